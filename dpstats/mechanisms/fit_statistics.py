@@ -89,7 +89,7 @@ def fit_statistics_obstacle(spec: FitSpec) -> str | None:
 class Quantity(NamedTuple):
     """What is averaged over rows."""
 
-    kind: str  # "null_deviance", "gain", "slope", or of a factor "reference" or "level"
+    kind: str  # "null", "deviance", "gain", "slope", or of a factor "reference" or "level"
     column: int = -1  # of a factor's the column: that of the level, or the first one for the reference
 
 
@@ -104,24 +104,40 @@ class RowFunctions:
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:
-        """What `values` has a row for."""
-        found = [Quantity("null_deviance"), Quantity("gain")]
-        if not isinstance(self.family, Gaussian):
+        """What `values` has a row for.
+
+        The deviance and what the model takes off that of the null model; of two classes the latter itself, which is a
+        count. The information has the sum of slopes where that is its weight (docs/proofs/fit_statistics, 4), and under
+        a logarithm a level multiplies the mean.
+        """
+        binary = isinstance(self.family, Binomial)
+        found = [Quantity("null" if binary else "deviance"), Quantity("gain")]
+        if self.buys_slope:
             found.append(Quantity("slope"))
-            for factor in self.factors:
-                found.append(Quantity("reference", factor.columns[0]))
-                found += [Quantity("level", column) for column in factor.columns]
+        if self.family.link == "identity":
+            return tuple(found)
+        for factor in self.factors:
+            found.append(Quantity("reference", factor.columns[0]))
+            found += [Quantity("level", column) for column in factor.columns if binary]
         return tuple(found)
+
+    @property
+    def buys_slope(self) -> bool:
+        """Whether the average slope is no part of the information that was released."""
+        return isinstance(self.family, (Binomial, NegativeBinomial))
 
     def values(self, columns: Vector, eta: Vector, endog: Vector) -> Vector:
         """Every quantity of rows in model units, shape (k, rows), from columns (p, rows), predictors and responses.
 
         Elementwise: arrays of whole vectors (`pad_rows`) leave no trace of one row in another.
         """
-        found = list(self._deviances(eta, endog))
-        if isinstance(self.family, Gaussian):
+        null, gain = self.deviances(eta, endog)
+        binary = isinstance(self.family, Binomial)
+        found = [null if binary else null - gain, gain]
+        if self.buys_slope:
+            found.append(self.slope(eta))
+        if self.family.link == "identity":
             return np.array(found)
-        found.append(self.slope(eta))
         for factor in self.factors:
             apart = np.array(eta)
             for column in factor.columns:
@@ -129,7 +145,8 @@ class RowFunctions:
             reference = self.mean(apart)
             found.append(reference)
             for column, code in zip(factor.columns, factor.codes, strict=True):
-                found.append(self.mean(apart + code * self.params[column]) - reference)
+                if binary:
+                    found.append(self.mean(apart + code * self.params[column]) - reference)
         return np.array(found)
 
     def mean(self, eta: Vector) -> Vector:
@@ -143,7 +160,7 @@ class RowFunctions:
             return self.mean(eta)
         return np.asarray(self.family.weight(eta, np.zeros_like(eta)), dtype=np.float64)
 
-    def _deviances(self, eta: Vector, endog: Vector) -> tuple[Vector, Vector]:
+    def deviances(self, eta: Vector, endog: Vector) -> tuple[Vector, Vector]:
         """A row's deviance in the null model, and what the model takes off it."""
         null, family = self.null, self.family
         if isinstance(family, Gaussian):
@@ -180,18 +197,16 @@ class RowFunctions:
         if quantity.kind == "gain":
             return -math.inf, math.inf
         if not isinstance(self.family, Binomial):
-            if quantity.kind == "level" and self._effect(quantity.column) < 0:
-                return -math.inf, 0.0
             return 0.0, math.inf
-        if quantity.kind == "null_deviance":
+        if quantity.kind == "null":
             low, high = sorted((-2 * math.log(self.null), -2 * math.log1p(-self.null)))
             return low, max(high, low + EDGE)
         if quantity.kind == "level":
-            reach = math.tanh(self._effect(quantity.column) / 4)
+            reach = math.tanh(self.effect(quantity.column) / 4)
             return min(reach, 0.0), max(reach, 0.0)
         return 0.0, 0.25 if quantity.kind == "slope" else 1.0
 
-    def _effect(self, column: int) -> float:
+    def effect(self, column: int) -> float:
         """What a level adds to the linear predictor."""
         for factor in self.factors:
             if column in factor.columns:
@@ -255,11 +270,13 @@ def choose_lattices(
         values = np.nan_to_num(functions.values(made_up.exog.T, eta, made_up.endog), posinf=0.0, neginf=0.0)
     each = plan.eps / (len(quantities) + 1)
     spans = [
-        _span(value, made_up, functions.ends(quantity), each, whole=_is_two_valued(functions, quantity))
+        _span(value, made_up, functions.ends(quantity), each, whole=quantity.kind == "null")
         for quantity, value in zip(quantities, values, strict=True)
     ]
     means = values @ made_up.shares
-    weights = [0.0 if plan.counted is not None else 1.0]
+    # Where the information has the sum of slopes, its average is as well known as the number of rows.
+    shown = 2.0 if functions.family.link != "identity" and not functions.buys_slope else 1.0
+    weights = [0.0 if plan.counted is not None else shown]
     for quantity, (low, high, middle) in zip(quantities, spans, strict=True):
         reach = high - low if plan.adjacency == "replace_one" else max(high - middle, middle - low)
         weights.append(_importance(quantity, means, quantities) * reach**2)
@@ -272,11 +289,6 @@ def choose_lattices(
     lattices = [_lattice(span, part, plan.adjacency) for span, part in zip(spans, parts[1:], strict=True)]
     count = None if plan.counted is not None else COUNT._replace(steps=max(1, math.floor(parts[0] * PARTS)))
     return count, lattices
-
-
-def _is_two_valued(functions: RowFunctions, quantity: Quantity) -> bool:
-    """Whether a quantity has two values, of which the rarer one must not be clipped."""
-    return quantity.kind == "null_deviance" and isinstance(functions.family, Binomial)
 
 
 def _span(
@@ -305,11 +317,12 @@ def _span(
 def _importance(quantity: Quantity, means: Vector, quantities: Sequence[Quantity]) -> float:
     """What a squared error of a quantity's mean is worth: an error of a hundredth counts alike in all that is shown."""
     own = dict(zip((one.kind for one in quantities), means.tolist(), strict=False))
-    whole = max(own["null_deviance"], 1e-12)
+    whole = max(own["null"] if "null" in own else own["deviance"] + own["gain"], 1e-12)
     explained = min(max(own["gain"] / whole, 0.1), 0.9)
     if quantity.kind == "slope":
         return 1 / max(own["slope"], 1e-12) ** 2
-    return {"gain": 1.0, "null_deviance": explained**2}.get(quantity.kind, 0.0) / whole**2
+    gain = 1.0 if "null" in own else (1 - explained) ** 2
+    return {"gain": gain, "null": explained**2, "deviance": explained**2}.get(quantity.kind, 0.0) / whole**2
 
 
 def _lattice(span: tuple[float, float, float], part: float, adjacency: Adjacency) -> Lattice:

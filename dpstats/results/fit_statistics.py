@@ -34,6 +34,9 @@ LIGHTEST = 0.05
 NEAREST = 1e-3
 """The null model's mean is at least so far from the ends of what a response can be, in parts of it."""
 
+LARGEST_EFFECT = 300.0
+"""Of a level on the linear predictor, whose exponential is then a number."""
+
 STEP = 1e-4
 """Of derivatives by differences, in the linear predictor."""
 
@@ -186,36 +189,41 @@ class FitStatistics:
 
     def explained(self) -> Figure:
         """R2 of least squares, else the share of the deviance that is explained, of the population (section 4)."""
-        whole, gain = (self.sums.place(kind) for kind in ("null_deviance", "gain"))
-        assert whole is not None and gain is not None
+        binary = isinstance(self.plan.family, Binomial)
+        rest, gain = self.sums.place("null" if binary else "deviance"), self.sums.place("gain")
+        assert rest is not None and gain is not None
         unknown = Figure(math.nan, math.inf, 0.0, 1.0)
         if not self.known:
             return unknown
-        rows, apart = self.sums.rows, self._null_distance(whole)
-        total, gained = self.sums.mean(whole) - apart, self.sums.mean(gain) - apart
-        if not total > 2 * self.sums.noise(whole):
+        rows, apart = self.sums.rows, self._null_distance()
+        gained = self.sums.mean(gain) - apart
+        total = self.sums.mean(rest) + (-apart if binary else gained)
+        if not total > 2 * self.sums.noise(rest):
             return unknown
         excess, excess_sd = self._noise_excess()
-        dispersion = 1.0 if isinstance(self.plan.family, Binomial) else _dispersion(self.estimates)
+        dispersion = 1.0 if binary else _dispersion(self.estimates)
         slopes = int(self.estimates.identified.active.sum()) - 1
-        gained += (excess - dispersion * slopes) / rows
-        value = gained / total
-        shares = self.made_up.shares
-        null, each = self._made_up_values[[whole, gain]]
-        sampled = (each - value * null) / max(float(null @ shares), 1e-300)
-        spread = float(sampled**2 @ shares) - float(sampled @ shares) ** 2
-        normal = math.hypot(math.sqrt(max(spread, 0.0) / rows), excess_sd / (rows * total))
-        count = (self.sums.count_effect(gain) - value * self.sums.count_effect(whole)) / total
-        half = self.half_width(Derivatives({gain: 1 / total, whole: -value / total}, count, normal))
+        value = (gained + (excess - dispersion * slopes) / rows) / total
+        shares, (beside, each) = self.made_up.shares, self._made_up_values[[rest, gain]]
+        # The share of the null deviance is moved by the gain, and against it by that deviance or by what is left of it.
+        by_gain, by_rest = (1.0 if binary else 1 - value), -value
+        sampled = by_gain * each + by_rest * beside
+        scale = max(float((beside if binary else beside + each) @ shares), 1e-300)
+        spread = max(float(sampled**2 @ shares) - float(sampled @ shares) ** 2, 0.0) / scale**2
+        normal = math.hypot(math.sqrt(spread / rows), excess_sd / (rows * total))
+        count = (by_gain * self.sums.count_effect(gain) + by_rest * self.sums.count_effect(rest)) / total
+        half = self.half_width(Derivatives({gain: by_gain / total, rest: by_rest / total}, count, normal))
         return Figure(value, half / NORMAL, min(max(value - half, 0.0), 1.0), max(min(value + half, 1.0), 0.0))
 
-    def _null_distance(self, whole: int) -> float:
+    def _null_distance(self) -> float:
         """What the null deviance is too large by, the mean response being another than was guessed (section 4)."""
         functions, sums = self.functions, self.sums
         null = functions.null
         if isinstance(functions.family, Gaussian):
             return 0.0
         if isinstance(functions.family, Binomial):
+            whole = sums.place("null")
+            assert whole is not None
             of_zero, of_one = -2 * math.log1p(-null), -2 * math.log(null)
             if abs(of_one - of_zero) < NEAREST:
                 return 0.0
@@ -223,9 +231,10 @@ class FitStatistics:
             noise = sums.noise(whole) / abs(of_one - of_zero)
             mean, bend = min(max(mean, NEAREST / 2), 1 - NEAREST / 2), 1 / (null * (1 - null))
         else:
-            slope = sums.place("slope")
-            assert slope is not None
-            mean, noise = max(sums.mean(slope), NEAREST / 2), sums.noise(slope)
+            average = self.average_slope()
+            assert average is not None
+            mean = max(average[0], NEAREST / 2)
+            noise = self.half_width(average[1]._replace(normal=0.0)) / NORMAL
             bend = 1 / null
             if isinstance(functions.family, NegativeBinomial):
                 bend -= 1 / (null + functions.family.failures)
@@ -264,16 +273,36 @@ class FitStatistics:
     def average_slope(self) -> tuple[float, Derivatives, Vector] | None:
         """The average of the mean's derivative, how it moves, and its gradient by the coefficients, shape (p,).
 
-        None where it was not bought: where the link is the identity it is 1.
+        None where the link is the identity, and it is 1.
         """
-        place = self.sums.place("slope")
-        if place is None:
+        if self.plan.family.link == "identity":
             return None
         exog, shares = self.made_up.exog, self.made_up.shares
         eta = exog @ self.functions.params
         bend = (self.functions.slope(eta + STEP) - self.functions.slope(eta - STEP)) / (2 * STEP)
         gradient = (shares * bend) @ exog
-        return self.sums.mean(place), self.moves({place: 1.0}), gradient
+        if (place := self.sums.place("slope")) is not None:
+            return self.sums.mean(place), self.moves({place: 1.0}), gradient
+        rows, (total, deviation) = self.sums.rows, self._released_slopes()
+        sampled = self.functions.slope(eta)
+        spread = max(float(sampled**2 @ shares) - float(sampled @ shares) ** 2, 0.0)
+        normal = math.hypot(deviation / rows, math.sqrt(spread / rows))
+        return total / rows, Derivatives({}, -total / rows**2, normal), gradient
+
+    def _released_slopes(self) -> tuple[float, float]:
+        """The sum of slopes at the debiased coefficients as the information has it, and its standard deviation.
+
+        Where l'' is the slope, the sum of l'' x x' on the way times the way is M theta (section 4).
+        """
+        known = constant_column(self.plan.design)
+        assert known is not None
+        (column, constant), estimates = known, self.estimates
+        unit = np.zeros((1, estimates.size))
+        unit[0, column] = 1.0
+        total = estimates.information[column, column] / constant**2
+        moved = (estimates.curvature @ estimates.coef)[column] / constant
+        deviation = math.sqrt(float(estimates.matrix.bilinear(unit, unit)[0])) / constant**2
+        return float(total + moved), deviation
 
     def moves(self, weights: dict[int, float]) -> Derivatives:
         """How a combination of averages moves with noise, the number of rows and the sample of rows."""
@@ -290,17 +319,23 @@ class FitStatistics:
         """
         reference = self.sums.place("reference", factor.columns[0])
         assert reference is not None
-        parts = {reference: 1.0}
         exog = np.array(self.made_up.exog)
         exog[:, list(factor.columns)] = 0.0
-        if column is not None:
-            place = self.sums.place("level", column)
-            assert place is not None
-            parts[place] = 1.0
-            exog[:, column] = factor.codes[factor.columns.index(column)]
-        value = sum(self.sums.mean(place) for place in parts)
+        before, parts = self.sums.mean(reference), {reference: 1.0}
         slope = self.functions.slope(exog @ self.functions.params)
-        return value, parts, (self.made_up.shares * slope) @ exog
+        gradient = (self.made_up.shares * slope) @ exog
+        if column is None:
+            return before, parts, gradient
+        code = factor.codes[factor.columns.index(column)]
+        place = self.sums.place("level", column)
+        if place is None:  # under a logarithm a level multiplies the mean
+            times = math.exp(min(self.functions.effect(column), LARGEST_EFFECT))
+            gradient[column] += before * code
+            return times * before, {reference: times}, times * gradient
+        exog[:, column] = code
+        slope = self.functions.slope(exog @ self.functions.params)
+        parts[place] = 1.0
+        return before + self.sums.mean(place), parts, (self.made_up.shares * slope) @ exog
 
     def effect(self, row: Vector, moves: Derivatives, column: int, alpha: float = LEVEL) -> float:
         """Half the width of the interval of a level's effect, which moves with the coefficients by `row`, shape (p,).
