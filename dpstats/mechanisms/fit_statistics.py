@@ -38,11 +38,20 @@ PARTS = 2**30
 LEVELS_PART = 0.25
 """The part of the budget that buys changes of factor levels, where the formula has any."""
 
+NULL_PART = 0.1
+"""The part that buys the mean of two classes, at least: what is explained is measured from it."""
+
+LARGE_PART = 1 / 3
+"""The part of the budget that a sum has by which it is settled where to clip it."""
+
 HIDDEN = 0.2
 """What is clipped may move a sum by so much of its noise, by the model."""
 
 LEAST_REACH = 2.0
 """Values are clipped no nearer to their middle than so many of their standard deviations."""
+
+LEAST_EXPLAINED = 0.25
+"""The budget is divided as if the model explained at least so much, and left so much."""
 
 EDGE = 1e-9
 """Means of the null model are at least so far from the ends of what a response can be."""
@@ -268,7 +277,7 @@ def choose_lattices(
     eta = made_up.exog @ functions.params
     with np.errstate(all="ignore"):
         values = np.nan_to_num(functions.values(made_up.exog.T, eta, made_up.endog), posinf=0.0, neginf=0.0)
-    each = plan.eps / (len(quantities) + 1)
+    each = LARGE_PART * plan.eps
     spans = [
         _span(value, made_up, functions.ends(quantity), each, whole=quantity.kind == "null")
         for quantity, value in zip(quantities, values, strict=True)
@@ -286,6 +295,10 @@ def choose_lattices(
         parts[levels] = LEVELS_PART / levels.sum()
         parts[~levels] *= (1 - LEVELS_PART) / parts[~levels].sum()
     parts = parts / parts.sum()
+    if "null" in (kinds := [quantity.kind for quantity in quantities]):
+        place = kinds.index("null") + 1
+        parts[place] = max(parts[place], NULL_PART)
+        parts = parts / parts.sum()
     lattices = [_lattice(span, part, plan.adjacency) for span, part in zip(spans, parts[1:], strict=True)]
     count = None if plan.counted is not None else COUNT._replace(steps=max(1, math.floor(parts[0] * PARTS)))
     return count, lattices
@@ -318,7 +331,7 @@ def _importance(quantity: Quantity, means: Vector, quantities: Sequence[Quantity
     """What a squared error of a quantity's mean is worth: an error of a hundredth counts alike in all that is shown."""
     own = dict(zip((one.kind for one in quantities), means.tolist(), strict=False))
     whole = max(own["null"] if "null" in own else own["deviance"] + own["gain"], 1e-12)
-    explained = min(max(own["gain"] / whole, 0.1), 0.9)
+    explained = min(max(own["gain"] / whole, LEAST_EXPLAINED), 1 - LEAST_EXPLAINED)
     if quantity.kind == "slope":
         return 1 / max(own["slope"], 1e-12) ** 2
     gain = 1.0 if "null" in own else (1 - explained) ** 2

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.cached import cached_property
 from dpstats.families import Binomial, Family, Gaussian, NegativeBinomial
 from dpstats.formula.design import DesignSpec
 from dpstats.inference import Dummies, Estimates, ModelSpread, similar_rows
@@ -36,6 +37,9 @@ NEAREST = 1e-3
 
 LARGEST_EFFECT = 300.0
 """Of a level on the linear predictor, whose exponential is then a number."""
+
+SEEN = 3.0
+"""The mean response is another than was guessed where it is so many standard deviations of its noise away."""
 
 STEP = 1e-4
 """Of derivatives by differences, in the linear predictor."""
@@ -181,6 +185,17 @@ class FitStatistics:
         """Whether the number of rows stands out from its noise."""
         return self.sums.count > 2 * self.sums.count_sd
 
+    @cached_property
+    def _clipped(self) -> Vector:
+        """What clipping takes off each average, by the model, shape (k,)."""
+        values = self._made_up_values
+        inside = [np.clip(value, one.low, one.high) for one, value in zip(self.sums.lattices, values, strict=True)]
+        return np.asarray((values - np.array(inside)) @ self.made_up.shares)
+
+    def mean(self, place: int) -> float:
+        """The average of a quantity over the rows."""
+        return self.sums.mean(place) + float(self._clipped[place])
+
     def rows(self) -> Figure:
         """The number of rows used."""
         half = self.half_width(Derivatives({}, 1.0, 0.0))
@@ -196,8 +211,8 @@ class FitStatistics:
         if not self.known:
             return unknown
         rows, apart = self.sums.rows, self._null_distance()
-        gained = self.sums.mean(gain) - apart
-        total = self.sums.mean(rest) + (-apart if binary else gained)
+        gained = self.mean(gain) - apart
+        total = self.mean(rest) + (-apart if binary else gained)
         if not total > 2 * self.sums.noise(rest):
             return unknown
         excess, excess_sd = self._noise_excess()
@@ -227,7 +242,7 @@ class FitStatistics:
             of_zero, of_one = -2 * math.log1p(-null), -2 * math.log(null)
             if abs(of_one - of_zero) < NEAREST:
                 return 0.0
-            mean = (sums.mean(whole) - of_zero) / (of_one - of_zero)
+            mean = (self.mean(whole) - of_zero) / (of_one - of_zero)
             noise = sums.noise(whole) / abs(of_one - of_zero)
             mean, bend = min(max(mean, NEAREST / 2), 1 - NEAREST / 2), 1 / (null * (1 - null))
         else:
@@ -238,6 +253,8 @@ class FitStatistics:
             bend = 1 / null
             if isinstance(functions.family, NegativeBinomial):
                 bend -= 1 / (null + functions.family.failures)
+        if abs(mean - null) < SEEN * noise:
+            return 0.0
         # Noise in the mean looks like a distance: what it adds on average is taken off.
         return max(functions.null_distance(mean) - bend * noise**2, 0.0)
 
@@ -255,7 +272,7 @@ class FitStatistics:
         squares = np.sum(drawn @ found.inverse * drawn, axis=1)
         return float(np.trace(moved)) + debiasing, float(np.std(squares))
 
-    @property
+    @cached_property
     def _made_up_values(self) -> Vector:
         """Every quantity of the made-up rows, shape (k, m)."""
         columns = self.made_up.exog.T
@@ -282,7 +299,7 @@ class FitStatistics:
         bend = (self.functions.slope(eta + STEP) - self.functions.slope(eta - STEP)) / (2 * STEP)
         gradient = (shares * bend) @ exog
         if (place := self.sums.place("slope")) is not None:
-            return self.sums.mean(place), self.moves({place: 1.0}), gradient
+            return self.mean(place), self.moves({place: 1.0}), gradient
         rows, (total, deviation) = self.sums.rows, self._released_slopes()
         sampled = self.functions.slope(eta)
         spread = max(float(sampled**2 @ shares) - float(sampled @ shares) ** 2, 0.0)
@@ -321,7 +338,7 @@ class FitStatistics:
         assert reference is not None
         exog = np.array(self.made_up.exog)
         exog[:, list(factor.columns)] = 0.0
-        before, parts = self.sums.mean(reference), {reference: 1.0}
+        before, parts = self.mean(reference), {reference: 1.0}
         slope = self.functions.slope(exog @ self.functions.params)
         gradient = (self.made_up.shares * slope) @ exog
         if column is None:
@@ -335,7 +352,7 @@ class FitStatistics:
         exog[:, column] = code
         slope = self.functions.slope(exog @ self.functions.params)
         parts[place] = 1.0
-        return before + self.sums.mean(place), parts, (self.made_up.shares * slope) @ exog
+        return before + self.mean(place), parts, (self.made_up.shares * slope) @ exog
 
     def effect(self, row: Vector, moves: Derivatives, column: int, alpha: float = LEVEL) -> float:
         """Half the width of the interval of a level's effect, which moves with the coefficients by `row`, shape (p,).
