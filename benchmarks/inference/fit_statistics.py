@@ -1,7 +1,7 @@
 """Coverage of fit statistics and of average marginal effects, where the truth is known.
 
-`python -m benchmarks.inference.fit_statistics [RUNS]`: a line a cell. Rows are drawn anew in every run; the truth is that
-of the population they come from. `ratio` is the median of an effect's relative error over its coefficient's.
+`python -m benchmarks.inference.fit_statistics [RUNS]`: a line a cell. Rows are drawn anew in every run; the truth is
+that of the population they come from. `ratio` is the median of an effect's relative error over its coefficient's.
 """
 
 from __future__ import annotations
@@ -58,19 +58,36 @@ def heavy(random: np.random.Generator, eta: np.ndarray) -> np.ndarray:
 
 POPULATIONS = {
     "logit": Population(
-        "binomial", (0, 1), bernoulli, special.expit, lambda e: special.expit(e) * special.expit(-e),
+        "binomial",
+        (0, 1),
+        bernoulli,
+        special.expit,
+        lambda e: special.expit(e) * special.expit(-e),
         (-0.5, 0.7, -0.4, 1.2, -1.0),
     ),
     "logit, free": Population(
-        "binomial", (0, 1), bernoulli, special.expit, lambda e: special.expit(e) * special.expit(-e),
-        (-0.5, 0.7, -0.4, 1.2, -1.0), "auto",
+        "binomial",
+        (0, 1),
+        bernoulli,
+        special.expit,
+        lambda e: special.expit(e) * special.expit(-e),
+        (-0.5, 0.7, -0.4, 1.2, -1.0),
+        "auto",
     ),
     "rare": Population(
-        "binomial", (0, 1), bernoulli, special.expit, lambda e: special.expit(e) * special.expit(-e),
+        "binomial",
+        (0, 1),
+        bernoulli,
+        special.expit,
+        lambda e: special.expit(e) * special.expit(-e),
         (-2.8, 1.0, -0.4, 1.2, 1.0),
     ),
     "normal": Population(
-        "gaussian", (-6, 6), lambda r, e: e + r.standard_normal(len(e)), lambda e: e, np.ones_like,
+        "gaussian",
+        (-6, 6),
+        lambda r, e: e + r.standard_normal(len(e)),
+        lambda e: e,
+        np.ones_like,
         (-0.5, 0.7, -0.4, 1.2, -1.0),
     ),
     "heavy": Population("gaussian", (-8, 8), heavy, lambda e: e, np.ones_like, (0.5, 0.3, -0.4, 0.6, 0.3)),

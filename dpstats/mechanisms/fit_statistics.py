@@ -17,7 +17,7 @@ from dpstats.data import Block, Rows
 from dpstats.families import Binomial, Family, Gaussian, NegativeBinomial
 from dpstats.families.base import pad_rows
 from dpstats.inference import Dummies
-from dpstats.mechanisms.design import Bounds, constant_column
+from dpstats.mechanisms.design import constant_column
 from dpstats.mechanisms.information_release import linear_predictors, pieces_by_columns
 from dpstats.mechanisms.spec import FitSpec
 from dpstats.privacy.guarantee import Adjacency
@@ -229,7 +229,7 @@ class MadeUpRows(NamedTuple):
     exog: Vector  # in model units, shape (m, p)
     endog: Vector  # shape (m,)
     shares: Vector  # of the private rows that each stands for, shape (m,); they sum to 1
-    count: float  # about how many private rows there are
+    number: float  # about how many private rows there are
 
 
 class Lattice(NamedTuple):
@@ -317,7 +317,7 @@ def _span(
     apart = np.abs(values - middle)
     spread = math.sqrt(float(apart**2 @ made_up.shares))
     least = max(LEAST_REACH * spread, EDGE + 0.05 * abs(middle))
-    noise = HIDDEN * math.sqrt(2) / (eps * made_up.count)
+    noise = HIDDEN * math.sqrt(2) / (eps * made_up.number)
     low, high = least, max(least, float(apart.max()))
     for _ in range(60):
         reach = (low + high) / 2

@@ -20,7 +20,7 @@ from dpstats.results.contrasts import to_the_noise
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.model import FittedModel
 from dpstats.results.stored import Printed
-from dpstats.results.summary import shown_bound
+from dpstats.results.summary import rows_cell, shown_bound
 from dpstats.summaries import WIDTH, Summary, full_width, wrap_notes, wrap_text
 
 COLUMN = 14
@@ -234,8 +234,28 @@ def _facts(fit: GLMResults) -> dict[str, str]:
         "Neighbours": guarantee.adjacency,
         "Protected": "rows" if guarantee.unit is None else f"each {guarantee.unit}",
         "Certified": "yes" if guarantee.certified else "NO",
-        "Rows": "private" if fit.nobs is None else str(fit.nobs),
+        "Rows": rows_cell(fit, brief=True),
+        **dict.fromkeys(FIGURES, ""),
+        **_figures(fit),
     }
+
+
+FIGURES = {"R2": "r_squared", "Deviance expl.": "deviance_explained"}
+"""Figures of the fit, each with its standard error in brackets."""
+
+
+def _figures(fit: GLMResults) -> dict[str, str]:
+    """What was bought of the fit."""
+    if fit.fit_sums is None or shown_bound(fit) is not None:
+        return {}
+    table = fit.fitstats
+    cells = {}
+    for words, name in FIGURES.items():
+        if name in table.index:
+            value, error = (float(table.loc[name, column]) for column in ("value", "std_error"))
+            number, own = to_the_noise(value, error), f"({to_the_noise(error, error)})"
+            cells[words] = f"{number} {own}" if len(number) + len(own) < COLUMN else number + own
+    return cells
 
 
 def _sizes(penalty: Penalty) -> list[str]:

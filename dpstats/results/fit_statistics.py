@@ -89,7 +89,7 @@ def made_up_rows(plan: Plan, params: Vector, errors: ReleasedErrors) -> MadeUpRo
         masses = np.concatenate((masses * means, masses * (1 - means)))
     else:
         endog = _responses(family, means, _dispersion(estimates))
-    return MadeUpRows(exog, endog, masses / count, max(count, 1.0))
+    return MadeUpRows(exog, endog, np.asarray(masses / count, dtype=np.float64), max(count, 1.0))
 
 
 def _means(family: Family, eta: Vector) -> Vector:
@@ -152,7 +152,7 @@ class Derivatives(NamedTuple):
     """How a figure moves with its parts, to first order."""
 
     sums: dict[int, float]  # by the average of a quantity, through its own noise
-    count: float  # by the number of rows
+    by_count: float  # by the number of rows
     normal: float  # the standard deviation of what else it moves with
 
 
@@ -206,7 +206,8 @@ class FitStatistics:
         """R2 of least squares, else the share of the deviance that is explained, of the population (section 4)."""
         binary = isinstance(self.plan.family, Binomial)
         rest, gain = self.sums.place("null" if binary else "deviance"), self.sums.place("gain")
-        assert rest is not None and gain is not None
+        assert rest is not None
+        assert gain is not None
         unknown = Figure(math.nan, math.inf, 0.0, 1.0)
         if not self.known:
             return unknown
@@ -284,7 +285,7 @@ class FitStatistics:
         total = moves.normal * random.standard_normal(DRAWS)
         for place, derivative in moves.sums.items():
             total += derivative * self.sums.noise(place) * random.laplace(scale=math.sqrt(0.5), size=DRAWS)
-        total += moves.count * self.sums.count_sd * random.laplace(scale=math.sqrt(0.5), size=DRAWS)
+        total += moves.by_count * self.sums.count_sd * random.laplace(scale=math.sqrt(0.5), size=DRAWS)
         return float(np.quantile(np.abs(total), 1 - alpha))
 
     def average_slope(self) -> tuple[float, Derivatives, Vector] | None:
@@ -367,7 +368,7 @@ class FitStatistics:
 def scaled(moves: Derivatives, factor: float) -> Derivatives:
     """The derivatives of a multiple."""
     size = abs(factor)
-    return Derivatives({k: factor * v for k, v in moves.sums.items()}, factor * moves.count, size * moves.normal)
+    return Derivatives({k: factor * v for k, v in moves.sums.items()}, factor * moves.by_count, size * moves.normal)
 
 
 def merged(parts: Sequence[tuple[dict[int, float], float]]) -> dict[int, float]:

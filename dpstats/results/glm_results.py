@@ -137,7 +137,11 @@ class GLMResults(ReleasedModel):
         return WideFrame(table.assign(**as_released, noise_at_most=self.noise_at_most.to_numpy()))
 
     def glance(self) -> pd.DataFrame:
-        """One row of facts about the model; nobs is missing where it is private."""
+        """One row of facts about the model; nobs is missing where it is private.
+
+        With `fitstats` in the call nobs has its noise, and these follow: nobs_std_error, r_squared or
+        deviance_explained with its std_error, statistic, p_value and df of the joint test of all slopes.
+        """
         plan, request = self.plan, self.plan.request
         facts = {
             "family": plan.family.name,
@@ -151,6 +155,17 @@ class GLMResults(ReleasedModel):
             "noise_scale": plan.noise.scale,
             "curvature": float(np.min(plan.curvature)),
         }
+        if self.fit_sums is None:
+            return WideFrame([facts])
+        figures = self.fitstats
+        if self.nobs is None:
+            facts["nobs"] = max(round(self.fit_sums.count), 0)
+        facts["nobs_std_error"] = self.fit_sums.count_sd
+        for name in figures.index.intersection(["r_squared", "deviance_explained"]):
+            facts |= {name: figures.loc[name, "value"], f"{name}_std_error": figures.loc[name, "std_error"]}
+        if "slopes" in figures.index:
+            columns = {"statistic": "value", "p_value": "p_value", "df": "df"}
+            facts |= {name: figures.loc["slopes", column] for name, column in columns.items()}
         return WideFrame([facts])
 
     def summary(self, *, full: bool = False, n: int | None = None) -> Summary:

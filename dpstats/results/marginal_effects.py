@@ -221,9 +221,7 @@ def _changes(
             moves = statistics.moves(merged([(more, 1.0), (parts, -1.0)]))
             row = by_after - by_before
 
-            def half(
-                alpha: float, row: Vector = row, moves: Derivatives = moves, column: int = column
-            ) -> float:
+            def half(alpha: float, row: Vector = row, moves: Derivatives = moves, column: int = column) -> float:
                 return statistics.effect(row, moves, column, alpha)
 
             effects[name] = Effect(after - before, half, float(pvalues[column]))
@@ -235,4 +233,3 @@ def _changes(
                     low, high = np.exp(math.log(after / before) + width * np.array([-1.0, 1.0]))
                 ratios[name] = (after / before, float(low), float(high))
     return effects, ratios
-

@@ -51,8 +51,14 @@ __all__ = ["Summary", "summarize"]
 MOST_NAMES = 8
 """A note lists so many coefficients, and counts them where there are more."""
 
+FIGURE_WORDS = {"r_squared": "R2", "deviance_explained": "deviance explained", "scale": "scale"}
+"""Rows of `fitstats` in a summary, each followed by its standard error in brackets."""
+
 VISIBLE = 0.001
 """The last digit of a p-value in a table."""
+
+MANY = 100
+"""A chi-squared statistic from here on has no decimals."""
 
 LEAST_IDENTIFIED = 0.25
 """Errors are shown where at least this share of the coefficients has one: a table of infinite errors says less than a
@@ -72,8 +78,7 @@ def summarize(results: ReleasedModel, *, full: bool = False, n: int | None = Non
         notes = [certified, budget_line(results), *risk, *essential_notes(results)]
         summary.add_extra_txt([line for note in notes for line in textwrap.wrap(note, WIDTH, subsequent_indent="  ")])
         return summary
-    observations = "private" if results.nobs is None else str(results.nobs)
-    tables = [header_table(plan, observations), coefficient_table(results, full=True)]
+    tables = [header_table(plan, rows_cell(results), fit_facts(results)), coefficient_table(results, full=True)]
     if len(results.selection):
         tables.append(selection_table(results))
     summary.tables = [*tables, *plan_tables(plan)]
@@ -89,7 +94,7 @@ def heading(results: ReleasedModel) -> list[str]:
     facts = [
         modelled_level(plan),
         f"{plan.family.link} link",
-        f"rows: {'private' if results.nobs is None else results.nobs}",
+        f"rows: {rows_cell(results)}",
     ]
     if (cap := capped_at(plan)) is not None:
         facts.append(f"residuals capped at {cap:,.4g}")
@@ -102,7 +107,34 @@ def heading(results: ReleasedModel) -> list[str]:
     if plan.request.penalty is not None:
         facts.append(f"penalty: {plan.request.penalty.name}")
     facts += [f"{name.lower()} {fact}" for name, fact in auxiliary_facts(plan.design)]
-    return [*banner(plan.guarantee), model_title(plan), *facts_lines(facts)]
+    return [*banner(plan.guarantee), model_title(plan), *facts_lines(facts), *facts_lines(fit_facts(results))]
+
+
+def rows_cell(results: ReleasedModel, *, brief: bool = False) -> str:
+    """The number of rows: as it is where it is public, else with the noise that it was bought with."""
+    if results.nobs is not None:
+        return str(results.nobs)
+    if results.fit_sums is None:
+        return "private"
+    number, deviation = f"{max(round(results.fit_sums.count), 0):,}", f"{results.fit_sums.count_sd:,.0f}"
+    return f"{number} ({deviation})" if brief else f"about {number} (sd {deviation})"
+
+
+def fit_facts(results: ReleasedModel) -> list[str]:
+    """The fit of the whole model with its errors, where it was bought and the table shows errors."""
+    if results.fit_sums is None or not shows_errors(results):
+        return []
+    figures = results.fitstats
+    facts = []
+    for name, words in FIGURE_WORDS.items():
+        if name in figures.index and np.isfinite(figures.loc[name, "value"]):
+            value, error = (float(figures.loc[name, column]) for column in ("value", "std_error"))
+            facts.append(f"{words} {to_the_noise(value, error)} ({to_the_noise(error, error)})")
+    if "slopes" in figures.index:
+        value, df, p = (float(figures.loc["slopes", column]) for column in ("value", "df", "p_value"))
+        size = "p < 0.001" if p < VISIBLE else f"p = {p:.3f}"
+        facts.append(f"slopes: chi2({df:.0f}) = {f'{value:,.0f}' if value >= MANY else f'{value:.3g}'}, {size}")
+    return facts
 
 
 def budget_line(results: ReleasedModel) -> str:
