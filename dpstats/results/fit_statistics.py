@@ -281,12 +281,17 @@ class FitStatistics:
 
     def half_width(self, moves: Derivatives, alpha: float = LEVEL) -> float:
         """Half the width of an interval of coverage 1 - alpha: noises of Laplace's law and a normal part."""
-        random = np.random.default_rng(SEED)
-        total = moves.normal * random.standard_normal(DRAWS)
+        total = moves.normal * self._draws[0] + moves.by_count * self.sums.count_sd * self._draws[1]
         for place, derivative in moves.sums.items():
-            total += derivative * self.sums.noise(place) * random.laplace(scale=math.sqrt(0.5), size=DRAWS)
-        total += moves.by_count * self.sums.count_sd * random.laplace(scale=math.sqrt(0.5), size=DRAWS)
+            total += derivative * self.sums.noise(place) * self._draws[2 + place]
         return float(np.quantile(np.abs(total), 1 - alpha))
+
+    @cached_property
+    def _draws(self) -> Vector:
+        """Draws of unit variance: a normal one, Laplace's for the number of rows, and for each quantity."""
+        random = np.random.default_rng(SEED)
+        normal = random.standard_normal((1, DRAWS))
+        return np.vstack((normal, random.laplace(scale=math.sqrt(0.5), size=(1 + len(self.sums.sums), DRAWS))))
 
     def average_slope(self) -> tuple[float, Derivatives, Vector] | None:
         """The average of the mean's derivative, how it moves, and its gradient by the coefficients, shape (p,).

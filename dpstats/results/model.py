@@ -309,7 +309,8 @@ class ReleasedModel(FittedModel):
             columns are zero. At the columns' means is offered for the identity alone: means were not released.
         dummy : bool
             Changes of a factor from its reference level in the place of derivatives, where it is by itself in the
-            formula; `ratios` then has them as ratios.
+            formula; `ratios` then has them as ratios. Every row is taken to be of either level: statsmodels leaves the
+            dummies of the factor's other levels as they are, which differs where there are more than two.
         alpha : float
             1 less the coverage of the intervals.
 
