@@ -44,7 +44,7 @@ NULL_PART = 0.1
 LARGE_PART = 1 / 3
 """The part of the budget that a sum has by which it is settled where to clip it."""
 
-HIDDEN = 0.2
+HIDDEN = 0.1
 """What is clipped may move a sum by so much of its noise, by the model."""
 
 LEAST_REACH = 2.0

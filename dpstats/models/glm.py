@@ -36,6 +36,7 @@ from dpstats.privacy.randomness import RandomSource, random_source
 from dpstats.quiet import hide_frames, quiet
 from dpstats.replication.napp import release_replication
 from dpstats.results.glm_results import GLMResults
+from dpstats.results.model import averaged_functions
 
 _log = logging.getLogger("dpstats")
 
@@ -310,7 +311,7 @@ def with_fit_statistics(released: GLMResults, rows: Rows[Block], random: RandomS
     if plan.fitstats is None or not released.has_errors:
         return released
     with quiet():
-        averaged = released.averaged_functions()
+        averaged = averaged_functions(released)
     if averaged is None:
         return released
     return replace(released, fit_sums=release_fit_statistics(plan.fitstats, *averaged, rows, random))

@@ -248,11 +248,11 @@ def _figures(fit: GLMResults) -> dict[str, str]:
     """What was bought of the fit."""
     if fit.fit_sums is None or shown_bound(fit) is not None:
         return {}
-    table = fit.fitstats
+    table = fit.fitstats.T.to_dict()
     cells = {}
     for words, name in FIGURES.items():
-        if name in table.index:
-            value, error = (float(table.loc[name, column]) for column in ("value", "std_error"))
+        if name in table:
+            value, error = table[name]["value"], table[name]["std_error"]
             number, own = to_the_noise(value, error), f"({to_the_noise(error, error)})"
             cells[words] = f"{number} {own}" if len(number) + len(own) < COLUMN else number + own
     return cells

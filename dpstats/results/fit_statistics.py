@@ -18,6 +18,9 @@ from dpstats.inference import Dummies, Estimates, ModelSpread, similar_rows
 from dpstats.inference.estimates import LEVEL, NORMAL
 from dpstats.mechanisms.design import PublicDesign, constant_column
 from dpstats.mechanisms.fit_statistics import FitSums, MadeUpRows, RowFunctions
+from dpstats.mechanisms.information import ReleasedSums
+from dpstats.mechanisms.least_squares import whole_model
+from dpstats.mechanisms.statistics import Moments, noisy_count
 from dpstats.plan import Plan
 from dpstats.results.standard_errors import ReleasedErrors
 
@@ -75,7 +78,7 @@ def made_up_rows(plan: Plan, params: Vector, errors: ReleasedErrors) -> MadeUpRo
         return None
     inner = np.zeros((len(made.rows), len(base)))
     inner[:, estimates.identified.active] = made.rows
-    exog = np.linalg.solve(base.T, inner.T).T
+    exog: Vector = np.asarray(np.linalg.solve(base.T, inner.T).T, dtype=np.float64)
     family, eta = plan.family, exog @ params
     means = _means(family, eta)
     weights = np.asarray(family.weight(eta, means), dtype=np.float64)
@@ -89,7 +92,8 @@ def made_up_rows(plan: Plan, params: Vector, errors: ReleasedErrors) -> MadeUpRo
         masses = np.concatenate((masses * means, masses * (1 - means)))
     else:
         endog = _responses(family, means, _dispersion(estimates))
-    return MadeUpRows(exog, endog, np.asarray(masses / count, dtype=np.float64), max(count, 1.0))
+    shares: Vector = masses / count
+    return MadeUpRows(exog, endog, shares, max(count, 1.0))
 
 
 def _means(family: Family, eta: Vector) -> Vector:
@@ -115,7 +119,8 @@ def _responses(family: Family, means: Vector, dispersion: float) -> Vector:
     """Responses of these means as the model has them, shape (m,)."""
     random = np.random.default_rng(SEED)
     if isinstance(family, Gaussian):
-        return means + math.sqrt(dispersion) * random.standard_normal(len(means))
+        # Logistic, whose tails are those of real residuals rather than a normal law's: they decide where to clip.
+        return means + math.sqrt(3 * dispersion) / math.pi * random.logistic(size=len(means))
     if isinstance(family, NegativeBinomial):
         drawn = random.negative_binomial(family.failures, family.failures / (family.failures + means))
     elif dispersion > 1:
@@ -368,6 +373,39 @@ class FitStatistics:
         inner = np.where(self.estimates.identified.active, row @ self.errors.basis, 0.0)
         own = float(self.estimates.contrasts(inner[None, :]).half_width(alpha)[0])
         return math.hypot(own, self.half_width(moves, alpha)) if np.isfinite(self.errors.table.se[column]) else math.inf
+
+
+def figures_of_sums(
+    plan: Plan, released: ReleasedSums, errors: ReleasedErrors, nobs: int | None
+) -> tuple[Figure, Figure]:
+    """The number of rows and R2 of released sums, which cost nothing more (docs/proofs/fit_statistics, 6)."""
+    statistics, estimates = plan.objective.statistics, errors.table.estimates
+    assert statistics is not None
+    moments = Moments.of(statistics, released.sums)
+    counted = noisy_count(statistics, moments, nobs)
+    half = NORMAL * counted.deviation
+    rows = Figure(counted.count, counted.deviation, max(counted.count - half, 0.0), counted.count + half)
+    unknown = Figure(math.nan, math.inf, 0.0, 1.0)
+    if counted.count <= 2 * counted.deviation:
+        return rows, unknown
+    columns, response = whole_model(plan.objective.size)
+    at, _ = statistics.intercept
+    constant = columns[:, at]
+    level = float(constant @ moments.matrix @ response) / float(constant @ moments.matrix @ constant)
+    centred = response - level * constant
+    total = float(centred @ moments.matrix @ centred)
+    noise = float(moments.law.bilinear(centred[None], centred[None])[0]) + statistics.square_excess
+    if total <= 2 * math.sqrt(max(noise, 0.0)):
+        return rows, unknown
+    left = min(max(_dispersion(estimates) * counted.count / total, 0.0), 1.0)
+    residual = response - columns @ debiased_params(errors)
+    # u'Eu - k w'Ew is (u - k^1/2 w)'E(u + k^1/2 w).
+    apart, together = residual - math.sqrt(left) * centred, residual + math.sqrt(left) * centred
+    noise = float(moments.law.bilinear(apart[None], together[None])[0]) + (1 - left) ** 2 * statistics.square_excess
+    sampled = 4 * (1 - left) * left**2 / counted.count
+    se = math.sqrt(max(noise, 0.0) / total**2 + sampled)
+    value = 1 - left
+    return rows, Figure(value, se, max(value - NORMAL * se, 0.0), min(value + NORMAL * se, 1.0))
 
 
 def scaled(moves: Derivatives, factor: float) -> Derivatives:

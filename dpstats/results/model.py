@@ -27,7 +27,13 @@ from dpstats.plots import draw_result
 from dpstats.plots.style import FittedPlan
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import quiet
-from dpstats.results.fit_statistics import FitStatistics, debiased_params, made_up_rows, row_functions
+from dpstats.results.fit_statistics import (
+    FitStatistics,
+    debiased_params,
+    figures_of_sums,
+    made_up_rows,
+    row_functions,
+)
 from dpstats.results.inference_mixin import InferenceMixin, with_exposure
 from dpstats.results.marginal_effects import At, MarginalEffects, marginal_effects
 from dpstats.results.standard_errors import (
@@ -47,12 +53,18 @@ if TYPE_CHECKING:
 Vector = NDArray[np.float64]
 
 
-_QUALITY = "dp.evaluate buys deviance explained, R2 and calibration, on rows held out or not"
+_QUALITY = (
+    "fitstats='auto' buys R2 or the deviance explained with the fit, and dp.evaluate both and calibration, on rows "
+    "held out or not"
+)
 _RESIDUALS = "dp.evaluate buys residuals in bins of the fitted values"
 _FITTED = "predict(newdata) gives the mean at public rows; predictions for private rows are not protected"
 _COVARIANCE = "cov_params() is the covariance of the errors"
 
-_ROWS = "the number of rows is private: adjacency='replace_one' makes it public (nobs), and dp.check buys it"
+_ROWS = (
+    "the number of rows is private: adjacency='replace_one' makes it public (nobs), and fitstats='auto' or dp.check "
+    "buys it"
+)
 
 NOT_RELEASED = {
     **dict.fromkeys(("df_resid", "n_obs"), _ROWS),
@@ -263,15 +275,6 @@ class ReleasedModel(FittedModel):
                 return sums_inference(self.plan, self.released, self.nobs)
             return inference_of(self.plan, self.scaled_params, self.released)
 
-    def averaged_functions(self) -> tuple[RowFunctions, MadeUpRows] | None:
-        """What fit statistics average over rows, and rows like those that were fitted; None if that cannot be told."""
-        try:
-            params = debiased_params(self._inferred)
-            made_up = made_up_rows(self.plan, params, self._inferred)
-        except (np.linalg.LinAlgError, ArgumentError):  # decided by released values; the rest must not be lost
-            return None
-        return None if made_up is None else (row_functions(self.plan, params, made_up), made_up)
-
     @cached_property
     def _fit_statistics(self) -> FitStatistics | None:
         if self.fit_sums is None:
@@ -285,7 +288,8 @@ class ReleasedModel(FittedModel):
 
         nobs, the number of rows used; r_squared of least squares, else deviance_explained; scale, the dispersion in
         the response's units; slopes, the joint test that all coefficients but the intercept are zero: its chi-squared
-        statistic, with df and p_value. The first two need `fitstats` in the call, the others follow from the errors.
+        statistic, with df and p_value. The first two need `fitstats` in the call, or follow from the sums of
+        method="statistics"; the others follow from the errors.
 
         Raises
         ------
@@ -375,6 +379,17 @@ class ReleasedModel(FittedModel):
         return np.array(self.released.columns)
 
 
+def averaged_functions(results: ReleasedModel) -> tuple[RowFunctions, MadeUpRows] | None:
+    """What fit statistics average over rows, and rows like those that were fitted; None if that cannot be told."""
+    try:
+        errors = results._inferred
+        params = debiased_params(errors)
+        made_up = made_up_rows(results.plan, params, errors)
+    except (np.linalg.LinAlgError, ArgumentError):  # decided by released values; the rest must not be lost
+        return None
+    return None if made_up is None else (row_functions(results.plan, params, made_up), made_up)
+
+
 FIGURES = ["value", "std_error", "low", "high", "df", "p_value"]
 
 
@@ -387,11 +402,14 @@ def fit_statistics_table(results: ReleasedModel) -> pd.DataFrame:
         explained = "r_squared" if isinstance(results.plan.family, Gaussian) else "deviance_explained"
         rows["nobs"] = (*statistics.rows(), nan, nan)
         rows[explained] = (*statistics.explained(), nan, nan)
+    elif isinstance(results.released, ReleasedSums):
+        known = figures_of_sums(results.plan, results.released, inferred, results.nobs)
+        rows = {name: (*figure, nan, nan) for name, figure in zip(("nobs", "r_squared"), known, strict=True)}
     spread = inferred.table.estimates.spread
     if isinstance(spread, ModelSpread) and spread.deviation > 0:
         error = spread.deviation / spread.value
-        if statistics is not None:  # of a normal response, sampling has its part
-            error = math.hypot(error, math.sqrt(2 / statistics.sums.rows))
+        if "nobs" in rows:  # of a normal response, sampling has its part
+            error = math.hypot(error, math.sqrt(2 / max(rows["nobs"][0], 1.0)))
         scale, half = results.scale, NORMAL * error
         rows["scale"] = (scale, scale * error, scale * max(1 - half, 0.0), scale * (1 + half), nan, nan)
     if (test := slopes_test(results)) is not None:

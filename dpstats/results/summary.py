@@ -124,16 +124,17 @@ def fit_facts(results: ReleasedModel) -> list[str]:
     """The fit of the whole model with its errors, where it was bought and the table shows errors."""
     if results.fit_sums is None or not shows_errors(results):
         return []
-    figures = results.fitstats
+    figures = results.fitstats.T.to_dict()
     facts = []
     for name, words in FIGURE_WORDS.items():
-        if name in figures.index and np.isfinite(figures.loc[name, "value"]):
-            value, error = (float(figures.loc[name, column]) for column in ("value", "std_error"))
+        if name in figures and np.isfinite(figures[name]["value"]):
+            value, error = figures[name]["value"], figures[name]["std_error"]
             facts.append(f"{words} {to_the_noise(value, error)} ({to_the_noise(error, error)})")
-    if "slopes" in figures.index:
-        value, df, p = (float(figures.loc["slopes", column]) for column in ("value", "df", "p_value"))
-        size = "p < 0.001" if p < VISIBLE else f"p = {p:.3f}"
-        facts.append(f"slopes: chi2({df:.0f}) = {f'{value:,.0f}' if value >= MANY else f'{value:.3g}'}, {size}")
+    if "slopes" in figures:
+        test = figures["slopes"]
+        size = "p < 0.001" if test["p_value"] < VISIBLE else f"p = {test['p_value']:.3f}"
+        value = test["value"]
+        facts.append(f"slopes: chi2({test['df']:.0f}) = {f'{value:,.0f}' if value >= MANY else f'{value:.3g}'}, {size}")
     return facts
 
 
