@@ -72,7 +72,6 @@ NOT_RELEASED = {
     **dict.fromkeys(("resid", "residuals", "resid_deviance", "resid_pearson", "resid_response"), _RESIDUALS),
     **dict.fromkeys(("fitted", "fittedvalues"), _FITTED),
     **dict.fromkeys(("normalized_cov_params", "vcov"), _COVARIANCE),
-    "get_margeff": "it averages over the rows; get_prediction gives the mean with an interval at public rows",
 }
 """What results of statsmodels or R have and these have not, as functions of the rows, and what there is instead."""
 
