@@ -159,8 +159,7 @@ class GLMResults(ReleasedModel):
             return WideFrame([facts])
         figures = self.fitstats
         if self.nobs is None:
-            facts["nobs"] = max(round(self.fit_sums.count), 0)
-        facts["nobs_std_error"] = self.fit_sums.count_sd
+            facts |= {"nobs": max(round(self.fit_sums.count), 0), "nobs_std_error": self.fit_sums.count_sd}
         for name in figures.index.intersection(["r_squared", "deviance_explained"]):
             facts |= {name: figures.loc[name, "value"], f"{name}_std_error": figures.loc[name, "std_error"]}
         if "slopes" in figures.index:

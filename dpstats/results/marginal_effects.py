@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -91,7 +91,10 @@ class MarginalEffects(Printed):
     ratios: pd.DataFrame
     at: str
     alpha: float
-    half_widths: tuple[Callable[[float], float], ...] = field(repr=False, default=())
+    half_widths: tuple[Callable[[float], float], ...]
+
+    def __repr__(self) -> str:
+        return f"<MarginalEffects, {self.at}: {', '.join(self.names)}>"
 
     def conf_int(self, alpha: float | None = None) -> Vector:
         """Intervals of coverage 1 - alpha, shape (k, 2); by default as they were asked for."""
