@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, TypedDict
 
 import numpy as np
@@ -33,6 +33,9 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "inference": ("auto", "model", "robust", True, None),
     "split": (None, "rows"),
 }
+
+LATER: dict[str, Any] = {"fitstats": None}
+"""Options that came after plans had been stored, and their defaults."""
 
 ARGUMENTS = ("alpha", "adjacency", "delta", "domain", "family", "ledger", "method", "penalty", "seed")
 """Named arguments of a fit that a misspelt option may have meant."""
@@ -245,6 +248,10 @@ class Options:
                 hint = f"did you mean {near[0]!r}? " if near else ""
                 raise ArgumentError(f"unknown option {name!r}; {hint}options: {', '.join(known)}")
         return cls(**given)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON; of `LATER` ones only what was asked for, so that older plans keep digests."""
+        return {name: value for name, value in asdict(self).items() if name not in LATER or value != LATER[name]}
 
     @cached_property
     def record(self) -> Unit:
