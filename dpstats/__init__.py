@@ -9,7 +9,7 @@ from importlib.util import find_spec
 
 from dpstats import errors, local
 from dpstats._version import __version__ as __version__
-from dpstats.domain import Domain
+from dpstats.domain import Domain, Range
 
 # Who only sends reports (dpstats.local) needs neither; everything else does.
 if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
@@ -48,6 +48,7 @@ __all__ = [
     "Noise",
     "Plan",
     "Proof",
+    "Range",
     "ReleasedStatistics",
     "Selection",
     "StatisticsResults",

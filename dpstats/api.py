@@ -23,6 +23,7 @@ from dpstats.data import as_table
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
 from dpstats.ledger import as_ledger
+from dpstats.models.adaptive import by_rows
 from dpstats.models.forecast import Forecast, forecast
 from dpstats.models.glm import fit_source
 from dpstats.models.population import population_rows
@@ -55,6 +56,10 @@ class DryRun:
     def made_up(self, plan: Plan, n: int, seed: int, typical: object, like: object) -> pd.DataFrame:
         """Rows that are made up by the Domain; see `Plan.made_up`."""
         return population_rows(plan, n, seed, typical, like)
+
+    def by_rows(self, plan: Plan) -> pd.DataFrame:
+        """What is spent on errors by the number of rows that will be counted; see `Plan.by_rows`."""
+        return by_rows(self.source.candidates(plan))
 
     def at(self, eps: float) -> DryRun:
         """The same at another budget."""
@@ -356,7 +361,7 @@ def plan(
     row_terms, settings = split_kwargs(arguments, RowKeywords)
     request = make_request(eps=eps, family=family, **settings)
     source = FormulaSource(model_formula(formula, family, **row_terms), None, domain)
-    return replace(source.plan(request), call=DryRun(source, request))
+    return replace(source.plan(request, alone=True), call=DryRun(source, request))
 
 
 def _without_family(arguments: ModelKeywords) -> ModelKeywords:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError
+from dpstats.wording import argument
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -177,7 +178,7 @@ def explain_calls(
                 if name in refused:
                     raise ArgumentError(f"{name} is not taken by {called}(): {refused[name]}")
                 if name not in names and (meant := OTHER_ARGUMENTS.get(name)) in names:
-                    raise ArgumentError(f"{called}() has no argument {name!r}; write {meant}=")
+                    raise ArgumentError(f"{called}() has no argument {name!r}; write {argument(meant)}")
             try:
                 signature.bind(*args, **kwargs)
             except TypeError as error:
@@ -198,7 +199,7 @@ def _mismatch(function: str, complaint: str, given: Mapping[str, object], names:
         return f"{function}(): {complaint}; write the later ones by name, such as eps=1.0: {listed}"
     unknown = [name for name in given if name not in names]
     near = near_miss(unknown[0], names) if unknown and "unexpected" in complaint else None
-    return f"{function}(): {complaint}; {f'did you mean {near}=?' if near else listed}"
+    return f"{function}(): {complaint}; {f'did you mean {argument(near)}?' if near else listed}"
 
 
 def near_miss(name: str, choices: Iterable[str]) -> str | None:

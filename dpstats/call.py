@@ -29,6 +29,7 @@ from dpstats.privacy.guarantee import (
 )
 from dpstats.privacy.randomness import RandomSource, random_source
 from dpstats.replication.napp import UNCERTIFIED
+from dpstats.wording import argument
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -268,10 +269,15 @@ def make_request(*, eps: float, family: str | Family = "gaussian", **arguments: 
     if request.options.unit is not None and delta > 0:
         raise ArgumentError(f"delta must be 0 with a unit, got {delta!r}: the proof for persons is for pure privacy")
     if request.options.unit is not None and method in ("posterior", "statistics"):
-        raise ArgumentError(f"unit does not go with method={method!r}, which is proved for rows; take method='napp'")
+        raise ArgumentError(
+            f"unit does not go with {argument('method', method)}, which is proved for rows; "
+            f"take {argument('method', 'napp')}"
+        )
     if request.options.noise == "gaussian" and delta == 0:
         raise ArgumentError(f"delta must be positive for Gaussian noise, got {safe_repr(delta)}")
     reasons = [reason for reason in request.uncertified_reasons if reason != SEEDED]
     if reasons and not request.allow_uncertified:
-        raise UncertifiedError(f"not certified: {'; '.join(reasons)}. Pass allow_uncertified=True to replicate it")
+        raise UncertifiedError(
+            f"not certified: {'; '.join(reasons)}. Pass {argument('allow_uncertified', True)} to replicate it"
+        )
     return request

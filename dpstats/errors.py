@@ -32,6 +32,10 @@ class ReleaseError(DPStatsError, RuntimeError):
     """A release failed after rows were read, which no data set should bring about; the message is a constant."""
 
 
+class MismatchError(DPStatsError, RuntimeError):
+    """The rows, counted privately, do not suit the Domain; no fit was made, and the count alone was charged."""
+
+
 class RowsChangedError(ReleaseError):
     """The rows changed while a release read them, so that its passes would not have seen the same ones."""
 

@@ -15,6 +15,8 @@ from statsmodels.iolib import summary as statsmodels_summary
 from statsmodels.iolib.summary import fmt_2cols, fmt_params
 from statsmodels.iolib.table import SimpleTable
 
+from dpstats.wording import in_shell
+
 WIDTH = 78
 
 BREAKS = " :,;[(=*+/_-"
@@ -43,8 +45,15 @@ LATEX = str.maketrans(
 class Summary(statsmodels_summary.Summary):
     """statsmodels' Summary, for tables that need not have the same number of columns in LaTeX either.
 
-    Names of columns and levels are text in HTML and LaTeX, whatever signs they hold.
+    Names of columns and levels are text in HTML and LaTeX, whatever signs they hold. Notes are sentences, which are
+    numbered.
     """
+
+    def __init__(self, tables: Sequence[SimpleTable] = (), notes: Sequence[str] = ()) -> None:
+        super().__init__()
+        self.tables = list(tables)
+        if notes:
+            self.add_extra_txt(wrap_notes(notes))
 
     def as_latex(self) -> str:
         """Each table as a tabular of its own, then the notes; for a preamble with ``\\usepackage{booktabs}``."""
@@ -193,10 +202,12 @@ def _narrowed(headers: Sequence[str], rows: Sequence[tuple[Any, list[str]]], col
 
 def wrap_notes(notes: Sequence[str]) -> list[str]:
     """Numbered notes, wrapped to the width of the tables."""
-    lines = ["Notes:"]
-    for number, note in enumerate(notes, start=1):
-        lines += textwrap.wrap(f"[{number}] {note}", WIDTH, subsequent_indent="    ")
-    return lines
+    return ["Notes:", *(line for at, note in enumerate(notes, 1) for line in wrap_note(f"[{at}] {note}", "    "))]
+
+
+def wrap_note(note: str, indent: str = "  ") -> list[str]:
+    """The lines of a note; options of a shell are not broken at their hyphens, since they are copied."""
+    return textwrap.wrap(note, WIDTH, subsequent_indent=indent, break_on_hyphens=not in_shell())
 
 
 def shorten(name: Any, width: int) -> str:

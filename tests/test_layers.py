@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LAYERS = (
     "_version",
     "errors",
+    "wording",
     "arguments",
     "proof_pages",
     "quiet",

@@ -68,7 +68,7 @@ def draw(measured: Mapping[float, pd.DataFrame], path: str) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    from dpstats.plots.style import BLUE, GREY, INK, LABEL_SIZE, ORANGE, TICK_SIZE, finish, name_axes, new_axes
+    from dpstats.plots.style import BLUE, GREY, INK, ORANGE, TICK_SIZE, finish, new_axes
 
     # The same measurements give the same file.
     plt.rcParams["svg.hashsalt"] = "dpstats"
@@ -87,9 +87,8 @@ def draw(measured: Mapping[float, pd.DataFrame], path: str) -> None:
     ax.text(0.27, high[0] * 1.5, "dpstats: least to greatest\nof four slopes", color=BLUE, fontsize=TICK_SIZE)
     ax.text(13, 330, "dp-statsmodels,\nas published", color="#8a5f00", fontsize=TICK_SIZE, va="center")
     ax.text(1300, 1.08, "without privacy", color=INK, fontsize=TICK_SIZE, ha="right", va="bottom")
-    name_axes(ax, "privacy budget eps (less is more private)", "standard error / that of OLS")
-    ax.xaxis.label.set_size(LABEL_SIZE)
-    finish(ax, "What privacy costs: 54,875 wages")
+    labels = "privacy budget eps (less is more private)", "standard error / that of OLS"
+    finish(ax, "What privacy costs: 54,875 wages", labels=labels)
     ax.get_figure(root=True).savefig(path, metadata={"Date": None}, bbox_inches="tight", pad_inches=0.05)
     plt.close("all")
 

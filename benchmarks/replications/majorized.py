@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.penalties import Penalty
-from dpstats.replication.augmented import DECREMENT, HEAVIEST
+from dpstats.replication.napp import DECREMENT, HEAVIEST
 from dpstats.solvers import prox
 from dpstats.solvers.newton import damped_newton
 from dpstats.solvers.objective import PerturbedObjective

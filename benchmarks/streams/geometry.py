@@ -8,6 +8,7 @@ by `Blt`. Sums are drawn exactly; their noise is normal with the standard deviat
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -19,9 +20,8 @@ from scipy import sparse
 
 import dpstats as dp
 from dpstats.streaming import constrained, projected
-from dpstats.streaming import projected as counts
 from dpstats.streaming.constraints import Constraint, L1Ball, L2Ball
-from dpstats.streaming.refits import Schedule, printed_period, share
+from dpstats.streaming.refits import Schedule, share
 from dpstats.streaming.sums import Blt
 
 Float = NDArray[np.float64]
@@ -68,7 +68,7 @@ def diagonal_excess(
     """
     gram = np.diag(scale)
     cross = scale * theta + 0.1 * np.sqrt(scale) * random.standard_normal(len(scale))
-    best = constrained.minimise(cross, gram, ball, None)
+    best = constrained.minimise(cross, gram, ball)
     of_cross, of_gram = noise(len(scale), sd, random)
     found = constrained.minimise(cross + of_cross, gram + of_gram, ball, tolerance=1e-6)
     if fallback and constrained.explained_by_noise(cross + of_cross, sd, ball):
@@ -127,9 +127,9 @@ def sparse_streams(runs: int) -> None:
     size, ball = 2000, L1Ball(1.0)
     for ticks in (20_000, 100_000):
         sd = deviation(ticks)
-        width = counts.region_width(size, 10) + ball.gaussian_width(size)
-        auto = counts.choose_directions(size, ball, rows=ticks, noise_sd=sd)
-        print(f"\nT = {ticks:,}: m printed {counts.printed_directions(ticks, width):,}, auto {auto}, d {size:,}")
+        width = projected.region_width(size, 10) + ball.gaussian_width(size)
+        auto = projected.choose_directions(size, ball, rows=ticks, noise_sd=sd)
+        print(f"\nT = {ticks:,}: m printed {projected.printed_directions(ticks, width):,}, auto {auto}, d {size:,}")
         table: dict[str, list[float]] = {}
         for run in range(runs):
             for name, value in _sparse_run(ticks, size, ball, sd, auto, np.random.default_rng([2, run])).items():
@@ -159,7 +159,7 @@ def _sparse_run(
     """Excesses of one stream."""
     exog, endog = _sparse_stream(ticks, size, random)
     gram, cross = (exog.T @ exog).toarray(), exog.T @ endog
-    least = squares(constrained.minimise(cross, gram, ball, None, tolerance=1e-8), cross, gram)
+    least = squares(constrained.minimise(cross, gram, ball, tolerance=1e-8), cross, gram)
     of_cross, of_gram = noise(size, sd, random)
     found = {"null model": -least}
     for name, noisy in (
@@ -212,11 +212,11 @@ def bounds(runs: int) -> None:
 def projected_bounds(runs: int) -> None:
     """Theorem 5.7: excess of `projected` with its m against T, sparse rows, d = 2,000."""
     size, ball, horizons = 2000, L1Ball(1.0), (10_000, 20_000, 50_000, 100_000)
-    width = counts.region_width(size, 10) + ball.gaussian_width(size)
+    width = projected.region_width(size, 10) + ball.gaussian_width(size)
     columns: dict[str, list[float]] = {"m": [], "excess": [], "T^1/3 W^2/3": [], "null": []}
     for ticks in horizons:
         sd = deviation(ticks)
-        auto = counts.choose_directions(size, ball, rows=ticks, noise_sd=sd)
+        auto = projected.choose_directions(size, ball, rows=ticks, noise_sd=sd)
         found = [_projected_run(ticks, size, ball, sd, auto, np.random.default_rng([5, run])) for run in range(runs)]
         columns["m"].append(float(auto))
         columns["excess"].append(float(np.mean([excess for excess, _ in found])))
@@ -231,7 +231,7 @@ def _projected_run(
     """The excess of one sketched stream, and the null model's."""
     exog, endog = _sparse_stream(ticks, size, random)
     gram, cross = exog.T @ exog, exog.T @ endog
-    least = squares(constrained.minimise(cross, gram.toarray(), ball, None, tolerance=1e-7), cross, gram)
+    least = squares(constrained.minimise(cross, gram.toarray(), ball, tolerance=1e-7), cross, gram)
     projection = projected.Projection(size, directions, int(random.integers(2**31)))
     image = exog @ projection.matrix.T
     image /= np.maximum(np.linalg.norm(image, axis=1), 1e-12)[:, None]
@@ -248,7 +248,7 @@ def refits(runs: int) -> None:
     size, horizons = 5, (4000, 16_000, 64_000)
     columns: dict[str, list[float]] = {"fits, tau": [], "fits, 1.6": [], "tau": [], "geometric": [], "null": []}
     for ticks in horizons:
-        period = printed_period(1, rows=ticks, columns=size, eps=EPS)
+        period = math.ceil((ticks * size) ** (1 / 3) / EPS ** (2 / 3) * (1 - 1e-12))
         plans = {
             "tau": Schedule.every(period, ticks),
             "geometric": Schedule.geometric(ticks, first=max(1, ticks // 60)),

@@ -26,7 +26,7 @@ from dpstats.errors import ArgumentError
 from dpstats.privacy.guarantee import check_budget
 from dpstats.progress import progress_counter
 from dpstats.results.stored import Printed
-from dpstats.summaries import Summary
+from dpstats.summaries import Summary, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,9 +87,9 @@ class AuditResult(Printed):
         Runs per data set; half chose the events, half counted them.
     confidence : float
         The probability, at least, that all bounds hold together.
-    findings : tuple of Finding
+    findings : tuple of CountedEvent
         The events counted, most telling first.
-    picture : Picture
+    picture : AuditCurve
         The data of `plot`.
     """
 
@@ -113,23 +113,19 @@ class AuditResult(Printed):
             ["Epsilon at least:", f"{self.eps_lower:.4g}", "Hockey-stick at least:", f"{self.hockey_stick.lower:.3g}"],
             ["The claim is", verdict, "Hockey-stick estimate:", f"{self.hockey_stick.estimate:.3g}"],
         ]
-        events = [[_short(f.event), f.likely, str(f.hits), str(f.other), f"{f.eps:.4g}"] for f in self.findings]
+        events = [[shorten(f.event, 44), f.likely, str(f.hits), str(f.other), f"{f.eps:.4g}"] for f in self.findings]
         head = ["event", "likely under", "hits", "other", "eps >="]
-        out = Summary()
-        out.tables = [
+        tables = [
             SimpleTable(rows, title="Audit of a privacy claim", txt_fmt={"data_aligns": "lrlr", "colsep": "  "}),
             SimpleTable(events, headers=head, txt_fmt={"data_aligns": "llrrr", "header_align": "l", "colsep": "  "}),
         ]
-        out.add_extra_txt([f"hits, other: of {self.findings[0].runs:,} fresh runs on each data set."])
-        return out
+        summary = Summary(tables)
+        summary.add_extra_txt([f"hits, other: of {self.findings[0].runs:,} fresh runs on each data set."])
+        return summary
 
     def plot(self, what: str = "bounds", *, ax: Axes | None = None) -> Axes:
         """Draw lower bounds on eps by threshold, or the "scores" on both data sets; see `dpstats.plots.audit`."""
         return plots.audit(self, what=what, ax=ax)
-
-
-def _short(text: str, width: int = 44) -> str:
-    return text if len(text) <= width else text[: width - 3] + "..."
 
 
 def picture_of(curve: Curve, first: FloatArray, second: FloatArray) -> AuditCurve:
@@ -215,29 +211,18 @@ def audit(
     True
     """
     eps, delta = check_budget(eps, delta)
-    _check(runs, confidence, n_jobs)
-    vectorized = check_flag("vectorized", vectorized)
-    with progress_counter("audit", 2 * runs, progress) as advance:
-        first, second = observe_pair(
-            mechanism,
-            data,
-            neighbour,
-            runs=runs,
-            seed=seed,
-            vectorized=vectorized,
-            n_jobs=n_jobs,
-            advance=advance,
-        )
-    return judge(first, second, eps=eps, delta=delta, confidence=confidence)
-
-
-def _check(runs: int, confidence: float, n_jobs: int) -> None:
     if isinstance(runs, bool) or not isinstance(runs, int) or runs < 100:
         raise ArgumentError(f"runs must be an integer of at least 100, got {safe_repr(runs)}")
     if not is_number(confidence) or not 0.5 <= confidence < 1:
         raise ArgumentError(f"confidence must lie in [0.5, 1), got {safe_repr(confidence)}")
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs < 1:
         raise ArgumentError(f"n_jobs must be a positive integer, got {safe_repr(n_jobs)}")
+    vectorized = check_flag("vectorized", vectorized)
+    with progress_counter("audit", 2 * runs, progress) as advance:
+        first, second = observe_pair(
+            mechanism, data, neighbour, runs=runs, seed=seed, vectorized=vectorized, n_jobs=n_jobs, advance=advance
+        )
+    return judge(first, second, eps=eps, delta=delta, confidence=confidence)
 
 
 def judge(first: Outcomes, second: Outcomes, *, eps: float, delta: float, confidence: float) -> AuditResult:
@@ -245,14 +230,16 @@ def judge(first: Outcomes, second: Outcomes, *, eps: float, delta: float, confid
     alpha = (1 - confidence) / _BOUNDS
     (learn_a, choose_a, count_a), (learn_b, choose_b, count_b) = first.parts(), second.parts()
     scores = list(learn_scores(learn_a, learn_b)) or [_NOTHING]
-    sides = {"data": (choose_a, count_a), "neighbour": (choose_b, count_b)}
+    choosing, counting = {"data": choose_a, "neighbour": choose_b}, {"data": count_a, "neighbour": count_b}
+    runs = len(count_a.labels)
     counted: list[tuple[CountedEvent, ChosenEvent]] = []
     for likely, unlikely in (("data", "neighbour"), ("neighbour", "data")):
-        choices = choose_events(scores, sides[likely][0], sides[unlikely][0], eps=eps, delta=delta, alpha=alpha)
-        counted += [
-            (_count(choice, likely, unlikely, sides[likely][1], sides[unlikely][1], eps, delta, alpha), choice)
-            for choice in choices.values()
-        ]
+        choices = choose_events(scores, choosing[likely], choosing[unlikely], eps=eps, delta=delta, alpha=alpha)
+        for choice in choices.values():
+            hits, other = (choice.event.count(counting[side]) for side in (likely, unlikely))
+            bounds = lower_bounds(np.array(hits), np.array(other), runs, eps=eps, delta=delta, alpha=alpha)
+            lower = float(bounds.eps), float(bounds.divergence)
+            counted.append((CountedEvent(str(choice.event), likely, unlikely, hits, other, runs, *lower), choice))
     counted.sort(key=lambda pair: -pair[0].eps)
     findings = tuple(dict.fromkeys(finding for finding, _ in counted))
     stick = max(findings, key=lambda finding: finding.divergence)
@@ -271,14 +258,4 @@ def judge(first: Outcomes, second: Outcomes, *, eps: float, delta: float, confid
         confidence=confidence,
         findings=findings,
         picture=picture_of(telling.curve, score.of(count_a), score.of(count_b)),
-    )
-
-
-def _count(
-    choice: ChosenEvent, likely: str, unlikely: str, a: Outcomes, b: Outcomes, eps: float, delta: float, alpha: float
-) -> CountedEvent:
-    hits, other, runs = choice.event.count(a), choice.event.count(b), len(a.labels)
-    bounds = lower_bounds(np.array(hits), np.array(other), runs, eps=eps, delta=delta, alpha=alpha)
-    return CountedEvent(
-        str(choice.event), likely, unlikely, hits, other, runs, float(bounds.eps), float(bounds.divergence)
     )

@@ -1,5 +1,4 @@
-"""What runs show an observer, and events of it that tell two data sets apart: scores learnt on one part, counted on
-another."""
+"""What runs show an observer, and the events that tell two data sets apart: learnt on some runs, counted on others."""
 
 from __future__ import annotations
 
@@ -22,6 +21,11 @@ from dpstats.privacy.randomness import random_source
 
 FloatArray = NDArray[np.float64]
 Mechanism = Callable[..., Any]
+Projection = Callable[[FloatArray], FloatArray]
+
+_MOST_COORDINATES, _MOST_IN_REGRESSION = 16, 8
+_TRAINING_ROWS = 20_000
+_MOST_BINS, _BIN_RUNS = 200, 25
 
 
 @dataclass(frozen=True)
@@ -47,12 +51,15 @@ class Outcomes:
         return Outcomes(self.values[rows], self.labels[rows])
 
 
+Keys = Callable[[Outcomes], NDArray[np.object_]]
+
+
 class _Witness(logging.Handler):
     """Hears the warnings and log records of one run; both leave the process as surely as a return value does."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.heard: list[str] = []
+        self.messages: list[str] = []
         self._catcher = warnings.catch_warnings()
 
     def __enter__(self) -> _Witness:
@@ -67,10 +74,10 @@ class _Witness(logging.Handler):
         self._catcher.__exit__(None, None, None)
 
     def _showwarning(self, message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-        self.heard.append(f"warns {category.__name__}: {message}")
+        self.messages.append(f"warns {category.__name__}: {message}")
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.heard.append(f"logs {record.levelname}: {record.getMessage()}")
+        self.messages.append(f"logs {record.levelname}: {record.getMessage()}")
 
 
 def _flatten(released: Any, numbers: list[float], words: list[str]) -> None:
@@ -95,16 +102,16 @@ def _observe(mechanism: Mechanism, data: Any, rng: np.random.Generator, witness:
     """The numbers of one run and the label for everything else it let out."""
     numbers: list[float] = []
     words: list[str] = []
-    witness.heard.clear()
+    witness.messages.clear()
     try:
         _flatten(mechanism(data, rng), numbers, words)
     except Exception as error:
         words.append(f"raises {type(error).__name__}: {error}")
-    return numbers, "; ".join(witness.heard + words)
+    return numbers, "; ".join(witness.messages + words)
 
 
 @dataclass(frozen=True)
-class _Block:
+class _RunBatch:
     """A number of runs with a seed of their own, so that the outcome does not depend on who runs them."""
 
     mechanism: Mechanism
@@ -120,7 +127,7 @@ class _Block:
                 outcomes = [_observe(self.mechanism, self.data, rng, witness) for _ in range(self.runs)]
                 return [numbers for numbers, _ in outcomes], [label for _, label in outcomes]
             values = np.asarray(self.mechanism(self.data, rng, self.runs), dtype=np.float64)
-        if witness.heard:
+        if witness.messages:
             # One warning for a block of runs cannot be shared out among them without breaking their independence.
             raise ArgumentError("vectorized=True needs a mechanism that neither warns nor logs; audit it run by run")
         if values.shape[:1] != (self.runs,):
@@ -128,13 +135,13 @@ class _Block:
         return values.reshape(self.runs, -1), [""] * self.runs
 
 
-def _results(blocks: list[_Block], n_jobs: int) -> Iterator[tuple[list[list[float]] | FloatArray, list[str]]]:
+def _results(blocks: list[_RunBatch], n_jobs: int) -> Iterator[tuple[list[list[float]] | FloatArray, list[str]]]:
     if n_jobs == 1:
-        yield from map(_Block.run, blocks)
+        yield from map(_RunBatch.run, blocks)
         return
     # A fresh interpreter per worker: forking a process that may hold threads is not safe.
     with ProcessPoolExecutor(n_jobs, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(_Block.run, blocks)
+        yield from pool.map(_RunBatch.run, blocks)
 
 
 def observe_pair(
@@ -158,7 +165,7 @@ def observe_pair(
     random_source(seed)  # refuses what is no seed
     seeds = np.random.SeedSequence(seed).spawn(2 * len(sizes))
     blocks = [
-        _Block(mechanism, side, count, child, vectorized)
+        _RunBatch(mechanism, side, count, child, vectorized)
         for side, children in ((data, seeds[: len(sizes)]), (neighbour, seeds[len(sizes) :]))
         for count, child in zip(sizes, children, strict=True)
     ]
@@ -222,13 +229,6 @@ def lower_bounds(
     with np.errstate(divide="ignore"):
         eps_shown = np.log(np.maximum(low - delta, 0)) - np.log(high)
     return EpsBounds(np.maximum(eps_shown, 0.0), np.maximum(low - np.exp(min(eps, 700.0)) * high, 0.0))
-
-
-Projection = Callable[[FloatArray], FloatArray]
-
-_MOST_COORDINATES = 16
-_MOST_IN_REGRESSION = 8
-_TRAINING_ROWS = 20_000
 
 
 def projections(first: FloatArray, second: FloatArray) -> Iterator[tuple[str, Projection]]:
@@ -316,12 +316,6 @@ def _regression(first: FloatArray, second: FloatArray, chosen: list[int]) -> Pro
         hessian = (design.T * np.maximum(fitted * (1 - fitted), 1e-4)) @ design + ridge
         weights += np.linalg.solve(hessian, design.T @ (target - fitted) - ridge @ weights)
     return lambda values: ((features(values) - mean) / spread) @ weights[1:] + weights[0]
-
-
-Keys = Callable[[Outcomes], NDArray[np.object_]]
-
-_MOST_BINS = 200
-_BIN_RUNS = 25
 
 
 @dataclass(frozen=True)

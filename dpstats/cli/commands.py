@@ -19,7 +19,6 @@ from dpstats.cli.shared import (
     new_file,
     payment,
     records,
-    shell_summary,
     write_new,
 )
 from dpstats.domain.codebook import yaml_template_of
@@ -27,6 +26,7 @@ from dpstats.errors import ArgumentError, DataError
 from dpstats.evaluation import Check, Evaluation, check, evaluate
 from dpstats.evaluation.result import FRAMES
 from dpstats.results.glm_results import GLMResults
+from dpstats.results.summary import summarize
 
 
 def add_evaluate(commands: Commands) -> None:
@@ -55,7 +55,7 @@ def _evaluate(options: argparse.Namespace) -> None:
 def _evaluation_text(found: Evaluation, as_facts: bool) -> str:
     """What is printed."""
     if not as_facts:
-        return f"{shell_summary(found.summary())}\n"
+        return f"{found.summary()}\n"
     frames = {name: getattr(found, name) for name in FRAMES}
     tables = {name: None if table is None else records(table) for name, table in frames.items()}
     facts = {"model": found.model, "guarantee": found.guarantee.to_dict(), "notes": list(found.notes)}
@@ -102,7 +102,7 @@ def _check(options: argparse.Namespace) -> None:
 def _text(found: Check, as_facts: bool) -> str:
     """What is printed."""
     if not as_facts:
-        return f"{shell_summary(found.summary())}\n"
+        return f"{found.summary()}\n"
     tables = {name: records(getattr(found, name)) for name in ("table", "located")}
     totals = found.totals.rename_axis("what")
     facts = {"formula": found.formula, "guarantee": found.guarantee.to_dict(), "findings": found.findings}
@@ -132,8 +132,9 @@ def _show(options: argparse.Namespace) -> None:
             raise ArgumentError("--uncertainty is a table of its own: leave out --full, and --format but for json")
         print(found.uncertainty())
         return
-    summary = found.summary(full=options.full) if isinstance(found, GLMResults) else found.summary()
-    print(getattr(shell_summary(summary, "--full" if options.format == "text" else None), f"as_{options.format}")())
+    more = "--full" if options.format == "text" else None
+    summary = summarize(found, full=options.full, details=more) if isinstance(found, GLMResults) else found.summary()
+    print(getattr(summary, f"as_{options.format}")())
 
 
 def _loaded(path: Path) -> GLMResults | Check | Evaluation:

@@ -10,16 +10,18 @@ from collections.abc import Sequence
 from dpstats.api import logit
 from dpstats.cli import commands as releases
 from dpstats.cli import ledgers, models
-from dpstats.cli.shared import shell_message, silence
+from dpstats.cli.shared import shell_argument, silence
 from dpstats.datasets import load_adult
-from dpstats.errors import BudgetExceeded, DPStatsError, LedgerError, ReleaseError, UncertifiedError
+from dpstats.errors import BudgetExceeded, DPStatsError, LedgerError, MismatchError, ReleaseError, UncertifiedError
 from dpstats.results.glm_results import GLMResults
+from dpstats.wording import shell_wording
 
 STATUS: tuple[tuple[type[DPStatsError], int], ...] = (
     (BudgetExceeded, 3),
     (LedgerError, 4),
     (UncertifiedError, 5),
     (ReleaseError, 6),
+    (MismatchError, 6),
     (DPStatsError, 1),
 )
 """The exit status of an error, by the first class that it belongs to; argparse itself ends with 2."""
@@ -33,7 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _open_streams()
     options = _parser().parse_args(arguments)
     try:
-        options.run(options)
+        with shell_wording(shell_argument):
+            options.run(options)
         if sys.stdout is not None:
             sys.stdout.flush()
     except BrokenPipeError:
@@ -45,8 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         silence()
         return 1
     except DPStatsError as error:
-        said = [str(error), *getattr(error, "__notes__", ())]
-        print(f"error: {shell_message(said[0])}", *map(shell_message, said[1:]), sep="\n", file=sys.stderr)
+        print(f"error: {error}", *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
         return next(status for kind, status in STATUS if isinstance(error, kind))
     return 0
 

@@ -13,6 +13,7 @@ from dpstats.call import METHODS
 from dpstats.cli.shared import (
     ADJACENCIES,
     CAPS,
+    INFERENCE,
     NAMED,
     Commands,
     add_output,
@@ -24,15 +25,14 @@ from dpstats.cli.shared import (
     new_file,
     payment,
     records,
-    shell_summary,
 )
 from dpstats.errors import ArgumentError
 from dpstats.families import get_family
 from dpstats.ledger import Ledger
 from dpstats.plan import Plan
 from dpstats.results.glm_results import GLMResults
-
-_INFERENCE = {"auto": "auto", "model": "model", "robust": "robust", "yes": True, "no": None}
+from dpstats.results.summary import summarize
+from dpstats.wording import argument
 
 
 def add_commands(commands: Commands) -> None:
@@ -70,7 +70,7 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", metavar="COLUMN", help="a column, or an expression of columns")
     parser.add_argument("--subset", metavar="CONDITION", help='rows that are meant, such as "age >= 18"')
     parser.add_argument("--unit", metavar="COLUMN", help="guarantee for persons, whom this column tells apart")
-    parser.add_argument("--inference", choices=list(_INFERENCE), default="auto", help="standard errors and tests")
+    parser.add_argument("--inference", choices=list(INFERENCE), default="auto", help="standard errors and tests")
     parser.add_argument(
         "--set",
         action="append",
@@ -91,7 +91,7 @@ def _plan(options: argparse.Namespace) -> None:
         more = {} if foreseen is None else {"standard_errors": records(foreseen.rename_axis("term"))}
         print(as_json({**_plan_facts(found), **more}), end="")
         return
-    print(shell_summary(found.summary()) if foreseen is None else foreseen)
+    print(found.summary() if foreseen is None else foreseen)
 
 
 def _fit(options: argparse.Namespace) -> None:
@@ -110,20 +110,20 @@ def _text(found: GLMResults, options: argparse.Namespace) -> str:
         return as_json({**_plan_facts(found.plan), "coefficients": records(found.tidy())})
     kept = "FILE" if options.output is None else options.output
     more = f"python -m dpstats show {kept} --full" + (", if --output keeps one" if options.output is None else "")
-    return f"{shell_summary(found.summary(full=options.full), more)}\n"
+    return f"{summarize(found, full=options.full, details=more)}\n"
 
 
 def _arguments(options: argparse.Namespace) -> dict[str, Any]:
     """Keyword arguments of `dpstats.glm`."""
     arguments = {name: getattr(options, name) for name in NAMED}
     arguments["family"] = _family(options)
-    arguments["inference"] = _INFERENCE[options.inference]
+    arguments["inference"] = INFERENCE[options.inference]
     if options.unit is not None:
         arguments["unit"] = options.unit
     for setting in options.set:
         name, equals, text = setting.partition("=")
         if not equals or not name.isidentifier():
-            raise ArgumentError(f"--set takes NAME=VALUE, such as screen=5; got {setting!r}")
+            raise ArgumentError(f"--set takes NAME=VALUE, such as {argument('screen', 5)}; got {setting!r}")
         if name in arguments or hasattr(options, name):
             raise ArgumentError(f"--set: {name} has an argument of its own, --{name}")
         arguments[name] = _value(text)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import copy
 import json
 import math
 import os
-import re
 import secrets
+import shlex
 import sys
 import tempfile
-import textwrap
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +21,8 @@ from dpstats.domain import Domain
 from dpstats.domain.codebook import codebook_text
 from dpstats.errors import ArgumentError, DomainError, DPStatsError, ReleaseError
 from dpstats.ledger import Ledger
-from dpstats.mechanisms.options import Options
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.results.stored import Released, text_of
-from dpstats.summaries import DETAILS, WIDTH, Summary, notes_of
 from dpstats.writing import write_whole
 
 ROOM = 2**20
@@ -173,40 +168,11 @@ CAPS = {
 }
 """Numbers that belong to a family."""
 
-PHRASES = {
-    "summary(full=True)": "--full",
-    "dp.check counts them": "python -m dpstats check counts them",
-    "screen= chooses": "--set screen=K chooses",
-    "their standard errors are in uncertainty()": "their standard errors are in show --uncertainty",
-    "plan.standard_errors(n)": "python -m dpstats plan --rows N",
-    "(plan.standard_errors)": "(python -m dpstats plan --rows N)",
-    "is in `located`": "is in --json",
-    "is in .roc": "is in --json",
-    "dp.check": "python -m dpstats check",
-    "pass domain=ledger.domain": "leave out --domain",
-    "inference=True": "--inference yes",
-    "inference=None": "--inference no",
-}
-"""Words of messages that a shell has others for."""
+INFERENCE = {"auto": "auto", "model": "model", "robust": "robust", "yes": True, "no": None}
+"""What ``--inference`` takes, and what it stands for."""
 
-OPTIONS = (*NAMED, *CAPS, "inference", "unit", "label", "analyst")
-"""Arguments that have an option of their name."""
-
-SETTINGS = tuple(one.name for one in fields(Options) if one.name not in OPTIONS)
-"""Those that are given by ``--set``."""
-
-VALUE = r"=(?:'([^']*)'|\"([^\"]*)\"|(-?[\w.]+))(?![\w(\['\"])"
-WRITTEN_SETTING = re.compile(rf"(?<!--set )(?<![\w.-])({'|'.join(SETTINGS)}){VALUE}")
-WRITTEN_OPTION = re.compile(rf"(?<![\w.-])({'|'.join(OPTIONS)}){VALUE}")
-"""How every message writes an argument: its name and a literal, as in ``method='napp'``."""
-
-
-def shell_message(text: str) -> str:
-    """A message with Python's arguments as the shell has them: ``method='napp'`` as ``--method napp``."""
-    for phrase, words in PHRASES.items():
-        text = text.replace(phrase, words)
-    text = WRITTEN_SETTING.sub(r"--set \1=\2\3\4", text)
-    return WRITTEN_OPTION.sub(lambda found: f"{flag(found[1])} {found[2] or found[3] or found[4] or ''}", text)
+OPTIONS = (*NAMED, *CAPS, "eps", "domain", "ledger", "inference", "unit", "label", "analyst")
+"""Arguments that have an option of their name; others are given by ``--set``."""
 
 
 def flag(name: str) -> str:
@@ -214,32 +180,16 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def shell_summary(summary: Summary, details: str | None = "--full") -> Summary:
-    """The summary with titles and notes in the shell's words, wrapped again; cells and formulas stay as they are.
-
-    `details` leads to the rest, in the place of ``summary(full=True)``, if anything does.
-    """
-    found = Summary()
-    found.tables = [copy.copy(table) for table in summary.tables]
-    for table in found.tables:
-        table.title = "\n".join(map(_title_line, (table.title or "").split("\n")))
-    if summary.extra_txt is not None:
-        found.add_extra_txt([line for note in notes_of(summary.extra_txt) for line in _note_lines(note, details)])
-    return found
-
-
-def _title_line(line: str) -> str:
-    """A line of a title, or the lines it takes now."""
-    meant = shell_message(line)
-    return line if meant == line else "\n".join(part.center(WIDTH) for part in textwrap.wrap(meant, WIDTH - 4))
-
-
-def _note_lines(note: str, details: str | None) -> list[str]:
-    """The lines of a note; what leads to the rest has one of its own, for it is copied."""
-    said = DETAILS.sub("", note)
-    indent = "    " if said.startswith("[") else "  "
-    lines = textwrap.wrap(shell_message(said), WIDTH, subsequent_indent=indent, break_on_hyphens=False) or [""]
-    return lines if said == note or details is None else [*lines, f"{indent}Details: {details}."]
+def shell_argument(name: str, value: object) -> str:
+    """How a shell gives an argument: ``--method napp``, ``--set split=rows``; without the value if that is ``...``."""
+    if name == "inference":
+        value = next((word for word, meant in INFERENCE.items() if meant == value), value)
+    if name in ("formula", "data"):
+        return name
+    text = "" if value is ... else shlex.quote(str(value))
+    if name in OPTIONS:
+        return f"{flag(name)} {text}".rstrip()
+    return f"--set {name}={text or 'VALUE'}"
 
 
 def as_json(facts: Any) -> str:

@@ -27,6 +27,7 @@ from dpstats.data.spool import free_bytes
 from dpstats.data.table import BATCH_ROWS, Holds, Stream, Table
 from dpstats.errors import DataError, NoRoomError, RowsChangedError
 from dpstats.quiet import silence_native
+from dpstats.wording import argument
 
 Produce = Callable[[Sequence[str]], Iterable[pa.RecordBatch]]
 """From names of columns to their record batches."""
@@ -78,7 +79,7 @@ class OneShotStream(Stream):
         produce: Produce,
         conditions: Sequence[tuple[Holds, Sequence[str]]] = (),
     ) -> None:
-        super().__init__(labels, columns, self._once, divided=bool(conditions), ready=check_room)
+        super().__init__(labels, columns, self._once, filtered=bool(conditions), ready=check_room)
         self._produce, self._conditions = produce, tuple(conditions)
 
     def _once(self, names: Sequence[str]) -> Iterator[Table]:
@@ -359,7 +360,8 @@ def check_fragments(dataset: Any) -> None:
     if fragments is None:
         raise DataError(
             "data: a dataset with a filter of its own cannot be read by its files; pass the dataset without it and "
-            "give subset=, such as subset='age > 30', or pass data.scanner().to_reader(), which is read once"
+            f"give {argument('subset')}, such as {argument('subset', 'age > 30')}, or "
+            "pass data.scanner().to_reader(), which is read once"
         )
     for fragment in fragments:
         check_types(dataset.schema, fragment.physical_schema, fragment.path)

@@ -177,7 +177,7 @@ class DaskRows(Rows[Element]):
             "data.map_partitions(result.predict, meta=(None, float))"
         )
 
-    scattered = True
+    distributed = True
     """Tallies of persons are made where the rows are, one shard or several."""
 
     def by_person(self) -> DaskRows[Element]:
@@ -256,7 +256,7 @@ class ClusterTable(Table):
     process sees them; `tasks` is what a release keeps on the cluster.
     """
 
-    elsewhere = True
+    distributed = True
 
     def __init__(
         self,
@@ -268,7 +268,7 @@ class ClusterTable(Table):
         chosen: tuple[RowSelection, ...] = (),
         tasks: Tasks | None = None,
     ) -> None:
-        super().__init__(labels, -1, tuple(declared).__getitem__, divided=bool(chosen))
+        super().__init__(labels, -1, tuple(declared).__getitem__, filtered=bool(chosen))
         self._declared, self._shards_of, self._client, self._chosen = tuple(declared), shards_of, client, chosen
         self._files = files or Files(())
         self._tasks = Tasks() if tasks is None else tasks
@@ -341,7 +341,7 @@ def from_dask(frame: Any) -> Table:
     client = running_client()
     if client is None:
         here = Stream(labels, declared, partial(_read_here, frame, {}))
-        here.reworked = True
+        here.recomputed = True
         return here
     return ClusterTable(labels, declared, partial(_shards, frame), client)
 

@@ -234,7 +234,7 @@ class Rows(ABC, Generic[Element]):
         """Whether the elements are in memory as they are, and not made in every pass."""
         return False
 
-    scattered = False
+    distributed = False
     """Whether there are several shards, of which each may have some of a person's rows."""
 
     def by_person(self) -> Rows[Element]:

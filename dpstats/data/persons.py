@@ -106,7 +106,7 @@ def shared_weights(rows: Rows[OwnedRows[Block]]) -> Rows[Block]:
 
     Rows of nobody are left out. Each block says which person a row is of.
     """
-    if rows.scattered:
+    if rows.distributed:
         return rows.by_person().map_shards(_shared_within)
     tallied = tally(rows)
     return rows.map(partial(_shared, tallied, tallied.shares()))
@@ -120,7 +120,7 @@ def draw_rows(rows: Rows[OwnedRows[Cells]], most: int, key: bytes, choose: Choos
     kept. (Where ranks coincide, which takes about 2**31 rows of one person, one fewer is.) `choose` takes cells, their
     persons' positions in the tally and which rows are drawn.
     """
-    if rows.scattered:
+    if rows.distributed:
         return rows.by_person().map_shards(partial(_drawn_within, most, key, choose))
     return rows.map_numbered(partial(_drawn, most, key, choose, tally(rows, most, key)))
 

@@ -44,13 +44,13 @@ class Table:
     """Named columns of one length; each is fetched when it is asked for, and no other is ever looked at.
 
     `labels` are public; the number of rows is private unless the adjacency makes it public, and always where the table
-    is `divided`: its rows were chosen by their cells. `index` is pandas', for results aligned to it.
+    is `filtered`: its rows were chosen by their cells. `index` is pandas', for results aligned to it.
     """
 
-    elsewhere = False
+    distributed = False
     """Whether the rows are on other machines and stay there."""
 
-    reworked = False
+    recomputed = False
     """Whether every pass works the rows out again, which may come out in another way."""
 
     def __init__(
@@ -60,12 +60,12 @@ class Table:
         fetch: Callable[[int], Column],
         index: pd.Index[Any] | None = None,
         *,
-        divided: bool = False,
+        filtered: bool = False,
     ) -> None:
         self.labels = tuple(labels)
         self._rows = rows
         self.index = index
-        self.divided = divided
+        self.filtered = filtered
         self.memory: Memory | None = None
         self.memberships: tuple[Membership, ...] = ()
         self._fetch = fetch
@@ -94,7 +94,7 @@ class Table:
 
     def select(self, rows: Chosen, count: int) -> Table:
         """The `count` rows at `rows` of every column, without their index, whose labels are cells like others."""
-        return Table(self.labels, count, lambda position: self._fetch(position).select(rows), divided=True)
+        return Table(self.labels, count, lambda position: self._fetch(position).select(rows), filtered=True)
 
     def marking(self) -> Iterator[NDArray[np.uint64]]:
         """Arrays that hardly any other cells have: the cells as identities, a column after the other."""
@@ -103,7 +103,7 @@ class Table:
     def detached(self) -> Table:
         """The same cells without what they are parts of: as a table travels between the workers of a cluster."""
         columns = tuple(self.at(position) for position in range(len(self.labels)))
-        return Table(self.labels, self.rows, columns.__getitem__, divided=self.divided)
+        return Table(self.labels, self.rows, columns.__getitem__, filtered=self.filtered)
 
     def batches(self, names: Iterable[str]) -> Rows[Table]:
         """The rows as tables with at least the columns called `names`, to go through in order. Charge first.
@@ -211,11 +211,11 @@ class Stream(Table):
         declared: Sequence[Column],
         read: Read,
         *,
-        divided: bool = False,
+        filtered: bool = False,
         ready: Callable[[], None] | None = None,
     ) -> None:
         # How many rows there are nobody knows before they are read.
-        super().__init__(labels, -1, tuple(declared).__getitem__, divided=divided)
+        super().__init__(labels, -1, tuple(declared).__getitem__, filtered=filtered)
         self._declared, self._read, self._ready = tuple(declared), read, ready
 
     def check_ready(self) -> None:
@@ -241,7 +241,7 @@ class Stream(Table):
         wanted = set(names)
         kept = [at for at, label in enumerate(self.labels) if label in wanted]
         labels, declared = [self.labels[at] for at in kept], [self._declared[at] for at in kept]
-        return self._like(Stream(labels, declared, self._read, divided=self.divided))
+        return self._like(Stream(labels, declared, self._read, filtered=self.filtered))
 
     def where(self, holds: Holds, names: Iterable[str]) -> Stream:
         """The rows where `holds` says so, which looks at the columns `names`; reads nothing yet."""
@@ -251,10 +251,10 @@ class Stream(Table):
             for batch in self._read(list(dict.fromkeys([*asked, *deciding]))):
                 yield batch.where(holds, deciding)
 
-        return self._like(Stream(self.labels, self._declared, read, divided=True))
+        return self._like(Stream(self.labels, self._declared, read, filtered=True))
 
     def _like(self, other: Stream) -> Stream:
-        other.memory, other.reworked, other._ready = self.memory, self.reworked, self._ready
+        other.memory, other.recomputed, other._ready = self.memory, self.recomputed, self._ready
         return other
 
     def __repr__(self) -> str:

@@ -7,13 +7,14 @@ import io
 import json
 import keyword
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dpstats.arguments import name_of_type, near_miss, safe_repr
+from dpstats.domain.declarations import Range
 from dpstats.errors import ArgumentError, DataError, DomainError
 
 HEADINGS = {
@@ -21,8 +22,20 @@ HEADINGS = {
     "low": ("low", "min", "minimum"),
     "high": ("high", "max", "maximum"),
     "levels": ("levels", "values", "codes"),
+    "outside": ("outside",),
+    "mean": ("mean",),
+    "sd": ("sd",),
+    "inner_low": ("inner_low",),
+    "inner_high": ("inner_high",),
 }
 """What the columns of a codebook may be called."""
+
+OPTIONAL: dict[str, tuple[str, ...]] = {
+    "outside": ("outside",),
+    "typical": ("mean", "sd"),
+    "inner": ("inner_low", "inner_high"),
+}
+"""Columns that are written where a range has more than its ends, by what they say."""
 
 REMARKS = ("label", "labels", "description", "question", "type", "unit", "units", "note", "notes", "comment")
 """Columns of a codebook that say nothing of ranges or levels and are not read."""
@@ -96,7 +109,12 @@ def _places(headings: list[str]) -> dict[str, int]:
 
 def _declaration(place: int, cells: dict[str, str], number: Callable[[object], float]) -> Any:
     low, high, levels = (cells.get(what, "") for what in ("low", "high", "levels"))
-    if levels and not low and not high:
+    extras: dict[str, Any] = {}
+    for what, places in OPTIONAL.items():
+        words = [cells.get(one, "") for one in places]
+        if any(words):
+            extras[what] = words[0] if len(words) == 1 else [number(word) for word in words]
+    if levels and not low and not high and not extras:
         if levels == "bool":
             return bool
         labelled = all("=" in level for level in levels.split("|"))
@@ -111,7 +129,22 @@ def _declaration(place: int, cells: dict[str, str], number: Callable[[object], f
         raise DomainError(
             f"line {place} of the codebook must have two numbers, low and high, or levels as a|b|c, or bool"
         )
-    return tuple(int(end) if end.is_integer() and abs(end) <= 2**53 else end for end in ends)
+    return range_of(f"line {place} of the codebook", _short_numbers(ends), extras)
+
+
+def _short_numbers(numbers: Iterable[float]) -> list[float]:
+    """Whole numbers without a point."""
+    return [int(one) if one.is_integer() and abs(one) <= 2**53 else one for one in numbers]
+
+
+def range_of(where: str, ends: Sequence[Any], extras: Mapping[str, Any]) -> Range:
+    """A range that is written down somewhere, with what it says beside its ends; DomainError that names the place."""
+    said: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in extras.items()}
+    low, high = ends
+    try:
+        return Range(low, high, **said)
+    except ArgumentError as error:
+        raise DomainError(f"{where}: {error}") from error
 
 
 def from_yaml(text: str, number: Callable[[object], float]) -> dict[str, Any]:
@@ -165,6 +198,10 @@ def to_yaml(declared: Mapping[str, Any]) -> str:
 def _yaml_value(value: Any) -> str:
     if isinstance(value, tuple):
         return f"{{range: [{value[0]!r}, {value[1]!r}]}}"
+    if isinstance(value, Range):
+        extras = {name: list(extra) if isinstance(extra, tuple) else extra for name, extra in value.extras.items()}
+        more = "".join(f", {name}: {extra}" for name, extra in extras.items())
+        return f"{{range: [{value.low!r}, {value.high!r}]{more}}}"
     if all(type(level) is int for level in value):
         return f"[{', '.join(map(str, value))}]"
     if _is_truths(value):
@@ -196,13 +233,25 @@ def to_csv(declared: Mapping[str, Any]) -> str:
     """The lines that `from_csv` reads."""
     lines = io.StringIO()
     table = csv.writer(lines, lineterminator="\n")
-    table.writerow(HEADINGS)
+    extras = [what for what in OPTIONAL if any(isinstance(v, Range) and what in v.extras for v in declared.values())]
+    table.writerow(["name", "low", "high", "levels", *(place for what in extras for place in OPTIONAL[what])])
     for name, value in declared.items():
-        if isinstance(value, tuple):
+        if isinstance(value, Range):
+            table.writerow([name, repr(value.low), repr(value.high), "", *_cells_of(value, extras)])
+        elif isinstance(value, tuple):
             table.writerow([name, *map(repr, value), ""])
         else:
             table.writerow([name, "", "", "|".join(map(_word if _is_truths(value) else _text, value))])
     return lines.getvalue()
+
+
+def _cells_of(declared: Range, extras: Iterable[str]) -> list[str]:
+    """What a range says beside its ends, a cell for each column of a codebook."""
+    cells: list[str] = []
+    for what in extras:
+        said = declared.extras.get(what, ("",) * len(OPTIONAL[what]))
+        cells += [said] if isinstance(said, str) else [one if one == "" else repr(one) for one in said]
+    return cells
 
 
 def _from_yaml(name: str, value: Any, number: Callable[[object], float]) -> Any:
@@ -212,11 +261,15 @@ def _from_yaml(name: str, value: Any, number: Callable[[object], float]) -> Any:
             return bool
         case {"range": [*given]} | {"levels": [*given]} if "..." in given:
             raise DomainError(f"{name!r} is still to be filled in: write its range or its levels from the codebook")
-        case {"range": [low, high], **rest} if not rest:
+        case {"range": [low, high], **rest} if set(rest) <= set(OPTIONAL):
             ends = (number(low), number(high))
             if any(end != end for end in ends):
                 raise DomainError(f"the range of {name!r} must be a pair of numbers [low, high]")
-            return tuple(int(end) if end.is_integer() and abs(end) <= 2**53 else end for end in ends)
+            extras = {
+                str(key): [number(one) for one in said] if isinstance(said, list) else said
+                for key, said in rest.items()
+            }
+            return range_of(repr(name), _short_numbers(ends), extras)
         case {"levels": [*levels], **rest} if not rest:
             return levels
         case [str(low), str(high)] if number(high) - number(low) > 1:  # looks like a range, as in Domain itself
@@ -227,7 +280,8 @@ def _from_yaml(name: str, value: Any, number: Callable[[object], float]) -> Any:
         case [*levels]:
             return [int(level) if _WHOLE.fullmatch(str(level)) else level for level in levels]
         case dict():
-            known = near_miss(str(next(iter(value), "")), ("range", "levels"))
+            words = ("range", "levels", *OPTIONAL)
+            known = near_miss(next((str(word) for word in value if word not in words), ""), words)
             raise DomainError(
                 f"declare {name!r} as {{range: [low, high]}}, as {{levels: [a, b]}}, or as bool"
                 + (f"; did you mean {known!r}?" if known else "")

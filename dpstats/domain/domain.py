@@ -2,84 +2,16 @@
 
 from __future__ import annotations
 
-import enum
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from decimal import Decimal
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from dpstats.arguments import safe_repr
 from dpstats.domain import codebook
 from dpstats.domain.codebook import Template, template_of
+from dpstats.domain.declarations import EXTRAS, Levels, Range, as_number, canonical, declaration_of
 from dpstats.errors import DomainError
-
-Scalar = str | int | float | bool
-
-
-_NUMPY_NUMBERS = frozenset(np.dtype(code).type for code in "?bBhHiIlLqQpPefdg")
-
-
-def as_number(cell: object) -> float:
-    """The finite number that a cell or level stands for, or NaN.
-
-    Python's and numpy's numbers and booleans, Decimal, Fraction and strings that spell a decimal number count;
-    everything else (dates, containers, infinities, integers beyond the range of a double) is NaN. Never raises, and
-    never calls a method that a cell's own class defines.
-    """
-    kind = type(cell)
-    try:
-        if issubclass(kind, str):
-            text = str.__str__(cell)
-            number = math.nan if "_" in text else float(text)
-        elif issubclass(kind, float):
-            number = float.__float__(cell)  # type: ignore[arg-type]
-        elif issubclass(kind, int):
-            number = int.__float__(cell)  # type: ignore[arg-type]
-        elif issubclass(kind, Decimal):
-            number = Decimal.__float__(cell)  # type: ignore[arg-type]
-        elif kind is Fraction or kind in _NUMPY_NUMBERS:
-            number = float(cell)  # type: ignore[arg-type]
-        else:
-            return math.nan
-    except Exception:  # cells may be objects of any class, and no error may depend on a cell
-        return math.nan
-    return number if math.isfinite(number) else math.nan
-
-
-def canonical(cell: object) -> float | str | None:
-    """The value by which a cell matches a level: a number, else the stripped string, else None (missing).
-
-    So 1, 1.0, "1" and True are one level, as are "F" and " F ".
-    """
-    number = as_number(cell)
-    if not math.isnan(number):
-        return number
-    return str.strip(cell) if issubclass(type(cell), str) else None  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True)
-class Range:
-    """A numeric column: every cell is clipped to [low, high]."""
-
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class Levels:
-    """A categorical column: a cell of no declared level is missing. The order is the coding order."""
-
-    values: tuple[Scalar, ...]
-
-    def code_of(self) -> dict[float | str, int]:
-        """Canonical value of each level, to its position."""
-        return {canonical(level): code for code, level in enumerate(self.values)}  # type: ignore[misc]
 
 
 class Domain(Mapping[str, Range | Levels]):
@@ -90,8 +22,9 @@ class Domain(Mapping[str, Range | Levels]):
     columns : mapping, optional
         Column name to declaration; the way to declare names that are not Python identifiers.
     **named
-        The same by keyword. A declaration is a pair ``(low, high)``, the range of a numeric column; a list, the levels
-        of a categorical column in coding order (a two-level response is coded 0, 1); or ``bool``, the range (0, 1). An
+        The same by keyword. A declaration is a pair ``(low, high)``, the range of a numeric column, whose cells are
+        clipped to it, or a `Range`, which may leave rows out instead; a list, the levels of a categorical column in
+        coding order (a two-level response is coded 0, 1); or ``bool``, the range (0, 1). An
         Enum class, and a CategoricalDtype or polars Enum that was written down (not one that was found in the data),
         stand for their levels.
 
@@ -124,7 +57,7 @@ class Domain(Mapping[str, Range | Levels]):
         if repeated := sorted(set(columns) & set(named)):
             raise DomainError(f"domain declares {repeated[0]!r} twice; keep one declaration")
         declared = {**columns, **named}
-        self._columns = {_check_name(name): _declaration(name, value) for name, value in declared.items()}
+        self._columns = {_check_name(name): declaration_of(name, value) for name, value in declared.items()}
 
     @classmethod
     def coerce(cls, domain: Domain | Mapping[str, Any] | None) -> Domain:
@@ -150,7 +83,7 @@ class Domain(Mapping[str, Range | Levels]):
         return hash(frozenset(self._columns.items()))
 
     def __repr__(self) -> str:
-        return f"Domain({ {name: _plain(column) for name, column in self.items()}!r})"
+        return f"Domain({ {name: _short(column) for name, column in self.items()}!r})"
 
     def with_(self, columns: Mapping[str, Any] | None = None, /, **named: Any) -> Domain:
         """A new Domain with these declarations added, or put in the place of those of the same names.
@@ -208,7 +141,8 @@ class Domain(Mapping[str, Range | Levels]):
         ----------
         path : str or Path
             A CSV file, or its text of several lines, with the columns name, low, high and levels; levels are divided by
-            ``|``: ``sex,,,F|M``; of a column of true and false the word bool stands for them.
+            ``|``: ``sex,,,F|M``; of a column of true and false the word bool stands for them. What else a `Range` says
+            may stand in columns outside, mean and sd, inner_low and inner_high.
 
         Raises
         ------
@@ -232,8 +166,9 @@ class Domain(Mapping[str, Range | Levels]):
         Parameters
         ----------
         path : str or Path
-            A file, or its text with line breaks: ``age: {range: [17, 90]}``, ``sex: {levels: [F, M]}`` or
-            ``sex: [F, M]``, ``member: bool``.
+            A file, or its text with line breaks: ``age: {range: [17, 90]}``, ``delay: {range: [-20, 120], outside:
+            drop}``, ``bmi: {range: [5, 300], typical: [27, 5]}``, ``sex: {levels: [F, M]}`` or ``sex: [F, M]``,
+            ``member: bool``.
 
         Raises
         ------
@@ -263,7 +198,7 @@ class Domain(Mapping[str, Range | Levels]):
 
     def to_yaml(self) -> str:
         """The text of a codebook that `from_yaml` reads: the same ranges, and levels that match the same cells."""
-        return codebook.to_yaml({name: _plain(column) for name, column in self.items()})
+        return codebook.to_yaml({name: _short(column) for name, column in self.items()})
 
     def to_csv(self) -> str:
         """The text of a codebook that `from_csv` reads: the same ranges, and levels that match the same cells.
@@ -273,7 +208,7 @@ class Domain(Mapping[str, Range | Levels]):
         DomainError
             If a name or level would be read as another one, such as a level with a ``|``: `to_yaml` writes all.
         """
-        text = codebook.to_csv({name: _plain(column) for name, column in self.items()})
+        text = codebook.to_csv({name: _short(column) for name, column in self.items()})
         try:
             read = text.replace("\r", "\n")  # as a file of text is read
             same = Domain(codebook.from_csv(read, as_number)).matches(self)
@@ -284,7 +219,7 @@ class Domain(Mapping[str, Range | Levels]):
         return text
 
     def matches(self, other: Domain) -> bool:
-        """Whether both declare the same columns, with ranges of the same ends and levels that match the same cells."""
+        """Whether both declare the same columns, with the same ranges and levels that match the same cells."""
         return list(self) == list(other) and all(_matched(self[name]) == _matched(other[name]) for name in self)
 
     def with_ranges(self, ranges: Mapping[str, tuple[float, float]]) -> Domain:
@@ -304,9 +239,14 @@ class Domain(Mapping[str, Range | Levels]):
             raise DomainError(f"domain already declares {known[0]!r}")
         return Domain({**self, **{name: tuple(pair) for name, pair in ranges.items()}})
 
-    def to_dict(self) -> dict[str, dict[str, list[Any]]]:
-        """Plain values for JSON: name to ``{"range": [low, high]}`` or ``{"levels": [...]}``."""
-        return {name: {type(column).__name__.lower(): list(_plain(column))} for name, column in self.items()}
+    def to_dict(self) -> dict[str, dict[str, Any]]:
+        """Plain values for JSON: name to ``{"range": [low, high], ...}`` or ``{"levels": [...]}``."""
+        return {
+            name: {"range": [column.low, column.high], **column.extras}
+            if isinstance(column, Range)
+            else {"levels": list(column.values)}
+            for name, column in self.items()
+        }
 
     @classmethod
     def from_dict(cls, columns: Mapping[str, Mapping[str, Any]]) -> Domain:
@@ -314,8 +254,8 @@ class Domain(Mapping[str, Range | Levels]):
         declared: dict[str, Any] = {}
         for name, column in columns.items():
             match column:
-                case {"range": [low, high], **rest} if not rest:
-                    declared[name] = (low, high)
+                case {"range": [low, high], **extras} if set(extras) <= set(EXTRAS):
+                    declared[name] = codebook.range_of(f"the stored domain of {name!r}", (low, high), extras)
                 case {"levels": [*levels], **rest} if not rest:
                     declared[name] = levels
                 case _:
@@ -351,8 +291,11 @@ def _matched(column: Range | Levels) -> object:
     return column if isinstance(column, Range) else [canonical(level) for level in column.values]
 
 
-def _plain(column: Range | Levels) -> Any:
-    return (column.low, column.high) if isinstance(column, Range) else list(column.values)
+def _short(column: Range | Levels) -> Any:
+    """A declaration as one would write it: a pair where that says all."""
+    if isinstance(column, Range):
+        return column if column.extras else (column.low, column.high)
+    return list(column.values)
 
 
 def _check_name(name: object) -> str:
@@ -361,84 +304,11 @@ def _check_name(name: object) -> str:
     return name
 
 
-def _declaration(name: object, value: object) -> Range | Levels:
-    if isinstance(value, (Range, Levels)):
-        value = _plain(value)
-    if value is bool:
-        return Range(0, 1)
-    if isinstance(value, (set, frozenset)):
-        raise DomainError(
-            f"the levels of {name!r} are a set, which has no order: write a list of levels; the first is the reference "
-            "and, of a response of two, the second what is modelled"
-        )
-    levels = value if isinstance(value, list) else _typed_levels(name, value)
-    if levels is not None:
-        return _levels(name, levels)
-    # By the module of its class: a Domain is read where pandas is not installed.
-    if isinstance(value, np.ndarray) or any(kind.__module__.split(".")[0] == "pandas" for kind in type(value).__mro__):
-        # Such as data["sex"].unique(): levels found in the data are not public.
-        raise DomainError(
-            f"the levels of {name!r} must be a list written from the codebook, not a {type(value).__name__}: values "
-            "found in the data are not public"
-        )
-    if isinstance(value, tuple):
-        return _range(name, value)
-    if isinstance(value, range) and len(value) > 1:
-        raise DomainError(
-            f"declare {name!r} as ({value[0]}, {value[-1]}), a range of numbers, or as list({value!r}), levels: "
-            "Python's range is neither"
-        )
-    raise DomainError(f"declare {name!r} as a range (low, high), a list of levels, or bool; got {type(value).__name__}")
-
-
-def _typed_levels(name: object, value: object) -> list[object] | None:
-    """The levels that a type lists: of an Enum class, a pandas CategoricalDtype or a polars Enum; else None."""
-    if isinstance(value, type) and issubclass(value, enum.Enum):
-        return [member.value for member in value]
-    kind, home = type(value).__name__, type(value).__module__.partition(".")[0]
-    # By name: a Domain is read where neither is installed.
-    if (home, kind) not in (("pandas", "CategoricalDtype"), ("polars", "Enum")):
-        return None
-    categories = getattr(value, "categories", None)
-    if categories is None:
-        raise DomainError(f"the CategoricalDtype of {name!r} lists no categories; write the levels as a list")
-    return list(categories.to_list())
-
-
-def _range(name: object, pair: tuple[object, ...]) -> Range:
-    if any(end is ... for end in pair):
-        raise DomainError(f"the range of {name!r} is still to be filled in: write (low, high) from the codebook")
-    ends = [_python_scalar(end) for end in pair]
-    if len(ends) != 2 or any(isinstance(end, bool) or not isinstance(end, (int, float)) for end in ends):
-        raise DomainError(f"the range of {name!r} must be a pair of numbers (low, high); write levels as a list")
-    low, high = ends
-    # The width must be a finite double too, so that no later arithmetic on the range can overflow.
-    if not math.isfinite(as_number(low)) or not math.isfinite(as_number(high)) or float(high) - float(low) == math.inf:
-        raise DomainError(f"the range of {name!r} must be finite, got ({safe_repr(low)}, {safe_repr(high)})")
-    if not float(low) < float(high):
-        raise DomainError(f"the range of {name!r} must have low < high, got ({safe_repr(low)}, {safe_repr(high)})")
-    # Beyond 2**53 an integer is not a double; below, it reads better as the user wrote it.
-    return Range(*(end if abs(end) <= 2**53 else float(end) for end in (low, high)))
-
-
-def _levels(name: object, values: list[object]) -> Levels:
-    levels = tuple(_python_scalar(value) for value in values)
-    if any(level is ... for level in levels):
-        raise DomainError(f"the levels of {name!r} are still to be filled in: write [...] from the codebook")
-    if not levels:
-        raise DomainError(f"the levels of {name!r} are empty; list every value the column may take")
-    if any(not isinstance(level, Scalar) or canonical(level) is None for level in levels):
-        raise DomainError(f"the levels of {name!r} must be strings, finite numbers or booleans")
-    if len({canonical(level) for level in levels}) < len(levels):
-        raise DomainError(
-            f"the levels of {name!r} are not distinct (1, 1.0, '1' and '01' are one level: cells go by their value)"
-        )
-    # Taken as levels, [17, 90] would drop every other age, silently: missing rows are private.
-    if len(levels) == 2 and all(type(level) in (int, float) for level in levels) and levels[1] - levels[0] > 1:
-        low, high = levels
-        raise DomainError(f"declare {name!r} as ({low}, {high}) for a range, as ['{low}', '{high}'] for two levels")
-    return Levels(levels)
-
-
-def _python_scalar(value: object) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+def support_of(domain: Domain) -> Domain:
+    """The Domain of the rows that a fit keeps: every range is the interval in which it keeps or to which it clips."""
+    narrow = {
+        name: declared.interval
+        for name, declared in domain.items()
+        if isinstance(declared, Range) and declared.interval != (declared.low, declared.high)
+    }
+    return domain.with_(narrow) if narrow else domain

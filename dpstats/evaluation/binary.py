@@ -57,11 +57,11 @@ class BinaryModel:
 
     def blocks(self) -> tuple[Histogram, ...]:
         """One histogram, as fine as the metrics need: every further cell adds noise to what is summed over cells."""
-        wanted = set(self.metrics)
+        metrics = set(self.metrics)
         if not self.probabilities:
-            return (Histogram(decision_grid(40 if "roc" in wanted else 2, self.low, self.high), groups=2),)
-        cells = 40 if wanted & CURVES else 16 if wanted & SMOOTH else 2
-        place = {40: 0.125, 16: 0.1875, 2: 0.0}[cells] if wanted & SMOOTH else 0.0
+            return (Histogram(decision_grid(40 if "roc" in metrics else 2, self.low, self.high), groups=2),)
+        cells = 40 if metrics & CURVES else 16 if metrics & SMOOTH else 2
+        place = {40: 0.125, 16: 0.1875, 2: 0.0}[cells] if metrics & SMOOTH else 0.0
         return (Histogram(probability_grid(cells, self.low, self.high), groups=2, place=place),)
 
     def locate(self, linear: Array, endog: Array) -> list[tuple[Indices, Array]]:
@@ -71,7 +71,7 @@ class BinaryModel:
     def tables(self, measured: Sequence[ReleasedHistogram]) -> Tables:
         """Every figure and table asked for."""
         (block,) = measured
-        found = Tables(_rows(block))
+        found = Tables(Estimate(block.rows, math.sqrt(block.count_variance * block.counts.size), 0.0))
         enough = block.enough(block.counts)
         for name, (figure, high) in _FIGURES.items():
             if name in self.metrics:
@@ -89,10 +89,6 @@ class BinaryModel:
             found.calibration = table if "calibration" in self.metrics else None
             found.residuals = _residuals(block, self.bins) if "residuals" in self.metrics else None
         return found
-
-
-def _rows(block: ReleasedHistogram) -> Estimate:
-    return Estimate(block.rows, math.sqrt(block.count_variance * block.counts.size), 0.0)
 
 
 def _form(block: ReleasedHistogram, function: Callable[[Array, int], Array]) -> CellwiseLinear:
@@ -207,27 +203,26 @@ def _bins(block: ReleasedHistogram, bins: int) -> list[Array]:
 
 def _calibration(block: ReleasedHistogram, bins: int) -> pd.DataFrame:
     """Predicted and observed frequency by bins of the prediction."""
-    entries = []
-    chance = _form(block, lambda linear, _: _chance(linear))
     ones = _flat(block, np.repeat([[0.0], [1.0]], block.grid.size, axis=1))
-    for chosen in _bins(block, bins):
-        predicted, _, _ = mean(block, chance, chosen)
-        value, pull, _ = mean(block, ones, chosen)
-        figure, rows = estimate(value, [pull]), float((chosen * block.counts).sum())
-        values = {"predicted": min(max(predicted, 0.0), 1.0), "observed": min(max(value, 0.0), 1.0)}
-        entries.append(bin_entry(rows, figure, figure.interval(0.0, 1.0), **values))
-    return bin_table(entries)
+    return _by_prediction(block, bins, ones, ("predicted", "observed"), 0.0)
 
 
 def _residuals(block: ReleasedHistogram, bins: int) -> pd.DataFrame:
     """Mean residual, response less prediction, by bins of the prediction."""
+    residual = _form(block, lambda linear, y: y - _chance(linear))
+    return _by_prediction(block, bins, residual, ("fitted", "residual"), -1.0)
+
+
+def _by_prediction(
+    block: ReleasedHistogram, bins: int, form: CellwiseLinear, names: tuple[str, str], least: float
+) -> pd.DataFrame:
+    """The mean of a function within [least, 1] by bins of the prediction; `names` are of prediction and mean."""
     entries = []
     chance = _form(block, lambda linear, _: _chance(linear))
-    residual = _form(block, lambda linear, y: y - _chance(linear))
     for chosen in _bins(block, bins):
-        fitted, _, _ = mean(block, chance, chosen)
-        value, pull, _ = mean(block, residual, chosen)
+        predicted, _, _ = mean(block, chance, chosen)
+        value, pull, _ = mean(block, form, chosen)
         figure, rows = estimate(value, [pull]), float((chosen * block.counts).sum())
-        values = {"fitted": min(max(fitted, 0.0), 1.0), "residual": min(max(value, -1.0), 1.0)}
-        entries.append(bin_entry(rows, figure, figure.interval(-1.0, 1.0), **values))
+        values = dict(zip(names, (min(max(predicted, 0.0), 1.0), min(max(value, least), 1.0)), strict=True))
+        entries.append(bin_entry(rows, figure, figure.interval(least, 1.0), **values))
     return bin_table(entries)

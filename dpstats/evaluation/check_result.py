@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -15,10 +15,12 @@ from statsmodels.iolib.table import SimpleTable
 
 from dpstats.data import Table
 from dpstats.domain import Levels, Range
+from dpstats.formula.faults import Fault
 from dpstats.frames import WideFrame
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.results.stored import Released, marked_title, privacy_level
-from dpstats.summaries import WIDTH, Summary, full_width, wrap_notes
+from dpstats.summaries import WIDTH, Summary, full_width
+from dpstats.wording import argument, phrase
 
 PARTS = 8
 """A range is looked at in so many parts of one width."""
@@ -47,21 +49,21 @@ class ColumnHistogram(NamedTuple):
 
 def column_histograms(facts: Mapping[str, Range | Levels | None]) -> tuple[ColumnHistogram, ...]:
     """What is counted, from public facts: columns of few levels, and ranges that are more than a few codes."""
-    found = []
+    histograms = []
     for name, fact in facts.items():
         if isinstance(fact, Levels) and 2 <= len(fact.values) <= MOST_LEVELS:
-            found.append(ColumnHistogram(name, tuple(map(str, fact.values)), ()))
+            histograms.append(ColumnHistogram(name, tuple(map(str, fact.values)), ()))
         elif isinstance(fact, Range) and not _few_codes(fact):
-            ends = np.linspace(fact.low, fact.high, PARTS + 1)
+            ends = np.linspace(*fact.interval, PARTS + 1)
             names = tuple(f"{low:.4g} to {high:.4g}" for low, high in pairwise(ends))
-            found.append(ColumnHistogram(name, names, tuple(ends.tolist())))
-    return tuple(found)
+            histograms.append(ColumnHistogram(name, names, tuple(ends.tolist())))
+    return tuple(histograms)
 
 
 def _few_codes(fact: Range) -> bool:
     """Whether a range is that of a few whole numbers, such as bool."""
-    ends = (fact.low, fact.high)
-    return all(float(end).is_integer() for end in ends) and fact.high - fact.low < PARTS
+    low, high = fact.interval
+    return all(float(end).is_integer() for end in (low, high)) and high - low < PARTS
 
 
 def row_cells(places: Sequence[ColumnHistogram], steps: int) -> int:
@@ -76,15 +78,15 @@ def count_places(
     facts: Mapping[str, Range | Levels | None],
 ) -> NDArray[np.int64]:
     """How many of the rows marked `clean`, shape (r,), lie at each place, shape (places,)."""
-    found = []
+    counts = []
     for place in places:
         cells, fact = table.column(place.column), facts[place.column]
         if isinstance(fact, Levels):
             codes = np.asarray(cells.codes(fact.code_of()))
         else:
             codes = np.searchsorted(np.array(place.ends[1:-1]), cells.numbers(), side="right")
-        found.append(np.bincount(codes[clean], minlength=len(place.names)))
-    return np.concatenate(found).astype(np.int64) if found else np.zeros(0, dtype=np.int64)
+        counts.append(np.bincount(codes[clean], minlength=len(place.names)))
+    return np.concatenate(counts).astype(np.int64) if counts else np.zeros(0, dtype=np.int64)
 
 
 SURE = 4.0
@@ -101,14 +103,6 @@ PART_NAMES = {1: "an eighth", 2: "a quarter"}
 
 MOST_HIDDEN = 0.1
 """A check that does not see faults of this share of the rows says little."""
-
-
-class Fault(NamedTuple):
-    """What may be wrong with a row: the column, how, and what was declared of it."""
-
-    column: str
-    kind: Literal["lost", "below", "above"]
-    declared: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +122,7 @@ class Check(Released):
     guarantee : Guarantee
     noise : str
         "laplace" or "gaussian".
-    places : tuple of Place
+    places : tuple of ColumnHistogram
         Columns whose rows without a fault are counted by level, or by part of their range.
     at : ndarray
         These counts, one place after the other, in rows.
@@ -209,13 +203,7 @@ class Check(Released):
         """What to do, where the noise cannot have made the figure and it matters."""
         if count < SURE * self.std_err or (fault.kind != "lost" and count < FEW * self.rows):
             return ""
-        if fault.column == "(formula)":
-            return "a term or the response is not finite there: transform what can be zero or negative"
-        if fault.kind != "lost":
-            return f"{fault.kind} the declared range {fault.declared}: is it right?"
-        if fault.declared.endswith("levels"):
-            return "missing, or a level that is not declared: compare spelling with the codebook"
-        return "missing, or not a number"
+        return fault.advice
 
     @property
     def located(self) -> pd.DataFrame:
@@ -228,14 +216,14 @@ class Check(Released):
     def findings(self) -> list[str]:
         """The faults that are there for sure, in sentences, the greatest first; then ranges that are far too wide."""
         table = self.table
-        found = table[table["advice"] != ""].sort_values("rows", ascending=False)
+        certain = table[table["advice"] != ""].sort_values("rows", ascending=False)
         what = {"lost": "lost to", "below": "clipped from below in", "above": "clipped from above in"}
-        said = [
+        faults = [
             f"about {row['rows']:,.0f} +- {self.std_err:,.0f} of {self._rows_text} rows "
             f"{what[row['fault']]} `{row['column']}`: {row['advice']}{self._empty_levels(row['column'], row['fault'])}"
-            for _, row in found.iterrows()
+            for _, row in certain.iterrows()
         ]
-        return said + [one for place in self.places if place.ends for one in self._too_wide(place)]
+        return faults + [sentence for place in self.places if place.ends for sentence in self._too_wide(place)]
 
     @property
     def _rows_text(self) -> str:
@@ -253,9 +241,9 @@ class Check(Released):
         place = next((one for one in self.places if one.column == column and not one.ends), None)
         if place is None or fault != "lost":
             return ""
-        seen = self._counts_at(place) >= SURE * self.place_err
-        missing = [repr(name) for name, there in zip(place.names, seen, strict=True) if not there]
-        return f"; no rows stand out at {', '.join(missing)}" if seen.any() and missing else ""
+        stands_out = self._counts_at(place) >= SURE * self.place_err
+        missing = [repr(name) for name, there in zip(place.names, stands_out, strict=True) if not there]
+        return f"; no rows stand out at {', '.join(missing)}" if stands_out.any() and missing else ""
 
     def _too_wide(self, place: ColumnHistogram) -> list[str]:
         """Whether hardly any rows lie outside a small part of a column's range."""
@@ -271,7 +259,8 @@ class Check(Released):
                 declared = next(fault.declared for fault in self.faults if fault.column == place.column)
                 return [
                     f"nearly all rows have `{place.column}` between {low:.4g} and {high:.4g}, {PART_NAMES[width]} of "
-                    f"its declared range {declared}: is it far too wide? A narrower one has less noise"
+                    f"its declared range {declared}: is it far too wide? A narrower one has less noise, and "
+                    f"{argument('ranges', 'bought')} finds one"
                 ]
         return []
 
@@ -290,10 +279,8 @@ class Check(Released):
             title = "\n".join(line.center(WIDTH) for line in (title, f"one row of each {self.guarantee.unit} counts"))
         title = marked_title(title, self.guarantee)
         totals = [(name, [f"{row['rows']:,.0f}", f"{row['std_err']:,.0f}"]) for name, row in self.totals.iterrows()]
-        summary = Summary()
-        summary.tables = [full_width(["rows", "std err"], totals, [12, 12], title=title), self._by_column()]
-        summary.add_extra_txt(wrap_notes([*self._notes(), *self.findings]))
-        return summary
+        tables = [full_width(["rows", "std err"], totals, [12, 12], title=title), self._by_column()]
+        return Summary(tables, [*self._notes(), *self.findings])
 
     def _by_column(self) -> SimpleTable:
         """Rows lost and clipped, one column of the data a line."""
@@ -323,8 +310,9 @@ class Check(Released):
         """How well it is known where rows lie."""
         least = SURE * math.hypot(self.clean_err, self.place_err) / MOST_OUTSIDE
         return (
-            "Where rows without a fault lie, by level or eighth of the range, is in `located` (std err "
-            f"{self.place_err:,.0f}). Of fewer than about {least:,.0f} rows it does not tell ranges that are too wide."
+            "Where rows without a fault lie, by level or eighth of the range, is in "
+            f"{phrase('`located`', shell='--json')} (std err {self.place_err:,.0f}). Of fewer than "
+            f"about {least:,.0f} rows it does not tell ranges that are too wide."
         )
 
     def _hidden(self) -> str:

@@ -15,25 +15,23 @@ from dpstats.arguments import explain_calls
 from dpstats.call import check_privacy
 from dpstats.data import Rows, Table, as_table, slices
 from dpstats.domain import Domain, Levels, Range
-from dpstats.evaluation.check_result import Check, ColumnHistogram, Fault, column_histograms, count_places, row_cells
-from dpstats.evaluation.integer_noise import IntegerNoise, choose_noise
+from dpstats.evaluation.check_result import Check, ColumnHistogram, column_histograms, count_places, row_cells
+from dpstats.evaluation.integer_noise import choose_noise
 from dpstats.families import Family, get_family
 from dpstats.formula.advice import advice
-from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_undeclared, schema_domain
+from dpstats.formula.design import DesignSpec
 from dpstats.formula.expression import Column as ColumnNode
-from dpstats.formula.parse import Formula, parse
+from dpstats.formula.faults import Facts, Fault, Flags, column_facts, fault_flags, possible_faults
+from dpstats.formula.parse import parse
 from dpstats.ledger import LedgerLike
 from dpstats.models.release import Release, check_unit, counted_tables
 from dpstats.models.sources import model_formula
-from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import hide_frames
 
 _log = logging.getLogger("dpstats")
 
 STEPS = 5040
 """One row in lattice steps: it can be shared equally among up to ten columns, and nearly so among more."""
-
-Flags = NDArray[np.bool_]
 
 
 @hide_frames
@@ -120,8 +118,8 @@ def check(
     kind = get_family(_family_of(formula, declarations) if family is None else family)
     formula = model_formula(formula, kind, weights=weights, offset=offset, exposure=exposure)
     table = as_table(data, engine)
-    facts, design = _public(formula, declarations, table, kind)
-    faults = _faults(parse(formula).columns, facts, design)
+    facts, design = column_facts(formula, declarations, table, kind)
+    faults = possible_faults(parse(formula).columns, facts, design)
     places = column_histograms(facts)
     noise = choose_noise(STEPS, STEPS**2, privacy.eps, privacy.delta, privacy.adjacency)
     check_unit(table, privacy.record)
@@ -133,8 +131,22 @@ def check(
         random = privacy.random()
         counted = counted_tables(rows, list(facts), privacy.record, random)
         released = noise.add(count_faults(counted, facts, design, faults, places), random)
-        nobs = rows.rows if privacy.adjacency == "replace_one" and unit is None else None
-        return _check_of(released, formula, faults, places, noise, guarantee, nobs)
+        # In rows: over the steps that one row has in each count.
+        part = row_cells(places, STEPS)
+        units = np.full(1 + len(faults), STEPS)
+        units[0] -= len(places) * part
+        return Check(
+            formula=formula,
+            faults=faults,
+            counts=released[: len(units)] / units,
+            places=places,
+            at=released[len(units) :] / max(part, 1),
+            steps=(STEPS, int(units[0]), max(part, 1)),
+            std_err=noise.variance**0.5 / STEPS,
+            nobs=rows.rows if privacy.adjacency == "replace_one" and unit is None else None,
+            guarantee=guarantee,
+            noise=noise.kind,
+        )
 
     return Release(
         guarantee,
@@ -148,53 +160,6 @@ def check(
     ).run(ledger)
 
 
-def _check_of(
-    released: NDArray[np.int64],
-    formula: str,
-    faults: tuple[Fault, ...],
-    places: tuple[ColumnHistogram, ...],
-    noise: IntegerNoise,
-    guarantee: Guarantee,
-    nobs: int | None,
-) -> Check:
-    """The counts of faults and places in rows: what was released over the steps that one row has in each."""
-    part = row_cells(places, STEPS)
-    units = np.full(1 + len(faults), STEPS)
-    units[0] -= len(places) * part
-    return Check(
-        formula=formula,
-        faults=faults,
-        counts=released[: len(units)] / units,
-        places=places,
-        at=released[len(units) :] / max(part, 1),
-        steps=(STEPS, int(units[0]), max(part, 1)),
-        std_err=noise.variance**0.5 / STEPS,
-        nobs=nobs,
-        guarantee=guarantee,
-        noise=noise.kind,
-    )
-
-
-def _public(
-    formula: str, domain: Domain, table: Table, family: Family
-) -> tuple[dict[str, Range | Levels | None], DesignSpec | None]:
-    """What is declared of each column (None: numeric, its range open), and the design if nothing is open."""
-    parsed = parse(formula)
-    open_ranges = numeric_columns_undeclared(formula, domain, table, family)
-    known = schema_domain(formula, domain, table, family)
-    facts: dict[str, Range | Levels | None] = {name: known.get(name) for name in parsed.columns}
-    design = None
-    if not open_ranges:
-        design = design_spec(formula, known, family=family)
-        design.check_schema(table)
-    response = _binary_column(parsed, family)
-    if response is not None:
-        declared = facts[response]
-        # As the fit reads it: neither 0 nor 1 is missing, not clipped.
-        facts[response] = Levels((0, 1)) if declared is None or isinstance(declared, Range) else declared
-    return facts, design
-
-
 def _family_of(formula: str, domain: Domain) -> str:
     """What the declaration of the response says of its family."""
     parsed = parse(formula)
@@ -204,37 +169,9 @@ def _family_of(formula: str, domain: Domain) -> str:
     return "binomial" if two or declared == Range(0, 1) or parsed.failures is not None else "gaussian"
 
 
-def _binary_column(parsed: Formula, family: Family) -> str | None:
-    """The response's column, where it must be 0 or 1."""
-    if parsed.failures is not None:
-        return None
-    node = parsed.response.node
-    return node.name if family.response == "binary" and isinstance(node, ColumnNode) else None
-
-
-def _faults(
-    columns: Sequence[str], facts: Mapping[str, Range | Levels | None], design: DesignSpec | None
-) -> tuple[Fault, ...]:
-    """What may be wrong with a row: first what loses it, then what clips it; public."""
-    faults = [Fault(name, "lost", _declared(facts[name])) for name in columns]
-    if design is not None and design.notes:
-        faults.append(Fault("(formula)", "lost", "finite everywhere"))
-    for name in columns:
-        declared = facts[name]
-        if isinstance(declared, Range):
-            faults += [Fault(name, "below", _declared(declared)), Fault(name, "above", _declared(declared))]
-    return tuple(faults)
-
-
-def _declared(fact: Range | Levels | None) -> str:
-    if fact is None:
-        return "open"
-    return f"({fact.low:g}, {fact.high:g})" if isinstance(fact, Range) else f"{len(fact.values)} levels"
-
-
 def count_faults(
     rows: Table | Rows[Table],
-    facts: Mapping[str, Range | Levels | None],
+    facts: Facts,
     design: DesignSpec | None,
     faults: Sequence[Fault],
     places: Sequence[ColumnHistogram] = (),
@@ -249,7 +186,7 @@ def count_faults(
 
 
 def _fault_sums(
-    facts: Mapping[str, Range | Levels | None],
+    facts: Facts,
     design: DesignSpec | None,
     faults: Sequence[Fault],
     places: Sequence[ColumnHistogram],
@@ -262,46 +199,13 @@ def _fault_sums(
     for table in tables:
         for rows in slices(table.rows, block_rows):
             block = table.select(rows, rows.stop - rows.start)
-            states = {name: _states(block, name, fact) for name, fact in facts.items()}
-            unusable = None
-            if design is not None and design.notes:
-                unusable = ~design.usable(block)
-            flags = _flags(states, faults, unusable)
+            flags = fault_flags(block, facts, design, faults)
             clean = np.asarray(~flags.any(axis=1))
             total[: 1 + len(faults)] += shared_steps(flags)
             # What a row without a fault gives its places it does not give to "no fault".
             total[0] -= len(places) * part * int(clean.sum())
             total[1 + len(faults) :] += part * count_places(block, clean, places, facts)
     return total
-
-
-def _states(table: Table, name: str, fact: Range | Levels | None) -> dict[str, Flags]:
-    """Which cells are lost, below and above, each of shape (r,)."""
-    cells = table.column(name)
-    if isinstance(fact, Levels):
-        return {"lost": cells.codes(fact.code_of()) < 0}
-    numbers = cells.numbers()
-    lost = ~np.isfinite(numbers)
-    if fact is None:
-        return {"lost": lost}
-    return {"lost": lost, "below": ~lost & (numbers < fact.low), "above": ~lost & (numbers > fact.high)}
-
-
-def _flags(states: Mapping[str, Mapping[str, Flags]], faults: Sequence[Fault], formula: Flags | None) -> Flags:
-    """Which faults count for each row, shape (r, faults): what loses it, or else what clips it."""
-    lost_somewhere = np.logical_or.reduce([state["lost"] for state in states.values()])
-    columns = []
-    for fault in faults:
-        if fault.column == "(formula)":
-            assert formula is not None
-            columns.append(formula & ~lost_somewhere)
-        else:
-            columns.append(states[fault.column][fault.kind])
-    flags = np.column_stack(columns)
-    losing = np.array([fault.kind == "lost" for fault in faults])
-    lost = flags[:, losing].any(axis=1)
-    flags[np.ix_(lost, ~losing)] = False
-    return flags
 
 
 def shared_steps(flags: Flags) -> NDArray[np.int64]:

@@ -68,6 +68,10 @@ class HoldoutRule:
         """One side, as tables remember it."""
         return Membership(self.text(), side, f"the {NAMES[side]} rows of a holdout")
 
+    def rows(self, side: Side) -> Holds:
+        """Whether each row of a table is on one side."""
+        return self.tests if side == "test" else self.trains
+
     def trains(self, table: Table) -> NDArray[np.bool_]:
         """Whether each row is for training, shape (rows,)."""
         return ~self.tests(table)
@@ -79,6 +83,7 @@ class HoldoutPart(Part):
     def __init__(self, parent: Spender, account: int, rule: HoldoutRule, side: Side) -> None:
         super().__init__(parent, account, "holdout", SIDES, SIDES.index(side))
         self.rule = rule
+        self.side = side
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -86,11 +91,11 @@ class HoldoutPart(Part):
         above = self._parent.columns if isinstance(self._parent, Part) else ()
         return tuple(dict.fromkeys((*above, *self.rule.by)))
 
-    def _own_membership(self) -> Membership:
-        return self.rule.membership("test" if self.value == "test" else "train")
+    def _part_membership(self) -> Membership:
+        return self.rule.membership(self.side)
 
-    def _own_rule(self) -> Holds:
-        return self.rule.tests if self.value == "test" else self.rule.trains
+    def _part_rule(self) -> Holds:
+        return self.rule.rows(self.side)
 
 
 def open_holdout(
@@ -258,7 +263,7 @@ def holdout(
 
 def _side(table: Table, rule: HoldoutRule, side: Side) -> Table:
     """The rows of one side, which know that they are."""
-    rows = table.where(rule.tests if side == "test" else rule.trains, rule.by)
+    rows = table.where(rule.rows(side), rule.by)
     return rows.within_parts((*table.memberships, rule.membership(side)))
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import opendp.prelude as opendp
@@ -70,15 +69,6 @@ class IntegerNoise:
     def guarantee(self, adjacency: Adjacency) -> Guarantee:
         """What the release promises."""
         return Guarantee(self.eps, self.delta, adjacency, basis=PROOF, rho=self.rho)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> IntegerNoise:
-        """The law whose `to_dict` gave `stored`."""
-        return cls(**stored)
 
 
 def choose_noise(largest: int, square: int, eps: float, delta: float, adjacency: Adjacency) -> IntegerNoise:

@@ -6,31 +6,24 @@ import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arguments import check_names, explain_calls, safe_repr
+from dpstats.arguments import check_names, explain_calls, is_whole, safe_repr
 from dpstats.call import check_privacy
 from dpstats.data import Block as RowBlock
 from dpstats.data import Rows, Table, as_endog, as_exog, as_rows, as_table
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DataError
 from dpstats.evaluation.binary import DECISION_METRICS, PROBABILITY_METRICS, BinaryModel
-from dpstats.evaluation.histograms import (
-    STEPS,
-    WEIGHTED_STEPS,
-    Array,
-    Histogram,
-    Indices,
-    ReleasedHistogram,
-    linear_range,
-)
+from dpstats.evaluation.histograms import STEPS, WEIGHTED_STEPS, Array, Histogram, linear_range
 from dpstats.evaluation.integer_noise import IntegerNoise, choose_noise
 from dpstats.evaluation.numeric import COUNT_METRICS, GAUSSIAN_METRICS, NumericModel
-from dpstats.evaluation.result import Evaluation, Tables
+from dpstats.evaluation.result import Evaluation
 from dpstats.families import BinomialCounts
+from dpstats.formula.advice import dropped_note
 from dpstats.formula.design import DesignSpec
 from dpstats.ledger import LedgerLike
 from dpstats.mechanisms.design import ArrayDesign
@@ -38,22 +31,12 @@ from dpstats.models.release import Release, check_unit, counted_rows
 from dpstats.models.sources import OFFSET_BOUND, AuxiliaryArrays, array_blocks, auxiliary_arrays
 from dpstats.plan import Plan
 from dpstats.privacy.guarantee import Guarantee, Unit
+from dpstats.privacy.information import linear_predictor
 from dpstats.privacy.randomness import RandomSource
 from dpstats.quiet import hide_frames
 from dpstats.results.glm_results import GLMResults
 
-
-class Model(Protocol):
-    """What to release of a model, and what to make of it."""
-
-    def blocks(self) -> tuple[Histogram, ...]:
-        """The histograms."""
-
-    def locate(self, linear: Array, endog: Array) -> list[tuple[Indices, Array]]:
-        """Group and value of each row for each histogram."""
-
-    def tables(self, measured: Sequence[ReleasedHistogram]) -> Tables:
-        """Figures and tables of the released histograms."""
+Model = BinaryModel | NumericModel
 
 
 @hide_frames
@@ -184,7 +167,7 @@ def plan_evaluation(fit: GLMResults, metrics: Sequence[str] | None, bins: int) -
             f"{family.link} link"
         )
     chosen = _check_metrics(metrics, possible, family.name)
-    if isinstance(bins, bool) or not isinstance(bins, (int, np.integer)) or not 1 <= bins <= 100:
+    if not is_whole(bins) or not 1 <= bins <= 100:
         raise ArgumentError(f"bins must be a whole number from 1 to 100, got {safe_repr(bins)}")
     ends = linear_range(plan.design, fit.scaled_params)
     if family.response == "binary":
@@ -211,16 +194,14 @@ def _counts(
     """The sums over some rows."""
     total = [np.zeros(block.size, dtype=np.int64) for block in blocks]
     for row in rows:
-        linear = np.zeros(len(row.exog)) if row.offset is None else np.array(row.offset, dtype=np.float64)
-        # Column by column: a matrix product may round a row by its place in the block, which other rows decide.
-        for column, coefficient in zip(row.exog.T, params, strict=True):
-            linear += column * coefficient
+        linear = linear_predictor(row.exog, params, row.offset)
         endog, weights = row.endog, row.weights
         if isinstance(model, BinaryModel) and isinstance(model.family, BinomialCounts):
             linear, endog, weights = _each_outcome(linear, row)
-        for place, (group, values) in enumerate(model.locate(linear, np.asarray(endog, dtype=np.float64))):
-            given = None if weights is None else np.asarray(weights, dtype=np.float64)
-            total[place] += blocks[place].count(group, values, given)
+        weights = None if weights is None else np.asarray(weights, dtype=np.float64)
+        located = model.locate(linear, np.asarray(endog, dtype=np.float64))
+        for sums, block, (group, values) in zip(total, blocks, located, strict=True):
+            sums += block.count(group, values, weights)
     return np.concatenate(total)
 
 
@@ -252,6 +233,11 @@ def weights_note(blocks: Sequence[Histogram]) -> list[str]:
     ]
 
 
+def left_out(plan: Plan) -> list[str]:
+    """Which rows are left out, of the evaluation as of the fit."""
+    return [f"{note}." for note in dropped_note(getattr(plan.design, "domain", Domain()))]
+
+
 def describe(
     plan: Plan,
     model: Model,
@@ -275,7 +261,7 @@ def describe(
         confusion=tables.confusion,
         guarantee=guarantee,
         noise=noise,
-        notes=(*tables.notes, *weights_note(blocks)),
+        notes=(*tables.notes, *weights_note(blocks), *left_out(plan)),
     )
 
 

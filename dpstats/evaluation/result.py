@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
 from statsmodels.iolib.table import SimpleTable
 
-from dpstats.evaluation.histograms import UNKNOWN, Estimate, Influence
+from dpstats.evaluation.histograms import Estimate, Influence
 from dpstats.evaluation.integer_noise import IntegerNoise
 from dpstats.frames import WideFrame
 from dpstats.plots import draw_evaluation
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.results.stored import Released, guarantee_sentence, marked_title
-from dpstats.summaries import WIDTH, Summary, full_width, shorten, wrap_notes
+from dpstats.summaries import WIDTH, Summary, full_width, shorten
+from dpstats.wording import phrase
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -93,16 +94,14 @@ class Evaluation(Released):
         >>> "tabular" in found.to_latex(), "---:|" in found.to_markdown()
         (True, True)
         """
-        summary = Summary()
-        summary.tables = [self._metrics_table()]
+        tables = [self._metrics_table()]
         if self.confusion is not None:
-            summary.tables.append(_confusion_table(self.confusion))
+            tables.append(_confusion_table(self.confusion))
         if self.calibration is not None:
-            summary.tables.append(_bins_table(self.calibration, "Calibration", ("predicted", "observed")))
+            tables.append(_bins_table(self.calibration, "Calibration", ("predicted", "observed")))
         if self.residuals is not None and self.calibration is None:
-            summary.tables.append(_bins_table(self.residuals, "Residuals by fitted value", ("fitted", "residual")))
-        summary.add_extra_txt(wrap_notes(self._notes()))
-        return summary
+            tables.append(_bins_table(self.residuals, "Residuals by fitted value", ("fitted", "residual")))
+        return Summary(tables, self._notes())
 
     def _metrics_table(self) -> SimpleTable:
         title = shorten(f"Evaluation: {self.model}", 76)
@@ -121,7 +120,7 @@ class Evaluation(Released):
             guarantee_sentence(self.guarantee, "This evaluation is", "; what the model itself cost comes on top"),
             "noise is the standard error that privacy adds, sampling that of the rows as a sample of more; the "
             "interval has both. Rows that the model was fitted to flatter it.",
-            *([] if self.roc is None else ["The ROC curve is in .roc."]),
+            *([] if self.roc is None else [f"The ROC curve is in {phrase('.roc', shell='--json')}."]),
             *self.notes,
         ]
 
@@ -155,7 +154,7 @@ class Evaluation(Released):
         return {
             **facts,
             "guarantee": self.guarantee.to_dict(),
-            "noise": self.noise.to_dict(),
+            "noise": asdict(self.noise),
             "notes": list(self.notes),
         }
 
@@ -165,7 +164,7 @@ class Evaluation(Released):
         frames = {name: _frame(facts[name]) for name in FRAMES}
         rest = {
             "guarantee": Guarantee(**facts["guarantee"]),
-            "noise": IntegerNoise.from_dict(facts["noise"]),
+            "noise": IntegerNoise(**facts["noise"]),
             "notes": tuple(facts["notes"]),
         }
         return cls(**{**facts, **frames, **rest})
@@ -239,17 +238,16 @@ class Tables:
 
     def frame(self) -> pd.DataFrame:
         """The figures, one a row, held to their possible ranges."""
-        found = {name: figure_row(*entry) for name, entry in self.metrics.items()}
-        return WideFrame(pd.DataFrame.from_dict(found, orient="index", columns=METRIC_COLUMNS).rename_axis("metric"))
+        rows = {name: _metric_row(*entry) for name, entry in self.metrics.items()}
+        return WideFrame(pd.DataFrame.from_dict(rows, orient="index", columns=METRIC_COLUMNS).rename_axis("metric"))
 
 
-def figure_row(figure: Estimate, low: float, high: float) -> list[float]:
+def _metric_row(figure: Estimate, low: float, high: float) -> list[float]:
     """A figure as a row of the table of metrics."""
     if math.isnan(figure.value):
         return [math.nan] * len(METRIC_COLUMNS)
-    ends = figure.interval(low, high)
-    held = min(max(figure.value, low), high)
-    return [held, figure.std_err, figure.noise_se, figure.sampling_se, *ends, figure.cells]
+    value = min(max(figure.value, low), high)
+    return [value, figure.std_err, figure.noise_se, figure.sampling_se, *figure.interval(low, high), figure.cells]
 
 
 def bin_entry(rows: float, figure: Estimate, ends: tuple[float, float], **values: float) -> dict[str, float]:
@@ -265,14 +263,11 @@ def bin_table(entries: Sequence[dict[str, Any]]) -> pd.DataFrame:
 
 def combine_influences(pulls: Sequence[Influence]) -> list[Influence]:
     """One pull a block: what moves with the same numbers is added up before it is squared."""
-    found: dict[int, Influence] = {}
+    sums: dict[int, Influence] = {}
     for pull in pulls:
         key = id(pull.block)
-        if key in found:
-            found[key] = Influence(pull.block, found[key].counts + pull.counts, found[key].places + pull.places)
+        if key in sums:
+            sums[key] = Influence(pull.block, sums[key].counts + pull.counts, sums[key].places + pull.places)
         else:
-            found[key] = pull
-    return list(found.values())
-
-
-__all__ = ["METRIC_COLUMNS", "UNKNOWN", "Tables", "bin_table", "combine_influences", "figure_row"]
+            sums[key] = pull
+    return list(sums.values())

@@ -13,6 +13,7 @@ from dpstats.families.gaussian import Gaussian
 from dpstats.families.negative_binomial import NegativeBinomial
 from dpstats.families.poisson import Poisson
 from dpstats.families.svm import HuberSVM, SmoothSVM
+from dpstats.wording import argument, phrase
 
 NAMES = {
     "logit": "binomial",
@@ -40,16 +41,20 @@ LINKS = {
 }
 """Classes of statsmodels, the family that each is here, and the link that it has here."""
 
-UNBOUNDED = {
-    "gamma": "its slope grows with y exp(-eta) without bound",
-    "inversegaussian": "its slope grows with y exp(-2 eta) without bound, and its loss is not convex with a log link",
-    "tweedie": "its slope grows without bound",
-    "quasibinomial": "take family='binomial' with inference='robust'",
-    "quasipoisson": "take family='poisson', whose errors have a dispersion",
-    "probit": "its slope grows with the linear predictor without bound; family='binomial' has the logit link",
-    "cloglog": "its slope grows like exp(eta) without bound; family='binomial' has the logit link",
-}
-"""What is not offered, and why (docs/proofs/families, What is not offered)."""
+
+def not_offered() -> dict[str, str]:
+    """Families that are not offered, and why (docs/proofs/families, What is not offered)."""
+    logit = argument("family", "binomial")
+    return {
+        "gamma": "its slope grows with y exp(-eta) without bound",
+        "inversegaussian": "its slope grows with y exp(-2 eta) without bound, and its loss is not convex with a log "
+        "link",
+        "tweedie": "its slope grows without bound",
+        "quasibinomial": f"take {logit} with {argument('inference', 'robust')}",
+        "quasipoisson": f"take {argument('family', 'poisson')}, whose errors have a dispersion",
+        "probit": f"its slope grows with the linear predictor without bound; {logit} has the logit link",
+        "cloglog": f"its slope grows like exp(eta) without bound; {logit} has the logit link",
+    }
 
 
 def known_name(family: object) -> object:
@@ -66,7 +71,8 @@ def known_name(family: object) -> object:
     if home.startswith("sklearn."):
         raise ArgumentError(
             f"family must be a name, not scikit-learn's {kind.__name__}, whose other settings would be lost: "
-            "family='binomial' is logistic regression, and penalty='ridge', alpha=... its penalty"
+            f"{argument('family', 'binomial')} is logistic regression, and {argument('penalty', 'ridge')}, "
+            f"{argument('alpha')}... its penalty"
         )
     if home.startswith("dpstats.families"):
         return getattr(kind, "name", family)
@@ -84,8 +90,8 @@ def known_name(family: object) -> object:
 
 def refuse(name: str) -> None:
     """Raise ArgumentError for a family whose loss curve has no bound, or none that is proved."""
-    if name in UNBOUNDED:
-        raise ArgumentError(f"family {name!r} is not offered: {UNBOUNDED[name]}")
+    if (reason := not_offered().get(name)) is not None:
+        raise ArgumentError(f"family {name!r} is not offered: {reason}")
 
 
 __all__ = [
@@ -140,8 +146,8 @@ def get_family(family: Any) -> Family:
         return family
     name = known_name(family)
     if not isinstance(name, str) or name not in _BY_NAME:
-        names = f"one of {sorted(_BY_NAME)}, or an object such as dp.families.Poisson(y_max=20)"
-        raise ArgumentError(f"family must be {names}; got {safe_repr(family)}")
+        made = phrase(", or an object such as dp.families.Poisson(y_max=20)", shell="")
+        raise ArgumentError(f"family must be one of {sorted(_BY_NAME)}{made}; got {safe_repr(family)}")
     if name == "negative_binomial" and not isinstance(family, (str, type)):
         return NegativeBinomial(float(getattr(family, "alpha", 1.0)))
     return _BY_NAME[name]()

@@ -17,6 +17,7 @@ from dpstats.formula.expression import Column, bind, columns_of, evaluate
 from dpstats.formula.parse import Formula, parse
 from dpstats.formula.reader import column_kind
 from dpstats.formula.response import Kind, assumed_range
+from dpstats.wording import phrase
 
 TAKEN = "not declared: it is taken as 0 or 1"
 """What the reader of a result must be told too, since rows may have been lost."""
@@ -109,9 +110,11 @@ def numeric_columns_undeclared(
         if name not in declared and reader.column_kind(table, name) == "text":
             if near := near_miss(name, declared):
                 raise DomainError(f"column {name!r} is not declared; the domain declares {near!r}: did you mean that?")
+            levels = phrase(f"domain={{{name!r}: [...]}}", shell=f"{name!r}: {{levels: [...]}} in the file of --domain")
+            ends = phrase(f"domain={{{name!r}: (low, high)}}", shell=f"{name!r}: {{range: [low, high]}}")
             raise DomainError(
-                f"column {name!r} is not numeric and not declared; list its levels: domain={{{name!r}: [...]}}, "
-                f"or give its range if it holds numbers as text: domain={{{name!r}: (low, high)}}"
+                f"column {name!r} is not numeric and not declared; list its levels: {levels}, or give its range if it "
+                f"holds numbers as text: {ends}"
             )
     return [name for name in parsed.columns if name not in known]
 
@@ -169,6 +172,20 @@ def gap_notes(parsed: Formula, domain: Domain, partial: Iterable[str]) -> tuple[
         f"{code} is not finite {place}: rows there are left out{_logarithm(domain, code)}"
         for code, place in places.items()
     )
+
+
+def dropped_note(domain: Domain) -> tuple[str, ...]:
+    """A sentence on the ranges that drop rows, from public facts alone."""
+    ranges = [
+        f"{name} outside ({declared.interval[0]:g}, {declared.interval[1]:g})"
+        for name, declared in domain.items()
+        if isinstance(declared, Range) and declared.drops
+    ]
+    if not ranges:
+        return ()
+    more = [f"{len(ranges) - MOST_LISTED} columns more so"] if len(ranges) > MOST_LISTED else []
+    listed = " or ".join([*ranges[:MOST_LISTED], *more])
+    return (f"Rows with {listed} are left out; predictions of such rows follow the formula",)
 
 
 def _logarithm(domain: Domain, code: str) -> str:

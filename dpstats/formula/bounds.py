@@ -332,5 +332,5 @@ def restrict_images(images: Sequence[Image], kept: NDArray[np.intp]) -> tuple[Im
             continue
         columns = tuple(place[image.columns[index]] for index in inside)
         block = image.block if image.block.kind == "intercept" else replace(image.block, size=int(rows.sum()))
-        left.append(Image(block, columns, matrix[rows]))
+        left.append(Image(block, columns, matrix[rows], image.spread))
     return tuple(left)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -16,14 +16,23 @@ from dpstats.cached import cached_property
 from dpstats.data import Block, PackedRows, Rows, Table, as_table
 from dpstats.data.columns import usable_kind
 from dpstats.data.persons import OwnedRows
-from dpstats.domain import Domain
+from dpstats.domain import Domain, Range, support_of
 from dpstats.errors import DomainError, FormulaError
 from dpstats.families import Family
 from dpstats.formula import coding, reader
-from dpstats.formula.advice import check_counts, gap_notes, numeric_columns_undeclared, schema_domain, with_response
-from dpstats.formula.bounds import LEAST, Array, Term, term_bodies, unit_term
+from dpstats.formula.advice import (
+    check_counts,
+    dropped_note,
+    gap_notes,
+    numeric_columns_undeclared,
+    schema_domain,
+    with_response,
+)
+from dpstats.formula.bounds import LEAST, Array, Term, TermBody, term_bodies, unit_term
+from dpstats.formula.expression import Column
 from dpstats.formula.parse import Formula, parse
-from dpstats.formula.reader import owned_blocks, prediction_rows, read_blocks, response_rows, usable_rows
+from dpstats.formula.patsy_internals import DesignInfo
+from dpstats.formula.reader import kept_rows, owned_blocks, prediction_rows, read_blocks, response_rows, usable_rows
 from dpstats.formula.response import (
     Kind,
     ResponseSpec,
@@ -31,6 +40,7 @@ from dpstats.formula.response import (
     bind_response,
     bind_subset,
     bind_weights,
+    clipping_response,
 )
 from dpstats.formula.scaled_design import ScaledDesign
 from dpstats.formula.vanishing_forms import design_forms, joined_columns
@@ -104,6 +114,11 @@ class DesignSpec(ScaledDesign):
         """
         with quiet():
             return prediction_rows(self, as_table(data), offset=offset)
+
+    def keeps(self, data: object) -> NDArray[np.bool_]:
+        """Which rows no range of what explains leaves out of a fit, shape (n,); errors as in `exog`."""
+        with quiet():
+            return kept_rows(self, as_table(data))
 
     def usable(self, table: Table) -> NDArray[np.bool_]:
         """Which rows of a table have a response, columns, an offset and a weight that are numbers, shape (n,)."""
@@ -208,12 +223,15 @@ def _build(parsed: Formula, domain: Domain, kind: Kind, trials: float | None = N
 def _built(formula: str, declared: str, kind: Kind, trials: float | None) -> DesignSpec:
     """See `_build`; public facts alone, and a plan and its fit, or several fits, have the same."""
     parsed, domain = parse(formula), Domain.from_json(declared)
+    domain = clipping_response(parsed, domain)
+    # Bases are laid out over the declared ranges, and bounded where rows are kept.
+    support = support_of(domain)
     info = coding.public_design(parsed, domain)
     has_intercept = any(not term.factors for term in info.term_codings)
     constant = info.column_names.index("Intercept") if has_intercept else None
     response = bind_response(parsed, domain, kind, has_intercept, trials)
     offset, weights = bind_offset(parsed, domain), bind_weights(parsed, domain)
-    by_term, partial = coding.term_bounds(info, domain)
+    by_term, partial = coding.term_bounds(info, support)
     partial += [response.spec.name] * response.partial
     partial += [value.name for value in (offset, weights) if value is not None and value.partial]
     lower, upper, center = coding.column_ranges(info, by_term, has_intercept)
@@ -244,16 +262,34 @@ def _built(formula: str, declared: str, kind: Kind, trials: float | None) -> Des
         upper=upper,
         center=center,
         scale=scale,
-        notes=gap_notes(parsed, domain, partial),
+        notes=gap_notes(parsed, domain, partial) + dropped_note(domain),
+        has_gaps=bool(partial),
         coding=info,
         encoder=response,
         parsed=parsed,
         shrunk=tuple(term for term in terms if term.name in numeric and len(term.maxima) > 1),
-        bodies=term_bodies(coding.subterms(info, by_term), reach, scale, constant),
+        bodies=tuple(
+            _with_spread(body, info, domain, reach)
+            for body in term_bodies(coding.subterms(info, by_term), reach, scale, constant)
+        ),
         offset=offset,
         weights=weights,
         subset=bind_subset(parsed, domain),
     )
+
+
+def _with_spread(body: TermBody, info: DesignInfo, domain: Domain, reach: Array) -> TermBody:
+    """The body of a column of the data with what is typical of its spread, over the greatest variance it can have."""
+    place = body.columns.start
+    if body.columns.stop - place != 1:
+        return body
+    term = next(term for term, columns in info.term_slices.items() if columns.start <= place < columns.stop)
+    node = term.factors[0].node if len(term.factors) == 1 else None
+    declared = domain[node.name] if isinstance(node, Column) else None
+    if not isinstance(declared, Range) or declared.typical is None or declared.is_binary:
+        return body
+    variance = min(1.0, (declared.typical[1] / float(reach[place])) ** 2)
+    return replace(body, image=replace(body.image, spread=variance))
 
 
 def _check_units(names: Sequence[str], response: ResponseSpec, center: Array, scale: Array) -> None:

@@ -20,6 +20,7 @@ from dpstats.formula.expression import Transform, columns_of
 from dpstats.formula.patsy_internals import ModelDesc, ParseNode, PatsyError, Term, factor_codes, parse_tree
 from dpstats.formula.syntax import as_python, auxiliary_call, dots, locate, one_at_most, refuse_symbols, share_hint
 from dpstats.formula.translate import STANDS, Factor, compile_factor, first_line
+from dpstats.wording import argument
 
 __all__ = ["Factor", "Formula", "parse"]
 
@@ -201,8 +202,8 @@ def expand_dot(formula: str, domain: Domain | Mapping[str, Any] | None) -> str:
     taken = {*bare.response_columns, *bare.weight_columns, *(set(bare.predicting_columns) - set(bare.exog_columns))}
     names = [name for name in Domain.coerce(domain) if name not in taken]
     if not names:
-        message = "'.' stands for all columns that the domain declares, and it declares no other: add some to domain="
-        raise FormulaError(locate(message, places[0]))
+        reason = "'.' stands for all columns that the domain declares, and it declares no other"
+        raise FormulaError(locate(f"{reason}: add some to {argument('domain')}", places[0]))
     return _with(formula, places, f"({' + '.join(map(_code, names))})" if len(names) > 1 else _code(names[0]))
 
 

@@ -51,17 +51,20 @@ def read_columns(table: Table, columns: Iterable[str]) -> dict[str, Column]:
     return {name: table.column(name) for name in columns}
 
 
-def encode(columns: Mapping[str, Column], domain: Domain, rows: slice) -> tuple[dict[str, Encoded], NDArray[np.bool_]]:
+def encode(
+    columns: Mapping[str, Column], domain: Domain, rows: slice, *, beyond: bool = False
+) -> tuple[dict[str, Encoded], NDArray[np.bool_]]:
     """Declared columns of a checked table on `rows`, by name, and which rows miss none of them, shape (rows,).
 
-    A range gives floats of shape (rows,) within it, missing as NaN; levels give `Codes`.
+    A range gives floats of shape (rows,) within it, missing as NaN; levels give `Codes`. A cell outside of a range that
+    drops rows is missing; with `beyond`, which is for predictions, it stays what it is.
     """
     encoded: dict[str, Encoded] = {}
     complete = np.ones(rows.stop - rows.start, dtype=bool)
     for name, column in columns.items():
         declared, cells = domain[name], column.select(rows)
         if isinstance(declared, Range):
-            encoded[name], known = _clipped(cells.numbers(), declared)
+            encoded[name], known = _within(cells.numbers(), declared, beyond)
             complete &= known
         else:
             codes = cells.codes(declared.code_of())
@@ -78,8 +81,11 @@ def take(encoded: Mapping[str, Encoded], rows: NDArray[np.bool_]) -> dict[str, E
     }
 
 
-def _clipped(numbers: Array, declared: Range) -> tuple[Array, NDArray[np.bool_]]:
-    """Numbers within a range, NaN where they are not finite, and where they are."""
+def _within(numbers: Array, declared: Range, beyond: bool) -> tuple[Array, NDArray[np.bool_]]:
+    """Numbers within a range, NaN where there is none, and where there is one."""
+    if declared.drops:
+        known = np.isfinite(numbers) if beyond else declared.holds(numbers)
+        return np.where(known, numbers, np.nan), known
     clipped, known = np.clip(numbers, declared.low, declared.high), np.isfinite(numbers)
     if not known.all():
         clipped[~known] = np.nan
@@ -139,6 +145,7 @@ def _block(spec: ScaledDesign, read: Read, rows: slice) -> tuple[Block, NDArray[
 
 def prediction_rows(spec: ScaledDesign, table: Table, *, offset: bool) -> tuple[Array, NDArray[np.bool_], Array]:
     """Rows for prediction, which of them are complete, and their offsets; see `DesignSpec.predicting`."""
+    spec = spec.unbounded
     names, size = spec.parsed.predicting_columns if offset else spec.parsed.exog_columns, len(spec.names)
     check_columns(table, spec.domain, names)
     parts = table.batches(names).map(partial(_prediction_part, spec, offset)).collect()
@@ -157,7 +164,7 @@ def _prediction_part(spec: ScaledDesign, offset: bool, table: Table) -> Array:
     columns = read_columns(table, spec.parsed.predicting_columns if offset else spec.parsed.exog_columns)
     result = np.full((table.rows, len(spec.names) + 1), np.nan)
     for rows in slices(table.rows, 65536):
-        encoded, complete = encode(columns, spec.domain, rows)
+        encoded, complete = encode(columns, spec.domain, rows, beyond=True)
         encoded = take(encoded, complete)
         numbers, levels, known = packed_rows(spec, encoded, int(complete.sum()))
         exog = spec.packing.columns_of(numbers, levels)
@@ -179,13 +186,24 @@ def response_rows(spec: ScaledDesign, table: Table) -> Array:
 def usable_rows(spec: ScaledDesign, table: Table) -> NDArray[np.bool_]:
     """Which rows of a table that suits the design a fit uses, but for those of weight 0, shape (n,)."""
     usable = prediction_rows(spec, table, offset=True)[1] & np.isfinite(response_rows(spec, table))
+    usable &= kept_rows(spec, table)
     if spec.weights is not None:
         encoded, complete = _encode_table(table, spec.parsed.weight_columns, spec.weights.domain)
         usable &= complete & (spec.weights(encoded) >= 0)
-    if spec.subset is not None:
-        encoded, complete = _encode_table(table, spec.parsed.subset_columns, spec.domain)
-        usable &= complete & spec.subset(encoded)
-    return usable
+    return usable & selected_rows(spec, table)
+
+
+def selected_rows(spec: ScaledDesign, table: Table) -> NDArray[np.bool_]:
+    """Which rows of a table meet the condition on rows, if there is one; shape (n,)."""
+    if spec.subset is None:
+        return np.ones(table.rows, dtype=bool)
+    encoded, complete = _encode_table(table, spec.parsed.subset_columns, spec.domain)
+    return np.asarray(complete & spec.subset(encoded))
+
+
+def kept_rows(spec: ScaledDesign, table: Table) -> NDArray[np.bool_]:
+    """Which rows of a table that suits the design have a cell to explain with in each column, shape (n,)."""
+    return _encode_table(table, spec.parsed.predicting_columns, spec.domain)[1]
 
 
 def _encode_table(table: Table, names: Iterable[str], domain: Domain) -> tuple[dict[str, Encoded], NDArray[np.bool_]]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.domain import Domain, Levels, Range, Scalar
+from dpstats.domain import Domain, Levels, Range, Scalar, support_of
 from dpstats.errors import DomainError, FormulaError
 from dpstats.formula.bounds import LEAST, LEAST_FINITE
 from dpstats.formula.expression import (
@@ -117,6 +117,27 @@ def bind_response(
     return Response(ResponseSpec(name, low, high, kind, None, center, scale), node, domain, partial)
 
 
+def clipping_response(formula: Formula, domain: Domain) -> Domain:
+    """The Domain with ranges of the response that keep every row, whatever is typical of them.
+
+    DomainError if one is declared to drop rows.
+    """
+    kept: dict[str, Range] = {}
+    for name in formula.response_columns:
+        declared = domain.get(name)
+        if not isinstance(declared, Range) or not declared.drops:
+            continue
+        ends = declared.low, declared.high
+        if declared.outside == "drop" or declared.inner is not None:
+            raise DomainError(
+                f"the range of {name!r} drops rows beyond it, and {name!r} is part of the response: rows left out by "
+                "what is to be explained bias every coefficient. Declare a range that clips: "
+                f"domain.with_({{{name!r}: {ends}}})"
+            )
+        kept[name] = replace(declared, inner=ends)
+    return domain.with_(kept) if kept else domain
+
+
 def _bind_counts(formula: Formula, domain: Domain, failures: Node, trials: float | None) -> Response:
     """A response of successes and failures, the greatest number of both together from their ranges."""
     name = formula.text.partition("~")[0].strip()
@@ -221,7 +242,8 @@ def bind_weights(formula: Formula, domain: Domain) -> RowValue | None:
     if formula.weights is None:
         return None
     node, name = formula.weights.node, formula.weights.code
-    if isinstance(node, Column) and isinstance(declared := domain[node.name], Range) and declared.high > 0:
+    declared = domain[node.name] if isinstance(node, Column) else None
+    if isinstance(node, Column) and isinstance(declared, Range) and declared.high > 0 and not declared.drops:
         # A column's weights below its range count as they are, and negative ones not at all.
         domain = Domain({**domain, node.name: (0.0, declared.high)})
     found = _bound(name, node, domain)
@@ -250,7 +272,7 @@ def bind_subset(formula: Formula, domain: Domain) -> Condition | None:
         return None
     name, at = formula.subset.code, formula.subset.at
     node = bind(formula.subset.node, domain)
-    public = public_values(node, domain)
+    public = public_values(node, support_of(domain))
     if not isinstance(public, np.ndarray) or public.dtype != bool:
         raise FormulaError(locate(f"{name} is no condition: write a comparison, such as subset(age >= 18)", at))
     if not public.any():
@@ -268,7 +290,7 @@ def _sum(name: str, factors: Sequence[Factor]) -> Node:
 def _bound(name: str, node: Node, domain: Domain) -> RowValue:
     """The expression with its range on the public frame."""
     node = bind(node, domain)
-    public = public_values(node, domain)
+    public = public_values(node, support_of(domain))
     try:
         values = np.asarray(as_numbers(public), dtype=np.float64)
     except TypeError as error:

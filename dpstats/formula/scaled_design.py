@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dpstats.cached import cached_property
 from dpstats.data import CodedColumns, RowPacking
-from dpstats.domain import Domain
+from dpstats.domain import Domain, Range, support_of
 from dpstats.formula.bounds import Array, Term, TermBody, TermNorms, combined_norm
 from dpstats.formula.coding import (
     FactorValues,
@@ -64,6 +64,7 @@ class ScaledDesign:
     center: Array  # a column in model units is (x - center) / scale, (p,)
     scale: Array
     notes: tuple[str, ...]  # public oddities worth telling the user
+    has_gaps: bool  # whether an expression is not finite on all of the declared ranges
     coding: DesignInfo = field(repr=False)  # of the right-hand side, learned from the Domain
     encoder: Response = field(repr=False)  # bound to the Domain of the response's columns
     parsed: Formula = field(repr=False)
@@ -168,6 +169,29 @@ class ScaledDesign:
     def scaled_offset(self, offset: Array) -> Array:
         """Offsets in the user's units as what is added to x'theta in model units."""
         return np.asarray((offset - self.offset_center) / self.response.scale)
+
+    @cached_property
+    def support(self) -> Domain:
+        """The Domain of the rows that a fit keeps."""
+        return support_of(self.domain)
+
+    @cached_property
+    def unbounded(self) -> Self:
+        """The design as it predicts: itself, or without any bounds on rows where some ranges drop rows beyond them.
+
+        Coefficients of a fit that clips describe clipped cells; those of one that drops rows describe the cells.
+        """
+        if not any(isinstance(declared, Range) and declared.drops for declared in self.domain.values()):
+            return self
+        ends = np.full(len(self.names), np.inf)
+        return replace(
+            self,
+            lower=-ends,
+            upper=ends,
+            shrunk=(),
+            bodies=tuple(replace(body, scales=None) for body in self.bodies),
+            offset=None if self.offset is None else replace(self.offset, low=-math.inf, high=math.inf),
+        )
 
     @cached_property
     def packing(self) -> RowPacking:

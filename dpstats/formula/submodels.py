@@ -34,7 +34,7 @@ def combinations(whole: DesignSpec, part: DesignSpec) -> tuple[Array, Array]:
     on each other.
     """
     count = max(LEAST_ROWS, ROWS_A_COLUMN * len(whole.names))
-    rows = uniform_rows(whole.domain, count)
+    rows = uniform_rows(whole.support, count)
     known, wanted = _stacked(whole, rows), _stacked(part, rows)
     complete = np.isfinite(known).all(axis=1) & np.isfinite(wanted).all(axis=1)
     known, wanted = known[complete], wanted[complete]
@@ -94,7 +94,7 @@ def uniform_columns(domain: Domain, count: int, random: np.random.Generator) -> 
 
 def uniform_exog(design: DesignSpec, count: int = 4096) -> NDArray[np.float64]:
     """Rows of the design's columns in model units, shape (at most count, p); rows that have no value are left out."""
-    table = uniform_columns(design.domain, count, np.random.default_rng(SEED))
+    table = uniform_columns(design.support, count, np.random.default_rng(SEED))
     with quiet():
         exog, complete = design.exog(table)
     return exog[complete]

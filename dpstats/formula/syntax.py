@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from dpstats.errors import ArgumentError, FormulaError
+from dpstats.wording import argument
 
 QUOTED = r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'"
 """Text in a formula that is no code."""
@@ -155,7 +156,7 @@ def add_terms(
         if not isinstance(code, str) or not code.strip():
             raise ArgumentError(
                 f"{name} must be the name of a column of the data or an expression of columns, such as "
-                f"{name}='{name[0]}'; got {type(code).__name__}"
+                f"{argument(name, name[0])}; got {type(code).__name__}"
             )
         added = f"offset(np.log({code.strip()}))" if name == "exposure" else f"{name}({code.strip()})"
         formula = f"{formula} + {added}"

@@ -22,6 +22,7 @@ from dpstats.formula.expression import Apply, Column, Literal, Node, Transform, 
 from dpstats.formula.patsy_internals import CONTRASTS
 from dpstats.formula.syntax import ARGUMENTS, OTHER_NAMES, locate
 from dpstats.formula.transforms import EXAMPLES, TRANSFORMS, RowWise
+from dpstats.wording import argument
 
 ARITHMETIC: dict[type[ast.operator], Callable[..., Any]] = {
     ast.Add: np.add,
@@ -108,7 +109,8 @@ def _compiled(code: str) -> Factor:
 def _unreadable(code: str, error: Exception) -> str:
     """Why a factor's code is no Python expression, and what was meant."""
     if code == ".":
-        return "'.' stands for all columns that a domain declares: give domain=, or write the columns out"
+        given = argument("domain")
+        return f"'.' stands for all columns that a domain declares: give {given}, or write the columns out"
     if re.fullmatch(r"\w+( \w+)+", code):
         return f"{code!r} is not one name: put + or : between two columns, or write Q({code!r}) for a name with spaces"
     return f"{code!r} is not a valid expression ({first_line(error)}); names with spaces or keywords need Q('name')"

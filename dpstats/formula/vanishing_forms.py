@@ -166,7 +166,7 @@ def _numbers(spec: ScaledDesign, count: int, random: np.random.Generator) -> dic
             continue
         if is_polynomial(factor, spec.domain):
             for name in columns_of(factor.node):
-                declared = spec.domain[name]
+                declared = spec.support[name]
                 if name not in drawn and isinstance(declared, Range):
                     drawn[name] = random.uniform(declared.low, declared.high, count)
             values[factor] = factor.eval(None, drawn).reshape(count, info.num_columns)
@@ -252,12 +252,12 @@ def _groups(spec: ScaledDesign) -> list[tuple[tuple[int, ...], tuple[str, ...]]]
 
 def _points(spec: ScaledDesign, variables: tuple[str, ...]) -> NDArray[np.float64] | None:
     """Rows of the design in model units for a grid of some variables; None where it would be too fine."""
-    ranges = [name for name in variables if not isinstance(spec.domain[name], Levels)]
+    ranges = [name for name in variables if not isinstance(spec.support[name], Levels)]
     if len(ranges) > max(GRID):
         return None
     choices: dict[str, list[object]] = {}
     for name in variables:
-        declared = spec.domain[name]
+        declared = spec.support[name]
         if isinstance(declared, Levels):
             choices[name] = list(declared.values)
         else:
@@ -268,7 +268,7 @@ def _points(spec: ScaledDesign, variables: tuple[str, ...]) -> NDArray[np.float6
     table: dict[str, list[object]] = {name: [row[at] for row in rows] for at, name in enumerate(choices)}
     for name in spec.parsed.exog_columns:
         if name not in table:
-            declared = spec.domain[name]
+            declared = spec.support[name]
             table[name] = [declared.values[0] if isinstance(declared, Levels) else declared.high] * len(rows)
     with quiet():
         exog, complete, _ = prediction_rows(spec, as_table(table), offset=False)

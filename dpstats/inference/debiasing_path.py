@@ -55,14 +55,16 @@ def average_along_path(
     response: MeanFunction,
     constant: tuple[int, float] | None,
     factors: Sequence[Dummies],
+    reach: Float | None = None,
 ) -> Identified:
     """What is identified, with the information averaged on the way to the debiased coefficients.
 
     `coef` (p,) is as released, the predictors x'coef; `score` (p,) is M theta, the slope of the quadratic term there.
     `constant` is the column of one value in every row, and that value: `found` itself is returned where there is none
-    or it is not identified, as the rows' mean is not known then.
+    or it is not identified, as the rows' mean is not known then. No entry of a row is made up beyond `reach`, shape
+    (p,): of capped weights the largest matter most.
     """
-    made = similar_rows(found, constant, factors)
+    made = similar_rows(found, constant, factors, reach)
     if made is None:
         return found
     start, slope = coef[found.active], score[found.active]
@@ -79,7 +81,10 @@ class SimilarRows(NamedTuple):
 
 
 def similar_rows(
-    found: Identified, constant: tuple[int, float] | None, factors: Sequence[Dummies]
+    found: Identified,
+    constant: tuple[int, float] | None,
+    factors: Sequence[Dummies],
+    reach: Float | None = None,
 ) -> SimilarRows | None:
     """Rows like those that the released information is of; None where their mean is not known, as for `constant`."""
     if constant is None or not found.active[constant[0]]:
@@ -90,6 +95,8 @@ def similar_rows(
     rows, mass = moment_matched_rows(
         information, int(place[constant[0]]), constant[1], [factor for factor in dummies if factor.columns]
     )
+    if reach is not None:
+        rows = np.clip(rows, -reach[found.active], reach[found.active])
     return SimilarRows(rows, mass, information)
 
 

@@ -31,6 +31,7 @@ from dpstats.privacy.accounting import (
     zcdp_cost,
 )
 from dpstats.privacy.guarantee import Adjacency, Guarantee
+from dpstats.wording import argument, phrase
 
 HOLDOUT = "\x1fholdout "
 """How the rule of a holdout starts; no column's name may start so."""
@@ -272,13 +273,14 @@ def convert_guarantee(guarantee: Guarantee, facts: LedgerFacts, account: int) ->
         if facts.unit is None:
             needed = "for rows; neither bounds the other, so keep another ledger, made with that unit"
         else:
-            needed = f"per {facts.unit}; pass unit={facts.unit!r} to the call, or keep another ledger"
+            needed = f"per {facts.unit}; pass {argument('unit', facts.unit)} to the call, or keep another ledger"
         raise LedgerError(f"guarantee: {stated}, and the ledger is {needed}")
     if guarantee.adjacency == "replace_one" and (facts.adjacency == "add_remove" or account != ROOT):
+        other = phrase('adjacency="add_remove"', shell="--adjacency add_remove")
         where = "a part of a partition" if account != ROOT else "an add_remove ledger"
         raise LedgerError(
             f"guarantee: replace_one takes the number of rows for public, which {where} does not; "
-            'make the release with adjacency="add_remove"'
+            f"make the release with {other}"
         )
     return guarantee if guarantee.adjacency == facts.adjacency else group_rule(guarantee)
 
@@ -312,7 +314,7 @@ def _quota_advice(quotas: Mapping[str | None, Quota], analyst: str | None) -> st
     if analyst in quotas and analyst is not None:
         return ""
     if analyst is None:
-        return "; sign with analyst= or ledger.signed(...) if a quota is yours"
+        return f"; sign with {argument('analyst')}{phrase(' or ledger.signed(...)', shell='')} if a quota is yours"
     similar = near_miss(analyst, [name for name in quotas if name is not None])
     return f"; {analyst!r} has no quota of its own" + (f": did you mean {similar!r}?" if similar else "")
 

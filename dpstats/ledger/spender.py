@@ -6,7 +6,7 @@ import copy
 import datetime
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from functools import partial
+from functools import partial, reduce
 from types import TracebackType
 from typing import TypeVar
 
@@ -275,6 +275,29 @@ class Spender(Reader):
             }
             return Charge(self._store, insert(connection, "entry", row), converted)
 
+    def check_charges(self, guarantees: Sequence[Guarantee]) -> None:
+        """Raise unless the budget and the analyst's quota suffice for all of these, one after the other.
+
+        Nothing is charged, so another process may still spend what this call has seen.
+
+        Parameters
+        ----------
+        guarantees : sequence of Guarantee
+
+        Raises
+        ------
+        BudgetExceeded, UncertifiedError, LedgerError
+            As for `charge`.
+
+        Examples
+        --------
+        >>> ledger.check_charges([dp.Guarantee(0.125), dp.Guarantee(0.25)])
+        """
+        prices = [cost(self.accountant, convert_guarantee(one, self._facts, self._account)) for one in guarantees]
+        whole = reduce(Amount.plus, prices)
+        with self._store.transaction(write=False) as connection:
+            check_price(connection, read_books(connection), self._facts, self._account, whole, self._signature.analyst)
+
     def partition(self, by: str, parts: Sequence[Level]) -> Partition:
         """Split the rows by the public rule "the value of column `by`" into disjoint parts with books of their own.
 
@@ -422,7 +445,7 @@ class Part(Spender):
     def memberships(self) -> tuple[Membership, ...]:
         """The parts, this one and those around it, to which its rows belong."""
         around = self._parent.memberships if isinstance(self._parent, Part) else ()
-        return (*around, self._own_membership())
+        return (*around, self._part_membership())
 
     def check_rows(self, table: Table) -> None:
         """Raise ArgumentError if `table` is known to hold rows of another part alone, from public facts.
@@ -441,18 +464,18 @@ class Part(Spender):
     @property
     def _rule(self) -> Holds:
         """Which rows belong to this part and to those around it: a function that can be sent to other processes."""
-        return partial(all_hold, self._own_rules())
+        return partial(all_hold, self._part_rules())
 
-    def _own_rules(self) -> tuple[Holds, ...]:
-        around = self._parent._own_rules() if isinstance(self._parent, Part) else ()
-        return (*around, self._own_rule())
+    def _part_rules(self) -> tuple[Holds, ...]:
+        around = self._parent._part_rules() if isinstance(self._parent, Part) else ()
+        return (*around, self._part_rule())
 
-    def _own_membership(self) -> Membership:
+    def _part_membership(self) -> Membership:
         part = canonical(self.value)
         assert part is not None, "partition() has checked the values"
         return Membership(f"column {self.by}", part, f"the rows with {self.by}={self.value!r}")
 
-    def _own_rule(self) -> Holds:
+    def _part_rule(self) -> Holds:
         code_of: dict[float | str, int] = {}
         for code, value in enumerate((*self._earlier, self.value)):
             code_of.setdefault(canonical(value), code)  # type: ignore[arg-type]

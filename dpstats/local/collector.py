@@ -1,5 +1,4 @@
-"""The collector's part: from reports, or their sum, to a model. All of it is post-processing (docs/proofs/local, 4,
-5)."""
+"""The collector's part: from reports, or their sum, to a model; post-processing all of it (docs/proofs/local, 4, 5)."""
 
 from __future__ import annotations
 
@@ -33,6 +32,14 @@ from dpstats.solvers.linear_algebra import minimize_quadratic
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
+
+Features = Literal["debiased", "printed"]
+Reports = Total | str | Path | Iterable[Report]
+
+TOLERANCE = 1e-12
+
+LEAN = 0.7
+"""The ridge of a logistic fit, in units of the rule's; settled by `python -m benchmarks.defaults.local`."""
 
 LEVELS = (np.arange(400) + 0.5) / 400
 """Of the quantiles that stand for a law of predictors."""
@@ -73,12 +80,12 @@ def nearest_line(mean: float, variance: float, low: float, high: float) -> BestL
     eta = _quantiles(mean, variance, low, high)
     center = float(eta.mean())
     slope = special.expit(eta) - 0.5
-    moved = eta - center
-    square = float(np.mean(moved * moved))
+    centered = eta - center
+    square = float(np.mean(centered * centered))
     if square <= NARROW:
         bend = float(special.expit(center) * special.expit(-center))
     else:
-        bend = float(np.mean(moved * slope)) / square
+        bend = float(np.mean(centered * slope)) / square
     bend = max(bend, FLATTEST)
     return BestLinear(float(slope.mean()) - bend * center, bend)
 
@@ -244,15 +251,6 @@ def _slope(line: Callable[[float], BestLinear], step: float) -> Vector:
     if step == 0:
         return np.zeros(2)
     return np.asarray((np.array(line(step)) - np.array(line(-step))) / (2 * step), dtype=np.float64)
-
-
-Features = Literal["debiased", "printed"]
-Reports = Total | str | Path | Iterable[Report]
-
-TOLERANCE = 1e-12
-
-LEAN = 0.7
-"""The ridge of a logistic fit, in units of the rule's; settled by `python -m benchmarks.defaults.local`."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -144,7 +144,7 @@ def _cells(record: Mapping[str, Any], domain: Domain) -> dict[str, Encoded] | No
     for name, declared in domain.items():
         if isinstance(declared, Range):
             number = as_number(record[name])
-            if not np.isfinite(number):
+            if not np.isfinite(number) or (declared.drops and not declared.holds(np.array(number))):
                 return None
             encoded[name] = np.array([min(max(number, declared.low), declared.high)], dtype=np.float64)
         else:

@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, get_args
 
-import numpy as np
 from scipy import optimize, special
 
-from dpstats.arguments import check_choice, safe_repr
+from dpstats.arguments import check_choice, is_number, is_whole, safe_repr
 from dpstats.cached import cached_property
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DomainError
@@ -21,6 +20,17 @@ from dpstats.local.encoding import Program
 from dpstats.privacy.gaussian import analytic_mu, least_eps
 from dpstats.privacy.guarantee import Guarantee, check_budget
 from dpstats.privacy.randomness import check_scale
+
+Family = Literal["gaussian", "binomial"]
+Scheme = Literal["statistics", "features"]
+
+FORMAT = 1
+PROOF = "docs/proofs/local"
+LEAST_RADIUS, MOST_EPS, LEAST_DELTA = 1e-50, 1e50, 1e-100
+"""Beyond these a calibration would overflow; no privacy is left at such an eps, and no coefficient is as large."""
+
+BOUNDS: dict[str, tuple[float, float]] = {"gaussian": (1.0, 1.0), "binomial": (0.5, 0.25)}
+"""Greatest ||p|| and ||q||^2 where ||x|| is at most 1: q = x and p = y x, or q = x/2 and p = (y - 1/2) x."""
 
 LEAST_SCALE = 64
 """Standard deviation of a report in lattice units; 4 would do for the proof, more makes rounding cheaper."""
@@ -45,6 +55,8 @@ EXPOSED = (
     "rarer than delta. Add reports up by a secure sum, or give local_eps in place of eps"
 )
 
+_log = logging.getLogger("dpstats")
+
 
 @dataclass(frozen=True)
 class ReportLattice:
@@ -66,11 +78,11 @@ class ReportLattice:
         But with a chance that `SLACK` pays for (docs/proofs/local, Theorem 2).
         """
         chances = math.log((2 * self.size + 1) * (self.n + 1)) - math.log(REFUSED_SHARE) - math.log(delta)
-        alone, others = math.sqrt(2 * chances), max(2, (self.n + 1) // 2)
-        return alone * math.sqrt(1 - 1 / others) + (alone + self.mu(others)) / math.sqrt(others)
+        by_itself, others = math.sqrt(2 * chances), max(2, (self.n + 1) // 2)
+        return by_itself * math.sqrt(1 - 1 / others) + (by_itself + self.mu(others)) / math.sqrt(others)
 
     def exposed(self, delta: float) -> bool:
-        """As `Spec.exposed`: a Gaussian mechanism of this mu is tested with error rates that add up to 2 Phi(-mu/2)."""
+        """As `Spec.exposed`: the best test of a Gaussian mechanism has error rates that add up to 2 Phi(-mu/2)."""
         return bool(2 * special.ndtr(-self.mu(1) / 2) < delta)
 
     @property
@@ -161,22 +173,6 @@ def features_sensitivity(linear: float, square: float, sigma_b: float, sigma_u: 
     return 2 * math.sqrt(square / sigma_u**2 + (linear / sigma_b) ** 2)
 
 
-Family = Literal["gaussian", "binomial"]
-Scheme = Literal["statistics", "features"]
-
-FORMAT = 1
-PROOF = "docs/proofs/local"
-LEAST_RADIUS, MOST_EPS = 1e-50, 1e50
-"""Beyond these a calibration would overflow; no privacy is left at such an eps, and no coefficient is as large."""
-
-LEAST_DELTA = 1e-100
-
-_log = logging.getLogger("dpstats")
-
-BOUNDS: dict[str, tuple[float, float]] = {"gaussian": (1.0, 1.0), "binomial": (0.5, 0.25)}
-"""Greatest ||p|| and ||q||^2 where ||x|| is at most 1: q = x and p = y x, or q = x/2 and p = (y - 1/2) x."""
-
-
 class Spec:
     """A collection by input perturbation, fixed before anyone reports.
 
@@ -236,21 +232,18 @@ class Spec:
         scheme: Scheme = "statistics",
         radius: float | None = None,
     ) -> None:
-        chosen = _check_numbers({"eps": eps, "local_eps": local_eps, "delta": delta, "n": n, "radius": radius})
-        _check_names(family, scheme)
+        facts = _check_facts(eps, local_eps, delta, n, radius, family, scheme)
         # Compiling needs patsy's and the tables' machinery, which contributors, who read a finished one, do without.
         from dpstats.local.compile import compile_program, local_design, typical_radius
 
         design = local_design(formula, domain, family)
-        if chosen["radius"] is None:
-            chosen["radius"] = typical_radius(design, family)
+        if radius is None:
+            facts["radius"] = typical_radius(design, family)
         self._facts = {
-            **chosen,
+            **facts,
             "format": FORMAT,
             "formula": formula,
             "domain": design.domain.to_dict(),
-            "family": family,
-            "scheme": scheme,
             "program": compile_program(design).to_dict(),
             "names": list(design.names),
         }
@@ -289,12 +282,11 @@ class Spec:
             facts = json.loads(text, parse_constant=_refuse_constant)
             if facts["format"] != FORMAT:
                 raise ArgumentError(f"text is a specification of format {facts['format']!r}, not {FORMAT}")
-            names = ("eps", "local_eps", "delta", "n", "radius")
-            if set(facts) != {*names, "format", "formula", "domain", "family", "scheme", "program", "names"}:
+            names = ("eps", "local_eps", "delta", "n", "radius", "family", "scheme")
+            if set(facts) != {*names, "format", "formula", "domain", "program", "names"}:
                 raise DomainError("text has other fields than a specification written by Spec.to_json")
-            if _check_numbers({name: facts[name] for name in names})["radius"] is None:
+            if _check_facts(*(facts[name] for name in names))["radius"] is None:
                 raise ArgumentError("radius must be a positive number in a specification")
-            _check_names(facts["family"], facts["scheme"])
             size = Program.from_dict(facts["program"]).size
         except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             if isinstance(error, (ArgumentError, DomainError)):
@@ -366,15 +358,16 @@ class Spec:
     @cached_property
     def lattice(self) -> ReportLattice:
         """How fine the reports' lattice is, and what one record moves on it."""
-        eps, local_eps, delta = self._facts["eps"], self._facts["local_eps"], self.delta
-        if self.scheme == "features" and local_eps is None:
+        eps, local_eps = self._facts["eps"], self._facts["local_eps"]
+        if local_eps is not None:
+            mu, reports = analytic_mu(local_eps, self.delta), 1
+        elif self.scheme == "statistics":
+            mu, reports = analytic_mu(eps, self.delta), self.n
+        else:
             linear, square = BOUNDS[self.family]
             sigma_u, sigma_b = self._features_noise(linear, square)
-            printed_mu = math.sqrt(self.n) * features_sensitivity(linear, square, sigma_b, sigma_u)
-            return lattice_for(printed_mu, 1, self.size, self.n)
-        if local_eps is None:
-            return lattice_for(analytic_mu(eps, delta), self.n, self.size, self.n)
-        return lattice_for(analytic_mu(local_eps, delta), 1, self.size, self.n)
+            mu, reports = math.sqrt(self.n) * features_sensitivity(linear, square, sigma_b, sigma_u), 1
+        return lattice_for(mu, reports, self.size, self.n)
 
     @cached_property
     def _noise(self) -> tuple[float, float]:
@@ -454,7 +447,7 @@ class Spec:
         return self.lattice.exposed(self.delta)
 
     def _warn_if_exposed(self) -> None:
-        """To who writes a specification and to contributors, before anyone reports."""
+        """To whoever writes a specification, and to contributors, before anyone reports."""
         if self.exposed:
             _log.warning("dpstats: %s", EXPOSED)
 
@@ -508,9 +501,8 @@ def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no number")
 
 
-def _check_numbers(given: dict[str, Any]) -> dict[str, Any]:
-    """The numbers as plain Python ones, or ArgumentError."""
-    eps, local_eps, delta, n, radius = given.values()
+def _check_facts(eps: Any, local_eps: Any, delta: Any, n: Any, radius: Any, family: Any, scheme: Any) -> dict[str, Any]:
+    """The arguments of a specification by their names, numbers as plain Python ones, or ArgumentError."""
     if (eps is None) == (local_eps is None):
         raise ArgumentError("give either eps (central) or local_eps, and the other follows")
     spent, _ = check_budget(local_eps if eps is None else eps, delta)
@@ -518,15 +510,12 @@ def _check_numbers(given: dict[str, Any]) -> dict[str, Any]:
         raise ArgumentError(f"eps and local_eps must be at most {MOST_EPS:g}, got {safe_repr(spent)}")
     if not delta >= LEAST_DELTA:
         raise ArgumentError(f"delta must be at least {LEAST_DELTA:g}: the noise is Gaussian, got {safe_repr(delta)}")
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n <= 10**15:
+    if not is_whole(n) or not 1 <= n <= 10**15:
         raise ArgumentError(f"n must be a positive integer, the promised least number of reports, got {safe_repr(n)}")
-    usable = isinstance(radius, (int, float, np.integer, np.floating)) and not isinstance(radius, bool)
-    if radius is not None and not (usable and LEAST_RADIUS <= radius <= 1 / LEAST_RADIUS):
+    if radius is not None and not (is_number(radius) and LEAST_RADIUS <= radius <= 1 / LEAST_RADIUS):
         raise ArgumentError(f"radius must be None or a positive number from 1e-50 to 1e50, got {safe_repr(radius)}")
+    check_choice("family", family, get_args(Family))
+    check_choice("scheme", scheme, get_args(Scheme))
     floats = {"eps": eps, "local_eps": local_eps, "delta": delta, "radius": radius}
-    return {**{name: None if value is None else float(value) for name, value in floats.items()}, "n": int(n)}
-
-
-def _check_names(family: object, scheme: object) -> None:
-    for name, value, known in (("family", family, get_args(Family)), ("scheme", scheme, get_args(Scheme))):
-        check_choice(name, value, known)
+    numbers = {name: None if value is None else float(value) for name, value in floats.items()}
+    return {**numbers, "n": int(n), "family": family, "scheme": scheme}

@@ -14,16 +14,25 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpstats.arguments import check_path, check_type, safe_repr
+from dpstats.arguments import check_path, check_type, is_whole, safe_repr
 from dpstats.errors import ArgumentError, DataError
 from dpstats.local.contributor import Report
-from dpstats.local.spec import BOUNDS, Spec
+from dpstats.local.spec import BOUNDS, SLACK, Spec
 from dpstats.writing import whole_file
 
 Integers = NDArray[np.int64]
 
-SLACK = 1 + 1e-9
-"""For floating-point rounding."""
+BATCH, LINES = 8192, 1024
+"""Reports read and written at a time, and those read as lines of JSON, whose integers take more memory."""
+
+CHANCE = 1e-6
+"""Copies are looked for where so many or fewer pairs of honest reports are expected to be alike."""
+
+MISMATCH = "a report answers another specification than spec; keep reports of different collections apart"
+TOO_MANY = "these are too many reports for 64-bit sums; add up parts of them modulo 2**128"
+UNREADABLE = (
+    "a line is not a report; each must be a JSON object with 'spec', a string, and 'values', a list of integers"
+)
 
 
 class ReportBounds(NamedTuple):
@@ -63,10 +72,10 @@ def report_bounds(spec: Spec) -> ReportBounds:
         lower = -upper
     else:
         rest = square
-        rows, columns = np.triu_indices(p)
+        diagonal = np.equal(*np.triu_indices(p))
         # Off the diagonal sqrt(2) q_i q_j, and 2 |q_i q_j| is at most the square of the norm.
-        upper = np.concatenate([np.full(p, linear), np.where(rows == columns, rest, rest / math.sqrt(2))])
-        lower = np.concatenate([np.full(p, -linear), np.where(rows == columns, 0.0, -rest / math.sqrt(2))])
+        upper = np.concatenate([np.full(p, linear), np.where(diagonal, rest, rest / math.sqrt(2))])
+        lower = np.concatenate([np.full(p, -linear), np.where(diagonal, 0.0, -rest / math.sqrt(2))])
     gradient, unit = spec.units
     units = np.repeat([gradient, unit], [p, size - p])
     noise = spec.lattice.reach(spec.delta)
@@ -77,10 +86,6 @@ def report_bounds(spec: Spec) -> ReportBounds:
         np.ceil((upper / units + room) * SLACK).astype(np.int64),
         norm * SLACK,
     )
-
-
-BATCH = 8192
-"""Reports read and written at a time."""
 
 
 def write_parquet(reports: Iterable[Report], target: Path) -> None:
@@ -130,10 +135,8 @@ def read_parquet(path: Path) -> Iterator[tuple[list[str], Integers, Integers]]:
         raise
     except Exception as error:
         # Of damage pyarrow says OSError, UnicodeDecodeError and others, by its place.
-        named = safe_repr(str(path))
-        raise DataError(
-            f"reports: {named} is damaged, or not a Parquet file with columns 'spec' and 'values'"
-        ) from error
+        what = "is damaged, or not a Parquet file with columns 'spec' and 'values'"
+        raise DataError(f"reports: {safe_repr(str(path))} {what}") from error
 
 
 def _pyarrow() -> tuple[Any, Any]:
@@ -143,15 +146,6 @@ def _pyarrow() -> tuple[Any, Any]:
     except ImportError:
         raise ArgumentError("Parquet needs pyarrow: pip install pyarrow, or use .jsonl") from None
     return pyarrow, parquet
-
-
-LINES = 1024
-"""Reports read at a time as lines of JSON, whose integers take more memory."""
-
-MISMATCH = "a report answers another specification than spec; keep reports of different collections apart"
-
-CHANCE = 1e-6
-"""Copies are looked for where so many or fewer pairs of honest reports are expected to be alike."""
 
 
 class Batch(NamedTuple):
@@ -194,7 +188,7 @@ class Total:
             raise ArgumentError("these sums answer different specifications and cannot be added")
         values = self.values.astype(object) + other.values
         if max(map(abs, values), default=0) >= 2**63:
-            raise ArgumentError("these are too many reports for 64-bit sums; add up parts of them modulo 2**128")
+            raise ArgumentError(TOO_MANY)
         return Total(self.spec, values.astype(np.int64), self.count + other.count)
 
     @classmethod
@@ -216,7 +210,7 @@ class Total:
         1
         """
         for name, number in (("modulus", modulus), ("count", count)):
-            if isinstance(number, bool) or not isinstance(number, (int, np.integer)) or number < 1:
+            if not is_whole(number) or number < 1:
                 raise ArgumentError(f"{name} must be a positive whole number, got {safe_repr(number)}")
         bounds = report_bounds(spec)
         if modulus <= 2 * count * bounds.most:
@@ -234,9 +228,10 @@ class Total:
 def checked_batches(reports: str | Path | Iterable[Report], spec: Spec) -> Iterator[Integers]:
     """The reports' integers in batches of shape (r, spec.size); errors as in `total`."""
     check_type("reports", reports, (str, Path, Iterable), "dp.local.Report objects, a path or a Total")
-    batches = (
-        _file_batches(check_path("reports", reports)) if isinstance(reports, (str, Path)) else _report_batches(reports)
-    )
+    if isinstance(reports, (str, Path)):
+        batches = _file_batches(check_path("reports", reports))
+    else:
+        batches = _report_batches(reports)
     fingerprints, bounds, before = _Fingerprints(spec), report_bounds(spec), 0
     for batch in batches:
         values = _check_batch(batch, spec, bounds, before)
@@ -253,20 +248,20 @@ class _Fingerprints:
         self._spec = spec
         words = [secrets.randbits(64) | 1 for _ in range(2 * spec.size)]
         self._weights = np.array(words, dtype=np.uint64).reshape(spec.size, 2)
-        self._found: list[NDArray[np.uint64]] = []
+        self._prints: list[NDArray[np.uint64]] = []
 
     def add(self, values: Integers) -> None:
         """Some reports, shape (r, size)."""
-        self._found.append(values.astype(np.uint64) @ self._weights)
+        self._prints.append(values.astype(np.uint64) @ self._weights)
 
     def check(self) -> None:
         """Raise DataError if there are copies, unless honest reports of this size may well be alike."""
-        count = sum(map(len, self._found))
+        count = sum(map(len, self._prints))
         # Two honest integers are equal with probability 1 / (2 s sqrt(pi)) at most, whatever the records are.
         alike = -self._spec.size * math.log(2 * self._spec.lattice.scale * math.sqrt(math.pi))
         if count < 2 or 2 * math.log(count) + alike > math.log(CHANCE):
             return
-        fingerprints = np.concatenate(self._found)
+        fingerprints = np.concatenate(self._prints)
         order = np.lexsort(fingerprints.T)
         if (fingerprints[order[1:]] == fingerprints[order[:-1]]).all(axis=1).any():
             raise DataError(
@@ -301,14 +296,13 @@ def total(reports: Total | str | Path | Iterable[Report], spec: Spec) -> Total:
     """
     check_type("spec", spec, Spec, "a dp.local.Spec")
     if isinstance(reports, Total):
-        if reports.spec != spec.hash:
-            raise ArgumentError(MISMATCH)
-        return _check_total(reports, spec)
+        _check_total(reports, spec)
+        return reports
     values, count, most = np.zeros(spec.size, dtype=np.int64), 0, report_bounds(spec).most
     for checked in checked_batches(reports, spec):
         count += len(checked)
         if count * most >= 2**63:
-            raise ArgumentError("these are too many reports for 64-bit sums; add up parts of them modulo 2**128")
+            raise ArgumentError(TOO_MANY)
         values += checked.sum(axis=0)
     return Total(spec.hash, values, count)
 
@@ -341,8 +335,8 @@ def write(reports: Iterable[Report], path: str | Path) -> None:
     if _suffix(target) == ".jsonl":
         with whole_file(target, new=True) as lines:
             lines.writelines(f"{to_json(report)}\n".encode() for report in reports)
-        return
-    write_parquet(reports, target)
+    else:
+        write_parquet(reports, target)
 
 
 def read(path: str | Path) -> Iterator[Report]:
@@ -410,11 +404,6 @@ def _fields(line: str) -> tuple[str, list[int]]:
     raise DataError(UNREADABLE)
 
 
-UNREADABLE = (
-    "a line is not a report; each must be a JSON object with 'spec', a string, and 'values', a list of integers"
-)
-
-
 def _integers(rows: list[list[int]]) -> Integers:
     """Rows of integers of one length, shape (rows, size)."""
     try:
@@ -465,16 +454,17 @@ def _check_shape(values: Integers, spec: Spec) -> Integers:
     return values
 
 
-def _check_total(found: Total, spec: Spec) -> Total:
-    """The sum itself, if it can be one of so many reports: it may have come from elsewhere."""
-    values, count = np.asarray(found.values), found.count
-    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 0:
+def _check_total(sums: Total, spec: Spec) -> None:
+    """Whether it can be a sum of so many reports to `spec`: it need not have been made here."""
+    if sums.spec != spec.hash:
+        raise ArgumentError(MISMATCH)
+    values, count = np.asarray(sums.values), sums.count
+    if not is_whole(count) or count < 0:
         raise DataError("the count of a Total must be a whole number of reports")
     if values.dtype != np.int64 or values.shape != (spec.size,):
         raise DataError(f"the values of a Total must be {spec.size} 64-bit integers")
     if not report_bounds(spec).fits_sum(values, int(count)):
         raise DataError(f"the values of this Total are no sum of {count} reports")
-    return found
 
 
 def _check_exists(path: Path) -> Path:

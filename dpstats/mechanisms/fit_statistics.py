@@ -110,6 +110,7 @@ class RowFunctions:
     params: Vector  # debiased coefficients in model units, shape (p,)
     null: float  # the mean response that the model is compared with
     factors: tuple[Dummies, ...] = ()  # whose levels' effects are averaged
+    slope_is_known: bool = False  # the information's weights are the slopes: their sum was released
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:
@@ -121,19 +122,14 @@ class RowFunctions:
         """
         binary = isinstance(self.family, Binomial)
         found = [Quantity("null" if binary else "deviance"), Quantity("gain")]
-        if self.buys_slope:
-            found.append(Quantity("slope"))
         if self.family.link == "identity":
             return tuple(found)
+        if not self.slope_is_known:
+            found.append(Quantity("slope"))
         for factor in self.factors:
             found.append(Quantity("reference", factor.columns[0]))
             found += [Quantity("level", column) for column in factor.columns if binary]
         return tuple(found)
-
-    @property
-    def buys_slope(self) -> bool:
-        """Whether the average slope is no part of the information that was released."""
-        return isinstance(self.family, (Binomial, NegativeBinomial))
 
     def values(self, columns: Vector, eta: Vector, endog: Vector) -> Vector:
         """Every quantity of rows in model units, shape (k, rows), from columns (p, rows), predictors and responses.
@@ -143,10 +139,10 @@ class RowFunctions:
         null, gain = self.deviances(eta, endog)
         binary = isinstance(self.family, Binomial)
         found = [null if binary else null - gain, gain]
-        if self.buys_slope:
-            found.append(self.slope(eta))
         if self.family.link == "identity":
             return np.array(found)
+        if not self.slope_is_known:
+            found.append(self.slope(eta))
         for factor in self.factors:
             apart = np.array(eta)
             for column in factor.columns:
@@ -284,7 +280,7 @@ def choose_lattices(
     ]
     means = values @ made_up.shares
     # Where the information has the sum of slopes, its average is as well known as the number of rows.
-    shown = 2.0 if functions.family.link != "identity" and not functions.buys_slope else 1.0
+    shown = 2.0 if functions.slope_is_known else 1.0
     weights = [0.0 if plan.counted is not None else shown]
     for quantity, (low, high, middle) in zip(quantities, spans, strict=True):
         reach = high - low if plan.adjacency == "replace_one" else max(high - middle, middle - low)

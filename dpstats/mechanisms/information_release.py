@@ -22,6 +22,7 @@ from dpstats.mechanisms.release import LATTICE_LIMIT, LatticeRelease
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.information import (
     MatrixNoise,
+    capped_weights,
     linear_predictor,
     noisy_cluster_spread,
     noisy_information,
@@ -111,7 +112,9 @@ def _exact_sums(plan: InformationPlan, family: Family, params: Vector, blocks: I
 
     def weighed() -> Iterator[tuple[Vector, tuple[Vector, ...]]]:
         for block in pieces_by_columns(0, blocks):
-            bends, slopes = _bends_and_slopes(family, params, block, slopes=spread in ("dispersion", "robust"))
+            bends, slopes = _bends_and_slopes(
+                family, params, block, plan.purchase.weight_cap, slopes=spread in ("dispersion", "robust")
+            )
             squares = bends if slopes is None else slopes**2
             for place, own in zip(range(len(numbers)), (squares, bends), strict=False):
                 numbers[place] += whole_parts(bounds[1 - place], own)
@@ -135,14 +138,17 @@ def linear_predictors(params: Vector, block: Block) -> Vector:
     return eta if block.offset is None else eta + block.offset
 
 
-def _bends_and_slopes(family: Family, params: Vector, block: Block, *, slopes: bool) -> tuple[Vector, Vector | None]:
-    """w l'' and, if they are wanted, w l' at the released coefficients: to the last bit functions of a row alone."""
+def _bends_and_slopes(
+    family: Family, params: Vector, block: Block, weight_cap: float | None = None, *, slopes: bool
+) -> tuple[Vector, Vector | None]:
+    """w l'', capped, and, if they are wanted, w l' at the released coefficients: functions of a row to the last bit."""
     eta = linear_predictors(params, block)
     predictors, endog = pad_rows(eta), pad_rows(block.endog)
     if not slopes:
-        return _times(block.weights, row_weights(family, predictors, endog)[: len(eta)]), None
-    slope, bend = (values[: len(eta)] for values in family.slope_and_weight(predictors, endog))
-    return _times(block.weights, bend), _times(block.weights, slope)
+        return _times(block.weights, row_weights(family, predictors, endog, weight_cap)[: len(eta)]), None
+    slope, bend = family.slope_and_weight(predictors, endog)
+    bend = capped_weights(family, predictors, np.asarray(bend, dtype=np.float64), weight_cap)
+    return _times(block.weights, bend[: len(eta)]), _times(block.weights, slope[: len(eta)])
 
 
 def _times(weights: Vector | None, values: Floats) -> Vector:

@@ -26,6 +26,7 @@ from dpstats.privacy.information import MatrixLaw
 from dpstats.privacy.noise import Kind, Noise
 from dpstats.privacy.randomness import RandomSource
 from dpstats.quiet import quiet
+from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -225,28 +226,29 @@ def _check_options(options: Options) -> None:
     """Raise ArgumentError for an option that sums do not have."""
     check_output_options(replace(options, inference=None), "statistics")
     conflicts = {
-        "inference='robust'": options.inference == "robust",
+        argument("inference", "robust"): options.inference == "robust",
         "information_share": options.information_share is not None,
         "spread_share": options.spread_share is not None,
         "curvature": options.curvature is not None,
-        "response='bought'": options.response == "bought",
+        argument("response", "bought"): options.response == "bought",
     }
+    this, other = argument("method", "statistics"), argument("method", "napp")
     for name, given in conflicts.items():
         if given:
-            raise ArgumentError(f"{name} does not go with method='statistics'; leave it out, or take method='napp'")
+            raise ArgumentError(f"{name} does not go with {this}; leave it out, or take {other}")
 
 
 def _checked_design(design: Bounds, family: Family) -> DesignSpec:
     """The design of a formula; ArgumentError for a model that does not follow from sums of its rows."""
+    this, other = argument("method", "statistics"), argument("method", "napp")
     if not isinstance(family, Gaussian):
-        raise ArgumentError("method='statistics' fits linear models, the family 'gaussian'; take method='napp'")
+        raise ArgumentError(f"{this} fits linear models, the family 'gaussian'; take {other}")
     if not isinstance(design, DesignSpec):
-        raise ArgumentError("method='statistics' needs a formula and a frame, not arrays; take method='napp'")
+        raise ArgumentError(f"{this} needs a formula and a frame, not arrays; take {other}")
     if any(part is not None for part in (design.weights, design.offset, design.subset)):
-        raise ArgumentError("weights, offset and subset do not go with method='statistics'; take method='napp'")
+        raise ArgumentError(f"weights, offset and subset do not go with {this}; take {other}")
     if not design.has_intercept:
         raise ArgumentError(
-            "method='statistics' needs the intercept: leave it in, and fit a model without one from the result's "
-            "statistics"
+            f"{this} needs the intercept: leave it in, and fit a model without one from the result's statistics"
         )
     return design

@@ -29,6 +29,7 @@ from dpstats.mechanisms.stage import Role, Stage, StagePlan, StagesRelease
 from dpstats.penalties import Lasso, split_curvature
 from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.randomness import RandomSource, secret_key
+from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
 
@@ -55,9 +56,12 @@ def plan_stages(spec: FitSpec, eps: float, delta: float, *, charged: bool = Fals
     options, penalty = spec.options, spec.penalty
     two = options.stages == 2 or (options.stages == "auto" and penalty is not None and not penalty.convex)
     if penalty is not None and not penalty.convex and not two:
-        raise ArgumentError(f"penalty {penalty.name!r} is not convex here: it needs stages=2 (or 'auto')")
+        raise ArgumentError(
+            f"penalty {penalty.name!r} is not convex here: it needs {argument('stages', 2)} (or 'auto')"
+        )
     if options.refit_share > 0 and options.selection is None and not (penalty is not None and penalty.sparse):
-        raise ArgumentError("refit_share needs a sparse penalty or selection='noise_aware': nothing is selected")
+        aware = argument("selection", "noise_aware")
+        raise ArgumentError(f"refit_share needs a sparse penalty or {aware}: nothing is selected")
     first = options.first_stage_share if two else 0.0
     # Rows that are divided between choice and refit pay for each with the whole budget.
     apart = options.split is not None and options.refit_share > 0
@@ -114,7 +118,7 @@ def _noise_aware(spec: FitSpec, budget: NoiseBudget) -> ObjectivePlan:
     The norm of the noise is chosen for the least threshold: the maximum of p coordinates is what decides here.
     """
     if not np.any(spec.weights):
-        raise ArgumentError("selection='noise_aware' needs a penalised column; see penalty_weights")
+        raise ArgumentError(f"{argument('selection', 'noise_aware')} needs a penalised column; see penalty_weights")
     choices = [replace(budget, kind="laplace", norm=norm) for norm in (*design_norms(spec.design), *NORM_NAMES)]
     if budget.kind == "gaussian" or (budget.kind is None and budget.delta > 0):
         gaussian = replace(budget, kind="gaussian")
@@ -141,7 +145,7 @@ def _thresholds(plan: ObjectivePlan, spec: FitSpec) -> Vector:
 def _floored(plan: ObjectivePlan, spec: FitSpec) -> ObjectivePlan:
     """The plan with no lasso weight of a penalised column below the root mean square of its noise."""
     if spec.penalty is None or not spec.penalty.sparse:
-        raise ArgumentError("selection='auto' needs a sparse penalty, such as 'lasso'")
+        raise ArgumentError(f"{argument('selection', 'auto')} needs a sparse penalty, such as 'lasso'")
     lasso, _ = noise_aware(spec.penalty, spec.weights, 0.0)
     floor = np.where(spec.weights > 0, np.sqrt(plan.noise_variances), 0.0)
     return replace(plan, penalty=Lasso(1.0), penalty_weights=np.maximum(lasso, floor), threshold=floor)

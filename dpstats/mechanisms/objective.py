@@ -44,6 +44,7 @@ from dpstats.penalties import Penalty, split_curvature
 from dpstats.privacy.randomness import RandomSource
 from dpstats.solvers import newton, prox
 from dpstats.solvers.objective import PerturbedObjective
+from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -261,7 +262,7 @@ def _price_stage(
             return None
         raise ArgumentError(
             "inference costs too much beside a last step for so many rows: lower rows_at_most, raise curvature or "
-            "release_share, or pass inference=None"
+            f"release_share, or pass {argument('inference', None)}"
         )
 
     bought = budget.information

@@ -12,9 +12,11 @@ import numpy as np
 from dpstats.arguments import OTHER_ARGUMENTS, check_choice, is_number, safe_repr
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
+from dpstats.families.base import CAPS
 from dpstats.mechanisms.release import MOST_COVERED, ROWS_AT_MOST
 from dpstats.privacy.guarantee import Unit, make_unit
 from dpstats.privacy.ranges import ROWS_AT_LEAST
+from dpstats.wording import argument, phrase
 
 ROWS_GUESS = 10_000
 """The number of rows that a default curvature is chosen for unless another is guessed."""
@@ -29,9 +31,11 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "retrieval": ("recycle", "return", "paper", None),
     "moor": (None, "paper"),
     "noise": (None, "laplace", "gaussian"),
+    "ranges": ("declared", "bought"),
     "response": ("auto", "bought", "declared"),
     "inference": ("auto", "model", "robust", True, None),
     "split": (None, "rows"),
+    "on_mismatch": ("stop", "go"),
 }
 
 LATER: dict[str, Any] = {"fitstats": None}
@@ -40,22 +44,20 @@ LATER: dict[str, Any] = {"fitstats": None}
 ARGUMENTS = ("alpha", "adjacency", "delta", "domain", "family", "ledger", "method", "penalty", "seed")
 """Named arguments of a fit that a misspelt option may have meant."""
 
-_WEIGHTS = "a model has them from the start: pass weights='w', a column's name, to dp.glm, dp.plan or GLM.from_formula"
-_OFFSET = "a model has it from the start: pass a column's name to dp.glm, dp.plan or GLM.from_formula"
 
-
-NOT_OFFERED = {
-    "offset": _OFFSET,
-    "exposure": _OFFSET,
-    "freq_weights": _WEIGHTS,
-    "var_weights": _WEIGHTS,
-    "weights": _WEIGHTS,
-    "missing": "rows with a missing cell are dropped, and how many is private",
-    "link": "each family has one link: logit for 'binomial', log for 'poisson', identity for 'gaussian'",
-    "cov_type": "inference='robust' has the errors of HC0, and unit= those by cluster",
-    "l1_ratio": "pass penalty=dp.penalties.ElasticNet(alpha, l1_ratio)",
-}
-"""What users of statsmodels or scikit-learn may look for, and what there is instead."""
+def not_offered() -> dict[str, str]:
+    """What users of statsmodels or scikit-learn may look for, and what there is instead."""
+    place = phrase(" to dp.glm, dp.plan or GLM.from_formula", shell="")
+    weights = f"a model has them from the start: pass {argument('weights', 'w')}, a column's name,{place}"
+    offset = f"a model has it from the start: pass a column's name{place}"
+    return {
+        **dict.fromkeys(("offset", "exposure"), offset),
+        **dict.fromkeys(("freq_weights", "var_weights", "weights"), weights),
+        "missing": "rows with a missing cell are dropped, and how many is private",
+        "link": "each family has one link: logit for 'binomial', log for 'poisson', identity for 'gaussian'",
+        "cov_type": f"{argument('inference', 'robust')} has the errors of HC0, and {argument('unit')} those by cluster",
+        "l1_ratio": phrase("pass penalty=", shell="in Python, ") + "dp.penalties.ElasticNet(alpha, l1_ratio)",
+    }
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,14 @@ class Options:
         Guess at the norm of the coefficients in model units, which the default curvature is chosen for. Of
         method="statistics" in the metric of the design, 1 by default: as far as predictions reach from the middle of
         the response's range, in half widths of it.
+    ranges : {"declared", "bought"}
+        "bought" buys, within the declared range of each numeric column that explains, the interval that holds nearly
+        all rows; the others are left out, and the noise follows the interval (docs/proofs/trimming). Few rows keep the
+        declared range. Not of columns whose interval is declared already. Columns left out of the Domain have their
+        range bought in either case, and with "bought" rows beyond it are left out too, not clipped.
     range_share : float
-        Share of eps that buys the ranges of numeric columns left out of the Domain.
+        Share of eps that buys the ranges of numeric columns left out of the Domain, and the intervals of
+        ranges="bought", in equal parts.
     rows_at_least : float
         A public lower bound on the number of rows, by which a budget is judged too small to buy ranges with. No
         guarantee depends on it.
@@ -144,6 +152,11 @@ class Options:
         Share of eps that buys fit statistics beside standard errors (docs/guide/results): the number of rows, R2 or the
         deviance explained, and what average marginal effects need. "auto" takes 0.05 where they can be had; 0 and None
         buy none.
+    information_cap : float, optional
+        The greatest weight of a row in the information matrix, whose noise is in proportion to it. A row of counts has
+        its fitted mean for a weight, one of a logistic regression p (1 - p): take two to four times what is typical, as
+        far as it is public. What the cap takes away is made up for (docs/proofs/inference). By default twice the bought
+        mean of counts, and none elsewhere. It needs a formula with an intercept and without an offset.
     split : {None, "rows"}
         "rows" sends each row by a draw of its own to one of two parts. One chooses columns (a sparse penalty with
         `refit_share`, or `screen`), the other fits them, and inference is valid for what was chosen. Each part has the
@@ -157,10 +170,21 @@ class Options:
     max_rows : int, optional
         The most rows of a person, which go by a draw if there are more; the noise is so many times as large. Implies
         weights of one.
+    check_share : float, optional
+        Share of eps that counts the rows before the rest is planned (docs/proofs/adaptive): how many the fit uses, and
+        how many each column loses or clips. A third of it counts rows (under "replace_one" their number is public).
+        0, the default, counts none.
+    on_mismatch : {"stop", "go"}
+        What becomes of the fit if a column loses or clips more than a fifth of the rows for sure: "stop" raises
+        MismatchError, and only the count is charged.
+    n : float, optional
+        A PUBLIC guess at the number of rows, which settles what errors may cost before the call, as a count of rows
+        would (``inference="auto"``); not the number of private rows under "add_remove". No guarantee depends on it.
     """
 
     curvature: float | None = None
     radius: float | None = None
+    ranges: Literal["declared", "bought"] = "declared"
     range_share: float = 0.1
     rows_at_least: float = ROWS_AT_LEAST
     rows_guess: float = ROWS_GUESS
@@ -184,10 +208,14 @@ class Options:
     information_share: float | None = None
     spread_share: float | None = None
     fitstats: float | Literal["auto"] | None = None
+    information_cap: float | None = None
     split: Literal["rows"] | None = None
     unit: str | None = None
     unit_weight: Literal["equal", "one"] | None = None
     max_rows: int | None = None
+    check_share: float | None = None
+    on_mismatch: Literal["stop", "go"] = "stop"
+    n: float | None = None
 
     def __post_init__(self) -> None:
         curvature = self.curvature
@@ -222,6 +250,16 @@ class Options:
         share = self.fitstats
         if share not in (None, "auto") and not (is_number(share) and 0 <= share < 1):
             raise ArgumentError(f"fitstats must be a share of eps below 1, 'auto' or None, got {safe_repr(share)}")
+        cap = self.information_cap
+        if cap is not None and not (is_number(cap) and CAPS[0] <= cap <= CAPS[1]):
+            raise ArgumentError(
+                f"information_cap must be a positive number from {CAPS[0]:g} to {CAPS[1]:g}, got {safe_repr(cap)}"
+            )
+        share = self.check_share
+        if share is not None and not (is_number(share) and 0 <= share < 1):
+            raise ArgumentError(f"check_share must be 0, for no count of rows, or below 1, got {safe_repr(share)}")
+        if self.n is not None and not (is_number(self.n) and self.n > 0):
+            raise ArgumentError(f"n must be a positive number, a public guess at the rows, got {safe_repr(self.n)}")
         self._check_penalty_weights()
         if self.record.column is not None and self.replicates:
             raise ArgumentError("unit is not part of the replicated paper, which is about rows; leave it out")
@@ -239,10 +277,10 @@ class Options:
         """The options of these names; ArgumentError for a name that is unknown, with what was probably meant."""
         known = [item.name for item in fields(cls)]
         for name in given:
-            if name in NOT_OFFERED:
-                raise ArgumentError(f"{name} is not offered: {NOT_OFFERED[name]}")
+            if (instead := not_offered().get(name)) is not None:
+                raise ArgumentError(f"{name} is not offered: {instead}")
             if name in OTHER_ARGUMENTS:
-                raise ArgumentError(f"unknown option {name!r}; write {OTHER_ARGUMENTS[name]}=")
+                raise ArgumentError(f"unknown option {name!r}; write {argument(OTHER_ARGUMENTS[name])}")
             if name not in known:
                 near = difflib.get_close_matches(name, [*known, *ARGUMENTS], n=1)
                 hint = f"did you mean {near[0]!r}? " if near else ""
@@ -274,6 +312,7 @@ class OptionKeywords(TypedDict, total=False):
 
     curvature: float | None
     radius: float | None
+    ranges: Literal["declared", "bought"]
     range_share: float
     rows_at_least: float
     rows_guess: float
@@ -297,10 +336,14 @@ class OptionKeywords(TypedDict, total=False):
     information_share: float | None
     spread_share: float | None
     fitstats: float | Literal["auto"] | None
+    information_cap: float | None
     split: Literal["rows"] | None
     unit: str | None
     unit_weight: Literal["equal", "one"] | None
     max_rows: int | None
+    check_share: float | None
+    on_mismatch: Literal["stop", "go"]
+    n: float | None
 
 
 def _is_whole(value: Any) -> bool:

@@ -30,6 +30,7 @@ from dpstats.privacy.noise import Kind, Noise
 from dpstats.privacy.randomness import RandomSource
 from dpstats.solvers import newton, pairs, prox
 from dpstats.solvers.objective import PerturbedObjective
+from dpstats.wording import argument
 
 ROUNDED = 1 + 1e-12
 """Covers the rounding of the few operations below."""
@@ -125,7 +126,7 @@ class OutputPlan(StagePlan):
         return (
             "The noise is in the coefficients themselves and its law is public: 'noise sd' is its exact standard "
             "deviation. Standard errors would add what the sample leaves open, which is a function of the rows and no "
-            "part of this release; method='napp' releases them."
+            f"part of this release; {argument('method', 'napp')} releases them."
         )
 
     def risk(self, tables: RiskTables[Table]) -> Table:
@@ -151,7 +152,9 @@ def plan_output(spec: FitSpec, eps: float, delta: float) -> OutputPlan:
     design, family, penalty = spec.design, spec.family, spec.penalty
     budget = spec.budget(eps, delta)
     if penalty is not None and not penalty.convex:
-        raise ArgumentError(f"penalty {penalty.name!r} is not convex: method='output' has no guarantee for it")
+        raise ArgumentError(
+            f"penalty {penalty.name!r} is not convex: {argument('method', 'output')} has no guarantee for it"
+        )
     ridge, remainder = (0.0, None) if penalty is None else split_curvature(penalty)
     penalised, size = ridge * spec.weights, len(design.names)
     sizes = typical_sizes(family, design, budget.radius)
@@ -275,7 +278,8 @@ def check_output_options(options: Options, method: str) -> None:
     }
     for name, given in conflicts.items():
         if given:
-            raise ArgumentError(f"{name} does not go with method={method!r}; leave it out, or take method='napp'")
+            this, other = argument("method", method), argument("method", "napp")
+            raise ArgumentError(f"{name} does not go with {this}; leave it out, or take {other}")
 
 
 def _unit(family: Family, budget: NoiseBudget, kind: Kind) -> Noise:

@@ -48,6 +48,7 @@ from dpstats.privacy.randomness import RandomSource
 from dpstats.privacy.selection import exponential_index
 from dpstats.solvers import newton, pairs, prox
 from dpstats.solvers.objective import PerturbedObjective
+from dpstats.wording import argument
 
 
 def gaussian_temperature(
@@ -215,7 +216,7 @@ class PosteriorPlan(StagePlan):
         return (
             "The coefficients are one draw from a posterior that the budget has flattened. 'noise at most' bounds its "
             "standard deviation, whatever the rows are; with many rows it is far less. Standard errors are no part of "
-            "this release; method='napp' releases them."
+            f"this release; {argument('method', 'napp')} releases them."
         )
 
     def risk(self, tables: RiskTables[Table]) -> Table:
@@ -243,8 +244,8 @@ class PosteriorPlan(StagePlan):
             return f"{said}: no eps makes it finer."
         return (
             f"{said}: at {rows:,.0f} rows (rows_guess) the lattice limits it, not the budget, and more eps "
-            "changes nothing. A smaller radius is a finer lattice; a delta has none; method='napp' is better than "
-            "either."
+            f"changes nothing. A smaller radius is a finer lattice; a delta has none; {argument('method', 'napp')} is "
+            "better than either."
         )
 
     def predicted_error(self, hessian: Matrix, coefficients: Vector) -> tuple[Matrix, Matrix]:
@@ -287,12 +288,13 @@ def plan_posterior(spec: FitSpec, eps: float, delta: float) -> PosteriorPlan:
     eps.
     """
     check_output_options(spec.options, "posterior")
+    this, other = argument("method", "posterior"), argument("method", "napp")
     if spec.family.response == "count":
-        raise ArgumentError("family: method='posterior' is not offered for counts; take method='napp'")
+        raise ArgumentError(f"family: {this} is not offered for counts; take {other}")
     if spec.design.offset_bound or spec.design.score_ratio not in (None, 1.0):
-        raise ArgumentError("offset and numbers of trials do not go with method='posterior'; take method='napp'")
+        raise ArgumentError(f"offset and numbers of trials do not go with {this}; take {other}")
     if spec.penalty is not None and not spec.penalty.convex:
-        raise ArgumentError(f"penalty {spec.penalty.name!r} is not convex: method='posterior' has no guarantee for it")
+        raise ArgumentError(f"penalty {spec.penalty.name!r} is not convex: {this} has no guarantee for it")
     budget = spec.budget(eps, delta)
     sizes = typical_sizes(spec.family, spec.design, budget.radius)
     plan = _curved if budget.delta > 0 and budget.kind != "laplace" else _region
@@ -329,9 +331,9 @@ def _table(family: Family, reach: float, rows_at_most: float) -> LossTable:
     table = LossTable.of(family, reach) if LEAST_REACH <= reach <= MOST_REACH else None
     if table is None or table.span == 0 or table.rows < max(rows_at_most, ROWS_AT_MOST):
         raise ArgumentError(
-            f"radius makes a region on which linear predictors reach {reach:.2g}, and method='posterior' counts "
-            "in whole numbers that cannot tell losses apart or hold the sum of many rows there; give a radius of a few "
-            "units, or take method='napp'"
+            f"radius makes a region on which linear predictors reach {reach:.2g}, and "
+            f"{argument('method', 'posterior')} counts in whole numbers that cannot tell losses apart or hold the sum "
+            f"of many rows there; give a radius of a few units, or take {argument('method', 'napp')}"
         )
     return table
 
@@ -367,12 +369,13 @@ def _curved(spec: FitSpec, budget: NoiseBudget, sizes: Vector) -> PosteriorPlan:
     error = acceptance_error(hottest)
     if not 4 * error <= budget.eps / 2:
         raise ArgumentError(
-            "rows_at_most is too large for method='posterior' with a delta: rounding would cost half of eps"
+            f"rows_at_most is too large for {argument('method', 'posterior')} with a delta: rounding would cost "
+            "half of eps"
         )
     if budget.delta * math.exp(-2 * error) < DELTA_MIN:
         raise ArgumentError(
-            "eps is too large for method='posterior' with a delta: rounding would cost nearly all of delta; lower eps, "
-            "or take method='napp'"
+            f"eps is too large for {argument('method', 'posterior')} with a delta: rounding would cost nearly all of "
+            f"delta; lower eps, or take {argument('method', 'napp')}"
         )
     _check_accepted(hottest, None if budget.curvature is None else _bend(design, rows))
     return assembled(budget.eps - 4 * error, budget.delta * math.exp(-2 * error), 4 * error)
@@ -385,8 +388,8 @@ def _check_accepted(plan: PosteriorPlan, bend: Vector | None) -> None:
     """
     if bend is not None and np.prod(np.sqrt(plan.curvature / (plan.curvature + bend))) < LEAST_ACCEPTED:
         raise ArgumentError(
-            "curvature is too small for method='posterior', which draws from the normal law of the curvature alone "
-            "until the rows agree, and that would take millions of draws: give more, or leave it out"
+            f"curvature is too small for {argument('method', 'posterior')}, which draws from the normal law of the "
+            "curvature alone until the rows agree, and that would take millions of draws: give more, or leave it out"
         )
     if plan.penalty is None:
         return
@@ -402,8 +405,9 @@ def _check_accepted(plan: PosteriorPlan, bend: Vector | None) -> None:
         share *= float(np.sum(density * np.exp(-plan.temperature * costs)))
     if share < LEAST_ACCEPTED:
         raise ArgumentError(
-            "alpha, or a penalty weight, is too large for method='posterior', which draws from a law without the "
-            "penalty until it agrees, and that would take millions of draws: lower it, or take method='napp'"
+            f"alpha, or a penalty weight, is too large for {argument('method', 'posterior')}, which draws from a law "
+            "without the penalty until it agrees, and that would take millions of draws: lower it, or take "
+            f"{argument('method', 'napp')}"
         )
 
 

@@ -33,6 +33,7 @@ from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.randomness import RandomSource, secret_key
 from dpstats.privacy.selection import exponential_scale, noisy_argmax
 from dpstats.solvers.linear_algebra import chunks
+from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
 
@@ -182,7 +183,8 @@ def plan_fit(spec: FitSpec, eps: float, delta: float) -> tuple[ScreeningPlan | N
     if options.screen is None:
         return None, plan_stages(spec, eps, delta)
     if options.retrieval == "return":
-        raise ArgumentError("retrieval='return' does not go with screen: what is left over follows the columns kept")
+        returned = argument("retrieval", "return")
+        raise ArgumentError(f"{returned} does not go with screen: what is left over follows the columns kept")
     if options.replicates:
         raise ArgumentError("screen is not part of the replicated paper; leave one of them out")
     check_units(spec.design, options)  # whichever columns are kept
@@ -197,12 +199,13 @@ def _check_split(options: Options) -> None:
     """Raise ArgumentError unless there is one choice to keep the rows of apart."""
     if options.split is None:
         return
+    rows = argument("split", "rows")
     if options.screen is None and options.refit_share == 0:
-        raise ArgumentError("split='rows' needs a choice of columns to keep apart: give screen or refit_share")
+        raise ArgumentError(f"{rows} needs a choice of columns to keep apart: give screen or refit_share")
     if options.screen is not None and options.refit_share > 0:
-        raise ArgumentError("split='rows' divides rows once: give screen or refit_share, not both")
+        raise ArgumentError(f"{rows} divides rows once: give screen or refit_share, not both")
     if options.retrieval == "return":
-        raise ArgumentError("retrieval='return' does not go with split='rows': parts pay side by side")
+        raise ArgumentError(f"{argument('retrieval', 'return')} does not go with {rows}: parts pay side by side")
     if options.replicates:
         raise ArgumentError("split is not part of the replicated paper; leave one of them out")
 

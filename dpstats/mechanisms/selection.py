@@ -14,6 +14,7 @@ from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.penalties import Bridge, ElasticNet, Lasso, Penalty, Ridge
 from dpstats.privacy.noise import Noise
+from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
 
@@ -74,7 +75,7 @@ def _lasso_and_ridge(penalty: Penalty | None) -> tuple[float, float]:
         # P' at 0 is the lasso's part and the modulus the ridge's.
         return float(penalty.slope(1.0)) - penalty.modulus, penalty.modulus
     raise ArgumentError(
-        f"selection='noise_aware' needs a lasso, elastic net or ridge penalty, got {safe_repr(penalty)}"
+        f"{argument('selection', 'noise_aware')} needs a lasso, elastic net or ridge penalty, got {safe_repr(penalty)}"
     )
 
 

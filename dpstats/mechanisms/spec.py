@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError
-from dpstats.families import Binomial, BinomialCounts, Family, NegativeBinomial
+from dpstats.families import Binomial, BinomialCounts, Family, NegativeBinomial, Poisson
 from dpstats.mechanisms.calibration import NoiseBudget
-from dpstats.mechanisms.design import Bounds, SubDesign, has_errors
+from dpstats.mechanisms.design import Bounds, SubDesign, constant_column, has_errors
 from dpstats.mechanisms.information import COVER, InformationPurchase, SpreadKind
 from dpstats.mechanisms.options import Options
 from dpstats.penalties import Penalty, split_curvature
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.information import headroom
+from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
 
@@ -31,6 +32,38 @@ class FitSpec:
     weights: Vector  # the penalty's on each column, shape (p,)
     options: Options
     adjacency: Adjacency = "add_remove"
+    mean: float | None = None  # of counts, once it has been bought
+
+    @property
+    def weight_cap(self) -> float | None:
+        """The cap on the rows' weights in the information; None where l'' is no greater.
+
+        What it takes away is made up for where rows have no offset and an intercept (docs/proofs/inference, 13).
+        """
+        cap = self.options.information_cap
+        if cap is None and self.mean is not None:
+            cap = TIMES_MEAN * self.mean
+        if cap is None or cap >= self.family.curvature_bound or not isinstance(self.family, CAPPABLE):
+            return None
+        return cap if constant_column(self.design) is not None and self.design.offset_bound == 0 else None
+
+    def check_information_cap(self) -> None:
+        """Raise ArgumentError if a cap is given that would be ignored."""
+        if self.options.information_cap is None:
+            return
+        family = self.family
+        if not isinstance(family, CAPPABLE):
+            raise ArgumentError(
+                f"information_cap does not suit family {family.name!r}: it is for counts and for rare outcomes; "
+                "leave it out"
+            )
+        if self.options.inference is None or obstacle(family, self.penalty, self.options) is not None:
+            raise ArgumentError("information_cap is of standard errors, and this fit has none; leave it out")
+        if constant_column(self.design) is None or self.design.offset_bound > 0:
+            raise ArgumentError(
+                "information_cap needs a formula with an intercept and without an offset, where what it takes away "
+                "can be made up for; leave it out"
+            )
 
     def budget(self, eps: float, delta: float) -> NoiseBudget:
         """One stage's budget, a share of it for its final discrete noise."""
@@ -53,6 +86,12 @@ class FitSpec:
         """Of the columns at these positions alone."""
         return replace(self, design=SubDesign(self.design, columns), weights=self.weights[columns])
 
+
+CAPPABLE = (Binomial, NegativeBinomial, Poisson)
+"""Families whose weights may be capped in the information."""
+
+TIMES_MEAN = 2.0
+"""Counts whose mean was bought have their weights capped at so many times it (docs/defaults)."""
 
 SHARES = {"few": 0.42, "most": 0.5, "many": 0.6}
 """Shares of eps that the information matrix would take if it were bought alone (docs/defaults); beside the fit of a
@@ -84,7 +123,7 @@ def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
     if reason is not None:
         if kind in (None, "auto"):
             return budget
-        raise ArgumentError(f"inference={kind!r} {reason}")
+        raise ArgumentError(f"{argument('inference', kind)} {reason}")
     # Nothing is free for persons, whose scores' spread must be bought.
     if kind is None or (kind == "auto" and (headroom(family) == 0 or options.unit is not None)):
         return budget
@@ -93,7 +132,8 @@ def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
         return budget
     if kind == "model" and _variance_is_open(family, design):
         raise ArgumentError(
-            "inference='model' is not offered with weights, which leave the variance of a weighted response open; "
+            f"{argument('inference', 'model')} is not offered with weights, which leave the variance of a weighted "
+            "response open; "
             "take 'robust'"
         )
     spread = _spread(spec)
@@ -108,6 +148,7 @@ def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
         weights_eps=0.0,
         surcharge=_surcharge(options),
         most=options.record.rows,
+        weight_cap=spec.weight_cap,
     ).suited(design)
     if information.extra_eps >= budget.eps:
         raise ArgumentError("spread_share and release_share leave nothing for the coefficients; lower them")
@@ -117,7 +158,7 @@ def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
 def check_units(design: Bounds, options: Options) -> None:
     """Raise ArgumentError if inference is asked for where no double holds what it needs; "auto" then goes without."""
     if options.inference not in (None, "auto") and not has_errors(design):
-        raise ArgumentError(f"inference={options.inference!r} {TOO_FAR}")
+        raise ArgumentError(f"{argument('inference', options.inference)} {TOO_FAR}")
 
 
 def obstacle(family: Family, penalty: Penalty | None, options: Options) -> str | None:
@@ -126,10 +167,11 @@ def obstacle(family: Family, penalty: Penalty | None, options: Options) -> str |
         return "needs a family of dpstats: the price of the information is proved for those"
     if options.replicates:
         return "is not part of the replicated paper; leave it out"
+    recycled = argument("retrieval", "recycle")
     if options.retrieval == "return":
-        return "leaves open what retrieval='return' would return; take retrieval='recycle'"
+        return f"leaves open what {argument('retrieval', 'return')} would return; take {recycled}"
     if options.retrieval is None:
-        return "is priced together with the coefficients; take retrieval='recycle'"
+        return f"is priced together with the coefficients; take {recycled}"
     if family.response == "binary" and not isinstance(family, Binomial) and options.inference == "model":
         return f"is not offered for family {family.name!r}, which models no variance; take 'robust'"
     if options.unit is not None and options.inference == "model":
@@ -138,8 +180,8 @@ def obstacle(family: Family, penalty: Penalty | None, options: Options) -> str |
         return None
     if options.selection is not None or (penalty is not None and _biased(penalty)):
         return (
-            "is not offered for coefficients under such a penalty, whose bias it cannot undo: add refit_share=0.5, "
-            "best with split='rows', or take a ridge penalty or none"
+            "is not offered for coefficients under such a penalty, whose bias it cannot undo: add "
+            f"{argument('refit_share', 0.5)}, best with {argument('split', 'rows')}, or take a ridge penalty or none"
         )
     return None
 
@@ -147,17 +189,17 @@ def obstacle(family: Family, penalty: Penalty | None, options: Options) -> str |
 def _check_shares(spec: FitSpec, *, offered: bool) -> None:
     """Refuse shares of the budget that would be ignored."""
     options, family = spec.options, spec.family
-    kind = options.inference
+    kind, paid = options.inference, argument("inference", True)
     if options.information_share is not None and kind in (None, "auto"):
-        raise ArgumentError("information_share is of information that is paid for: pass inference=True or leave it out")
+        raise ArgumentError(f"information_share is of information that is paid for: pass {paid} or leave it out")
     if options.spread_share is None:
         return
     if kind is None or (kind == "auto" and (not offered or headroom(family) == 0)):
-        raise ArgumentError("spread_share buys nothing without inference: pass inference=True, or leave it out")
+        raise ArgumentError(f"spread_share buys nothing without inference: pass {paid}, or leave it out")
     if _spread(spec) == "known":
         raise ArgumentError(
             f"spread_share buys nothing for family {family.name!r}, whose variance follows from its mean: leave "
-            "it out, or pass inference='robust'"
+            f"it out, or pass {argument('inference', 'robust')}"
         )
 
 

@@ -24,7 +24,8 @@ from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan, make_plan
 from dpstats.quiet import hide_frames
 from dpstats.results.stored import Printed
-from dpstats.summaries import Summary, format_number, full_width, wrap_notes
+from dpstats.summaries import Summary, format_number, full_width
+from dpstats.wording import argument
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -96,13 +97,10 @@ class Comparison(Printed):
             for method, row in self.table.iterrows()
         ]
         headers = ["law", "noise", "excess", "at most", "delta"]
-        summary = Summary()
         title = f"Methods for {self.formula}, {self.n:,} {self.counted}\n{self.description}"
-        summary.tables = [full_width(headers, rows, [17, 10, 10, 10, 11], title=title)]
         others = [f"{method} is NOT certified here." for method in self.table.index[~self.table["certified"]]]
         others += [f"{method} is left out: {reason}." for method, reason in self.left_out.items()]
-        summary.add_extra_txt(wrap_notes([*NOTES, *others]))
-        return summary
+        return Summary([full_width(headers, rows, [17, 10, 10, 10, 11], title=title)], [*NOTES, *others])
 
     def plot(self, **arguments: Any) -> Axes:
         """The predicted excess of each method against the number of rows; see `dpstats.plots.methods`.
@@ -194,14 +192,20 @@ class _Model:
         request = replace(self.request, method=method, options=options)
         plan = self.plan
         return make_plan(
-            request, plan.design, plan.family, formula=plan.formula, bought=plan.bought, response=plan.response
+            request,
+            plan.design,
+            plan.family,
+            formula=plan.formula,
+            bought=plan.bought,
+            trimmed=plan.trimmed,
+            response=plan.response,
         )
 
 
 @hide_frames
 @explain_calls(method="give methods=[...], or none for all that suit the model")
 @expand_signature(RequestKeywords, without=("method", "allow_uncertified", "seed"))
-def compare(
+def compare(  # type: ignore[misc]  # n is an option too: the same public guess
     formula: str,
     domain: DomainLike,
     eps: float,
@@ -289,7 +293,7 @@ def _curves(model: _Model, methods: Sequence[str], n: int, *, named: bool) -> tu
     for method in methods:
         try:
             if method in ("posterior", "statistics") and model.request.options.unit is not None:
-                raise ArgumentError(f"method={method!r} is proved for rows and takes no unit")
+                raise ArgumentError(f"{argument('method', method)} is proved for rows and takes no unit")
             rows += [_line(model, method, max(1, round(n * factor))) for factor in FACTORS]
         except (ArgumentError, UncertifiedError) as error:
             if named:

@@ -41,11 +41,13 @@ from dpstats.models.population import (
 )
 from dpstats.plan import Plan
 from dpstats.privacy.calibration import check_positive
+from dpstats.privacy.information import row_weights
 from dpstats.progress import show_elapsed
 from dpstats.quiet import quiet
 from dpstats.results.standard_errors import inference_of, missing_information, shrunk_towards, sums_inference
 from dpstats.solvers.newton import minimize
 from dpstats.solvers.objective import PerturbedObjective
+from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
 
@@ -68,7 +70,7 @@ PUBLIC_RIDGE, PUBLIC_GRADIENT = 1e-6, 1e-7
 """Of the fit to public rows: what a row adds to the quadratic term, and to the gradient left."""
 
 
-class _Means(NamedTuple):
+class RowMeans(NamedTuple):
     """What a row adds in the mean: l'' x x', shape (p, p); l'' and l'^2; and (x, y)(x, y)', shape (p + 1, p + 1).
 
     `coef`, shape (p,), are the coefficients in model units of one draw.
@@ -87,7 +89,7 @@ class Forecast:
 
     plan: Plan
     # what a row adds in the mean: "usual" or "known"; "rich" and "poor" too where nothing is known
-    populations: Mapping[str, _Means]
+    populations: Mapping[str, RowMeans]
     _cache: dict[tuple[str, int], list[NDArray[np.bool_]]] = field(init=False, repr=False, default_factory=dict)
 
     def at(self, plan: Plan) -> Forecast:
@@ -188,7 +190,7 @@ def forecast(plan: Plan, residual_sd: float | None = None, typical: object = Non
     everything = known.covers(plan.design, response=residual is None)
     priors = {"known": KNOWN} if everything else {"usual": USUAL, "rich": RICH, "poor": POOR}
     with quiet():
-        return Forecast(plan, {name: _means(plan, known, prior, residual) for name, prior in priors.items()})
+        return Forecast(plan, {name: row_means(plan, known, prior, residual) for name, prior in priors.items()})
 
 
 def _check_plan(plan: Plan) -> None:
@@ -208,7 +210,8 @@ def _check_plan(plan: Plan) -> None:
     if plan.bought or plan.screening is not None or plan.stages[-1].plan.size != len(plan.names):
         raise ArgumentError(
             "plan: standard errors are foreseen over declared ranges and for all columns: declare "
-            f"{', '.join(plan.bought) or 'what is fitted'}, and leave out screen= and refit_share="
+            f"{', '.join(name for name in plan.bought if name not in plan.trimmed) or 'what is fitted'}, and leave out "
+            f"{argument('ranges') + ', ' if plan.trimmed else ''}{argument('screen')} and {argument('refit_share')}"
         )
 
 
@@ -231,13 +234,14 @@ def _residual(plan: Plan, known: KnownColumns, residual_sd: float | None) -> flo
     return found
 
 
-def _means(plan: Plan, known: KnownColumns, prior: ColumnPrior, residual: float | None) -> _Means:
+def row_means(plan: Plan, known: KnownColumns, prior: ColumnPrior, residual: float | None) -> RowMeans:
     """What a row adds in the mean that is as the analyst says, and else as a prior has it."""
     design, family = plan.design, plan.family
     assert isinstance(design, DesignSpec)
     random = np.random.default_rng(SEED)
     table = known.rows(design, ROWS if known.like is None else min(len(known.like), PUBLIC_ROWS), prior, random)
     exog, complete, offset = design.predicting(table, offset=True)
+    complete = complete & design.keeps(table)
     endog = design.endog(table) if known.has_response(design) else np.zeros(len(exog))
     complete = complete & np.isfinite(endog)
     if not complete.any():
@@ -250,7 +254,7 @@ def _means(plan: Plan, known: KnownColumns, prior: ColumnPrior, residual: float 
     if known.has_response(design):
         coef = _fitted(family, exog, endog, offset)
         endog = np.asarray(family.clip_response(endog), dtype=np.float64)
-        return _mean_of(family, coef, exog, exog @ coef + offset, endog)
+        return _mean_of(plan, coef, exog, exog @ coef + offset, endog)
     level = response_level(design, known, prior, table)
     size = len(exog)
     exog, offset = np.tile(exog, (DRAWS, 1)), np.tile(offset, DRAWS)
@@ -258,15 +262,17 @@ def _means(plan: Plan, known: KnownColumns, prior: ColumnPrior, residual: float 
     eta = linear_predictor(design, signal, offset, level)
     deviation = np.sqrt(1 - EXPLAINED) * level.deviation if residual is None else residual
     coef = np.asarray(np.linalg.lstsq(exog[:size], (eta - offset)[:size], rcond=None)[0], dtype=np.float64)
-    return _mean_of(family, coef, exog, eta, _endog(family, eta, deviation, random), size)
+    return _mean_of(plan, coef, exog, eta, _endog(family, eta, deviation, random), size)
 
 
-def _mean_of(family: Family, coef: Vector, exog: Vector, eta: Vector, endog: Vector, size: int | None = None) -> _Means:
+def _mean_of(plan: Plan, coef: Vector, exog: Vector, eta: Vector, endog: Vector, size: int | None = None) -> RowMeans:
     """The means over rows, of which the first `size` have responses of one draw of coefficients."""
-    weights, slopes = family.weight(eta, endog), family.slope(eta, endog)
+    family, information = plan.family, plan.stages[-1].plan.information
+    cap = None if information is None else information.purchase.weight_cap
+    weights, slopes = row_weights(family, eta, endog, cap), family.slope(eta, endog)
     # Of one draw: over all of them the response would go with no column.
     both = np.column_stack((exog, endog))[:size]
-    return _Means(
+    return RowMeans(
         coef,
         (exog * weights[:, None]).T @ exog / len(exog),
         float(np.mean(weights)),
@@ -293,7 +299,7 @@ def _endog(family: Family, eta: Vector, residual: float, random: np.random.Gener
     return np.asarray(eta + residual * random.standard_normal(len(eta)), dtype=np.float64)
 
 
-def _sampling(plan: Plan, means: _Means) -> Vector:
+def _sampling(plan: Plan, means: RowMeans) -> Vector:
     """Standard errors of one row's worth, in the user's units, that no noise adds to."""
     rows = plan.design.back_transform()[0]
     inverse = np.linalg.pinv(means.information)
@@ -304,7 +310,9 @@ def _sampling(plan: Plan, means: _Means) -> Vector:
     return np.asarray(np.sqrt(np.maximum(square, 0.0)))
 
 
-def _inferred(plan: Plan, means: _Means, n: float, *, noise: Vector | None = None, corrected: bool = True) -> Inference:
+def _inferred(
+    plan: Plan, means: RowMeans, n: float, *, noise: Vector | None = None, corrected: bool = True
+) -> Inference:
     """The table of errors of `n` rows that are as their mean, with some noise in the information or with none."""
     if plan.objective.statistics is not None:
         return sums_inference(plan, ReleasedSums(n * means.moments), None).table

@@ -22,7 +22,7 @@ from dpstats.call import (
 )
 from dpstats.data import Block, Memory, Rows, as_table
 from dpstats.data.passes import single_blas_thread
-from dpstats.errors import ArgumentError, DataError, DomainError
+from dpstats.errors import ArgumentError, DataError, DomainError, MismatchError
 from dpstats.families import Family
 from dpstats.ledger import LedgerLike, as_ledger
 from dpstats.mechanisms.fit_statistics import release_fit_statistics
@@ -30,13 +30,14 @@ from dpstats.mechanisms.napp import release_stages
 from dpstats.mechanisms.screening import release_screened
 from dpstats.models.release import Release
 from dpstats.models.sources import OFFSET_BOUND, ArraySource, FormulaSource, model_formula
-from dpstats.plan import Plan, fit_spec, paid_apart
+from dpstats.plan import Plan, fit_spec, paid_apart, range_eps
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.randomness import RandomSource, random_source
 from dpstats.quiet import hide_frames, quiet
 from dpstats.replication.napp import release_replication
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.model import averaged_functions
+from dpstats.wording import argument, phrase
 
 _log = logging.getLogger("dpstats")
 
@@ -231,7 +232,7 @@ class GLM:
         >>> model.plan(eps=0.5)
         <Plan: binomial, y on 2 columns of an array; eps=0.5, add_remove, certified>
         """
-        return self._source.plan(make_request(eps=eps, family=self.family, **arguments))
+        return self._source.plan(make_request(eps=eps, family=self.family, **arguments), alone=True)
 
 
 def fit_source(
@@ -246,37 +247,53 @@ def fit_source(
     """Plan the model of these rows, tell what may not have been meant, charge for it, read the rows and release it."""
     limit = None if memory is None else Memory(memory)
     try:
-        plan = source.plan(request)
+        plan = source.plan(request, alone=True)
     except DomainError as error:
         opened = None if source.domain else as_ledger(ledger)
         if opened is None or opened.domain is None:
             raise
-        raise DomainError(f"{error}; the ledger keeps the Domain of its data: pass domain=ledger.domain") from None
+        fix = phrase("pass domain=ledger.domain", shell="leave out --domain")
+        raise DomainError(f"{error}; the ledger keeps the Domain of its data: {fix}") from None
     for one in plan.advice:
         _log.warning("dpstats: %s", one)
-    if plan.bought:
-        _log.warning("dpstats: ranges to be bought with the budget: %s; declared ones are free", ", ".join(plan.bought))
-    return Release(
-        plan.guarantee,
-        source.data,
-        partial(release_fit, source, plan),
-        label=plan.title,
+    if unknown := [name for name in plan.bought if name not in plan.trimmed]:
+        _log.warning("dpstats: ranges to be bought with the budget: %s; declared ones are free", ", ".join(unknown))
+    random = random_source(request.seed)
+    release = partial(
+        Release,
+        data=source.data,
         method=request.method,
         columns=source.columns,
         formula=plan.formula,
         digest=plan.digest,
         domain=source.domain,
         memory=limit,
-    ).run(ledger, analyst=analyst, label=label)
+    )
+    charge = {"analyst": analyst, "label": label}
+    rest = plan.guarantee
+    if plan.counts is not None:
+        assert isinstance(source, FormulaSource)
+        counted, rest = plan.counts.guarantees(plan.guarantee)
+        ledger = as_ledger(ledger)
+        if ledger is not None:
+            ledger.signed(analyst).check_charges([counted, rest])
+        work = partial(source.count_rows, plan, random=random)
+        counts = release(counted, work=work, label=f"rows of a {plan.title}").run(ledger, **charge)
+        plan = replace(plan, counts=counts)
+        wrong = counts.mismatch()
+        if wrong and request.options.on_mismatch == "stop":
+            raise MismatchError(
+                f"{'; '.join(wrong)}. No fit was made; counting the rows cost {counted}. Correct the Domain, or pass "
+                f"{argument('on_mismatch', 'go')} to fit all the same"
+            )
+    return release(rest, work=partial(release_fit, source, plan, random), label=plan.title).run(ledger, **charge)
 
 
-def release_fit(source: ArraySource | FormulaSource, plan: Plan, data: Any) -> GLMResults:
+def release_fit(source: ArraySource | FormulaSource, plan: Plan, random: RandomSource, data: Any) -> GLMResults:
     """Read the rows, those of `data` if the source is a formula's, and release; the budget is spent by now."""
-    request = plan.request
-    random = random_source(request.seed)
     completed = source.complete(plan, data, random)
     rows = source.rows(completed, data, random)
-    return release_rows(completed, plan.guarantee, rows, source.nobs(request, data), random)
+    return release_rows(completed, plan.guarantee, rows, source.nobs(plan.request, data), random)
 
 
 def release_rows(
@@ -288,7 +305,7 @@ def release_rows(
     """
     # The completed plan's options insist on the law of noise that was charged.
     request, design = plan.request, plan.design
-    arguments = (plan.stages, fit_spec(request, design, plan.family), rows, random)
+    arguments = (plan.stages, fit_spec(request, design, plan.family, plan.bought_mean), rows, random)
     with single_blas_thread(len(design.names)):
         if plan.screening is not None:
             screening, fitted = release_screened(plan.screening, *arguments)
@@ -314,16 +331,22 @@ def with_fit_statistics(released: GLMResults, rows: Rows[Block], random: RandomS
         averaged = averaged_functions(released)
     if averaged is None:
         return released
-    return replace(released, fit_sums=release_fit_statistics(plan.fitstats, *averaged, rows, random))
+    counted = None if plan.counts is None else plan.counts.released_rows
+    return replace(
+        released, fit_sums=release_fit_statistics(replace(plan.fitstats, counted=counted), *averaged, rows, random)
+    )
 
 
 def _check_charge(plan: Plan, charged: Guarantee) -> None:
-    """Raise unless what was carried out, stage by stage, costs no more than what was charged."""
+    """Raise unless what was bought and carried out, stage by stage, costs no more than what was charged."""
     slack = 1 + 1e-9
     rows = plan.request.options.record.rows
     parts = paid_apart(plan.stages, plan.request.options)
     deltas = max(sum(stage.delta for _, stage in part) for part in parts)
-    fits = rows * max(sum(stage.cost for _, stage in part) for part in parts)
+    request, response, counts = plan.request, plan.response, plan.counts
+    bought = range_eps(request, plan.bought) + (0.0 if response is None else response.eps)
+    fits = rows * (bought + max(sum(stage.cost for _, stage in part) for part in parts))
+    fits += 0.0 if counts is None else counts.eps
     fits += 0.0 if plan.fitstats is None else plan.fitstats.eps
     dearer = max(plan.guarantee.eps, fits) > charged.eps * slack
     if dearer or max(plan.guarantee.delta, deltas) > charged.delta * slack:

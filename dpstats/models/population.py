@@ -14,6 +14,7 @@ from scipy import optimize, special, stats
 
 from dpstats.arguments import is_number, safe_repr
 from dpstats.domain import Levels, Range, Scalar, canonical
+from dpstats.domain.declarations import ENDS
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, NegativeBinomial
 from dpstats.formula.design import DesignSpec
@@ -26,9 +27,6 @@ Vector = NDArray[np.float64]
 
 QUANTILES = 1025
 """Points that the inverse of a distribution function is drawn through."""
-
-ENDS = 1.001
-"""Rows at the two ends of a range have the largest standard deviation, up to this factor."""
 
 WHOLE = 1e-6
 """Shares of all levels may miss 1 by so much, by rounding."""
@@ -79,7 +77,9 @@ class KnownColumns:
     @classmethod
     def from_arguments(cls, design: DesignSpec, typical: object, like: object) -> KnownColumns:
         """From arguments; ArgumentError for what is not of their form or does not fit the Domain."""
-        known = cls(_check_typical(design, {} if typical is None else typical), _public_frame(like))
+        declared = {name: one.typical for name, one in design.domain.items() if isinstance(one, Range) and one.typical}
+        given = _check_typical(design, {} if typical is None else typical)
+        known = cls(_check_typical(design, declared) | given, _public_frame(like))
         if known.like is not None:
             others = [name for name in design.columns if name not in design.parsed.response_columns]
             missing = [name for name in others if name not in known.like and name not in known.typical]
@@ -108,7 +108,9 @@ class KnownColumns:
         """
         common = random.standard_normal(count)
         columns: dict[str, Any] = {}
-        for name, declared in design.domain.items():
+        for name, ranged in design.domain.items():
+            # Of a range of which nothing is typical nearly all rows are taken to lie where they are kept.
+            declared = ranged if name in self.typical else design.support[name]
             single = random.standard_normal(count)
             place = special.ndtr(math.sqrt(prior.shared) * common + math.sqrt(1 - prior.shared) * single)
             of_column = replace(prior, spread=prior.curved) if name in design.parsed.curved_columns else prior
@@ -126,7 +128,7 @@ def _column_values(declared: Range | Levels, typical: Any, prior: ColumnPrior, p
         codes = np.searchsorted(np.cumsum(_shares(declared, typical or {}, prior))[:-1], place, side="right")
         return [declared.values[code] for code in codes]
     low, width = declared.low, declared.high - declared.low
-    if typical is None and zero_or_one(declared):
+    if typical is None and declared.is_binary:
         typical = prior.ones
     if isinstance(typical, float):
         return (place > 1 - typical).astype(np.float64)
@@ -152,11 +154,6 @@ def _shares(declared: Levels, typical: Mapping[float | str | None, float], prior
     left = max(0.0, 1 - np.nansum(known))
     shares = np.where(np.isnan(known), left * others / (others.sum() or 1.0), known)
     return np.asarray(shares / shares.sum())
-
-
-def zero_or_one(declared: Range) -> bool:
-    """Whether a range is that of 0 and 1."""
-    return (declared.low, declared.high) == (0, 1) and isinstance(declared.high, int)
 
 
 def _check_typical(design: DesignSpec, typical: object) -> dict[str, Any]:
@@ -199,11 +196,11 @@ def _check_shares(name: str, declared: Levels, given: object) -> dict[Any, float
 
 
 def _check_number(name: str, declared: Range, given: object) -> float | tuple[float, float]:
-    if zero_or_one(declared) and is_number(given) and 0 <= given <= 1:
+    if declared.is_binary and is_number(given) and 0 <= given <= 1:
         return float(given)
     low, high = declared.low, declared.high
     if not isinstance(given, (tuple, list)) or len(given) != 2 or not all(map(is_number, given)):
-        ones = ", or the share of ones" if zero_or_one(declared) else ""
+        ones = ", or the share of ones" if declared.is_binary else ""
         raise ArgumentError(
             f"typical: {name!r} is a number; give its mean and sd as a pair{ones}; got {safe_repr(given)}"
         )
@@ -216,7 +213,7 @@ def _check_number(name: str, declared: Range, given: object) -> float | tuple[fl
             f"typical: the sd of {name!r} must be at least 0 and, for a mean of {mean:g}, at most {most:.4g} (the ends "
             "of its range)"
         )
-    if zero_or_one(declared) and deviation >= most / ENDS:
+    if declared.is_binary and deviation >= most / ENDS:
         return mean
     # A standard deviation of a sample may be a little more than that of rows at the two ends of the range.
     return mean, min(deviation, most / ENDS)

@@ -21,6 +21,7 @@ from dpstats.privacy.guarantee import Guarantee, Unit
 from dpstats.privacy.randomness import RandomSource, secret_key
 from dpstats.progress import show_elapsed
 from dpstats.quiet import fail_closed
+from dpstats.wording import argument
 
 Released = TypeVar("Released")
 Data = TypeVar("Data", bound=Table | None)
@@ -50,7 +51,8 @@ class Release(Generic[Data, Released]):
         """
         ledger = as_ledger(ledger)
         if ledger is None and not (analyst is None and label is None):
-            raise ArgumentError("label and analyst are for the entry of a ledger; give ledger=, or leave them out")
+            given = argument("ledger")
+            raise ArgumentError(f"label and analyst are for the entry of a ledger; give {given}, or leave them out")
         check_rows(ledger, self.guarantee, self.data)
         if ledger is None:
             return fail_closed(self._work)
@@ -99,10 +101,10 @@ def check_rows(ledger: Ledger | Part | None, guarantee: Guarantee, data: Table |
             raise ArgumentError("ledger: a part of a partition pays for rows of a data frame; arrays cannot be divided")
         return
     data.check_ready()
-    if data.divided and guarantee.adjacency == "replace_one":
+    if data.filtered and guarantee.adjacency == "replace_one":
         raise ArgumentError(
-            "adjacency='replace_one' does not go with one side of a holdout: a replaced row may change sides, and how "
-            "many rows a side has is private; use adjacency='add_remove'"
+            f"{argument('adjacency', 'replace_one')} does not go with one side of a holdout: a replaced row may change "
+            f"sides, and how many rows a side has is private; use {argument('adjacency', 'add_remove')}"
         )
     if isinstance(ledger, Part):
         ledger.check_rows(data)
@@ -117,8 +119,8 @@ def check_for_unit(ledger: LedgerLike, unit: str | None, what: str) -> None:
     opened = as_ledger(ledger)
     if opened is not None and opened.unit is not None and unit is None:
         raise ArgumentError(
-            f"ledger is for persons ({opened.unit}), and {what} of rows cannot be charged to it: pass unit="
-            f"{opened.unit!r}"
+            f"ledger is for persons ({opened.unit}), and {what} of rows cannot be charged to it: pass "
+            f"{argument('unit', opened.unit)}"
         )
 
 
@@ -136,7 +138,7 @@ def check_unit(table: Table, record: Unit) -> None:
     if record.column is None:
         return
     usable_kind(record.column, table.column(record.column))
-    if table.reworked:
+    if table.recomputed:
         raise ArgumentError(
             "unit needs a cluster for a Dask frame, where the rows of a person are brought together: from distributed "
             "import Client; client = Client(), or its address. Or write the frame to Parquet and pass the path"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,21 +16,27 @@ from dpstats.arguments import safe_repr
 from dpstats.call import Request, RowKeywords
 from dpstats.data import Block, Column, Floats, Matrix, MemoryRows, Rows, Table, as_endog, as_exog, slices
 from dpstats.data.passes import map_runs, split_runs
-from dpstats.domain import Domain
+from dpstats.domain import Domain, Range
 from dpstats.errors import ArgumentError, DataError, DPStatsError
 from dpstats.families import BinomialCounts, Family, Gaussian, Poisson, get_family
 from dpstats.formula.advice import advice
 from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_undeclared, schema_domain
+from dpstats.formula.faults import column_facts, possible_faults
 from dpstats.formula.parse import expand_dot, parse
 from dpstats.formula.syntax import add_terms
 from dpstats.mechanisms.design import ArrayDesign, NormName, array_norms
-from dpstats.models.ranges import STAND_IN, bought_response, ranges_of, serve
+from dpstats.mechanisms.spec import obstacle
+from dpstats.models.adaptive import choose
+from dpstats.models.ranges import STAND_IN, bought_response, can_be_trimmed, ranges_of, serve
 from dpstats.models.release import check_unit, person_rows
+from dpstats.models.row_counts import count_rows
 from dpstats.plan import Plan, make_plan, range_eps, with_settled_law
 from dpstats.plan.methods import ResponsePurchase, response_purchase
+from dpstats.plan.row_counts import RowCounts
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.randomness import RandomSource
 from dpstats.quiet import quiet
+from dpstats.wording import argument, phrase
 
 BLOCK_ROWS = 8192
 """Rows of a block: it is copied as soon as one of them must change."""
@@ -239,11 +246,15 @@ class ArraySource:
             weight_bound=None if weights is None else self.auxiliary.weight_bound,
         )
 
-    def plan(self, request: Request) -> Plan:
+    def plan(self, request: Request, *, alone: bool = False) -> Plan:
         """The plan, from public facts alone."""
         response_purchase(request, self.design)  # refuses one that is asked for
         if request.options.unit is not None:
             raise ArgumentError("unit names a column of a data frame; give a formula and a frame, not arrays")
+        if request.options.check_share:
+            raise ArgumentError(
+                "check_share counts rows by what a Domain declares; give a formula and a frame, not arrays"
+            )
         family = request.family.resolve(UNIT_RESPONSE if request.family.response == "continuous" else None)
         return make_plan(request, self.design, family, formula=None)
 
@@ -273,9 +284,12 @@ class FormulaSource:
         """The columns of the frame that the formula reads."""
         return tuple(parse(self.formula).columns)
 
-    def plan(self, request: Request) -> Plan:
-        """The plan, from public facts alone; ranges still to be bought stand in as (-1, 1)."""
-        if self.data is not None and self.data.elsewhere and request.options.replicates:
+    def plan(self, request: Request, *, alone: bool = False) -> Plan:
+        """The plan, from public facts alone; ranges still to be bought stand in as (-1, 1), or as they are declared.
+
+        Rows are counted first only for a fit that is made `alone`, not as one of several that share a purchase.
+        """
+        if self.data is not None and self.data.distributed and request.options.replicates:
             raise ArgumentError(
                 "realization and moor: the paper's modes stack all rows in memory, and those of a Dask frame stay on "
                 "its cluster; leave these options out"
@@ -285,31 +299,72 @@ class FormulaSource:
         person = request.options.record.column
         if person is not None and person in parse(self.formula).exog_columns:
             raise ArgumentError(f"unit: {person!r} tells persons apart, and the formula reads it; leave it out of one")
-        ranges = dict.fromkeys(self.undeclared(request.family), STAND_IN)
-        advised = advice(self.formula, self.domain, self.data, ranges, request.family.response)
-        plan = replace(self._plan(request, ranges), advice=advised)
-        return plan if plan.law_is_settled else replace(self._plan(with_settled_law(plan), ranges), advice=advised)
+        undeclared, ranges = self.undeclared(request.family), self._stand_ins(request)
+        advised = advice(self.formula, self.domain, self.data, undeclared, request.family.response)
+        if request.options.ranges == "bought" and not alone:
+            bought = argument("ranges", "bought")
+            raise ArgumentError(f"{bought} is for a single fit: dp.buy_ranges buys the intervals once for several")
+        if request.options.check_share and not alone:
+            check = phrase("call dp.check", shell="run python -m dpstats check")
+            raise ArgumentError(f"check_share is for a single fit: leave it out, and {check} first")
+        counts = self._row_counts(request)
+        plan = self._plan(request, ranges, counts=counts)
+        if not plan.law_is_settled:
+            plan = self._plan(with_settled_law(plan), ranges, counts=counts)
+        if request.options.n is not None:
+            candidates = self.candidates(plan)
+            plan = candidates[choose(candidates, request.options.n)]
+        return replace(plan, advice=advised)
+
+    def count_rows(self, plan: Plan, data: Table, random: RandomSource) -> RowCounts:
+        """Release how many rows a fit uses, and how many have a fault. Reads rows: charge first."""
+        assert plan.counts is not None
+        assert isinstance(plan.design, DesignSpec)
+        facts, complete = column_facts(self.formula, self.domain, self.data, plan.request.family)
+        faults = possible_faults(parse(self.formula).columns, facts, complete)
+        with quiet():
+            return count_rows(plan.counts, plan.design, facts, faults, data, random)
 
     def complete(self, plan: Plan, data: Table, random: RandomSource) -> Plan:
         """Buy what the Domain and the options leave open and plan with it. Reads rows: charge first."""
-        if not plan.bought and plan.response is None:
+        adapts = plan.counts is not None and adaptive_errors(plan.request, plan.family)
+        if not plan.bought and plan.response is None and not adapts:
             return plan
-        ranges: Mapping[str, tuple[float, float]] = {}
-        request = with_settled_law(plan)
+        request, advised = with_settled_law(plan), plan.advice
+        build = partial(self._plan, counts=plan.counts)
+        ranges: Mapping[str, Range] = {}
         if plan.bought:
-            eps = range_eps(plan.request, plan.bought)
-            record = plan.request.options.record
-            ranges = ranges_of(data, plan.bought, eps, plan.request.adjacency, random, record)
-            advised = plan.advice
-            plan, ranges = serve(ranges, lambda usable: (self._plan(request, usable), usable))
-            plan = replace(plan, advice=advised)
-        if plan.response is None:
-            return plan
-        bought = bought_response(plan, data, random)
-        try:
-            return replace(self._plan(request, ranges, bought), advice=plan.advice)
-        except DPStatsError:  # decided by released and public values alone; the plan that was charged serves
-            return plan
+            ranges = self._bought_ranges(plan, data, random)
+            plan, ranges = serve(ranges, lambda usable: (build(request, usable), usable), self.domain)
+        build = partial(build, ranges=ranges)
+        if plan.response is not None:
+            bought = bought_response(plan, data, random)
+            # What cannot be planned is decided by released and public values alone; the plan that was charged serves.
+            with contextlib.suppress(DPStatsError):
+                plan, build = build(request, response=bought), partial(build, response=bought)
+        if adapts:
+            assert plan.counts is not None
+            assert plan.counts.rows is not None
+            candidates = self.candidates(plan, build)
+            plan = candidates[choose(candidates, plan.counts.rows)]
+        return replace(plan, advice=advised)
+
+    def candidates(self, plan: Plan, build: Callable[[Request], Plan] | None = None) -> list[Plan]:
+        """The plans that differ from `plan` in what they spend on errors: nothing first, more each time.
+
+        None but `plan` where there is nothing to choose. `build` makes a plan of a request.
+        """
+        if not adaptive_errors(plan.request, plan.family):
+            return [plan]
+        build = (
+            partial(self._plan, ranges=self._stand_ins(plan.request), counts=plan.counts) if build is None else build
+        )
+        request, found = with_settled_law(plan), []
+        settings: tuple[Literal["auto", True] | None, ...] = (None, "auto", True)
+        for setting in settings:
+            with contextlib.suppress(DPStatsError):  # as public as what is planned
+                found.append(build(replace(request, options=replace(request.options, inference=setting))))
+        return found or [plan]
 
     def rows(self, plan: Plan, data: Table, random: RandomSource) -> Rows[Block]:
         """Clipped, scaled row blocks. Reads rows: charge first."""
@@ -325,18 +380,86 @@ class FormulaSource:
         """Columns whose range must be bought, from the schema alone."""
         return tuple(numeric_columns_undeclared(self.formula, self.domain, self.data, family))
 
+    def _trimmed(self, request: Request) -> dict[str, Range]:
+        """The declared ranges of which an inner interval is bought."""
+        parsed = parse(self.formula)
+        names = parsed.exog_columns if request.options.ranges == "bought" else ()
+        found = {name: self.domain.get(name) for name in names if name not in parsed.response_columns}
+        return {name: one for name, one in found.items() if isinstance(one, Range) and can_be_trimmed(one)}
+
+    def _stand_ins(self, request: Request) -> dict[str, Range]:
+        """What stands for the ranges that will be bought."""
+        return dict.fromkeys(self.undeclared(request.family), STAND_IN) | self._trimmed(request)
+
+    def _bought_ranges(self, plan: Plan, data: Table, random: RandomSource) -> dict[str, Range]:
+        """Buy the ranges that a plan leaves open. Reads rows: charge first."""
+        eps, options = range_eps(plan.request, plan.bought), plan.request.options
+        ranges = ranges_of(data, plan.bought, eps, plan.request.adjacency, random, options.record, self.domain)
+        if options.ranges == "declared":
+            return ranges
+        clipped = {*self.domain, *parse(self.formula).response_columns}
+        return {name: one if name in clipped else replace(one, outside="drop") for name, one in ranges.items()}
+
+    def _row_counts(self, request: Request) -> RowCounts | None:
+        """What counts the rows before all else, if that is asked for."""
+        share = request.options.check_share
+        if not share:
+            return None
+        obstacle = counts_obstacle(request)
+        if obstacle is not None:
+            raise ArgumentError(f"check_share {obstacle}")
+        facts, complete = column_facts(self.formula, self.domain, self.data, request.family)
+        faults = possible_faults(parse(self.formula).columns, facts, complete)
+        return RowCounts.planned(request.eps, share, request.adjacency, faults)
+
     def _plan(
-        self, request: Request, ranges: Mapping[str, tuple[float, float]], response: ResponsePurchase | None = None
+        self,
+        request: Request,
+        ranges: Mapping[str, Range],
+        response: ResponsePurchase | None = None,
+        counts: RowCounts | None = None,
     ) -> Plan:
         """The plan under a Domain completed by `ranges`, and what was bought of the response."""
         known = schema_domain(self.formula, self.domain, self.data, request.family)
-        known = known.with_ranges(ranges) if ranges else known
+        known = known.with_(ranges) if ranges else known
         design = design_spec(self.formula, known, family=request.family)
         response = response or response_purchase(request, design)
         if response is not None and request.family.response == "continuous":
             design = design.with_working(response.low, response.high)
         family = scaled_family(request.family, design, response)
-        return make_plan(request, design, family, formula=self.formula, bought=tuple(ranges), response=response)
+        return make_plan(
+            request,
+            design,
+            family,
+            formula=self.formula,
+            bought=tuple(ranges),
+            trimmed=tuple(name for name in ranges if name in self.domain),
+            response=response,
+            counts=counts,
+        )
+
+
+def adaptive_errors(request: Request, family: Family) -> bool:
+    """Whether what is spent on errors follows the number of rows: of one plain fit whose errors are left open."""
+    options = request.options
+    plain = options.screen is None and options.refit_share == 0 and options.stages == 1
+    return plain and options.inference == "auto" and obstacle(family, request.penalty, options) is None
+
+
+def counts_obstacle(request: Request) -> str | None:
+    """Why no rows are counted before a fit, with the fix."""
+    check = phrase("call dp.check", shell="run python -m dpstats check")
+    if request.options.unit is not None:
+        by_person = f"{check} with {argument('unit')}"
+        return f"counts rows, and the guarantee is for persons: leave it out, and {by_person} first"
+    if request.method not in ("napp", "objective"):
+        return f"is not offered with {argument('method', request.method)}: leave it out, and {check} first"
+    if request.options.replicates:
+        return "is not part of the replicated paper; leave it out"
+    if request.options.retrieval == "return":
+        returned, recycled = argument("retrieval", "return"), argument("retrieval", "recycle")
+        return f"leaves open what {returned} would return; take {recycled}"
+    return None
 
 
 def cap_rows(rows: Rows[Block], family: Family) -> Rows[Block]:
@@ -358,7 +481,7 @@ def model_formula(formula: str, family: str | Family, **row_terms: Unpack[RowKey
     if row_terms.get("exposure") is not None and (link := get_family(family).link) != "log":
         raise ArgumentError(
             f"exposure needs a family with a log link, such as 'poisson', and this one's is {link!r}; "
-            "offset= is added to any linear predictor"
+            f"{argument('offset')} is added to any linear predictor"
         )
     return add_terms(formula, **row_terms)
 

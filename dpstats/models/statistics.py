@@ -19,6 +19,7 @@ from dpstats.models.release import Release
 from dpstats.privacy.gaussian import check_delta
 from dpstats.quiet import hide_frames
 from dpstats.results.statistics import ReleasedStatistics
+from dpstats.wording import argument
 
 
 @hide_frames
@@ -130,7 +131,9 @@ def statistics_formula(columns: Sequence[str], response: str | None) -> str:
         raise ArgumentError(f"response must be the name of a column, got {safe_repr(response)}")
     terms = [column.strip() for column in columns]
     if any("~" in term or not term for term in [*terms, response or "y"]):
-        raise ArgumentError("columns must be names or terms, without '~'; name the response with response=")
+        raise ArgumentError(
+            f"columns must be names or terms, without '~'; name the response with {argument('response')}"
+        )
     outcome = response.strip() if response is not None else terms[0] if terms else ""
     others = [term for term in terms if term != outcome]
     if not others or len(set(terms)) != len(terms):

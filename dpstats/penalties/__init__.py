@@ -10,6 +10,7 @@ from dpstats.errors import ArgumentError
 from dpstats.penalties.base import Penalty
 from dpstats.penalties.concave import L0, SCAD
 from dpstats.penalties.convex import Bridge, ElasticNet, Lasso, Ridge
+from dpstats.wording import argument
 
 __all__ = [
     "L0",
@@ -56,12 +57,16 @@ def penalty(which: str | Penalty | None, alpha: float | None = None, **parameter
     """
     if which is None or isinstance(which, Penalty):
         if alpha is not None or parameters:
-            raise ArgumentError(f"alpha must not be given beside penalty={which!r}: name the penalty, as in 'lasso'")
+            raise ArgumentError(
+                f"alpha must not be given beside {argument('penalty', which)}: name the penalty, as in 'lasso'"
+            )
         return which
     if not isinstance(which, str) or which not in _KINDS:
         raise ArgumentError(f"penalty must be one of {list(_KINDS)}, a penalty object or None, got {safe_repr(which)}")
     if alpha is None:
-        raise ArgumentError(f"alpha must be given with penalty={which!r}: its strength on the sum of the losses")
+        raise ArgumentError(
+            f"alpha must be given with {argument('penalty', which)}: its strength on the sum of the losses"
+        )
     kind = _KINDS[which]
     known = list(kind.__dataclass_fields__)
     unknown = sorted(set(parameters) - set(known))

@@ -19,6 +19,7 @@ from dpstats.mechanisms.information import InformationPlan
 from dpstats.mechanisms.screening import ScreeningPlan
 from dpstats.mechanisms.stage import LatticeCosts, Stage, StagePlan
 from dpstats.plan.methods import ResponsePurchase, range_eps
+from dpstats.plan.row_counts import RowCounts
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.noise import Noise
@@ -57,6 +58,9 @@ class PlannedCall(Protocol):
     def forecast(self, plan: Any, residual_sd: float | None, typical: object, like: object) -> ErrorForecast:
         """What errors fits are likely to show."""
 
+    def by_rows(self, plan: Any) -> pd.DataFrame:
+        """What is spent on errors by the number of rows."""
+
     def at(self, eps: float) -> PlannedCall:
         """The same call at another budget."""
 
@@ -77,6 +81,8 @@ class PlanFacts:
     fitstats: FitStatisticsPlan | None = None
     advice: tuple[str, ...] = ()
     call: PlannedCall | None = field(default=None, repr=False)
+    trimmed: tuple[str, ...] = ()
+    counts: RowCounts | None = None
 
     @property
     def objective(self) -> StagePlan:
@@ -87,6 +93,11 @@ class PlanFacts:
     def family(self) -> Family:
         """The loss, every cap filled in from the public range of the response."""
         return self.objective.family
+
+    @property
+    def bought_mean(self) -> float | None:
+        """The mean of counts, once it has been bought."""
+        return None if self.response is None else self.response.mean
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -127,7 +138,7 @@ class PlanFacts:
         The charge is made before the purchase: no stage's noise may turn from pure to Gaussian after it, and no delta
         may be charged that the fit, which keeps to one law from then on, does not spend.
         """
-        if not self.bought and self.response is None:
+        if not self.bought and self.response is None and self.counts is None:
             return True
         return self.one_law and (self.screening is None or self.request.options.noise is not None)
 
@@ -255,6 +266,9 @@ COLUMNS = ["purchase", "eps", "delta", "planned", "need", "retrieved", "buys"]
 def _budget_frame(plan: PlanFacts) -> pd.DataFrame:
     """The purchases, a row each, then their total."""
     rows: list[tuple[Any, ...]] = []
+    if plan.counts is not None:
+        cost = plan.counts.eps
+        rows.append(("row counts", cost, 0.0, cost, cost, 0.0, "rows, rows at fault"))
     if plan.bought:
         cost = range_eps(plan.request, plan.bought)
         rows.append(("ranges", cost, 0.0, cost, cost, 0.0, ", ".join(plan.bought)))

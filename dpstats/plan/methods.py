@@ -22,6 +22,7 @@ from dpstats.mechanisms.posterior import EXACT_COLUMNS, NOT_EXACT, plan_posterio
 from dpstats.mechanisms.screening import ScreeningPlan, plan_fit
 from dpstats.mechanisms.spec import FitSpec
 from dpstats.mechanisms.stage import Stage, StagePlan
+from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
 
@@ -52,24 +53,27 @@ def penalty_weights(design: PublicDesign, options: Options) -> Vector:
     return weights
 
 
-def fit_spec(request: Request, design: PublicDesign, family: Family) -> FitSpec:
-    """What the request fits on this design, every cap of `family` filled in."""
+def fit_spec(request: Request, design: PublicDesign, family: Family, mean: float | None = None) -> FitSpec:
+    """What the request fits on this design, every cap of `family` filled in; `mean` is of counts, if it was bought."""
     weights = penalty_weights(design, request.options)
-    return FitSpec(design, family, request.penalty, weights, request.options, request.adjacency)
+    return FitSpec(design, family, request.penalty, weights, request.options, request.adjacency, mean)
 
 
 def plan_releases(
-    request: Request, design: PublicDesign, family: Family, eps: float
+    request: Request, design: PublicDesign, family: Family, eps: float, mean: float | None = None
 ) -> tuple[ScreeningPlan | None, tuple[Stage, ...]]:
     """The releases of the fit by the method asked for, for `eps` of the budget."""
-    spec = fit_spec(request, design, family)
+    spec = fit_spec(request, design, family, mean)
+    spec.check_information_cap()
     if request.method == "statistics" and isinstance(request.family, Gaussian) and request.family.residual_cap:
-        raise ArgumentError("residual_cap does not go with method='statistics', plain least squares; leave it out")
+        method = argument("method", "statistics")
+        raise ArgumentError(f"residual_cap does not go with {method}, plain least squares; leave it out")
     if request.method not in APART:
         return plan_fit(spec, eps, request.delta)
     reason = uncertified_method(request, design)
     if reason is not None and not request.allow_uncertified:
-        raise UncertifiedError(f"not certified: {reason}. Pass allow_uncertified=True to have it all the same")
+        allowed = argument("allow_uncertified", True)
+        raise UncertifiedError(f"not certified: {reason}. Pass {allowed} to have it all the same")
     return None, (Stage("fit", APART[request.method](spec, eps, request.delta)),)
 
 
@@ -174,7 +178,7 @@ def response_purchase(request: Request, design: PublicDesign) -> ResponsePurchas
     obstacle = _obstacle(request, design)
     setting = request.options.response
     if setting == "bought" and obstacle is not None:
-        raise ArgumentError(f"response='bought' {obstacle}")
+        raise ArgumentError(f"{argument('response', 'bought')} {obstacle}")
     open_counts = isinstance(request.family, Poisson) and not _capped(request.family)
     if setting == "declared" or obstacle is not None or not (setting == "bought" or open_counts):
         return None
@@ -210,7 +214,8 @@ def _obstacle(request: Request, design: PublicDesign) -> str | None:
     if request.options.replicates:
         return "is not part of the replicated paper; leave it out"
     if request.options.retrieval == "return":
-        return "leaves open what retrieval='return' would return; take retrieval='recycle'"
+        returned, recycled = argument("retrieval", "return"), argument("retrieval", "recycle")
+        return f"leaves open what {returned} would return; take {recycled}"
     return None
 
 

@@ -16,11 +16,13 @@ from dpstats.mechanisms.release import MOST_COVERED
 from dpstats.mechanisms.spec import obstacle
 from dpstats.mechanisms.stage import StagePlan
 from dpstats.plan.facts import PlanFacts
-from dpstats.plan.methods import no_fit_statistics
+from dpstats.plan.methods import no_fit_statistics, range_eps
 from dpstats.plan.tables import capped_at, is_output
 from dpstats.privacy.information.exact_sums import COVER_PLACES, LATTICE_LIMIT
+from dpstats.privacy.trimming import rows_to_narrow
 from dpstats.proof_pages import cite_proof
 from dpstats.summaries import format_number
+from dpstats.wording import argument, phrase
 
 ROWS_TRIED = tuple(250 * 2**doubled for doubled in range(16))
 """Numbers of rows that a forecast tries."""
@@ -87,9 +89,11 @@ def plan_notes(plan: PlanFacts, *, released: bool = True) -> list[str]:
             "Each row went by a draw of its own to one of two parts: one chose the columns, the other fitted them. A "
             f"row pays for its own part only, so the total is not the sum ({cite_proof('docs/proofs/composition')}, 5)."
         )
-    if plan.bought:
-        names = ", ".join(plan.bought)
+    unknown = [name for name in plan.bought if name not in plan.trimmed]
+    if unknown:
+        names = ", ".join(unknown)
         notes.append(f"Ranges bought with the budget: {names}. Declaring what a codebook says of them would save it.")
+    notes += trimmed_note(plan)
     if plan.response is not None:
         notes.append(
             f"{plan.response.eps:.4g} of eps buys what the fit needs to know of {plan.design.response_name} within its "
@@ -102,8 +106,30 @@ def plan_notes(plan: PlanFacts, *, released: bool = True) -> list[str]:
             "there."
         )
     notes += weights_note(plan.design)
+    notes += counts_note(plan)
     advised = [] if plan.completed else [f"{one[0].upper()}{one[1:]}." for one in plan.advice if TAKEN not in one]
     return [*notes, *assumed_response_note(plan), *design_notes(plan), *advised]
+
+
+def counts_note(plan: PlanFacts) -> list[str]:
+    """What the rows, counted before the fit, say of the Domain."""
+    if plan.counts is None or plan.counts.rows is None:
+        return []
+    return [f"{one[0].upper()}{one[1:]}" for one in plan.counts.findings()]
+
+
+def trimmed_note(plan: PlanFacts) -> list[str]:
+    """What intervals within declared ranges cost, and how many rows it takes to narrow a range."""
+    if not plan.trimmed:
+        return []
+    eps, number = range_eps(plan.request, plan.bought), len(plan.trimmed)
+    least = rows_to_narrow(eps / len(plan.bought), plan.request.adjacency, number)
+    until = "" if plan.completed else " Until then the declared ranges stand in: the noise will be less than shown."
+    return [
+        f"{eps:.4g} of eps buys, within the declared range of {', '.join(plan.trimmed)}, the interval that holds "
+        "nearly all rows; the others are left out. Fewer than about "
+        f"{least:,.0f} rows keep the declared range.{until}"
+    ]
 
 
 def assumed_response_note(plan: PlanFacts) -> list[str]:
@@ -123,7 +149,7 @@ def cap_note(plan: PlanFacts) -> list[str]:
         return []
     return [
         f"Residuals beyond {units:,.4g} (residual_cap, in units of the response) count linearly, not squared: of a "
-        "skewed response this is not the mean. method='statistics' is least squares without a cap."
+        f"skewed response this is not the mean. {argument('method', 'statistics')} is least squares without a cap."
     ]
 
 
@@ -147,9 +173,10 @@ def link_note(plan: PlanFacts) -> list[str]:
     """How counts vary, and up to which mean their link is a logarithm, if not of all."""
     if isinstance(plan.family, NegativeBinomial):
         alpha = f"{plan.family.alpha:.4g}"
+        made = phrase(" (family=dp.families.NegativeBinomial(alpha=...))", shell="")
         return [
-            f"Counts of mean mu have the variance mu + {alpha} mu^2: alpha = {alpha} is taken as known "
-            "(family=dp.families.NegativeBinomial(alpha=...)), by model-based standard errors too; inference='robust' "
+            f"Counts of mean mu have the variance mu + {alpha} mu^2: alpha = {alpha} is taken as known"
+            f"{made}, by model-based standard errors too; {argument('inference', 'robust')} "
             "does not trust it."
         ]
     if not isinstance(plan.family, Poisson) or plan.family.curvature_bound >= plan.family.lipschitz:
@@ -193,7 +220,7 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
         )
     if information is None:
         offered = obstacle(plan.family, plan.request.penalty, plan.request.options) is None
-        buys = "; inference=True buys them" if offered else ""
+        buys = f"; {argument('inference', True)} buys them" if offered else ""
         return (
             f"Standard errors are functions of the rows and no part of this release{buys}. 'noise "
             f"at most' bounds the standard deviation that noise alone gives a coefficient, whatever the rows are. {few}"
@@ -202,13 +229,18 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
     if information.purchase.free:
         few = (
             "They are free, of what room the fit leaves, and a matter of luck where that is little: with many "
-            "columns, rare levels or wide ranges one draw has them and the next has not. inference=True pays for "
-            f"errors that are there. {rows_needed_note(plan)}{few}"
+            "columns, rare levels or wide ranges one draw has them and the next has not. "
+            f"{argument('inference', True)} pays for errors that are there. {rows_needed_note(plan)}{few}"
         )
+    cap = information.purchase.weight_cap
+    capped = (
+        "" if cap is None else f"No row weighs more than {cap:.3g} there, and what that leaves out is made up for. "
+    )
     kind = {"robust": "robust", "clustered": f"robust, clustered by {plan.guarantee.unit}"}.get(spread, "model-based")
     return (
         f"Standard errors ({kind}) account for the sample, for the noise in the coefficients and for that in the "
-        f"information matrix, which is released beside them (proof: {cite_proof('docs/proofs/information')}). {few}"
+        f"information matrix, which is released beside them (proof: {cite_proof('docs/proofs/information')}). "
+        f"{capped}{few}"
     )
 
 
@@ -247,7 +279,8 @@ def rows_needed_note(plan: PlanFacts) -> str:
     if plan.call is None:
         return ""
     if len(plan.names) > MOST_FORETOLD:
-        return "plan.standard_errors(n) foretells whether they will be. "
+        forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
+        return f"{forecast} foretells whether they will be. "
     try:
         place = bisect_left(ROWS_TRIED, True, key=plan.call.forecast(plan, None, None, None).enough)
     except ArgumentError:  # of persons, weights or ranges still to be bought nothing is foreseen
@@ -256,7 +289,7 @@ def rows_needed_note(plan: PlanFacts) -> str:
         return ""
     return (
         f"About {ROWS_TRIED[place]:,} rows are enough for all of them, even if numbers are narrow and levels rare "
-        "(plan.standard_errors). "
+        f"({phrase('plan.standard_errors', shell='python -m dpstats plan --rows N')}). "
     )
 
 

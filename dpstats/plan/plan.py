@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,11 +37,13 @@ from dpstats.plan.methods import (
     zcdp_of,
 )
 from dpstats.plan.notes import plan_notes, rounding_note
-from dpstats.plan.tables import column_table, header_table, plan_tables
+from dpstats.plan.row_counts import RowCounts
+from dpstats.plan.tables import column_table, header_table, plan_tables, rows_table
 from dpstats.privacy.guarantee import Guarantee, check_budget
 from dpstats.privacy.ranges import check_range_eps
 from dpstats.replication.napp import plan_replication
-from dpstats.summaries import Summary, shorten, wrap_notes
+from dpstats.summaries import Summary, shorten
+from dpstats.wording import argument
 
 
 class Plan(PlanFacts):
@@ -54,7 +57,9 @@ class Plan(PlanFacts):
     formula : str or None
         None for plain arrays.
     bought : tuple of str
-        Columns whose range is bought from the budget.
+        Columns whose range is bought from the budget, or the interval within it in which rows are kept.
+    trimmed : tuple of str
+        Those whose range is declared, of which the interval is bought.
     stages : tuple of Stage
         The releases of the fit, in order.
     guarantee : Guarantee
@@ -182,6 +187,22 @@ class Plan(PlanFacts):
         """What `standard_errors` rests on, for several numbers of rows or budgets: ``errors(n)``, ``at(plan)``."""
         return self._call("standard_errors").forecast(self, residual_sd, typical, like)
 
+    def by_rows(self) -> pd.DataFrame:
+        """What the plan will spend on standard errors once it knows the number of rows.
+
+        Returns
+        -------
+        DataFrame
+            By number of rows: errors, "none", "free" or "paid", and share, that of the coefficients expected to have an
+            interval, of rows that say little (docs/proofs/adaptive).
+
+        Examples
+        --------
+        >>> dp.plan("y ~ x", {"x": (0, 1), "y": bool}, 1.0, family="binomial").by_rows()["errors"].iloc[-1]
+        'free'
+        """
+        return self._call("by_rows").by_rows(self)
+
     def at(self, eps: float) -> Plan:
         """The plan of the same call at another eps; reads no row and spends nothing.
 
@@ -206,10 +227,10 @@ class Plan(PlanFacts):
         >>> "gaussian" in plan.summary().as_text()
         True
         """
-        summary = Summary()
-        summary.tables = [header_table(self, "none read"), column_table(self), *plan_tables(self)]
-        summary.add_extra_txt(wrap_notes([*plan_notes(self), *rounding_note(self.objective)]))
-        return summary
+        tables = [header_table(self, "none read"), column_table(self), *plan_tables(self)]
+        if self.counts is not None and self.call is not None and self.request.options.inference == "auto":
+            tables.append(rows_table(self.by_rows()))
+        return Summary(tables, [*plan_notes(self), *rounding_note(self.objective)])
 
     def __str__(self) -> str:
         return self.summary().as_text()
@@ -263,6 +284,8 @@ class Plan(PlanFacts):
             "completed": self.completed,
             "screening": None if self.screening is None else self.screening.to_dict(),
             **({} if self.fitstats is None else {"fitstats": self.fitstats.to_dict()}),
+            **({} if self.counts is None else {"counts": self.counts.to_dict()}),
+            **({"trimmed": list(self.trimmed)} if self.trimmed else {}),
         }
 
     @classmethod
@@ -281,6 +304,8 @@ class Plan(PlanFacts):
             completed=stored["completed"],
             screening=None if stored.get("screening") is None else ScreeningPlan.from_dict(stored["screening"]),
             fitstats=None if stored.get("fitstats") is None else FitStatisticsPlan.from_dict(stored["fitstats"]),
+            counts=None if stored.get("counts") is None else RowCounts.from_dict(stored["counts"]),
+            trimmed=tuple(stored.get("trimmed", ())),
         )
 
 
@@ -292,39 +317,64 @@ def make_plan(
     *,
     formula: str | None,
     bought: tuple[str, ...] = (),
+    trimmed: tuple[str, ...] = (),
     response: ResponsePurchase | None = None,
+    counts: RowCounts | None = None,
 ) -> Plan:
     """Split the budget and plan the release; reads no row. Every cap of `family` is filled in.
 
-    `bought` are columns whose range is bought; design and family follow what is bought of the response already.
+    `bought` are columns whose range is bought, `trimmed` those of which the range is declared and an interval bought;
+    design and family follow what is bought of the response already, and `counts` of rows are paid for before all else.
     """
-    _check_bought(request, design, family, bought)
+    _check_bought(request, design, family, bought, trimmed)
     # A cap on residuals is given in the response's units, which may be any.
     check_cap("residual_cap, or another cap on the loss's slope, over half the response's range", family.lipschitz)
-    eps = request.row_eps - range_eps(request, bought) - (0.0 if response is None else response.eps)
+    left = request.row_eps if counts is None else counts.rest
+    left -= range_eps(request, bought) + (0.0 if response is None else response.eps)
     fitstats = plan_fit_statistics(request, design, family)
-    screening, stages = plan_releases(request, design, family, eps - (0.0 if fitstats is None else fitstats.eps))
+    mean = None if response is None else response.mean
+    screening, stages = plan_releases(request, design, family, left - (0.0 if fitstats is None else fitstats.eps), mean)
     if fitstats is not None and stages[-1].plan.information is None:
         if request.options.fitstats != "auto":
             raise ArgumentError(f"fitstats {NEEDS_ERRORS}")
-        fitstats, (screening, stages) = None, plan_releases(request, design, family, eps)
+        fitstats, (screening, stages) = None, plan_releases(request, design, family, left, mean)
     if response is not None and response.mean is not None:
         kept = range(len(design.names)) if screening is None else screening.kept
         stages = centre_stages(stages, design, response.mean, kept)
     if request.options.replicates:
         stages = plan_replication(stages, fit_spec(request, design, family))
-    guarantee = _guarantee(request, design, stages, bought, screening)
-    return Plan(request, design, formula, bought, stages, guarantee, response, screening=screening, fitstats=fitstats)
+    guarantee = _guarantee(request, design, stages, screening, alone=not bought and counts is None)
+    return Plan(
+        request,
+        design,
+        formula,
+        bought,
+        stages,
+        guarantee,
+        response,
+        screening=screening,
+        fitstats=fitstats,
+        counts=counts,
+        trimmed=trimmed,
+    )
 
 
-def _check_bought(request: Request, design: PublicDesign, family: Family, bought: tuple[str, ...]) -> None:
+def _check_bought(
+    request: Request, design: PublicDesign, family: Family, bought: tuple[str, ...], trimmed: tuple[str, ...]
+) -> None:
     """Raise ArgumentError unless these ranges can be bought; see `make_plan`."""
     if not bought:
         return
+    unknown = [name for name in bought if name not in trimmed]
     if request.options.retrieval == "return":
-        raise ArgumentError(f"retrieval='return' needs every range in the domain; declare {', '.join(bought)}")
-    share = range_eps(request, bought) / len(bought)
-    check_range_eps(share, bought, request.adjacency, request.options.rows_at_least)
+        fix = f"declare {', '.join(unknown)}" if unknown else f"leave out {argument('ranges', 'bought')}"
+        raise ArgumentError(f"{argument('retrieval', 'return')} needs every range in the domain; {fix}")
+    if request.options.replicates and trimmed:
+        raise ArgumentError(f"{argument('ranges', 'bought')} is not part of the replicated paper; leave it out")
+    if unknown:
+        # Of few rows an interval within a declared range is that range: any share will do.
+        share = range_eps(request, bought) / len(bought)
+        check_range_eps(share, unknown, request.adjacency, request.options.rows_at_least)
     if design.response_name in bought and family.response == "count" and request.options.curvature is not None:
         # The curvature that suffices follows the greatest count: too little of it must not come out after the charge.
         raise ArgumentError(f"curvature needs the range of the counts in the domain; declare {design.response_name}")
@@ -334,10 +384,11 @@ def _guarantee(
     request: Request,
     design: PublicDesign,
     stages: tuple[Stage, ...],
-    bought: tuple[str, ...],
     screening: ScreeningPlan | None,
+    *,
+    alone: bool,
 ) -> Guarantee:
-    """For everything that a call with these stages releases."""
+    """For everything that a call with these stages releases; they are `alone` if nothing is bought beside them."""
     returned = sum(plan.planned_eps - plan.eps for _, plan in stages)
     record = request.options.record
     guarantee = Guarantee(
@@ -345,7 +396,7 @@ def _guarantee(
         _spent_delta(request, stages, screening),
         request.adjacency,
         basis=proof_page(request, stages),
-        rho=zcdp_of(stages) if not bought else None,
+        rho=zcdp_of(stages) if alone else None,
         unit=record.column,
     )
     unproved = uncertified_method(request, design)
@@ -375,11 +426,23 @@ def replan(plan: Plan, eps: float) -> Plan:
     response = plan.response
     if response is not None:
         response = replace(response, eps=request.options.response_share * request.row_eps)
-    design, family = plan.design, plan.family
-    again = make_plan(request, design, family, formula=plan.formula, bought=plan.bought, response=response)
+    counts = plan.counts
+    if counts is not None:
+        assert request.options.check_share is not None
+        counts = RowCounts.planned(eps, request.options.check_share, request.adjacency, counts.faults)
+    build = partial(
+        make_plan,
+        design=plan.design,
+        family=plan.family,
+        formula=plan.formula,
+        bought=plan.bought,
+        trimmed=plan.trimmed,
+        response=response,
+        counts=counts,
+    )
+    again = build(request)
     if not again.law_is_settled:
-        request = with_settled_law(again)
-        again = make_plan(request, design, family, formula=plan.formula, bought=plan.bought, response=response)
+        again = build(with_settled_law(again))
     return replace(again, call=None if plan.call is None else plan.call.at(eps))
 
 

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from statsmodels.iolib.table import SimpleTable
 
@@ -152,8 +153,11 @@ def bought_tables(plan: PlanFacts) -> list[SimpleTable]:
     rows = []
     if plan.completed:
         domain = getattr(plan.design, "domain", {})
-        ranges = {name: domain[name] for name in plan.bought if name in domain}
-        rows = [(name, [*map(format_number, (pair.low, pair.high)), "range"]) for name, pair in ranges.items()]
+        ranges = {name: domain[name].interval for name in plan.bought if name in domain}
+        rows = [
+            (name, [*map(format_number, ends), "rows kept" if name in plan.trimmed else "range"])
+            for name, ends in ranges.items()
+        ]
     if plan.completed and plan.response is not None:
         found = plan.response
         use = "centre, scale and cap" if plan.family.response == "continuous" else "greatest count"
@@ -162,6 +166,13 @@ def bought_tables(plan: PlanFacts) -> list[SimpleTable]:
             what = "rate, per exp(offset)" if plan.design.offset_bound else "mean"
             rows.append((plan.design.response_name, ["", format_number(found.mean), what]))
     return [full_width(["low", "high", "for"], rows, [12, 12, 23], title="Bought with the budget")] if rows else []
+
+
+def rows_table(found: pd.DataFrame) -> SimpleTable:
+    """What the number of rows decides."""
+    rows = [(f"{rows:,}", [row["errors"], f"{row['share']:.0%}"]) for rows, row in found.iterrows()]
+    title = "Standard errors by the number of rows that is counted"
+    return full_width(["standard errors", "coefficients with one"], rows, [20, 24], title=title)
 
 
 NOISE_WIDTHS = {"curvature": 20, "on": 13, "drawn": 13, "sd of noise": 14, "ratio": 9}

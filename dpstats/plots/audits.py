@@ -73,7 +73,7 @@ def audit(result: AuditedSubject, *, what: str = "bounds", ax: Axes | None = Non
     score = result.event.rsplit(" ", 2)[0]
     if what == "bounds":
         _draw_bounds(ax, result)
-        style.name_axes(ax, f"threshold of the output's {score}", "eps, at least")
+        labels = f"threshold of the output's {score}", "eps, at least"
     else:
         edges = result.picture.edges
         for counts, name, color in zip(result.picture.counts, ("data", "neighbour"), style.SERIES, strict=False):
@@ -81,11 +81,9 @@ def audit(result: AuditedSubject, *, what: str = "bounds", ax: Axes | None = Non
             ax.step(middle, shares, where="mid", color=color, linewidth=1.6, label=name)
             ax.fill_between(middle, shares, step="mid", color=color, alpha=0.15, linewidth=0)
         ax.set_ylim(bottom=0.0)
-        style.name_axes(ax, f"the output's {score}", "share of the runs")
-    lines = style.show_legend_above(ax)
-    verdict = "not refuted" if result.passed else "REFUTED"
-    style.finish(ax, f"Audit: eps = {result.eps:.4g} is {verdict}", *_audit_caption(result, what), lines_above=lines)
-    return ax
+        labels = f"the output's {score}", "share of the runs"
+    title = f"Audit: eps = {result.eps:.4g} is {'not refuted' if result.passed else 'REFUTED'}"
+    return style.finish(ax, title, *_audit_caption(result, what), labels=labels, legend="above")
 
 
 def _draw_bounds(ax: Axes, result: AuditedSubject) -> None:
@@ -106,14 +104,14 @@ def _draw_bounds(ax: Axes, result: AuditedSubject) -> None:
 def _audit_caption(result: AuditedSubject, what: str) -> list[str]:
     """The caption's sentences."""
     claim = f"eps = {result.eps:.4g}" + (f", delta = {result.delta:.4g}" if result.delta else "")
-    shown = {
+    legend = {
         "bounds": "Bounds by threshold are from the runs that chose the event; the verdict is from fresh ones.",
         "scores": "What the claim allows is how far the two may differ; the central 99 % of the runs are shown.",
     }[what]
     end = "These runs do not refute it, which proves nothing." if result.passed else "The claim does not hold."
     return [
         f"Claimed: that the two data sets tell no more apart than {claim} allows. {end}",
-        shown,
+        legend,
         f"{result.runs:,} runs on each, confidence {result.confidence:g}; both data sets are taken to be public.",
     ]
 
@@ -159,38 +157,35 @@ def spending(ledger: LedgerLike, *, ax: Axes | None = None) -> Axes:
     >>> dp.plots.spending(ledger).get_ylabel()
     'eps spent'
     """
-    found = as_ledger(ledger)
-    if not isinstance(found, Ledger):
-        raise ArgumentError(f"ledger must be a whole ledger or the path of its file, got {safe_repr(found)}")
+    books = as_ledger(ledger)
+    if not isinstance(books, Ledger):
+        raise ArgumentError(f"ledger must be a whole ledger or the path of its file, got {safe_repr(books)}")
     ax = style.new_axes(ax)
-    table = found.history()
-    counted = "eps" if found.accountant == "basic" else "rho"
+    table = books.history()
+    counted = "eps" if books.accountant == "basic" else "rho"
     spent = float(table[counted].max()) if len(table) else 0.0
-    total = found.total.eps if counted == "eps" else spent + (found.remaining_rho or 0.0)
-    across = _draw_steps(ax, found, table, counted)
+    total = books.total.eps if counted == "eps" else spent + (books.remaining_rho or 0.0)
+    across = _draw_steps(ax, books, table, counted)
     ax.axhline(total, linestyle=":", color=style.RED, linewidth=1.4, label=f"total, {total:.4g}")
     ax.set_ylim(0.0, 1.06 * total)
-    style.name_axes(ax, across, f"{counted} spent")
-    lines = style.show_legend_above(ax)
-    style.finish(
-        ax, f"Privacy budget of {found.dataset}", *_spending_caption(found, table, counted, spent), lines_above=lines
-    )
-    return ax
+    caption = _spending_caption(books, table, counted, spent)
+    labels = across, f"{counted} spent"
+    return style.finish(ax, f"Privacy budget of {books.dataset}", *caption, labels=labels, legend="above")
 
 
-def _draw_steps(ax: Axes, found: Ledger, table: pd.DataFrame, counted: str) -> str:
+def _draw_steps(ax: Axes, ledger: Ledger, table: pd.DataFrame, counted: str) -> str:
     """A step at each charge: of all together, and of those who have spent most. What the horizontal axis shows."""
     timed = len(table) > 0 and table["time"].max() - table["time"].min() >= SHORT
     # Within a few minutes, the order says more than fractions of seconds.
     across = pd.Series(table["time"].dt.tz_localize(None) if timed else table.index, index=table.index)
     _step(ax, across, table[counted], across.max(), color=style.INK, linewidth=3.6, zorder=1.5, label="all")
-    quotas = found.spending()["quota_eps"] if counted == "eps" else pd.Series(dtype=float)
+    quotas = ledger.spending()["quota_eps"] if counted == "eps" else pd.Series(dtype=float)
     most = table.groupby("analyst")["by_analyst"].max().sort_values(ascending=False, kind="stable")
     if list(most.index) not in ([], [""]):
         for number, analyst in enumerate(most.index[:MOST_ANALYSTS]):
-            own, label = table["analyst"] == analyst, style.shorten(analyst or NAMELESS, 24)
+            charges, label = table["analyst"] == analyst, style.shorten(analyst or NAMELESS, 24)
             look: dict[str, Any] = {"color": style.SERIES[number], "linewidth": 1.4, "label": label}
-            _step(ax, across[own], table["by_analyst"][own], across.max(), **look)
+            _step(ax, across[charges], table["by_analyst"][charges], across.max(), **look)
             quota = float(quotas.get(analyst, np.nan))
             if np.isfinite(quota):
                 ax.axhline(quota, color=style.SERIES[number], linestyle="--", linewidth=1.0, gid="quota")
@@ -225,13 +220,13 @@ def _step(ax: Axes, places: pd.Series[Any], amounts: pd.Series[float], end: Any,
 
 def _spending_caption(ledger: Ledger, table: pd.DataFrame, counted: str, spent: float) -> list[str]:
     """The caption's sentences."""
-    kept = style.neighbours(ledger)
+    protected = style.neighbours(ledger)
     people, apart = table["analyst"].nunique(), table.groupby("analyst")["by_analyst"].max().sum()
     if table.empty:
-        return [f"Protected: {kept}. Nothing has been charged yet."]
+        return [f"Protected: {protected}. Nothing has been charged yet."]
     parallel = "Of the parts of a partition the worst counts, so that lines do not add up."
     return [
-        f"Protected: {kept}, of which all charges together tell no more than {counted} = {spent:.4g} allows.",
+        f"Protected: {protected}, of which all charges together tell no more than {counted} = {spent:.4g} allows.",
         parallel if apart > spent * (1 + 1e-9) else "",
         f"The {MOST_ANALYSTS} who spent most, of {people}." if people > MOST_ANALYSTS else "",
         "Dashed: quotas." if counted == "eps" and ledger.spending()["quota_eps"].notna().any() else "",

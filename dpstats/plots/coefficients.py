@@ -83,17 +83,14 @@ def coefficients(
     ax = style.new_axes(ax, 2.3 + 0.27 * len(table))
     style.name_rows(ax, list(table.index))
     ax.axvline(0.0, color=style.INK, linewidth=0.8, zorder=1)
-    said = _draw_intervals(ax, table, alpha) if result.has_errors else _draw_bounds(ax, table)
-    unit = ", times the declared width of its column" if by_range else ""
-    lines = style.show_legend_above(ax)
-    style.name_axes(ax, f"coefficient{unit}", "")
-    said += ["Widths are those of the design's columns: splines and products have their own."] if by_range else []
-    said += [
+    caption = [
+        *(_draw_intervals(ax, table, alpha) if result.has_errors else _draw_bounds(ax, table)),
+        "Widths are those of the design's columns: splines and products have their own." if by_range else "",
         "Not adjusted for selection." if result.ignores_selection else "",
         style.promise(result.guarantee, "the fit"),
     ]
-    style.finish(ax, _title(result.plan), *said, lines_above=lines)
-    return ax
+    label = "coefficient, times the declared width of its column" if by_range else "coefficient"
+    return style.finish(ax, _title(result.plan), *caption, labels=(label, ""), legend="above")
 
 
 def shares(result: FittedSubject, *, intercept: bool = False, ax: Axes | None = None) -> Axes:
@@ -129,9 +126,9 @@ def shares(result: FittedSubject, *, intercept: bool = False, ax: Axes | None = 
     'share of the squared standard error'
     """
     check_subject("result", result, "uncertainty", FIT)
-    found = result.variance_shares
+    by_source = result.variance_shares
     errors = _shown(result.bse, check_flag("intercept", intercept))
-    table, bounded = found.loc[errors.index], np.isfinite(errors.to_numpy())
+    table, bounded = by_source.loc[errors.index], np.isfinite(errors.to_numpy())
     ax = style.new_axes(ax, 2.3 + 0.27 * len(table))
     style.name_rows(ax, list(table.index))
     rows, left = np.arange(len(table)), np.zeros(len(table))
@@ -149,36 +146,32 @@ def shares(result: FittedSubject, *, intercept: bool = False, ax: Axes | None = 
         hatched: dict[str, Any] = {"facecolor": "none", "edgecolor": style.GREY, "hatch": "///", "linewidth": 0.6}
         ax.barh(blank, np.ones(len(blank)), height=0.7, label="not identified", **hatched)
     ax.set_xlim(0, 1)
-    lines = style.show_legend_above(ax)
-    style.name_axes(ax, "share of the squared standard error", "")
-    said = "More budget shrinks the noise, more rows shrink every part."
-    protected = style.promise(result.guarantee, "the fit")
-    style.finish(ax, _title(result.plan), said, protected, lines_above=lines)
-    return ax
+    caption = "More budget shrinks the noise, more rows shrink every part.", style.promise(result.guarantee, "the fit")
+    labels = "share of the squared standard error", ""
+    return style.finish(ax, _title(result.plan), *caption, labels=labels, legend="above")
 
 
 def _table(result: FittedSubject, alpha: float, intercept: bool) -> pd.DataFrame:
     """value, low, high and noise (the half width that noise asks for) of the coefficients to draw."""
     if not result.has_errors:
-        kept = result.params[result.in_model]
-        value, bound = _shown(kept, intercept), result.noise_at_most
-        noise = 2 * bound.loc[value.index].to_numpy()
+        value = _shown(result.params[result.in_model], intercept)
+        noise = 2 * result.noise_at_most.loc[value.index].to_numpy()
         return pd.DataFrame({"value": value, "low": value - noise, "high": value + noise, "noise": noise})
     errors = _shown(result.bse, intercept)
-    found = result.uncertainty(alpha).loc[errors.index]
+    table = result.uncertainty(alpha).loc[errors.index]
     private = 1 - result.variance_shares["sampling"].loc[errors.index].clip(0, 1)
-    noise = (found["high"] - found["low"]) / 2 * np.sqrt(private)
-    return pd.DataFrame({"value": found["coef"], "low": found["low"], "high": found["high"], "noise": noise})
+    noise = (table["high"] - table["low"]) / 2 * np.sqrt(private)
+    return pd.DataFrame({"value": table["coef"], "low": table["low"], "high": table["high"], "noise": noise})
 
 
 def _shown(values: pd.Series[float], intercept: bool) -> pd.Series[float]:
     """Values that exist, with or without that of the intercept."""
-    found = values[values.notna()]
+    values = values[values.notna()]
     if not intercept:
-        found = found[found.index != INTERCEPT]
-    if not len(found):
+        values = values[values.index != INTERCEPT]
+    if not len(values):
         raise ArgumentError("intercept: the model has no other coefficient to draw; pass intercept=True")
-    return found
+    return values
 
 
 def _draw_intervals(ax: Axes, table: pd.DataFrame, alpha: float) -> list[str]:
@@ -187,7 +180,7 @@ def _draw_intervals(ax: Axes, table: pd.DataFrame, alpha: float) -> list[str]:
     ends = table[["low", "high"]].to_numpy()
     bounded = np.isfinite(ends).all(axis=1)
     low, high, cut = _limits(values, ends, bounded)
-    said = ["Points are free of the shrinkage; intervals cover sampling and the noise of privacy."]
+    caption = ["Points are free of the shrinkage; intervals cover sampling and the noise of privacy."]
     if bounded.any():
         noise = table["noise"].to_numpy()[bounded]
         pale: dict[str, Any] = {"height": 0.4, "color": style.SKY, "alpha": 0.45, "linewidth": 0}
@@ -201,13 +194,13 @@ def _draw_intervals(ax: Axes, table: pd.DataFrame, alpha: float) -> list[str]:
         )
         _arrows(ax, rows[~bounded], low, "<", style.GREY)
         _arrows(ax, rows[~bounded], high, ">", style.GREY)
-        said.append(f"Open marks ({int((~bounded).sum())}): not identified at this budget, any value is possible.")
+        caption.append(f"Open marks ({int((~bounded).sum())}): not identified at this budget, any value is possible.")
     if cut.any():
         _arrows(ax, rows[cut & (ends[:, 0] < low)], low, "<", style.BLUE)
         _arrows(ax, rows[cut & (ends[:, 1] > high)], high, ">", style.BLUE)
-        said.append("Blue arrows: the interval goes on beyond the picture.")
+        caption.append("Blue arrows: the interval goes on beyond the picture.")
     ax.set_xlim(low, high)
-    return said
+    return caption
 
 
 def _draw_bounds(ax: Axes, table: pd.DataFrame) -> list[str]:
@@ -227,8 +220,8 @@ def _draw_bounds(ax: Axes, table: pd.DataFrame) -> list[str]:
     ax.margins(x=0.05)
     if hidden.any():
         _open_marks(ax, rows[hidden], values[hidden], "within noise")
-    said = "Bars: twice a proved bound on the noise's standard deviation. Without sampling error they are no intervals."
-    return [said, "Open marks: noise alone may have made them." if hidden.any() else ""]
+    bars = "Bars: twice a proved bound on the noise's standard deviation. Without sampling error they are no intervals."
+    return [bars, "Open marks: noise alone may have made them." if hidden.any() else ""]
 
 
 def _open_marks(ax: Axes, rows: Float, values: Float, label: str) -> None:

@@ -91,7 +91,7 @@ def effect(
     at = {} if at is None else at
     held, several = _held(design, others, at)
     ax = style.new_axes(ax)
-    declared = _places(design.domain[column])
+    declared = _places(design.support[column])
     axis = np.linspace(declared.low, declared.high, points) if isinstance(declared, Range) else declared.values
     unbounded = False
     lines = [{several: value} for value in held.pop(several)] if several else [{}]
@@ -103,17 +103,16 @@ def effect(
         unbounded |= _draw(ax, declared, axis, mean, ends, number, label, shift)
     if isinstance(declared, Levels):
         _name_levels(ax, declared)
-    style.name_axes(ax, column, _response(design))
-    style.show_legend(ax, loc="best")
-    style.finish(
+    return style.finish(
         ax,
         f"Effect of {column} ({result.plan.family.name})",
         _fixed(held, at),
         _band(result, alpha, unbounded, isinstance(declared, Range)),
         "Points are public: the picture costs no budget.",
         style.promise(result.guarantee, "the fit"),
+        labels=(column, _response(design)),
+        legend="best",
     )
-    return ax
 
 
 def _design(result: FittedSubject) -> DesignSpec:
@@ -140,11 +139,11 @@ def _held(design: DesignSpec, others: Sequence[str], at: Mapping[str, Any]) -> t
         raise ArgumentError(f"at: {lists[0]!r} must have 1 to {MOST_LINES} values, got {len(at[lists[0]])}")
     held: dict[str, Any] = {}
     for name in others:
-        declared, places = design.domain[name], _places(design.domain[name])
+        declared, places = design.domain[name], _places(design.support[name])
         usual = places.low / 2 + places.high / 2 if isinstance(places, Range) else places.values[0]
         held[name] = at.get(name, usual)
         for value in at[name] if name in lists else [held[name]]:
-            _check(name, value, declared)
+            _check_value(name, value, declared)
     return held, lists[0] if lists else ""
 
 
@@ -155,12 +154,12 @@ def _places(declared: Range | Levels) -> Range | Levels:
     return Levels((0, 1)) if codes and whole else declared
 
 
-def _check(name: str, value: Any, declared: Range | Levels) -> None:
-    found = canonical(value)
+def _check_value(name: str, value: Any, declared: Range | Levels) -> None:
+    cell = canonical(value)
     if isinstance(declared, Levels):
-        if found not in declared.code_of():
+        if cell not in declared.code_of():
             raise ArgumentError(f"at: {name!r} must be one of {list(declared.values)}, got {safe_repr(value)}")
-    elif not isinstance(found, float) or not declared.low <= found <= declared.high:
+    elif not isinstance(cell, float) or not declared.low <= cell <= declared.high:
         raise ArgumentError(
             f"at: {name!r} must lie within its range ({declared.low}, {declared.high}), got {safe_repr(value)}"
         )
@@ -170,10 +169,10 @@ def _predicted(result: FittedSubject, frame: pd.DataFrame, alpha: float) -> tupl
     """Means, shape (k,), and ends of the band, shape (k, 2): NaN where it has none; no band without inference."""
     if not result.has_errors:
         return np.asarray(result.predict(frame), dtype=np.float64), None
-    found = result.get_prediction(frame, alpha)
-    ends = np.array(found.conf_int(), dtype=np.float64)
-    ends[~np.isfinite(found.se_mean)] = np.nan
-    return np.asarray(found.predicted_mean), ends
+    prediction = result.get_prediction(frame, alpha)
+    ends = np.array(prediction.conf_int(), dtype=np.float64)
+    ends[~np.isfinite(prediction.se_mean)] = np.nan
+    return np.asarray(prediction.predicted_mean), ends
 
 
 def _draw(
@@ -250,5 +249,5 @@ def _band(result: FittedSubject, alpha: float, unbounded: bool, numeric: bool) -
     if not result.has_errors:
         return "No band: the call released no standard errors (bse says why)."
     name, lost = ("Band", "Hatched") if numeric else ("Bars", "Dotted")
-    said = f"{name}: {100 * (1 - alpha):g} % at each point, of sampling and noise."
-    return f"{said} {lost}: not identified at this budget, any value is possible." if unbounded else said
+    band = f"{name}: {100 * (1 - alpha):g} % at each point, of sampling and noise."
+    return f"{band} {lost}: not identified at this budget, any value is possible." if unbounded else band

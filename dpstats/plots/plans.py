@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.arguments import check_choice, check_type, is_number, safe_repr
+from dpstats.arguments import check_choice, check_type, is_number, is_whole, safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.plan import Plan, replan
 from dpstats.plots import style
@@ -84,8 +84,8 @@ def budget(
     """
     check_choice("what", what, ("risk", "noise", "se"))
     check_type("plan", plan, Plan, "what dp.plan returns")
-    supposed = {"residual_sd": residual_sd, "typical": typical, "like": like}
-    for name, given in {"coefficient": coefficient, **supposed}.items():
+    assumptions = {"residual_sd": residual_sd, "typical": typical, "like": like}
+    for name, given in {"coefficient": coefficient, **assumptions}.items():
         if what != "se" and given is not None:
             raise ArgumentError(f"{name} goes with what='se', the standard error of a coefficient")
     if what == "risk" and (plan.request.method == "statistics" or plan.request.options.replicates):
@@ -99,7 +99,7 @@ def budget(
         raise ArgumentError(f"coefficient must be one of the plan's, {known}; got {safe_repr(coefficient)}")
     named = plan.names[-1] if coefficient is None else coefficient
     rows = _rows(n)
-    foreseen = plan.forecast(**supposed) if what == "se" else None
+    forecast = plan.forecast(**assumptions) if what == "se" else None
     plans = _plans(plan, eps)
     ax = style.new_axes(ax)
     budgets = np.array([found.request.eps for found in plans])
@@ -107,8 +107,8 @@ def budget(
         color, marker = style.SERIES[number], style.MARKERS[number]
         lines: dict[str, Any] = {"color": color, "marker": marker, "markersize": 4, "linewidth": 1.6}
         lines["label"] = None if count is None else f"{count:,} rows"
-        if foreseen is not None and count is not None:
-            _draw_errors(ax, foreseen, plans, count, plan.names.index(named), lines)
+        if forecast is not None and count is not None:
+            _draw_errors(ax, forecast, plans, count, plan.names.index(named), lines)
             continue
         costs = np.stack([_risk(found, pi, count) if what == "risk" else _noise(found) for found in plans])
         low, middle, high = costs.T / (count or 1)
@@ -120,11 +120,10 @@ def budget(
     ticks = budgets[:: max(1, -(-len(budgets) // 8))]
     ax.set_xticks(ticks, [f"{value:.3g}" for value in ticks])
     ax.set_xticks([], minor=True)
-    style.name_axes(ax, "eps", f"standard error of {named}" if what == "se" else COSTS[what, n is not None])
-    style.show_legend(ax, loc="best")
+    cost = f"standard error of {named}" if what == "se" else COSTS[what, n is not None]
     title = f"What eps buys: {plan.formula or plan.design.response_name} ({plan.family.name})"
-    style.finish(ax, title, *_caption(plan, what, pi, foreseen is not None and foreseen.known))
-    return ax
+    caption = _caption(plan, what, pi, forecast is not None and forecast.known)
+    return style.finish(ax, title, *caption, labels=("eps", cost), legend="best")
 
 
 def _rows(n: int | Sequence[int] | None) -> list[int | None]:
@@ -134,7 +133,7 @@ def _rows(n: int | Sequence[int] | None) -> list[int | None]:
     if not 1 <= len(counts) <= len(style.SERIES):
         raise ArgumentError(f"n must hold 1 to {len(style.SERIES)} numbers of rows, got {len(counts)}")
     for count in counts:
-        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 1 <= count < 2**53:
+        if not is_whole(count) or not 1 <= count < 2**53:
             raise ArgumentError(f"n must be a positive integer or several, got {safe_repr(count)}")
     return [int(count) for count in counts]
 
@@ -146,13 +145,13 @@ def _plans(plan: Plan, eps: Sequence[float] | None) -> list[Plan]:
         if not listed or len(eps) < 2 or not all(map(is_number, eps)):
             raise ArgumentError(f"eps must hold at least two budgets, got {safe_repr(eps)}")
         return [replan(plan, value) for value in sorted(eps)]
-    found = []
+    plans = []
     for factor in FACTORS:
         try:
-            found.append(replan(plan, float(factor) * plan.request.eps))
+            plans.append(replan(plan, float(factor) * plan.request.eps))
         except ArgumentError:  # too small for the ranges to be bought
             continue
-    return found
+    return plans
 
 
 def _risk(plan: Plan, pi: float, count: int | None) -> Float:
@@ -163,31 +162,31 @@ def _risk(plan: Plan, pi: float, count: int | None) -> Float:
     return np.full(3, bound)
 
 
-def _draw_errors(ax: Axes, foreseen: Any, plans: Sequence[Plan], count: int, place: int, lines: dict[str, Any]) -> None:
+def _draw_errors(ax: Axes, forecast: Any, plans: Sequence[Plan], count: int, place: int, lines: dict[str, Any]) -> None:
     """The standard error of a coefficient of `count` rows: a line, with marks where one is likely to be there."""
     budgets = np.array([plan.request.eps for plan in plans])
     with show_elapsed("foreseeing standard errors"):
-        found = np.array([_errors(foreseen, plan, count, place) for plan in plans])
-    low, usual, high, without, likely = found.T
+        errors = np.array([_errors(forecast, plan, count, place) for plan in plans])
+    low, usual, high, without, likely = errors.T
     ax.plot(budgets, usual, markevery=np.flatnonzero(likely == 1.0).tolist(), **lines)
     ax.fill_between(budgets, low, np.where(likely == 1.0, high, np.nan), color=lines["color"], alpha=0.18, linewidth=0)
     ax.plot(budgets, without, color=lines["color"], linestyle="--", linewidth=1.0)
 
 
-def _errors(foreseen: Any, plan: Plan, count: int, place: int) -> Float:
+def _errors(forecast: Any, plan: Plan, count: int, place: int) -> Float:
     """Standard errors of rows that say more, usual ones and rows that say less, without noise, and whether likely.
 
     NaN where there is none; shape (5,).
     """
     try:
-        own = foreseen.at(plan)
+        at_plan = forecast.at(plan)
     except ArgumentError:  # another eps than the plan's need not leave the information free
         return np.full(5, np.nan)
-    errors = np.array([own.likely(name, count)[0][place] for name in own.names])
+    errors = np.array([at_plan.likely(name, count)[0][place] for name in at_plan.names])
     errors = np.where(np.isfinite(errors), errors, np.nan)
-    without = own.sampling(own.names[0])[place] / np.sqrt(count)
-    ends = np.fmin.reduce(errors), np.fmax.reduce(errors)
-    return np.array([ends[0], errors[0], ends[1], without, own.enough(count, [place])], dtype=np.float64)
+    without = at_plan.sampling(at_plan.names[0])[place] / np.sqrt(count)
+    low, high = np.fmin.reduce(errors), np.fmax.reduce(errors)
+    return np.array([low, errors[0], high, without, at_plan.enough(count, [place])], dtype=np.float64)
 
 
 def _noise(plan: Plan) -> Float:
@@ -206,7 +205,7 @@ COSTS = {
 
 def _caption(plan: Plan, what: str, pi: float, known: bool) -> list[str]:
     """The caption's sentences."""
-    shown = {
+    legend = {
         "risk": f"Proved bound on what privacy adds to the loss, with probability {1 - pi:g}; mostly it is far less.",
         "se": (
             "Forecast for rows as typical= or like= has them. "
@@ -218,7 +217,7 @@ def _caption(plan: Plan, what: str, pi: float, known: bool) -> list[str]:
     }[what]
     delta = f", delta = {plan.request.delta:.4g}" if plan.request.delta else ""
     return [
-        shown,
+        legend,
         "Plans alone: no row was read and nothing spent.",
         f"Protected by a fit at eps{delta}: {style.neighbours(plan.guarantee)}.",
         "" if plan.guarantee.certified else f"NO GUARANTEE is claimed: {plan.guarantee.reason}.",
@@ -285,14 +284,13 @@ def methods(
         ax.plot(curve["n"], curve[what], color=color, marker=marker, markersize=4, linewidth=1.6, label=str(method))
     ax.axvline(comparison.n, linestyle=":", color=style.INK, linewidth=1.0, label=f"n = {comparison.n:,}")
     ax.set(xscale="log", yscale="log")
-    style.name_axes(ax, "rows", MEASURES[what])
-    style.show_legend(ax, loc="best")
     proved = what == "at_most"
-    style.finish(
+    return style.finish(
         ax,
         f"Which method: {comparison.formula}",
         "A proved bound, for any rows." if proved else "A prediction for rows drawn evenly from the Domain.",
         f"{comparison.description}.",
         "No row was read and nothing spent.",
+        labels=("rows", MEASURES[what]),
+        legend="best",
     )
-    return ax

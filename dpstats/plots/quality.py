@@ -61,10 +61,9 @@ def calibration(evaluation: EvaluatedSubject, *, ax: Axes | None = None) -> Axes
     _binned(ax, table, "predicted", "observed")
     most = min(1.0, 1.08 * float(np.nanmax(table[["predicted", "high"]].to_numpy(), initial=0.0)) or 1.0)
     ax.set(xlim=(-0.02 * most, most), ylim=(-0.02 * most, most))
-    style.name_axes(ax, "predicted frequency", "observed frequency")
-    style.show_legend(ax, loc="upper left")
-    style.finish(ax, f"Calibration: {evaluation.model}", BARS, _promise(evaluation))
-    return ax
+    labels = "predicted frequency", "observed frequency"
+    title = f"Calibration: {evaluation.model}"
+    return style.finish(ax, title, BARS, _promise(evaluation), labels=labels, legend="upper left")
 
 
 def residuals(evaluation: EvaluatedSubject, *, ax: Axes | None = None) -> Axes:
@@ -88,11 +87,10 @@ def residuals(evaluation: EvaluatedSubject, *, ax: Axes | None = None) -> Axes:
     ax = style.new_axes(ax)
     ax.axhline(0.0, linestyle="--", color=style.GREY, linewidth=1.0)
     _binned(ax, table, "fitted", "residual")
-    style.name_axes(ax, "fitted value", "mean residual")
-    lines = style.show_legend_above(ax)  # inside, the bars leave no corner free
-    said = f"{BARS} Where bars stay away from zero, the model misses something."
-    style.finish(ax, f"Residuals: {evaluation.model}", said, _promise(evaluation), lines_above=lines)
-    return ax
+    caption = BARS, "Where bars stay away from zero, the model misses something.", _promise(evaluation)
+    labels = "fitted value", "mean residual"
+    # Inside, the bars leave no corner free.
+    return style.finish(ax, f"Residuals: {evaluation.model}", *caption, labels=labels, legend="above")
 
 
 def roc(evaluation: EvaluatedSubject, *, ax: Axes | None = None) -> Axes:
@@ -117,16 +115,16 @@ def roc(evaluation: EvaluatedSubject, *, ax: Axes | None = None) -> Axes:
     ax = style.new_axes(ax, 6.0, 5.4)  # about square: a fixed aspect would leave the caption no room
     ax.plot([0, 1], [0, 1], "--", color=style.GREY, linewidth=1.0, label="guessing")
     ax.plot(false, true, color=style.BLUE, linewidth=1.8, label=_area(evaluation))
-    some = _spread_out(false, true)
+    some = _evenly_spaced(false, true)
     sizes = [LEVEL * _std_err(table, name)[some] for name in ("false_positive", "true_positive")]
     crosses: dict[str, Any] = {"fmt": "none", "ecolor": style.ORANGE, "elinewidth": 1.6, "zorder": 4}
     ax.errorbar(false[some], true[some], xerr=sizes[0], yerr=sizes[1], label="0.95 intervals", **crosses)
     ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
-    style.name_axes(ax, "false positive rate", "true positive rate")
-    style.show_legend(ax, loc="lower right")
-    said = "Crosses: 95 % intervals of both rates, of noise and sampling, at some thresholds."
-    style.finish(ax, f"ROC: {evaluation.model}", said, _promise(evaluation))
-    return ax
+    crossed = "Crosses: 95 % intervals of both rates, of noise and sampling, at some thresholds."
+    labels = "false positive rate", "true positive rate"
+    return style.finish(
+        ax, f"ROC: {evaluation.model}", crossed, _promise(evaluation), labels=labels, legend="lower right"
+    )
 
 
 def _promise(evaluation: EvaluatedSubject) -> str:
@@ -139,10 +137,10 @@ def _table(evaluation: EvaluatedSubject, metric: str, columns: list[str]) -> pd.
     table = getattr(evaluation, metric)
     if table is None:
         raise ArgumentError(f"the evaluation has no {metric}: evaluate with metrics=[{metric!r}], if its model has one")
-    found: pd.DataFrame = table.loc[np.isfinite(table[columns].to_numpy(dtype=np.float64)).all(axis=1)]
-    if found.empty:
+    finite: pd.DataFrame = table.loc[np.isfinite(table[columns].to_numpy(dtype=np.float64)).all(axis=1)]
+    if finite.empty:
         raise ArgumentError("the evaluation's rows do not stand out from the noise: there is nothing to draw")
-    return found
+    return finite
 
 
 def _binned(ax: Axes, table: pd.DataFrame, across: str, upward: str) -> None:
@@ -159,10 +157,10 @@ def _binned(ax: Axes, table: pd.DataFrame, across: str, upward: str) -> None:
 
 def _area(evaluation: EvaluatedSubject) -> str:
     """The area with its interval, in words."""
-    found = evaluation.metrics.loc[AREA] if AREA in evaluation.metrics.index else None
-    if found is None or not np.isfinite(found["estimate"]):
+    area = evaluation.metrics.loc[AREA] if AREA in evaluation.metrics.index else None
+    if area is None or not np.isfinite(area["estimate"]):
         return "ROC curve, area unknown"
-    return f"area {found['estimate']:.3f} [{found['low']:.3f}, {found['high']:.3f}]"
+    return f"area {area['estimate']:.3f} [{area['low']:.3f}, {area['high']:.3f}]"
 
 
 def _std_err(table: pd.DataFrame, name: str) -> Float:
@@ -170,8 +168,8 @@ def _std_err(table: pd.DataFrame, name: str) -> Float:
     return np.hypot(*parts)
 
 
-def _spread_out(false: Float, true: Float) -> NDArray[np.intp]:
-    """Positions of points evenly spread along the curve, its ends left out."""
+def _evenly_spaced(false: Float, true: Float) -> NDArray[np.intp]:
+    """Positions of points evenly spaced along the curve, its ends left out."""
     along = np.concatenate([[0.0], np.cumsum(np.hypot(np.diff(false), np.diff(true)))])
-    wanted = np.linspace(0, along[-1], ROC_BARS + 2)[1:-1]
-    return np.unique(np.clip(np.searchsorted(along, wanted), 1, max(len(along) - 2, 0)))
+    lengths = np.linspace(0, along[-1], ROC_BARS + 2)[1:-1]
+    return np.unique(np.clip(np.searchsorted(along, lengths), 1, max(len(along) - 2, 0)))

@@ -36,20 +36,14 @@ CAPTION = "caption"
 """The gid of a picture's caption."""
 
 
-def pyplot() -> Any:
-    """matplotlib.pyplot, imported when something is drawn; ArgumentError if it is not installed."""
+def new_axes(ax: Axes | None, height: float = HEIGHT, width: float = WIDTH) -> Axes:
+    """`ax` itself, or axes of a new figure of so many inches, in our style; ArgumentError without matplotlib."""
     try:
-        from matplotlib import pyplot as found
+        from matplotlib import pyplot
     except ImportError as error:
         raise ArgumentError('pictures need the package matplotlib: pip install "dpstats[plots]"') from error
-    return found
-
-
-def new_axes(ax: Axes | None, height: float = HEIGHT, width: float = WIDTH) -> Axes:
-    """`ax` itself, or axes of a new figure of so many inches, in the style of this package."""
-    drawer = pyplot()
     if ax is None:
-        _, ax = drawer.subplots(figsize=(width, height), layout="constrained")
+        _, ax = pyplot.subplots(figsize=(width, height), layout="constrained")
     elif not hasattr(ax, "get_figure"):
         raise ArgumentError(f"ax must be matplotlib axes, got {type(ax).__name__}")
     assert ax is not None
@@ -89,17 +83,18 @@ def show_legend(ax: Axes, **arguments: Any) -> None:
         literal_text(legend.get_texts())
 
 
-def show_legend_above(ax: Axes) -> int:
-    """A legend between axes and title, for pictures full of rows; how many lines it takes."""
-    show_legend(ax, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.1, handlelength=1.4)
-    return -(-len(ax.get_legend_handles_labels()[1]) // 2)
+def finish(ax: Axes, title: str, *sentences: str, labels: tuple[str, str], legend: str | None = None) -> Axes:
+    """Labels of both axes, legend, title and caption; the last two are as wide as the axes. Comes last: that is known.
 
-
-def finish(ax: Axes, title: str, *sentences: str, lines_above: int = 0) -> None:
-    """Title, above so many lines of a legend, and caption, below the horizontal axis' label; both as wide as the axes.
-
-    It comes last: the width is known when all else is drawn.
+    `legend` is a place inside the axes, or "above" them, below the title, for pictures that are full; None for none.
     """
+    name_axes(ax, *labels)
+    lines_above = 0
+    if legend == "above":
+        show_legend(ax, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.1, handlelength=1.4)
+        lines_above = -(-len(ax.get_legend_handles_labels()[1]) // 2)
+    elif legend is not None:
+        show_legend(ax, loc=legend)
     figure = ax.get_figure(root=True)
     assert figure is not None
     figure.draw_without_rendering()
@@ -127,6 +122,7 @@ def finish(ax: Axes, title: str, *sentences: str, lines_above: int = 0) -> None:
     )
     caption.set_gid(CAPTION)
     literal_text([heading, caption])
+    return ax
 
 
 def _characters(points: float, size: float) -> int:
@@ -179,77 +175,43 @@ class FittedPlan(Protocol):
     """What a model is of: the plan of a fit, or that of a stream."""
 
     @property
-    def design(self) -> PublicDesign:
-        """The columns."""
-
+    def design(self) -> PublicDesign: ...
     @property
-    def family(self) -> Family:
-        """The loss, every cap filled in."""
-
+    def family(self) -> Family: ...
     @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the columns."""
-
+    def names(self) -> tuple[str, ...]: ...
     @property
-    def formula(self) -> str | None:
-        """The formula; None for plain arrays."""
-
+    def formula(self) -> str | None: ...
     @property
-    def df_model(self) -> int:
-        """Coefficients besides the intercept."""
-
+    def df_model(self) -> int: ...
     @property
-    def guarantee(self) -> Guarantee:
-        """Of all that is released."""
+    def guarantee(self) -> Guarantee: ...
 
 
 class FittedSubject(Protocol):
     """A released model; `dpstats.GLMResults`."""
 
     @property
-    def plan(self) -> FittedPlan:
-        """The plan the release followed."""
-
+    def plan(self) -> FittedPlan: ...
     @property
-    def in_model(self) -> NDArray[np.bool_]:
-        """Which columns of the design are in the model, shape (p,)."""
-
+    def in_model(self) -> NDArray[np.bool_]: ...
     @property
-    def ignores_selection(self) -> bool:
-        """Whether errors are not adjusted for a choice of columns by the same data."""
-
+    def ignores_selection(self) -> bool: ...
     @property
-    def guarantee(self) -> Guarantee:
-        """The guarantee of everything it shows."""
-
+    def guarantee(self) -> Guarantee: ...
     @property
-    def has_errors(self) -> bool:
-        """Whether standard errors were released."""
-
+    def has_errors(self) -> bool: ...
     @property
-    def params(self) -> pd.Series[float]:
-        """Coefficients as released, in the user's units."""
-
+    def params(self) -> pd.Series[float]: ...
     @property
-    def bse(self) -> pd.Series[float]:
-        """Standard errors; infinite where not identified, NaN for columns that are not in the fit."""
-
+    def bse(self) -> pd.Series[float]: ...
     @property
-    def noise_at_most(self) -> pd.Series[float]:
-        """A bound on the standard deviation that noise gives each coefficient."""
-
+    def noise_at_most(self) -> pd.Series[float]: ...
     @property
-    def variance_shares(self) -> pd.DataFrame:
-        """Shares of sampling, noise and information in the squared standard errors."""
-
-    def uncertainty(self, alpha: float = 0.05) -> pd.DataFrame:
-        """The regression table as a frame."""
-
-    def predict(self, newdata: Any) -> Any:
-        """Predictions at public rows."""
-
-    def get_prediction(self, newdata: Any, alpha: float = 0.05) -> Any:
-        """The mean response at public rows with intervals."""
+    def variance_shares(self) -> pd.DataFrame: ...
+    def uncertainty(self, alpha: float = 0.05) -> pd.DataFrame: ...
+    def predict(self, newdata: Any) -> Any: ...
+    def get_prediction(self, newdata: Any, alpha: float = 0.05) -> Any: ...
 
 
 class EvaluatedSubject(Protocol):

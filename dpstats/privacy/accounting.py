@@ -18,6 +18,7 @@ from scipy.optimize import minimize_scalar
 from dpstats.arguments import check_choice
 from dpstats.errors import ArgumentError
 from dpstats.privacy.guarantee import Guarantee, check_budget
+from dpstats.wording import phrase
 
 
 def exact(value: float) -> Fraction:
@@ -64,18 +65,19 @@ def group_rule(guarantee: Guarantee) -> Guarantee:
     section 3). ArgumentError for a replace_one guarantee, or if delta would reach 1.
     """
     if guarantee.adjacency != "add_remove":
+        other = phrase('adjacency="add_remove"', shell="--adjacency add_remove")
         raise ArgumentError(
-            "guarantee is under replace_one, which promises nothing under add_remove; "
-            'make the release with adjacency="add_remove"'
+            f"guarantee is under replace_one, which promises nothing under add_remove; make the release with {other}"
         )
     delta = Fraction(0)
     if guarantee.delta > 0:
         if guarantee.eps < 700:  # beyond, exp would overflow, and no delta is small enough
             delta = exact(guarantee.delta) * (1 + exact(math.exp(guarantee.eps) * (1 + _ROUNDING)))
         if not 0 < delta < 1:
+            other = phrase('adjacency="replace_one"', shell="--adjacency replace_one")
             raise ArgumentError(
                 f"guarantee with eps={guarantee.eps:g}, delta={guarantee.delta:g} promises nothing under "
-                'replace_one; lower its eps or delta, or make the release with adjacency="replace_one"'
+                f"replace_one; lower its eps or delta, or make the release with {other}"
             )
     return replace(
         guarantee,

@@ -11,6 +11,7 @@ import numpy as np
 from dpstats.arguments import check_choice, check_flag, is_number, safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.families.base import check_cap
+from dpstats.wording import argument
 
 Adjacency = Literal["add_remove", "replace_one"]
 
@@ -179,7 +180,9 @@ def make_unit(unit: str | None, unit_weight: str | None = None, max_rows: int | 
         raise ArgumentError(f"unit must be the name of the column that tells persons apart, got {type(unit).__name__}")
     if max_rows is None:
         if unit_weight == "one":
-            raise ArgumentError("unit_weight='one' needs max_rows, the most rows that a person may have")
+            raise ArgumentError(
+                f"{argument('unit_weight', 'one')} needs max_rows, the most rows that a person may have"
+            )
         return Unit(unit, shared=True)
     if unit_weight == "equal":
         raise ArgumentError("max_rows is for rows of weight one: rows that share a weight need no bound; leave it out")

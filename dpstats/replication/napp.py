@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
+import statsmodels.api as sm
 from numpy.typing import NDArray
 from scipy.special import gammaincinv, ndtri
 
 from dpstats.arguments import safe_repr
 from dpstats.data import Block, Rows, block_rows
 from dpstats.errors import ArgumentError
-from dpstats.families.base import Family
+from dpstats.families import Binomial, Family, Gaussian, Poisson
 from dpstats.mechanisms.design import Bounds
 from dpstats.mechanisms.spec import FitSpec
 from dpstats.mechanisms.stage import Stage, StagePlan, StagesRelease
@@ -22,10 +24,9 @@ from dpstats.penalties import Bridge, Penalty, Ridge
 from dpstats.privacy.guarantee import check_budget
 from dpstats.privacy.noise import Noise
 from dpstats.privacy.randomness import RandomSource
-from dpstats.replication import augmented
-from dpstats.replication.augmented import DECREMENT, HEAVIEST
 from dpstats.solvers.newton import damped_newton
 from dpstats.solvers.objective import PerturbedObjective
+from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
 Selection = Literal["vs", "vs+"]
@@ -34,6 +35,18 @@ UNCERTIFIED = "constants and iterations of the NAPP-ERM paper, whose proof does 
 """The reason every guarantee of these modes carries."""
 
 NEGLIGIBLE_COEFFICIENT = 1e-6
+
+HEAVIEST = 1e25
+"""Majoriser weights are held at this, far above any Hessian, so that a coefficient at zero has a finite one."""
+
+DECREMENT = 1e-9
+"""Squared Newton decrement that ends each fit: the next one moves the target anyway."""
+
+NOISE_ROWS = {"gaussian": (1.0, -1.0, 1.0), "binomial": (0.0, 0.5, 0.25), "poisson": (0.0, 1.0, 1.0)}
+"""The response e_y of a noise row, and l'(0) and l''(0) of the uncapped loss there.
+
+The paper suggests e_y = 0 for linear and 1 for Poisson regression, where l'(0) = 0 and its eq. (3) divides by it; and 0
+and 1 in halves for logistic, whose antithetic pairs then fail to cancel."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +154,87 @@ def fit(
     return theta
 
 
+# The `augmented` realisation: penalty and noise of privacy as extra rows for an ordinary fitter, here statsmodels' GLM.
+# As their number grows the fit tends to the weighted ridge of `fit` (docs/proofs/napp, 4). For replication and for
+# borrowing other software: the sampled rows miss the curvature that privacy needs, so no guarantee covers it.
+
+
+def reference_draws(noise_rows: int, columns: int, random: RandomSource) -> NDArray[np.float64]:
+    """Standard normal draws in antithetic pairs (row i and row i + noise_rows/2), shape (noise_rows, columns)."""
+    half = ndtri(random.random(noise_rows // 2 * columns)).reshape(-1, columns)
+    return np.concatenate([half, -half])
+
+
+def noise_row(family: Family) -> tuple[float, float, float]:
+    """Response, slope and curvature of a noise row; ArgumentError for a family that statsmodels does not fit."""
+    if not isinstance(family, (Gaussian, Binomial, Poisson)):
+        raise ArgumentError(
+            f"{argument('realization', 'augmented')} needs a family statsmodels fits, Gaussian, Binomial or Poisson;"
+            f" got {safe_repr(family)}"
+        )
+    return NOISE_ROWS[family.name]
+
+
+def augment(family: Family, curvature: Vector, noise: Vector, draws: NDArray[np.float64]) -> tuple[Vector, Vector]:
+    """Noise rows whose losses add up to about 1/2 theta' diag(curvature) theta + noise'theta (seed eq. 3 and 5).
+
+    exog, shape (noise_rows, p), and endog, from `reference_draws`. `curvature` is privacy's m plus the majoriser's
+    weights; the loss has no caps, of which an ordinary fitter knows none.
+    """
+    response, slope, bend = noise_row(family)
+    rows = len(draws)
+    return draws * np.sqrt(curvature / (rows * bend)) + noise / (rows * slope), np.full(rows, response)
+
+
+def augmented_fit(
+    family: Family,
+    rows: Rows[Block] | Iterable[tuple[Any, ...]],
+    curvature: Vector,
+    noise: Vector,
+    penalty: Penalty | None,
+    random: RandomSource,
+    *,
+    weights: Vector | None = None,
+    noise_rows: int = 10_000,
+    iterations: int = 80,
+    change: float = 1e-7,
+) -> Vector:
+    """The augmented counterpart of `fit`, uncertified: one statsmodels GLM fit an iteration.
+
+    The same standard normal draws serve every iteration, rescaled, so that the iterations converge (the paper redraws
+    them and averages the wander away).
+    """
+    scale = np.ones(len(noise)) if weights is None else np.asarray(weights, dtype=np.float64)
+    draws = reference_draws(noise_rows, len(noise), random)
+    blocks = block_rows(rows).collect()
+    exog = np.concatenate([np.empty((0, len(noise))), *(block.exog for block in blocks)])
+    endog = np.concatenate([np.empty(0), *(block.endog for block in blocks)])
+
+    def ridge(total: Vector, start: Vector) -> Vector:
+        extra, response = augment(family, total, noise, draws)
+        return _ordinary_fit(family, np.concatenate([exog, extra]), np.concatenate([endog, response]), start)
+
+    theta = ridge(curvature, np.zeros(len(noise)))
+    if penalty is None:
+        return theta
+    for _ in range(iterations):
+        heavier = np.minimum(penalty.majorizer(theta, scale), HEAVIEST)
+        previous, theta = theta, ridge(curvature + heavier, theta)
+        if np.max(np.abs(theta - previous)) <= change * np.max(np.abs(theta)):
+            break
+    return theta
+
+
+def _ordinary_fit(family: Family, exog: NDArray[np.float64], endog: Vector, start: Vector) -> Vector:
+    """Maximum likelihood by statsmodels, silent: its warnings would tell of the data."""
+    likelihood = {"gaussian": sm.families.Gaussian, "binomial": sm.families.Binomial, "poisson": sm.families.Poisson}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = sm.GLM(endog, exog, family=likelihood[family.name]())
+        fitted = model.fit(start_params=start, tol=1e-12, tol_criterion="params", maxiter=200)
+    return np.asarray(fitted.params, dtype=np.float64)
+
+
 def plan_replication(stages: Sequence[Stage], spec: FitSpec) -> tuple[Stage, ...]:
     """The plan of a paper mode: the printed noise and curvature in place of the calibrated ones.
 
@@ -153,12 +247,13 @@ def plan_replication(stages: Sequence[Stage], spec: FitSpec) -> tuple[Stage, ...
             "weights, offsets and counts of trials are not part of the replicated paper; leave them out"
         )
     if len(stages) != 1:
-        raise ArgumentError("stages=2 and refit_share are not part of the replicated paper; leave them out")
+        two = argument("stages", 2)
+        raise ArgumentError(f"{two} and refit_share are not part of the replicated paper; leave them out")
     if penalty is None and options.as_printed:
         raise ArgumentError("penalty must be given: the replicated paper's modes realise one, such as 'lasso'")
     plan = stages[0].plan
     if options.realization == "augmented":
-        augmented.noise_response(plan.family)
+        noise_row(plan.family)
     if not options.as_printed:
         return tuple(stages)
     constants = _constants(plan, design)
@@ -185,7 +280,7 @@ def release_replication(
     plan, penalty, options = stages[0].plan, spec.penalty, spec.options
     if not options.as_printed:
         noise = plan.sample(random)
-        theta = augmented.minimize(
+        theta = augmented_fit(
             plan.family, rows, plan.curvature, noise, plan.penalty, random, weights=plan.penalty_weights
         )
         return StagesRelease(theta, tuple(stages))

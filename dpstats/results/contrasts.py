@@ -95,9 +95,7 @@ class ContrastTests(Printed):
 
     def summary(self) -> Summary:
         """The same as a table at 80 columns."""
-        summary = Summary()
-        summary.tables = [inference_table(self.summary_frame(), self.alpha, title="Test for Constraints")]
-        return summary
+        return Summary([inference_table(self.summary_frame(), self.alpha, title="Test for Constraints")])
 
 
 MOST = 1e100
@@ -115,14 +113,15 @@ def coefficient_headers(alpha: float) -> list[str]:
 def coefficient_cells(values: Sequence[float] | Float) -> list[str]:
     """One row of a regression table: estimate, error, z, p, and both ends of the interval, to the noise's digits.
 
-    z and p are blank where nothing can be said: where the budget does not identify the coefficient.
+    All but the estimate, in two digits, is blank where the budget does not identify the coefficient.
     """
     estimate, error, statistic, pvalue, low, high = (float(value) for value in values)
+    if not np.isfinite(error):
+        return [f"{estimate:.2g}" if math.isfinite(estimate) else "", *[""] * 5]
     places = 3 if abs(statistic) < 100 else 1
-    known = f"{statistic:.{places}f}" if np.isfinite(error) and abs(statistic) < 1e5 else ""
-    tested = f"{pvalue:.3f}" if np.isfinite(error) else ""
+    known = f"{statistic:.{places}f}" if abs(statistic) < 1e5 else ""
     numbers = [to_the_noise(number, error) for number in (estimate, error, low, high)]
-    return [*numbers[:2], known, tested, *numbers[2:]]
+    return [*numbers[:2], known, f"{pvalue:.3f}", *numbers[2:]]
 
 
 def inference_table(

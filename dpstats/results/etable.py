@@ -20,8 +20,8 @@ from dpstats.results.contrasts import to_the_noise
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.model import FittedModel
 from dpstats.results.stored import Printed
-from dpstats.results.summary import rows_cell, shown_bound
-from dpstats.summaries import WIDTH, Summary, full_width, wrap_notes, wrap_text
+from dpstats.results.summary import has_exact_noise, rows_text, shows_errors
+from dpstats.summaries import WIDTH, Summary, full_width, wrap_text
 
 COLUMN = 14
 """Width of a fit's column."""
@@ -76,12 +76,10 @@ class ETable(Printed):
         >>> "tabular" in table.to_latex(), table.to_markdown().startswith("|")
         (True, True)
         """
-        summary = Summary()
         each = self._abreast()
-        for start in range(0, len(self.fits), each):
-            summary.tables += self._panel(slice(start, start + each))
-        summary.add_extra_txt(wrap_notes(self._notes()))
-        return summary
+        starts = range(0, len(self.fits), each)
+        tables = [table for start in starts for table in self._panel(slice(start, start + each))]
+        return Summary(tables, self._notes())
 
     def __repr__(self) -> str:
         return f"<ETable of {', '.join(self.labels)}>"
@@ -116,10 +114,14 @@ class ETable(Printed):
 
     def _notes(self) -> list[str]:
         """What the cells are, and what the fits cost together."""
-        kinds = {shown_bound(fit) for fit in self.fits}
-        notes = ["In brackets: standard errors of coefficients freed of the shrinkage."] if None in kinds else []
-        bounds = sorted(kind for kind in kinds if kind is not None)
-        notes += [f"In square brackets: {bound}, of coefficients as released." for bound in bounds]
+        notes = []
+        if any(shows_errors(fit) for fit in self.fits):
+            notes.append("In brackets: standard errors, of coefficients that are corrected for shrinkage.")
+        without = [fit for fit in self.fits if not shows_errors(fit)]
+        if any(has_exact_noise(fit) for fit in without):
+            notes.append("In square brackets: the standard deviation of the noise in coefficients as released.")
+        if not all(has_exact_noise(fit) for fit in without):
+            notes.append("Nothing in brackets: coefficients as released, shrunk towards zero, without standard errors.")
         about: dict[str, list[str]] = {}
         for label, fit in zip(self.labels, self.fits, strict=True):
             about.setdefault(modelled_level(fit.plan), []).append(label)
@@ -194,7 +196,7 @@ def _kept(fit: GLMResults) -> list[tuple[str, bool]]:
 
 def _numbers(fit: GLMResults) -> pd.DataFrame:
     """coef, std_error and noise_at_most of a fit, a row for each column that it kept."""
-    errors = shown_bound(fit) is None
+    errors = shows_errors(fit)
     table = pd.DataFrame(
         {
             "coef": fit.debiased if errors else fit.params,
@@ -207,13 +209,16 @@ def _numbers(fit: GLMResults) -> pd.DataFrame:
 
 def _cells(fit: GLMResults) -> dict[str, tuple[str, str]]:
     """Coefficient and what is known of its error, as text, by name."""
-    bound = shown_bound(fit)
+    errors, exact = shows_errors(fit), has_exact_noise(fit)
     cells = {}
     for name, (coef, error, noise) in _numbers(fit).iterrows():
-        if bound is None:
-            cells[str(name)] = to_the_noise(coef, error), f"({to_the_noise(error, error)})"
+        if errors:
+            known = np.isfinite(error)
+            cells[str(name)] = (
+                (to_the_noise(coef, error), f"({to_the_noise(error, error)})") if known else (f"{coef:.2g}", "")
+            )
         else:
-            cells[str(name)] = to_the_noise(coef, noise / 10), f"[{to_the_noise(noise, noise)}]"
+            cells[str(name)] = to_the_noise(coef, noise / 10), f"[{to_the_noise(noise, noise)}]" if exact else ""
     return cells
 
 
@@ -234,7 +239,7 @@ def _facts(fit: GLMResults) -> dict[str, str]:
         "Neighbours": guarantee.adjacency,
         "Protected": "rows" if guarantee.unit is None else f"each {guarantee.unit}",
         "Certified": "yes" if guarantee.certified else "NO",
-        "Rows": rows_cell(fit, brief=True),
+        "Rows": rows_text(fit),
         **dict.fromkeys(FIGURES, ""),
         **_figures(fit),
     }
@@ -246,7 +251,7 @@ FIGURES = {"R2": "r_squared", "Deviance expl.": "deviance_explained"}
 
 def _figures(fit: GLMResults) -> dict[str, str]:
     """What was bought of the fit."""
-    if fit.fit_sums is None or shown_bound(fit) is not None:
+    if fit.fit_sums is None or not shows_errors(fit):
         return {}
     table = fit.fitstats.T.to_dict()
     cells = {}
@@ -266,7 +271,7 @@ def _sizes(penalty: Penalty) -> list[str]:
 def _errors(fit: GLMResults) -> str:
     """What the standard errors rest on, if there are any."""
     information = fit.plan.stages[-1].plan.information
-    if shown_bound(fit) is not None:
+    if not shows_errors(fit):
         return "none"
     robust = information is not None and information.purchase.spread in ("robust", "clustered")
     return information.purchase.spread if information is not None and robust else "model"

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.cached import cached_property
-from dpstats.families import Binomial, Family, Gaussian, NegativeBinomial
+from dpstats.families import Binomial, Family, Gaussian, NegativeBinomial, Poisson
 from dpstats.formula.design import DesignSpec
 from dpstats.inference import Dummies, Estimates, ModelSpread, similar_rows
 from dpstats.inference.estimates import LEVEL, NORMAL
@@ -22,7 +22,8 @@ from dpstats.mechanisms.information import ReleasedSums
 from dpstats.mechanisms.least_squares import whole_model
 from dpstats.mechanisms.statistics import Moments, noisy_count
 from dpstats.plan import Plan
-from dpstats.results.standard_errors import ReleasedErrors
+from dpstats.privacy.information import row_weights
+from dpstats.results.standard_errors import ReleasedErrors, column_reach
 
 Vector = NDArray[np.float64]
 
@@ -73,7 +74,9 @@ def made_up_rows(plan: Plan, params: Vector, errors: ReleasedErrors) -> MadeUpRo
     """
     estimates = errors.table.estimates
     base = errors.basis
-    made = similar_rows(estimates.identified, constant_column(plan.design), plan.design.dummies)
+    cap = weight_cap(plan)
+    reach = None if cap is None else column_reach(plan.design) @ np.abs(base)
+    made = similar_rows(estimates.identified, constant_column(plan.design), plan.design.dummies, reach)
     if made is None:
         return None
     inner = np.zeros((len(made.rows), len(base)))
@@ -81,7 +84,7 @@ def made_up_rows(plan: Plan, params: Vector, errors: ReleasedErrors) -> MadeUpRo
     exog: Vector = np.asarray(np.linalg.solve(base.T, inner.T).T, dtype=np.float64)
     family, eta = plan.family, exog @ params
     means = _means(family, eta)
-    weights = np.asarray(family.weight(eta, means), dtype=np.float64)
+    weights = np.asarray(row_weights(family, eta, means, cap), dtype=np.float64)
     if isinstance(family, Gaussian):
         weights = np.ones_like(weights)
     weights = np.maximum(weights, LIGHTEST * np.median(weights))
@@ -138,7 +141,14 @@ def row_functions(plan: Plan, params: Vector, made_up: MadeUpRows) -> RowFunctio
         null = min(max(null, NEAREST), 1 - NEAREST)
     elif family.link == "log":
         null = max(null, NEAREST)
-    return RowFunctions(family, params, null, averaged_factors(plan.design))
+    known = isinstance(family, Poisson) and weight_cap(plan) is None
+    return RowFunctions(family, params, null, averaged_factors(plan.design), known)
+
+
+def weight_cap(plan: Plan) -> float | None:
+    """The cap on the rows' weights in the information, if it has one of its own."""
+    information = plan.stages[-1].plan.information
+    return None if information is None else information.purchase.weight_cap
 
 
 class Figure(NamedTuple):
@@ -178,7 +188,7 @@ class FitStatistics:
         made_up = made_up_rows(plan, params, errors)
         assert made_up is not None  # or the sums would not have been taken
         functions = row_functions(plan, params, made_up)
-        return cls(plan, errors, RowFunctions(plan.family, params, sums.null, functions.factors), made_up, sums)
+        return cls(plan, errors, replace(functions, null=sums.null), made_up, sums)
 
     @property
     def estimates(self) -> Estimates:

@@ -21,6 +21,7 @@ from dpstats.privacy.noise import Noise
 from dpstats.results.model import ReleasedModel
 from dpstats.results.statistics import ReleasedStatistics
 from dpstats.results.summary import Summary, summarize
+from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
 
@@ -90,7 +91,8 @@ class GLMResults(ReleasedModel):
         """
         statistics = self.plan.objective.statistics
         if statistics is None or not isinstance(self.released, ReleasedSums):
-            raise NotReleasedError("statistics were not released; method='statistics' or release_statistics buys them")
+            method = argument("method", "statistics")
+            raise NotReleasedError(f"statistics were not released; {method} or release_statistics buys them")
         held = replace(statistics, guarantee=self.guarantee)
         ranges = float(self.budget["eps"].get("ranges", 0.0))
         return ReleasedStatistics(held, self.released.sums, self.nobs, ranges)

@@ -22,6 +22,7 @@ from dpstats.mechanisms.design import PublicDesign
 from dpstats.quiet import quiet
 from dpstats.results.contrasts import ContrastTests, PredictionResults, WaldTest, WaldTestTerms
 from dpstats.results.standard_errors import ReleasedErrors
+from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
 
@@ -41,7 +42,8 @@ def _array_rows(design: PublicDesign, newdata: Any, offset: Any) -> NewRows:
     if matrix.size != len(design.names):
         raise DataError(f"newdata must have {len(design.names)} columns, got {matrix.size}")
     if offset is None and design.offset_bound > 0:
-        raise ArgumentError("offset must be given, as the model was fitted with one: offset=0 leaves it out")
+        zero = argument("offset", 0)
+        raise ArgumentError(f"offset must be given, as the model was fitted with one: {zero} leaves it out")
     rows = matrix.block(slice(0, matrix.rows))
     own = as_offset(0.0 if offset is None else offset, len(rows))
     return NewRows(rows, np.isfinite(rows).all(axis=1) & np.isfinite(own), pd.RangeIndex(len(rows)), own)
@@ -52,7 +54,9 @@ def with_exposure(link: str, offset: Any, exposure: Any) -> Any:
     if exposure is None:
         return offset
     if link != "log":
-        raise ArgumentError(f"exposure needs a log link, and this one's is {link!r}; offset= goes with any")
+        raise ArgumentError(
+            f"exposure needs a log link, and this one's is {link!r}; {argument('offset')} goes with any"
+        )
     try:
         given = np.asarray(exposure, dtype=np.float64)
     except (TypeError, ValueError):
@@ -210,7 +214,9 @@ class InferenceMixin:
         """
         spread = self._inference.estimates.spread
         if not hasattr(spread, "value"):
-            raise NotReleasedError("scale: robust errors do without a dispersion; inference='model' buys it")
+            raise NotReleasedError(
+                f"scale: robust errors do without a dispersion; {argument('inference', 'model')} buys it"
+            )
         ratio = self._design.score_ratio or 1.0
         return float(spread.value) / ratio * self._design.response_scaling()[1] ** 2
 
@@ -367,7 +373,7 @@ class InferenceMixin:
         if missing := [name for name in read if name not in parsed.exog_columns]:
             raise DataError(
                 f"newdata has no column {missing[0]!r}, which the offset of this model reads: add it, or pass "
-                "exposure=1.0 for a rate where the link is a logarithm, or offset=0.0"
+                f"{argument('exposure', 1.0)} for a rate where the link is a logarithm, or {argument('offset', 0.0)}"
             )
         exog, complete, own = design.predicting(table, offset=offset is None)
         if offset is not None:

@@ -30,6 +30,8 @@ from dpstats.mechanisms.statistics import Moments
 from dpstats.mechanisms.statistics import inference_of as moments_inference
 from dpstats.plan import Plan
 from dpstats.plan.notes import lost_errors
+from dpstats.privacy.information import row_weights
+from dpstats.wording import argument, phrase
 
 Vector = NDArray[np.float64]
 
@@ -61,12 +63,13 @@ def inference_of(plan: Plan, scaled_params: Vector, released: Information) -> Re
     rows, center = transform @ basis, shrunk_towards(stage)
     coef = np.linalg.solve(basis, scaled_params[columns] - center)
     curvature = self_adjoint(basis.T @ np.diag(stage.curvature) @ basis)
-    found = known.identified
+    found, cap = known.identified, stage.information.purchase.weight_cap
     if plan.family.link in CURVED and (plan.design.offset_bound == 0 or plan.family.name == "poisson"):
         # Made-up rows have no offset; the ratio of two exponentials does not depend on it.
         start = np.linalg.solve(basis, scaled_params[columns])
+        reach = None if cap is None else column_reach(part) @ np.abs(basis)
         found = average_along_path(
-            found, start, curvature @ coef, response_of(plan), constant_column(part), part.dummies
+            found, start, curvature @ coef, response_of(plan, cap), constant_column(part), part.dummies, reach
         )
     estimates = Estimates(
         coef=coef,
@@ -105,12 +108,21 @@ def sums_noise(plan: Plan, scaled_params: Vector, released: ReleasedSums) -> Vec
     return np.asarray(np.sqrt(np.maximum(np.diag(covariance), 0.0)))
 
 
-def response_of(plan: Plan) -> MeanFunction:
-    """How the mean response of a plan's family moves with the linear predictor."""
+def column_reach(design: Bounds) -> Vector:
+    """The largest size of each column of a row, shape (p,)."""
+    reach = np.zeros(len(design.names))
+    for term in design.terms:
+        reach[term.columns] = term.l2
+    return reach
+
+
+def response_of(plan: Plan, weight_cap: float | None = None) -> MeanFunction:
+    """How the mean response of a plan's family moves with the linear predictor, beside capped weights."""
     family = plan.family
+    weights = partial(row_weights, family, weight_cap=weight_cap)
     if isinstance(family, NegativeBinomial):
-        return MeanFunction(partial(_clipped_means, family), partial(_slopes, family), partial(_weights, family))
-    return MeanFunction(partial(_means, family), partial(_canonical_slopes, family), partial(_weights, family))
+        return MeanFunction(partial(_clipped_means, family), partial(_slopes, family), weights)
+    return MeanFunction(partial(_means, family), partial(_canonical_slopes, family), weights)
 
 
 def _means(family: Family, eta: Vector) -> Vector:
@@ -131,11 +143,6 @@ def _slopes(family: Family, eta: Vector, endog: Vector) -> Vector:
 def _canonical_slopes(family: Family, eta: Vector, endog: Vector) -> Vector:
     """l' where it is the mean less the response."""
     return _means(family, eta) - endog
-
-
-def _weights(family: Family, eta: Vector, endog: Vector) -> Vector:
-    """l''; that of a canonical family does not depend on the response."""
-    return np.asarray(family.weight(eta, endog), dtype=np.float64)
 
 
 def _carried(spread: Spread, basis: Vector, rows: Vector, before: Identified, after: Identified) -> Spread:
@@ -198,13 +205,16 @@ def missing_information(plan: Plan) -> str:
             "not released: errors are not valid after a selection by the same statistics; statistics.fit(formula) "
             "without the penalty has them at no charge"
         )
+    napp, paid = argument("method", "napp"), argument("inference", True)
     if plan.request.method == "output":
         return (
-            "not released: method='output' releases coefficients alone, and noise_at_most is the exact standard "
-            "deviation of the noise in them; method='napp' releases standard errors"
+            f"not released: {argument('method', 'output')} releases coefficients alone, and noise_at_most is the exact "
+            f"standard deviation of the noise in them; {napp} releases standard errors"
         )
     if plan.request.method == "posterior":
-        return "not released: method='posterior' releases one draw alone; method='napp' releases standard errors"
+        return (
+            f"not released: {argument('method', 'posterior')} releases one draw alone; {napp} releases standard errors"
+        )
     if plan.request.options.inference is None and plan.guarantee.basis == "docs/proofs/tuning":
         return (
             "not released: dp.tune releases coefficients alone, since errors do not know that the rows chose the "
@@ -212,7 +222,8 @@ def missing_information(plan: Plan) -> str:
             "has valid ones if it is of other rows (dp.holdout)"
         )
     if plan.request.options.inference is None:
-        return "not released: this call asked for coefficients alone; leave inference=None out, or pass inference=True"
+        none = argument("inference", None)
+        return f"not released: this call asked for coefficients alone; leave {none} out, or pass {paid}"
     reason = obstacle(plan.family, plan.request.penalty, plan.request.options)
     if reason is not None:
         return f"not released: inference {reason}"
@@ -220,5 +231,5 @@ def missing_information(plan: Plan) -> str:
         return f"not released: {lost}"
     return (
         "not released: the coefficients took the whole budget, and standard errors are not free for this model; "
-        "pass inference=True to share the budget (dp.plan shows the price)"
+        f"pass {paid} to share the budget ({phrase('dp.plan', shell='python -m dpstats plan')} shows the price)"
     )

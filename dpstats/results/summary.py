@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,13 @@ from statsmodels.iolib.table import SimpleTable
 
 from dpstats.families import NegativeBinomial
 from dpstats.mechanisms.design import SubDesign
-from dpstats.mechanisms.information import Information, ReleasedSums
+from dpstats.mechanisms.information import ReleasedSums
 from dpstats.mechanisms.options import ROWS_GUESS
 from dpstats.mechanisms.spec import obstacle
 from dpstats.plan.notes import (
     assumed_response_note,
     cap_note,
+    counts_note,
     design_notes,
     guarantee_note,
     guaranteed,
@@ -44,7 +44,8 @@ from dpstats.plan.tables import (
 from dpstats.results.contrasts import inference_table, to_the_noise
 from dpstats.results.model import ReleasedModel
 from dpstats.results.standard_errors import rare_references
-from dpstats.summaries import WIDTH, Summary, format_number, full_width, wrap_notes
+from dpstats.summaries import Summary, format_number, full_width, wrap_note
+from dpstats.wording import argument, phrase
 
 __all__ = ["Summary", "summarize"]
 
@@ -60,32 +61,33 @@ VISIBLE = 0.001
 MANY = 100
 """A chi-squared statistic from here on has no decimals."""
 
-LEAST_IDENTIFIED = 0.25
-"""Errors are shown where at least this share of the coefficients has one: a table of infinite errors says less than a
-bound."""
+MOST_NOTES = 3
+"""A short summary has so many notes on its coefficients, the most important ones; the full one has all."""
 
 
-def summarize(results: ReleasedModel, *, full: bool = False, n: int | None = None) -> Summary:
+def summarize(
+    results: ReleasedModel, *, full: bool = False, n: int | None = None, details: str | None = None
+) -> Summary:
     """Coefficients, then what is guaranteed and what was spent; or, in full, all tables and notes.
 
-    `n` is a public number of rows, for the excess risk of one.
+    `n` is a public number of rows, for the excess risk of one. `details` is what leads from the one to the other, for
+    a line of its own; by default it is Python's call.
     """
-    summary = Summary()
     plan, risk = results.plan, risk_note(results, n)
     if not full:
-        summary.tables = [coefficient_table(results, title="\n".join(heading(results)))]
+        summary = Summary([coefficient_table(results, title="\n".join(heading(results)))])
         certified = f"Certified: {guaranteed(plan)}" if plan.guarantee.certified else guarantee_note(plan)
-        notes = [certified, budget_line(results), *risk, *essential_notes(results)]
-        summary.add_extra_txt([line for note in notes for line in textwrap.wrap(note, WIDTH, subsequent_indent="  ")])
+        spent = budget_line(results) + (" Details: summary(full=True)." if details is None else "")
+        most = [*essential_notes(results), *risk][:MOST_NOTES]
+        parts = [wrap_note(note) for note in (certified, spent, *most)]
+        parts.insert(2, [] if details is None else [f"  Details: {details}."])
+        summary.add_extra_txt([line for lines in parts for line in lines])
         return summary
-    tables = [header_table(plan, rows_cell(results), fit_facts(results)), coefficient_table(results, full=True)]
+    tables = [header_table(plan, rows_text(results), fit_facts(results)), coefficient_table(results, full=True)]
     if len(results.selection):
         tables.append(selection_table(results))
-    summary.tables = [*tables, *plan_tables(plan)]
-    summary.add_extra_txt(
-        wrap_notes([*plan_notes(plan, released=results.has_errors), *risk, *inference_notes(results)])
-    )
-    return summary
+    notes = [*plan_notes(plan, released=results.has_errors), *risk, *inference_notes(results)]
+    return Summary([*tables, *plan_tables(plan)], notes)
 
 
 def heading(results: ReleasedModel) -> list[str]:
@@ -94,7 +96,7 @@ def heading(results: ReleasedModel) -> list[str]:
     facts = [
         modelled_level(plan),
         f"{plan.family.link} link",
-        f"rows: {rows_cell(results)}",
+        f"rows: {rows_text(results)}",
     ]
     if (cap := capped_at(plan)) is not None:
         facts.append(f"residuals capped at {cap:,.4g}")
@@ -108,16 +110,6 @@ def heading(results: ReleasedModel) -> list[str]:
         facts.append(f"penalty: {plan.request.penalty.name}")
     facts += [f"{name.lower()} {fact}" for name, fact in auxiliary_facts(plan.design)]
     return [*banner(plan.guarantee), model_title(plan), *facts_lines(facts), *facts_lines(fit_facts(results))]
-
-
-def rows_cell(results: ReleasedModel, *, brief: bool = False) -> str:
-    """The number of rows: as it is where it is public, else with the noise that it was bought with."""
-    if results.nobs is not None:
-        return str(results.nobs)
-    if results.fit_sums is None:
-        return "private"
-    number, deviation = f"{max(round(results.fit_sums.count), 0):,}", f"{results.fit_sums.count_sd:,.0f}"
-    return f"{number} ({deviation})" if brief else f"about {number} (sd {deviation})"
 
 
 def fit_facts(results: ReleasedModel) -> list[str]:
@@ -138,6 +130,16 @@ def fit_facts(results: ReleasedModel) -> list[str]:
     return facts
 
 
+def rows_text(results: ReleasedModel) -> str:
+    """The number of rows: public, counted with noise, or private."""
+    if results.nobs is not None:
+        return str(results.nobs)
+    counts, sums = results.plan.counts, results.fit_sums
+    if counts is not None:
+        return counts.shown
+    return "private" if sums is None else f"about {max(round(sums.count), 0):,} (s.d. {sums.count_sd:,.0f})"
+
+
 def budget_line(results: ReleasedModel) -> str:
     """What was spent, and on what, in a line; small parts that go together are added up."""
     plan, guarantee = results.plan, results.guarantee
@@ -149,7 +151,7 @@ def budget_line(results: ReleasedModel) -> str:
     ranges = f" Ranges bought: {', '.join(plan.bought)}." if plan.bought else ""
     delta = f", delta {guarantee.delta:.3g}" if guarantee.delta else ""
     split = " (of parts with rows of their own)" if plan.request.options.split is not None else ""
-    return f"Budget: eps {guarantee.eps:.4g}{delta}: {spent}{split}.{ranges} Details: summary(full=True)."
+    return f"Budget: eps {guarantee.eps:.4g}{delta}: {spent}{split}.{ranges}"
 
 
 def risk_note(results: ReleasedModel, n: int | None) -> list[str]:
@@ -189,17 +191,16 @@ def coefficient_table(results: ReleasedModel, *, full: bool = False, title: str 
 
 
 def shows_errors(results: ReleasedModel) -> bool:
-    """Whether the budget identifies enough of the coefficients for a table of their errors."""
-    if results.released is None or not results.has_errors:
-        return False
-    return int(np.sum(results.identified)) >= max(1, LEAST_IDENTIFIED * len(results.released.columns))
+    """Whether the budget identifies any coefficient, so that there are errors to show."""
+    return results.released is not None and results.has_errors and bool(np.any(results.identified))
 
 
 def bounded_table(results: ReleasedModel, full: bool, title: str | None = None) -> SimpleTable:
-    """Coefficients in the user's units, in full also in model units, with a bound on the noise in them."""
-    tested: dict[str, float] = {}
-    if results.released is not None and results.has_errors:
-        tested = {str(name): float(p) for name, p in results.pvalues[results.identified].items()}
+    """Coefficients in the user's units; in full also in model units and with a bound on the noise in them.
+
+    Where the noise in the coefficients has an exact standard deviation, it always stands beside them.
+    """
+    bounds = full or has_exact_noise(results)
     facts = zip(results.params.items(), results.scaled_params, results.noise_at_most, results.plan.kept, strict=True)
     rows = [
         (
@@ -207,35 +208,24 @@ def bounded_table(results: ReleasedModel, full: bool, title: str | None = None) 
             [
                 to_the_noise(value, bound / 10),  # a bound: the noise itself leaves more digits
                 *([format_number(scaled)] if full else []),
-                to_the_noise(bound, bound),
-                bound_mark(value, bound, tested.get(str(name))),
+                *([to_the_noise(bound, bound)] if bounds else []),
             ],
         )
         for (name, value), scaled, bound, kept in facts
         if kept
     ]
-    headers = ["coef", *(["scaled coef"] if full else []), bound_name(results), ""]
-    return full_width(headers, rows, columns=[12, *([13] if full else []), 14, 13], title=title)
+    headers = ["coef", *(["scaled coef"] if full else []), *([bound_name(results)] if bounds else [])]
+    return full_width(headers, rows, columns=[12, *([13] if full else []), *([14] if bounds else [])], title=title)
 
 
-def bound_mark(value: float, bound: float, pvalue: float | None) -> str:
-    """What a reader must know of a coefficient beside a bound on its noise: the p-value of one that has an error."""
-    if value == 0:
-        return "set to zero"  # by the penalty
-    if pvalue is not None:
-        return f"p = {pvalue:.3f}"
-    return "undecided" if abs(value) < 2 * bound else ""
+def has_exact_noise(results: ReleasedModel) -> bool:
+    """Whether the standard deviation of the noise in the coefficients is known exactly."""
+    return is_output(results.plan) or isinstance(results.released, ReleasedSums)
 
 
 def bound_name(results: ReleasedModel) -> str:
     """What stands beside coefficients without errors."""
-    exact = is_output(results.plan) or isinstance(results.released, ReleasedSums)
-    return "noise sd" if exact else "noise at most"
-
-
-def shown_bound(results: ReleasedModel) -> str | None:
-    """What stands beside the coefficients, None for standard errors."""
-    return None if shows_errors(results) else bound_name(results)
+    return "noise sd" if has_exact_noise(results) else "noise at most"
 
 
 def essential_notes(results: ReleasedModel) -> list[str]:
@@ -244,72 +234,68 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     notes = [*inference_notes(results), *limit_note(plan), *cap_note(plan), *link_note(plan), *design_notes(plan)]
     if plan.guarantee.basis == "docs/proofs/tuning":
         notes = ["dp.tune chose the settings by the same rows; the budget is that of the whole tuning.", *notes]
-    notes = [*assumed_response_note(plan), *notes]
+    notes = [*counts_note(plan), *assumed_response_note(plan), *notes]
     if len(results.selection):
         chosen = results.selection["selected"].drop("Intercept", errors="ignore")
         notes.insert(0, f"Selection: {int(np.sum(chosen))} of {len(chosen)} columns kept; see selection.")
-    napp = "method='napp' releases standard errors"
-    at_most = "'noise at most' bounds the noise's standard deviation whatever the rows are"
-    mark = "; what is 'undecided' by twice the bound need not be noise"
-    if isinstance(results.released, ReleasedSums) and not shows_errors(results):
-        return ["'noise sd' is the standard deviation of the noise at the released sums.", *notes]
-    if is_output(plan):
-        return [f"'noise sd' is the exact standard deviation of the noise; {napp}.", *notes]
-    if not shows_errors(results):
-        if plan.request.method == "posterior":
-            drawn = f"The coefficients are one draw from a flattened posterior, and {at_most}; {napp}."
-            return [drawn, *notes]
-        return [f"{at_most}{mark}.", shrunk_note(results), *notes]
-    return notes
+    if shows_errors(results):
+        return notes
+    return [no_errors_note(results), *notes]
 
 
-def shrunk_note(results: ReleasedModel) -> str:
-    """What coefficients without errors are not, and what buys those that are."""
+def no_errors_note(results: ReleasedModel) -> str:
+    """What coefficients without standard errors are, and what buys those errors."""
     plan = results.plan
+    if isinstance(results.released, ReleasedSums):
+        return "'noise sd' is the standard deviation of the noise at the released sums."
+    napp = f"{argument('method', 'napp')} releases standard errors"
+    if is_output(plan):
+        return f"'noise sd' is the exact standard deviation of the noise; {napp}."
+    if plan.request.method == "posterior":
+        return f"The coefficients are one draw from a flattened posterior; {napp}."
+    without = "Coefficients are shrunk towards zero and hold privacy noise; this fit has no standard errors"
     reason = obstacle(plan.family, plan.request.penalty, plan.request.options)
-    fix = "" if reason is None else f". Inference {reason}"
-    lost = None if reason is not None or results.has_errors else lost_errors(plan)
+    if reason is not None:
+        return f"{without}. Inference {reason}."
+    if results.has_errors:
+        screen, check = phrase("screen=", shell="--set screen=K"), phrase("dp.check", shell="python -m dpstats check")
+        forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
+        return (
+            f"{without}: the budget identifies no coefficient. More eps, {paid_errors(results)}fewer columns ({screen} "
+            f"chooses them) may help, see {forecast}; or rows were lost to levels that are not declared, which {check} "
+            "counts."
+        )
+    lost = lost_errors(plan)
     if lost is not None:
-        fix = f". Standard errors were planned and are not released: {lost}"
-    elif reason is None and plan.stages[-1].plan.information is None:
-        fix = "; inference=True buys coefficients without it, with standard errors and intervals"
-    return f"coef is shrunken towards zero, and this table does not say how far: twice the bound is no interval{fix}."
+        return f"{without}: they were planned, but {lost}."
+    return f"{without}. {argument('inference', True)} buys them, from the same eps."
+
+
+def paid_errors(results: ReleasedModel) -> str:
+    """What pays for standard errors where those that were free are lost, in a list of what may help."""
+    return f"{argument('inference', True)}, " if results.plan.request.options.inference == "auto" else ""
 
 
 def inference_notes(results: ReleasedModel) -> list[str]:
     """What a reader of standard errors must know."""
-    if results.released is None or not results.has_errors:
-        return []
-    free = results.plan.request.options.inference == "auto" and isinstance(results.released, Information)
-    more = "More eps, inference=True" if free else "More eps"
     if not shows_errors(results):
-        known = int(np.sum(results.identified))
-        few = f"{known} of {len(results.released.columns)} coefficients" if known else "no coefficient"
-        errors = "there are no standard errors to show"
-        if known:
-            errors = "their standard errors are in uncertainty(), and p, of the test by them, in the table"
-        return [
-            f"The information that was released identifies {few} at this budget: {errors}. {more} or fewer columns "
-            "(screen= chooses them) may help, as plan.standard_errors(n) foretells, unless rows were lost to levels or "
-            "codes that are not as declared: dp.check counts them.",
-            *rare_note(results),
-        ]
-    notes = ["coef is free of the shrinkage and what std err refers to; params, as released, predict better."]
+        return []
+    notes = []
+    chosen = results.plan.screening is not None or any(role == "refit" for role, _ in results.plan.stages)
+    if chosen and results.plan.request.options.split is None:
+        apart = argument("split", "rows")
+        notes.append(f"Not adjusted for selection: the same rows chose the columns. {apart} keeps them apart.")
     unknown = [str(name) for name, error in results.bse.items() if np.isinf(error)]
     if unknown:
         which = ", ".join(unknown) if len(unknown) <= MOST_NAMES else f"{len(unknown)} coefficients (see identified)"
         notes.append(
-            f"Not identified at this budget, coef as released: {which}. {more}, fewer columns or rare levels merged "
-            "would help."
+            f"Not identified at this budget: {which}. More eps, {paid_errors(results)}fewer columns or merging rare "
+            "levels would help."
         )
         notes += rare_note(results)
+    notes.append("coef and std err are corrected for shrinkage; params, the coefficients as released, predict better.")
     if beyond_normal(results.tvalues.to_numpy(), results.pvalues.to_numpy()):
-        notes.append(
-            "P>|z| is that of sampling and noise together, whose law is not normal: a normal table gives another."
-        )
-    chosen = results.plan.screening is not None or any(role == "refit" for role, _ in results.plan.stages)
-    if chosen and results.plan.request.options.split is None:
-        notes.append("Not adjusted for selection: the same rows chose the columns. split='rows' keeps them apart.")
+        notes.append("P>|z| takes the law of the privacy noise into account: a normal table gives another value.")
     return notes
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,12 @@ BEYOND = 1e-3
 TILT = 10.0
 """Sums beyond the grid wrap around, damped by exp(-TILT): they then add less than BEYOND exp(-TILT) of the failure."""
 
+CROSS_SHARE = 0.3
+"""Share of the failure probability spent on the noise's product with the comparator."""
+
+SQUARES = {"normal": (1.0, 2.0), "laplace": (2.0, 20.0), "uniform": (1 / 3, 4 / 45)}
+"""Mean and variance of the square of each law of xi."""
+
 FFT_ERROR = 1e-8
 """Bound on the rounding error of a distribution function computed by fast Fourier transforms."""
 
@@ -44,9 +51,6 @@ def quadratic_quantile(noise: Noise | KNormNoise, weights: Vector, probability: 
     Exact for equal weights under Gaussian and l2 noise, and as `KNormNoise.norm_quantile` for noise cut to a design;
     else above the quantile by what rounding the squares up to a fine grid costs.
     """
-    # Each law is, up to its scale, rho * sum_j w_j xi_j**2 with independent xi_j and an independent rho: normal xi and
-    # rho = 1 (Gaussian noise) or rho twice a Gamma((p + 1) / 2) (l2); Laplace xi and rho = 1 (l1); uniform xi and rho
-    # the square of a Gamma(p + 1) (linf). See docs/proofs/risk.
     weights = np.asarray(weights, dtype=np.float64)
     if weights.ndim != 1 or not np.all(np.isfinite(weights)) or np.any(weights < 0) or not np.any(weights > 0):
         raise ArgumentError("weights must be a vector of finite non-negative numbers, not all zero")
@@ -56,25 +60,37 @@ def quadratic_quantile(noise: Noise | KNormNoise, weights: Vector, probability: 
         # Columns that do not count still need a density.
         return noise.weighted(np.sqrt(np.maximum(weights, 1e-30 * np.max(weights)))).norm_quantile(probability) ** 2
     largest = float(np.max(weights))
-    spherical = noise.kind == "gaussian" or noise.norm == "l2"
     failure = (1 - probability) * (1 - BEYOND * math.exp(-TILT)) - FFT_ERROR
-    if failure <= 0 or (spherical and np.ptp(weights) == 0):
+    if failure <= 0 or (_coordinate_law(noise)[0] == "normal" and np.ptp(weights) == 0):
         return largest * noise.norm_quantile(len(weights), probability) ** 2
     return noise.scale**2 * largest * _unit_quantile(noise, weights[weights > 0] / largest, len(weights), failure)
+
+
+def _coordinate_law(noise: Noise) -> tuple[Literal["normal", "laplace", "uniform"], bool]:
+    """The law of xi, and whether rho = 1, where b at scale 1 is sqrt(rho) times independent xi_j (docs/proofs/risk).
+
+    Gaussian and l2 noise have normal xi, l2 with rho twice a Gamma((p + 1) / 2); l1 has Laplace xi; linf uniform xi,
+    with rho the square of a Gamma(p + 1).
+    """
+    if noise.kind == "gaussian":
+        return "normal", True
+    laws: dict[str, tuple[Literal["normal", "laplace", "uniform"], bool]]
+    laws = {"l1": ("laplace", True), "l2": ("normal", False), "linf": ("uniform", False)}
+    return laws[noise.norm]
 
 
 def _unit_quantile(noise: Noise, weights: Vector, size: int, failure: float) -> float:
     """The quantile at unit scale for positive weights, `size` being the dimension of the whole vector."""
     levels, counts = _levels(weights)
-    law = "normal" if noise.kind == "gaussian" or noise.norm == "l2" else noise.norm
-    mean, variance = {"normal": (1.0, 2.0), "l1": (2.0, 20.0), "linf": (1 / 3, 4 / 45)}[law]
+    law, independent = _coordinate_law(noise)
+    mean, variance = SQUARES[law]
     largest = mean * float(counts @ levels) + 6 * math.sqrt(variance * float(counts @ levels**2))
     while True:
         masses, step = _sum_law(law, levels, counts, largest)
         if 1 - float(np.sum(masses)) <= BEYOND * failure:
             break
         largest *= 2
-    if noise.kind == "gaussian" or noise.norm == "l1":
+    if independent:
         # The first point whose distribution function reaches 1 - failure.
         return step * int(np.searchsorted(np.cumsum(masses), 1 - failure))
     masses, step = _coarsen(masses, step)
@@ -82,7 +98,7 @@ def _unit_quantile(noise: Noise, weights: Vector, size: int, failure: float) -> 
     overflow = max(0.0, 1 - float(np.sum(masses)))
 
     def exceeds(bound: float) -> bool:
-        if noise.norm == "linf":
+        if law == "uniform":
             tail = special.gammaincc(size + 1, np.sqrt(bound / points))
         else:
             tail = special.gammaincc((size + 1) / 2, bound / (2 * points))
@@ -114,7 +130,7 @@ def _sum_law(law: str, levels: Vector, counts: NDArray[np.intp], largest: float)
         square, copies = grid / level, int(count)
         if law == "normal":
             distribution, copies = special.gammainc(count / 2, square / 2), 1
-        elif law == "l1":
+        elif law == "laplace":
             distribution = -np.expm1(-np.sqrt(square))
         else:
             distribution = np.minimum(np.sqrt(square), 1)
@@ -145,10 +161,6 @@ def _bisect(exceeds: Callable[[float], bool], start: float) -> float:
         else:
             high = middle
     return high
-
-
-CROSS_SHARE = 0.3
-"""Share of the failure probability spent on the noise's product with the comparator."""
 
 
 def gap_quantile(

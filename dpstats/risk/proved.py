@@ -20,12 +20,23 @@ from dpstats.risk.literature_bounds import Bound
 Vector = NDArray[np.float64]
 
 PROOF = "docs/proofs/risk"
+POSTERIOR_PROOF, NEW_ROWS_PROOF, REGION_PROOF = (f"{PROOF}, theorem {number}" for number in (6, 7, 8))
+AGAINST = "against any coefficients of norm radius"
 
 RADII = 4001
 """Points of the quadrature over the radius of spherical Laplace noise."""
 
 RADIUS_TAIL = 1e-16
 """Mass left out at either end of it."""
+
+STEP = 1.1
+"""q: distances from the comparator are told apart by this factor."""
+
+START = 1 / 16
+"""The least distance that is told apart, as a share of the comparator's norm."""
+
+THIRD = 1 / 3
+"""Share of the failure probability of each event: the sample, and the noise, of which output perturbation has two."""
 
 
 def shortfall(noise: Noise, size: int, pi: float, power: int = 1) -> float:
@@ -48,9 +59,9 @@ def shortfall(noise: Noise, size: int, pi: float, power: int = 1) -> float:
         return start + float(weights @ rest) / pi
 
     highest = 100.0 * size * (size + 1) / pi
-    found = optimize.minimize_scalar(bound, bounds=(0.0, highest), method="bounded", options={"xatol": 1e-9})
-    near = optimize.minimize_scalar(bound, bounds=(0.0, max(4 * found.x, 1e-6)), method="bounded")
-    least = min(float(found.fun), float(near.fun))
+    wide = optimize.minimize_scalar(bound, bounds=(0.0, highest), method="bounded", options={"xatol": 1e-9})
+    near = optimize.minimize_scalar(bound, bounds=(0.0, max(4 * wide.x, 1e-6)), method="bounded")
+    least = min(float(wide.fun), float(near.fun))
     return least * noise.scale**power * (1 + 1e-9)
 
 
@@ -84,8 +95,8 @@ class OutputFacts:
 
     def rise(self, square: float, rows: float) -> float:
         """By how much losses and penalty may exceed their tangents at the optimum, where (u'g)^2 counts `square`."""
-        moved = rows * self.kappa * square
-        losses = min(self.family.curvature_bound * moved / 2, 2 * self.family.lipschitz * math.sqrt(rows * moved))
+        change = rows * self.kappa * square
+        losses = min(self.family.curvature_bound * change / 2, 2 * self.family.lipschitz * math.sqrt(rows * change))
         if self.penalty is None or self.penalty_weights is None:
             return losses
         power = self.penalty.q if isinstance(self.penalty, Bridge) else 1.0
@@ -107,24 +118,20 @@ def output_bounds(facts: OutputFacts, pi: float, radius: float, rows: int | None
     mean = shrunk**2 / 4 + facts.rise(each, count)
     sampling = 2 * count * facts.family.lipschitz**2 * facts.kappa
     third, fourth, fifth = (f"{PROOF}, theorem {number}" for number in (3, 4, 5))
-    against = "against any coefficients of norm radius"
     return [
         Bound(
             "regularised", "quantile", third, _least(longest / 2 + facts.rise(longest, count), apart), "grows with n"
         ),
         Bound("regularised", "mean", third, mean_square / 2 + facts.rise(each, count), "grows with n"),
-        Bound("unregularised", "quantile", fourth, _least(crossed, together), against),
-        Bound("unregularised", "mean", fourth, mean, against),
-        Bound("population", "mean", fifth, mean + sampling, f"{against}; sampling {sampling:.4g}"),
+        Bound("unregularised", "quantile", fourth, _least(crossed, together), AGAINST),
+        Bound("unregularised", "mean", fourth, mean, AGAINST),
+        Bound("population", "mean", fifth, mean + sampling, f"{AGAINST}; sampling {sampling:.4g}"),
     ]
 
 
 def _least(*values: float) -> float:
     """The least of several bounds; NaN if they are."""
     return float(np.min(values))
-
-
-POSTERIOR_PROOF = "docs/proofs/risk, theorem 6"
 
 
 def gamma_excess(size: int, pi: float) -> float:
@@ -146,16 +153,12 @@ def posterior_bounds(temperature: float, size: int, most: float, pi: float, radi
     """The bounds for a draw from exp(-c J) on all of space; `most` is the largest entry of the curvature."""
     mean, high = size / temperature, gamma_excess(size, pi) / temperature
     shrunk = most * radius**2 / 2
-    against = "against any coefficients of norm radius"
     return [
         Bound("regularised", "quantile", POSTERIOR_PROOF, high, "by the convexity of J alone"),
         Bound("regularised", "mean", POSTERIOR_PROOF, mean, "by the convexity of J alone"),
-        Bound("unregularised", "quantile", POSTERIOR_PROOF, high + shrunk, against),
-        Bound("unregularised", "mean", POSTERIOR_PROOF, mean + shrunk, against),
+        Bound("unregularised", "quantile", POSTERIOR_PROOF, high + shrunk, AGAINST),
+        Bound("unregularised", "mean", POSTERIOR_PROOF, mean + shrunk, AGAINST),
     ]
-
-
-REGION_PROOF = "docs/proofs/risk, theorem 8"
 
 
 def region_bounds(
@@ -167,23 +170,11 @@ def region_bounds(
     """
     lattice = math.nan if rows is None else rows * each + once
     note = f"over the best coefficients in the ellipsoid shrunk to {inside:.4g}; {each:.3g} a row is the lattice's"
-    drawn = {"quantile": math.log(points / pi), "mean": math.log(points) + 1}
+    quantile, mean = math.log(points / pi) / temperature + lattice, (math.log(points) + 1) / temperature + lattice
     return [
-        Bound("regularised, on the region", "quantile", REGION_PROOF, drawn["quantile"] / temperature + lattice, note),
-        Bound("regularised, on the region", "mean", REGION_PROOF, drawn["mean"] / temperature + lattice, note),
+        Bound("regularised, on the region", "quantile", REGION_PROOF, quantile, note),
+        Bound("regularised, on the region", "mean", REGION_PROOF, mean, note),
     ]
-
-
-NEW_ROWS_PROOF = "docs/proofs/risk, theorem 7"
-
-STEP = 1.1
-"""q: distances from the comparator are told apart by this factor."""
-
-START = 1 / 16
-"""The least distance that is told apart, as a share of the comparator's norm."""
-
-THIRD = 1 / 3
-"""Share of the failure probability of each event: the sample, and the noise, of which output perturbation has two."""
 
 
 @dataclass(frozen=True)
@@ -211,22 +202,22 @@ class NoiseQuantiles:
     """Quantiles of the noise, which do not depend on the number of rows."""
 
     shrunk: float  # What multiplies the distance from the comparator: s and the noise along it
-    whole: float  # Of the noise's norm in the metric of M; at least as large as s for noise in the objective
+    norm: float  # Of the noise's norm in the metric of M; at least as large as s for noise in the objective
     # What does not go with the distance; nor does it count beyond what the sample moves at the comparator's.
-    beside: float = 0.0
+    constant: float = 0.0
     # How far the noise moves the coefficients by itself, in the metric of M: 0 where it is in the objective.
-    moved: float = 0.0
+    shift: float = 0.0
     square: float = 0.0  # Of the noise in the optimum along one direction, squared: the losses rise with it
 
 
-def output_drawn(noise: Noise, size: int, pi: float, start: float) -> NoiseQuantiles:
+def output_quantiles(noise: Noise, size: int, pi: float, start: float) -> NoiseQuantiles:
     """The quantiles of g, for noise in the optimum and a comparator of norm `start`."""
-    whole = noise.norm_quantile(size, 1 - THIRD * pi)
+    norm = noise.norm_quantile(size, 1 - THIRD * pi)
     along, square = (shortfall(noise, size, THIRD * pi, power) for power in (1, 2))
-    return NoiseQuantiles(start + along, whole, beside=start * along, moved=whole, square=square)
+    return NoiseQuantiles(start + along, norm, constant=start * along, shift=norm, square=square)
 
 
-def objective_drawn(
+def objective_quantiles(
     noise: Noise | KNormNoise, shape: Vector, curvature: Vector, radius: float, pi: float
 ) -> NoiseQuantiles:
     """The quantile of ||b + M theta|| in the metric of M^-1, for noise in the objective."""
@@ -234,12 +225,12 @@ def objective_drawn(
     return NoiseQuantiles(2 * math.sqrt(gap), 2 * math.sqrt(gap))
 
 
-def cost_of_new_rows(sampling: SamplingBound, drawn: NoiseQuantiles, rows: float, pi: float) -> float:
+def cost_of_new_rows(sampling: SamplingBound, quantiles: NoiseQuantiles, rows: float, pi: float) -> float:
     """The bound of theorem 7, without the rise of the losses; it may fail with probability pi over noise and rows."""
-    slope = sampling.slope(rows, drawn.whole, THIRD * pi)
+    slope = sampling.slope(rows, quantiles.norm, THIRD * pi)
     near = START * sampling.start * slope
-    beside = min(drawn.beside, STEP * slope * sampling.start)
-    return (drawn.shrunk + STEP * slope) ** 2 / 4 + beside + STEP * slope * drawn.moved + near
+    constant = min(quantiles.constant, STEP * slope * sampling.start)
+    return (quantiles.shrunk + STEP * slope) ** 2 / 4 + constant + STEP * slope * quantiles.shift + near
 
 
 def output_new_rows(facts: OutputFacts, pi: float, radius: float, rows: int | None) -> Bound:
@@ -247,9 +238,7 @@ def output_new_rows(facts: OutputFacts, pi: float, radius: float, rows: int | No
     value = math.nan
     if rows is not None:
         start = math.sqrt(float(np.max(facts.curvature))) * radius
-        drawn = output_drawn(facts.noise, facts.size, pi, start)
+        quantiles = output_quantiles(facts.noise, facts.size, pi, start)
         sampling = SamplingBound(facts.family.lipschitz, facts.kappa, start)
-        value = cost_of_new_rows(sampling, drawn, rows, pi) + facts.rise(drawn.square, rows)
-    return Bound(
-        "population", "quantile", NEW_ROWS_PROOF, value, "over noise and rows, against any coefficients of norm radius"
-    )
+        value = cost_of_new_rows(sampling, quantiles, rows, pi) + facts.rise(quantiles.square, rows)
+    return Bound("population", "quantile", NEW_ROWS_PROOF, value, f"over noise and rows, {AGAINST}")

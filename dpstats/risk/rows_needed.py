@@ -18,6 +18,7 @@ from dpstats.frames import WideFrame
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.noise import Noise
 from dpstats.progress import show_elapsed
+from dpstats.wording import argument
 
 WIDTH = 78
 
@@ -41,8 +42,6 @@ NEAR = 1.05
 
 FEW, MANY = 6, 20
 """Draws of noise that numbers of rows must stand in the search, and that the last one must."""
-
-FREE = " These errors are free: real rows lose them more easily. inference=True pays for errors that are there."
 
 
 class _Printed:
@@ -87,7 +86,7 @@ class SampleSize(_Printed):
 
     def __str__(self) -> str:
         """The proved numbers and what they are about, at 80 columns."""
-        said = (
+        bound = (
             f"With {self.n:,} rows, privacy adds at most {self.target:.4g} to the mean loss of these rows, against any "
             f"coefficients of norm {self.radius:.4g} in model units, with probability {1 - self.pi:g} over the noise. "
             "The loss is the family's, in model units: of 'binomial' 0.693 a row without coefficients, of 'gaussian' "
@@ -101,7 +100,14 @@ class SampleSize(_Printed):
         lines = [line for row in rows for line in textwrap.wrap(row, WIDTH, subsequent_indent=" " * 36)]
         more = "Standard errors instead: sample_size(plan, se={'column': 0.1}). Other papers' bounds: table."
         return "\n".join(
-            [*textwrap.wrap(said, WIDTH), "", f"{'excess of':<12}{'rows':>22}", *lines, "", *textwrap.wrap(more, WIDTH)]
+            [
+                *textwrap.wrap(bound, WIDTH),
+                "",
+                f"{'excess of':<12}{'rows':>22}",
+                *lines,
+                "",
+                *textwrap.wrap(more, WIDTH),
+            ]
         )
 
 
@@ -138,14 +144,16 @@ class ErrorSize(_Printed):
 
     def __str__(self) -> str:
         """The number and the errors at it, at 80 columns."""
-        said = f"About {self.n:,} rows for these standard errors at eps = {self.eps:.4g}. {self._supposed()}"
-        said += FREE if self.free else ""
+        answer = f"About {self.n:,} rows for these standard errors at eps = {self.eps:.4g}. {self._assumptions()}"
+        if self.free:
+            paid = argument("inference", True)
+            answer += f" These errors are free: real rows lose them more easily. {paid} pays for errors that are there."
         # Rows that say less are the last to be identified, and the same as others where the rows are known.
-        shown = self.table.drop(columns=["lower", "upper", "identified_upper"] if self.known else "identified")
-        table = shown.map("{:.4g}".format).to_string(max_colwidth=30, line_width=WIDTH)
-        return "\n".join([*textwrap.wrap(said, WIDTH), "", table])
+        columns = self.table.drop(columns=["lower", "upper", "identified_upper"] if self.known else "identified")
+        table = columns.map("{:.4g}".format).to_string(max_colwidth=30, line_width=WIDTH)
+        return "\n".join([*textwrap.wrap(answer, WIDTH), "", table])
 
-    def _supposed(self) -> str:
+    def _assumptions(self) -> str:
         """What the number rests on."""
         if self.known:
             return "A forecast for rows such as typical= or like= has them."
@@ -168,21 +176,21 @@ def rows_for_errors(
 
     ArgumentError if `se` is no such dict, the plan buys no standard errors, or no number of rows up to 10^12 will do.
     """
-    wanted = _wanted(plan, se)
+    targets = _targets(plan, se)
     with show_elapsed("looking for a number of rows"):
-        foreseen = plan.forecast(residual_sd=residual_sd, typical=typical, like=like)
-        places = [plan.names.index(name) for name in wanted.index]
-        search = _Search(foreseen, places, np.array(wanted, dtype=np.float64))
-        n = usual = least = most = search.met(foreseen.names[0], CLOSE)
-        if not foreseen.known:
-            least = search.met(foreseen.names[1], ROUGH)
-            n = search.identified(foreseen.last, usual, NEAR)
-            most = search.met(foreseen.last, ROUGH, n)
-        table = foreseen.errors(n).loc[wanted.index]
-    table.insert(0, "wanted", wanted)
+        forecast = plan.forecast(residual_sd=residual_sd, typical=typical, like=like)
+        places = [plan.names.index(name) for name in targets.index]
+        search = _Search(forecast, places, np.array(targets, dtype=np.float64))
+        n = usual = least = most = search.met(forecast.names[0], CLOSE)
+        if not forecast.known:
+            least = search.met(forecast.names[1], ROUGH)
+            n = search.identified(forecast.last, usual, NEAR)
+            most = search.met(forecast.last, ROUGH, n)
+        table = forecast.errors(n).loc[targets.index]
+    table.insert(0, "wanted", targets)
     information = plan.stages[-1].plan.information
     free = information is not None and information.purchase.free
-    return ErrorSize(n, WideFrame(table), plan.request.eps, free, usual, least, most, foreseen.known)
+    return ErrorSize(n, WideFrame(table), plan.request.eps, free, usual, least, most, forecast.known)
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,21 +200,21 @@ class _Search:
     They are numbers as they are printed, and what is sought holds at them.
     """
 
-    foreseen: Any
+    forecast: Any
     places: list[int]
-    wanted: NDArray[np.float64]
+    targets: NDArray[np.float64]
 
     def met(self, population: str, close: float, known: int | None = None) -> int:
         """The number at which errors are likely to be there, as they are with a `known` one, and are met."""
         n = known
         if n is None:
             # No fewer rows than without any noise.
-            alone = max(1.0, float(np.max(self.foreseen.sampling(population)[self.places] / self.wanted)) ** 2)
-            n = self.identified(population, alone, max(close, NEAR))
-        found = n if self._excess(population, n) <= 0 else _rounded(self._enough(population, n, close))
-        while not (self._excess(population, found) <= 0 and self._likely(population, found, MANY)):
-            found = _rounded(_possible(close * found))
-        return found
+            noiseless = max(1.0, float(np.max(self.forecast.sampling(population)[self.places] / self.targets)) ** 2)
+            n = self.identified(population, noiseless, max(close, NEAR))
+        rows = n if self._excess(population, n) <= 0 else _rounded(self._enough(population, n, close))
+        while not (self._excess(population, rows) <= 0 and self._likely(population, rows, MANY)):
+            rows = _rounded(_possible(close * rows))
+        return rows
 
     def identified(self, population: str, least: float, close: float) -> int:
         """The number, `least` or more, at which there are likely to be errors, to a factor `close`."""
@@ -222,12 +230,12 @@ class _Search:
 
     def _likely(self, population: str, n: float, draws: int) -> bool:
         """Whether draws of noise leave errors of so many rows, rounded."""
-        return bool(self.foreseen.enough(_rounded(n), self.places, draws, population))
+        return bool(self.forecast.enough(_rounded(n), self.places, draws, population))
 
     def _excess(self, population: str, n: float) -> float:
         """The logarithm of the worst error over that wanted."""
-        errors = self.foreseen.expected(population, math.ceil(_possible(n)))[self.places]
-        return float(np.log(np.max(errors / self.wanted)))
+        errors = self.forecast.expected(population, math.ceil(_possible(n)))[self.places]
+        return float(np.log(np.max(errors / self.targets)))
 
     def _enough(self, population: str, n: float, close: float) -> float:
         """The number of rows at which errors are met, to a factor `close`, where those of `n` are not."""
@@ -240,10 +248,10 @@ class _Search:
         while high - low > math.log(close):
             share = below / (below - above) if np.isfinite(below) else 0.5
             middle = low + (high - low) * min(max(share, 0.1), 0.9)
-            if (found := self._excess(population, math.exp(middle))) > 0:
-                low, below = middle, found
+            if (excess := self._excess(population, math.exp(middle))) > 0:
+                low, below = middle, excess
             else:
-                high, above = middle, found
+                high, above = middle, excess
         return math.exp(high)
 
 
@@ -260,7 +268,7 @@ def _rounded(n: float) -> int:
     return math.ceil(n / unit - 1e-9) * unit
 
 
-def _wanted(plan: Any, se: Any) -> pd.Series[float]:
+def _targets(plan: Any, se: Any) -> pd.Series[float]:
     """The errors asked for, by names that the plan has."""
     if not isinstance(se, Mapping) or not se:
         raise ArgumentError(f"se must be a dict such as {{{plan.names[-1]!r}: 0.1}}, got {safe_repr(se)}")

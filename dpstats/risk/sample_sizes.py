@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy import optimize
 
-from dpstats.arguments import check_choice, safe_repr
+from dpstats.arguments import check_choice, is_whole, safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, get_family
 from dpstats.families.base import check_cap
@@ -24,16 +24,17 @@ from dpstats.privacy.noise import Noise
 from dpstats.risk import literature_bounds
 from dpstats.risk.gaps import check_failure, gap_mean, gap_quantile
 from dpstats.risk.proved import (
+    PROOF,
     NoiseQuantiles,
     OutputFacts,
     SamplingBound,
     cost_of_new_rows,
-    objective_drawn,
-    output_drawn,
+    objective_quantiles,
+    output_quantiles,
     shortfall,
 )
 from dpstats.risk.rows_needed import ErrorSize, SampleSize, rows_for_errors
-from dpstats.risk.table import PROOF
+from dpstats.wording import argument
 
 NO_JACOBIAN = 1e6
 """Curvature, in units of the least feasible one, at which the Jacobian costs nothing visible."""
@@ -118,8 +119,8 @@ def sample_size(
     3251
     """
     if hasattr(family, "objective") and hasattr(family, "design"):
-        supposed = {"residual_sd": residual_sd, "typical": typical, "like": like}
-        return _of_plan(family, eps, target, se, supposed, radius, pi)
+        assumptions = {"residual_sd": residual_sd, "typical": typical, "like": like}
+        return _of_plan(family, eps, target, se, assumptions, radius, pi)
     if se is not None:
         raise ArgumentError("se needs a plan in the place of family: sample_size(dp.plan(...), se={'x': 0.1})")
     for name, value in (("columns", columns), ("eps", eps), ("target", target), ("radius", radius)):
@@ -128,8 +129,8 @@ def sample_size(
                 f"{name} must be given, or a plan in the place of family: sample_size(plan, target=...)"
             )
     eps, delta = check_planned(eps, delta)  # type: ignore[arg-type]
-    asked = (eps, delta, check_failure(pi), row_norm, check_adjacency(adjacency), target, radius)
-    rule = _rule(get_family(family), columns, asked, method)
+    facts = (eps, delta, check_failure(pi), row_norm, check_adjacency(adjacency), target, radius)
+    rule = _rule(get_family(family), columns, facts, method)
     if curvature is None:
         curvature = _least_cost(rule.rows, *rule.range())
     curvature = check_positive("curvature", curvature)
@@ -138,17 +139,17 @@ def sample_size(
     return SampleSize(n, curvature, rule.noise(curvature), WideFrame(table), rule.target, rule.radius, rule.pi)
 
 
-def _rule(family: Family, columns: object, asked: tuple[Any, ...], method: str) -> _ObjectiveRule | _OutputRule:
+def _rule(family: Family, columns: object, facts: tuple[Any, ...], method: str) -> _ObjectiveRule | _OutputRule:
     """How many rows a method needs; ArgumentError for the first argument outside its range."""
-    eps, delta, pi, row_norm, adjacency, target, radius = asked
+    eps, delta, pi, row_norm, adjacency, target, radius = facts
     check_cap("target", target)
     check_cap("radius", radius)
-    if isinstance(columns, bool) or not isinstance(columns, (int, np.integer)) or columns < 1:
+    if not is_whole(columns) or columns < 1:
         raise ArgumentError(f"columns must be a positive integer, got {safe_repr(columns)}")
     check_choice("method", method, ("objective", "output"))
     row_square = array_norms(row_norm, int(columns))["l2"] ** 2
-    facts = (family, int(columns), eps, delta, pi, row_square, adjacency, target, radius)
-    return _OutputRule(*facts) if method == "output" else _ObjectiveRule(*facts, row_norm)
+    fields = (family, int(columns), eps, delta, pi, row_square, adjacency, target, radius)
+    return _OutputRule(*fields) if method == "output" else _ObjectiveRule(*fields, row_norm)
 
 
 def _table(
@@ -188,7 +189,7 @@ def _of_plan(
     eps: float | None,
     target: float | None,
     se: Mapping[str, float] | None,
-    supposed: Mapping[str, Any],
+    assumptions: Mapping[str, Any],
     radius: float | None,
     pi: float,
 ) -> SampleSize | ErrorSize:
@@ -197,10 +198,11 @@ def _of_plan(
         raise ArgumentError("target or se must be given, one of them: sample_size(plan, se={'x': 0.1})")
     plan = plan if eps is None else plan.at(eps)
     if se is not None:
-        return rows_for_errors(plan, se, **supposed)
+        return rows_for_errors(plan, se, **assumptions)
     fit = plan.objective
     if plan.request.method not in ("napp", "objective") or plan.request.options.unit is not None:
-        raise ArgumentError("plan must be of method='napp' and for rows: the bounds are of noise in the objective")
+        napp = argument("method", "napp")
+        raise ArgumentError(f"plan must be of {napp} and for rows: the bounds are of noise in the objective")
     norms = dict(plan.design.row_norms) if hasattr(plan.design, "row_norms") else {"l2": 1.0}
     radius = plan.radius if radius is None else check_positive("radius", radius)
     best = sample_size(
@@ -216,8 +218,8 @@ def _of_plan(
     )
     assert isinstance(best, SampleSize)
     n = _whole(plan.risk_bounds(pi, radius).value("unregularised", "quantile") / best.target, "target")
-    own = ("unregularised, same rows", "excess_risk of the plan", n, "proved", "by noise and curvature of the plan")
-    table = WideFrame(pd.concat([pd.DataFrame([own], columns=best.table.columns), best.table], ignore_index=True))
+    of_plan = ("unregularised, same rows", "excess_risk of the plan", n, "proved", "by noise and curvature of the plan")
+    table = WideFrame(pd.concat([pd.DataFrame([of_plan], columns=best.table.columns), best.table], ignore_index=True))
     table.loc[1, "note"] = f"by the best curvature for it, {best.curvature:.4g}, and noise of norms"
     return replace(best, n=n, curvature=float(np.min(plan.curvature)), noise=plan.noise, table=table)
 
@@ -236,7 +238,7 @@ class _Rule:
     target: float
     radius: float
 
-    def drawn(self, level: float) -> NoiseQuantiles:
+    def quantiles(self, level: float) -> NoiseQuantiles:
         """Quantiles of the noise at a curvature, for theorem 7."""
         raise NotImplementedError
 
@@ -246,12 +248,12 @@ class _Rule:
 
     def surely_new_rows(self, level: float) -> float:
         """Rows at which the bound of theorem 7 meets the target; inf where none do."""
-        drawn, sampling = self.drawn(level), self.sampling(level)
-        left = self.target - self.rise(level, drawn.square)
+        quantiles, sampling = self.quantiles(level), self.sampling(level)
+        left = self.target - self.rise(level, quantiles.square)
 
         def excess(log_rows: float) -> float:
             rows = math.exp(log_rows)
-            return cost_of_new_rows(sampling, drawn, rows, self.pi) / rows - left
+            return cost_of_new_rows(sampling, quantiles, rows, self.pi) / rows - left
 
         if left <= 0 or excess(MOST_ROWS) > 0:
             return math.inf
@@ -299,10 +301,10 @@ class _ObjectiveRule(_Rule):
         gap = gap_quantile(self.noise(level), ones, level * ones, self.pi, removed=level * ones, radius=self.radius)
         return gap / self.target
 
-    def drawn(self, level: float) -> NoiseQuantiles:
+    def quantiles(self, level: float) -> NoiseQuantiles:
         """Quantiles of the linear term's noise."""
         ones = np.ones(self.columns)
-        return objective_drawn(self.noise(level), ones, level * ones, self.radius, self.pi)
+        return objective_quantiles(self.noise(level), ones, level * ones, self.radius, self.pi)
 
     def new_rows(self, level: float) -> float:
         """Rows at which the bound of theorem 5 does."""
@@ -339,13 +341,14 @@ class _OutputRule(_Rule):
         ]
         return min(self._needed((shrunk + one) ** 2 / 4, square, level, self.target) for one, square in choices)
 
-    def drawn(self, level: float) -> NoiseQuantiles:
+    def quantiles(self, level: float) -> NoiseQuantiles:
         """Quantiles of the noise in the optimum, in the metric of the curvature."""
-        return output_drawn(self.noise(level), self.columns, self.pi, math.sqrt(level) * self.radius)
+        return output_quantiles(self.noise(level), self.columns, self.pi, math.sqrt(level) * self.radius)
 
     def rise(self, level: float, square: float) -> float:
         """By how much the losses of a row may rise, where the noise along a direction has this square."""
-        return self._facts(level).rise(square, 1.0)
+        ones = np.ones(self.columns)
+        return OutputFacts(self.family, self.noise(level), level * ones, self.row_square / level).rise(square, 1.0)
 
     def new_rows(self, level: float) -> float:
         """Rows at which the bound of theorem 5 does."""
@@ -356,9 +359,6 @@ class _OutputRule(_Rule):
         """The least n with fixed + rise(n) <= n target; the rise is in proportion to n."""
         left = target - self.rise(level, square)
         return fixed / left if left > 0 else math.inf
-
-    def _facts(self, level: float) -> OutputFacts:
-        return OutputFacts(self.family, self.noise(level), level * np.ones(self.columns), self.row_square / level)
 
 
 def _whole(rows: float, name: str) -> int:
@@ -373,7 +373,7 @@ def _least_cost(cost: Callable[[float], float], low: float, high: float) -> floa
     levels = np.linspace(math.log(low), math.log(high), SEARCHED)
     best = int(np.argmin([cost(math.exp(level)) for level in levels]))
     around = levels[max(best - 1, 0)], levels[min(best + 1, SEARCHED - 1)]
-    found = optimize.minimize_scalar(
+    optimum = optimize.minimize_scalar(
         lambda level: cost(math.exp(level)), bounds=around, method="bounded", options={"xatol": 0.01}
     )
-    return math.exp(float(found.x))
+    return math.exp(float(optimum.x))

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.arguments import safe_repr
+from dpstats.arguments import is_whole, safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.families.base import Family, check_cap
 from dpstats.frames import WideFrame
@@ -19,17 +19,16 @@ from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.noise import Noise
 from dpstats.risk.gaps import check_failure, gap_mean, gap_quantile, quadratic_quantile
 from dpstats.risk.literature_bounds import Bound, Gap, PublicSetting, Statement, printed_bounds
-from dpstats.risk.proved import NEW_ROWS_PROOF as NEW_ROWS
 from dpstats.risk.proved import (
+    NEW_ROWS_PROOF,
+    PROOF,
     OutputFacts,
     SamplingBound,
     cost_of_new_rows,
-    objective_drawn,
+    objective_quantiles,
     output_bounds,
     output_new_rows,
 )
-
-PROOF = "docs/proofs/risk"
 
 
 class ReleasePlan(Protocol):
@@ -180,7 +179,7 @@ def _checked(plan: ReleasePlan, pi: float, radius: float | None, n: int | None) 
     pi = check_failure(pi)
     radius = plan.radius if radius is None else radius
     check_cap("radius", radius)
-    if n is not None and (isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n < 2**53):
+    if n is not None and (not is_whole(n) or not 1 <= n < 2**53):
         raise ArgumentError(f"n must be a positive integer, got {safe_repr(n)}")
     return pi, radius, None if n is None else int(n)
 
@@ -222,11 +221,12 @@ def objective_new_rows(plan: ReleasePlan, pi: float, radius: float, n: int) -> B
     """The expected loss of n new rows, with probability 1 - pi over noise and rows (theorem 7)."""
     if np.any(plan.linear) and getattr(plan, "penalty", None) is not None:
         # The proof wants a penalty that is least at what the coefficients are shrunk to.
-        return Bound("population", "quantile", NEW_ROWS, math.nan, "not for a penalty beside a pilot")
+        return Bound("population", "quantile", NEW_ROWS_PROOF, math.nan, "not for a penalty beside a pilot")
     start = math.sqrt(float(np.max(plan.curvature))) * radius
-    drawn = objective_drawn(plan.noise, plan.noise_shape, plan.curvature, radius, pi)
-    value = cost_of_new_rows(SamplingBound(plan.family.lipschitz, plan.kappa, start), drawn, n, pi)
-    return Bound("population", "quantile", NEW_ROWS, value, "over noise and rows, against coefficients of norm radius")
+    quantiles = objective_quantiles(plan.noise, plan.noise_shape, plan.curvature, radius, pi)
+    value = cost_of_new_rows(SamplingBound(plan.family.lipschitz, plan.kappa, start), quantiles, n, pi)
+    note = "over noise and rows, against coefficients of norm radius"
+    return Bound("population", "quantile", NEW_ROWS_PROOF, value, note)
 
 
 def _setting(plan: ReleasePlan, pi: float, radius: float, n: int | None) -> PublicSetting:

@@ -16,18 +16,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from dpstats.arguments import is_whole
 from dpstats.cached import cached_property
 from dpstats.data import Block, Rows
 from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.frames import WideFrame
-from dpstats.penalties.base import number
 from dpstats.streaming.constrained import (
     Sandwich,
-    check_sums,
-    check_vector,
     descend,
     explained_by_noise,
-    smooth_matrix,
+    positive_part,
     without_free,
 )
 from dpstats.streaming.constraints import Constraint
@@ -35,8 +33,11 @@ from dpstats.streaming.constraints import from_dict as constraint_from_dict
 from dpstats.streaming.plan import StreamPlan
 from dpstats.streaming.vectors import Integers, RowVector
 
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+
 MOST_NUMBERS = 250_000
-"""Sums that "auto" directions make at most, unless it is told otherwise."""
+"""Sums that "auto" directions make at most."""
 
 
 def region_width(columns: int, region: Constraint | int | None) -> float:
@@ -52,16 +53,14 @@ def region_width(columns: int, region: Constraint | int | None) -> float:
     return min(sparse, math.sqrt(columns))
 
 
-def printed_directions(rows: int, width: float, failure: float = 0.05) -> int:
-    """m of Algorithm 3 as printed, with 1 for its constants: max(W^2, log(T / failure)) / gamma^2.
+def printed_directions(rows: int, width: float) -> int:
+    """m of Algorithm 3 as printed, with 1 for its constants: max(W^2, log(T / 0.05)) / gamma^2.
 
     gamma = (W / T)^(1/3), W = w(X) + w(C) the `width`, so m is of order T^(2/3) W^(4/3): at sizes that are met in
     practice it exceeds d, so that nothing is gained. Offered to be compared with.
     """
-    many = number("rows", rows, 1, math.inf)
-    wide = number("width", width, 0.0, math.inf, open_low=True)
-    gamma = (wide / many) ** (1 / 3)
-    return math.ceil(max(wide**2, math.log(many / number("failure", failure, 0.0, 1.0, open_low=True))) / gamma**2)
+    gamma = (width / rows) ** (1 / 3)
+    return math.ceil(max(width**2, math.log(rows / 0.05)) / gamma**2)
 
 
 def choose_directions(
@@ -79,16 +78,13 @@ def choose_directions(
     is less. For sets of small width it does not grow with m, and as many directions are taken as memory allows:
     m (m + 3) / 2 is at most `most_numbers`.
     """
-    many, reach = number("rows", rows, 1, math.inf), constraint.reach
-    scale = 2 * number("noise_sd", noise_sd, 0.0, math.inf, open_low=True) * (1 + reach)
-    most = min(columns, int((math.sqrt(9 + 8 * number("most_numbers", most_numbers, 2, math.inf)) - 3) / 2))
+    reach = constraint.reach
+    scale = 2 * noise_sd * (1 + reach)
+    most = min(columns, int((math.sqrt(9 + 8 * most_numbers) - 3) / 2))
     sizes = np.unique(np.round(np.geomspace(1, most, 200)))
     wide = np.minimum(constraint.gaussian_width(columns), reach * np.sqrt(sizes))
-    return int(sizes[np.argmin(many * reach**2 / sizes + scale * wide)])
+    return int(sizes[np.argmin(rows * reach**2 / sizes + scale * wide)])
 
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 MOST_ENTRIES = 2 * 10**8
 
@@ -111,9 +107,9 @@ class Projection:
     seed: int = 0  # Public: the matrix is no secret, and no noise comes of it
 
     def __post_init__(self) -> None:
-        for name, least in (("columns", 1), ("directions", 1), ("seed", 0)):
+        for name, least in (("directions", 1), ("seed", 0)):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+            if not is_whole(value) or value < least:
                 raise ArgumentError(f"{name} must be an integer from {least}")
             object.__setattr__(self, name, int(value))
         if self.columns * self.directions > MOST_ENTRIES:
@@ -123,35 +119,30 @@ class Projection:
     def matrix(self) -> Matrix:
         """Phi, shape (m, d)."""
         random = np.random.Generator(np.random.PCG64(self.seed))
-        made = random.standard_normal((self.directions, self.columns)) / math.sqrt(self.directions)
-        made.flags.writeable = False
-        return made
+        matrix = random.standard_normal((self.directions, self.columns)) / math.sqrt(self.directions)
+        matrix.flags.writeable = False
+        return matrix
 
     @cached_property
     def _integers(self) -> Matrix:
         """Phi over its scale as whole numbers of at most 17 bits, shape (m, d): what rows are multiplied by."""
         return np.asarray(np.clip(np.rint(self.matrix * (math.sqrt(self.directions) * 2.0**14)), -(2**17), 2**17))
 
-    def rows(self, exog: ArrayLike, region: Constraint | int | None = None) -> Matrix:
+    def rows(self, exog: Matrix, region: Constraint | int | None = None) -> Matrix:
         """|x| / |Phi x| Phi x for each row x, shape (n, m): as long as the row itself.
 
         x and Phi are rounded so that all products add up exactly: what a row becomes does not depend, to the last bit,
         on the rows beside it, as one that is added or removed must not move the others. Rows outside the `region` G of
         section 5.2, with Phi x = 0 or with an entry that is not finite become 0; which those are is not released.
-
-        ArgumentError if `exog` has another number of columns, or `region` is neither.
         """
-        given = np.asarray(exog, dtype=np.float64)
-        if given.ndim != 2 or given.shape[1] != self.columns:
-            raise ArgumentError(f"exog must have {self.columns} columns, as the projection has")
-        made = np.empty((len(given), self.directions))
+        images = np.empty((len(exog), self.directions))
         step = max(1, PART_CELLS // self.columns)
         with np.errstate(all="ignore"):
-            kept = rows_inside(given, region)
-            for start in range(0, len(given), step):
+            inside = rows_inside(exog, region)
+            for start in range(0, len(exog), step):
                 part = slice(start, start + step)
-                made[part] = self._images(np.where(kept[part, None], given[part], 0.0))
-        return np.where(np.isfinite(made), made, 0.0)
+                images[part] = self._images(np.where(inside[part, None], exog[part], 0.0))
+        return np.where(np.isfinite(images), images, 0.0)
 
     def _images(self, rows: Matrix) -> Matrix:
         """What some finite rows become."""
@@ -164,11 +155,11 @@ class Projection:
 
     def fit(
         self,
-        cross: ArrayLike,
-        gram: ArrayLike,
+        cross: Vector,
+        gram: Matrix,
         constraint: Constraint,
         *,
-        start: ArrayLike | None = None,
+        start: Vector | None = None,
         tolerance: float = 1e-7,
         lift: bool = True,
     ) -> Vector:
@@ -177,38 +168,46 @@ class Projection:
         `cross` and `gram` are sums of z y and z z' over projected rows z. With `lift` the coefficients are those of
         least gauge among those with the same image, as step 9 asks for; else the ones found first.
         """
-        vector, matrix = check_sums(cross, gram)
-        if len(vector) != self.directions:
-            raise ArgumentError(f"cross and gram must be sums of the {self.directions} numbers of projected rows")
-        inner, moments = smooth_matrix(matrix), self.matrix.T @ vector
-        begin = np.zeros(self.columns) if start is None else check_vector("start", start, self.columns)
-        begin = constraint.project(begin)
-        solution = descend(moments, Sandwich(self.matrix, inner), constraint, begin, tolerance)
+        begin = constraint.project(np.zeros(self.columns) if start is None else start)
+        sandwich = Sandwich(self.matrix, positive_part(gram))
+        solution = descend(self.matrix.T @ cross, sandwich, constraint, begin, tolerance)
         return self.lift(self.matrix @ solution, constraint, start=solution) if lift else solution
 
-    def lift(
-        self, image: ArrayLike, constraint: Constraint, *, start: ArrayLike | None = None, steps: int = 14
-    ) -> Vector:
+    def lift(self, image: Vector, constraint: Constraint, *, start: Vector | None = None, steps: int = 14) -> Vector:
         """The point of least gauge among those that Phi maps to `image`, which must be that of a point of the set.
 
         By bisection: a multiple rho of the set has such a point if the least |Phi theta - image| over it is 0, and has
         none if a lower bound on it (a certified gap) is above 0. The image is within a millionth of `image`, rho within
         2**-steps; `start` is a point of the set with that image, the answer if no smaller one is found.
         """
-        goal = check_vector("image", image, self.directions)
-        scale = float(np.linalg.norm(goal))
-        best = constraint.project(np.zeros(self.columns)) if start is None else np.asarray(start, dtype=np.float64)
         low, high = 0.0, 1.0
-        if start is None:
-            best = _nearest_image(self.matrix, goal, constraint, 1.0, best, scale)[0]
+        best = start
+        if best is None:
+            best = self._nearest(image, constraint, 1.0, constraint.project(np.zeros(self.columns)))[0]
         for _ in range(steps):
             middle = (low + high) / 2
-            point, feasible = _nearest_image(self.matrix, goal, constraint, middle, best * middle / high, scale)
+            point, feasible = self._nearest(image, constraint, middle, best * middle / high)
             if feasible:
                 best, high = point, middle
             else:
                 low = middle
         return best
+
+    def _nearest(self, image: Vector, constraint: Constraint, rho: float, start: Vector) -> tuple[Vector, bool]:
+        """The point of rho times the set whose image is nearest to `image`, and whether it is there."""
+        close = (LIFT_TOLERANCE * float(np.linalg.norm(image))) ** 2
+
+        def apart(point: Vector) -> float:
+            return float(np.sum((self.matrix @ point - image) ** 2))
+
+        def decided(point: Vector, gap: float) -> bool:
+            square = apart(point)
+            return square <= close or square - gap > close
+
+        region = _Scaled(constraint, rho)
+        gram = Sandwich(self.matrix, np.eye(self.directions))
+        point = descend(self.matrix.T @ image, gram, region, region.project(start), 0.0, 5_000, decided)
+        return point, apart(point) <= close
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""
@@ -243,9 +242,7 @@ def rows_inside(exog: Matrix, region: Constraint | int | None) -> NDArray[np.boo
     if isinstance(region, Constraint):
         gauges = np.array([region.gauge(row) for row in np.where(finite[:, None], exog, 0.0)])
         return finite & (gauges <= 1 + 1e-9)
-    if isinstance(region, bool) or not isinstance(region, (int, np.integer)) or region < 1:
-        raise ArgumentError("region must be a constraint, or the greatest number of entries of a row that are not 0")
-    return np.asarray(finite & (np.count_nonzero(exog, axis=1) <= int(region)))
+    return np.asarray(finite & (np.count_nonzero(exog, axis=1) <= region))
 
 
 def plan_projection(
@@ -256,21 +253,21 @@ def plan_projection(
     noise_sd: float,
     directions: int | str = "auto",
     region: Constraint | int | None = None,
-    most_numbers: int = MOST_NUMBERS,
     seed: int = 0,
 ) -> tuple[Projection, list[str]]:
     """A projection from public facts, and what a plan must say of it; "printed" is refused where it exceeds d.
 
-    ArgumentError if `directions` is neither, or no fewer than d.
+    ArgumentError for a `region` or `directions` of another kind, or directions that are no fewer than d.
     """
-    rows_inside(np.zeros((1, columns)), region)  # its type
+    if not (region is None or isinstance(region, Constraint) or (is_whole(region) and region >= 1)):
+        raise ArgumentError("region must be a constraint, or the greatest number of entries of a row that are not 0")
     width = region_width(columns, region) + constraint.gaussian_width(columns)
     printed = printed_directions(round(rows), width)
     if directions == "auto":
-        chosen = choose_directions(columns, constraint, rows=rows, noise_sd=noise_sd, most_numbers=most_numbers)
+        chosen = choose_directions(columns, constraint, rows=rows, noise_sd=noise_sd)
     elif directions == "printed":
         chosen = printed
-    elif isinstance(directions, (int, np.integer)) and not isinstance(directions, bool):
+    elif is_whole(directions):
         chosen = int(directions)
     else:
         raise ArgumentError("directions must be an integer, 'auto' or 'printed'")
@@ -305,24 +302,6 @@ class _Scaled:
         return self.rho * self.constraint.support(direction)
 
 
-def _nearest_image(
-    matrix: Matrix, goal: Vector, constraint: Constraint, rho: float, start: Vector, scale: float
-) -> tuple[Vector, bool]:
-    """The point of rho times the set whose image is nearest to `goal`, and whether it is there."""
-    close = (LIFT_TOLERANCE * scale) ** 2
-
-    def decided(point: Vector, gap: float) -> bool:
-        square = float(np.sum((matrix @ point - goal) ** 2))
-        return square <= close or square - gap > close
-
-    region = _Scaled(constraint, rho)
-    gram = Sandwich(matrix, np.eye(len(matrix)))
-    point = descend(matrix.T @ goal, gram, region, region.project(start), 0.0, 5_000, decided)
-    return point, float(np.sum((matrix @ point - goal) ** 2)) <= close
-
-
-Float = NDArray[np.float64]
-
 NO_ERRORS = "what a sketch leaves out of coefficients is not known, so there are no errors; mechanism='linear' has them"
 
 
@@ -338,7 +317,7 @@ class ProjectedVector(RowVector):
         """Whether there is one."""
         return self.columns > self.projection.directions
 
-    def exact(self, rows: Rows[Block], params: Float) -> Integers:
+    def exact(self, rows: Rows[Block], params: Vector) -> Integers:
         """As `RowVector.exact`, of projected rows."""
         return super().exact(rows.map(self.image), params)
 
@@ -346,10 +325,9 @@ class ProjectedVector(RowVector):
         """Rows as they are summed, those outside the region as zeros with their response."""
         exog = block.doubles().exog
         first = int(self.intercept)
-        made = self.projection.rows(exog[:, first:], self.region)
-        inside_region = rows_inside(exog[:, first:], self.region)
-        exog_summed = np.hstack([exog[:, :first] * inside_region[:, None], made])
-        return block._replace(exog=exog_summed)
+        images = self.projection.rows(exog[:, first:], self.region)
+        inside = rows_inside(exog[:, first:], self.region)
+        return block._replace(exog=np.hstack([exog[:, :first] * inside[:, None], images]))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""
@@ -373,10 +351,10 @@ class ProjectedFitting:
     constraint: Constraint
     lift: bool
 
-    def params(self, released: Float, deviation: float, start: Float | None = None, ticks: float = 1.0) -> Float:
+    def params(self, released: Vector, deviation: float, start: Vector | None = None, ticks: float = 1.0) -> Vector:
         """Coefficients in model units, in the set but for the intercept, shape (p,); see `Fitting.params`."""
         moments_matrix = self.vector.matrix(released)
-        gram, cross = smooth_matrix(moments_matrix[:-1, :-1]), moments_matrix[:-1, -1]
+        gram, cross = positive_part(moments_matrix[:-1, :-1]), moments_matrix[:-1, -1]
         free = np.zeros(len(gram), dtype=bool)
         free[: int(self.vector.intercept)] = True
         inner, moments, best = without_free(gram, cross, free)
@@ -398,7 +376,7 @@ class ProjectedFitting:
 class ProjectedPlan(StreamPlan):
     """A projected stream, fixed before a row is read."""
 
-    said: tuple[str, ...]  # what the plan says of the projection; the name is in its printed form
+    said: tuple[str, ...]  # Notes on the projection; the name is in the printed and in the stored form
     lift: bool
 
     @property

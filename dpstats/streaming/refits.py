@@ -159,43 +159,6 @@ class Schedule:
         return cls(tuple(stored["times"]), stored["horizon"])
 
 
-def printed_period(
-    case: int,
-    *,
-    rows: int,
-    columns: int,
-    eps: float,
-    reach: float = 1.0,
-    lipschitz: float = 1.0,
-    convexity: float | None = None,
-    width: float | None = None,
-    curvature: float | None = None,
-) -> int:
-    """tau of Theorem 3.1, in rows and at most T: how often it has a stream of T rows fitted anew.
-
-    Case 1, convex losses: (T d)^(1/3) / eps^(2/3). 2, strongly convex ones: sqrt(d L) / (nu^(1/2) eps |C|^(1/2)), nu
-    the `convexity`. 3, sets of small width: sqrt(T w) C_j^(1/4) / ((L |C|)^(1/4) eps^(1/2)), C_j the `curvature`.
-
-    ArgumentError if the case is unknown, or misses what it needs.
-    """
-
-    def positive(name: str, value: Any) -> float:
-        return number(name, value, 0.0, math.inf, open_low=True)
-
-    many, wide, budget = _whole("rows", rows, 10**15), _whole("columns", columns), positive("eps", eps)
-    size, slope = positive("reach", reach), positive("lipschitz", lipschitz)
-    if case == 1:
-        period = (many * wide) ** (1 / 3) / budget ** (2 / 3)
-    elif case == 2:
-        period = math.sqrt(wide * slope) / (math.sqrt(positive("convexity", convexity)) * budget * math.sqrt(size))
-    elif case == 3:
-        across, bend = positive("width", width), positive("curvature", curvature)
-        period = math.sqrt(many * across) * bend**0.25 / ((slope * size) ** 0.25 * math.sqrt(budget))
-    else:
-        raise ArgumentError("case must be 1, 2 or 3, those of Theorem 3.1")
-    return max(1, min(many, math.ceil(period * (1 - 1e-12))))
-
-
 def share(
     eps: float, delta: float, fits: int, guarantee: Callable[[float, float], Guarantee]
 ) -> tuple[float, float, Guarantee]:
@@ -351,7 +314,7 @@ class RunningRefits(DurableTicks):
     def table(self, rows: object) -> Table:
         """As `DurableTicks.table`: rows whose fit costs what was planned."""
         table = as_table(rows)
-        check_rows(self._keeper.ledger, self.plan.guarantee, table)
+        check_rows(self._checkpoint.ledger, self.plan.guarantee, table)
         eps, delta = self._budget
         if self._glm(table).plan(eps, delta=delta, **self.model.options).guarantee != self.plan.each.guarantee:
             raise ArgumentError(
@@ -364,7 +327,7 @@ class RunningRefits(DurableTicks):
             names = {"label": self.plan.title, "method": "refits", "formula": str(self.plan.each.formula)}
             domain = self.model.domain
             entry = {**names, "domain": domain, "columns": FormulaSource(names["formula"], None, domain).columns}
-            self._keeper.begin(self._facts(0, None, []), self.plan.guarantee, **entry)
+            self._checkpoint.begin(self._facts(0, None, []), self.plan.guarantee, **entry)
             self._begun = True
 
     def _compute(self, tables: Sequence[Table], label: str | None) -> Callable[[], Waiting]:
@@ -378,7 +341,7 @@ class RunningRefits(DurableTicks):
 
     def _fit(self, table: Table, tick: int) -> GLMResults:
         """Read rows that are paid for and fit; what is drawn leaves the process only once it is on the disk."""
-        ledger = self._keeper.ledger
+        ledger = self._checkpoint.ledger
         paid = table if ledger is None else fail_closed(lambda: ledger.rows_of(table))
         eps, delta = self._budget
         seed = None if self._seed is None else self._seed + tick

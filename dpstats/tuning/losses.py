@@ -22,6 +22,7 @@ from dpstats.formula.design import DesignSpec
 from dpstats.formula.expression import Node, as_numbers, bind, columns_of, evaluate
 from dpstats.formula.public_frame import public_frame
 from dpstats.formula.translate import compile_factor
+from dpstats.privacy.information import linear_predictor
 from dpstats.privacy.selection import STEPS
 from dpstats.quiet import quiet
 from dpstats.results.glm_results import GLMResults
@@ -30,6 +31,9 @@ Array = NDArray[np.float64]
 
 BLOCK_ROWS = 65536
 """Rows that are judged at a time."""
+
+CLOSE = 1e-9
+"""Losses that pass their bounds by so little do so by rounding."""
 
 MODEL_LOSSES = ("mistakes", "absolute_error", "squared_error")
 """What a row may cost a released model; errors are divided by the width of the response's range."""
@@ -40,7 +44,7 @@ class Losses(Protocol):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that are read."""
+        """The columns that any candidate reads."""
 
     def check(self, table: Table) -> None:
         """Raise DataError or DomainError by the table's names and declared types alone."""
@@ -134,16 +138,13 @@ class ModelLosses:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that any of the models reads."""
         return tuple(dict.fromkeys(name for fit in self.fits for name in _design(fit).columns))
 
     def check(self, table: Table) -> None:
-        """Raise as `DesignSpec.check_schema`."""
         for fit in self.fits:
             _design(fit).check_schema(table)
 
     def each(self, table: Table) -> Array:
-        """Losses, shape (rows, k)."""
         design = _design(self.fits[0])
         center, scale = design.response_scaling()
         response = center + scale * design.endog_of(table)
@@ -178,10 +179,7 @@ def _block_loss(fit: GLMResults, loss: str, blocks: Iterable[Block]) -> int:
 
 def model_loss(fit: GLMResults, loss: str, exog: Array, response: Array, offset: Array | None = None) -> Array:
     """What rows cost one model, shape (rows,); columns (rows, p), offsets in model units, responses in the user's."""
-    linear = np.zeros(len(exog)) if offset is None else offset.copy()
-    # Column by column: a matrix product may round a row by its place in the block, which other rows decide.
-    for column, coefficient in zip(exog.T, fit.scaled_params, strict=True):
-        linear += column * coefficient
+    linear = linear_predictor(exog, fit.scaled_params, offset)
     if loss == "mistakes":
         decision = np.where(np.isfinite(linear), linear > 0, np.nan)
         return np.where(np.isfinite(response), np.abs(decision - response), np.nan)
@@ -210,28 +208,21 @@ class RuleLosses:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that any of the expressions reads."""
         names = [name for code in self.codes for name in columns_of(compile_factor(code).node)]
         return tuple(dict.fromkeys(names))
 
     def check(self, table: Table) -> None:
-        """Raise by names and declared types alone."""
         reader.check_columns(table, Domain.from_json(self.declared), self.columns)
 
     def each(self, table: Table) -> Array:
-        """Losses, shape (rows, k)."""
         domain = Domain.from_json(self.declared)
         columns = reader.read_columns(table, self.columns)
         encoded, complete = reader.encode(columns, domain, slice(0, table.rows))
         values = np.full((table.rows, len(self.codes)), np.nan)
-        chosen = reader.take(encoded, complete)
+        complete_rows = reader.take(encoded, complete)
         for place, code in enumerate(self.codes):
-            values[complete, place] = as_numbers(evaluate(_bound(code, self.declared), chosen))
+            values[complete, place] = as_numbers(evaluate(_bound(code, self.declared), complete_rows))
         return values
-
-
-CLOSE = 1e-9
-"""Losses that pass their bounds by so little do so by rounding."""
 
 
 @lru_cache(maxsize=256)

@@ -26,7 +26,7 @@ from dpstats.privacy.guarantee import Guarantee, Unit, check_adjacency, check_pl
 from dpstats.privacy.selection import PermuteAndFlip, RandomStopping
 from dpstats.quiet import hide_frames
 from dpstats.results.stored import Printed, guarantee_sentence, marked_title
-from dpstats.summaries import Summary, format_number, full_width, shorten, wrap_notes
+from dpstats.summaries import Summary, format_number, full_width, shorten
 from dpstats.tuning.losses import MODEL_LOSSES
 
 FIXED = (
@@ -41,8 +41,23 @@ PERSONS = ("max_rows", "unit_weight")
 TERMS = ("exposure", "offset", "weights")
 """What are terms of the formula instead."""
 
+STRATEGIES = ("stopping", "all", "parts", "public")
+
+PERSONAL = ("stopping", "all")
+"""Strategies that protect persons with several rows."""
+
+SHARES = {"stopping": 0.2, "all": 0.1}
+"""Of a run's eps for its score, and of the whole for the choice; settled by the benchmark (docs/tuning)."""
+
 MOST = 1000
 """Candidates of a grid, at most."""
+
+PROOF = "docs/proofs/tuning"
+
+UNTUNED = (
+    "One fit with the defaults and the whole budget had at most the error of every strategy in every cell of the "
+    "benchmark: its curvature is chosen from public facts."
+)
 
 Grid = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
 
@@ -87,7 +102,7 @@ def _quoted(value: Any) -> str:
     return value if isinstance(value, str) and len(value) <= MOST_LETTERS else safe_repr(value)
 
 
-def divided_eps(
+def split_eps(
     strategy: str, eps: float, share: float, candidates: int, runs: RandomStopping | None
 ) -> tuple[float, float]:
     """The eps of one fit and that of a score, or of the choice (docs/proofs/tuning)."""
@@ -97,10 +112,6 @@ def divided_eps(
     if strategy == "all":
         return (1 - share) * eps / candidates * (1 - 1e-12), share * eps
     return eps, 0.0 if strategy == "public" else eps
-
-
-SHARES = {"stopping": 0.2, "all": 0.1}
-"""Of a run's eps for its score, and of the whole for the choice; settled by the benchmark (docs/tuning)."""
 
 
 def check_share(strategy: str, share: float | None) -> float:
@@ -126,19 +137,6 @@ def check_score(score: str | None, response: str) -> str:
     return score
 
 
-PROOF = "docs/proofs/tuning"
-
-STRATEGIES = ("stopping", "all", "parts", "public")
-
-PERSONAL = ("stopping", "all")
-"""Strategies that protect persons with several rows."""
-
-UNTUNED = (
-    "One fit with the defaults and the whole budget had at most the error of every strategy in every cell of the "
-    "benchmark: its curvature is chosen from public facts."
-)
-
-
 @dataclass(frozen=True, eq=False)
 class TuningPlan(Printed):
     """What a tuned fit would cost; a function of formula, Domain, grid and options alone.
@@ -157,9 +155,9 @@ class TuningPlan(Printed):
         The loss of a row that candidates are compared by.
     score_eps : float
         What a noisy score, or the choice, costs.
-    runs : Runs or None
+    runs : RandomStopping or None
         The law of the number of runs of "stopping".
-    choice : Choice or None
+    choice : PermuteAndFlip or None
         The choice of "all" and "parts".
     guarantee : Guarantee
         For the released fit and the candidate's name together.
@@ -221,18 +219,13 @@ class TuningPlan(Printed):
         plans = dict(zip(self.names, self.plans, strict=True))
         if self.default is not None:
             plans["untuned default"] = self.default
-        rows = [
-            (
-                name,
-                plan.request.eps,
-                plan.request.delta,
-                float(np.sqrt(np.mean(plan.noise_sd**2))),
-                float(np.median(plan.curvature)),
-            )
-            for name, plan in plans.items()
-        ]
-        columns = ["candidate", "eps", "delta", "noise_sd", "curvature"]
-        return WideFrame(pd.DataFrame(rows, columns=columns).set_index("candidate"))
+        figures = {
+            "eps": [plan.request.eps for plan in plans.values()],
+            "delta": [plan.request.delta for plan in plans.values()],
+            "noise_sd": [float(np.sqrt(np.mean(plan.noise_sd**2))) for plan in plans.values()],
+            "curvature": [float(np.median(plan.curvature)) for plan in plans.values()],
+        }
+        return WideFrame(figures, index=pd.Index(plans, name="candidate"))
 
     def tables(self, chosen: str | None = None) -> list[Any]:
         """The tables that plan and result share; `chosen` is marked.
@@ -242,8 +235,7 @@ class TuningPlan(Printed):
         >>> len(plan.tables()) > 0
         True
         """
-        title = f"Tuning of {shorten(self.formula, 50)}, {self.strategy}"
-        title = marked_title(title, self.guarantee)
+        title = marked_title(f"Tuning of {shorten(self.formula, 50)}, {self.strategy}", self.guarantee)
         rows = [
             (name, ["chosen" if name == chosen else "", *map(format_number, figures)])
             for name, *figures in self.table.itertuples()
@@ -288,10 +280,7 @@ class TuningPlan(Printed):
         >>> "tabular" in plan.to_latex(), "---:|" in plan.to_markdown()
         (True, True)
         """
-        summary = Summary()
-        summary.tables = self.tables()
-        summary.add_extra_txt(wrap_notes(self.notes()))
-        return summary
+        return Summary(self.tables(), self.notes())
 
     def __repr__(self) -> str:
         return f"<TuningPlan: {self.strategy} among {len(self.names)} candidates; {self.guarantee}>"
@@ -390,7 +379,7 @@ def tuning_plan(
     """See `plan_tuning`; the source may have data, of which the schema alone is looked at."""
     eps, delta = check_planned(eps, delta)
     check_delta(delta, DELTA_LEAST)
-    notion = check_adjacency(adjacency)
+    neighbours = check_adjacency(adjacency)
     record = make_unit(common.get("unit"))
     _check_strategy(strategy, delta, record)
     share = check_share(strategy, score_share)
@@ -398,7 +387,7 @@ def tuning_plan(
     common = {"inference": None, **common}
     named = candidates_of(grid, common)
     law = RandomStopping(eta, runs) if strategy == "stopping" else None
-    fit_eps, score_eps = divided_eps(strategy, eps, share, len(named), law)
+    fit_eps, score_eps = split_eps(strategy, eps, share, len(named), law)
     shared = {"adjacency": adjacency, "allow_uncertified": allow_uncertified, "seed": seed}
     fit_delta = delta / len(named) if strategy == "all" else delta
     plans = [
@@ -408,7 +397,7 @@ def tuning_plan(
     for plan in plans:
         if strategy == "parts" and plan.response is not None:
             raise ArgumentError("response='declared' is needed with strategy='parts': a fit sees its own rows only")
-    guarantee = Guarantee(eps, delta, notion, basis=PROOF, unit=record.column)
+    guarantee = Guarantee(eps, delta, neighbours, basis=PROOF, unit=record.column)
     for reason in dict.fromkeys(plan.guarantee.reason for plan in plans):
         guarantee = guarantee if reason is None else guarantee.uncertified(reason)
     return TuningPlan(
@@ -420,7 +409,7 @@ def tuning_plan(
         score=check_score(score, plans[0].family.response),
         score_eps=score_eps,
         runs=law,
-        choice=PermuteAndFlip(len(named), score_eps, notion) if strategy in ("all", "parts") else None,
+        choice=PermuteAndFlip(len(named), score_eps, neighbours) if strategy in ("all", "parts") else None,
         guarantee=guarantee,
     )
 

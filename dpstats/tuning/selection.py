@@ -22,51 +22,23 @@ from dpstats.privacy.selection import PermuteAndFlip
 from dpstats.quiet import hide_frames
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.stored import Released, guarantee_sentence, marked_title
-from dpstats.summaries import Summary, format_number, full_width, shorten, wrap_notes
+from dpstats.summaries import Summary, format_number, full_width, shorten
 from dpstats.tuning.losses import Losses, ModelLosses, rule_losses, total_losses
 
+PROOF = "docs/proofs/choice"
 
-def utility(choice: PermuteAndFlip, beta: float, n: float | None) -> pd.DataFrame:
-    """Bounds that fail with probability at most `beta`; with `n`, a public number of rows, also those on new rows.
-
-    Columns bound; rows, the loss beyond that of the best candidate summed over the rows chosen from; per_row, the same
-    over n, or the expected loss of a new row beyond that of the best; holds, "proved" or "printed".
-    """
-    ours = choice.bound(beta)
-    if n is not None and not (is_number(n) and n > 0):
-        raise ArgumentError(f"n must be a positive number of rows, got {safe_repr(n)}")
-    size, rest = choice.candidates, math.nan
-    lines = [
-        ("these rows, permute-and-flip (used)", ours, "proved"),
-        ("these rows, exponential mechanism", exponential_bound(choice, beta), "proved"),
-        ("these rows, CMS 2011, Theorem 9", 2 * math.log(size / beta) / choice.eps, "printed"),
-    ]
-    found = [(name, rows, rest if n is None else rows / n, holds) for name, rows, holds in lines]
-    if n is not None:
-        wide = 1 if choice.monotone else 2
-        sampling = wide * math.sqrt(2 * math.log(2 * (size - 1) / beta) / n)
-        found.append(("new rows", rest, sampling + choice.bound(beta / 2) / n, "proved"))
-        if choice.monotone:
-            found.append(("new rows, if one never errs", rest, realizable_bound(choice, beta, n), "proved"))
-        printed = math.sqrt(math.log(size / beta) / n) + math.log(size / beta) / (n * choice.eps)
-        found.append(("new rows, lecture, no constants", rest, printed, "printed"))
-    return WideFrame(found, columns=["bound", "rows", "per_row", "holds"])
+BETA = 0.05
+"""The chance of failure of the bounds in a summary."""
 
 
 def exponential_bound(choice: PermuteAndFlip, beta: float) -> float:
-    """As `Choice.bound`, of the exponential mechanism at the same eps: weights exp(-loss / scale)."""
+    """As `PermuteAndFlip.bound`, of the exponential mechanism at the same eps: weights exp(-loss / scale)."""
     return max(0.0, choice.scale * math.log((choice.candidates - 1) * (1 - beta) / beta))
 
 
 def realizable_bound(choice: PermuteAndFlip, beta: float, n: float) -> float:
     """The expected loss of a new row under the chosen candidate if some candidate never loses anything."""
     return max(0.0, math.log((choice.candidates - 1) / (2 * beta))) / (n * -math.expm1(-1 / choice.scale))
-
-
-PROOF = "docs/proofs/choice"
-
-BETA = 0.05
-"""The chance of failure of the bounds in a summary."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +54,7 @@ class Selection(Released):
     names : tuple of str
         All candidates.
     score : str
-    choice : Choice
+    choice : PermuteAndFlip
         The law of the choice.
     guarantee : Guarantee
 
@@ -112,14 +84,44 @@ class Selection(Released):
         return WideFrame([entry], columns=["eps", "delta", "buys"], index=pd.Index(["choice"], name="purchase"))
 
     def utility(self, beta: float = BETA, n: float | None = None) -> pd.DataFrame:
-        """What the chosen candidate may lose beyond the best one; see `dpstats.tuning.selection.utility`.
+        """What the chosen candidate may lose beyond the best one: bounds that fail with probability at most `beta`.
+
+        Parameters
+        ----------
+        beta : float
+        n : float, optional
+            A public number of rows, for bounds on new rows too.
+
+        Returns
+        -------
+        DataFrame
+            Columns bound; rows, the loss beyond that of the best candidate summed over the rows chosen from; per_row,
+            the same over n, or the expected loss of a new row beyond that of the best; holds, "proved" or "printed".
 
         Examples
         --------
         >>> len(found.utility(0.05)) > 0
         True
         """
-        return utility(self.choice, beta, n)
+        choice, size = self.choice, self.choice.candidates
+        ours = choice.bound(beta)
+        if n is not None and not (is_number(n) and n > 0):
+            raise ArgumentError(f"n must be a positive number of rows, got {safe_repr(n)}")
+        lines = [
+            ("these rows, permute-and-flip (used)", ours, "proved"),
+            ("these rows, exponential mechanism", exponential_bound(choice, beta), "proved"),
+            ("these rows, CMS 2011, Theorem 9", 2 * math.log(size / beta) / choice.eps, "printed"),
+        ]
+        bounds = [(name, rows, math.nan if n is None else rows / n, holds) for name, rows, holds in lines]
+        if n is not None:
+            wide = 1 if choice.monotone else 2
+            sampling = wide * math.sqrt(2 * math.log(2 * (size - 1) / beta) / n)
+            bounds.append(("new rows", math.nan, sampling + choice.bound(beta / 2) / n, "proved"))
+            if choice.monotone:
+                bounds.append(("new rows, if one never errs", math.nan, realizable_bound(choice, beta, n), "proved"))
+            printed = math.sqrt(math.log(size / beta) / n) + math.log(size / beta) / (n * choice.eps)
+            bounds.append(("new rows, lecture, no constants", math.nan, printed, "printed"))
+        return WideFrame(bounds, columns=["bound", "rows", "per_row", "holds"])
 
     def summary(self) -> Summary:
         """The choice, its budget and its bounds; as_text, as_html and as_latex.
@@ -131,33 +133,27 @@ class Selection(Released):
         >>> "tabular" in found.to_latex(), "---:|" in found.to_markdown()
         (True, True)
         """
-        summary = Summary()
-        title = f"Choice of the least {shorten(self.score, 40)}"
-        title = marked_title(title, self.guarantee)
+        title = marked_title(f"Choice of the least {shorten(self.score, 40)}", self.guarantee)
         listed = [(name, ["chosen" if name == self.chosen else ""]) for name in self.names]
-        bounds = self.utility()
         rows = [
             (line["bound"], [format_number(line["rows"]), line["holds"]])
-            for _, line in bounds.iterrows()
+            for _, line in self.utility().iterrows()
             if line["holds"] == "proved"
         ]
         bought = [("choice", [format_number(self.guarantee.eps), format_number(self.guarantee.delta)])]
-        summary.tables = [
+        tables = [
             full_width([""], listed, [10], title=title),
             full_width(["eps", "delta"], bought, [10, 10], title="Budget"),
             full_width(["rows", "holds"], rows, [10, 10], title=f"Loss beyond the best, but for a chance of {BETA:g}"),
         ]
-        summary.add_extra_txt(wrap_notes(self._notes()))
-        return summary
-
-    def _notes(self) -> list[str]:
         unit = self.guarantee.unit
         who = "A row adds" if unit is None else f"All rows of one {unit} together add"
         each = "between 0 and 1" if self.choice.monotone else "between -1 and 1"
-        return [
+        notes = [
             guarantee_sentence(self.guarantee, "The choice is", "; what the candidates themselves cost comes on top"),
             f"{who} {each} to a candidate's loss. The losses are not released: only which candidate was chosen.",
         ]
+        return Summary(tables, notes)
 
     def __repr__(self) -> str:
         return f"<Selection: {shorten(self.chosen, 40)} of {len(self.names)} candidates; {self.guarantee}>"

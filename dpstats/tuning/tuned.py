@@ -22,7 +22,7 @@ from dpstats.models.glm import release_rows
 from dpstats.models.release import Release, check_for_unit, person_rows
 from dpstats.models.sources import FormulaSource, cap_rows
 from dpstats.plan import Plan
-from dpstats.privacy.guarantee import Guarantee, Unit
+from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.randomness import RandomSource, SystemRandom, noisy_integers, random_source, secret_key
 from dpstats.privacy.selection import STEPS
 from dpstats.quiet import hide_frames, quiet
@@ -31,6 +31,8 @@ from dpstats.results.stored import Printed
 from dpstats.summaries import WIDTH, Summary, wrap_notes
 from dpstats.tuning.losses import block_loss
 from dpstats.tuning.plan import UNTUNED, Grid, TuningPlan, tuning_plan
+
+_log = logging.getLogger("dpstats")
 
 PUBLIC_FITS = 10
 """Fits to a random half of the public rows by which each candidate is judged on the other half."""
@@ -49,15 +51,13 @@ class CandidateFits:
         """The rows of a completed plan's design, with no cap of its family on their response."""
         design = plan.design
         assert isinstance(design, DesignSpec)
-        if plan.response is not None:  # a design of its own, as what was bought has it
-            return self._encoded(design, plan.request.options.record)
-        if id(design) not in self._shared:
-            self._shared[id(design)] = self._encoded(design, plan.request.options.record)
-        return self._shared[id(design)]
-
-    def _encoded(self, design: DesignSpec, record: Unit) -> Rows[Block]:
+        if plan.response is None and id(design) in self._shared:
+            return self._shared[id(design)]
         with quiet():
-            return person_rows(design, self.data, record, self.random).persist()
+            rows = person_rows(design, self.data, plan.request.options.record, self.random).persist()
+        if plan.response is None:  # else what was bought has made a design for this plan alone
+            self._shared[id(design)] = rows
+        return rows
 
     def fit(self, plan: Plan) -> tuple[GLMResults, Rows[Block]]:
         """A candidate's fit to all rows, and these in its design."""
@@ -93,10 +93,10 @@ def random_stopping(plan: TuningPlan, fitting: CandidateFits) -> tuple[int, GLMR
 def every_candidate(plan: TuningPlan, fitting: CandidateFits) -> tuple[int, GLMResults]:
     """Every candidate on all rows, then the choice."""
     assert plan.choice is not None
-    found = [fitting.fit(one) for one in plan.plans]
-    losses = [block_loss(fit, plan.score, rows) for fit, rows in found]
+    fits = [fitting.fit(one) for one in plan.plans]
+    losses = [block_loss(fit, plan.score, rows) for fit, rows in fits]
     place = plan.choice.choose(np.array(losses, dtype=np.int64), fitting.random)
-    return place, found[place][0]
+    return place, fits[place][0]
 
 
 def disjoint_parts(plan: TuningPlan, fitting: CandidateFits) -> tuple[int, GLMResults]:
@@ -127,9 +127,6 @@ def uniform_integer(size: int, random: RandomSource) -> int:
     if isinstance(random, SystemRandom):
         return secrets.randbelow(size)
     return int(random.random(1)[0] * size)
-
-
-_log = logging.getLogger("dpstats")
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,20 +200,20 @@ class Tuned(Printed):
         >>> "tabular" in found.to_latex(), "---:|" in found.to_markdown()
         (True, True)
         """
-        summary, own = self.fit.summary(full=full, n=n), Summary()
+        of_fit, summary = self.fit.summary(full=full, n=n), Summary()
         if full:
-            own.tables = [*self.plan.tables(self.chosen), *summary.tables]
-            own.add_extra_txt([*wrap_notes(self.plan.notes()), "Of the fit:", *summary.extra_txt.splitlines()])
-            return own
+            summary.tables = [*self.plan.tables(self.chosen), *of_fit.tables]
+            summary.add_extra_txt([*wrap_notes(self.plan.notes()), "Of the fit:", *of_fit.extra_txt.splitlines()])
+            return summary
         choice = textwrap.fill(
             f"Chosen by {self.plan.strategy!r} among {len(self.plan.names)} candidates: {self.chosen}.",
             WIDTH,
             subsequent_indent="  ",
         )
         aware = "\nStandard errors do not know of the choice." if self.fit.released is not None else ""
-        own.tables = summary.tables
-        own.add_extra_txt([f"{choice}\n{summary.extra_txt}{aware}"])
-        return own
+        summary.tables = of_fit.tables
+        summary.add_extra_txt([f"{choice}\n{of_fit.extra_txt}{aware}"])
+        return summary
 
     def __repr__(self) -> str:
         return f"<Tuned: {self.chosen}; {self.guarantee}>"
@@ -333,13 +330,13 @@ def tune(
     )
     if public is not None and public is data:
         raise ArgumentError("public must be rows that need no protection: these are the rows of data, which do")
-    shown = _public_rows(plan, source, public)
+    public_table = _public_rows(plan, source, public)
     check_for_unit(ledger, plan.guarantee.unit, "dp.tune")
     _log.warning("dpstats.tune: %s plan_tuning() shows its plan beside that of the candidates.", UNTUNED)
     return Release(
         plan.guarantee,
         table,
-        lambda rows: release_tuned(plan, CandidateFits(source, rows, random_source(seed)), shown),
+        lambda rows: release_tuned(plan, CandidateFits(source, rows, random_source(seed)), public_table),
         label=f"tuning of {plan.plans[0].title}, {len(plan.names)} candidates",
         method=f"tune, {plan.strategy}",
         columns=source.columns,
@@ -372,7 +369,7 @@ def _public_rows(plan: TuningPlan, source: FormulaSource, public: object) -> Tab
     if public is None:
         return None
     table = as_table(public)
-    if table.divided:
+    if table.filtered:
         raise DataError("public must not be rows of a holdout or of a part of a ledger: those are private")
     design.check_schema(table)
     return table

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +14,10 @@ import pytest
 
 import dpstats as dp
 from dpstats.cli import main
-from dpstats.cli.shared import shell_message, shell_summary
-from dpstats.summaries import Summary, full_width, wrap_notes
+from dpstats.cli.shared import OPTIONS, flag, shell_argument
+from dpstats.mechanisms.options import Options
+from dpstats.summaries import wrap_notes
+from dpstats.wording import argument, shell_wording
 
 YAML = """
 age: {range: [17, 90]}
@@ -70,7 +74,7 @@ def test_saved_values_are_shown(folder: Path, capfd: pytest.CaptureFixture[str])
     dp.evaluate(fit, data, 1.0).save("score.json")
     main([*CHECK, "--domain", "adult.yaml", "--output", "check.json"])
     capfd.readouterr()
-    for file, word in (("fit.json", "noise at most"), ("score.json", "rmse"), ("check.json", "lost")):
+    for file, word in (("fit.json", "coef"), ("score.json", "rmse"), ("check.json", "lost")):
         assert main(["show", file]) == 0
         assert word in capfd.readouterr().out
     for form, start in (("latex", "tabular"), ("html", "<table"), ("markdown", "|:---|"), ("json", '"coefficients"')):
@@ -117,18 +121,13 @@ def test_every_form_has_the_words_of_the_shell(folder: Path, capfd: pytest.Captu
                 assert max(map(len, said.splitlines())) <= 80, file
 
 
-def test_notes_are_wrapped_again_and_cells_stay() -> None:
-    summary = Summary()
-    summary.tables = [full_width(["coef"], [("I(dp.check)", ["method='x'"])], [20], title="with inference=True")]
-    summary.add_extra_txt(wrap_notes(["dp.check counts them, " * 4, "shorter"]))
-    text = shell_summary(summary, "--full").as_text()
-    assert "I(dp.check)" in text
-    assert "method='x'" in text
-    assert "with --inference yes" in text
-    assert text.count("python -m dpstats check counts them") + text.count("check counts") >= 4
-    assert max(map(len, text.splitlines())) <= 78
-    assert text.splitlines()[-1] == "[2] shorter"
-    assert "inference=True" in summary.as_text()
+def test_options_in_notes_are_not_broken() -> None:
+    """Whoever copies one copies it whole, wherever the line ends."""
+    for indent in range(60, 80):
+        with shell_wording(shell_argument):
+            lines = wrap_notes([f"{'x' * indent} {argument('residual_cap', 2.0)} and --everyone-else"])
+        assert max(map(len, lines)) <= 80
+        assert {"--residual-cap", "--everyone-else"} <= set(" ".join(lines).split())
 
 
 def test_a_template_is_a_codebook_to_fill_in(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -147,23 +146,42 @@ def test_a_template_is_a_codebook_to_fill_in(folder: Path, capfd: pytest.Capture
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("name", "value", "option"),
     [
-        ("pass inference=True to share", "pass --inference yes to share"),
-        ("method='napp' releases errors", "--method napp releases errors"),
-        ("Details: summary(full=True).", "Details: --full."),
-        ("state more rows with rows_at_least", "state more rows with rows_at_least"),
-        ("add refit_share=0.5, best with split='rows'", "add --set refit_share=0.5, best with --set split=rows"),
-        ("fewer columns (screen= chooses them)", "fewer columns (--set screen=K chooses them)"),
-        ("as plan.standard_errors(n) foretells", "as python -m dpstats plan --rows N foretells"),
-        ("their standard errors are in uncertainty(), and p", "their standard errors are in show --uncertainty, and p"),
-        ("the residual_cap=750 of it", "the --residual-cap 750 of it"),
-        ("I(unit==3) and a.method='x'", "I(unit==3) and a.method='x'"),
-        ("declare levels=['a', 'b']", "declare levels=['a', 'b']"),
+        ("method", "napp", "--method napp"),
+        ("inference", True, "--inference yes"),
+        ("inference", None, "--inference no"),
+        ("inference", "robust", "--inference robust"),
+        ("residual_cap", 750, "--residual-cap 750"),
+        ("unit", "the person", "--unit 'the person'"),
+        ("refit_share", 0.5, "--set refit_share=0.5"),
+        ("split", "rows", "--set split=rows"),
+        ("allow_uncertified", True, "--set allow_uncertified=True"),
+        ("unit", ..., "--unit"),
+        ("screen", ..., "--set screen=VALUE"),
+        ("data", ..., "data"),
     ],
 )
-def test_messages_have_the_words_of_the_shell(said: str, meant: str) -> None:
-    assert shell_message(said) == meant
+def test_arguments_are_options(name: str, value: object, option: str) -> None:
+    """Those that a command takes: `test_every_option_exists` types them."""
+    assert shell_argument(name, value) == option
+
+
+def test_every_option_exists(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """What messages tell to type is understood: flags by argparse, settings by the fit that they are for."""
+    capfd.readouterr()
+    for option in OPTIONS:
+        with pytest.raises(SystemExit):
+            main(["fit", "--help"])
+        assert f"{flag(option)} " in capfd.readouterr().out, option
+    for name in (one.name for one in fields(Options)):
+        option, *rest = shlex.split(shell_argument(name, "magic"))
+        arguments = ["plan", "income ~ age", "--domain", "adult.yaml", "--eps", "1", "--family", "binomial"]
+        try:
+            main([*arguments, option, *rest])
+        except SystemExit:
+            assert name == "inference"  # argparse has its choices
+        assert "unknown option" not in capfd.readouterr().err, name
 
 
 @pytest.mark.slow

@@ -381,13 +381,23 @@ def test_a_reader_that_has_seen_enough_costs_no_file(folder: Path, monkeypatch: 
     assert not list(folder.glob("dpstats-*"))
 
 
+def test_a_count_that_stops_the_fit_is_charged(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Its status is that of what was charged and failed, and the message has the shell's words."""
+    Path("other.yaml").write_text(YAML.replace("[F, M]", "[A, B]"))
+    arguments = [*FIT, "rows.csv", *LOGIT, "--domain", "other.yaml", "--set", "check_share=0.5", "--output", "f.json"]
+    capfd.readouterr()
+    assert main(arguments) == 6
+    assert "or pass --set on_mismatch=go to fit all the same" in capfd.readouterr().err
+    assert not Path("f.json").exists()
+
+
 def test_what_cannot_be_rendered_is_kept_too(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(dp.GLMResults, "summary", fails)
+    monkeypatch.setattr("dpstats.cli.models.summarize", fails)
     assert main([*FIT, "rows.csv", *LOGIT, "--ledger", "adult.ledger"]) == 6
     said = capfd.readouterr().err
     assert said.startswith("error: standard output cannot be written (ZeroDivisionError); ")

@@ -29,8 +29,7 @@ from corpus_text import attempt, digest
 import dpstats as dp
 from dpstats import families, penalties, plots, privacy, streaming
 from dpstats.audit import audit_exact, sensitivity, worst_cases
-from dpstats.streaming import constrained as solving
-from dpstats.streaming import constraints, sums
+from dpstats.streaming import constrained, constraints, sums
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 
@@ -348,9 +347,8 @@ def region(one: Any) -> dict[str, Any]:
 
 def solved(constraint: Any) -> dict[str, Any]:
     """Coefficients from noisy sums."""
-    gram, cross = [[4.0, 1.0, 0.5], [1.0, 3.0, 0.25], [0.5, 0.25, -0.125]], [2.0, -1.0, 0.5]
-    noisy = solving.fit_noisy(cross, gram, constraint, cross_sd=0.25, gram_sd=0.25)
-    return {"fit_noisy": noisy, "minimise": solving.minimise(cross, gram, constraint, ridge=0.5)}
+    gram = np.array([[4.0, 1.0, 0.5], [1.0, 3.0, 0.25], [0.5, 0.25, -0.125]])
+    return {"minimise": constrained.minimise(np.array([2.0, -1.0, 0.5]), gram, constraint)}
 
 
 def spec(formula: str, **more: Any) -> dp.local.Spec:
@@ -540,6 +538,9 @@ COMMANDS: dict[str, str] = {
         show rows.csv
         fit 'y ~ x' none.csv --eps 1 --domain d.yaml
         fit 'y ~ g' rows.csv --eps 1 --set seed=1
+        fit 'y ~ .' rows.csv --eps 1
+        plan 'y ~ x' --eps 1 --domain d.yaml --method statistics --set response=bought
+        plan 'y ~ x' --eps 1 --domain d.yaml --set lam=3
         ledger show none.ledger
         ledger init rows.csv --dataset d --eps 1
         evaluate none.json rows.csv --eps 1""",

@@ -301,9 +301,9 @@ class TestPlantedErrors:
     def test_weights_left_out_of_the_scores(self, data: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
         right = information._bends_and_slopes
 
-        def unweighted(family: Any, params: Any, block: Any, *, slopes: bool) -> Any:
-            bends, _ = right(family, params, block, slopes=slopes)
-            return bends, right(family, params, block._replace(weights=None), slopes=slopes)[1]
+        def unweighted(family: Any, params: Any, block: Any, cap: Any, *, slopes: bool) -> Any:
+            bends, _ = right(family, params, block, cap, slopes=slopes)
+            return bends, right(family, params, block._replace(weights=None), cap, slopes=slopes)[1]
 
         monkeypatch.setattr(information, "_bends_and_slopes", unweighted)
         model = smf.glm("b ~ x + g", data, family=sm.families.Binomial(), var_weights=data["w"])

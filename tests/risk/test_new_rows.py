@@ -16,7 +16,14 @@ from dpstats.families import Binomial, Family, HuberSVM
 from dpstats.penalties import Lasso
 from dpstats.privacy.noise import Noise
 from dpstats.risk import sample_size
-from dpstats.risk.proved import STEP, NoiseQuantiles, SamplingBound, cost_of_new_rows, objective_drawn, output_drawn
+from dpstats.risk.proved import (
+    STEP,
+    NoiseQuantiles,
+    SamplingBound,
+    cost_of_new_rows,
+    objective_quantiles,
+    output_quantiles,
+)
 from dpstats.solvers import newton, prox
 from dpstats.solvers.objective import PerturbedObjective
 
@@ -109,9 +116,9 @@ def test_the_number_of_rows_is_the_least(method: str) -> None:
     level, n = float(line["note"].split()[-1]), int(line["n"])
     fixed = sample_size("binomial", 3, eps=0.5, target=0.05, radius=2.0, method=method, curvature=level)  # type: ignore[arg-type]
     if method == "objective":
-        drawn = objective_drawn(fixed.noise, np.ones(3), level * np.ones(3), 2.0, 0.05)
+        drawn = objective_quantiles(fixed.noise, np.ones(3), level * np.ones(3), 2.0, 0.05)
     else:
-        drawn = output_drawn(fixed.noise, 3, 0.05, math.sqrt(level) * 2)
+        drawn = output_quantiles(fixed.noise, 3, 0.05, math.sqrt(level) * 2)
     sampling = SamplingBound(1.0, 1 / level, math.sqrt(level) * 2)
     rise = 0.25 * drawn.square / level / 2
     costs = [cost_of_new_rows(sampling, drawn, rows, 0.05) / rows + rise for rows in (0.99 * n, 1.01 * n)]
@@ -131,8 +138,8 @@ def test_noise_in_the_objective_is_no_less_than_the_shrinkage() -> None:
     """The farthest level of the proof needs B >= s."""
     for scale in (1e-6, 1.0):
         for m in (np.ones(3), np.array([0.1, 1.0, 10.0])):
-            drawn = objective_drawn(Noise("gaussian", "l2", scale), np.ones(3), m, 4.0, 0.05)
-            assert drawn.whole >= 4.0 * math.sqrt(m.max()) * (1 - 1e-9)
+            drawn = objective_quantiles(Noise("gaussian", "l2", scale), np.ones(3), m, 4.0, 0.05)
+            assert drawn.norm >= 4.0 * math.sqrt(m.max()) * (1 - 1e-9)
 
 
 @pytest.mark.parametrize(("tilt", "sampled"), [(0.4, 0.0), (0.4, 0.9), (1.7, 2.5)])
@@ -166,7 +173,7 @@ def test_the_sample_is_no_free_lunch() -> None:
     m, pi, radius = np.full(size, level), 0.05, 1e-3
     noise = Noise("gaussian", "l2", 0.05)
     start = math.sqrt(level) * radius
-    drawn = objective_drawn(noise, np.ones(size), m, radius, pi)
+    drawn = objective_quantiles(noise, np.ones(size), m, radius, pi)
     bound = cost_of_new_rows(SamplingBound(family.lipschitz, 1 / level, start), drawn, rows, pi)
     beyond, bare = 0, 0
     for _ in range(500):

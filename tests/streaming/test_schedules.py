@@ -14,7 +14,7 @@ import dpstats as dp
 from dpstats.errors import ArgumentError
 from dpstats.privacy.accounting import compose
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.streaming.refits import Schedule, printed_period, share
+from dpstats.streaming.refits import Schedule, share
 
 
 def test_geometric_times_are_few_and_never_stale() -> None:
@@ -35,16 +35,6 @@ def test_periods_are_multiples() -> None:
     assert [schedule.latest(tick) for tick in (1, 4, 5, 9, 23)] == [0, 0, 5, 5, 20]
     assert schedule.staleness == pytest.approx(1 - 5 / 9)
     assert Schedule.from_dict(json.loads(json.dumps(schedule.to_dict()))) == schedule
-
-
-def test_printed_periods() -> None:
-    """Theorem 3.1 by hand; T = 120,000, d = 10, eps = 1 makes 1,121 or 1,130 fits, as a row or none is left over."""
-    assert printed_period(1, rows=120_000, columns=10, eps=1.0) == math.ceil(1.2e6 ** (1 / 3)) == 107
-    assert 120_000 // 107 == 1121
-    assert printed_period(1, rows=1000, columns=8, eps=8.0) == 5
-    assert printed_period(2, rows=1000, columns=16, eps=0.5, convexity=0.25, lipschitz=4.0) == 32
-    assert printed_period(3, rows=10_000, columns=9, eps=1.0, width=4.0, curvature=16.0, lipschitz=16.0) == 200
-    assert printed_period(1, rows=10, columns=10_000, eps=0.1) == 10
 
 
 @pytest.mark.parametrize("fits", [1, 2, 9, 100])
@@ -128,10 +118,6 @@ def test_the_guarantee_of_a_plan_is_what_is_composed() -> None:
         lambda: Schedule.every(11, 10),
         lambda: Schedule.geometric(10, 1.0),
         lambda: Schedule.geometric(10, first=11),
-        lambda: printed_period(4, rows=10, columns=2, eps=1.0),
-        lambda: printed_period(2, rows=10, columns=2, eps=1.0),
-        lambda: printed_period(3, rows=10, columns=2, eps=1.0, width=1.0),
-        lambda: printed_period(1, rows=10, columns=2, eps=0.0),
     ],
 )
 def test_bad_arguments_are_named(call: Callable[[], Any]) -> None:

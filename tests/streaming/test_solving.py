@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 from scipy import optimize
 
-from dpstats.errors import ArgumentError
 from dpstats.streaming import constrained
 from dpstats.streaming.constrained import minimise
 from dpstats.streaming.constraints import Constraint, GroupL1, Hull, L1Ball, L2Ball, LpBall, Simplex
@@ -48,9 +46,8 @@ def test_the_least_is_certified(constraint: Constraint) -> None:
         assert squares(constraint.project(point), cross, gram) >= squares(theta, cross, gram) - 1e-9 * scale
 
 
-def test_without_a_constraint_it_is_least_squares() -> None:
+def test_a_set_that_holds_the_answer_gives_least_squares() -> None:
     cross, gram = sums()
-    np.testing.assert_allclose(minimise(cross, gram), np.linalg.solve(gram, cross), rtol=1e-9)
     np.testing.assert_allclose(minimise(cross, gram, L2Ball(1e3)), np.linalg.solve(gram, cross), rtol=1e-3)
 
 
@@ -85,9 +82,7 @@ def test_a_warm_start_changes_steps_and_not_the_answer() -> None:
     warm = minimise(cross, gram, L1Ball(0.5), start=np.linspace(-3, 3, 5))
     np.testing.assert_allclose(cold, warm, atol=1e-5)
     # From the answer itself no step is taken.
-    np.testing.assert_array_equal(
-        minimise(cross, gram, L1Ball(0.5), None, cold, most_steps=0), L1Ball(0.5).project(cold)
-    )
+    np.testing.assert_array_equal(minimise(cross, gram, L1Ball(0.5), cold, most_steps=0), L1Ball(0.5).project(cold))
 
 
 def test_free_coefficients_take_their_best_values() -> None:
@@ -103,27 +98,24 @@ def test_free_coefficients_take_their_best_values() -> None:
     np.testing.assert_allclose(theta[~free], alone, atol=1e-5)
 
 
-def test_smoothed_is_the_nearest_positive_matrix() -> None:
+def test_the_positive_part_is_the_nearest_positive_matrix() -> None:
     rng = np.random.default_rng(4)
     noisy = rng.normal(size=(6, 6))
     noisy = (noisy + noisy.T) / 2
-    made = constrained.smooth_matrix(noisy)
+    made = constrained.positive_part(noisy)
     values = np.linalg.eigvalsh(noisy)
     np.testing.assert_allclose(np.linalg.eigvalsh(made), np.maximum(values, 0), atol=1e-12)
     # What was taken off is negative and orthogonal to what is left: the condition for the nearest.
     assert np.linalg.eigvalsh(noisy - made).max() <= 1e-12
     assert abs(np.sum((noisy - made) * made)) <= 1e-12
-    positive = made + np.eye(6)
-    ridged = constrained.smooth_matrix(positive, 2.0)
-    np.testing.assert_allclose(ridged, positive + 4.0 * np.linalg.inv(ridged), atol=1e-10)
 
 
-@pytest.mark.parametrize("constraint", [None, L2Ball(1.0), L1Ball(1.0), Simplex(1.0)], ids=repr)
-def test_a_short_stream_gives_the_null_model(constraint: Constraint | None) -> None:
+@pytest.mark.parametrize("constraint", [L2Ball(1.0), L1Ball(1.0), Simplex(1.0)], ids=repr)
+def test_a_short_stream_is_explained_by_noise(constraint: Constraint) -> None:
     """50 rows of 20 columns are noise in 40 runs of 40, up to 5: a false alarm once in 10,000; 100,000 rows never."""
     rng = np.random.default_rng(7)
     size, deviation, found = 20, 35.0, {}
-    null = np.zeros(size) if constraint is None else constraint.project(np.zeros(size))
+    null = constraint.project(np.zeros(size))
     theta = L1Ball(1.0).project(np.linspace(1, 0, size) ** 4)
     for rows in (50, 100_000):
         gram, fitted = np.eye(size) * rows / size, 0
@@ -131,23 +123,15 @@ def test_a_short_stream_gives_the_null_model(constraint: Constraint | None) -> N
             noise = np.triu(rng.normal(size=(size, size)) * deviation / math.sqrt(2), 1)
             noise = noise + noise.T + np.diag(rng.normal(size=size) * deviation)
             cross = gram @ theta + rng.normal(size=size) * deviation
-            given = {"cross_sd": deviation, "gram_sd": deviation / math.sqrt(2)}
-            made = constrained.fit_noisy(cross, gram + noise, constraint, **given)
-            fitted += not np.array_equal(made, null)
+            explained = constrained.explained_by_noise(cross, deviation, constraint)
+            fitted += not explained
             if rows > 50:
+                made = minimise(cross, gram + noise, constraint)
                 excess = (made - theta) @ gram @ (made - theta)
                 assert excess < (null - theta) @ gram @ (null - theta) / 5
         found[rows] = fitted
     assert found[50] <= 5
     assert found[100_000] == 40
-
-
-def test_the_ridge_keeps_noise_within_the_radius() -> None:
-    rng = np.random.default_rng(9)
-    for size in (5, 50):
-        noise = np.triu(rng.normal(size=(size, size)), 1)
-        found = minimise(rng.normal(size=size), noise + noise.T, None, constrained.noise_ridge(size, 1.0, 1.0, 2.0))
-        assert np.linalg.norm(found) < 2.0
 
 
 def test_the_printed_descent_reaches_its_bound() -> None:
@@ -157,11 +141,10 @@ def test_the_printed_descent_reaches_its_bound() -> None:
     exact = squares(minimise(cross, gram, ball), cross, gram)
     rng = np.random.default_rng(3)
     for error in (100.0, 20.0):
-        steps = math.ceil((1 + lipschitz / error) ** 2)
-        assert steps < constrained.MOST_PRINTED_STEPS
+        assert math.ceil((1 + lipschitz / error) ** 2) < 10**6
         noise = rng.normal(size=5)
         noisy = cross + noise * (error / 2 / np.linalg.norm(noise))
-        theta = constrained.printed_descent(noisy, gram, ball, error=error, lipschitz=lipschitz)
+        theta = constrained.printed_descent(noisy, gram, ball, error=error, lipschitz=lipschitz, most_steps=10**6)
         assert squares(theta, cross, gram) - exact <= 4 * error * 0.5
         assert ball.gauge(theta) <= 1
 
@@ -173,7 +156,7 @@ def test_the_printed_descent_is_its_recursion() -> None:
     for _ in range(4):
         points.append(point)
         point = ball.project(point - 2 / (2 * 600.0) * 2 * (gram @ point - cross))
-    found = constrained.printed_descent(cross, gram, ball, error=error, lipschitz=lipschitz)
+    found = constrained.printed_descent(cross, gram, ball, error=error, lipschitz=lipschitz, most_steps=10**6)
     np.testing.assert_allclose(found, np.mean(points, axis=0), rtol=1e-12)
 
 
@@ -195,7 +178,7 @@ def test_many_columns() -> None:
     rng = np.random.default_rng(6)
     exog = rng.normal(size=(600, 300))
     gram, cross = exog.T @ exog, exog.T @ exog[:, 0]
-    theta = minimise(cross, gram, L1Ball(1.0), None)
+    theta = minimise(cross, gram, L1Ball(1.0))
     assert theta[0] == pytest.approx(1, abs=1e-3)
     assert constrained._largest_eigenvalue(gram) == pytest.approx(np.linalg.norm(gram, 2), rel=0.02)
     assert constrained._largest_eigenvalue(gram) >= np.linalg.norm(gram, 2)
@@ -203,24 +186,4 @@ def test_many_columns() -> None:
 
 def test_nothing_to_go_by_gives_the_start() -> None:
     np.testing.assert_array_equal(minimise(np.zeros(300), np.zeros((300, 300)), L1Ball(1.0)), np.zeros(300))
-    np.testing.assert_array_equal(minimise(np.zeros(3), -np.eye(3)), np.zeros(3))
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda q, g: minimise(q[:2], g),
-        lambda q, g: minimise(q, g[:2]),
-        lambda q, g: minimise(q, np.full_like(g, np.nan)),
-        lambda q, g: minimise(q, g, L1Ball(), -1.0),
-        lambda q, g: minimise(q, g, L1Ball(), start=[1.0]),
-        lambda q, g: minimise(q, g, L1Ball(), free=[True] * 5),
-        lambda q, g: minimise(q, g, L1Ball(), free=[0.0] * 5),
-        lambda q, g: minimise(q, g, Hull([[1.0, 2.0]])),
-        lambda q, g: constrained.printed_descent(q, g, L1Ball(), error=0.0, lipschitz=1.0),
-        lambda q, g: constrained.noise_ridge(5, 1.0, 1.0, 0.0),
-    ],
-)
-def test_bad_arguments_are_named(call: Any) -> None:
-    with pytest.raises(ArgumentError):
-        call(*sums())
+    np.testing.assert_array_equal(minimise(np.zeros(3), -np.eye(3), L2Ball(1.0)), np.zeros(3))

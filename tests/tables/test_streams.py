@@ -118,8 +118,8 @@ def test_some_rows_of_a_stream(name: str, tmp_path: Path) -> None:
     n, x = frame()["n"].to_numpy(), frame()["x"].to_numpy()
     for _ in range(2):
         np.testing.assert_array_equal(numbers(again.only(["x", "n"])), x[(n == 2) & (x > 5)])
-    assert chosen.divided
-    assert again.only(["x", "n"]).divided
+    assert chosen.filtered
+    assert again.only(["x", "n"]).filtered
     assert chosen.rows == np.sum(n == 2)
 
 
@@ -455,7 +455,7 @@ def test_a_side_of_a_divided_query_is_one_set_of_rows(side: str) -> None:
     """Carried out anew in every pass, a query without order could give a person one weight and then another."""
     runs: list[int] = []
     rows = getattr(dp.holdout(counted(runs), 0.4, by=["p"], seed=1), side)
-    assert rows.divided
+    assert rows.filtered
     before = len(runs)
     dp.logit("y ~ x", rows, 1.0, domain={"x": (0, 1), "y": [0, 1]}, unit="p", seed=1)
     assert len(runs) == before + 1

@@ -19,7 +19,7 @@ from dpstats.models.sources import FormulaSource
 from dpstats.privacy.selection import STEPS
 from dpstats.tuning import tuned
 from dpstats.tuning.losses import block_loss
-from dpstats.tuning.plan import candidates_of, divided_eps, plan_tuning
+from dpstats.tuning.plan import candidates_of, plan_tuning, split_eps
 from dpstats.tuning.tuned import CandidateFits
 
 DOMAIN = {"y": (-3, 3), "x": (0, 10), "g": ["a", "b"], "b": (0, 1), "n": (0, 20)}
@@ -165,7 +165,7 @@ def test_what_is_planned_adds_up_to_what_is_charged(strategy):
     assert budget.loc["total", "eps"] == budget.loc["total", "charged"] == 1.0
     assert budget["charged"].drop("total").sum() == pytest.approx(1.0)
     assert (budget["charged"] >= 0).all()
-    assert divided_eps("all", 1.0, 0.5, 4, None)[0] == pytest.approx(0.125)
+    assert split_eps("all", 1.0, 0.5, 4, None)[0] == pytest.approx(0.125)
 
 
 @pytest.mark.parametrize(("strategy", "delta"), [("stopping", 0.0), ("all", 1e-5), ("parts", 1e-5)])

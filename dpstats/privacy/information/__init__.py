@@ -2,15 +2,13 @@
 
 from dpstats.privacy.information.exact_sums import (
     COVER_SHARE,
-    LevelNoise,
-    level_maps,
     linear_predictor,
     noisy_information,
-    noisy_level_information,
     row_parts,
 )
 from dpstats.privacy.information.joint import (
     JointScales,
+    capped_weights,
     free_information,
     free_ratio,
     headroom,
@@ -18,6 +16,7 @@ from dpstats.privacy.information.joint import (
     joint_scales,
     majorant_lipschitz,
     row_weights,
+    weight_bound,
 )
 from dpstats.privacy.information.joint_gaussian import JointChoice, best_joint_scales_delta, joint_scales_delta
 from dpstats.privacy.information.matrix import (
@@ -45,10 +44,10 @@ __all__ = [
     "JointChoice",
     "JointColumns",
     "JointScales",
-    "LevelNoise",
     "MatrixLaw",
     "MatrixNoise",
     "best_joint_scales_delta",
+    "capped_weights",
     "design_metric",
     "free_information",
     "free_ratio",
@@ -56,14 +55,12 @@ __all__ = [
     "joint_information_loss",
     "joint_scales",
     "joint_scales_delta",
-    "level_maps",
     "linear_predictor",
     "majorant_lipschitz",
     "matrix_noise",
     "matrix_scale",
     "noisy_cluster_spread",
     "noisy_information",
-    "noisy_level_information",
     "noisy_spread",
     "noisy_sum",
     "optimal_design",
@@ -72,4 +69,5 @@ __all__ = [
     "shaped_diagonal",
     "spread_allowances",
     "spread_bound",
+    "weight_bound",
 ]

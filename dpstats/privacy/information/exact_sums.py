@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.data import Rows, as_rows
-from dpstats.errors import ArgumentError
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.information.matrix import MatrixNoise, Mixing, substitute_columns
 from dpstats.privacy.randomness import RandomSource, noisy_integers
@@ -211,9 +209,9 @@ def cover_sensitivity(noise: MatrixNoise, weight_bound: float, copies: int = 1) 
     return math.ceil(2 * (entries * half + scale * error * 2.0**COVER_PLACES))
 
 
-def linear_predictor(exog: Float, params: Float) -> Float:
+def linear_predictor(exog: Float, params: Float, offset: Float | None = None) -> Float:
     """x'theta column by column, shape (rows,): a row's value, to the last bit, does not depend on the other rows."""
-    eta = np.zeros(len(exog))
+    eta = np.zeros(len(exog)) if offset is None else np.array(offset, dtype=np.float64)
     for part in row_parts(*exog.shape):
         columns, inner = np.asarray(exog[part].T, order="C"), eta[part]
         product = np.empty(len(inner))
@@ -229,87 +227,3 @@ def row_parts(rows: int, columns: int = 1) -> Iterator[slice]:
     """
     most = min(BLOCK_ROWS, max(LEAST_ROWS, PART_CELLS // max(1, columns) // 64 * 64))
     return (slice(start, start + most) for start in range(0, rows, most))
-
-
-Levels = NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
-class LevelNoise:
-    """Noise of sum_j C_j' H_j C_j, with H_j = sum of w z z' over the rows of level j and x = C_j' z there."""
-
-    noise: MatrixNoise  # Of each H_j, q by q, independent: sup z' D^-1 z <= 1. Calibrated as if there were one matrix
-    maps: Float  # (levels, q, p): C_j, public
-
-    def __post_init__(self) -> None:
-        if self.maps.ndim != 3 or self.maps.shape[1] != self.noise.size or not np.isfinite(self.maps).all():
-            raise ArgumentError("maps must be finite, of shape (levels, q, p) with q the size of the noise")
-
-    @property
-    def size(self) -> int:
-        """The number of columns p."""
-        return int(self.maps.shape[2])
-
-    def sample(self, random: RandomSource) -> Float:
-        """Draw the noise of the p by p matrix."""
-        return self.image(np.array([self.noise.sample(random) for _ in self.maps]))
-
-    def image(self, matrices: Float) -> Float:
-        """Sum of C_j' H_j C_j, exactly symmetric; `matrices` (levels, q, q)."""
-        total = np.zeros((self.size, self.size))
-        for matrix, level_map in zip(matrices, self.maps, strict=True):
-            total += level_map.T @ matrix @ level_map
-        return (total + total.T) / 2
-
-    def variances(self) -> Float:
-        """Variances of the entries, shape (p, p); entries may be correlated, and those of exclusive columns are 0."""
-        total = np.zeros((self.size, self.size))
-        for level_map in self.maps:
-            gram = level_map.T @ self.noise.metric @ level_map
-            total += np.outer(np.diag(gram), np.diag(gram)) + gram**2
-        return self.noise.entry_variance * total
-
-    def sandwich(self, middle: Float) -> Float:
-        """E[E A E] for a symmetric A, shape (p, p)."""
-        return self.image(np.array([self.noise.sandwich(level_map @ middle @ level_map.T) for level_map in self.maps]))
-
-    def expected_square(self) -> float:
-        """E ||E||_F^2."""
-        return float(self.variances().sum())
-
-
-def level_maps(coding: Float, columns: NDArray[np.intp], kept: NDArray[np.intp], constant: float, size: int) -> Float:
-    """The maps C_j of one factor beside an intercept, shape (levels, q, p).
-
-    `coding`, shape (levels, m), holds the factor's columns of x at each level, and `columns` their places; `kept` are
-    the places of the columns of z, the intercept first, whose value in x is `constant`. All other columns of x are 0.
-    """
-    maps = np.zeros((len(coding), len(kept), size))
-    maps[:, np.arange(len(kept)), kept] = 1.0
-    maps[:, 0, columns] = coding / constant
-    return maps
-
-
-def noisy_level_information(
-    blocks: Iterable[tuple[Float, Float, Levels]],
-    noise: LevelNoise,
-    *,
-    weight_bound: float,
-    cover_eps: float,
-    random: RandomSource,
-) -> Float:
-    """The sum of w x x', shape (p, p), with the noise of a plan. Reads rows: charge first.
-
-    Blocks are (kept columns z (rows, q), weights (rows,), level (rows,)), row-wise functions of the data and of
-    released values; rows of no level count for nothing.
-    """
-    diagonal, size = np.array(noise.noise.diagonal), noise.noise.size
-    totals = [np.zeros((size, size), dtype=object) for _ in noise.maps]
-    for exog, weights, levels in blocks:
-        for level, total in enumerate(totals):
-            rows = levels == level
-            coordinates = noise.noise.coordinates(exog[rows])
-            total += integer_information([(coordinates, weights[rows])], diagonal, weight_bound)
-    return noise.image(
-        cover_with_noise(totals, noise.noise, weight_bound=weight_bound, cover_eps=cover_eps, random=random)
-    )

@@ -70,7 +70,8 @@ def design_metric(
 ) -> DesignMetric:
     """The metric of a design: sup x'D^-1 x <= 1 over the rows whose parts lie in the blocks' bodies.
 
-    The metric of the information's t-ratio in a block's directions is in proportion to `weights`, by kind of block.
+    The metric of the information's t-ratio in a block's directions is in proportion to `weights`, by kind of block, or
+    to v^(-2/3) where an image's spread v is known.
     `joined` columns, beside an intercept, stand for the bodies of theirs. ArgumentError if the images make up no
     design.
     """
@@ -85,9 +86,9 @@ def _metric(
     size, weights = check_images(images), dict(ordered)
     if not all(np.isfinite(weight) and weight > 0 for weight in weights.values()):
         raise ArgumentError("weights must be finite and positive")
-    parts = _parts(images, size, joined)
-    total = sum(count * weights[kind] for kind, count, _ in parts)
-    metric = sum((moment * (total / weights[kind]) for kind, _, moment in parts), np.zeros((size, size)))
+    parts = _parts(images, size, joined, weights)
+    total = sum(count * weight for weight, count, _ in parts)
+    metric = sum((moment * (total / weight) for weight, _, moment in parts), np.zeros((size, size)))
     unit = np.sqrt(np.diag(metric))
     root = np.linalg.cholesky(metric / np.outer(unit, unit))
     diagonal = (unit * np.diag(root)) ** 2
@@ -127,8 +128,10 @@ def optimal_design(columns: tuple[int, ...], points: Float) -> JointColumns | No
     return JointColumns(columns, tuple(mean.tolist()), tuple(map(tuple, scaled.tolist())))
 
 
-def _parts(images: Sequence[Image], size: int, joined: Sequence[JointColumns]) -> list[tuple[str, int, Float]]:
-    """Kind, dimension and second moment in the columns of each orthogonal part of the product of the optimal designs.
+def _parts(
+    images: Sequence[Image], size: int, joined: Sequence[JointColumns], weights: Mapping[str, float]
+) -> list[tuple[float, int, Float]]:
+    """Weight, dimension and second moment in the columns of each orthogonal part of the product of optimal designs.
 
     On a body of dimension k the extreme points of its optimal design have d'S^-1 d = k, S their covariance, and all
     others less. Simplices beside an intercept have their mean at the centre, which is the intercept's part.
@@ -143,7 +146,7 @@ def _parts(images: Sequence[Image], size: int, joined: Sequence[JointColumns]) -
         moment = np.zeros((size, size))
         moment[np.ix_(one.columns, one.columns)] = one.covariance
         centre[list(one.columns)] = one.mean
-        parts.append(("box", len(one.columns), moment))
+        parts.append((weights["box"], len(one.columns), moment))
     for image in images:
         count, matrix = image.block.size, stack_images([image], size)
         if image.block.kind == "intercept":
@@ -157,8 +160,9 @@ def _parts(images: Sequence[Image], size: int, joined: Sequence[JointColumns]) -
             moment = matrix.T @ matrix / (count + 1) - np.outer(mean, mean)
         else:
             moment = matrix.T @ matrix / (1 if image.block.kind == "box" else count)
-        parts.append((str(image.block.kind), count, moment))
-    return [("intercept", 1, np.outer(centre, centre)), *parts] if constant else parts
+        weight = weights[image.block.kind] if image.spread is None else image.spread ** (-2 / 3)
+        parts.append((weight, count, moment))
+    return [(weights["intercept"], 1, np.outer(centre, centre)), *parts] if constant else parts
 
 
 MatrixLaw = Literal["wishart", "normal"]

@@ -140,6 +140,8 @@ class Image:
     block: ConvexBody
     columns: tuple[int, ...]  # The q columns of the design that it reaches
     matrix: Float  # (k, q): C; a vector of shape (k,) stands for a diagonal matrix
+    # A public guess at a coordinate's variance over the greatest possible; by default that of its kind of block.
+    spread: float | None = None
 
     def __post_init__(self) -> None:
         matrix = np.array(self.matrix, dtype=np.float64)

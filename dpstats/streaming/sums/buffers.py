@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,9 +47,9 @@ def inverse(series: Float, count: int) -> Float:
     return np.asarray(series_inverse[:count], dtype=np.float64)
 
 
-def lagged_product(series: Float, count: int, lag: int) -> float:
+def lagged_product(series: Float, count: float, lag: int) -> float:
     """sum_{k < count} series_k series_{k + lag}; coefficients beyond the end are zero."""
-    length = max(0, min(count, len(series) - lag))
+    length = int(max(0, min(count, len(series) - lag)))
     return float(series[:length] @ series[lag : lag + length])
 
 
@@ -195,14 +195,14 @@ def pattern_norm(patterns: list[tuple[int, ...]], inner: Callable[[float, int], 
 
     `inner` gives sum_{k < count} c_k c_{k + lag} for a count and a lag.
     """
-    cached = lru_cache(maxsize=None)(inner)  # patterns share most pairs
+    product = lru_cache(maxsize=None)(inner)  # patterns share most pairs
     worst = 0.0
     for pattern in patterns:
-        inside = [offset for offset in pattern if offset < ticks]
+        offsets = [offset for offset in pattern if offset < ticks]
         total = 0.0
-        for place, later in enumerate(inside):
-            total += abs(cached(ticks - later, 0))
-            total += 2 * sum(abs(cached(ticks - later, later - earlier)) for earlier in inside[:place])
+        for place, later in enumerate(offsets):
+            total += abs(product(ticks - later, 0))
+            total += 2 * sum(abs(product(ticks - later, later - earlier)) for earlier in offsets[:place])
         worst = max(worst, total)
     return math.sqrt(worst)
 
@@ -238,12 +238,7 @@ def _root_value(workload: Workload, offsets: tuple[int, ...]) -> float:
     else:
         ticks = float(min(workload.ticks, _LONGEST_ROOT))
         root = square_root(int(ticks))
-
-    def inner(count: float, lag: int) -> float:
-        length = int(max(0, min(count, len(root) - lag)))
-        return float(root[:length] @ root[lag : lag + length])
-
-    return pattern_norm(early_patterns(offsets), inner, ticks) * float(np.linalg.norm(root))
+    return pattern_norm(early_patterns(offsets), partial(lagged_product, root), ticks) * float(np.linalg.norm(root))
 
 
 def _fit(workload: Workload, offsets: tuple[int, ...], count: int) -> tuple[Buffers, float]:
@@ -266,8 +261,8 @@ def _fit(workload: Workload, offsets: tuple[int, ...], count: int) -> tuple[Buff
     best = optimize.minimize(
         objective, first, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-13, "gtol": 1e-9, "maxiter": 1000}
     )
-    found = _interlaced(best.x)
-    return found, value(found)
+    buffers = _interlaced(best.x)
+    return buffers, value(buffers)
 
 
 def _interlaced(log_steps: Float) -> Buffers:

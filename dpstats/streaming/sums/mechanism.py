@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, TypedDict, Unpack, overload
 
 import numpy as np
@@ -18,12 +18,15 @@ from dpstats.errors import ArgumentError
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.gaussian import analytic_mu, check_delta
 from dpstats.privacy.guarantee import Adjacency, Guarantee, check_adjacency, check_budget
+from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.randomness import LARGEST_SCALE, random_source
 from dpstats.streaming.sums.lattice import Draws, GaussianDraws, NoisePath, lattice_total
 from dpstats.streaming.sums.running import PrefixSums, is_interval
 from dpstats.streaming.sums.workloads import Workload, check_participation, make_workload
 
 Float = NDArray[np.float64]
+Reach = float | Mapping[str, float] | KNormNoise
+"""How far one row moves its tick's vector: see `Mechanism.plan`."""
 
 
 class MechanismKeywords(TypedDict, total=False):
@@ -76,8 +79,8 @@ class Mechanism(ABC):
     @explain_calls()
     @expand_signature(MechanismKeywords, defaults=KEYWORD_DEFAULTS)
     def __init__(self, **arguments: Unpack[MechanismKeywords]) -> None:
-        given = {name: arguments.get(name) for name in ("workload", "horizon", "halflife", "window")}
-        self.workload = make_workload(**given)  # type: ignore[arg-type]
+        ticks = {name: arguments.get(name) for name in ("workload", "horizon", "halflife", "window")}
+        self.workload = make_workload(**ticks)  # type: ignore[arg-type]
         self.participation = check_participation(arguments.get("participation", (0,)))
         if self.workload.name not in self.workloads:
             message = f"{type(self).__name__} makes sums of all ticks only: take Blt or Toeplitz for a {{}}"
@@ -121,11 +124,11 @@ class Mechanism(ABC):
         return {"mechanism": self.name, **self.workload.to_dict(), "participation": person, **self.options()}
 
     def __repr__(self) -> str:
-        given = {name: value for name, value in self.to_dict().items() if name not in ("mechanism", "filter")}
-        given.pop("participation")
+        hidden = {"mechanism", "filter", "participation"}
+        arguments = {name: value for name, value in self.to_dict().items() if name not in hidden}
         if self.participation != (0,):
-            given["participation"] = self.participation
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+            arguments["participation"] = self.participation
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Mechanism) and self.to_dict() == other.to_dict()
@@ -208,8 +211,8 @@ class Mechanism(ABC):
 
     def draw_covariance(self, intervals: Sequence[tuple[int, int]]) -> Float:
         """`covariance` for draws of variance 1."""
-        given: Any = intervals
-        intervals = given.tolist() if isinstance(given, np.ndarray) else given
+        listed: Any = intervals
+        intervals = listed.tolist() if isinstance(listed, np.ndarray) else listed
         if not isinstance(intervals, (list, tuple)):
             raise ArgumentError("intervals must be a list of pairs (a, b) with 0 <= a < b")
         for pair in intervals:
@@ -246,7 +249,7 @@ class Mechanism(ABC):
         *,
         eps: float,
         delta: float = 0.0,
-        row_sensitivity: float | Mapping[str, float] = 1.0,
+        row_sensitivity: Reach = 1.0,
         adjacency: Adjacency = "add_remove",
         step: float | None = None,
         allow_uncertified: bool = False,
@@ -258,10 +261,12 @@ class Mechanism(ABC):
         size : int
             Numbers in a vector.
         eps, delta : float
-            Spent once, for the whole stream; delta must be positive for all but `KNormTree`.
-        row_sensitivity : float
+            Spent once, for the whole stream; delta must be positive for all but `KNormTree`, and 0 for that.
+        row_sensitivity : float, mapping or KNormNoise
             Delta: the most one row moves its tick's vector, in the Euclidean norm. Adding, removing or replacing it
-            makes the difference: a row that is replaced moves its vector by up to twice its length.
+            makes the difference: a row that is replaced moves its vector by up to twice its length. `KNormTree` also
+            takes ``{"l1": ..., "l2": ..., "linf": ...}``, and the norm of the least noise of them, or a body's law
+            whose scale is the most a row moves its tick's vector, in the body's norm.
         adjacency : {"add_remove", "replace_one"}
             What `row_sensitivity` was computed for. The ticks are public, their rows are not.
         step : float, optional
@@ -287,7 +292,14 @@ class Mechanism(ABC):
         eps=1, delta=1e-05, add_remove, certified
         """
         size, adjacency = check_size(size), check_adjacency(adjacency)
-        eps, delta = check_budget(eps, delta)
+        claim = Guarantee(*check_budget(eps, delta), adjacency, basis=BASIS)
+        return self._calibrate(size, claim, row_sensitivity, step, allow_uncertified=allow_uncertified)
+
+    def _calibrate(
+        self, size: int, claim: Guarantee, row_sensitivity: Reach, step: float | None, *, allow_uncertified: bool
+    ) -> SumsPlan:
+        """The noise for the budget of a claim."""
+        eps, delta = claim.eps, claim.delta
         check_delta(delta, LEAST_DELTA)
         if delta == 0:
             raise ArgumentError(f"delta must be positive for {type(self).__name__}: KNormTree is pure")
@@ -295,7 +307,7 @@ class Mechanism(ABC):
             if "l2" not in row_sensitivity:
                 raise ArgumentError("row_sensitivity must give the l2 norm for Gaussian noise")
             row_sensitivity = row_sensitivity["l2"]
-        reach = check_reach("row_sensitivity", row_sensitivity)
+        reach = check_reach("row_sensitivity", row_sensitivity)  # type: ignore[arg-type]
         first_mu = analytic_mu(eps, delta)
         spacing = lattice_step(step, reach, self.sensitivity * reach / first_mu)
         # Columns of C, and the rounding of past noise, which differs by less than a step in each number that a row
@@ -304,8 +316,7 @@ class Mechanism(ABC):
         slack = math.sqrt(touched * size) * (1 + 2 * self.path().error()) if touched else 0.0
         moved = self.sensitivity * (1 + ROUNDING) * reach / spacing + slack
         mu = discrete_mu(eps, delta, moved, 2 * self.workload.ticks * size, first_mu)
-        guarantee = Guarantee(eps, delta, adjacency, basis=BASIS, rho=mu**2 / 2)
-        return SumsPlan(self, size, reach, "l2", spacing, GaussianDraws(moved / mu), guarantee)
+        return SumsPlan(self, size, reach, "l2", spacing, GaussianDraws(moved / mu), replace(claim, rho=mu**2 / 2))
 
 
 SumsNorm = Literal["l2", "l1", "linf", "design"]
@@ -471,14 +482,14 @@ class SumsPlan:
             adjacency=claim.adjacency,
             step=stored.step,
         ).to_dict()
-        found = (again["draws"], again["guarantee"]["rho"])
-        claimed = (stored.draws.to_dict(), claim.rho)
+        noise_here = (again["draws"], again["guarantee"]["rho"])
+        noise_stored = (stored.draws.to_dict(), claim.rho)
         for facts in (ours, theirs):
             facts["mechanism"].pop("filter", None)
             facts["guarantee"].pop("rho")
             facts.pop("draws")
         same = nearly_equal(ours, theirs, SAME_BOUND)
-        return same and all(map(nearly_equal, found, claimed, (SAME_SCALE, SAME_SCALE)))
+        return same and all(map(nearly_equal, noise_here, noise_stored, (SAME_SCALE, SAME_SCALE)))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON.

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, Unpack
 
 import numpy as np
@@ -45,16 +46,10 @@ class BufferPath(NoisePath):
     def __init__(self, buffers: Buffers) -> None:
         self.buffers = buffers
 
-    def fresh(self, tick: int) -> int:
-        """One."""
-        return 1
-
     def memory(self, size: int) -> Integers:
-        """No past noise."""
         return zeros(len(self.buffers.decays), size)
 
     def step(self, tick: int, fresh: Integers, memory: Integers) -> tuple[Integers, Integers]:
-        """As `NoisePath.step`."""
         weighted = sum(
             (row * weight for row, weight in zip(memory, self.buffers.weights, strict=True)), start=zeros(1, 1)[0]
         )
@@ -80,21 +75,17 @@ class TapPath(NoisePath):
     def __init__(self, taps: tuple[int, ...]) -> None:
         self.taps = taps
 
-    def fresh(self, tick: int) -> int:
-        """One."""
-        return 1
-
     def memory(self, size: int) -> Integers:
-        """No past noise: the memory grows up to K - 1 rows."""
-        return zeros(0, size)
+        return zeros(0, size)  # grows up to K - 1 rows
 
     def step(self, tick: int, fresh: Integers, memory: Integers) -> tuple[Integers, Integers]:
-        """As `NoisePath.step`."""
         weights = np.array(self.taps[1 : len(memory) + 1][::-1], dtype=object)
         past = exact_product(weights, memory)
         noise = fresh[0] - _halves_up(past, TAP_BITS)
-        kept = memory[max(0, len(memory) + 2 - len(self.taps)) :] if len(self.taps) > 1 else memory
-        return noise, np.concatenate((kept, noise[None])) if len(self.taps) > 1 else memory
+        if len(self.taps) == 1:
+            return noise, memory
+        latest = memory[max(0, len(memory) + 2 - len(self.taps)) :]
+        return noise, np.concatenate((latest, noise[None]))
 
 
 def exact_product(weights: Integers, rows: Integers) -> Integers:
@@ -201,11 +192,7 @@ class Toeplitz(Mechanism):
     def sensitivity(self) -> float:
         """The norm of a column of C; for a person that of several, at most (docs/proofs/streams, 3)."""
         ticks = math.inf if self.workload.endless else self.workload.ticks
-
-        def inner(count: float, lag: int) -> float:
-            return lagged_product(self.coefficients, int(min(count, self.taps)), lag)
-
-        return pattern_norm(early_patterns(self.participation), inner, ticks)
+        return pattern_norm(early_patterns(self.participation), partial(lagged_product, self.coefficients), ticks)
 
     @cached_property
     def inverse(self) -> Float:
@@ -214,21 +201,21 @@ class Toeplitz(Mechanism):
             return inverse(self.coefficients, self.workload.ticks)
         length = 8 * max(self.taps, 32)
         while True:
-            found = inverse(self.coefficients, length)
-            energy = self.workload.apply(found) ** 2
+            series = inverse(self.coefficients, length)
+            energy = self.workload.apply(series) ** 2
             if energy[-length // 10 :].sum() <= _SETTLED * energy.sum():
-                return found
+                return series
             if length >= 2**24 or not energy.sum() < 1e12:
                 raise ArgumentError("taps are too few: the noise of C^-1 would grow for ever")
             length *= 2
 
     @cached_property
-    def responses(self) -> Float:
-        """Noise in the release, k ticks after a draw of 1: the coefficients of A C^-1."""
-        return self.workload.apply(self.inverse)
+    def _variances(self) -> Float:
+        """By tick: sums of the squared coefficients of A C^-1, the noise in the release k ticks after a draw of 1."""
+        return np.cumsum(self.workload.apply(self.inverse) ** 2)
 
     def release_variances(self, ticks: NDArray[np.int64]) -> Float:
-        return np.cumsum(self.responses**2)[np.minimum(ticks, len(self.responses)) - 1]
+        return self._variances[np.minimum(ticks, len(self._variances)) - 1]
 
     def sum_covariance(self, first: int, second: int) -> float:
         early, late = min(first, second), max(first, second)

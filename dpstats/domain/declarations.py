@@ -1,0 +1,291 @@
+"""What is declared of one column: its range or its levels, and the cells that they stand for."""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.arguments import check_choice, is_number, safe_repr
+from dpstats.errors import ArgumentError, DomainError
+
+Scalar = str | int | float | bool
+
+
+_NUMPY_NUMBERS = frozenset(np.dtype(code).type for code in "?bBhHiIlLqQpPefdg")
+
+
+def as_number(cell: object) -> float:
+    """The finite number that a cell or level stands for, or NaN.
+
+    Python's and numpy's numbers and booleans, Decimal, Fraction and strings that spell a decimal number count;
+    everything else (dates, containers, infinities, integers beyond the range of a double) is NaN. Never raises, and
+    never calls a method that a cell's own class defines.
+    """
+    kind = type(cell)
+    try:
+        if issubclass(kind, str):
+            text = str.__str__(cell)
+            number = math.nan if "_" in text else float(text)
+        elif issubclass(kind, float):
+            number = float.__float__(cell)  # type: ignore[arg-type]
+        elif issubclass(kind, int):
+            number = int.__float__(cell)  # type: ignore[arg-type]
+        elif issubclass(kind, Decimal):
+            number = Decimal.__float__(cell)  # type: ignore[arg-type]
+        elif kind is Fraction or kind in _NUMPY_NUMBERS:
+            number = float(cell)  # type: ignore[arg-type]
+        else:
+            return math.nan
+    except Exception:  # cells may be objects of any class, and no error may depend on a cell
+        return math.nan
+    return number if math.isfinite(number) else math.nan
+
+
+def canonical(cell: object) -> float | str | None:
+    """The value by which a cell matches a level: a number, else the stripped string, else None (missing).
+
+    So 1, 1.0, "1" and True are one level, as are "F" and " F ".
+    """
+    number = as_number(cell)
+    if not math.isnan(number):
+        return number
+    return str.strip(cell) if issubclass(type(cell), str) else None  # type: ignore[arg-type]
+
+
+OUTSIDE = ("clip", "drop")
+"""What may become of rows with a cell outside of its column's range."""
+
+
+EXTRAS = ("outside", "typical", "inner")
+"""What a range may say beside its ends."""
+
+TYPICAL_REACH = 4.0
+"""Standard deviations about a typical mean within which rows are kept (docs/proofs/trimming)."""
+
+ENDS = 1.001
+"""A typical standard deviation may exceed that of rows at the two ends of a range by so much, as samples' do."""
+
+
+@dataclass(frozen=True, repr=False)
+class Range:
+    """A numeric column's range, and which rows a fit keeps by it.
+
+    Parameters
+    ----------
+    low, high : float
+        Finite, with ``low < high``. Splines and other bases are laid out over the range.
+    outside : {"clip", "drop"}
+        "clip", as for a plain pair: a cell outside counts as the nearer end. "drop": the row is left out of the fit, as
+        one with a missing cell is. A slope on clipped cells is another slope; leaving rows out by what explains moves
+        none if the model is right. So a response cannot drop rows. A model that drops rows predicts beyond by its
+        formula.
+    typical : (float, float), optional
+        Mean and standard deviation, from a published table: public, never computed from the data. Rows further than
+        four standard deviations from the mean are left out, and the noise follows that interval instead of the range.
+        As a response, and with the range (0, 1) of codes, the column keeps its range.
+    inner : (float, float), optional
+        An interval within the range: rows with a cell outside of it are left out. `dpstats.buy_ranges` returns some.
+
+    Raises
+    ------
+    ArgumentError
+        If `outside` is neither word, or `typical` or `inner` is no pair of numbers. A Domain checks the numbers.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> dp.Domain(age=dp.Range(17, 90), delay=dp.Range(-20, 120, outside="drop"))
+    Domain({'age': (17, 90), 'delay': Range(low=-20, high=120, outside='drop')})
+    >>> dp.Range(0, 300, typical=(27, 5)).interval
+    (7.0, 47.0)
+    """
+
+    low: float
+    high: float
+    outside: Literal["clip", "drop"] = "clip"
+    typical: tuple[float, float] | None = field(default=None, kw_only=True)
+    inner: tuple[float, float] | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_choice("outside", self.outside, OUTSIDE)
+        for name, form in (("typical", "(mean, sd)"), ("inner", "(low, high)")):
+            pair = getattr(self, name)
+            if pair is None:
+                continue
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not all(map(is_number, pair)):
+                raise ArgumentError(f"{name} must be a pair of finite numbers {form}, got {safe_repr(pair)}")
+            object.__setattr__(self, name, tuple(_python_scalar(number) for number in pair))
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The ends within which a fit keeps rows, or to which it clips them."""
+        if self.inner is not None:
+            return self.inner
+        if self.typical is None or self.is_binary:
+            return self.low, self.high
+        mean, deviation = self.typical
+        return max(self.low, mean - TYPICAL_REACH * deviation), min(self.high, mean + TYPICAL_REACH * deviation)
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether the range is that of 0 and 1."""
+        return (self.low, self.high) == (0, 1) and isinstance(self.high, int)
+
+    @property
+    def drops(self) -> bool:
+        """Whether rows with a cell outside of the interval are left out of fits."""
+        return self.outside == "drop" or self.interval != (self.low, self.high)
+
+    @property
+    def extras(self) -> dict[str, Any]:
+        """What is declared beside the ends, plain: nothing of a plain pair."""
+        named = {
+            "outside": self.outside if self.outside == "drop" else None,
+            "typical": self.typical,
+            "inner": self.inner,
+        }
+        return {name: value for name, value in named.items() if value is not None}
+
+    def holds(self, numbers: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Which numbers lie within the interval, ends included; NaN does not.
+
+        Examples
+        --------
+        >>> Range(0, 1).holds(np.array([0.0, 0.5, 1.5, np.nan])).tolist()
+        [True, True, False, False]
+        """
+        low, high = self.interval
+        return (numbers >= low) & (numbers <= high)
+
+    def __repr__(self) -> str:
+        extras = "".join(f", {name}={value!r}" for name, value in self.extras.items())
+        return f"Range(low={self.low!r}, high={self.high!r}{extras})"
+
+
+@dataclass(frozen=True)
+class Levels:
+    """A categorical column: a cell of no declared level is missing. The order is the coding order."""
+
+    values: tuple[Scalar, ...]
+
+    def code_of(self) -> dict[float | str, int]:
+        """Canonical value of each level, to its position."""
+        return {canonical(level): code for code, level in enumerate(self.values)}  # type: ignore[misc]
+
+
+def declaration_of(name: object, value: object) -> Range | Levels:
+    """What a Domain holds of a column that is declared by `value`; DomainError that names the column."""
+    if isinstance(value, Range):
+        checked = _range(name, (value.low, value.high))
+        return _with_extras(name, replace(value, low=checked.low, high=checked.high))
+    if isinstance(value, Levels):
+        value = list(value.values)
+    if value is bool:
+        return Range(0, 1)
+    if isinstance(value, (set, frozenset)):
+        raise DomainError(
+            f"the levels of {name!r} are a set, which has no order: write a list of levels; the first is the reference "
+            "and, of a response of two, the second what is modelled"
+        )
+    levels = value if isinstance(value, list) else _typed_levels(name, value)
+    if levels is not None:
+        return _levels(name, levels)
+    # By the module of its class: a Domain is read where pandas is not installed.
+    if isinstance(value, np.ndarray) or any(kind.__module__.split(".")[0] == "pandas" for kind in type(value).__mro__):
+        # Such as data["sex"].unique(): levels found in the data are not public.
+        raise DomainError(
+            f"the levels of {name!r} must be a list written from the codebook, not a {type(value).__name__}: values "
+            "found in the data are not public"
+        )
+    if isinstance(value, tuple):
+        return _range(name, value)
+    if isinstance(value, range) and len(value) > 1:
+        raise DomainError(
+            f"declare {name!r} as ({value[0]}, {value[-1]}), a range of numbers, or as list({value!r}), levels: "
+            "Python's range is neither"
+        )
+    raise DomainError(f"declare {name!r} as a range (low, high), a list of levels, or bool; got {type(value).__name__}")
+
+
+def _typed_levels(name: object, value: object) -> list[object] | None:
+    """The levels that a type lists: of an Enum class, a pandas CategoricalDtype or a polars Enum; else None."""
+    if isinstance(value, type) and issubclass(value, enum.Enum):
+        return [member.value for member in value]
+    kind, home = type(value).__name__, type(value).__module__.partition(".")[0]
+    # By name: a Domain is read where neither is installed.
+    if (home, kind) not in (("pandas", "CategoricalDtype"), ("polars", "Enum")):
+        return None
+    categories = getattr(value, "categories", None)
+    if categories is None:
+        raise DomainError(f"the CategoricalDtype of {name!r} lists no categories; write the levels as a list")
+    return list(categories.to_list())
+
+
+def _range(name: object, pair: tuple[object, ...]) -> Range:
+    if any(end is ... for end in pair):
+        raise DomainError(f"the range of {name!r} is still to be filled in: write (low, high) from the codebook")
+    ends = [_python_scalar(end) for end in pair]
+    if len(ends) != 2 or any(isinstance(end, bool) or not isinstance(end, (int, float)) for end in ends):
+        raise DomainError(f"the range of {name!r} must be a pair of numbers (low, high); write levels as a list")
+    low, high = ends
+    # The width must be a finite double too, so that no later arithmetic on the range can overflow.
+    if not math.isfinite(as_number(low)) or not math.isfinite(as_number(high)) or float(high) - float(low) == math.inf:
+        raise DomainError(f"the range of {name!r} must be finite, got ({safe_repr(low)}, {safe_repr(high)})")
+    if not float(low) < float(high):
+        raise DomainError(f"the range of {name!r} must have low < high, got ({safe_repr(low)}, {safe_repr(high)})")
+    # Beyond 2**53 an integer is not a double; below, it reads better as the user wrote it.
+    low, high = (end if abs(end) <= 2**53 else float(end) for end in (low, high))
+    return Range(low, high)
+
+
+def _with_extras(name: object, declared: Range) -> Range:
+    """The range, once what it says beside its ends is known to suit them."""
+    low, high = declared.low, declared.high
+    if declared.typical is not None:
+        mean, deviation = declared.typical
+        if not low <= mean <= high:
+            raise DomainError(f"the typical mean of {name!r} must be within its range, ({low}, {high})")
+        most = math.sqrt((mean - low) * (high - mean))
+        if not 0 < deviation <= ENDS * most:
+            raise DomainError(
+                f"the typical standard deviation of {name!r} must be positive and, for a mean of {mean:g}, at most "
+                f"{most:.4g}: that of rows at the two ends of its range"
+            )
+    first, last = declared.interval
+    if declared.inner is not None and not (low <= first < last <= high):
+        raise DomainError(
+            f"the inner interval of {name!r} must have two ends in order within its range, ({low}, {high})"
+        )
+    if not first < last:
+        raise DomainError(f"the typical standard deviation of {name!r} is too small to be told from 0 at its mean")
+    return declared
+
+
+def _levels(name: object, values: list[object]) -> Levels:
+    levels = tuple(_python_scalar(value) for value in values)
+    if any(level is ... for level in levels):
+        raise DomainError(f"the levels of {name!r} are still to be filled in: write [...] from the codebook")
+    if not levels:
+        raise DomainError(f"the levels of {name!r} are empty; list every value the column may take")
+    if any(not isinstance(level, Scalar) or canonical(level) is None for level in levels):
+        raise DomainError(f"the levels of {name!r} must be strings, finite numbers or booleans")
+    if len({canonical(level) for level in levels}) < len(levels):
+        raise DomainError(
+            f"the levels of {name!r} are not distinct (1, 1.0, '1' and '01' are one level: cells go by their value)"
+        )
+    # Taken as levels, [17, 90] would drop every other age, silently: missing rows are private.
+    if len(levels) == 2 and all(type(level) in (int, float) for level in levels) and levels[1] - levels[0] > 1:
+        low, high = levels
+        raise DomainError(f"declare {name!r} as ({low}, {high}) for a range, as ['{low}', '{high}'] for two levels")
+    return Levels(levels)
+
+
+def _python_scalar(value: object) -> Any:
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,145 @@
+"""What may be wrong with a row, by what is declared of its columns, and which rows it is wrong with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.data import Table
+from dpstats.domain import Domain, Levels, Range
+from dpstats.families import Family
+from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_undeclared, schema_domain
+from dpstats.formula.expression import Column as ColumnNode
+from dpstats.formula.parse import Formula, parse
+from dpstats.formula.response import clipping_response
+
+Flags = NDArray[np.bool_]
+
+Facts = Mapping[str, Range | Levels | None]
+"""What is declared of each column that a formula reads; None: numeric, its range open."""
+
+
+FORMULA = "(formula)"
+"""In place of a column: a term or the response is not finite."""
+
+
+DROPS = " drops"
+"""What stands behind a declared interval that drops rows beyond it."""
+
+
+class Fault(NamedTuple):
+    """What may be wrong with a row: the column, how, and what was declared of it."""
+
+    column: str
+    kind: Literal["lost", "below", "above", "outside"]  # the last one where the two before are not told apart
+    declared: str
+
+    @property
+    def either_side(self) -> Fault:
+        """The same, not told apart by the end of the range that it is beyond."""
+        return self if self.kind == "lost" else self._replace(kind="outside")
+
+    @property
+    def effect(self) -> str:
+        """What it does to rows, and what to look at, in words."""
+        if self.kind == "lost":
+            return f"are lost to `{self.column}`: {self.advice}"
+        return (
+            f"have `{self.column}` {self.kind} its declared range {self.declared} and are clipped to it: is it right?"
+        )
+
+    @property
+    def advice(self) -> str:
+        """What to look at, where many rows have it."""
+        if self.column == FORMULA:
+            return "a term or the response is not finite there: transform what can be zero or negative"
+        if self.kind != "lost":
+            return f"{self.kind} the declared range {self.declared}: is it right?"
+        if self.declared.endswith("levels"):
+            return "missing, or a level that is not declared: compare spelling with the codebook"
+        if self.declared.endswith(DROPS):
+            return f"missing, or outside {self.declared.removesuffix(DROPS)}, where its range keeps rows: is it right?"
+        return "missing, or not a number"
+
+
+def column_facts(formula: str, domain: Domain, table: Table | None, family: Family) -> tuple[Facts, DesignSpec | None]:
+    """What is declared of each column (None: numeric, its range open), and the design if nothing is open."""
+    parsed = parse(formula)
+    open_ranges = numeric_columns_undeclared(formula, domain, table, family)
+    known = clipping_response(parsed, schema_domain(formula, domain, table, family))
+    facts: dict[str, Range | Levels | None] = {name: known.get(name) for name in parsed.columns}
+    design = None
+    if not open_ranges:
+        design = design_spec(formula, known, family=family)
+        if table is not None:
+            design.check_schema(table)
+    response = _binary_column(parsed, family)
+    if response is not None:
+        declared = facts[response]
+        # As the fit reads it: neither 0 nor 1 is missing, not clipped.
+        facts[response] = Levels((0, 1)) if declared is None or isinstance(declared, Range) else declared
+    return facts, design
+
+
+def _binary_column(parsed: Formula, family: Family) -> str | None:
+    """The response's column, where it must be 0 or 1."""
+    if parsed.failures is not None:
+        return None
+    node = parsed.response.node
+    return node.name if family.response == "binary" and isinstance(node, ColumnNode) else None
+
+
+def possible_faults(columns: Sequence[str], facts: Facts, design: DesignSpec | None) -> tuple[Fault, ...]:
+    """What may be wrong with a row: first what loses it, then what clips it; public."""
+    faults = [Fault(name, "lost", _declared(facts[name])) for name in columns]
+    if design is not None and design.has_gaps:
+        faults.append(Fault(FORMULA, "lost", "finite everywhere"))
+    for name in columns:
+        declared = facts[name]
+        if isinstance(declared, Range) and not declared.drops:
+            faults += [Fault(name, "below", _declared(declared)), Fault(name, "above", _declared(declared))]
+    return tuple(faults)
+
+
+def _declared(fact: Range | Levels | None) -> str:
+    if fact is None:
+        return "open"
+    if isinstance(fact, Range):
+        low, high = fact.interval
+        return f"({low:g}, {high:g})" + DROPS * fact.drops
+    return f"{len(fact.values)} levels"
+
+
+def fault_flags(block: Table, facts: Facts, design: DesignSpec | None, faults: Sequence[Fault]) -> Flags:
+    """Which faults count for each row of `block`, shape (r, faults): what loses it, or else what clips it."""
+    states = {name: _states(block, name, fact) for name, fact in facts.items()}
+    lost_somewhere = np.logical_or.reduce([state["lost"] for state in states.values()])
+    columns = []
+    for fault in faults:
+        if fault.column == FORMULA:
+            assert design is not None
+            columns.append(~design.usable(block) & ~lost_somewhere)
+        else:
+            columns.append(states[fault.column][fault.kind])
+    flags = np.column_stack(columns)
+    losing = np.array([fault.kind == "lost" for fault in faults])
+    lost = flags[:, losing].any(axis=1)
+    flags[np.ix_(lost, ~losing)] = False
+    return flags
+
+
+def _states(table: Table, name: str, fact: Range | Levels | None) -> dict[str, Flags]:
+    """Which cells are lost, below and above, each of shape (r,)."""
+    cells = table.column(name)
+    if isinstance(fact, Levels):
+        return {"lost": cells.codes(fact.code_of()) < 0}
+    numbers = cells.numbers()
+    lost = ~np.isfinite(numbers)
+    if fact is None:
+        return {"lost": lost}
+    if fact.drops:
+        return {"lost": ~fact.holds(numbers)}
+    return {"lost": lost, "below": ~lost & (numbers < fact.low), "above": ~lost & (numbers > fact.high)}

@@ -1,0 +1,164 @@
+"""Which of several plans of one call suits a number of rows: coefficients alone, errors that are free, or paid for.
+
+What each would show is forecast from public facts: a closed form of what `dpstats.models.forecast` draws, within
+milliseconds. How the constants were chosen, and how often the rule is right, is in docs/benchmarks_inference.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import special
+
+from dpstats.formula.design import DesignSpec
+from dpstats.inference import KnownInformation, MatrixLaw, SpanNoise
+from dpstats.inference.inverse import LEAST_RATIO
+from dpstats.models.forecast import RowMeans, row_means
+from dpstats.models.population import POOR, USUAL, KnownColumns
+from dpstats.plan import Plan
+from dpstats.results.standard_errors import shrunk_towards
+
+Vector = NDArray[np.float64]
+
+EXPECTED_RATIO = 2.5
+"""At this ratio of the expected information to its noise a coefficient has an interval every other time."""
+
+LOSS_PRICE = 2.0
+"""Errors for a further tenth of the coefficients are worth a loss that is larger by a twentieth: one over this."""
+
+
+LEAST_SHARE = 0.05
+"""A table with fewer intervals than that is not worth having, even for nothing."""
+
+
+class Outlook(NamedTuple):
+    """What a plan is expected to show of some rows."""
+
+    share: float  # of the coefficients, those with an interval
+    loss: float  # of predictions, over that of the best coefficients
+
+    @property
+    def worth(self) -> float:
+        """What the rule maximises."""
+        return self.share - LOSS_PRICE * math.log(self.loss)
+
+
+class Populations(NamedTuple):
+    """What a row adds in the mean: by rows that say little for what is identified, by usual ones for the loss."""
+
+    poor: RowMeans
+    usual: RowMeans
+
+
+def choose(candidates: Sequence[Plan], n: float, typical: object = None) -> int:
+    """The place of the plan that suits `n` rows best: the first, coefficients alone, where none shows many intervals.
+
+    The candidates are plans of one call that differ in what they spend on errors. `n` may be a released count, and
+    `typical` is as for `Plan.standard_errors`. Nothing but public facts and `n` decides.
+    """
+    return preferred(outlooks(candidates, [n], typical)[0])
+
+
+def preferred(expected: Sequence[Outlook]) -> int:
+    """The place of the outlook that is worth most; the first, unless another shows intervals."""
+    worths = [outlook.worth if outlook.share >= LEAST_SHARE else -math.inf for outlook in expected[1:]]
+    return int(np.argmax([expected[0].worth, *worths]))
+
+
+def outlooks(candidates: Sequence[Plan], rows: Sequence[float], typical: object = None) -> list[list[Outlook]]:
+    """What each of the candidates is expected to show of each number of rows; arguments as for `choose`."""
+    first = candidates[0]
+    assert isinstance(first.design, DesignSpec)
+    known = KnownColumns.from_arguments(first.design, typical, None)
+    each: list[Populations] = []
+    means: dict[float | None, Populations] = {}
+    for plan in candidates:
+        information = plan.stages[-1].plan.information
+        cap = None if information is None else information.purchase.weight_cap
+        if cap not in means:
+            means[cap] = Populations(*(row_means(plan, known, prior, None) for prior in (POOR, USUAL)))
+        each.append(means[cap])
+    return [[expected_outlook(*both, n) for both in zip(candidates, each, strict=True)] for n in rows]
+
+
+ROWS = (300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
+"""Numbers of rows that a plan tells the choice for."""
+
+
+def by_rows(candidates: Sequence[Plan]) -> pd.DataFrame:
+    """What would be chosen of the candidates, by number of rows: how errors are paid for, and how many to expect."""
+    found = []
+    for rows, expected in zip(ROWS, outlooks(candidates, ROWS), strict=True):
+        place = preferred(expected)
+        setting = candidates[place].request.options.inference
+        paid = "none" if not expected[place].share else "free" if setting == "auto" else "paid"
+        found.append((rows, paid, expected[place].share))
+    return pd.DataFrame(found, columns=["rows", "errors", "share"]).set_index("rows")
+
+
+def expected_outlook(plan: Plan, means: Populations, n: float) -> Outlook:
+    """What a plan is expected to show of `n` rows, at least one: a released count may be negative."""
+    n, stage = max(float(n), 1.0), plan.stages[-1].plan
+    ratios = information_ratios(plan, n * means.poor.information)
+    # Near the threshold the noise decides, so that the chance is smooth in n.
+    share = float(np.mean(np.where(ratios > 0, special.ndtr(ratios - EXPECTED_RATIO), 0.0)))
+    usual = means.usual
+    noise, bias = stage.predicted_error(n * usual.information, usual.coef - shrunk_towards(stage))
+    excess = float(np.sum(usual.information * (noise + bias)))
+    # Of a well-specified model l'^2 over l'' is twice the loss of a row that is left: the unit of an excess.
+    return Outlook(share, 1 + max(excess, 0.0) * usual.weight / usual.square)
+
+
+def information_ratios(plan: Plan, information: Vector) -> Vector:
+    """Of each coefficient in the user's units its information over the deviation of the plan's noise in it, shape (p,).
+
+    It is G_jj / sd(g_j'E g_j) with G the inverse of the expected `information`, shape (p, p), among the coefficients
+    that are not dropped (docs/proofs/inference, 5); of a dropped one as it was then. Zero where none is released.
+    """
+    law = _matrix_law(plan)
+    if law is None:
+        return np.zeros(len(information))
+    assert isinstance(plan.design, DesignSpec)
+    known = KnownInformation.of(information, law, plan.design.forms(), plan.design.dummies)
+    ratios = _dropping_ratios(known.matrix, known.law)
+    rows = plan.design.back_transform()[0] @ known.basis
+    return np.array([np.min(ratios[row != 0], initial=np.inf) for row in rows])
+
+
+def _matrix_law(plan: Plan) -> SpanNoise | None:
+    """The law of the noise of the information that a plan releases."""
+    stage = plan.stages[-1].plan
+    if stage.statistics is not None:
+        law = stage.statistics.law
+        return SpanNoise(law.metric[:-1, :-1], law.variance)
+    if stage.information is None:
+        return None
+    noise = stage.information.noise
+    return SpanNoise(noise.metric, noise.entry_variance)
+
+
+def _dropping_ratios(information: Vector, law: MatrixLaw) -> Vector:
+    """Ratios of coefficients, that of the least dropped until all the rest reach `LEAST_RATIO`, shape (p,)."""
+    size = len(information)
+    kept = np.flatnonzero(law.bilinear(np.eye(size), np.eye(size)) > 0)
+    inverse, ratios = np.linalg.pinv(information[np.ix_(kept, kept)]), np.zeros(size)
+    while len(kept):
+        directions = np.zeros((len(kept), size))
+        directions[:, kept] = inverse
+        deviations = np.sqrt(law.bilinear(directions, directions))
+        found = np.divide(np.diag(inverse), deviations, out=np.zeros(len(kept)), where=deviations > 0)
+        ratios[kept] = found
+        least = int(np.argmin(found))
+        if found[least] >= LEAST_RATIO:
+            break
+        # The inverse of the information among the rest: a rank-one change.
+        rest = np.delete(np.arange(len(kept)), least)
+        column = inverse[rest, least]
+        inverse = inverse[np.ix_(rest, rest)] - np.outer(column, column) / (inverse[least, least] or 1.0)
+        kept = kept[rest]
+    return ratios

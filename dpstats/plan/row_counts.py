@@ -1,0 +1,130 @@
+"""The rows of a fit, counted privately before the rest is planned: how many it uses, and what is wrong with others.
+
+A row counts once among those used, or once for the first column at fault in a public order (docs/proofs/adaptive).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from dpstats.formula.faults import Fault
+from dpstats.privacy.accounting import split_budget
+from dpstats.privacy.guarantee import Adjacency, Guarantee
+
+PROOF = "docs/proofs/adaptive"
+
+ROWS_PART = 1 / 3
+"""The part of the purchase that counts the rows used; the rest counts rows at fault, where more counts have noise."""
+
+MOST_AT_FAULT, LEAST_NOTED = 0.2, 0.03
+"""A fit stops if one column loses or clips more of the rows than the first; a summary names it from the second on."""
+
+FALSE_STOPS, FALSE_NOTES = 1e-3, 3e-2
+"""How often noise alone may stop a fit, or name a column, where nothing is wrong."""
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """What counts the rows, and the counts once they are released."""
+
+    eps: float  # what it costs
+    rest: float  # what it leaves for everything else; both on a ledger's grid, where they add up to no more than all
+    adjacency: Adjacency
+    faults: tuple[Fault, ...]  # what may be wrong with a row, in the order that decides which comes first
+    rows: int | None = None  # released: about how many rows the fit uses, or how many there are where that is public
+    at_fault: tuple[int, ...] | None = None  # released: about how many rows have each fault first
+
+    @classmethod
+    def planned(cls, eps: float, share: float, adjacency: Adjacency, faults: Iterable[Fault]) -> Self:
+        """For a share of all that a fit may cost; rows below and above a range are counted together."""
+        (cost, _), (rest, _) = split_budget(eps, 0.0, [share, 1 - share])
+        return cls(cost, rest, adjacency, tuple(dict.fromkeys(fault.either_side for fault in faults)))
+
+    @property
+    def rows_eps(self) -> float:
+        """What the number of rows used costs; nothing where it is public."""
+        return ROWS_PART * self.eps if self.adjacency == "add_remove" else 0.0
+
+    @property
+    def fault_eps(self) -> float:
+        """What the counts of rows at fault cost together."""
+        return self.eps - self.rows_eps
+
+    @property
+    def fault_sensitivity(self) -> int:
+        """By how much the counts of faults of neighbours differ in all: a row counts for one fault at most."""
+        return 1 if self.adjacency == "add_remove" else 2
+
+    @property
+    def fault_scale(self) -> float:
+        """Of the discrete Laplace noise in the count of each fault, in rows."""
+        return self.fault_sensitivity / self.fault_eps
+
+    @property
+    def rows_sd(self) -> float:
+        """Standard deviation of the noise in the number of rows."""
+        return 0.0 if not self.rows_eps else math.sqrt(0.5) / math.sinh(0.5 * self.rows_eps)
+
+    @property
+    def released_rows(self) -> tuple[float, float] | None:
+        """The number of rows used and the standard deviation of its noise; None unless it was bought."""
+        return None if self.rows is None or not self.rows_eps else (float(self.rows), self.rows_sd)
+
+    def guarantees(self, whole: Guarantee) -> tuple[Guarantee, Guarantee]:
+        """Of the counts and of the rest, which together cost no more than `whole`; each is charged by itself."""
+        counted = replace(whole, eps=self.eps, delta=0.0, basis=PROOF, rho=None, mu=None)
+        return counted, replace(whole, eps=self.rest)
+
+    def released(self, rows: int, at_fault: Sequence[int]) -> RowCounts:
+        """With what was released."""
+        return replace(self, rows=int(rows), at_fault=tuple(map(int, at_fault)))
+
+    @property
+    def shown(self) -> str:
+        """The number of rows with its error, for a table."""
+        if self.rows is None:
+            return f"to be counted (s.d. {self.rows_sd:,.0f})" if self.rows_eps else "public"
+        return f"about {max(self.rows, 0):,} (s.d. {self.rows_sd:,.0f})" if self.rows_eps else f"{self.rows:,}"
+
+    def findings(self) -> list[str]:
+        """Columns that certainly lose or clip rows, in sentences."""
+        return self._sentences(LEAST_NOTED, FALSE_NOTES)
+
+    def mismatch(self) -> list[str]:
+        """Columns that lose or clip so many rows that the fit had better not be made, in sentences."""
+        return self._sentences(MOST_AT_FAULT, FALSE_STOPS)
+
+    def _sentences(self, least: float, chance: float) -> list[str]:
+        """Faults of more than the share `least` of the rows, noise alone naming any with `chance` at most."""
+        assert self.rows is not None
+        assert self.at_fault is not None
+        counts = np.array(self.at_fault, dtype=np.float64)
+        # P(Z > z) is at most exp(-z / scale) / (1 + exp(-1 / scale)).
+        noise = self.fault_scale * math.log(len(counts) / (chance * (1 + math.exp(-1 / self.fault_scale))))
+        losing = np.array([fault.kind == "lost" for fault in self.faults], dtype=bool)
+        rows = max(float(self.rows), 0.0)
+        if self.rows_eps:  # where it is public the number of rows has those lost among them
+            rows += float(counts[losing & (counts > noise)].sum())
+        shares = np.minimum(counts / max(rows, 1.0), 1.0)
+        error = min(math.sqrt(2) * self.fault_scale / max(rows, 1.0), 1.0)
+        return [
+            f"about {share:.0%} of the rows (s.d. {error:.0%}) {fault.effect}"
+            for fault, count, share in zip(self.faults, counts, shares, strict=True)
+            if count > least * rows + noise
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON."""
+        return asdict(self) | {"faults": [list(fault) for fault in self.faults]}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Self:
+        """The counts whose `to_dict` gave `stored`."""
+        faults = tuple(Fault(*fault) for fault in stored["faults"])
+        at_fault = None if stored["at_fault"] is None else tuple(stored["at_fault"])
+        return cls(**{**stored, "faults": faults, "at_fault": at_fault})

@@ -1,0 +1,41 @@
+"""What a reader types, as messages and notes write it: in Python, or in a shell while a command of it runs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+
+_OPTION: ContextVar[Callable[[str, object], str] | None] = ContextVar("shell_option", default=None)
+"""How the shell writes an argument and its value; None in Python."""
+
+
+def argument(name: str, value: object = ...) -> str:
+    """An argument such as ``method='napp'``, in a shell ``--method napp``; without a value ``method=``, ``--method``.
+
+    Made when the message is: a text of a module's own would have the words of whoever imported it.
+    """
+    option = _OPTION.get()
+    if option is not None:
+        return option(name, value)
+    return f"{name}=" if value is ... else f"{name}={value!r}"
+
+
+def phrase(python: str, *, shell: str) -> str:
+    """The one or the other: what else is written in another way."""
+    return shell if in_shell() else python
+
+
+def in_shell() -> bool:
+    """Whether a command of the shell is at work."""
+    return _OPTION.get() is not None
+
+
+@contextlib.contextmanager
+def shell_wording(option: Callable[[str, object], str]) -> Iterator[None]:
+    """Messages made within have the words of a shell, where `option` writes an argument and its value."""
+    token = _OPTION.set(option)
+    try:
+        yield
+    finally:
+        _OPTION.reset(token)

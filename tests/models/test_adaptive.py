@@ -1,0 +1,91 @@
+"""The rule that chooses what a fit spends on errors by a number of rows."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpstats as dp
+from dpstats.models.adaptive import choose, information_ratios, outlooks
+
+DOMAIN = {"a": (0, 1), "b": (0, 1), "f": ["u", "v", "w"], "y": (0, 1)}
+FORMULA = "y ~ a + b + f"
+ALONE, FREE, PAID = {"inference": None}, {"inference": "auto"}, {"inference": True}
+
+
+def plans(family: str, *settings: dict[str, Any], eps: float = 1.0, **options: Any) -> list[dp.Plan]:
+    """Plans of one call that differ in what they spend on errors."""
+    domain = {**DOMAIN, "y": (0, 20) if family == "poisson" else bool if family == "binomial" else (0.0, 1.0)}
+    return [dp.plan(FORMULA, domain, eps, family=family, **options, **setting) for setting in settings]
+
+
+@pytest.mark.parametrize("family", ["binomial", "poisson", "gaussian"])
+def test_few_rows_get_coefficients_alone_and_some_are_worth_paying(family):
+    candidates = plans(family, ALONE, FREE, PAID) if family != "gaussian" else plans(family, ALONE, PAID)
+    chosen = [choose(candidates, n) for n in (100, 4_000)]
+    assert chosen == [0, len(candidates) - 1]
+
+
+def test_what_many_rows_show_for_free_is_not_paid_for():
+    candidates = plans("binomial", ALONE, FREE, PAID)
+    assert candidates[1].stages[-1].plan.information is not None
+    assert choose(candidates, 1e8) == 1
+
+
+def test_of_equal_plans_the_first_is_chosen():
+    alone = plans("gaussian", ALONE)[0]
+    assert choose([alone, alone], 5_000) == 0
+
+
+@pytest.mark.parametrize("n", [-3_000.0, 0.0, 1.0, 0.3, 1e15])
+def test_a_noisy_count_may_be_anything(n):
+    candidates = plans("binomial", ALONE, FREE, PAID, eps=0.01)
+    assert choose(candidates, n) in (0, 1, 2)
+    assert all(0 <= one.share <= 1 and 1 <= one.loss < np.inf for one in outlooks(candidates, [n])[0])
+
+
+@pytest.mark.parametrize("options", [{}, {"delta": 1e-6}, {"adjacency": "replace_one"}])
+@pytest.mark.parametrize("settings", [(PAID,), ({"method": "statistics"},)])
+def test_more_rows_show_more_and_lose_less(settings, options):
+    rows = [10.0**power for power in range(1, 8)]
+    found = [one[0] for one in outlooks(plans("gaussian", *settings, **options), rows)]
+    assert all(before.share <= after.share for before, after in itertools.pairwise(found))
+    assert all(before.loss >= after.loss for before, after in itertools.pairwise(found))
+    assert found[0].share < 0.1
+    assert found[-1].share > 0.99
+
+
+def test_coefficients_alone_show_no_interval():
+    assert outlooks(plans("gaussian", ALONE), [1e6])[0][0].share == 0
+
+
+def test_ratios_are_those_of_drawn_noise():
+    """G_jj over the deviation of g'E g, within four standard errors of 1,000 draws, where nothing is dropped."""
+    plan = dp.plan("y ~ a + b", DOMAIN | {"y": bool}, 1.0, family="binomial", inference=True)
+    noise = plan.stages[-1].plan.information.noise
+    information = 3_000 * np.array([[0.4, 0.05, 0.0], [0.05, 0.3, 0.1], [0.0, 0.1, 0.3]])
+    inverse, random = np.linalg.inv(information), np.random.default_rng(5)
+    moved = np.array([np.diag(inverse @ noise.sample(random) @ inverse) for _ in range(1_000)])
+    wanted = np.diag(inverse) / moved.std(axis=0)
+    # In the user's units the intercept is a combination, with what is least known of it.
+    assert information_ratios(plan, information)[1:] == pytest.approx(wanted[1:], rel=0.1)
+    assert information_ratios(plan, information)[0] == pytest.approx(wanted.min(), rel=0.1)
+
+
+def test_a_coefficient_without_information_does_not_take_the_others_along():
+    """What it is nearly collinear with keeps its interval: the least is dropped first."""
+    plan = dp.plan("y ~ a + b", DOMAIN | {"y": bool}, 1.0, family="binomial", inference=True)
+    both = 5_000 * np.array([[0.3, 0.0, 0.0], [0.0, 0.3, 0.2999], [0.0, 0.2999, 0.3001]])
+    ratios = information_ratios(plan, both)
+    assert ratios[1] < 2 < ratios[2] or ratios[2] < 2 < ratios[1]
+
+
+def test_what_is_typical_decides():
+    """A narrow column says little; one that fills its range says much."""
+    candidates = plans("gaussian", ALONE, PAID, eps=0.5)
+    spread, narrow = (dict.fromkeys("ab", (0.5, sd)) for sd in (0.28, 0.01))
+    rows = [5_000.0]
+    assert outlooks(candidates, rows, spread)[0][1].share > outlooks(candidates, rows, narrow)[0][1].share + 0.2

@@ -1,0 +1,307 @@
+"""Rows counted before a fit: what the counts cost, what they tell, and that the rest follows them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpstats as dp
+from dpstats.call import make_request
+from dpstats.data import as_table
+from dpstats.domain import Domain
+from dpstats.errors import ArgumentError, BudgetExceeded, MismatchError, ReleaseError
+from dpstats.families import get_family
+from dpstats.formula.design import DesignSpec
+from dpstats.formula.faults import Fault, column_facts, possible_faults
+from dpstats.formula.parse import parse
+from dpstats.models import row_counts
+from dpstats.models.row_counts import _row_sums
+from dpstats.models.sources import FormulaSource
+from dpstats.plan.row_counts import FALSE_STOPS, RowCounts
+from dpstats.privacy.accounting import exact
+from dpstats.privacy.guarantee import Adjacency, Guarantee
+
+DOMAIN = {"x": (0.0, 1.0), "z": (0.5, 4.0), "g": ["a", "b", "c"], "y": (0, 1)}
+FORMULA = "y ~ x + np.log(z) + g"
+CELLS: dict[str, list[Any]] = {
+    "x": [0.5, -3.0, 7.0, math.nan, math.inf],
+    "z": [1.0, 0.1, 9.0, math.nan],
+    "g": ["a", "c", "zz", None],
+    "y": [0, 1, 2, math.nan],
+}
+
+
+def frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
+    """Rows in the order of CELLS, numbers as floats."""
+    columns = {name: [row[at] for row in rows] for at, name in enumerate(CELLS)}
+    return pd.DataFrame(
+        {name: np.array(cells, dtype=object if name == "g" else float) for name, cells in columns.items()}
+    )
+
+
+def sums(rows: list[tuple[Any, ...]], formula: str = FORMULA, domain: dict[str, Any] | None = None) -> np.ndarray:
+    """What is counted of some rows, before any noise: rows used, then first faults."""
+    table, declared, family = as_table(frame(rows)), Domain(domain or DOMAIN), get_family("binomial")
+    facts, design = column_facts(formula, declared, table, family)
+    assert isinstance(design, DesignSpec)
+    faults = possible_faults(parse(formula).columns, facts, design)
+    counted = RowCounts.planned(1.0, 0.03, "add_remove", faults).faults
+    return _row_sums(design, facts, faults, counted, [table])
+
+
+row = st.tuples(*(st.sampled_from(cells) for cells in CELLS.values()))
+FORMULAS = (FORMULA, "y ~ x * g", "y ~ np.log(x) + z")
+
+
+def most_added(formula: str, rows: list[tuple[Any, ...]], new: tuple[Any, ...]) -> tuple[int, int]:
+    """What one more row adds to the number of rows used, and to the faults in all."""
+    change = np.abs(sums([*rows, new], formula) - sums(rows, formula))
+    return int(change[0]), int(change[1:].sum())
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(FORMULAS), st.lists(row, max_size=4), row)
+def test_a_row_counts_once_among_those_used_and_once_among_faults(
+    formula: str, rows: list[tuple[Any, ...]], new: tuple[Any, ...]
+) -> None:
+    used, faults = most_added(formula, rows, new)
+    assert used <= 1
+    assert faults <= 1
+
+
+def test_counting_every_fault_of_a_row_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted bug: a row with two columns at fault adds two."""
+
+    def all_faults(design: Any, facts: Any, faults: Any, counted: Any, tables: Any) -> np.ndarray:
+        total = np.zeros(1 + len(faults), dtype=np.int64)
+        for table in tables:
+            total[1:] += row_counts.fault_flags(table, facts, design, faults).sum(axis=0)
+        return total
+
+    monkeypatch.setitem(globals(), "_row_sums", all_faults)
+    assert most_added(FORMULA, [], (math.nan, math.nan, "zz", 1)) == (0, 3)
+
+
+def test_the_first_fault_is_of_a_loss_then_of_a_clipped_column() -> None:
+    counted = sums([(7.0, 9.0, "zz", 1), (7.0, 9.0, "a", 1), (0.5, 1.0, "a", 0), (0.5, 1.0, "a", 2)])
+    # y, x, z, g are lost in turn, then x and z are outside: two rows used, one of them clipped first in x.
+    assert counted.tolist() == [2, 1, 0, 0, 1, 1, 0]
+
+
+def test_rows_that_a_condition_leaves_out_are_no_faults() -> None:
+    data = frame([(0.5, 1.0, "a", 1), (math.nan, 3.0, "a", 1), (0.5, 3.0, "a", 1)])
+    fit = dp.glm("y ~ x", data, 1e6, family="binomial", domain=DOMAIN, subset="z < 2", check_share=0.03)
+    assert fit.plan.counts.rows == 1
+    assert sum(fit.plan.counts.at_fault) == 0
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.floats(1e-6, 1e5), st.floats(1e-3, 0.9), st.sampled_from(["add_remove", "replace_one"]))
+def test_both_charges_add_up_to_no_more_than_the_whole(eps: float, share: float, adjacency: Adjacency) -> None:
+    counts = RowCounts.planned(eps, share, adjacency, [Fault("x", "lost", "open")])
+    counted, rest = counts.guarantees(Guarantee(eps, 1e-6, adjacency))
+    assert exact(counted.eps) + exact(rest.eps) <= exact(eps)
+    assert counts.rows_eps + counts.fault_eps <= counted.eps * (1 + 1e-15)
+    assert (counted.delta, rest.delta) == (0.0, 1e-6)
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_the_plan_spends_what_it_charges(adjacency: str) -> None:
+    plan = dp.plan(FORMULA, DOMAIN, 1.0, family="binomial", check_share=0.03, adjacency=adjacency)
+    assert plan.counts.eps + sum(stage.cost for _, stage in plan.stages) <= plan.guarantee.eps * (1 + 1e-12)
+    assert plan.budget.loc["row counts", "eps"] == plan.counts.eps == pytest.approx(0.03)
+    assert plan.at(2.0).counts.eps == pytest.approx(0.06)
+    assert dp.Plan.from_dict(plan.to_dict()).digest() == plan.digest()
+
+
+def good_rows(n: int, seed: int = 1) -> pd.DataFrame:
+    """Rows within DOMAIN."""
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "x": rng.uniform(0, 1, n),
+            "z": rng.uniform(1, 4, n),
+            "g": rng.choice(["a", "b", "c"], n),
+            "y": rng.integers(0, 2, n),
+        }
+    )
+
+
+def test_a_ledger_is_charged_twice_for_a_fit_and_once_for_a_mismatch(tmp_path: Path) -> None:
+    ledger = dp.Ledger(tmp_path / "rows.ledger", dataset="rows", eps=1.0)
+    data, arguments = good_rows(20_000), {"family": "binomial", "check_share": 0.03, "ledger": ledger}
+    fit = dp.glm(FORMULA, data, 0.5, domain=DOMAIN, **arguments)
+    assert ledger.entries()["eps"].tolist() == pytest.approx([0.015, 0.485])
+    assert fit.guarantee.eps == 0.5
+    assert ledger.entries()["basis"].iloc[0] == "docs/proofs/adaptive"
+    with pytest.raises(MismatchError, match=r"`g`.*on_mismatch='go'"):
+        dp.glm(FORMULA, data, 0.5, domain={**DOMAIN, "g": ["A", "B", "C"]}, **arguments)
+    assert ledger.remaining.eps == pytest.approx(0.485)
+    with pytest.raises(BudgetExceeded):  # before the count, which alone would fit
+        dp.glm(FORMULA, data, 0.5, domain=DOMAIN, **arguments)
+    assert len(ledger.entries()) == 3
+    gone = dp.glm(FORMULA, data, 0.4, domain={**DOMAIN, "g": ["A", "B", "C"]}, on_mismatch="go", **arguments)
+    assert "are lost to `g`" in " ".join(str(gone.summary()).split())
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "levels in capitals": ({"g": ["A", "B", "C"]}, "lost to `g`"),
+    "a range ten times too narrow": ({"x": (0.0, 0.1)}, "`x` outside"),
+    "a range elsewhere": ({"z": (100.0, 200.0)}, "`z` outside"),
+    "dates as text": ({"when": (0.0, 1.0)}, "lost to `when`"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_domains_are_stopped_and_named(name: str) -> None:
+    """At n eps = 1,000: the noise alone passes for this, or hides it, in less than one of a hundred seeds."""
+    changed, sentence = WRONG[name]
+    data = good_rows(2_000)
+    data["when"] = np.array(["2020-01-02"] * len(data), dtype=object) if "when" in changed else data["x"]
+    arguments = {"family": "binomial", "domain": {**DOMAIN, "when": (0, 1), **changed}, "check_share": 0.03}
+    for seed in range(5):
+        with pytest.raises(MismatchError, match=sentence):
+            dp.glm("y ~ x + z + g + when", data, 0.5, seed=seed, **arguments)
+
+
+def test_right_domains_are_stopped_as_seldom_as_proved() -> None:
+    """20,000 draws of the noise in six counts of no fault: the bound is 20 stops, and 40 come once in 10,000 times."""
+    rng = np.random.default_rng(5)
+    faults = [Fault(name, kind, "") for name in "xyz" for kind in ("lost", "outside")]
+    counts = RowCounts.planned(1.0, 0.03, "add_remove", faults)
+    alpha = math.exp(-1 / counts.fault_scale)
+    draws = rng.geometric(1 - alpha, (20_000, 6)) - rng.geometric(1 - alpha, (20_000, 6))
+    stopped = sum(bool(counts.released(0, draw).mismatch()) for draw in draws)
+    assert 2 <= stopped <= 40 / 1e-3 * FALSE_STOPS
+
+
+def test_the_number_of_rows_is_printed_with_its_error() -> None:
+    arguments = {"family": "binomial", "domain": DOMAIN, "check_share": 0.03, "seed": 2}
+    fit = dp.glm("y ~ x", good_rows(5000), 1.0, **arguments)
+    assert f"rows: about {fit.plan.counts.rows:,} (s.d. 141)" in str(fit.summary())
+    assert fit.nobs is None
+    public = dp.glm("y ~ x", good_rows(5000), 1.0, adjacency="replace_one", **arguments)
+    assert public.plan.counts.rows == public.nobs == 5000
+
+
+def test_counts_have_the_noise_that_is_planned() -> None:
+    """The standard deviation of 400 draws of Laplace noise has a relative standard error of .056."""
+    table, declared, family = as_table(good_rows(300)), Domain(DOMAIN), get_family("binomial")
+    facts, design = column_facts(FORMULA, declared, table, family)
+    assert design is not None
+    faults = possible_faults(parse(FORMULA).columns, facts, design)
+    counts = RowCounts.planned(1.0, 0.3, "add_remove", faults)
+    draws = np.array(
+        [
+            row_counts.count_rows(counts, design, facts, faults, table, np.random.default_rng(seed)).rows
+            for seed in range(400)
+        ]
+    )
+    assert draws.std() == pytest.approx(counts.rows_sd, rel=0.25)
+    assert draws.mean() == pytest.approx(300, abs=4 * counts.rows_sd / 20)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"unit": "id"}, "dp.check with unit="),
+        ({"method": "statistics"}, "call dp.check first"),
+        ({"retrieval": "return"}, "recycle"),
+        ({"check_share": 1.0}, "below 1"),
+    ],
+)
+def test_what_counts_no_rows_says_so(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        dp.plan("y ~ x", DOMAIN, 1.0, **{"check_share": 0.03, **arguments})
+
+
+def test_saved_results_keep_the_counts(tmp_path: Path) -> None:
+    fit = dp.glm("y ~ x", good_rows(500), 1.0, family="binomial", domain=DOMAIN, check_share=0.03, seed=2)
+    fit.save(tmp_path / "fit.json")
+    assert dp.GLMResults.load(tmp_path / "fit.json").plan.counts == fit.plan.counts
+
+
+def test_open_ranges_are_counted_by_what_is_declared() -> None:
+    data = good_rows(4000)
+    domain = {name: DOMAIN[name] for name in ("g", "y")}
+    fit = dp.glm("y ~ x + g", data, 20.0, family="binomial", domain=domain, check_share=0.03, seed=1)
+    assert [fault.kind for fault in fit.plan.counts.faults if fault.column == "x"] == ["lost"]
+    assert fit.plan.counts.rows == pytest.approx(4000, abs=40)
+    assert fit.plan.bought == ("x",)
+    assert replace(fit.plan.counts, rows=None).shown.startswith("to be counted")
+
+
+CENSUS = {"age": (17, 90), "hours": (0, 99), "job": ["a", "b", "c", "d"], "rich": bool}
+MODEL = "rich ~ age + hours + job"
+
+
+@pytest.fixture(scope="module")
+def people() -> pd.DataFrame:
+    """20,000 rows of CENSUS."""
+    rng = np.random.default_rng(4)
+    data = pd.DataFrame(
+        {"age": rng.normal(40, 12, 20_000).clip(17, 90), "hours": rng.normal(40, 10, 20_000).clip(0, 99)}
+    )
+    data["job"] = rng.choice(["a", "b", "c", "d"], 20_000, p=[0.4, 0.3, 0.2, 0.1])
+    data["rich"] = rng.random(20_000) < 1 / (1 + np.exp(-(data["age"] - 45) / 20))
+    return data
+
+
+def test_what_errors_cost_follows_the_count(people: pd.DataFrame) -> None:
+    plan = dp.plan(MODEL, CENSUS, 1.0, family="binomial", check_share=0.03)
+    assert plan.by_rows()["errors"].tolist()[0] == "none"
+    assert plan.by_rows()["share"].is_monotonic_increasing
+    shown = " ".join(str(plan).split())
+    assert "Standard errors by the number of rows" in shown
+    for rows, setting in ((150, None), (20_000, True)):
+        fit = dp.glm(MODEL, people[:rows], 1.0, family="binomial", domain=CENSUS, check_share=0.03, seed=1)
+        assert fit.plan.request.options.inference is setting
+        assert fit.has_errors == (setting is not None)
+        # What is settled by the count is what the same count, as a public guess, settles beforehand.
+        guess = dp.plan(MODEL, CENSUS, 1.0, family="binomial", n=float(max(fit.plan.counts.rows, 1)))
+        assert guess.request.options.inference == setting
+        assert guess.counts is None
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(-500, 10**7), st.sampled_from([0.05, 1.0, 20.0]), st.sampled_from([0.0, 1e-6]))
+def test_every_count_gives_a_plan_within_the_budget(rows: int, eps: float, delta: float) -> None:
+    """Joint calibration whose parameters follow a release: the condition holds for every value of it."""
+    source = FormulaSource(MODEL, None, Domain(CENSUS))
+    request = make_request(eps=eps, delta=delta, family="binomial", check_share=0.1)
+    charged = source.plan(request, alone=True)
+    assert charged.counts is not None
+    counted = replace(charged, counts=charged.counts.released(rows, [0] * len(charged.counts.faults)))
+    plan = source.complete(counted, None, np.random.default_rng(1))  # type: ignore[arg-type]  # nothing is left to buy
+    spent = charged.counts.eps + sum(stage.cost for _, stage in plan.stages)
+    assert spent <= charged.guarantee.eps * (1 + 1e-12)
+    assert sum(stage.delta for _, stage in plan.stages) <= charged.guarantee.delta * (1 + 1e-12)
+    assert plan.noise.kind == charged.noise.kind
+
+
+def test_a_plan_that_forgets_the_count_is_caught(people: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted bug: after the count the rest is planned with all of eps."""
+    planned = FormulaSource._plan
+
+    def forgets(self: Any, request: Any, ranges: Any, response: Any = None, counts: Any = None) -> Any:
+        plan = planned(self, request, ranges, response, counts if counts is None or counts.rows is None else None)
+        return replace(plan, counts=counts)
+
+    monkeypatch.setattr(FormulaSource, "_plan", forgets)
+    with pytest.raises(ReleaseError):
+        dp.glm(MODEL, people, 1.0, family="binomial", domain=CENSUS, check_share=0.03, seed=1)
+
+
+def test_whoever_insists_is_heard(people: pd.DataFrame) -> None:
+    arguments = {"family": "binomial", "domain": CENSUS, "check_share": 0.03, "seed": 1}
+    assert dp.glm(MODEL, people[:150], 1.0, inference=True, **arguments).plan.request.options.inference is True
+    assert dp.glm(MODEL, people, 1.0, inference=None, **arguments).plan.request.options.inference is None
+    assert dp.glm(MODEL, people, 1.0, penalty="lasso", alpha=1.0, **arguments).plan.request.options.inference == "auto"

@@ -1,0 +1,116 @@
+"""Messages name what their reader types: Python's arguments, or the shell's options."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+import dpstats as dp
+from dpstats.cli.shared import OPTIONS, shell_argument
+from dpstats.mechanisms.options import Options
+from dpstats.wording import argument, in_shell, phrase, shell_wording
+
+PACKAGE = Path(dp.__file__).parent
+
+SOURCES = ("argument", "phrase")
+"""What makes such words of a message."""
+
+FACTS = ("eps", "delta")
+"""Stated of a guarantee in the same form, as in "at most eps=0.5, delta=1e-06"."""
+
+NAMES = {*OPTIONS, *(one.name for one in fields(Options)), "seed", "allow_uncertified"} - set(FACTS)
+
+BARE = re.compile(rf"(?<![\w.-])({'|'.join(sorted(NAMES))})=")
+CALL = re.compile(r"[\w.]+\([^()]*\)")
+
+PYTHON_ALONE = ("audit", "cli", "datasets", "local", "plots", "streaming", "tuning")
+"""Rooms that no command enters, and the shell's own, whose words are its own."""
+
+ATTRIBUTES = ("_ROWS",)
+"""Constants that answer who asks a result of Python for an attribute that it has not."""
+
+
+def test_an_argument_is_what_its_reader_types() -> None:
+    assert argument("method", "napp") == "method='napp'"
+    assert argument("inference", True) == "inference=True"
+    assert argument("screen") == "screen="
+    assert phrase("dp.check", shell="python -m dpstats check") == "dp.check"
+    with shell_wording(shell_argument):
+        assert in_shell()
+        assert argument("method", "napp") == "--method napp"
+        assert argument("inference", True) == "--inference yes"
+        assert phrase("dp.check", shell="python -m dpstats check") == "python -m dpstats check"
+    assert not in_shell()
+
+
+def test_a_command_that_fails_leaves_python_its_words() -> None:
+    with pytest.raises(ValueError, match="x"), shell_wording(shell_argument):
+        raise ValueError("x")
+    assert argument("unit") == "unit="
+
+
+def messages(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and text of all strings but docstrings, reprs and what `SOURCES` are given; values are ``{}``."""
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in SOURCES:
+            continue
+        if isinstance(node, ast.FunctionDef) and node.name == "__repr__":
+            continue
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ATTRIBUTES:
+            continue
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            continue
+        if isinstance(node, ast.JoinedStr):
+            parts = [str(one.value) if isinstance(one, ast.Constant) else "{}" for one in node.values]
+            yield node.lineno, "".join(parts)
+            pending += [one for one in node.values if isinstance(one, ast.FormattedValue)]
+            continue
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value
+        pending += ast.iter_child_nodes(node)
+
+
+def bare(source: str) -> list[str]:
+    """Where messages name an argument as Python alone types it, other than in a call of Python's."""
+    found = []
+    for line, text in messages(ast.parse(source)):
+        left = text
+        while (less := CALL.sub("", left)) != left:
+            left = less
+        found += [f"line {line}: {text}" for _ in BARE.findall(left)]
+    return found
+
+
+def test_messages_name_arguments_by_way_of_the_source() -> None:
+    paths = [one for one in PACKAGE.rglob("*.py") if one.relative_to(PACKAGE).parts[0] not in PYTHON_ALONE]
+    assert len(paths) > 100
+    assert {str(path): found for path in paths if (found := bare(path.read_text()))} == {}
+
+
+def test_a_bare_argument_is_found() -> None:
+    for text in ("take method='napp'", "{x} (screen= chooses)", "needs split='rows', or not", "add refit_share={y}"):
+        assert bare(f'def f(x, y):\n    """method=1"""\n    raise ValueError(f"{text}")'), text
+        assert bare(f"NOTE = {text!r}")
+    for text in ("of eps=1, delta={x}", "dp.families.Poisson(y_max=20)", "{argument('method', 'napp')}", "--unit=x"):
+        assert not bare(f'def f(x):\n    raise ValueError(f"{text}")'), text
+
+
+def test_no_module_words_a_text_when_it_is_imported() -> None:
+    """Whoever comes first would settle the words for all."""
+    for path in PACKAGE.rglob("*.py"):
+        pending: list[ast.AST] = [ast.parse(path.read_text())]
+        while pending:
+            node = pending.pop()
+            if isinstance(node, ast.FunctionDef):
+                pending += [*node.decorator_list, node.args]
+                continue
+            called = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
+            assert called not in (*SOURCES, "in_shell"), f"{path}:{node.lineno}"
+            pending += ast.iter_child_nodes(node)
