@@ -16,7 +16,7 @@ from scipy import special
 
 import dpstats as dp
 
-LARGE = 1_000_000
+LARGE = 4_000_000
 DOMAIN = {"x": (-1, 1), "z": (-1, 1), "g": ["a", "b", "c"]}
 
 

@@ -44,6 +44,12 @@ NULL_PART = 0.1
 LARGE_PART = 1 / 3
 """The part of the budget that a sum has by which it is settled where to clip it."""
 
+COUNT_LEVELS_PART = 0.12
+"""The same for counts, of which a factor needs its reference level alone."""
+
+COUNT_SLOPE = 8.0
+"""What the square of an error of the average slope of counts is worth beside the others': slopes have long tails."""
+
 HIDDEN = 0.1
 """What is clipped may move a sum by so much of its noise, by the model."""
 
@@ -280,16 +286,19 @@ def choose_lattices(
     ]
     means = values @ made_up.shares
     # Where the information has the sum of slopes, its average is as well known as the number of rows.
+    counts = functions.family.link == "log"
     shown = 2.0 if functions.slope_is_known else 1.0
     weights = [0.0 if plan.counted is not None else shown]
     for quantity, (low, high, middle) in zip(quantities, spans, strict=True):
         reach = high - low if plan.adjacency == "replace_one" else max(high - middle, middle - low)
-        weights.append(_importance(quantity, means, quantities) * reach**2)
+        worth = COUNT_SLOPE if counts and quantity.kind == "slope" else 1.0
+        weights.append(worth * _importance(quantity, means, quantities) * reach**2)
     parts = np.cbrt(np.array(weights))
     levels = np.array([False] + [quantity.column >= 0 for quantity in quantities])
     if levels.any():  # each level's effect is in proportion to its bound: equal parts, equal relative errors
-        parts[levels] = LEVELS_PART / levels.sum()
-        parts[~levels] *= (1 - LEVELS_PART) / parts[~levels].sum()
+        part = COUNT_LEVELS_PART if counts else LEVELS_PART
+        parts[levels] = part / levels.sum()
+        parts[~levels] *= (1 - part) / parts[~levels].sum()
     parts = parts / parts.sum()
     if "null" in (kinds := [quantity.kind for quantity in quantities]):
         place = kinds.index("null") + 1
