@@ -18,15 +18,18 @@ from dpstats.families import Family
 from dpstats.families.base import check_cap
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import ArrayDesign, PublicDesign
+from dpstats.mechanisms.fit_statistics import FitStatisticsPlan
 from dpstats.mechanisms.napp import stored_plan
 from dpstats.mechanisms.screening import ScreeningPlan
 from dpstats.mechanisms.stage import Stage
 from dpstats.plan.facts import PlanFacts, PlannedCall
 from dpstats.plan.methods import (
+    NEEDS_ERRORS,
     ResponsePurchase,
     centre_stages,
     fit_spec,
     paid_apart,
+    plan_fit_statistics,
     plan_releases,
     proof_page,
     range_eps,
@@ -68,6 +71,8 @@ class Plan(PlanFacts):
         each range, and the widest terms for those kept.
     screening : ScreeningPlan or None
         The choice of terms before the fit; the stages then hold the columns kept alone.
+    fitstats : FitStatisticsPlan or None
+        What is bought of rows and fit after the stages; None if nothing.
     advice : tuple of str
         What names and declarations tell of what was probably not meant.
     call : Planned or None
@@ -279,6 +284,7 @@ class Plan(PlanFacts):
             "response": None if self.response is None else asdict(self.response),
             "completed": self.completed,
             "screening": None if self.screening is None else self.screening.to_dict(),
+            **({} if self.fitstats is None else {"fitstats": self.fitstats.to_dict()}),
             **({} if self.counts is None else {"counts": self.counts.to_dict()}),
             **({"trimmed": list(self.trimmed)} if self.trimmed else {}),
         }
@@ -298,6 +304,7 @@ class Plan(PlanFacts):
             response=None if response is None else ResponsePurchase(**response),
             completed=stored["completed"],
             screening=None if stored.get("screening") is None else ScreeningPlan.from_dict(stored["screening"]),
+            fitstats=None if stored.get("fitstats") is None else FitStatisticsPlan.from_dict(stored["fitstats"]),
             counts=None if stored.get("counts") is None else RowCounts.from_dict(stored["counts"]),
             trimmed=tuple(stored.get("trimmed", ())),
         )
@@ -324,10 +331,14 @@ def make_plan(
     # A cap on residuals is given in the response's units, which may be any.
     check_cap("residual_cap, or another cap on the loss's slope, over half the response's range", family.lipschitz)
     left = request.row_eps if counts is None else counts.rest
-    apart = range_eps(request, bought) + (0.0 if response is None else response.eps)
-    screening, stages = plan_releases(
-        request, design, family, left - apart, None if response is None else response.mean
-    )
+    left -= range_eps(request, bought) + (0.0 if response is None else response.eps)
+    fitstats = plan_fit_statistics(request, design, family)
+    mean = None if response is None else response.mean
+    screening, stages = plan_releases(request, design, family, left - (0.0 if fitstats is None else fitstats.eps), mean)
+    if fitstats is not None and stages[-1].plan.information is None:
+        if request.options.fitstats != "auto":
+            raise ArgumentError(f"fitstats {NEEDS_ERRORS}")
+        fitstats, (screening, stages) = None, plan_releases(request, design, family, left, mean)
     if response is not None and response.mean is not None:
         kept = range(len(design.names)) if screening is None else screening.kept
         stages = centre_stages(stages, design, response.mean, kept)
@@ -343,6 +354,7 @@ def make_plan(
         guarantee,
         response,
         screening=screening,
+        fitstats=fitstats,
         counts=counts,
         trimmed=trimmed,
     )

@@ -70,6 +70,11 @@ class RowCounts:
         """Standard deviation of the noise in the number of rows."""
         return 0.0 if not self.rows_eps else math.sqrt(0.5) / math.sinh(0.5 * self.rows_eps)
 
+    @property
+    def released_rows(self) -> tuple[float, float] | None:
+        """The number of rows used and the standard deviation of its noise; None unless it was bought."""
+        return None if self.rows is None or not self.rows_eps else (float(self.rows), self.rows_sd)
+
     def guarantees(self, whole: Guarantee) -> tuple[Guarantee, Guarantee]:
         """Of the counts and of the rest, which together cost no more than `whole`; each is charged by itself."""
         counted = replace(whole, eps=self.eps, delta=0.0, basis=PROOF, rho=None, mu=None)

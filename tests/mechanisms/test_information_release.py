@@ -735,7 +735,7 @@ class TestOnePass:
         assert np.array_equal(whole[0], alone)
         assert cap is None or alone.max() <= cap
         for start, stop in ((0, 1), (3, 4), (1, 156), (13, 90), (156, 157)):
-            part = next(mechanism._by_columns(0, [block.part(slice(start, stop))]))
+            part = next(mechanism.pieces_by_columns(0, [block.part(slice(start, stop))]))
             both = mechanism._bends_and_slopes(family, params, part, cap, slopes=True)
             for found, right in zip(both, whole, strict=True):
                 assert found is not None

@@ -293,7 +293,7 @@ class TestPlantedErrors:
         right, errors = fit(data, "y ~ x + g", POISSON, exposure="t", inference="robust"), model.fit(cov_type="HC0").bse
         np.testing.assert_allclose(right.bse, errors, rtol=0.02)
         monkeypatch.setattr(
-            information, "_predictors", lambda params, block: information.linear_predictor(block.exog, params)
+            information, "linear_predictors", lambda params, block: information.linear_predictor(block.exog, params)
         )
         wrong = fit(data, "y ~ x + g", POISSON, exposure="t", inference="robust")
         assert (np.abs(wrong.bse / errors - 1) > 0.03).all()
