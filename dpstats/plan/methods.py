@@ -77,10 +77,12 @@ def plan_releases(
     return None, (Stage("fit", APART[request.method](spec, eps, request.delta)),)
 
 
-NEEDS_ERRORS = (
-    "buys averages at coefficients that are free of the shrinkage, and this fit has no standard errors: pass "
-    "inference=True, or leave fitstats out"
-)
+def needs_errors() -> str:
+    """Why fit statistics do not go without standard errors, with the fix."""
+    return (
+        "buys averages at coefficients that are corrected for shrinkage, and this fit has no standard errors: pass "
+        f"{argument('inference', True)}, or leave fitstats out"
+    )
 
 
 def plan_fit_statistics(request: Request, design: PublicDesign, family: Family) -> FitStatisticsPlan | None:
@@ -105,7 +107,8 @@ def plan_fit_statistics(request: Request, design: PublicDesign, family: Family) 
 def no_fit_statistics(request: Request, design: PublicDesign, family: Family) -> str | None:
     """Why a model has no fit statistics to buy, with the fix."""
     if request.method in APART:
-        return f"does not go with method={request.method!r}; take method='napp', or leave it out"
+        method, napp = argument("method", request.method), argument("method", "napp")
+        return f"does not go with {method}; take {napp}, or leave it out"
     if request.options.replicates:
         return "is not part of the replicated paper; leave it out"
     return fit_statistics_obstacle(fit_spec(request, design, family))

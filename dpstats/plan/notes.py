@@ -115,7 +115,7 @@ def counts_note(plan: PlanFacts) -> list[str]:
     """What the rows, counted before the fit, say of the Domain."""
     if plan.counts is None or plan.counts.rows is None:
         return []
-    return [f"{one[0].upper()}{one[1:]}" for one in plan.counts.findings()]
+    return [f"{one[0].upper()}{one[1:]}." for one in plan.counts.findings()]
 
 
 def trimmed_note(plan: PlanFacts) -> list[str]:

@@ -24,10 +24,10 @@ from dpstats.mechanisms.screening import ScreeningPlan
 from dpstats.mechanisms.stage import Stage
 from dpstats.plan.facts import PlanFacts, PlannedCall
 from dpstats.plan.methods import (
-    NEEDS_ERRORS,
     ResponsePurchase,
     centre_stages,
     fit_spec,
+    needs_errors,
     paid_apart,
     plan_fit_statistics,
     plan_releases,
@@ -337,7 +337,7 @@ def make_plan(
     screening, stages = plan_releases(request, design, family, left - (0.0 if fitstats is None else fitstats.eps), mean)
     if fitstats is not None and stages[-1].plan.information is None:
         if request.options.fitstats != "auto":
-            raise ArgumentError(f"fitstats {NEEDS_ERRORS}")
+            raise ArgumentError(f"fitstats {needs_errors()}")
         fitstats, (screening, stages) = None, plan_releases(request, design, family, left, mean)
     if response is not None and response.mean is not None:
         kept = range(len(design.names)) if screening is None else screening.kept

@@ -113,7 +113,7 @@ class RowCounts:
         shares = np.minimum(counts / max(rows, 1.0), 1.0)
         error = min(math.sqrt(2) * self.fault_scale / max(rows, 1.0), 1.0)
         return [
-            f"about {share:.0%} of the rows (s.d. {error:.0%}) {fault.effect}"
+            f"about {100 * share:.2g} % of the rows (s.d. {100 * error:.1g} %) {fault.effect}"
             for fault, count, share in zip(self.faults, counts, shares, strict=True)
             if count > least * rows + noise
         ]
