@@ -31,7 +31,7 @@ CALL = re.compile(r"[\w.]+\([^()]*\)")
 PYTHON_ALONE = ("audit", "cli", "datasets", "local", "plots", "streaming", "tuning")
 """Rooms that no command enters, and the shell's own, whose words are its own."""
 
-ATTRIBUTES = ("_ROWS", "NOT_BOUGHT")
+ATTRIBUTES = ("_ROWS", "NOT_BOUGHT", "_QUALITY")
 """Constants that answer who asks a result of Python for what it has not."""
 
 
