@@ -256,6 +256,15 @@ def test_what_counts_no_rows_says_so(arguments: dict[str, Any], message: str) ->
         dp.plan("y ~ x", DOMAIN, 1.0, **{"check_share": 0.03, **arguments})
 
 
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("share", [0.9, 0.95])
+def test_shares_that_leave_nothing_are_named(share: float, delta: float) -> None:
+    """Of 0.9 and 0.1 rounding leaves something, at which calibration failed."""
+    model = dp.GLM.from_formula("y ~ x", good_rows(10), "binomial", {"y": (0, 1)})
+    with pytest.raises(ArgumentError, match="check_share= or range_share= must be lower"):
+        model.plan(10.0, delta=delta, check_share=share)
+
+
 def test_saved_results_keep_the_counts(tmp_path: Path) -> None:
     fit = dp.glm("y ~ x", good_rows(500), 1.0, family="binomial", domain=DOMAIN, check_share=0.03, seed=2)
     fit.save(tmp_path / "fit.json")
