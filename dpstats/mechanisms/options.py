@@ -38,7 +38,14 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "on_mismatch": ("stop", "go"),
 }
 
-LATER: dict[str, Any] = {"fitstats": None}
+LATER: dict[str, Any] = {
+    "check_share": None,
+    "on_mismatch": "stop",
+    "n": None,
+    "ranges": "declared",
+    "information_cap": None,
+    "fitstats": None,
+}
 """Options that came after plans had been stored, and what those plans had of them."""
 
 ARGUMENTS = ("alpha", "adjacency", "delta", "domain", "family", "ledger", "method", "penalty", "seed")
