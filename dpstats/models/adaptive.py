@@ -32,6 +32,9 @@ LOSS_PRICE = 2.0
 """Errors for a further tenth of the coefficients are worth a loss that is larger by a twentieth: one over this."""
 
 
+DRAWS = 2
+"""Draws of coefficients that a forecast's means are over: more change no choice, and take longer than a fit."""
+
 LEAST_SHARE = 0.05
 """A table with fewer intervals than that is not worth having, even for nothing."""
 
@@ -75,7 +78,7 @@ def outlooks(candidates: Sequence[Plan], rows: Sequence[float], typical: object 
     first = candidates[0]
     assert isinstance(first.design, DesignSpec)
     known = KnownColumns.from_arguments(first.design, typical, None)
-    means = Populations(*(row_means(first, known, prior, None) for prior in (POOR, USUAL)))
+    means = Populations(*(row_means(first, known, prior, None, DRAWS) for prior in (POOR, USUAL)))
     return [[expected_outlook(plan, means, n) for plan in candidates] for n in rows]
 
 

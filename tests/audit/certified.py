@@ -13,6 +13,7 @@ from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, Smoo
 from dpstats.models.glm import GLM, release_fit
 from dpstats.penalties import Bridge, ElasticNet
 from dpstats.plan import Plan
+from dpstats.privacy.randomness import random_source
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Release:
         seed = None if self.secure else int(rng.integers(2**62))
         source = self.case.model(data)._source
         plan = replace(self.plan, request=replace(self.plan.request, seed=seed))
-        fit = release_fit(source, plan, source.data)
+        fit = release_fit(source, plan, random_source(seed), source.data)
         return [fit.params, *([fit.plan.curvature] if len(self.plan.stages) > 1 else [])]
 
 

@@ -156,8 +156,8 @@ class Kernel:
         assert isinstance(plan.design, DesignSpec)
 
         def fitted(data: pd.DataFrame, rng: np.random.Generator) -> Any:
-            seeded = replace(plan, request=replace(plan.request, seed=int(rng.integers(2**62))))
-            return release_fit(FormulaSource(plan.formula, None, DOMAIN), seeded, as_table(data)).scaled_params
+            source = FormulaSource(plan.formula, None, DOMAIN)
+            return release_fit(source, plan, rng, as_table(data)).scaled_params
 
         return fitted
 
