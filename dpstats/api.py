@@ -59,7 +59,8 @@ class DryRun:
 
     def by_rows(self, plan: Plan) -> pd.DataFrame:
         """What is spent on errors by the number of rows that will be counted; see `Plan.by_rows`."""
-        return by_rows(self.source.candidates(plan))
+        candidates = self.source.candidates(plan)
+        return by_rows(candidates if len(candidates) > 1 else [])
 
     def at(self, eps: float) -> DryRun:
         """The same at another budget."""

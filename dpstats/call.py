@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict, TypeVar, Unpack
 
 from dpstats.arguments import check_choice, check_flag, safe_repr
@@ -227,7 +227,7 @@ class Request:
             **{name: getattr(self, name) for name in ("eps", "delta", "method", "adjacency")},
             "family": self.family.to_dict(),
             "penalty": None if self.penalty is None else self.penalty.to_dict(),
-            "options": asdict(self.options),
+            "options": self.options.to_dict(),
         }
 
     @classmethod

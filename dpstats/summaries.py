@@ -45,8 +45,15 @@ LATEX = str.maketrans(
 class Summary(statsmodels_summary.Summary):
     """statsmodels' Summary, for tables that need not have the same number of columns in LaTeX either.
 
-    Names of columns and levels are text in HTML and LaTeX, whatever signs they hold.
+    Names of columns and levels are text in HTML and LaTeX, whatever signs they hold. Notes are sentences, which are
+    numbered.
     """
+
+    def __init__(self, tables: Sequence[SimpleTable] = (), notes: Sequence[str] = ()) -> None:
+        super().__init__()
+        self.tables = list(tables)
+        if notes:
+            self.add_extra_txt(wrap_notes(notes))
 
     def as_latex(self) -> str:
         """Each table as a tabular of its own, then the notes; for a preamble with ``\\usepackage{booktabs}``."""

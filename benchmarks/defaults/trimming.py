@@ -7,8 +7,10 @@ from numpy.typing import NDArray
 
 from dpstats.privacy import trimming
 
-MARGINS = (4.0, 5.0, 6.0)
-FEW = (1, 2, 5, 10, 30, 100)
+ROWS_NEEDED = (0.0, 30.0, 60.0, 100.0)
+"""Rows that are needed to narrow a range, in units of the noise scale."""
+
+FEW = (1, 5, 30, 60, 100, 300)
 MANY = (100, 500, 2_500)
 
 
@@ -39,14 +41,14 @@ def trimmed(kind: str, ratio: float, rows: int, random: np.random.Generator) -> 
 
 def main() -> None:
     """Print the chance of a loss of more than a row in twenty, then what many rows lose and gain."""
-    for margin in MARGINS:
-        trimming.MARGIN = margin
+    settled = trimming.ROWS_NEEDED
+    for trimming.ROWS_NEEDED in ROWS_NEEDED:
         for kind in ("normal", "uniform", "lognormal", "95 % zeros"):
             random = np.random.default_rng(6)
-            chances = [np.mean([trimmed(kind, 20.0, rows, random)[0] > 0.05 for _ in range(1_000)]) for rows in FEW]
+            chances = [np.mean([trimmed(kind, 20.0, rows, random)[0] > 0.05 for _ in range(400)]) for rows in FEW]
             cells = ", ".join(f"{rows}: {chance:.3f}" for rows, chance in zip(FEW, chances, strict=True))
-            print(f"margin {margin:g}, {kind}, rows times eps and chance: {cells}", flush=True)
-    trimming.MARGIN = 6.0
+            print(f"rows needed {trimming.ROWS_NEEDED:g}, {kind}, rows times eps and chance: {cells}", flush=True)
+    trimming.ROWS_NEEDED = settled
     for ratio in (4.0, 20.0, 100.0):
         for kind in ("normal", "lognormal", "exponential", "80 % zeros", "95 % zeros"):
             random = np.random.default_rng(7)

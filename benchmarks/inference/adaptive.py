@@ -13,6 +13,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -172,6 +173,30 @@ def flights() -> Population:
     return Population(frame[list(domain)].dropna(), domain, formula, "gaussian")
 
 
+def houses() -> Population:
+    """Prices of houses in logarithms, Ames, Iowa, 2006 to 2010."""
+    domain = {
+        **{"Sale_Price": (10_000, 1_000_000), "Gr_Liv_Area": (300, 6000), "Year_Built": (1870, 2010)},
+        **{"Total_Bsmt_SF": (0, 6500), "Lot_Area": (1000, 220_000), "Garage_Cars": (0, 5), "Full_Bath": (0, 5)},
+        **{"Fireplaces": (0, 4), "Central_Air": ["Y", "N"]},
+        "Bldg_Type": ["OneFam", "TwnhsE", "Twnhs", "Duplex", "TwoFmCon"],
+    }
+    formula = "np.log(Sale_Price) ~ " + " + ".join(name for name in domain if name != "Sale_Price")
+    return _of("modeldata", "ames", formula, "gaussian", domain)
+
+
+def clear() -> Population:
+    """A simulated response that nine tenths of are explained, declared to be ten times as wide as its deviation."""
+    found = _simulated("narrow gaussian 10")
+    random = np.random.default_rng(SEED)
+    signal = found.frame["y"] - np.mean(found.frame["y"])
+    exog = pd.get_dummies(found.frame.drop(columns="y"), drop_first=True).to_numpy(dtype=float)
+    exog = np.column_stack((np.ones(len(exog)), exog))
+    fitted = exog @ np.linalg.lstsq(exog, signal, rcond=None)[0]
+    frame = found.frame.assign(y=fitted + fitted.std() / 3 * random.standard_normal(len(fitted)))
+    return found._replace(frame=frame, domain={**found.domain, "y": (-1.5, 1.5)})
+
+
 def cps_1988() -> Population:
     """Log weekly wages, Current Population Survey 1988."""
     return Population(cps1988.load(), dict(cps1988.DOMAIN.items()), cps1988.FORMULA, "gaussian")
@@ -186,6 +211,9 @@ CHOOSING: dict[str, Callable[[], Population]] = {
     "VietNamI": pharmacies,
     "Wages": panel_wages,
     "NMES1988": lambda: _counts(mean_caps.elderly()),
+    "azpro": lambda: _counts(mean_caps.stays()),
+    "ames": houses,
+    "nine tenths explained": clear,
     **{
         name: lambda name=name: _simulated(name)  # type: ignore[misc]
         for name in ("narrow binomial 10", "simulated gaussian 10", "narrow gaussian 30")
@@ -360,8 +388,11 @@ COUNT_SHARE = 0.01
 """Of eps, for the number of rows that the rule is given."""
 DRAWS = 10
 """Of that number's noise."""
+SIZES = (0, 500, 2_000, 6_000, 20_000, np.inf)
 FEW = 0.2
 """Cells whose better setting leaves fewer of the coefficients an interval are not judged by their share."""
+LEAST_PART, MOST_LOSS = 0.95, 1.05
+"""Of the better share of "auto" and True, and over the better loss, what the rule is to reach."""
 RULES = {"rule": ("none", "auto", "paid"), "rule, statistics too": ("none", "auto", "paid", "statistics")}
 """The settings that the rule chooses among."""
 
@@ -392,12 +423,23 @@ def compared(path: Path, group: str) -> pd.DataFrame:
                 line |= {"auto": cell[free].share, "True": cell["paid"].share}
                 line["best loss"] = min(cell[free].loss, cell["paid"].loss)
                 line["True, loss"] = cell["paid"].loss / line["best loss"]
+                line["attainable"] = any(
+                    meets(line, one.share, one.loss / line["best loss"])
+                    for setting, one in cell.items()
+                    if setting in RULES["rule"]
+                )
                 for rule, choice in choices.items():
                     line[rule] = float(np.mean([cell[one].share for one in choice[rows]]))
                     line[f"{rule}, loss"] = float(np.mean([cell[one].loss for one in choice[rows]])) / line["best loss"]
                     line[f"{rule}, chosen"] = max(choice[rows], key=choice[rows].count)
                 lines.append(line)
     return pd.DataFrame(lines)
+
+
+def meets(line: Mapping[str, Any], share: float, loss: float) -> bool:
+    """Whether a choice is as good as is asked: .95 of the better share, and 1.05 of the better loss."""
+    best = max(line["auto"], line["True"])
+    return (best < FEW or share >= LEAST_PART * best) and loss <= MOST_LOSS
 
 
 def judged(cells: pd.DataFrame) -> pd.DataFrame:
@@ -407,14 +449,34 @@ def judged(cells: pd.DataFrame) -> pd.DataFrame:
         best = part[["auto", "True"]].max(axis=1)
         shown = best >= FEW
         line: dict[str, Any] = {"data": name, "auto": part["auto"].mean(), "True": part["True"].mean()}
-        line["True, loss"] = part["True, loss"].max()
+        line["worst loss of True"] = part["True, loss"].max()
+        line["attainable"] = f"{part['attainable'].sum()} of {len(part)}"
         for rule in RULES:
+            losses = part[f"{rule}, loss"]
+            both = [meets(cell, cell[rule], cell[f"{rule}, loss"]) for cell in part.to_dict("records")]
             line[rule] = part[rule].mean()
-            line[f"{rule}: intervals"] = f"{(part[rule] >= 0.95 * best)[shown].sum()} of {shown.sum()}"
-            line[f"{rule}: loss"] = f"{(part[f'{rule}, loss'] <= 1.05).sum()} of {len(part)}"
-            line[f"{rule}: worst"] = part[f"{rule}, loss"].max()
+            line[f"{rule}: intervals"] = f"{(part[rule] >= LEAST_PART * best)[shown].sum()} of {shown.sum()}"
+            line[f"{rule}: loss"] = f"{(losses <= MOST_LOSS).sum()} of {len(part)}"
+            line[f"{rule}: worst loss"] = losses.max()
+            line[f"{rule}: both"] = sum(both)
         lines.append(line)
     return pd.DataFrame(lines)
+
+
+def by_size(cells: pd.DataFrame) -> pd.DataFrame:
+    """Means by rows times eps."""
+    size = pd.cut(cells["rows"] * cells["eps"], SIZES, labels=[f"{low:g} to {high:g}" for low, high in pairwise(SIZES)])
+    columns = ["auto", "True", "rule", "True, loss", "rule, loss"]
+    return cells.groupby(size.rename("rows times eps"), observed=True)[columns].mean().reset_index()
+
+
+def paid_from(cells: pd.DataFrame, least: float) -> str:
+    """In how many cells both are met by paying where rows times eps are at least `least`, without any forecast."""
+    met = 0
+    for cell in cells.to_dict("records"):
+        pays = cell["rows"] * cell["eps"] >= least
+        met += meets(cell, cell["True"] if pays else 0.0, cell["True, loss"] if pays else 1.0)
+    return f"paid from n eps = {least:g}: {met} of {len(cells)} cells meet both"
 
 
 def coverage(path: Path, group: str) -> pd.DataFrame:
@@ -438,8 +500,10 @@ def main(arguments: list[str]) -> None:
         measure(Path(path), group, int(rest[1]) if len(rest) > 1 else SPLITS, rest[2:])
         return
     cells = compared(Path(path), group)
-    for table in (cells, judged(cells), coverage(Path(path), group)):
+    for table in (cells, judged(cells), by_size(cells), coverage(Path(path), group)):
         print(table.to_string(index=False, float_format="{:.3f}".format), end="\n\n")
+    for least in (500, 1_000, 2_000):
+        print(paid_from(cells, least))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
 """Do the intervals of ``dp.ols`` cover the slopes of ordinary least squares? By residual cap, and how it is set.
 
 ``python -m benchmarks.inference.residual_caps measure FILE [fits [names]]`` appends a line of JSON a fit to FILE and
-skips those that it holds; ``... table FILE`` prints coverage and widths. The slopes are statsmodels' on the same rows,
-all of a data set's. A cap "as if known" is a multiple of the residuals' standard deviation. "pilot" spends .15 of eps
-on a fit without errors and .03 on the reach of its residuals (`buy_reach`, on a grid of four candidates a doubling),
-and the rest on the fit with a multiple of that reach for a cap.
+skips those that it holds; ``... table FILE`` prints coverage and widths, ``... forecast FILE`` what forecasts of widths
+are worth, and ``... reach`` what a larger allowance for coefficients that are not identified does.
+
+The slopes are statsmodels' on the same rows, all of a data set's. A cap "as if known" is a multiple of the residuals'
+standard deviation. "pilot" spends .15 of eps on a fit without errors and .03 on the reach of its residuals
+(`buy_reach`, on a grid of four candidates a doubling), and the rest on the fit with a multiple of that reach for a cap.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import statsmodels.formula.api as smf
 
 import dpstats as dp
 from benchmarks.prediction import checked, cps1988, diamonds
+from dpstats.inference import estimates
 from dpstats.models import sources
 from dpstats.privacy.randomness import random_source
 from dpstats.privacy.ranges import buy_reach
@@ -36,6 +39,10 @@ PILOT, REACH = 0.15, 0.03
 """Shares of eps."""
 GRID = 2**20
 """Cells of the largest possible residual, among which the reach is chosen."""
+
+
+BOUGHT, BOUGHT_LEFT = "bought 0.7", 0.94
+"""The bought cap that is recommended, and the part of eps that the purchase leaves."""
 
 
 class Task(NamedTuple):
@@ -209,37 +216,39 @@ def measure(path: Path, fits: int, names: list[str]) -> None:
 
 
 def table(path: Path) -> pd.DataFrame:
-    """Coverage of the worst slope and of all, the share with an interval, the cap, and widths over the better of two.
+    """Coverage of all slopes and of the worst, the share with an interval, the cap, and widths over the better of two.
 
-    The width is the greatest over slopes of the median over fits, over the narrower of "statistics" and 4 s.d.
+    A slope's width is the median over fits, over the narrower of "statistics" and 4 s.d.: "width" is the geometric mean
+    over slopes, "widest" the greatest. Intervals without an end cover; "shown" is the coverage of the others.
     """
     cells: dict[tuple[str, float, str], list[dict[str, Any]]] = {}
     for text in path.read_text().splitlines():
         line = json.loads(text)
         cells.setdefault(tuple(line["cell"][:3]), []).append(line)
-    wide = {
-        key: np.median([[np.inf if h is None else h for h in line["half"]] for line in lines], axis=0)
+    halves = {
+        key: np.array([[np.inf if half is None else half for half in line["half"]] for line in lines])
         for key, lines in cells.items()
     }
+    order = {name: place for place, name in enumerate(TASKS)}
     found = []
-    for (name, eps, way), lines in cells.items():
-        off = np.array([line["off"] for line in lines])
-        half = np.array([[np.inf if h is None else h for h in line["half"]] for line in lines])
-        covered = (np.abs(off) <= half).mean(axis=0)
-        best = np.minimum(*(wide.get((name, eps, other), np.inf) for other in ("statistics", "4 s.d.")))
+    for (name, eps, way), lines in sorted(cells.items(), key=lambda cell: (order[cell[0][0]], cell[0][1])):
+        off, half = np.array([line["off"] for line in lines]), halves[name, eps, way]
+        covered, bounded = np.abs(off) <= half, np.isfinite(half)
+        wide = {other: np.median(halves[name, eps, other], axis=0) for other in (way, "statistics", "4 s.d.")}
+        best = np.minimum(wide["statistics"], wide["4 s.d."])
         with np.errstate(invalid="ignore"):
-            ratio = np.where(np.isinf(wide[name, eps, way]) & np.isinf(best), 1.0, wide[name, eps, way] / best)
+            ratio = np.where(np.isinf(best), 1.0, wide[way] / best)
         found.append(
             {
                 "data": name,
                 "eps": eps,
                 "cap": way,
                 "in s.d.": np.mean([line.get("cap", np.nan) for line in lines]),
-                "bounded": np.isfinite(half).mean(),
+                "bounded": bounded.mean(),
                 "coverage": covered.mean(),
-                "least": covered.min(),
-                "below .95": int((covered < 0.95).sum()),
-                "width": float(np.median(ratio)),
+                "shown": covered[bounded].mean(),
+                "least": covered.mean(axis=0).min(),
+                "width": float(np.exp(np.mean(np.log(ratio)))),
                 "widest": float(np.max(ratio)),
                 "fits": len(lines),
             }
@@ -247,13 +256,59 @@ def table(path: Path) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
+def foreseen(path: Path) -> pd.DataFrame:
+    """Widths of "statistics" over those of a bought cap, geometric means over slopes: measured, and as forecast.
+
+    The forecast knows the cap, the median of those bought, and nothing else of the rows but their number.
+    """
+    lines: dict[tuple[str, float, str], list[dict[str, Any]]] = {}
+    for text in path.read_text().splitlines():
+        line = json.loads(text)
+        lines.setdefault(tuple(line["cell"][:3]), []).append(line)
+    found = []
+    for name, eps in {key[:2]: None for key in lines}:
+        bought, whole = lines[name, eps, BOUGHT], task(name)
+        cap = float(np.median([line["cap"] for line in bought])) * least_squares(name).sd
+        measured = [
+            np.median([[np.inf if half is None else half for half in line["half"]] for line in own], axis=0)
+            for own in (lines[name, eps, "statistics"], bought)
+        ]
+        plans = (
+            dp.plan(whole.formula, whole.domain, eps, method="statistics"),
+            dp.plan(whole.formula, whole.domain, BOUGHT_LEFT * eps, family=dp.families.Gaussian(cap), inference=True),
+        )
+        expected = [plan.standard_errors(len(whole.frame))["std_error"].to_numpy()[1:] for plan in plans]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ratios = [float(np.exp(np.nanmean(np.log(one / other)))) for one, other in (measured, expected)]
+        found.append({"data": name, "eps": eps, "measured": ratios[0], "forecast": ratios[1]})
+    return pd.DataFrame(found)
+
+
+def reaches(fits: int = 16) -> pd.DataFrame:
+    """What more allowance for coefficients that are not identified does to the intervals of the others."""
+    found = []
+    for name in ("Computers", "diamonds"):
+        for way, eps in (("statistics", 1.0), ("statistics", 3.0), (BOUGHT, 3.0)):
+            for reach in (1.5, 3.0, 6.0):
+                with mock.patch.object(estimates, "REACH", reach):
+                    lines = [one(name, eps, way, 100 + seed) for seed in range(fits)]
+                half = np.array([[np.inf if size is None else size for size in line["half"]] for line in lines])
+                shown = np.isfinite(half)
+                covered = np.abs([line["off"] for line in lines]) <= half
+                cell = {"data": name, "eps": eps, "cap": way, "reach": reach}
+                found.append({**cell, "bounded": shown.mean(), "shown": covered[shown].mean()})
+    return pd.DataFrame(found)
+
+
 def main(arguments: list[str]) -> None:
-    """Measure, or print the table."""
-    what, path, *rest = arguments
+    """Measure, or print a table."""
+    what, *rest = arguments
     if what == "measure":
-        measure(Path(path), int(rest[0]) if rest else FITS, rest[1:])
-    else:
-        print(table(Path(path)).to_string(index=False, float_format="{:.3g}".format))
+        measure(Path(rest[0]), int(rest[1]) if len(rest) > 1 else FITS, rest[2:])
+        return
+    tables = {"table": table, "forecast": foreseen}
+    printed = reaches() if what == "reach" else tables[what](Path(rest[0]))
+    print(printed.to_string(index=False, float_format="{:.3g}".format))
 
 
 if __name__ == "__main__":

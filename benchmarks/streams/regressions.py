@@ -62,7 +62,7 @@ def noises(plan: StreamPlan, ticks: Sequence[int], random: np.random.Generator) 
 def vector(plan: StreamPlan, exog: Float, endog: Float, params: Float) -> Float:
     """The sum of the rows' vectors as the mechanism makes it."""
     rows = MemoryRows([Block(exog, endog)])
-    return plan.vector.total(rows, params, plan.sums.step).astype(np.float64) * plan.sums.step
+    return plan.vector.steps(plan.vector.exact(rows, params), plan.sums.step).astype(np.float64) * plan.sums.step
 
 
 # ------------------------------------------------------------------------------------------------- linear

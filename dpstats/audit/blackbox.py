@@ -115,13 +115,13 @@ class AuditResult(Printed):
         ]
         events = [[shorten(f.event, 44), f.likely, str(f.hits), str(f.other), f"{f.eps:.4g}"] for f in self.findings]
         head = ["event", "likely under", "hits", "other", "eps >="]
-        out = Summary()
-        out.tables = [
+        tables = [
             SimpleTable(rows, title="Audit of a privacy claim", txt_fmt={"data_aligns": "lrlr", "colsep": "  "}),
             SimpleTable(events, headers=head, txt_fmt={"data_aligns": "llrrr", "header_align": "l", "colsep": "  "}),
         ]
-        out.add_extra_txt([f"hits, other: of {self.findings[0].runs:,} fresh runs on each data set."])
-        return out
+        summary = Summary(tables)
+        summary.add_extra_txt([f"hits, other: of {self.findings[0].runs:,} fresh runs on each data set."])
+        return summary
 
     def plot(self, what: str = "bounds", *, ax: Axes | None = None) -> Axes:
         """Draw lower bounds on eps by threshold, or the "scores" on both data sets; see `dpstats.plots.audit`."""

@@ -49,10 +49,8 @@ class ExactResult(Printed):
             ["Hockey-stick:", f"{self.hockey_stick:.6g}", "Quadrature error:", f"{self.error:.2g}"],
             ["Mass outside the box:", f"{self.outside:.2g}", "The claim is", "kept" if self.passed else "REFUTED"],
         ]
-        out = Summary()
         style = {"data_aligns": "lrlr", "colsep": "  "}
-        out.tables = [SimpleTable(rows, title="Audit by exact densities", txt_fmt=style)]
-        return out
+        return Summary([SimpleTable(rows, title="Audit by exact densities", txt_fmt=style)])
 
 
 def audit_exact(

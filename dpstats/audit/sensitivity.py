@@ -34,10 +34,8 @@ class SensitivityResult(Printed):
             ["Declared:", f"{self.declared:.6g}", "Comparisons:", f"{self.comparisons:,}"],
             ["Largest met:", f"{self.largest:.6g}", "The claim is", "not refuted" if self.passed else "REFUTED"],
         ]
-        out = Summary()
         style = {"data_aligns": "lrlr", "colsep": "  "}
-        out.tables = [SimpleTable(rows, title="Audit of a sensitivity", txt_fmt=style)]
-        return out
+        return Summary([SimpleTable(rows, title="Audit of a sensitivity", txt_fmt=style)])
 
 
 def sensitivity(

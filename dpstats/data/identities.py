@@ -28,11 +28,6 @@ EXACT = 2**53
 """Whole numbers below it are doubles."""
 
 
-def missing_identities(rows: int) -> Identities:
-    """Missing cells, shape (rows, 2)."""
-    return np.full((rows, 2), MISSING_IDENTITY)
-
-
 def of_numbers(numbers: NDArray[np.float64]) -> Identities:
     """Identities of doubles; what is not finite is missing."""
     found = _by_bits(numbers)

@@ -19,8 +19,8 @@ from dpstats.formula.faults import Fault
 from dpstats.frames import WideFrame
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.results.stored import Released, marked_title, privacy_level
-from dpstats.summaries import WIDTH, Summary, full_width, wrap_notes
-from dpstats.wording import phrase
+from dpstats.summaries import WIDTH, Summary, full_width
+from dpstats.wording import argument, phrase
 
 PARTS = 8
 """A range is looked at in so many parts of one width."""
@@ -49,15 +49,15 @@ class ColumnHistogram(NamedTuple):
 
 def column_histograms(facts: Mapping[str, Range | Levels | None]) -> tuple[ColumnHistogram, ...]:
     """What is counted, from public facts: columns of few levels, and ranges that are more than a few codes."""
-    found = []
+    histograms = []
     for name, fact in facts.items():
         if isinstance(fact, Levels) and 2 <= len(fact.values) <= MOST_LEVELS:
-            found.append(ColumnHistogram(name, tuple(map(str, fact.values)), ()))
+            histograms.append(ColumnHistogram(name, tuple(map(str, fact.values)), ()))
         elif isinstance(fact, Range) and not _few_codes(fact):
             ends = np.linspace(*fact.interval, PARTS + 1)
             names = tuple(f"{low:.4g} to {high:.4g}" for low, high in pairwise(ends))
-            found.append(ColumnHistogram(name, names, tuple(ends.tolist())))
-    return tuple(found)
+            histograms.append(ColumnHistogram(name, names, tuple(ends.tolist())))
+    return tuple(histograms)
 
 
 def _few_codes(fact: Range) -> bool:
@@ -78,15 +78,15 @@ def count_places(
     facts: Mapping[str, Range | Levels | None],
 ) -> NDArray[np.int64]:
     """How many of the rows marked `clean`, shape (r,), lie at each place, shape (places,)."""
-    found = []
+    counts = []
     for place in places:
         cells, fact = table.column(place.column), facts[place.column]
         if isinstance(fact, Levels):
             codes = np.asarray(cells.codes(fact.code_of()))
         else:
             codes = np.searchsorted(np.array(place.ends[1:-1]), cells.numbers(), side="right")
-        found.append(np.bincount(codes[clean], minlength=len(place.names)))
-    return np.concatenate(found).astype(np.int64) if found else np.zeros(0, dtype=np.int64)
+        counts.append(np.bincount(codes[clean], minlength=len(place.names)))
+    return np.concatenate(counts).astype(np.int64) if counts else np.zeros(0, dtype=np.int64)
 
 
 SURE = 4.0
@@ -216,12 +216,12 @@ class Check(Released):
     def findings(self) -> list[str]:
         """The faults that are there for sure, in sentences, the greatest first; then ranges that are far too wide."""
         table = self.table
-        found = table[table["advice"] != ""].sort_values("rows", ascending=False)
+        certain = table[table["advice"] != ""].sort_values("rows", ascending=False)
         what = {"lost": "lost to", "below": "clipped from below in", "above": "clipped from above in"}
         faults = [
             f"about {row['rows']:,.0f} +- {self.std_err:,.0f} of {self._rows_text} rows "
             f"{what[row['fault']]} `{row['column']}`: {row['advice']}{self._empty_levels(row['column'], row['fault'])}"
-            for _, row in found.iterrows()
+            for _, row in certain.iterrows()
         ]
         return faults + [sentence for place in self.places if place.ends for sentence in self._too_wide(place)]
 
@@ -241,9 +241,9 @@ class Check(Released):
         place = next((one for one in self.places if one.column == column and not one.ends), None)
         if place is None or fault != "lost":
             return ""
-        seen = self._counts_at(place) >= SURE * self.place_err
-        missing = [repr(name) for name, there in zip(place.names, seen, strict=True) if not there]
-        return f"; no rows stand out at {', '.join(missing)}" if seen.any() and missing else ""
+        stands_out = self._counts_at(place) >= SURE * self.place_err
+        missing = [repr(name) for name, there in zip(place.names, stands_out, strict=True) if not there]
+        return f"; no rows stand out at {', '.join(missing)}" if stands_out.any() and missing else ""
 
     def _too_wide(self, place: ColumnHistogram) -> list[str]:
         """Whether hardly any rows lie outside a small part of a column's range."""
@@ -259,7 +259,8 @@ class Check(Released):
                 declared = next(fault.declared for fault in self.faults if fault.column == place.column)
                 return [
                     f"nearly all rows have `{place.column}` between {low:.4g} and {high:.4g}, {PART_NAMES[width]} of "
-                    f"its declared range {declared}: is it far too wide? A narrower one has less noise"
+                    f"its declared range {declared}: is it far too wide? A narrower one has less noise, and "
+                    f"{argument('ranges', 'bought')} finds one"
                 ]
         return []
 
@@ -278,10 +279,8 @@ class Check(Released):
             title = "\n".join(line.center(WIDTH) for line in (title, f"one row of each {self.guarantee.unit} counts"))
         title = marked_title(title, self.guarantee)
         totals = [(name, [f"{row['rows']:,.0f}", f"{row['std_err']:,.0f}"]) for name, row in self.totals.iterrows()]
-        summary = Summary()
-        summary.tables = [full_width(["rows", "std err"], totals, [12, 12], title=title), self._by_column()]
-        summary.add_extra_txt(wrap_notes([*self._notes(), *self.findings]))
-        return summary
+        tables = [full_width(["rows", "std err"], totals, [12, 12], title=title), self._by_column()]
+        return Summary(tables, [*self._notes(), *self.findings])
 
     def _by_column(self) -> SimpleTable:
         """Rows lost and clipped, one column of the data a line."""

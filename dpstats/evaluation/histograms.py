@@ -67,10 +67,10 @@ class Grid:
 
     def locate(self, values: Array) -> tuple[Indices, Array]:
         """The cell of each value and its place there, from -1 to 1; shapes (rows,). No value depends on another."""
-        held = np.clip(values, self.ends[0], self.ends[-1])
-        cell = np.searchsorted(self.ends[1:-1], held, side="left").astype(np.intp)
+        clipped = np.clip(values, self.ends[0], self.ends[-1])
+        cell = np.searchsorted(self.ends[1:-1], clipped, side="left").astype(np.intp)
         # Whatever the value is, a place is a number: what is none would become the greatest integer.
-        return cell, np.nan_to_num(np.clip((held - self.middle[cell]) / self.half[cell], -1.0, 1.0))
+        return cell, np.nan_to_num(np.clip((clipped - self.middle[cell]) / self.half[cell], -1.0, 1.0))
 
     def line(self, function: Callable[[Array], Array]) -> CellLines:
         """The best line for `function` in each cell, all its places alike: over whole numbers, or over the interval."""
@@ -86,14 +86,14 @@ class Grid:
         return CellLines(constant, slope, np.abs(off - constant[:, None] - slope[:, None] * places).max(axis=1))
 
     def _whole_line(self, function: Callable[[Array], Array]) -> CellLines:
-        found = []
+        lines = []
         for low, high, middle, half in zip(self.ends[:-1], self.ends[1:], self.middle, self.half, strict=True):
             points = np.arange(np.ceil(low), np.floor(high) + 1)
             places, values = (points - middle) / half, function(points)
             slope = float(places @ values / (places @ places)) if len(points) > 1 else 0.0
             constant = float(values.mean())
-            found.append((constant, slope, float(np.abs(values - constant - slope * places).max())))
-        return CellLines(*(np.array(column) for column in zip(*found, strict=True)))
+            lines.append((constant, slope, float(np.abs(values - constant - slope * places).max())))
+        return CellLines(*(np.array(column) for column in zip(*lines, strict=True)))
 
 
 def probability_grid(cells: int, low: float, high: float) -> Grid:
@@ -231,8 +231,8 @@ class Histogram:
             present = np.bincount(at, weights=np.trunc(self.steps * weights), minlength=cells).astype(np.int64)
         if not self.place:
             return present
-        moved = np.rint(self.place_steps * place) if weights is None else np.trunc(self.place_steps * place * weights)
-        places = np.bincount(at, weights=moved, minlength=cells)
+        parts = np.rint(self.place_steps * place) if weights is None else np.trunc(self.place_steps * place * weights)
+        places = np.bincount(at, weights=parts, minlength=cells)
         return np.concatenate([present, places.astype(np.int64)])
 
     def measured(self, released: NDArray[np.int64], noise: IntegerNoise) -> ReleasedHistogram:
@@ -359,12 +359,12 @@ def display_bins(counts: Array, bins: int, deviation: float) -> Indices:
 
     Groups by cell, from 0; none has fewer rows than eight of the standard `deviation` of its noise.
     """
-    held = np.maximum(counts, 0.0)
-    total = float(held.sum())
+    rows = np.maximum(counts, 0.0)
+    total = float(rows.sum())
     for number in range(bins, 1, -1):
         if total <= 0:
             break
-        share = (np.cumsum(held) - held / 2) / total
+        share = (np.cumsum(rows) - rows / 2) / total
         labels = np.minimum((number * share).astype(np.intp), number - 1)
         _, labels = np.unique(labels, return_inverse=True)
         labels = labels.reshape(-1).astype(np.intp)

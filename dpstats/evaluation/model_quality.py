@@ -23,6 +23,7 @@ from dpstats.evaluation.integer_noise import IntegerNoise, choose_noise
 from dpstats.evaluation.numeric import COUNT_METRICS, GAUSSIAN_METRICS, NumericModel
 from dpstats.evaluation.result import Evaluation
 from dpstats.families import BinomialCounts
+from dpstats.formula.advice import dropped_note
 from dpstats.formula.design import DesignSpec
 from dpstats.ledger import LedgerLike
 from dpstats.mechanisms.design import ArrayDesign
@@ -232,6 +233,11 @@ def weights_note(blocks: Sequence[Histogram]) -> list[str]:
     ]
 
 
+def left_out(plan: Plan) -> list[str]:
+    """Which rows are left out, of the evaluation as of the fit."""
+    return [f"{note}." for note in dropped_note(getattr(plan.design, "domain", Domain()))]
+
+
 def describe(
     plan: Plan,
     model: Model,
@@ -255,7 +261,7 @@ def describe(
         confusion=tables.confusion,
         guarantee=guarantee,
         noise=noise,
-        notes=(*tables.notes, *weights_note(blocks)),
+        notes=(*tables.notes, *weights_note(blocks), *left_out(plan)),
     )
 
 

@@ -77,85 +77,87 @@ class NumericModel:
 
     def blocks(self) -> tuple[Histogram, ...]:
         """Only those that the metrics need: each divides the budget once more."""
-        wanted, found = set(self.metrics), []
-        if wanted & self._from_deviances:
-            found.append(Histogram(deviance_grid(self._most_deviance()), place=DEVIANCE_PLACE))
-        if wanted & {"r2", "deviance"}:
-            found.append(Histogram(response_grid(self.low, self.high, count=self.count), place=RESPONSE_PLACE))
+        metrics, histograms = set(self.metrics), []
+        if metrics & self._from_deviances:
+            histograms.append(Histogram(deviance_grid(self._most_deviance()), place=DEVIANCE_PLACE))
+        if metrics & {"r2", "deviance"}:
+            histograms.append(Histogram(response_grid(self.low, self.high, count=self.count), place=RESPONSE_PLACE))
         if self._sizes:
-            found.append(Histogram(deviance_grid(self.width), place=DEVIANCE_PLACE))
-        if "residuals" in wanted:
-            found.append(Histogram(residual_grid(self.width), groups=self._fitted().size))
-        return tuple(found)
+            histograms.append(Histogram(deviance_grid(self.width), place=DEVIANCE_PLACE))
+        if "residuals" in metrics:
+            histograms.append(Histogram(residual_grid(self.width), groups=self._fitted().size))
+        return tuple(histograms)
 
     def locate(self, linear: Array, endog: Array) -> list[tuple[Indices, Array]]:
         """Group and value of each row for each block; no row's depend on another."""
-        wanted, found = set(self.metrics), []
+        metrics, located = set(self.metrics), []
         response = np.clip(self.middle + self.scale * endog, self.low, self.high)
         fitted = self._predicted(linear)
-        alone = np.zeros(len(response), dtype=np.intp)
-        if wanted & self._from_deviances:
-            found.append((alone, self._deviances(response, fitted)))
-        if wanted & {"r2", "deviance"}:
-            found.append((alone, np.rint(response) if self.count else response))
+        no_groups = np.zeros(len(response), dtype=np.intp)
+        if metrics & self._from_deviances:
+            located.append((no_groups, self._deviances(response, fitted)))
+        if metrics & {"r2", "deviance"}:
+            located.append((no_groups, np.rint(response) if self.count else response))
         if self._sizes:
-            found.append((alone, np.abs(response - fitted)))
-        if "residuals" in wanted:
-            found.append((self._fitted().locate(fitted)[0], response - fitted))
-        return found
+            located.append((no_groups, np.abs(response - fitted)))
+        if "residuals" in metrics:
+            located.append((self._fitted().locate(fitted)[0], response - fitted))
+        return located
 
     def tables(self, measured: Sequence[ReleasedHistogram]) -> Tables:
         """Every figure and table asked for."""
-        left = list(measured)
-        first = left[0]
+        remaining = list(measured)
+        first = remaining[0]
         found = Tables(Estimate(first.rows, math.sqrt(first.count_variance * first.counts.size), 0.0))
-        if not all(block.enough(block.counts) for block in left):
+        if not all(block.enough(block.counts) for block in remaining):
             found.notes.append("The number of rows does not stand out from the noise: nothing can be said of them.")
             found.metrics = {_NAMES.get(n, n): (UNKNOWN, -math.inf, math.inf) for n in self.metrics if n != "residuals"}
             return found
-        wanted = set(self.metrics)
-        if wanted & self._from_deviances:
-            self._deviance_figures(left, found)
+        metrics = set(self.metrics)
+        if metrics & self._from_deviances:
+            self._deviance_figures(remaining, found)
         if self._sizes:
-            value, pull, tail = _held_mean(left.pop(0))
+            value, pull, tail = _held_mean(remaining.pop(0))
             if tail.rows:
-                told = f"Residuals beyond {tail.end:.4g} in size count as that much in mae: {tail.rows} such rows."
-                found.notes.append(told)
+                found.notes.append(
+                    f"Residuals beyond {tail.end:.4g} in size count as that much in mae: {tail.rows} such rows."
+                )
             found.metrics["mae"] = (estimate(value, [pull], hidden=tail.share * tail.end / 2), 0.0, self.width)
-        if "residuals" in wanted:
-            most, beyond = _residual_reach(left[0])
+        if "residuals" in metrics:
+            most, beyond = _residual_reach(remaining[0])
             if most < self.width:
-                told = f"Residuals beyond {most:.4g} in size count as that much in the bins: {beyond} such rows."
-                found.notes.append(told)
-            found.residuals = self._residual_table(left.pop(0), most)
+                found.notes.append(
+                    f"Residuals beyond {most:.4g} in size count as that much in the bins: {beyond} such rows."
+                )
+            found.residuals = self._residual_table(remaining.pop(0), most)
         return found
 
-    def _deviance_figures(self, left: list[ReleasedHistogram], found: Tables) -> None:
-        block = left.pop(0)
+    def _deviance_figures(self, remaining: list[ReleasedHistogram], tables: Tables) -> None:
+        block = remaining.pop(0)
         value, pull, tail = _held_mean(block)
         most, hidden = tail.end, tail.share * tail.end / 2  # half an octave further, on average
         if tail.rows:
             what = f"Unit deviances beyond {most:.4g}" if self.count else f"Residuals beyond {math.sqrt(most):.4g}"
-            found.notes.append(f"{what} in size count as that much in the metrics: {tail.rows} such rows.")
+            tables.notes.append(f"{what} in size count as that much in the metrics: {tail.rows} such rows.")
         if "rmse" in self.metrics:
             root = math.sqrt(max(value, 0.0))
             figure = estimate(root, [scaled(pull, 0.5 / root)], hidden=0.5 / root * hidden) if root else UNKNOWN
-            found.metrics["rmse"] = (figure, 0.0, self.width)
+            tables.metrics["rmse"] = (figure, 0.0, self.width)
         if "mae" in self.metrics and not self.count:
             size, by_size, off = mean(block, _form(block, lambda d: np.sqrt(np.minimum(np.maximum(d, 0.0), most))))
             further = tail.share * math.sqrt(most) * (math.sqrt(1.5) - 1)
-            found.metrics["mae"] = (estimate(size, [by_size], off, further), 0.0, self.width)
+            tables.metrics["mae"] = (estimate(size, [by_size], off, further), 0.0, self.width)
         if {"r2", "deviance"} & set(self.metrics):
-            spread, by_spread, unseen = self._spread(left.pop(0), most, found)
+            spread, by_spread, unseen = self._spread(remaining.pop(0), most, tables)
             noise = estimate(spread, [by_spread]).noise_se
             figure = UNKNOWN
             if spread > 2 * noise and spread > 0:
                 ratio = value / spread
                 pulls = [scaled(pull, -1 / spread), scaled(by_spread, ratio / spread)]
                 figure = estimate(1 - ratio, pulls, hidden=math.hypot(hidden, ratio * unseen) / spread)
-            found.metrics["deviance explained" if self.count else "r2"] = (figure, -math.inf, 1.0)
+            tables.metrics["deviance explained" if self.count else "r2"] = (figure, -math.inf, 1.0)
 
-    def _spread(self, block: ReleasedHistogram, most: float, found: Tables) -> tuple[float, Influence, float]:
+    def _spread(self, block: ReleasedHistogram, most: float, tables: Tables) -> tuple[float, Influence, float]:
         """Mean deviance of the responses from their own mean: their variance, or twice a sum of y log(y / mean).
 
         Responses are held where they no longer stand out, but none whose deviance from the mean is below `most`: the
@@ -165,19 +167,20 @@ class NumericModel:
         low, high = self._held_range(block, most)
         if (low, high) != (block.grid.ends[0], block.grid.ends[-1]):
             low = max(low, 0.0) if self.count else low
-            found.notes.append(f"Responses count as within ({low:.4g}, {high:.4g}) in what the model is compared with.")
+            ends = f"({low:.4g}, {high:.4g})"
+            tables.notes.append(f"Responses count as within {ends} in what the model is compared with.")
         center = 0.0 if self.count else (low + high) / 2
 
-        def held(y: Array) -> Array:
+        def clipped(y: Array) -> Array:
             return np.clip(y, low, high) - center
 
-        first, by_first, _ = mean(block, _form(block, held))
+        first, by_first, _ = mean(block, _form(block, clipped))
         if not self.count:
-            second, by_second, _ = mean(block, _form(block, lambda y: held(y) ** 2))
+            second, by_second, _ = mean(block, _form(block, lambda y: clipped(y) ** 2))
             pulls = [by_second, scaled(by_first, -2 * first)]
             return second - first**2, combine_influences(pulls)[0], self._unseen(block, low, high, first + center)
         first = max(first, LEAST_MEAN)
-        second, by_second, _ = mean(block, _form(block, lambda y: _y_log_y(held(y))))
+        second, by_second, _ = mean(block, _form(block, lambda y: _y_log_y(clipped(y))))
         pulls = [scaled(by_second, 2.0), scaled(by_first, -2 * (math.log(first) + 1))]
         unseen = self._unseen(block, low, high, first)
         return 2 * (second - first * math.log(first)), combine_influences(pulls)[0], unseen

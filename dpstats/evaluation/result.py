@@ -16,7 +16,7 @@ from dpstats.frames import WideFrame
 from dpstats.plots import draw_evaluation
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.results.stored import Released, guarantee_sentence, marked_title
-from dpstats.summaries import WIDTH, Summary, full_width, shorten, wrap_notes
+from dpstats.summaries import WIDTH, Summary, full_width, shorten
 from dpstats.wording import phrase
 
 if TYPE_CHECKING:
@@ -94,16 +94,14 @@ class Evaluation(Released):
         >>> "tabular" in found.to_latex(), "---:|" in found.to_markdown()
         (True, True)
         """
-        summary = Summary()
-        summary.tables = [self._metrics_table()]
+        tables = [self._metrics_table()]
         if self.confusion is not None:
-            summary.tables.append(_confusion_table(self.confusion))
+            tables.append(_confusion_table(self.confusion))
         if self.calibration is not None:
-            summary.tables.append(_bins_table(self.calibration, "Calibration", ("predicted", "observed")))
+            tables.append(_bins_table(self.calibration, "Calibration", ("predicted", "observed")))
         if self.residuals is not None and self.calibration is None:
-            summary.tables.append(_bins_table(self.residuals, "Residuals by fitted value", ("fitted", "residual")))
-        summary.add_extra_txt(wrap_notes(self._notes()))
-        return summary
+            tables.append(_bins_table(self.residuals, "Residuals by fitted value", ("fitted", "residual")))
+        return Summary(tables, self._notes())
 
     def _metrics_table(self) -> SimpleTable:
         title = shorten(f"Evaluation: {self.model}", 76)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,23 +55,49 @@ def average_along_path(
     response: MeanFunction,
     constant: tuple[int, float] | None,
     factors: Sequence[Dummies],
+    reach: Float | None = None,
 ) -> Identified:
     """What is identified, with the information averaged on the way to the debiased coefficients.
 
     `coef` (p,) is as released, the predictors x'coef; `score` (p,) is M theta, the slope of the quadratic term there.
     `constant` is the column of one value in every row, and that value: `found` itself is returned where there is none
-    or it is not identified, as the rows' mean is not known then.
+    or it is not identified, as the rows' mean is not known then. No entry of a row is made up beyond `reach`, shape
+    (p,): of capped weights the largest matter most.
     """
-    if constant is None or not found.active[constant[0]]:
+    made = similar_rows(found, constant, factors, reach)
+    if made is None:
         return found
+    start, slope = coef[found.active], score[found.active]
+    change = path_average(made.rows, made.mass, made.information, start, slope, response)
+    return perturb_information(found, made.information, change)
+
+
+class SimilarRows(NamedTuple):
+    """Made-up rows of the active columns, shape (m, k), the weight of each, and the moments that they have about."""
+
+    rows: Float
+    mass: float
+    information: Float
+
+
+def similar_rows(
+    found: Identified,
+    constant: tuple[int, float] | None,
+    factors: Sequence[Dummies],
+    reach: Float | None = None,
+) -> SimilarRows | None:
+    """Rows like those that the released information is of; None where their mean is not known, as for `constant`."""
+    if constant is None or not found.active[constant[0]]:
+        return None
     place = np.cumsum(found.active) - 1
     dummies = [_among(factor, found.active, place) for factor in factors]
     information = _inverse(found.inverse)
     rows, mass = moment_matched_rows(
         information, int(place[constant[0]]), constant[1], [factor for factor in dummies if factor.columns]
     )
-    start, slope = coef[found.active], score[found.active]
-    return perturb_information(found, information, path_average(rows, mass, information, start, slope, response))
+    if reach is not None:
+        rows = np.clip(rows, -reach[found.active], reach[found.active])
+    return SimilarRows(rows, mass, information)
 
 
 def path_average(

@@ -65,47 +65,47 @@ def read_codebook(connection: sqlite3.Connection) -> Domain | None:
 
 def store_codebook(connection: sqlite3.Connection, domain: Domain, path: Path) -> None:
     """Keep `domain` for good, or check that it is the one kept. Raises LedgerError on another one."""
-    kept = read_codebook(connection)
-    if kept is None:
+    stored = read_codebook(connection)
+    if stored is None:
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         row = {"one": 1, "domain": domain.to_json(), "hash": schema_hash(domain), "time": now}
         insert(connection, "codebook", row)
-    elif schema_hash(kept) != schema_hash(domain):
+    elif schema_hash(stored) != schema_hash(domain):
         raise LedgerError(
-            f"domain: ledger {path} keeps another one ({_difference(kept, domain)}); leave domain out and read it from "
-            "ledger.domain, or use another path for another data set"
+            f"domain: ledger {path} keeps another one ({_difference(stored, domain)}); leave domain out and read it "
+            "from ledger.domain, or use another path for another data set"
         )
 
 
-def check_codebook(kept: Domain | None, domain: Domain | None, columns: Iterable[str], path: Path) -> None:
+def check_codebook(stored: Domain | None, domain: Domain | None, columns: Iterable[str], path: Path) -> None:
     """Raise LedgerError if a release of `columns`, declared by `domain`, is about other data than the ledger's.
 
     Columns that `domain` leaves out have their ranges bought, which no declaration contradicts; they must be known.
     Nothing is checked where the ledger keeps no Domain, or the caller of `charge` states none.
     """
-    if kept is None or domain is None:
+    if stored is None or domain is None:
         return
     names = list(dict.fromkeys(columns))
-    if unknown := [name for name in names if name not in kept]:
+    if unknown := [name for name in names if name not in stored]:
         raise LedgerError(
             f"domain: column {unknown[0]!r} is not in the Domain of ledger {path}, which is for the data set that has "
-            f"{_abbreviated(list(kept))}; charge the ledger of the data at hand"
+            f"{_abbreviated(list(stored))}; charge the ledger of the data at hand"
         )
     for name in names:
-        if name in domain and _canonical(domain[name]) != _canonical(kept[name]):
+        if name in domain and _canonical(domain[name]) != _canonical(stored[name]):
             fix = phrase("pass domain=ledger.domain", shell="leave out --domain")
             raise LedgerError(
                 f"domain: column {name!r} is declared as {_declaration(domain[name])}, and as "
-                f"{_declaration(kept[name])} in the Domain of ledger {path}; {fix}, or charge the ledger of the "
+                f"{_declaration(stored[name])} in the Domain of ledger {path}; {fix}, or charge the ledger of the "
                 "data at hand"
             )
 
 
-def _difference(kept: Domain, other: Domain) -> str:
+def _difference(stored: Domain, other: Domain) -> str:
     """The first column in which two Domains differ."""
-    for name in [*kept, *other]:
-        if _canonical(kept.get(name)) != _canonical(other.get(name)):
-            return f"{name!r}: {_declaration(kept.get(name))} there, {_declaration(other.get(name))} here"
+    for name in [*stored, *other]:
+        if _canonical(stored.get(name)) != _canonical(other.get(name)):
+            return f"{name!r}: {_declaration(stored.get(name))} there, {_declaration(other.get(name))} here"
     raise AssertionError("the Domains agree")
 
 

@@ -80,12 +80,12 @@ def nearest_line(mean: float, variance: float, low: float, high: float) -> BestL
     eta = _quantiles(mean, variance, low, high)
     center = float(eta.mean())
     slope = special.expit(eta) - 0.5
-    moved = eta - center
-    square = float(np.mean(moved * moved))
+    centered = eta - center
+    square = float(np.mean(centered * centered))
     if square <= NARROW:
         bend = float(special.expit(center) * special.expit(-center))
     else:
-        bend = float(np.mean(moved * slope)) / square
+        bend = float(np.mean(centered * slope)) / square
     bend = max(bend, FLATTEST)
     return BestLinear(float(slope.mean()) - bend * center, bend)
 

@@ -24,7 +24,7 @@ from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.quiet import quiet
 from dpstats.results.stored import Released
-from dpstats.summaries import Summary, format_number, full_width, paired_facts, shorten, wrap_notes
+from dpstats.summaries import Summary, format_number, full_width, paired_facts, shorten
 
 Vector = NDArray[np.float64]
 
@@ -194,10 +194,7 @@ class LocalResults(Released):
         >>> "tabular" in fit.to_latex(), "---:|" in fit.to_markdown()
         (True, True)
         """
-        summary = Summary()
-        summary.tables = [_header(self), _coefficients(self), _guarantees(self)]
-        summary.add_extra_txt(wrap_notes(_notes(self)))
-        return summary
+        return Summary([_header(self), _coefficients(self), _guarantees(self)], _notes(self))
 
     def __repr__(self) -> str:
         return f"<LocalResults of {self.spec!r}>"

@@ -78,8 +78,8 @@ class ReportLattice:
         But with a chance that `SLACK` pays for (docs/proofs/local, Theorem 2).
         """
         chances = math.log((2 * self.size + 1) * (self.n + 1)) - math.log(REFUSED_SHARE) - math.log(delta)
-        alone, others = math.sqrt(2 * chances), max(2, (self.n + 1) // 2)
-        return alone * math.sqrt(1 - 1 / others) + (alone + self.mu(others)) / math.sqrt(others)
+        by_itself, others = math.sqrt(2 * chances), max(2, (self.n + 1) // 2)
+        return by_itself * math.sqrt(1 - 1 / others) + (by_itself + self.mu(others)) / math.sqrt(others)
 
     def exposed(self, delta: float) -> bool:
         """As `Spec.exposed`: the best test of a Gaussian mechanism has error rates that add up to 2 Phi(-mu/2)."""

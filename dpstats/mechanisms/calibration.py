@@ -29,6 +29,7 @@ from dpstats.privacy.information import (
     headroom,
     joint_scales,
     joint_scales_delta,
+    weight_bound,
 )
 from dpstats.privacy.k_norm import ROUNDED, KNormNoise, k_norm_noise
 from dpstats.privacy.noise import Kind, Noise
@@ -241,7 +242,7 @@ def price_fit(design: Bounds, family: Family, budget: NoiseBudget, metric: Noise
 def scales(
     family: Family, budget: NoiseBudget, metric: NoiseCandidate, kappa: float, error: float = 0.0
 ) -> JointScales:
-    """Scales of the noise of the fit, and of its information if that is paid for too.
+    """Scales of the noise of the fit, and of its information if that is paid for too, as it is without a cap.
 
     `error` bounds the difference of linear predictors at the released and at the exact optimum.
     """
@@ -286,13 +287,16 @@ def price_information(
         joint = _free_scales(family, budget, metric, kappa, fit_price.scale, error)
     else:
         joint = scales(family, budget, metric, kappa, error)
+        if bought.weight_cap is not None and np.isfinite(joint.fit):
+            # The fit's noise stays: the matrix has all that the cap leaves.
+            joint = _beside(family, budget, metric, kappa, joint.fit, error)
     if joint is None:
         return None
     loss = _loss(family, budget, metric, joint.fit, kappa)
     fit = min(loss, budget.eps)
     classical, need = _classical(family, budget, metric, fit, kappa)
     noise = MatrixNoise(law, joint.matrix, *matrix_metric(design))
-    plan = InformationPlan(bought, noise, family.curvature_bound, budget.eps - fit, error)
+    plan = InformationPlan(bought, noise, weight_bound(family, bought.weight_cap), budget.eps - fit, error)
     return Price(joint.fit, fit, fit, classical, need), plan
 
 
@@ -305,19 +309,29 @@ def _free_scales(
     little more noise.
     """
     for fit in (scale, scale * (1 + FREE_SURCHARGE)):
-        ratio = free_ratio(
-            family,
-            scale=fit,
-            eps=budget.eps,
-            curvature_ratio=kappa,
-            row_norm=metric.row_norm,
-            adjacency=budget.adjacency,
-            eta_error=error,
-            shared=budget.shared,
-        )
-        if ratio > LEAST_FREE * headroom(family):
-            return JointScales(fit, fit / (ratio * metric.row_norm))
+        found = _beside(family, budget, metric, kappa, fit, error)
+        if fit > LEAST_FREE * headroom(family) * metric.row_norm * found.matrix:
+            return found
     return None
+
+
+def _beside(
+    family: Family, budget: NoiseBudget, metric: NoiseCandidate, kappa: float, fit: float, error: float
+) -> JointScales:
+    """The least matrix noise that there is room for beside the fit's pure noise of a scale; infinite for none."""
+    assert budget.information is not None
+    ratio = free_ratio(
+        family,
+        scale=fit,
+        eps=budget.eps,
+        curvature_ratio=kappa,
+        row_norm=metric.row_norm,
+        adjacency=budget.adjacency,
+        eta_error=error,
+        shared=budget.shared,
+        weight_cap=budget.information.weight_cap,
+    )
+    return JointScales(fit, fit / (ratio * metric.row_norm) if ratio > 0 else np.inf)
 
 
 def _normal_scales(
@@ -334,6 +348,7 @@ def _normal_scales(
         curvature_ratio=kappa,
         surcharge=FREE_SURCHARGE if bought.free else paid,
         eta_error=error,
+        weight_cap=bought.weight_cap,
         **_common(budget, metric),
     )
     return choice.law, choice.scales if np.isfinite(choice.entry_variance) else None

@@ -51,6 +51,7 @@ class InformationPurchase:
     # By what part of it the information may raise normal noise of the fit, where the caller said so.
     surcharge: float | None = None
     most: int = 1  # the most rows of weight 1 that a person has, each of which may cost what is said here
+    weight_cap: float | None = None  # of the rows' weights in the matrix, beside any cap of the family's
 
     @property
     def extra_eps(self) -> float:

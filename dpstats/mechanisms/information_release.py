@@ -22,6 +22,7 @@ from dpstats.mechanisms.release import LATTICE_LIMIT, LatticeRelease
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.information import (
     MatrixNoise,
+    capped_weights,
     linear_predictor,
     noisy_cluster_spread,
     noisy_information,
@@ -110,8 +111,10 @@ def _exact_sums(plan: InformationPlan, family: Family, params: Vector, blocks: I
     numbers = [0] * (0 if spread != "dispersion" else 2 if plan.purchase.weights_eps else 1)
 
     def weighed() -> Iterator[tuple[Vector, tuple[Vector, ...]]]:
-        for block in _by_columns(0, blocks):
-            bends, slopes = _bends_and_slopes(family, params, block, slopes=spread in ("dispersion", "robust"))
+        for block in pieces_by_columns(0, blocks):
+            bends, slopes = _bends_and_slopes(
+                family, params, block, plan.purchase.weight_cap, slopes=spread in ("dispersion", "robust")
+            )
             squares = bends if slopes is None else slopes**2
             for place, own in zip(range(len(numbers)), (squares, bends), strict=False):
                 numbers[place] += whole_parts(bounds[1 - place], own)
@@ -121,7 +124,7 @@ def _exact_sums(plan: InformationPlan, family: Family, params: Vector, blocks: I
     return _Sums(matrices, tuple(numbers))
 
 
-def _by_columns(shard: int, blocks: Iterable[Block]) -> Iterator[Block]:
+def pieces_by_columns(shard: int, blocks: Iterable[Block]) -> Iterator[Block]:
     """Copies in double precision, in pieces that stay in the cache, one column after the other in memory."""
     for block in blocks:
         for part in row_parts(*block.exog.shape):
@@ -129,20 +132,23 @@ def _by_columns(shard: int, blocks: Iterable[Block]) -> Iterator[Block]:
             yield piece._replace(exog=columns_of(piece.exog).T).doubles()
 
 
-def _predictors(params: Vector, block: Block) -> Vector:
+def linear_predictors(params: Vector, block: Block) -> Vector:
     """x'theta + offset at the released coefficients."""
     eta = linear_predictor(block.exog, params)
     return eta if block.offset is None else eta + block.offset
 
 
-def _bends_and_slopes(family: Family, params: Vector, block: Block, *, slopes: bool) -> tuple[Vector, Vector | None]:
-    """w l'' and, if they are wanted, w l' at the released coefficients: to the last bit functions of a row alone."""
-    eta = _predictors(params, block)
+def _bends_and_slopes(
+    family: Family, params: Vector, block: Block, weight_cap: float | None = None, *, slopes: bool
+) -> tuple[Vector, Vector | None]:
+    """w l'', capped, and, if they are wanted, w l' at the released coefficients: functions of a row to the last bit."""
+    eta = linear_predictors(params, block)
     predictors, endog = pad_rows(eta), pad_rows(block.endog)
     if not slopes:
-        return _times(block.weights, row_weights(family, predictors, endog)[: len(eta)]), None
-    slope, bend = (values[: len(eta)] for values in family.slope_and_weight(predictors, endog))
-    return _times(block.weights, bend), _times(block.weights, slope)
+        return _times(block.weights, row_weights(family, predictors, endog, weight_cap)[: len(eta)]), None
+    slope, bend = family.slope_and_weight(predictors, endog)
+    bend = capped_weights(family, predictors, np.asarray(bend, dtype=np.float64), weight_cap)
+    return _times(block.weights, bend[: len(eta)]), _times(block.weights, slope[: len(eta)])
 
 
 def _times(weights: Vector | None, values: Floats) -> Vector:
@@ -257,7 +263,7 @@ def _robust(
     if inside.any():
         wanted = every[inside]
         most, bought = plan.purchase.most, variance_noise(plan, family, inverse, wanted, adjacency)
-        persons = rows.map_shards(_by_columns).map(partial(_person_slopes, family, params))
+        persons = rows.map_shards(pieces_by_columns).map(partial(_person_slopes, family, params))
         buy = (
             partial(noisy_spread, (), total=squares)
             if plan.purchase.spread == "robust"

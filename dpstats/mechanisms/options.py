@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, TypedDict
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from dpstats.arguments import OTHER_ARGUMENTS, check_choice, is_number, safe_repr
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
+from dpstats.families.base import CAPS
 from dpstats.mechanisms.release import MOST_COVERED, ROWS_AT_MOST
 from dpstats.privacy.guarantee import Unit, make_unit
 from dpstats.privacy.ranges import ROWS_AT_LEAST
@@ -30,11 +31,15 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "retrieval": ("recycle", "return", "paper", None),
     "moor": (None, "paper"),
     "noise": (None, "laplace", "gaussian"),
+    "ranges": ("declared", "bought"),
     "response": ("auto", "bought", "declared"),
     "inference": ("auto", "model", "robust", True, None),
     "split": (None, "rows"),
     "on_mismatch": ("stop", "go"),
 }
+
+LATER: dict[str, Any] = {"fitstats": None}
+"""Options that came after plans had been stored, and their defaults."""
 
 ARGUMENTS = ("alpha", "adjacency", "delta", "domain", "family", "ledger", "method", "penalty", "seed")
 """Named arguments of a fit that a misspelt option may have meant."""
@@ -68,8 +73,14 @@ class Options:
         Guess at the norm of the coefficients in model units, which the default curvature is chosen for. Of
         method="statistics" in the metric of the design, 1 by default: as far as predictions reach from the middle of
         the response's range, in half widths of it.
+    ranges : {"declared", "bought"}
+        "bought" buys, within the declared range of each numeric column that explains, the interval that holds nearly
+        all rows; the others are left out, and the noise follows the interval (docs/proofs/trimming). Few rows keep the
+        declared range. Not of columns whose interval is declared already. Columns left out of the Domain have their
+        range bought in either case, and with "bought" rows beyond it are left out too, not clipped.
     range_share : float
-        Share of eps that buys the ranges of numeric columns left out of the Domain.
+        Share of eps that buys the ranges of numeric columns left out of the Domain, and the intervals of
+        ranges="bought", in equal parts.
     rows_at_least : float
         A public lower bound on the number of rows, by which a budget is judged too small to buy ranges with. No
         guarantee depends on it.
@@ -137,6 +148,15 @@ class Options:
     spread_share : float, optional
         Share of eps for the dispersion, or for the robust variances; 0.05 and 0.15 by default. A binomial family has
         neither unless inference is "robust".
+    fitstats : float, "auto" or None
+        Share of eps that buys fit statistics beside standard errors (docs/guide/results): the number of rows, R2 or the
+        deviance explained, and what average marginal effects need. "auto" takes 0.05 where they can be had; 0 and None
+        buy none.
+    information_cap : float, optional
+        The greatest weight of a row in the information matrix, whose noise is in proportion to it. A row of counts has
+        its fitted mean for a weight, one of a logistic regression p (1 - p): take two to four times what is typical, as
+        far as it is public. What the cap takes away is made up for (docs/proofs/inference). By default twice the bought
+        mean of counts, and none elsewhere. It needs a formula with an intercept and without an offset.
     split : {None, "rows"}
         "rows" sends each row by a draw of its own to one of two parts. One chooses columns (a sparse penalty with
         `refit_share`, or `screen`), the other fits them, and inference is valid for what was chosen. Each part has the
@@ -165,6 +185,7 @@ class Options:
 
     curvature: float | None = None
     radius: float | None = None
+    ranges: Literal["declared", "bought"] = "declared"
     range_share: float = 0.1
     rows_at_least: float = ROWS_AT_LEAST
     rows_guess: float = ROWS_GUESS
@@ -187,6 +208,8 @@ class Options:
     inference: Literal["auto", "model", "robust", True] | None = "auto"
     information_share: float | None = None
     spread_share: float | None = None
+    fitstats: float | Literal["auto"] | None = None
+    information_cap: float | None = None
     split: Literal["rows"] | None = None
     unit: str | None = None
     unit_weight: Literal["equal", "one"] | None = None
@@ -225,6 +248,14 @@ class Options:
             value = getattr(self, name)
             if value is not None and not (is_number(value) and 0 < value < 1):
                 raise ArgumentError(f"{name} must lie strictly between 0 and 1, got {safe_repr(value)}")
+        share = self.fitstats
+        if share not in (None, "auto") and not (is_number(share) and 0 <= share < 1):
+            raise ArgumentError(f"fitstats must be a share of eps below 1, 'auto' or None, got {safe_repr(share)}")
+        cap = self.information_cap
+        if cap is not None and not (is_number(cap) and CAPS[0] <= cap <= CAPS[1]):
+            raise ArgumentError(
+                f"information_cap must be a positive number from {CAPS[0]:g} to {CAPS[1]:g}, got {safe_repr(cap)}"
+            )
         share = self.check_share
         if share is not None and not (is_number(share) and 0 <= share < 1):
             raise ArgumentError(f"check_share must be 0, for no count of rows, or below 1, got {safe_repr(share)}")
@@ -257,6 +288,10 @@ class Options:
                 raise ArgumentError(f"unknown option {name!r}; {hint}options: {', '.join(known)}")
         return cls(**given)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON; of `LATER` ones only what was asked for, so that older plans keep digests."""
+        return {name: value for name, value in asdict(self).items() if name not in LATER or value != LATER[name]}
+
     @cached_property
     def record(self) -> Unit:
         """Whose data one record is."""
@@ -278,6 +313,7 @@ class OptionKeywords(TypedDict, total=False):
 
     curvature: float | None
     radius: float | None
+    ranges: Literal["declared", "bought"]
     range_share: float
     rows_at_least: float
     rows_guess: float
@@ -300,6 +336,8 @@ class OptionKeywords(TypedDict, total=False):
     inference: Literal["auto", "model", "robust", True] | None
     information_share: float | None
     spread_share: float | None
+    fitstats: float | Literal["auto"] | None
+    information_cap: float | None
     split: Literal["rows"] | None
     unit: str | None
     unit_weight: Literal["equal", "one"] | None

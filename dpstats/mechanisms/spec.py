@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError
-from dpstats.families import Binomial, BinomialCounts, Family, NegativeBinomial
+from dpstats.families import Binomial, BinomialCounts, Family, NegativeBinomial, Poisson
 from dpstats.mechanisms.calibration import NoiseBudget
-from dpstats.mechanisms.design import Bounds, SubDesign, has_errors
+from dpstats.mechanisms.design import Bounds, SubDesign, constant_column, has_errors
 from dpstats.mechanisms.information import COVER, InformationPurchase, SpreadKind
 from dpstats.mechanisms.options import Options
 from dpstats.penalties import Penalty, split_curvature
@@ -32,6 +32,38 @@ class FitSpec:
     weights: Vector  # the penalty's on each column, shape (p,)
     options: Options
     adjacency: Adjacency = "add_remove"
+    mean: float | None = None  # of counts, once it has been bought
+
+    @property
+    def weight_cap(self) -> float | None:
+        """The cap on the rows' weights in the information; None where l'' is no greater.
+
+        What it takes away is made up for where rows have no offset and an intercept (docs/proofs/inference, 13).
+        """
+        cap = self.options.information_cap
+        if cap is None and self.mean is not None:
+            cap = TIMES_MEAN * self.mean
+        if cap is None or cap >= self.family.curvature_bound or not isinstance(self.family, CAPPABLE):
+            return None
+        return cap if constant_column(self.design) is not None and self.design.offset_bound == 0 else None
+
+    def check_information_cap(self) -> None:
+        """Raise ArgumentError if a cap is given that would be ignored."""
+        if self.options.information_cap is None:
+            return
+        family = self.family
+        if not isinstance(family, CAPPABLE):
+            raise ArgumentError(
+                f"information_cap does not suit family {family.name!r}: it is for counts and for rare outcomes; "
+                "leave it out"
+            )
+        if self.options.inference is None or obstacle(family, self.penalty, self.options) is not None:
+            raise ArgumentError("information_cap is of standard errors, and this fit has none; leave it out")
+        if constant_column(self.design) is None or self.design.offset_bound > 0:
+            raise ArgumentError(
+                "information_cap needs a formula with an intercept and without an offset, where what it takes away "
+                "can be made up for; leave it out"
+            )
 
     def budget(self, eps: float, delta: float) -> NoiseBudget:
         """One stage's budget, a share of it for its final discrete noise."""
@@ -54,6 +86,12 @@ class FitSpec:
         """Of the columns at these positions alone."""
         return replace(self, design=SubDesign(self.design, columns), weights=self.weights[columns])
 
+
+CAPPABLE = (Binomial, NegativeBinomial, Poisson)
+"""Families whose weights may be capped in the information."""
+
+TIMES_MEAN = 2.0
+"""Counts whose mean was bought have their weights capped at so many times it (docs/defaults)."""
 
 SHARES = {"few": 0.42, "most": 0.5, "many": 0.6}
 """Shares of eps that the information matrix would take if it were bought alone (docs/defaults); beside the fit of a
@@ -110,6 +148,7 @@ def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
         weights_eps=0.0,
         surcharge=_surcharge(options),
         most=options.record.rows,
+        weight_cap=spec.weight_cap,
     ).suited(design)
     if information.extra_eps >= budget.eps:
         raise ArgumentError("spread_share and release_share leave nothing for the coefficients; lower them")

@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
+from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.inference import KnownInformation, MatrixLaw, SpanNoise
 from dpstats.inference.inverse import LEAST_RATIO
@@ -35,7 +36,7 @@ LOSS_PRICE = 2.0
 DRAWS = 2
 """Draws of coefficients that a forecast's means are over: more change no choice, and take longer than a fit."""
 
-LEAST_SHARE = 0.05
+LEAST_SHARE = 0.1
 """A table with fewer intervals than that is not worth having, even for nothing."""
 
 
@@ -43,7 +44,9 @@ class Outlook(NamedTuple):
     """What a plan is expected to show of some rows."""
 
     share: float  # of the coefficients, those with an interval
-    loss: float  # of predictions, over that of the best coefficients
+    # Of predictions, over that of the best coefficients. That of counts is taken for one: their dispersion beyond
+    # Poisson's is not known, and errors cost them at most a tenth.
+    loss: float
 
     @property
     def worth(self) -> float:
@@ -52,17 +55,35 @@ class Outlook(NamedTuple):
 
 
 class Populations(NamedTuple):
-    """What a row adds in the mean: by rows that say little for what is identified, by usual ones for the loss."""
+    """What a row adds in the mean, by two priors."""
 
     poor: RowMeans
     usual: RowMeans
+
+    def identifying(self, family: Family) -> RowMeans:
+        """For what is identified rows that say little; but poor counts would be rare besides."""
+        return self.usual if family.response == "count" else self.poor
+
+
+def foreseeable(plan: Plan) -> bool:
+    """Whether public facts tell what a plan will show: of a formula's rows that count alike and columns that all stay.
+
+    Ranges that are still to be bought stand in as they do in the plan.
+    """
+    return (
+        isinstance(plan.design, DesignSpec)
+        and plan.design.score_ratio == 1.0
+        and plan.request.options.unit is None
+        and plan.screening is None
+        and plan.stages[-1].plan.size == len(plan.names)
+    )
 
 
 def choose(candidates: Sequence[Plan], n: float, typical: object = None) -> int:
     """The place of the plan that suits `n` rows best: the first, coefficients alone, where none shows many intervals.
 
-    The candidates are plans of one call that differ in what they spend on errors. `n` may be a released count, and
-    `typical` is as for `Plan.standard_errors`. Nothing but public facts and `n` decides.
+    The candidates are foreseeable plans of one call that differ in what they spend on errors. `n` may be a released
+    count, and `typical` is as for `Plan.standard_errors`. Nothing but public facts and `n` decides.
     """
     return preferred(outlooks(candidates, [n], typical)[0])
 
@@ -78,8 +99,15 @@ def outlooks(candidates: Sequence[Plan], rows: Sequence[float], typical: object 
     first = candidates[0]
     assert isinstance(first.design, DesignSpec)
     known = KnownColumns.from_arguments(first.design, typical, None)
-    means = Populations(*(row_means(first, known, prior, None, DRAWS) for prior in (POOR, USUAL)))
-    return [[expected_outlook(plan, means, n) for plan in candidates] for n in rows]
+    each: list[Populations] = []
+    means: dict[float | None, Populations] = {}
+    for plan in candidates:
+        information = plan.stages[-1].plan.information
+        cap = None if information is None else information.purchase.weight_cap
+        if cap not in means:
+            means[cap] = Populations(*(row_means(plan, known, prior, None, DRAWS) for prior in (POOR, USUAL)))
+        each.append(means[cap])
+    return [[expected_outlook(*both, n) for both in zip(candidates, each, strict=True)] for n in rows]
 
 
 ROWS = (300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
@@ -88,8 +116,8 @@ ROWS = (300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 
 def by_rows(candidates: Sequence[Plan]) -> pd.DataFrame:
     """What would be chosen of the candidates, by number of rows: how errors are paid for, and how many to expect."""
-    found = []
-    for rows, expected in zip(ROWS, outlooks(candidates, ROWS), strict=True):
+    found: list[tuple[int, str, float]] = []
+    for rows, expected in zip(ROWS, outlooks(candidates, ROWS), strict=True) if candidates else ():
         place = preferred(expected)
         setting = candidates[place].request.options.inference
         paid = "none" if not expected[place].share else "free" if setting == "auto" else "paid"
@@ -99,11 +127,13 @@ def by_rows(candidates: Sequence[Plan]) -> pd.DataFrame:
 
 def expected_outlook(plan: Plan, means: Populations, n: float) -> Outlook:
     """What a plan is expected to show of `n` rows, at least one: a released count may be negative."""
-    n, stage = max(float(n), 1.0), plan.stages[-1].plan
-    ratios = information_ratios(plan, n * means.poor.information)
+    n, family, usual = max(float(n), 1.0), plan.family, means.usual
+    ratios = information_ratios(plan, n * means.identifying(family).information)
     # Near the threshold the noise decides, so that the chance is smooth in n.
     share = float(np.mean(np.where(ratios > 0, special.ndtr(ratios - EXPECTED_RATIO), 0.0)))
-    usual = means.usual
+    if family.response == "count":
+        return Outlook(share, 1.0)
+    stage = plan.stages[-1].plan
     noise, bias = stage.predicted_error(n * usual.information, usual.coef - shrunk_towards(stage))
     excess = float(np.sum(usual.information * (noise + bias)))
     # Of a well-specified model l'^2 over l'' is twice the loss of a row that is left: the unit of an excess.

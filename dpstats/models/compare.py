@@ -24,7 +24,7 @@ from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan, make_plan
 from dpstats.quiet import hide_frames
 from dpstats.results.stored import Printed
-from dpstats.summaries import Summary, format_number, full_width, wrap_notes
+from dpstats.summaries import Summary, format_number, full_width
 from dpstats.wording import argument
 
 if TYPE_CHECKING:
@@ -97,13 +97,10 @@ class Comparison(Printed):
             for method, row in self.table.iterrows()
         ]
         headers = ["law", "noise", "excess", "at most", "delta"]
-        summary = Summary()
         title = f"Methods for {self.formula}, {self.n:,} {self.counted}\n{self.description}"
-        summary.tables = [full_width(headers, rows, [17, 10, 10, 10, 11], title=title)]
         others = [f"{method} is NOT certified here." for method in self.table.index[~self.table["certified"]]]
         others += [f"{method} is left out: {reason}." for method, reason in self.left_out.items()]
-        summary.add_extra_txt(wrap_notes([*NOTES, *others]))
-        return summary
+        return Summary([full_width(headers, rows, [17, 10, 10, 10, 11], title=title)], [*NOTES, *others])
 
     def plot(self, **arguments: Any) -> Axes:
         """The predicted excess of each method against the number of rows; see `dpstats.plots.methods`.
@@ -195,7 +192,13 @@ class _Model:
         request = replace(self.request, method=method, options=options)
         plan = self.plan
         return make_plan(
-            request, plan.design, plan.family, formula=plan.formula, bought=plan.bought, response=plan.response
+            request,
+            plan.design,
+            plan.family,
+            formula=plan.formula,
+            bought=plan.bought,
+            trimmed=plan.trimmed,
+            response=plan.response,
         )
 
 

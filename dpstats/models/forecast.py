@@ -41,6 +41,7 @@ from dpstats.models.population import (
 )
 from dpstats.plan import Plan
 from dpstats.privacy.calibration import check_positive
+from dpstats.privacy.information import row_weights
 from dpstats.progress import show_elapsed
 from dpstats.quiet import quiet
 from dpstats.results.standard_errors import inference_of, missing_information, shrunk_towards, sums_inference
@@ -209,8 +210,8 @@ def _check_plan(plan: Plan) -> None:
     if plan.bought or plan.screening is not None or plan.stages[-1].plan.size != len(plan.names):
         raise ArgumentError(
             "plan: standard errors are foreseen over declared ranges and for all columns: declare "
-            f"{', '.join(plan.bought) or 'what is fitted'}, and leave out {argument('screen')} and "
-            f"{argument('refit_share')}"
+            f"{', '.join(name for name in plan.bought if name not in plan.trimmed) or 'what is fitted'}, and leave out "
+            f"{argument('ranges') + ', ' if plan.trimmed else ''}{argument('screen')} and {argument('refit_share')}"
         )
 
 
@@ -255,7 +256,7 @@ def row_means(
     if known.has_response(design):
         coef = _fitted(family, exog, endog, offset)
         endog = np.asarray(family.clip_response(endog), dtype=np.float64)
-        return _mean_of(family, coef, exog, exog @ coef + offset, endog)
+        return _mean_of(plan, coef, exog, exog @ coef + offset, endog)
     level = response_level(design, known, prior, table)
     size = len(exog)
     exog, offset = np.tile(exog, (draws, 1)), np.tile(offset, draws)
@@ -263,14 +264,14 @@ def row_means(
     eta = linear_predictor(design, signal, offset, level)
     deviation = np.sqrt(1 - EXPLAINED) * level.deviation if residual is None else residual
     coef = np.asarray(np.linalg.lstsq(exog[:size], (eta - offset)[:size], rcond=None)[0], dtype=np.float64)
-    return _mean_of(family, coef, exog, eta, _endog(family, eta, deviation, random), size)
+    return _mean_of(plan, coef, exog, eta, _endog(family, eta, deviation, random), size)
 
 
-def _mean_of(
-    family: Family, coef: Vector, exog: Vector, eta: Vector, endog: Vector, size: int | None = None
-) -> RowMeans:
+def _mean_of(plan: Plan, coef: Vector, exog: Vector, eta: Vector, endog: Vector, size: int | None = None) -> RowMeans:
     """The means over rows, of which the first `size` have responses of one draw of coefficients."""
-    weights, slopes = family.weight(eta, endog), family.slope(eta, endog)
+    family, information = plan.family, plan.stages[-1].plan.information
+    cap = None if information is None else information.purchase.weight_cap
+    weights, slopes = row_weights(family, eta, endog, cap), family.slope(eta, endog)
     # Of one draw: over all of them the response would go with no column.
     both = np.column_stack((exog, endog))[:size]
     return RowMeans(

@@ -25,6 +25,7 @@ from dpstats.data.passes import single_blas_thread
 from dpstats.errors import ArgumentError, DataError, DomainError, MismatchError
 from dpstats.families import Family
 from dpstats.ledger import LedgerLike, Part, as_ledger
+from dpstats.mechanisms.fit_statistics import release_fit_statistics
 from dpstats.mechanisms.napp import release_stages
 from dpstats.mechanisms.screening import release_screened
 from dpstats.models.release import Release, check_rows
@@ -32,9 +33,10 @@ from dpstats.models.sources import OFFSET_BOUND, ArraySource, FormulaSource, mod
 from dpstats.plan import Plan, fit_spec, paid_apart, range_eps
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.randomness import RandomSource, random_source
-from dpstats.quiet import hide_frames
+from dpstats.quiet import hide_frames, quiet
 from dpstats.replication.napp import release_replication
 from dpstats.results.glm_results import GLMResults
+from dpstats.results.model import averaged_functions
 from dpstats.wording import argument, phrase
 
 _log = logging.getLogger("dpstats")
@@ -258,8 +260,8 @@ def fit_source(
         raise DomainError(f"{error}; the ledger keeps the Domain of its data: {fix}") from None
     for one in plan.advice:
         _log.warning("dpstats: %s", one)
-    if plan.bought:
-        _log.warning("dpstats: ranges to be bought with the budget: %s; declared ones are free", ", ".join(plan.bought))
+    if unknown := [name for name in plan.bought if name not in plan.trimmed]:
+        _log.warning("dpstats: ranges to be bought with the budget: %s; declared ones are free", ", ".join(unknown))
     random, ledger, data = random_source(request.seed), as_ledger(ledger), source.data
     if plan.counts is not None and data is not None:
         # A query is carried out once for both releases.
@@ -311,7 +313,7 @@ def release_rows(
     """
     # The completed plan's options insist on the law of noise that was charged.
     request, design = plan.request, plan.design
-    arguments = (plan.stages, fit_spec(request, design, plan.family), rows, random)
+    arguments = (plan.stages, fit_spec(request, design, plan.family, plan.bought_mean), rows, random)
     with single_blas_thread(len(design.names)):
         if plan.screening is not None:
             screening, fitted = release_screened(plan.screening, *arguments)
@@ -321,7 +323,26 @@ def release_rows(
     plan = replace(plan, stages=fitted.stages, completed=True)
     _check_charge(plan, charged)
     # What is printed and stored is what was charged, whatever the completed plan would cost by itself.
-    return GLMResults(replace(plan, guarantee=charged), fitted.params, nobs, fitted.information)
+    released = GLMResults(replace(plan, guarantee=charged), fitted.params, nobs, fitted.information)
+    return with_fit_statistics(released, rows, random)
+
+
+def with_fit_statistics(released: GLMResults, rows: Rows[Block], random: RandomSource) -> GLMResults:
+    """The result with the fit statistics that its plan has paid for, if what was released has errors to take them at.
+
+    Where they are taken, and whether, is decided by released values alone.
+    """
+    plan = released.plan
+    if plan.fitstats is None or not released.has_errors:
+        return released
+    with quiet():
+        averaged = averaged_functions(released)
+    if averaged is None:
+        return released
+    counted = None if plan.counts is None else plan.counts.released_rows
+    return replace(
+        released, fit_sums=release_fit_statistics(replace(plan.fitstats, counted=counted), *averaged, rows, random)
+    )
 
 
 def _check_charge(plan: Plan, charged: Guarantee) -> None:
@@ -334,6 +355,7 @@ def _check_charge(plan: Plan, charged: Guarantee) -> None:
     bought = range_eps(request, plan.bought) + (0.0 if response is None else response.eps)
     fits = rows * (bought + max(sum(stage.cost for _, stage in part) for part in parts))
     fits += 0.0 if counts is None else counts.eps
+    fits += 0.0 if plan.fitstats is None else plan.fitstats.eps
     dearer = max(plan.guarantee.eps, fits) > charged.eps * slack
     if dearer or max(plan.guarantee.delta, deltas) > charged.delta * slack:
         raise AssertionError("the release does not cost what was charged")

@@ -9,7 +9,7 @@ from typing import Any
 from dpstats.arguments import is_number, safe_repr
 from dpstats.call import SEEDED, check_privacy, make_request
 from dpstats.data import Memory, Table, as_table
-from dpstats.domain import Domain
+from dpstats.domain import Domain, Range
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, get_family
 from dpstats.formula.parse import parse
@@ -26,7 +26,7 @@ from dpstats.privacy.ranges import ROWS_AT_LEAST, check_range_eps
 from dpstats.quiet import hide_frames
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.stored import Printed
-from dpstats.summaries import Summary, format_number, full_width, wrap_notes
+from dpstats.summaries import Summary, format_number, full_width
 from dpstats.wording import argument
 
 
@@ -114,7 +114,7 @@ class ManyPlans(Printed):
         check_numeric(table, self.bought)
         check_unit(table, self.record)
         random_source(seed)  # refuses what is no seed
-        stand_ins = self.domain.with_ranges(dict.fromkeys(self.bought, STAND_IN))
+        stand_ins = self.domain.with_(dict.fromkeys(self.bought, STAND_IN))
         for plan in self.plans.values():
             FormulaSource(str(plan.formula), table, stand_ins).plan(plan.request)
         return Release(
@@ -144,28 +144,26 @@ class ManyPlans(Printed):
         for name, plan in self.plans.items():
             rows.append((name, [format_number(plan.eps), format_number(plan.delta), str(plan.formula)]))
         rows.append(("total", [format_number(self.guarantee.eps), format_number(self.guarantee.delta), ""]))
-        summary = Summary()
-        summary.tables = [full_width(["eps", "delta", "buys"], rows, [10, 10, 39], title="Budget of several models")]
-        summary.add_extra_txt(wrap_notes([f"Adjacency {self.guarantee.neighbours}; the parts add up to the total."]))
-        return summary
+        table = full_width(["eps", "delta", "buys"], rows, [10, 10, 39], title="Budget of several models")
+        return Summary([table], [f"Adjacency {self.guarantee.neighbours}; the parts add up to the total."])
 
     def __repr__(self) -> str:
         return f"<ManyPlans: {', '.join(self.plans)}; {self.guarantee}>"
 
     def _release(self, data: Table, seed: int | None) -> dict[str, GLMResults]:
         """Read rows: the budget is spent by now."""
-        ranges: dict[str, tuple[float, float]] = {}
+        ranges: dict[str, Range] = {}
         if self.bought:
             eps, notion = self.record.each(self.range_eps), self.guarantee.adjacency
             ranges = ranges_of(data, self.bought, eps, notion, random_source(seed), self.record)
         return {name: self._fit(plan, data, ranges, seed) for name, plan in self.plans.items()}
 
-    def _fit(self, plan: Plan, data: Table, ranges: Mapping[str, tuple[float, float]], seed: int | None) -> GLMResults:
+    def _fit(self, plan: Plan, data: Table, ranges: Mapping[str, Range], seed: int | None) -> GLMResults:
         """The fit of one model over the bought ranges, or the nearest that suit it; they are paid for already."""
         request = replace(plan.request, seed=seed)
 
-        def usable_source(usable: Mapping[str, tuple[float, float]]) -> FormulaSource:
-            source = FormulaSource(str(plan.formula), data, self.domain.with_ranges(usable))
+        def usable_source(usable: Mapping[str, Range]) -> FormulaSource:
+            source = FormulaSource(str(plan.formula), data, self.domain.with_(usable))
             source.plan(request)
             return source
 
@@ -258,7 +256,7 @@ def plan_many(
     ranges = replace(privacy, eps=range_share * privacy.eps if bought else 0.0, delta=0.0)
     if bought:
         check_range_eps(ranges.row_eps / len(bought), bought, privacy.adjacency, rows_at_least)
-    complete = declared.with_ranges(dict.fromkeys(bought, STAND_IN))
+    complete = declared.with_(dict.fromkeys(bought, STAND_IN))
     weights = [1.0] * len(models) if weights is None else list(weights)
     shares = split_budget(privacy.eps - ranges.eps, privacy.delta, weights)
     plans = {}

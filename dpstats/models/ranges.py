@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dpstats.arguments import check_names, explain_calls
 from dpstats.call import check_privacy
 from dpstats.data import Block, Rows, Table, as_table
-from dpstats.domain import Domain
+from dpstats.domain import Domain, Range
 from dpstats.errors import ArgumentError, DomainError, DPStatsError
 from dpstats.families.base import pad_rows
 from dpstats.formula import reader
@@ -23,6 +23,7 @@ from dpstats.ledger import LedgerLike
 from dpstats.models.release import Release, check_unit, counted_rows, counted_values
 from dpstats.plan import Plan
 from dpstats.plan.methods import MEAN_SHARE, ResponsePurchase
+from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.guarantee import ROW, Adjacency, Guarantee, Unit
 from dpstats.privacy.randomness import RandomSource
 from dpstats.privacy.ranges import (
@@ -35,11 +36,12 @@ from dpstats.privacy.ranges import (
     buy_weighted_mean,
     check_range_eps,
 )
+from dpstats.privacy.trimming import buy_inner_interval
 from dpstats.quiet import hide_frames
 
 PROOF = "docs/proofs/ranges"
 
-STAND_IN = (-1.0, 1.0)
+STAND_IN = Range(-1.0, 1.0)
 """What stands for a range until it is bought; every plan is tried with it before the charge."""
 
 Built = TypeVar("Built")
@@ -97,7 +99,9 @@ def buy_ranges(
     ----------
     data : DataFrame or another table
     columns : sequence of str
-        Numeric columns that `domain` does not declare.
+        Numeric columns. Those that `domain` does not declare get a range; those whose range it declares get the
+        interval within it that holds nearly all rows, and a fit leaves the others out (docs/proofs/trimming). Few rows
+        keep the declared range.
     eps : float
         For all of them together, in equal parts.
     domain : Domain or dict, optional
@@ -124,8 +128,8 @@ def buy_ranges(
     Raises
     ------
     ArgumentError, DataError, DomainError
-        Before anything is spent, if a column is missing, declared already, repeated or not numeric, or eps is too
-        small for a range to mean anything.
+        Before anything is spent, if a column is missing, repeated or not numeric, has an interval already, or eps is
+        too small for a range to mean anything.
     BudgetExceeded
         If the ledger has too little left.
 
@@ -139,27 +143,37 @@ def buy_ranges(
     >>> bought = dp.buy_ranges(rows, ["x"], eps=0.5, domain={"y": (0, 1)})
     >>> list(bought.domain)
     ['y', 'x']
+    >>> wide = dp.buy_ranges(rows, ["x"], eps=0.5, domain={"x": (-50, 50)})
+    >>> wide.domain["x"].interval[1] < 5
+    True
     """
     if isinstance(columns, str):
         raise ArgumentError(f"columns must be a list of names: columns=[{columns!r}]")
     names, declared = check_names("columns", columns), Domain.coerce(domain)
     privacy = check_privacy(eps, adjacency=adjacency, seed=seed, unit=unit, max_rows=max_rows)
-    if any(name in declared for name in names):
-        raise ArgumentError("columns must name columns that the domain does not declare yet")
+    if narrow := [name for name in names if name in declared and not can_be_trimmed(declared[name])]:
+        raise ArgumentError(
+            f"columns: the domain declares levels, codes 0 and 1, or an inner interval of {narrow[0]!r} already; leave "
+            "it out of columns"
+        )
+    check_positive("rows_at_least", rows_at_least)
     table = as_table(data, engine)
     check_numeric(table, names)
-    check_range_eps(privacy.row_eps / len(names), names, privacy.adjacency, rows_at_least)
+    if unknown := [name for name in names if name not in declared]:
+        check_range_eps(privacy.row_eps / len(names), unknown, privacy.adjacency, rows_at_least)
     check_unit(table, privacy.record)
     release = Release(
         privacy.guarantee(PROOF),
         table,
-        lambda rows: ranges_of(rows, names, privacy.row_eps, privacy.adjacency, privacy.random(), privacy.record),
+        lambda rows: ranges_of(
+            rows, names, privacy.row_eps, privacy.adjacency, privacy.random(), privacy.record, declared
+        ),
         label=f"ranges of {', '.join(names)}",
         method="ranges",
         columns=names,
         domain=declared,
     )
-    return BoughtRanges(declared.with_ranges(release.run(ledger)), release.guarantee)
+    return BoughtRanges(declared.with_(release.run(ledger)), release.guarantee)
 
 
 def check_numeric(table: Table, names: Sequence[str]) -> None:
@@ -176,14 +190,35 @@ def ranges_of(
     adjacency: Adjacency,
     random: RandomSource,
     record: Unit = ROW,
-) -> dict[str, tuple[float, float]]:
-    """Buy a range for each column with an equal part of eps, which a row counted may cost. Charge first."""
-    share = eps / len(names)
+    declared: Domain | None = None,
+) -> dict[str, Range]:
+    """Buy a range for each column with an equal part of eps, which a row counted may cost. Charge first.
+
+    Of a column that is declared already the interval is bought that holds nearly all of its rows.
+    """
+    share, known = eps / len(names), Domain.coerce(declared)
+    trimmed = sum(name in known for name in names)
     ranges = {}
     for name in names:
         values = counted_values(data, partial(_numbers, name), [name], record, random)
-        ranges[name] = buy_range(values, eps=share, adjacency=adjacency, random=random)
+        whole = known.get(name)
+        if not isinstance(whole, Range):
+            ranges[name] = Range(*buy_range(values, eps=share, adjacency=adjacency, random=random))
+            continue
+        ends = float(whole.low), float(whole.high)
+        bought = buy_inner_interval(values, *ends, eps=share, adjacency=adjacency, random=random, columns=trimmed)
+        ranges[name] = whole if bought == ends else replace(whole, inner=bought)
     return ranges
+
+
+def can_be_trimmed(declared: object) -> bool:
+    """Whether a declaration is a range of which an inner interval may be bought: of more than two codes, with none."""
+    return (
+        isinstance(declared, Range)
+        and not declared.is_binary
+        and declared.interval == (declared.low, declared.high)
+        and declared.inner is None
+    )
 
 
 def _numbers(name: str, table: Table) -> NDArray[np.float64]:
@@ -191,20 +226,21 @@ def _numbers(name: str, table: Table) -> NDArray[np.float64]:
 
 
 def serve(
-    ranges: Mapping[str, tuple[float, float]], build: Callable[[Mapping[str, tuple[float, float]]], Built]
+    ranges: Mapping[str, Range], build: Callable[[Mapping[str, Range]], Built], declared: Domain | None = None
 ) -> Built:
     """What `build` makes of the bought ranges, or of the nearest ones that it can use.
 
     The budget is spent by now, and a range may not suit its formula: `np.log(x)` on one below zero, `np.exp(x)` on one
     that reaches 2^50; `build` raises DPStatsError then. All that is tried here is a function of the released ranges.
-    `build` is known to serve with `STAND_IN` for each.
+    `build` is known to serve with `STAND_IN` for each, or with the `declared` range of which an interval was bought.
     """
     try:
         return build(ranges)
     except DPStatsError:
-        usable = dict.fromkeys(ranges, STAND_IN)
-    for name, pair in ranges.items():
-        for candidate in _nearest(*pair):
+        known = {name: one for name, one in Domain.coerce(declared).items() if isinstance(one, Range)}
+        usable = {name: known.get(name, STAND_IN) for name in ranges}
+    for name, bought in ranges.items():
+        for candidate in _nearest(bought) if name not in known else [bought]:
             try:
                 build({**usable, name: candidate})
             except DPStatsError:
@@ -214,13 +250,13 @@ def serve(
     return build(usable)
 
 
-def _nearest(low: float, high: float) -> Iterator[tuple[float, float]]:
+def _nearest(bought: Range) -> Iterator[Range]:
     """The range, then the least one that holds the stand-in too, then that one cut off at falling powers of two."""
-    yield low, high
-    low, high = min(low, STAND_IN[0]), max(high, STAND_IN[1])
-    yield low, high
+    yield bought
+    low, high = min(bought.low, STAND_IN.low), max(bought.high, STAND_IN.high)
+    yield replace(bought, low=low, high=high)
     for power in range(50, 0, -1):
-        yield max(low, -(2.0**power)), min(high, 2.0**power)
+        yield replace(bought, low=max(low, -(2.0**power)), high=min(high, 2.0**power))
 
 
 Array = NDArray[np.float64]

@@ -16,7 +16,7 @@ from dpstats.arguments import safe_repr
 from dpstats.call import Request, RowKeywords
 from dpstats.data import Block, Column, Floats, Matrix, MemoryRows, Rows, Table, as_endog, as_exog, slices
 from dpstats.data.passes import map_runs, split_runs
-from dpstats.domain import Domain
+from dpstats.domain import Domain, Range
 from dpstats.errors import ArgumentError, DataError, DPStatsError
 from dpstats.families import BinomialCounts, Family, Gaussian, Poisson, get_family
 from dpstats.formula.advice import advice
@@ -26,8 +26,8 @@ from dpstats.formula.parse import expand_dot, parse
 from dpstats.formula.syntax import add_terms
 from dpstats.mechanisms.design import ArrayDesign, NormName, array_norms
 from dpstats.mechanisms.spec import obstacle
-from dpstats.models.adaptive import choose
-from dpstats.models.ranges import STAND_IN, bought_response, ranges_of, serve
+from dpstats.models.adaptive import choose, foreseeable
+from dpstats.models.ranges import STAND_IN, bought_response, can_be_trimmed, ranges_of, serve
 from dpstats.models.release import check_unit, person_rows
 from dpstats.models.row_counts import count_rows
 from dpstats.plan import Plan, make_plan, range_eps, with_settled_law
@@ -285,7 +285,7 @@ class FormulaSource:
         return tuple(parse(self.formula).columns)
 
     def plan(self, request: Request, *, alone: bool = False) -> Plan:
-        """The plan, from public facts alone; ranges still to be bought stand in as (-1, 1).
+        """The plan, from public facts alone; ranges still to be bought stand in as (-1, 1), or as they are declared.
 
         Rows are counted first only for a fit that is made `alone`, not as one of several that share a purchase.
         """
@@ -299,8 +299,11 @@ class FormulaSource:
         person = request.options.record.column
         if person is not None and person in parse(self.formula).exog_columns:
             raise ArgumentError(f"unit: {person!r} tells persons apart, and the formula reads it; leave it out of one")
-        ranges = dict.fromkeys(self.undeclared(request.family), STAND_IN)
-        advised = advice(self.formula, self.domain, self.data, ranges, request.family.response)
+        undeclared, ranges = self.undeclared(request.family), self._stand_ins(request)
+        advised = advice(self.formula, self.domain, self.data, undeclared, request.family.response)
+        if request.options.ranges == "bought" and not alone:
+            bought = argument("ranges", "bought")
+            raise ArgumentError(f"{bought} is for a single fit: dp.buy_ranges buys the intervals once for several")
         counts = self._row_counts(request, alone)
         plan = self._plan(request, ranges, counts=counts)
         if not plan.law_is_settled:
@@ -325,12 +328,10 @@ class FormulaSource:
             return plan
         request, advised = with_settled_law(plan), plan.advice
         build = partial(self._plan, counts=plan.counts)
-        ranges: Mapping[str, tuple[float, float]] = {}
+        ranges: Mapping[str, Range] = {}
         if plan.bought:
-            eps = range_eps(plan.request, plan.bought)
-            record = plan.request.options.record
-            ranges = ranges_of(data, plan.bought, eps, plan.request.adjacency, random, record)
-            plan, ranges = serve(ranges, lambda usable: (build(request, usable), usable))
+            ranges = self._bought_ranges(plan, data, random)
+            plan, ranges = serve(ranges, lambda usable: (build(request, usable), usable), self.domain)
         build = partial(build, ranges=ranges)
         if plan.response is not None:
             bought = bought_response(plan, data, random)
@@ -348,10 +349,11 @@ class FormulaSource:
 
         None but `plan` where there is nothing to choose. `build` makes a plan of a request.
         """
-        if not adaptive_errors(plan.request, plan.family):
+        if not (adaptive_errors(plan.request, plan.family) and foreseeable(plan)):
             return [plan]
-        ranges = dict.fromkeys(self.undeclared(plan.request.family), STAND_IN)
-        build = partial(self._plan, ranges=ranges, counts=plan.counts) if build is None else build
+        build = (
+            partial(self._plan, ranges=self._stand_ins(plan.request), counts=plan.counts) if build is None else build
+        )
         request, found = with_settled_law(plan), []
         settings: tuple[Literal["auto", True] | None, ...] = (None, "auto", True)
         for setting in settings:
@@ -373,6 +375,26 @@ class FormulaSource:
         """Columns whose range must be bought, from the schema alone."""
         return tuple(numeric_columns_undeclared(self.formula, self.domain, self.data, family))
 
+    def _trimmed(self, request: Request) -> dict[str, Range]:
+        """The declared ranges of which an inner interval is bought."""
+        parsed = parse(self.formula)
+        names = parsed.exog_columns if request.options.ranges == "bought" else ()
+        found = {name: self.domain.get(name) for name in names if name not in parsed.response_columns}
+        return {name: one for name, one in found.items() if isinstance(one, Range) and can_be_trimmed(one)}
+
+    def _stand_ins(self, request: Request) -> dict[str, Range]:
+        """What stands for the ranges that will be bought."""
+        return dict.fromkeys(self.undeclared(request.family), STAND_IN) | self._trimmed(request)
+
+    def _bought_ranges(self, plan: Plan, data: Table, random: RandomSource) -> dict[str, Range]:
+        """Buy the ranges that a plan leaves open. Reads rows: charge first."""
+        eps, options = range_eps(plan.request, plan.bought), plan.request.options
+        ranges = ranges_of(data, plan.bought, eps, plan.request.adjacency, random, options.record, self.domain)
+        if options.ranges == "declared":
+            return ranges
+        clipped = {*self.domain, *parse(self.formula).response_columns}
+        return {name: one if name in clipped else replace(one, outside="drop") for name, one in ranges.items()}
+
     def _row_counts(self, request: Request, alone: bool) -> RowCounts | None:
         """What counts the rows before all else: where it is offered, unless the call says otherwise."""
         share = request.options.check_share
@@ -391,20 +413,28 @@ class FormulaSource:
     def _plan(
         self,
         request: Request,
-        ranges: Mapping[str, tuple[float, float]],
+        ranges: Mapping[str, Range],
         response: ResponsePurchase | None = None,
         counts: RowCounts | None = None,
     ) -> Plan:
         """The plan under a Domain completed by `ranges`, and what was bought of the response."""
         known = schema_domain(self.formula, self.domain, self.data, request.family)
-        known = known.with_ranges(ranges) if ranges else known
+        known = known.with_(ranges) if ranges else known
         design = design_spec(self.formula, known, family=request.family)
         response = response or response_purchase(request, design)
         if response is not None and request.family.response == "continuous":
             design = design.with_working(response.low, response.high)
         family = scaled_family(request.family, design, response)
-        bought = tuple(ranges)
-        return make_plan(request, design, family, formula=self.formula, bought=bought, response=response, counts=counts)
+        return make_plan(
+            request,
+            design,
+            family,
+            formula=self.formula,
+            bought=tuple(ranges),
+            trimmed=tuple(name for name in ranges if name in self.domain),
+            response=response,
+            counts=counts,
+        )
 
 
 def adaptive_errors(request: Request, family: Family) -> bool:
@@ -416,6 +446,8 @@ def adaptive_errors(request: Request, family: Family) -> bool:
 
 def settled(plan: Plan, candidates: Sequence[Plan], rows: float) -> Plan:
     """The candidate that suits `rows` best; `plan` where public facts foresee none of them."""
+    if len(candidates) < 2:
+        return plan
     with contextlib.suppress(DPStatsError, np.linalg.LinAlgError):  # as public as what is planned
         return candidates[choose(candidates, rows)]
     return plan
@@ -423,9 +455,9 @@ def settled(plan: Plan, candidates: Sequence[Plan], rows: float) -> Plan:
 
 def counts_obstacle(request: Request, alone: bool) -> str | None:
     """Why no rows are counted before a fit, with the fix; those of several fits that go together are not."""
-    if not alone:
-        return "is for a single fit: leave it out, and call dp.check first"
     check = phrase("call dp.check", shell="run python -m dpstats check")
+    if not alone:
+        return f"is for a single fit: leave it out, and {check} first"
     if request.options.unit is not None:
         by_person = f"{check} with {argument('unit')}"
         return f"counts rows, and the guarantee is for persons: leave it out, and {by_person} first"

@@ -14,6 +14,7 @@ from dpstats.call import Request
 from dpstats.families import Family
 from dpstats.frames import WideFrame
 from dpstats.mechanisms.design import PublicDesign
+from dpstats.mechanisms.fit_statistics import FitStatisticsPlan
 from dpstats.mechanisms.information import InformationPlan
 from dpstats.mechanisms.screening import ScreeningPlan
 from dpstats.mechanisms.stage import LatticeCosts, Stage, StagePlan
@@ -77,8 +78,10 @@ class PlanFacts:
     response: ResponsePurchase | None = None
     completed: bool = False
     screening: ScreeningPlan | None = None
+    fitstats: FitStatisticsPlan | None = None
     advice: tuple[str, ...] = ()
     call: PlannedCall | None = field(default=None, repr=False)
+    trimmed: tuple[str, ...] = ()
     counts: RowCounts | None = None
 
     @property
@@ -90,6 +93,11 @@ class PlanFacts:
     def family(self) -> Family:
         """The loss, every cap filled in from the public range of the response."""
         return self.objective.family
+
+    @property
+    def bought_mean(self) -> float | None:
+        """The mean of counts, once it has been bought."""
+        return None if self.response is None else self.response.mean
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -278,6 +286,9 @@ def _budget_frame(plan: PlanFacts) -> pd.DataFrame:
             rows.append((f"{role}: rounding", final, 0.0, final, final, 0.0, "discrete noise"))
         if stage.information is not None:
             rows += _information_rows(stage.information)
+    if plan.fitstats is not None:
+        cost = plan.fitstats.eps
+        rows.append(("fit statistics", cost, 0.0, cost, cost, 0.0, "rows, fit, effects"))
     sums = [sum(row[column] for row in rows) for column in (4, 5)]
     if plan.request.options.split is not None:
         sums = [float("nan")] * 2  # parts of the rows pay side by side

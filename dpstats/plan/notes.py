@@ -16,8 +16,10 @@ from dpstats.mechanisms.release import MOST_COVERED
 from dpstats.mechanisms.spec import obstacle
 from dpstats.mechanisms.stage import StagePlan
 from dpstats.plan.facts import PlanFacts
+from dpstats.plan.methods import no_fit_statistics, range_eps
 from dpstats.plan.tables import capped_at, is_output
 from dpstats.privacy.information.exact_sums import COVER_PLACES, LATTICE_LIMIT
+from dpstats.privacy.trimming import rows_to_narrow
 from dpstats.proof_pages import cite_proof
 from dpstats.summaries import format_number
 from dpstats.wording import argument, phrase
@@ -79,6 +81,7 @@ def plan_notes(plan: PlanFacts, *, released: bool = True) -> list[str]:
             f"{objective.planned_eps:.4g}; by the proved joint bound it needs {objective.joint_need:.4g} only. "
             f"The difference, {retrieved:.4g} ('retrieved'), is {use}."
         )
+    notes += fit_statistics_note(plan)
     if plan.screening is not None:
         notes.append(screening_note(plan))
     if plan.request.options.split is not None:
@@ -86,9 +89,11 @@ def plan_notes(plan: PlanFacts, *, released: bool = True) -> list[str]:
             "Each row went by a draw of its own to one of two parts: one chose the columns, the other fitted them. A "
             f"row pays for its own part only, so the total is not the sum ({cite_proof('docs/proofs/composition')}, 5)."
         )
-    if plan.bought:
-        names = ", ".join(plan.bought)
+    unknown = [name for name in plan.bought if name not in plan.trimmed]
+    if unknown:
+        names = ", ".join(unknown)
         notes.append(f"Ranges bought with the budget: {names}. Declaring what a codebook says of them would save it.")
+    notes += trimmed_note(plan)
     if plan.response is not None:
         notes.append(
             f"{plan.response.eps:.4g} of eps buys what the fit needs to know of {plan.design.response_name} within its "
@@ -110,7 +115,21 @@ def counts_note(plan: PlanFacts) -> list[str]:
     """What the rows, counted before the fit, say of the Domain."""
     if plan.counts is None or plan.counts.rows is None:
         return []
-    return [f"{one[0].upper()}{one[1:]}" for one in plan.counts.findings()]
+    return [f"{one[0].upper()}{one[1:]}." for one in plan.counts.findings()]
+
+
+def trimmed_note(plan: PlanFacts) -> list[str]:
+    """What intervals within declared ranges cost, and how many rows it takes to narrow a range."""
+    if not plan.trimmed:
+        return []
+    eps, number = range_eps(plan.request, plan.bought), len(plan.trimmed)
+    least = rows_to_narrow(eps / len(plan.bought), plan.request.adjacency, number)
+    until = "" if plan.completed else " Until then the declared ranges stand in: the noise will be less than shown."
+    return [
+        f"{eps:.4g} of eps buys, within the declared range of {', '.join(plan.trimmed)}, the interval that holds "
+        "nearly all rows; the others are left out. Fewer than about "
+        f"{least:,.0f} rows keep the declared range.{until}"
+    ]
 
 
 def assumed_response_note(plan: PlanFacts) -> list[str]:
@@ -213,10 +232,15 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
             "columns, rare levels or wide ranges one draw has them and the next has not. "
             f"{argument('inference', True)} pays for errors that are there. {rows_needed_note(plan)}{few}"
         )
+    cap = information.purchase.weight_cap
+    capped = (
+        "" if cap is None else f"No row weighs more than {cap:.3g} there, and what that leaves out is made up for. "
+    )
     kind = {"robust": "robust", "clustered": f"robust, clustered by {plan.guarantee.unit}"}.get(spread, "model-based")
     return (
         f"Standard errors ({kind}) account for the sample, for the noise in the coefficients and for that in the "
-        f"information matrix, which is released beside them (proof: {cite_proof('docs/proofs/information')}). {few}"
+        f"information matrix, which is released beside them (proof: {cite_proof('docs/proofs/information')}). "
+        f"{capped}{few}"
     )
 
 
@@ -292,6 +316,20 @@ def rounding_note(stage: StagePlan) -> list[str]:
         f"'rounding' pays for discrete noise that hides what floating point betrays. Up to {stage.rows_at_most:.4g} "
         f"rows (rows_at_most) it adds less than {max(added, 0.001):.2g} % to the noise's standard deviation."
     ]
+
+
+def fit_statistics_note(plan: PlanFacts) -> list[str]:
+    """What is bought of the fit of the whole model, or why it cannot be beside errors."""
+    if plan.fitstats is not None:
+        figure = "R2" if plan.family.link == "identity" else "the deviance explained"
+        return [
+            f"{plan.fitstats.eps:.4g} of eps buys the number of rows, {figure} and what average marginal effects need, "
+            f"each with its error (fitstats; proof: {cite_proof('docs/proofs/fit_statistics')})."
+        ]
+    if plan.request.options.fitstats != "auto" or plan.stages[-1].plan.information is None:
+        return []
+    reason = no_fit_statistics(plan.request, plan.design, plan.family)
+    return [] if reason is None else [f"No fit statistics are bought: fitstats {reason}."]
 
 
 def screening_note(plan: PlanFacts) -> str:

@@ -18,6 +18,7 @@ from dpstats.families import Family
 from dpstats.families.base import check_cap
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import ArrayDesign, PublicDesign
+from dpstats.mechanisms.fit_statistics import FitStatisticsPlan
 from dpstats.mechanisms.napp import stored_plan
 from dpstats.mechanisms.screening import ScreeningPlan
 from dpstats.mechanisms.stage import Stage
@@ -26,7 +27,9 @@ from dpstats.plan.methods import (
     ResponsePurchase,
     centre_stages,
     fit_spec,
+    needs_errors,
     paid_apart,
+    plan_fit_statistics,
     plan_releases,
     proof_page,
     range_eps,
@@ -39,7 +42,7 @@ from dpstats.plan.tables import column_table, header_table, plan_tables, rows_ta
 from dpstats.privacy.guarantee import Guarantee, check_budget
 from dpstats.privacy.ranges import check_range_eps
 from dpstats.replication.napp import plan_replication
-from dpstats.summaries import Summary, shorten, wrap_notes
+from dpstats.summaries import Summary, shorten
 from dpstats.wording import argument
 
 
@@ -54,7 +57,9 @@ class Plan(PlanFacts):
     formula : str or None
         None for plain arrays.
     bought : tuple of str
-        Columns whose range is bought from the budget.
+        Columns whose range is bought from the budget, or the interval within it in which rows are kept.
+    trimmed : tuple of str
+        Those whose range is declared, of which the interval is bought.
     stages : tuple of Stage
         The releases of the fit, in order.
     guarantee : Guarantee
@@ -66,6 +71,8 @@ class Plan(PlanFacts):
         each range, and the widest terms for those kept.
     screening : ScreeningPlan or None
         The choice of terms before the fit; the stages then hold the columns kept alone.
+    fitstats : FitStatisticsPlan or None
+        What is bought of rows and fit after the stages; None if nothing.
     advice : tuple of str
         What names and declarations tell of what was probably not meant.
     call : Planned or None
@@ -222,12 +229,11 @@ class Plan(PlanFacts):
         >>> "gaussian" in plan.summary().as_text()
         True
         """
-        summary = Summary()
-        summary.tables = [header_table(self, "none read"), column_table(self), *plan_tables(self)]
+        tables = [header_table(self, "none read"), column_table(self), *plan_tables(self)]
         if self.counts is not None and self.call is not None and self.counts.settles_errors:
-            summary.tables.append(rows_table(self.by_rows()))
-        summary.add_extra_txt(wrap_notes([*plan_notes(self), *rounding_note(self.objective)]))
-        return summary
+            found = self.by_rows()
+            tables += [] if found.empty else [rows_table(found)]
+        return Summary(tables, [*plan_notes(self), *rounding_note(self.objective)])
 
     def __str__(self) -> str:
         return self.summary().as_text()
@@ -280,7 +286,9 @@ class Plan(PlanFacts):
             "response": None if self.response is None else asdict(self.response),
             "completed": self.completed,
             "screening": None if self.screening is None else self.screening.to_dict(),
+            **({} if self.fitstats is None else {"fitstats": self.fitstats.to_dict()}),
             **({} if self.counts is None else {"counts": self.counts.to_dict()}),
+            **({"trimmed": list(self.trimmed)} if self.trimmed else {}),
         }
 
     @classmethod
@@ -298,7 +306,9 @@ class Plan(PlanFacts):
             response=None if response is None else ResponsePurchase(**response),
             completed=stored["completed"],
             screening=None if stored.get("screening") is None else ScreeningPlan.from_dict(stored["screening"]),
+            fitstats=None if stored.get("fitstats") is None else FitStatisticsPlan.from_dict(stored["fitstats"]),
             counts=None if stored.get("counts") is None else RowCounts.from_dict(stored["counts"]),
+            trimmed=tuple(stored.get("trimmed", ())),
         )
 
 
@@ -310,38 +320,64 @@ def make_plan(
     *,
     formula: str | None,
     bought: tuple[str, ...] = (),
+    trimmed: tuple[str, ...] = (),
     response: ResponsePurchase | None = None,
     counts: RowCounts | None = None,
 ) -> Plan:
     """Split the budget and plan the release; reads no row. Every cap of `family` is filled in.
 
-    `bought` are columns whose range is bought; design and family follow what is bought of the response already, and
-    `counts` of rows are paid for before all else.
+    `bought` are columns whose range is bought, `trimmed` those of which the range is declared and an interval bought;
+    design and family follow what is bought of the response already, and `counts` of rows are paid for before all else.
     """
-    _check_bought(request, design, family, bought)
+    _check_bought(request, design, family, bought, trimmed)
     # A cap on residuals is given in the response's units, which may be any.
     check_cap("residual_cap, or another cap on the loss's slope, over half the response's range", family.lipschitz)
     left = request.row_eps if counts is None else counts.rest
-    apart = range_eps(request, bought) + (0.0 if response is None else response.eps)
-    screening, stages = plan_releases(request, design, family, left - apart)
+    left -= range_eps(request, bought) + (0.0 if response is None else response.eps)
+    fitstats = plan_fit_statistics(request, design, family)
+    mean = None if response is None else response.mean
+    screening, stages = plan_releases(request, design, family, left - (0.0 if fitstats is None else fitstats.eps), mean)
+    if fitstats is not None and stages[-1].plan.information is None:
+        if request.options.fitstats != "auto":
+            raise ArgumentError(f"fitstats {needs_errors()}")
+        fitstats, (screening, stages) = None, plan_releases(request, design, family, left, mean)
     if response is not None and response.mean is not None:
         kept = range(len(design.names)) if screening is None else screening.kept
         stages = centre_stages(stages, design, response.mean, kept)
     if request.options.replicates:
         stages = plan_replication(stages, fit_spec(request, design, family))
     guarantee = _guarantee(request, design, stages, screening, alone=not bought and counts is None)
-    return Plan(request, design, formula, bought, stages, guarantee, response, screening=screening, counts=counts)
+    return Plan(
+        request,
+        design,
+        formula,
+        bought,
+        stages,
+        guarantee,
+        response,
+        screening=screening,
+        fitstats=fitstats,
+        counts=counts,
+        trimmed=trimmed,
+    )
 
 
-def _check_bought(request: Request, design: PublicDesign, family: Family, bought: tuple[str, ...]) -> None:
+def _check_bought(
+    request: Request, design: PublicDesign, family: Family, bought: tuple[str, ...], trimmed: tuple[str, ...]
+) -> None:
     """Raise ArgumentError unless these ranges can be bought; see `make_plan`."""
     if not bought:
         return
+    unknown = [name for name in bought if name not in trimmed]
     if request.options.retrieval == "return":
-        returned = argument("retrieval", "return")
-        raise ArgumentError(f"{returned} needs every range in the domain; declare {', '.join(bought)}")
-    share = range_eps(request, bought) / len(bought)
-    check_range_eps(share, bought, request.adjacency, request.options.rows_at_least)
+        fix = f"declare {', '.join(unknown)}" if unknown else f"leave out {argument('ranges', 'bought')}"
+        raise ArgumentError(f"{argument('retrieval', 'return')} needs every range in the domain; {fix}")
+    if request.options.replicates and trimmed:
+        raise ArgumentError(f"{argument('ranges', 'bought')} is not part of the replicated paper; leave it out")
+    if unknown:
+        # Of few rows an interval within a declared range is that range: any share will do.
+        share = range_eps(request, bought) / len(bought)
+        check_range_eps(share, unknown, request.adjacency, request.options.rows_at_least)
     if design.response_name in bought and family.response == "count" and request.options.curvature is not None:
         # The curvature that suffices follows the greatest count: too little of it must not come out after the charge.
         raise ArgumentError(f"curvature needs the range of the counts in the domain; declare {design.response_name}")
@@ -402,6 +438,7 @@ def replan(plan: Plan, eps: float) -> Plan:
         family=plan.family,
         formula=plan.formula,
         bought=plan.bought,
+        trimmed=plan.trimmed,
         response=response,
         counts=counts,
     )

@@ -24,10 +24,10 @@ CHECK_SHARE = 0.03
 ROWS_PART = 1 / 3
 """The part of the purchase that counts the rows used; the rest counts rows at fault, where more counts have noise."""
 
-MOST_AT_FAULT, LEAST_NOTED = 0.2, 0.05
+MOST_AT_FAULT, LEAST_NOTED = 0.2, 0.03
 """A fit stops if one column loses or clips more of the rows than the first; a summary names it from the second on."""
 
-FALSE_STOPS, FALSE_NOTES = 1e-3, 1e-2
+FALSE_STOPS, FALSE_NOTES = 1e-3, 3e-2
 """How often noise alone may stop a fit, or name a column, where nothing is wrong."""
 
 
@@ -92,6 +92,11 @@ class RowCounts:
             return 0.0
         return math.sqrt(2) * math.exp(-0.5 * self.rows_eps) / -math.expm1(-self.rows_eps)  # no overflow
 
+    @property
+    def released_rows(self) -> tuple[float, float] | None:
+        """The number of rows used and the standard deviation of its noise; None unless it was bought."""
+        return None if self.rows is None or not self.rows_eps else (float(self.rows), self.rows_sd)
+
     def guarantees(self, whole: Guarantee) -> tuple[Guarantee, Guarantee]:
         """Of the counts and of the rest, which together cost no more than `whole`; each is charged by itself."""
         counted = replace(whole, eps=self.eps, delta=0.0, basis=PROOF, rho=None, mu=None)
@@ -128,8 +133,9 @@ class RowCounts:
         if self.rows_eps:  # where it is public the number of rows has those lost among them
             rows += float(counts[losing & (counts > noise)].sum())
         shares = np.minimum(counts / max(rows, 1.0), 1.0)
+        error = min(math.sqrt(2) * self.fault_scale / max(rows, 1.0), 1.0)
         return [
-            f"about {share:.0%} of the rows {fault.effect}"
+            f"about {100 * share:.2g} % of the rows (s.d. {100 * error:.1g} %) {fault.effect}"
             for fault, count, share in zip(self.faults, counts, shares, strict=True)
             if count > least * rows + noise
         ]

@@ -35,10 +35,12 @@ def has_risk(plan: PlanFacts) -> bool:
     return plan.objective.risk_is_proved and not plan.request.options.replicates
 
 
-def header_table(plan: PlanFacts, observations: str) -> SimpleTable:
-    """Pairs of facts on the model (left) and on the guarantee (right)."""
+def header_table(plan: PlanFacts, observations: str, figures: Sequence[str] = ()) -> SimpleTable:
+    """Pairs of facts on the model (left) and on the guarantee (right), and in the title figures of the fit."""
     guarantee, request = plan.guarantee, plan.request
-    title = "\n".join([*banner(guarantee), model_title(plan), *facts_lines([modelled_level(plan)])])
+    title = "\n".join(
+        [*banner(guarantee), model_title(plan), *facts_lines([modelled_level(plan)]), *facts_lines(figures)]
+    )
     left = [
         ("Dep. Variable:", shorten(plan.design.response_name, 22)),
         ("Model:", "GLM"),
@@ -151,8 +153,11 @@ def bought_tables(plan: PlanFacts) -> list[SimpleTable]:
     rows = []
     if plan.completed:
         domain = getattr(plan.design, "domain", {})
-        ranges = {name: domain[name] for name in plan.bought if name in domain}
-        rows = [(name, [*map(format_number, (pair.low, pair.high)), "range"]) for name, pair in ranges.items()]
+        ranges = {name: domain[name].interval for name in plan.bought if name in domain}
+        rows = [
+            (name, [*map(format_number, ends), "rows kept" if name in plan.trimmed else "range"])
+            for name, ends in ranges.items()
+        ]
     if plan.completed and plan.response is not None:
         found = plan.response
         use = "centre, scale and cap" if plan.family.response == "continuous" else "greatest count"

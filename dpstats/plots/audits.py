@@ -104,14 +104,14 @@ def _draw_bounds(ax: Axes, result: AuditedSubject) -> None:
 def _audit_caption(result: AuditedSubject, what: str) -> list[str]:
     """The caption's sentences."""
     claim = f"eps = {result.eps:.4g}" + (f", delta = {result.delta:.4g}" if result.delta else "")
-    shown = {
+    legend = {
         "bounds": "Bounds by threshold are from the runs that chose the event; the verdict is from fresh ones.",
         "scores": "What the claim allows is how far the two may differ; the central 99 % of the runs are shown.",
     }[what]
     end = "These runs do not refute it, which proves nothing." if result.passed else "The claim does not hold."
     return [
         f"Claimed: that the two data sets tell no more apart than {claim} allows. {end}",
-        shown,
+        legend,
         f"{result.runs:,} runs on each, confidence {result.confidence:g}; both data sets are taken to be public.",
     ]
 
@@ -157,29 +157,29 @@ def spending(ledger: LedgerLike, *, ax: Axes | None = None) -> Axes:
     >>> dp.plots.spending(ledger).get_ylabel()
     'eps spent'
     """
-    found = as_ledger(ledger)
-    if not isinstance(found, Ledger):
-        raise ArgumentError(f"ledger must be a whole ledger or the path of its file, got {safe_repr(found)}")
+    books = as_ledger(ledger)
+    if not isinstance(books, Ledger):
+        raise ArgumentError(f"ledger must be a whole ledger or the path of its file, got {safe_repr(books)}")
     ax = style.new_axes(ax)
-    table = found.history()
-    counted = "eps" if found.accountant == "basic" else "rho"
+    table = books.history()
+    counted = "eps" if books.accountant == "basic" else "rho"
     spent = float(table[counted].max()) if len(table) else 0.0
-    total = found.total.eps if counted == "eps" else spent + (found.remaining_rho or 0.0)
-    across = _draw_steps(ax, found, table, counted)
+    total = books.total.eps if counted == "eps" else spent + (books.remaining_rho or 0.0)
+    across = _draw_steps(ax, books, table, counted)
     ax.axhline(total, linestyle=":", color=style.RED, linewidth=1.4, label=f"total, {total:.4g}")
     ax.set_ylim(0.0, 1.06 * total)
-    caption = _spending_caption(found, table, counted, spent)
+    caption = _spending_caption(books, table, counted, spent)
     labels = across, f"{counted} spent"
-    return style.finish(ax, f"Privacy budget of {found.dataset}", *caption, labels=labels, legend="above")
+    return style.finish(ax, f"Privacy budget of {books.dataset}", *caption, labels=labels, legend="above")
 
 
-def _draw_steps(ax: Axes, found: Ledger, table: pd.DataFrame, counted: str) -> str:
+def _draw_steps(ax: Axes, ledger: Ledger, table: pd.DataFrame, counted: str) -> str:
     """A step at each charge: of all together, and of those who have spent most. What the horizontal axis shows."""
     timed = len(table) > 0 and table["time"].max() - table["time"].min() >= SHORT
     # Within a few minutes, the order says more than fractions of seconds.
     across = pd.Series(table["time"].dt.tz_localize(None) if timed else table.index, index=table.index)
     _step(ax, across, table[counted], across.max(), color=style.INK, linewidth=3.6, zorder=1.5, label="all")
-    quotas = found.spending()["quota_eps"] if counted == "eps" else pd.Series(dtype=float)
+    quotas = ledger.spending()["quota_eps"] if counted == "eps" else pd.Series(dtype=float)
     most = table.groupby("analyst")["by_analyst"].max().sort_values(ascending=False, kind="stable")
     if list(most.index) not in ([], [""]):
         for number, analyst in enumerate(most.index[:MOST_ANALYSTS]):

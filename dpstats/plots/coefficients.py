@@ -126,9 +126,9 @@ def shares(result: FittedSubject, *, intercept: bool = False, ax: Axes | None = 
     'share of the squared standard error'
     """
     check_subject("result", result, "uncertainty", FIT)
-    found = result.variance_shares
+    by_source = result.variance_shares
     errors = _shown(result.bse, check_flag("intercept", intercept))
-    table, bounded = found.loc[errors.index], np.isfinite(errors.to_numpy())
+    table, bounded = by_source.loc[errors.index], np.isfinite(errors.to_numpy())
     ax = style.new_axes(ax, 2.3 + 0.27 * len(table))
     style.name_rows(ax, list(table.index))
     rows, left = np.arange(len(table)), np.zeros(len(table))
@@ -158,10 +158,10 @@ def _table(result: FittedSubject, alpha: float, intercept: bool) -> pd.DataFrame
         noise = 2 * result.noise_at_most.loc[value.index].to_numpy()
         return pd.DataFrame({"value": value, "low": value - noise, "high": value + noise, "noise": noise})
     errors = _shown(result.bse, intercept)
-    found = result.uncertainty(alpha).loc[errors.index]
+    table = result.uncertainty(alpha).loc[errors.index]
     private = 1 - result.variance_shares["sampling"].loc[errors.index].clip(0, 1)
-    noise = (found["high"] - found["low"]) / 2 * np.sqrt(private)
-    return pd.DataFrame({"value": found["coef"], "low": found["low"], "high": found["high"], "noise": noise})
+    noise = (table["high"] - table["low"]) / 2 * np.sqrt(private)
+    return pd.DataFrame({"value": table["coef"], "low": table["low"], "high": table["high"], "noise": noise})
 
 
 def _shown(values: pd.Series[float], intercept: bool) -> pd.Series[float]:

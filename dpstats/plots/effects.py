@@ -169,10 +169,10 @@ def _predicted(result: FittedSubject, frame: pd.DataFrame, alpha: float) -> tupl
     """Means, shape (k,), and ends of the band, shape (k, 2): NaN where it has none; no band without inference."""
     if not result.has_errors:
         return np.asarray(result.predict(frame), dtype=np.float64), None
-    found = result.get_prediction(frame, alpha)
-    ends = np.array(found.conf_int(), dtype=np.float64)
-    ends[~np.isfinite(found.se_mean)] = np.nan
-    return np.asarray(found.predicted_mean), ends
+    prediction = result.get_prediction(frame, alpha)
+    ends = np.array(prediction.conf_int(), dtype=np.float64)
+    ends[~np.isfinite(prediction.se_mean)] = np.nan
+    return np.asarray(prediction.predicted_mean), ends
 
 
 def _draw(

@@ -205,7 +205,7 @@ COSTS = {
 
 def _caption(plan: Plan, what: str, pi: float, known: bool) -> list[str]:
     """The caption's sentences."""
-    shown = {
+    legend = {
         "risk": f"Proved bound on what privacy adds to the loss, with probability {1 - pi:g}; mostly it is far less.",
         "se": (
             "Forecast for rows as typical= or like= has them. "
@@ -217,7 +217,7 @@ def _caption(plan: Plan, what: str, pi: float, known: bool) -> list[str]:
     }[what]
     delta = f", delta = {plan.request.delta:.4g}" if plan.request.delta else ""
     return [
-        shown,
+        legend,
         "Plans alone: no row was read and nothing spent.",
         f"Protected by a fit at eps{delta}: {style.neighbours(plan.guarantee)}.",
         "" if plan.guarantee.certified else f"NO GUARANTEE is claimed: {plan.guarantee.reason}.",

@@ -36,20 +36,14 @@ CAPTION = "caption"
 """The gid of a picture's caption."""
 
 
-def pyplot() -> Any:
-    """matplotlib.pyplot, imported when something is drawn; ArgumentError if it is not installed."""
+def new_axes(ax: Axes | None, height: float = HEIGHT, width: float = WIDTH) -> Axes:
+    """`ax` itself, or axes of a new figure of so many inches, in our style; ArgumentError without matplotlib."""
     try:
-        from matplotlib import pyplot as found
+        from matplotlib import pyplot
     except ImportError as error:
         raise ArgumentError('pictures need the package matplotlib: pip install "dpstats[plots]"') from error
-    return found
-
-
-def new_axes(ax: Axes | None, height: float = HEIGHT, width: float = WIDTH) -> Axes:
-    """`ax` itself, or axes of a new figure of so many inches, in the style of this package."""
-    drawer = pyplot()
     if ax is None:
-        _, ax = drawer.subplots(figsize=(width, height), layout="constrained")
+        _, ax = pyplot.subplots(figsize=(width, height), layout="constrained")
     elif not hasattr(ax, "get_figure"):
         raise ArgumentError(f"ax must be matplotlib axes, got {type(ax).__name__}")
     assert ax is not None

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpstats.data import Rows, as_rows
 from dpstats.privacy.guarantee import Adjacency
-from dpstats.privacy.randomness import RandomSource
+from dpstats.privacy.randomness import RandomSource, noisy_integers
 from dpstats.privacy.ranges import CELLS, LARGEST_PENALTY, Values, finite_rows
 from dpstats.privacy.selection import STEPS, exponential_scale, noisy_argmax
 
@@ -25,8 +25,11 @@ WIDTHS = (768, 512, 384, 256, 192, 128, 96, 64, 48, 32, 24, 16)
 ROWS_A_HALVING = 0.02
 """Share of the rows that an interval half as wide may lose. Settled by the experiment in docs/proofs/trimming."""
 
-MARGIN = 6.0
-"""Further rows, in units of the noise scale, that an inner interval must be better by than the full range."""
+ROWS_NEEDED = 60.0
+"""Rows away from the atom, in units of the noise scale, below which the full range is kept: noise would choose."""
+
+COUNT_SHARE = 0.1
+"""Of the budget, for counting these rows first."""
 
 Array = NDArray[np.float64]
 
@@ -70,15 +73,15 @@ def trimming_scores(
 ) -> NDArray[np.int64]:
     """The score of each candidate, in steps, shape (k,): the full range's first.
 
-    q(I) = n_in(I) + (a_w - a_min) n* - s (ln N_w + ln columns + `MARGIN`) and q(full) = n_in(full) - a_min n*, for n*
-    the rows away from the atom, N_w the number of intervals of I's width and s the noise scale.
+    q(I) = n_in(I) + (a_w - a_min) n* - s ln(N_w columns) and q(full) = n_in(full) - a_min n*, for n* the rows away from
+    the atom, N_w the number of intervals of I's width and s the noise scale.
     """
     ends, widths = inner_intervals(low, high)
     *inside, away = as_rows(blocks).total(partial(_counts, ends, atom), operator.add)
     steps = allowances()
     share = np.where(widths < 0, -steps[0], steps[widths] - steps[0])
     places = np.bincount(widths[1:])
-    penalty = np.where(widths < 0, 0.0, scale * (np.log(columns * places[widths]) + MARGIN))
+    penalty = np.where(widths < 0, 0.0, scale * np.log(columns * places[widths]))
     # Whole numbers all along: only the penalty is rounded, which is public.
     return np.array(inside) * STEPS + share * away - np.rint(np.minimum(penalty, LARGEST_PENALTY / 4)).astype(np.int64)
 
@@ -106,6 +109,8 @@ def buy_inner_interval(
 ) -> tuple[float, float]:
     """Choose an interval within [low, high] outside of which few of the values lie, with eps-differential privacy.
 
+    Rows are counted first: of few the whole range is kept, which takes no choice and leaves its part of eps unspent.
+
     Parameters
     ----------
     values : ndarray, shape (rows,), or Rows or sequence of such blocks
@@ -125,17 +130,24 @@ def buy_inner_interval(
         The declared range, or a part of it of at least 1/64 of its width: narrower only where rows are many, or few are
         lost. Zero, if the range holds it, is an atom: rows there speak for no width.
     """
-    scale = trimming_scale(eps, adjacency)
+    blocks, count_eps = finite_rows(values).persist(), COUNT_SHARE * eps
+    scale = trimming_scale(eps - count_eps, adjacency)
     atom = 0.0 if low <= 0 <= high else None
-    scores = trimming_scores(finite_rows(values).persist(), low, high, scale, atom=atom, columns=columns)
     ends, _ = inner_intervals(low, high)
+    away = blocks.total(partial(_counts, ends[:1], atom), operator.add)[-1:]
+    # A row adds at most one, and one that is replaced moves the count by one at most.
+    if noisy_integers(away, 1, count_eps, random)[0] * STEPS < ROWS_NEEDED * scale:
+        return low, high
+    scores = trimming_scores(blocks, low, high, scale, atom=atom, columns=columns)
     first, last = ends[noisy_argmax(scores, scale, random, monotone=adjacency == "add_remove")]
     return float(first), float(last)
 
 
-def rows_to_narrow(eps: float, adjacency: Adjacency) -> float:
+def rows_to_narrow(eps: float, adjacency: Adjacency, columns: int = 1) -> float:
     """The number of rows below which no inner interval is likely to be chosen, whatever the values are: public."""
-    steps, scale = allowances(), trimming_scale(eps, adjacency)
+    steps, scale = allowances(), trimming_scale((1 - COUNT_SHARE) * eps, adjacency)
+    if not math.isfinite(scale):
+        return math.inf
     _, widths = inner_intervals(0.0, 1.0)
-    places = np.bincount(widths[1:])
-    return float(np.min(scale * (np.log(places) + MARGIN) / steps)) if math.isfinite(scale) else math.inf
+    won = scale * np.log(columns * np.bincount(widths[1:])) / steps
+    return max(float(np.min(won)), ROWS_NEEDED * scale / STEPS)

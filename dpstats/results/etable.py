@@ -21,7 +21,7 @@ from dpstats.results.glm_results import GLMResults
 from dpstats.results.model import FittedModel
 from dpstats.results.stored import Printed
 from dpstats.results.summary import has_exact_noise, rows_text, shows_errors
-from dpstats.summaries import WIDTH, Summary, full_width, wrap_notes, wrap_text
+from dpstats.summaries import WIDTH, Summary, full_width, wrap_text
 
 COLUMN = 14
 """Width of a fit's column."""
@@ -76,12 +76,10 @@ class ETable(Printed):
         >>> "tabular" in table.to_latex(), table.to_markdown().startswith("|")
         (True, True)
         """
-        summary = Summary()
         each = self._abreast()
-        for start in range(0, len(self.fits), each):
-            summary.tables += self._panel(slice(start, start + each))
-        summary.add_extra_txt(wrap_notes(self._notes()))
-        return summary
+        starts = range(0, len(self.fits), each)
+        tables = [table for start in starts for table in self._panel(slice(start, start + each))]
+        return Summary(tables, self._notes())
 
     def __repr__(self) -> str:
         return f"<ETable of {', '.join(self.labels)}>"
@@ -242,7 +240,27 @@ def _facts(fit: GLMResults) -> dict[str, str]:
         "Protected": "rows" if guarantee.unit is None else f"each {guarantee.unit}",
         "Certified": "yes" if guarantee.certified else "NO",
         "Rows": rows_text(fit),
+        **dict.fromkeys(FIGURES, ""),
+        **_figures(fit),
     }
+
+
+FIGURES = {"R2": "r_squared", "Deviance expl.": "deviance_explained"}
+"""Figures of the fit, each with its standard error in brackets."""
+
+
+def _figures(fit: GLMResults) -> dict[str, str]:
+    """What was bought of the fit."""
+    if fit.fit_sums is None or not shows_errors(fit):
+        return {}
+    table = fit.fitstats.T.to_dict()
+    cells = {}
+    for words, name in FIGURES.items():
+        if name in table:
+            value, error = table[name]["value"], table[name]["std_error"]
+            number, own = to_the_noise(value, error), f"({to_the_noise(error, error)})"
+            cells[words] = f"{number} {own}" if len(number) + len(own) < COLUMN else number + own
+    return cells
 
 
 def _sizes(penalty: Penalty) -> list[str]:

@@ -30,6 +30,7 @@ from dpstats.mechanisms.statistics import Moments
 from dpstats.mechanisms.statistics import inference_of as moments_inference
 from dpstats.plan import Plan
 from dpstats.plan.notes import lost_errors
+from dpstats.privacy.information import row_weights
 from dpstats.wording import argument, phrase
 
 Vector = NDArray[np.float64]
@@ -62,12 +63,13 @@ def inference_of(plan: Plan, scaled_params: Vector, released: Information) -> Re
     rows, center = transform @ basis, shrunk_towards(stage)
     coef = np.linalg.solve(basis, scaled_params[columns] - center)
     curvature = self_adjoint(basis.T @ np.diag(stage.curvature) @ basis)
-    found = known.identified
+    found, cap = known.identified, stage.information.purchase.weight_cap
     if plan.family.link in CURVED and (plan.design.offset_bound == 0 or plan.family.name == "poisson"):
         # Made-up rows have no offset; the ratio of two exponentials does not depend on it.
         start = np.linalg.solve(basis, scaled_params[columns])
+        reach = None if cap is None else column_reach(part) @ np.abs(basis)
         found = average_along_path(
-            found, start, curvature @ coef, response_of(plan), constant_column(part), part.dummies
+            found, start, curvature @ coef, response_of(plan, cap), constant_column(part), part.dummies, reach
         )
     estimates = Estimates(
         coef=coef,
@@ -106,12 +108,21 @@ def sums_noise(plan: Plan, scaled_params: Vector, released: ReleasedSums) -> Vec
     return np.asarray(np.sqrt(np.maximum(np.diag(covariance), 0.0)))
 
 
-def response_of(plan: Plan) -> MeanFunction:
-    """How the mean response of a plan's family moves with the linear predictor."""
+def column_reach(design: Bounds) -> Vector:
+    """The largest size of each column of a row, shape (p,)."""
+    reach = np.zeros(len(design.names))
+    for term in design.terms:
+        reach[term.columns] = term.l2
+    return reach
+
+
+def response_of(plan: Plan, weight_cap: float | None = None) -> MeanFunction:
+    """How the mean response of a plan's family moves with the linear predictor, beside capped weights."""
     family = plan.family
+    weights = partial(row_weights, family, weight_cap=weight_cap)
     if isinstance(family, NegativeBinomial):
-        return MeanFunction(partial(_clipped_means, family), partial(_slopes, family), partial(_weights, family))
-    return MeanFunction(partial(_means, family), partial(_canonical_slopes, family), partial(_weights, family))
+        return MeanFunction(partial(_clipped_means, family), partial(_slopes, family), weights)
+    return MeanFunction(partial(_means, family), partial(_canonical_slopes, family), weights)
 
 
 def _means(family: Family, eta: Vector) -> Vector:
@@ -132,11 +143,6 @@ def _slopes(family: Family, eta: Vector, endog: Vector) -> Vector:
 def _canonical_slopes(family: Family, eta: Vector, endog: Vector) -> Vector:
     """l' where it is the mean less the response."""
     return _means(family, eta) - endog
-
-
-def _weights(family: Family, eta: Vector, endog: Vector) -> Vector:
-    """l''; that of a canonical family does not depend on the response."""
-    return np.asarray(family.weight(eta, endog), dtype=np.float64)
 
 
 def _carried(spread: Spread, basis: Vector, rows: Vector, before: Identified, after: Identified) -> Spread:

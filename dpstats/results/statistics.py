@@ -33,7 +33,7 @@ from dpstats.results.contrasts import ContrastTests, hypotheses, inference_table
 from dpstats.results.inference_mixin import InferenceMixin
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.results.stored import Released
-from dpstats.summaries import WIDTH, Summary, format_number, full_width, paired_facts, shorten, wrap_notes
+from dpstats.summaries import WIDTH, Summary, format_number, full_width, paired_facts, shorten
 
 
 def summarize_release(plan: StatisticsPlan, mass: NoisyCount) -> Summary:
@@ -44,15 +44,12 @@ def summarize_release(plan: StatisticsPlan, mass: NoisyCount) -> Summary:
         ("Response:", shorten(plan.design.response_name, 22)),
         ("Complete Rows:", f"{round(mass.count / step) * step} ± {mass.deviation:.2g}"),
     ]
-    summary = Summary()
-    summary.tables = [_header("Released Statistics", facts, plan), facts_table(sums_facts(plan))]
     notes = [
         "The guarantee covers this release and every model fitted from it: a fit is charged nothing.",
         f"Columns: {', '.join(plan.design.names)}.",
         *(f"{note}." for note in plan.design.notes),
     ]
-    summary.add_extra_txt(wrap_notes(notes))
-    return summary
+    return Summary([_header("Released Statistics", facts, plan), facts_table(sums_facts(plan))], notes)
 
 
 def summarize_model(model: StatisticsResults) -> Summary:
@@ -63,13 +60,8 @@ def summarize_model(model: StatisticsResults) -> Summary:
         ("Model:", "Linear, from sums"),
         ("Penalty:", "None" if model.penalty is None else model.penalty.name),
     ]
-    summary = Summary()
-    summary.tables = [
-        _header("Private Linear Model", facts, model.statistics.plan),
-        _plain_table(model) if sparse else inference_table(model.uncertainty()),
-    ]
-    summary.add_extra_txt(wrap_notes(_notes(model, sparse)))
-    return summary
+    table = _plain_table(model) if sparse else inference_table(model.uncertainty())
+    return Summary([_header("Private Linear Model", facts, model.statistics.plan), table], _notes(model, sparse))
 
 
 def _plain_table(model: StatisticsResults) -> SimpleTable:

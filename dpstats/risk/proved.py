@@ -59,9 +59,9 @@ def shortfall(noise: Noise, size: int, pi: float, power: int = 1) -> float:
         return start + float(weights @ rest) / pi
 
     highest = 100.0 * size * (size + 1) / pi
-    found = optimize.minimize_scalar(bound, bounds=(0.0, highest), method="bounded", options={"xatol": 1e-9})
-    near = optimize.minimize_scalar(bound, bounds=(0.0, max(4 * found.x, 1e-6)), method="bounded")
-    least = min(float(found.fun), float(near.fun))
+    wide = optimize.minimize_scalar(bound, bounds=(0.0, highest), method="bounded", options={"xatol": 1e-9})
+    near = optimize.minimize_scalar(bound, bounds=(0.0, max(4 * wide.x, 1e-6)), method="bounded")
+    least = min(float(wide.fun), float(near.fun))
     return least * noise.scale**power * (1 + 1e-9)
 
 

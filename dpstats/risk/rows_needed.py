@@ -149,8 +149,8 @@ class ErrorSize(_Printed):
             paid = argument("inference", True)
             answer += f" These errors are free: real rows lose them more easily. {paid} pays for errors that are there."
         # Rows that say less are the last to be identified, and the same as others where the rows are known.
-        shown = self.table.drop(columns=["lower", "upper", "identified_upper"] if self.known else "identified")
-        table = shown.map("{:.4g}".format).to_string(max_colwidth=30, line_width=WIDTH)
+        columns = self.table.drop(columns=["lower", "upper", "identified_upper"] if self.known else "identified")
+        table = columns.map("{:.4g}".format).to_string(max_colwidth=30, line_width=WIDTH)
         return "\n".join([*textwrap.wrap(answer, WIDTH), "", table])
 
     def _assumptions(self) -> str:
@@ -211,10 +211,10 @@ class _Search:
             # No fewer rows than without any noise.
             noiseless = max(1.0, float(np.max(self.forecast.sampling(population)[self.places] / self.targets)) ** 2)
             n = self.identified(population, noiseless, max(close, NEAR))
-        found = n if self._excess(population, n) <= 0 else _rounded(self._enough(population, n, close))
-        while not (self._excess(population, found) <= 0 and self._likely(population, found, MANY)):
-            found = _rounded(_possible(close * found))
-        return found
+        rows = n if self._excess(population, n) <= 0 else _rounded(self._enough(population, n, close))
+        while not (self._excess(population, rows) <= 0 and self._likely(population, rows, MANY)):
+            rows = _rounded(_possible(close * rows))
+        return rows
 
     def identified(self, population: str, least: float, close: float) -> int:
         """The number, `least` or more, at which there are likely to be errors, to a factor `close`."""
@@ -248,10 +248,10 @@ class _Search:
         while high - low > math.log(close):
             share = below / (below - above) if np.isfinite(below) else 0.5
             middle = low + (high - low) * min(max(share, 0.1), 0.9)
-            if (found := self._excess(population, math.exp(middle))) > 0:
-                low, below = middle, found
+            if (excess := self._excess(population, math.exp(middle))) > 0:
+                low, below = middle, excess
             else:
-                high, above = middle, found
+                high, above = middle, excess
         return math.exp(high)
 
 

@@ -373,7 +373,7 @@ def _least_cost(cost: Callable[[float], float], low: float, high: float) -> floa
     levels = np.linspace(math.log(low), math.log(high), SEARCHED)
     best = int(np.argmin([cost(math.exp(level)) for level in levels]))
     around = levels[max(best - 1, 0)], levels[min(best + 1, SEARCHED - 1)]
-    found = optimize.minimize_scalar(
+    optimum = optimize.minimize_scalar(
         lambda level: cost(math.exp(level)), bounds=around, method="bounded", options={"xatol": 0.01}
     )
-    return math.exp(float(found.x))
+    return math.exp(float(optimum.x))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import hashlib
 import os
 import secrets
@@ -319,14 +320,14 @@ class Checkpoint:
         """
         assert self._books is not None
         self._entry = self._books.charge_of(identity)
-        known = None if self._entry is None else self._books.position(self._entry)
-        if known is None:
+        position = None if self._entry is None else self._books.position(self._entry)
+        if position is None:
             raise StreamError("ledger: it was not charged for the stream of this state; pass the one that was")
-        if known.digest == digest_of(content):
+        if position.digest == digest_of(content):
             return content
         for staged in self._staged():
             later = staged.read_bytes()
-            if digest_of(later) == known.digest:
+            if digest_of(later) == position.digest:
                 return later
         raise StreamError(OLD)
 
@@ -365,7 +366,7 @@ class Checkpoint:
 
     def _staged(self) -> list[Path]:
         assert self.path is not None
-        return sorted(self.path.parent.glob(f".{escape_pattern(self.path.name)}.next-*"))
+        return sorted(self.path.parent.glob(f".{glob.escape(self.path.name)}.next-*"))
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -397,14 +398,14 @@ class DurableTicks(ABC):
     """Of the tick that was closed last."""
 
     def __init__(self, state: str | os.PathLike[str] | None, ledger: LedgerLike, last: int) -> None:
-        self._keeper, self._last = Checkpoint(state, ledger), last
+        self._checkpoint, self._last = Checkpoint(state, ledger), last
         self.lock, self._broken = TickLock(), False
         self._waiting: Waiting | None = None
         self._identity, self._begun = secrets.token_hex(16), False
 
     def _load(self) -> None:
         """Go on from the state, if there is one."""
-        facts = self._keeper.load()
+        facts = self._checkpoint.load()
         if facts is not None:
             self._resume(facts)
             self._identity, self._begun = facts["identity"], True
@@ -437,7 +438,7 @@ class DurableTicks(ABC):
     def check_usable(self) -> None:
         """StreamError unless this object may close another tick, or the one that waits."""
         if self._broken:
-            raise StreamError(LOST if self._keeper.path is None else BROKEN)
+            raise StreamError(LOST if self._checkpoint.path is None else BROKEN)
         self.lock.check_process("open it there")
         if self.tick >= self._last:
             raise StreamError(
@@ -492,11 +493,11 @@ class DurableTicks(ABC):
         self._broken = True  # until the tick is on the disk, unless it can be tried again
         try:
             if self._waiting.facts is not None:
-                self._keeper.commit(self._waiting.facts)
+                self._checkpoint.commit(self._waiting.facts)
                 self._waiting = self._waiting._replace(facts=None)
             self._show(self._waiting.release, self._waiting.label)
         except BaseException as error:
-            self._broken = not self._keeper.may_retry(error)
+            self._broken = not self._checkpoint.may_retry(error)
             raise
         self._waiting, self._broken = None, False
 
@@ -513,8 +514,3 @@ def write_durably(path: Path, content: bytes) -> None:
         write_at(descriptor, content)
     finally:
         os.close(descriptor)
-
-
-def escape_pattern(name: str) -> str:
-    """A file's name as a pattern that matches it alone."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)

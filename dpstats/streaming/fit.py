@@ -96,26 +96,14 @@ class TickFitting:
                 across = equations.information[np.ix_(free, ~free)] @ null[~free]
                 null[free] = (equations.moments[free] - across) / inner[0, 0]
             return null
-        if self.solver == "paper":
-            return self._printed(equations, cross_sd, start, ticks)
-        return minimise(equations.moments, equations.information, self.constraint, start, free=free)
-
-    def _printed(self, equations: Equations, cross_sd: float, start: Float | None, ticks: float) -> Float:
-        """The averaged descent of source 001, its constants from public guesses."""
-        assert self.constraint is not None
-        reach, size = self.constraint.reach, len(equations.moments)
+        sums = equations.moments, equations.information, self.constraint
+        if self.solver != "paper":
+            return minimise(*sums, start, free=free)
+        # The constants of the printed descent are from public guesses.
         gram_sd = cross_sd * self.vector.cross / (np.sqrt(2) * self.vector.inner)
-        error = gradient_error(size, cross_sd, gram_sd, reach)
-        lipschitz = 2 * ticks * self.rows_guess * (1 + reach)
-        return printed_descent(
-            equations.moments,
-            equations.information,
-            self.constraint,
-            error=error,
-            lipschitz=lipschitz,
-            start=start,
-            most_steps=PRINTED_STEPS,
-        )
+        error = gradient_error(len(free), cross_sd, gram_sd, self.constraint.reach)
+        lipschitz = 2 * ticks * self.rows_guess * (1 + self.constraint.reach)
+        return printed_descent(*sums, error=error, lipschitz=lipschitz, start=start, most_steps=PRINTED_STEPS)
 
     def estimates(self, released: Float, deviation: float, off: float = 0.0) -> tuple[Estimates, Float]:
         """Coefficients without ridge and penalty and their errors, and T: those in model units are T times them.

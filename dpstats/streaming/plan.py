@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from statsmodels.iolib.summary import fmt_2cols
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.arguments import is_number, is_whole
@@ -33,7 +32,7 @@ from dpstats.streaming.sums import SumsPlan, plan_from_dict
 from dpstats.streaming.sums.lattice import GaussianDraws
 from dpstats.streaming.sums.workloads import Cumulative, Halflife, Window
 from dpstats.streaming.vectors import RowVector
-from dpstats.summaries import WIDTH, Summary, format_number, full_width, shorten, wrap_notes
+from dpstats.summaries import WIDTH, Summary, format_number, full_width, paired_facts, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,14 +67,7 @@ def header(plan: StreamPlan, ticks: str) -> SimpleTable:
         ("Proof:", cite_proof(guarantee.basis) if guarantee.certified else "none"),
         ("Ticks:", ticks),
     ]
-    wide = WIDTH // 2 - 18
-    table = SimpleTable(
-        [[fact] for _, fact in model_facts], stubs=[name for name, _ in model_facts], title=title, txt_fmt=fmt_2cols
-    )
-    table.extend_right(
-        SimpleTable([[f"{fact:>{wide}}"] for _, fact in guarantee_facts], stubs=[name for name, _ in guarantee_facts])
-    )
-    return table
+    return paired_facts(title, model_facts, guarantee_facts)
 
 
 Float = NDArray[np.float64]
@@ -246,8 +238,8 @@ class StreamPlan:
         if ticks is None:
             last = self.horizon or WITHOUT_HORIZON
             ticks = sorted({tick for tick in SHOWN if tick < last} | {last})
-        given: Any = ticks
-        if isinstance(given, (str, bytes)) or not isinstance(given, Iterable) or not all(map(is_whole, given)):
+        listed = isinstance(ticks, Iterable) and not isinstance(ticks, (str, bytes))
+        if not (listed and all(map(is_whole, ticks))):
             raise ArgumentError("ticks must be a list of integers: the ticks to predict")
         # w of a row at a linear predictor of 0.
         typical = 1.0 if self.method == "linear" else float(self.family.weight(np.zeros(1), np.zeros(1))[0])
@@ -276,10 +268,7 @@ class StreamPlan:
         >>> "gaussian" in plan.summary().as_text()
         True
         """
-        summary = Summary()
-        summary.tables = [header(self, "none read"), ticks_table(self.ticks())]
-        summary.add_extra_txt(wrap_notes(self.notes()))
-        return summary
+        return Summary([header(self, "none read"), ticks_table(self.ticks())], self.notes())
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
         """Draw the predicted excess per row by tick beside that of the null model.
@@ -315,12 +304,17 @@ class StreamPlan:
 
     def notes(self) -> list[str]:
         """What the reader must know, in plain words."""
-        who = f"{neighbours_in_words(self.guarantee)} {rows_of_one(self.guarantee, self.sums.mechanism.participation)}"
+        verb = "replacing" if self.guarantee.adjacency == "replace_one" else "adding or removing"
+        unit, rows = self.guarantee.unit, rows_of_one(self.guarantee, self.sums.mechanism.participation)
         notes = [
-            f"One charge covers all that is ever shown of the stream: {who}. Ticks are public, the rows of a tick are "
-            "not, nor is their number unless ticks are counted in rows.",
-            *unchecked(self.guarantee),
+            f"One charge covers all that is ever shown of the stream: {verb} one {unit or 'row'} {rows}. Ticks are "
+            "public, the rows of a tick are not, nor is their number unless ticks are counted in rows.",
         ]
+        if unit is not None:
+            notes.append(
+                f"No stream looks at whose a row is: it is for whoever feeds it to see that no {unit} has more. The "
+                "guarantee of one who has is weaker."
+            )
         if self.design.weights is not None:
             notes.append(
                 f"Rows count by their weight over {self.design.weights.high:g}, the greatest that is declared."
@@ -450,28 +444,12 @@ def check_guess(name: str, value: object, low: float, high: float) -> float:
     return float(value)
 
 
-def neighbours_in_words(guarantee: Guarantee) -> str:
-    """The neighbours of a guarantee in words."""
-    verb = "replacing" if guarantee.adjacency == "replace_one" else "adding or removing"
-    return f"{verb} {'one row' if guarantee.unit is None else 'one ' + guarantee.unit}"
-
-
 def rows_of_one(guarantee: Guarantee, participation: Sequence[int]) -> str:
     """Where the rows are that neighbours of a guarantee differ by."""
     if guarantee.unit is None:
         return "in its tick"
     often = "in all" if len(participation) == 1 else f"in each of {len(participation)} ticks (offsets as declared)"
     return f"with at most one row {often}"
-
-
-def unchecked(guarantee: Guarantee) -> list[str]:
-    """What a guarantee for persons takes on trust."""
-    if guarantee.unit is None:
-        return []
-    return [
-        f"No stream looks at whose a row is: it is for whoever feeds it to see that no {guarantee.unit} has more. The "
-        "guarantee of one who has is weaker."
-    ]
 
 
 def promise(plan: StreamPlan, what: str) -> str:

@@ -314,7 +314,7 @@ class RunningRefits(DurableTicks):
     def table(self, rows: object) -> Table:
         """As `DurableTicks.table`: rows whose fit costs what was planned."""
         table = as_table(rows)
-        check_rows(self._keeper.ledger, self.plan.guarantee, table)
+        check_rows(self._checkpoint.ledger, self.plan.guarantee, table)
         eps, delta = self._budget
         if self._glm(table).plan(eps, delta=delta, **self.model.options).guarantee != self.plan.each.guarantee:
             raise ArgumentError(
@@ -327,7 +327,7 @@ class RunningRefits(DurableTicks):
             names = {"label": self.plan.title, "method": "refits", "formula": str(self.plan.each.formula)}
             domain = self.model.domain
             entry = {**names, "domain": domain, "columns": FormulaSource(names["formula"], None, domain).columns}
-            self._keeper.begin(self._facts(0, None, []), self.plan.guarantee, **entry)
+            self._checkpoint.begin(self._facts(0, None, []), self.plan.guarantee, **entry)
             self._begun = True
 
     def _compute(self, tables: Sequence[Table], label: str | None) -> Callable[[], Waiting]:
@@ -341,7 +341,7 @@ class RunningRefits(DurableTicks):
 
     def _fit(self, table: Table, tick: int) -> GLMResults:
         """Read rows that are paid for and fit; what is drawn leaves the process only once it is on the disk."""
-        ledger = self._keeper.ledger
+        ledger = self._checkpoint.ledger
         paid = table if ledger is None else fail_closed(lambda: ledger.rows_of(table))
         eps, delta = self._budget
         seed = None if self._seed is None else self._seed + tick

@@ -50,7 +50,10 @@ RECALL = 512
 
 
 class _Stream:
-    """What a regression has whose strategy is chosen by `mechanism`: sums of all ticks, or fits made anew."""
+    """What a regression has whose strategy is chosen by `mechanism`: sums of all ticks, or fits made anew.
+
+    Apart from `Regression`, whose signature would else be that of ``__new__``.
+    """
 
     _running: RunningStream | RunningRefits
 
@@ -463,8 +466,8 @@ class Regression(_Stream):
         if not ticks or (window is not None and window < 1):
             raise ArgumentError("window must be positive, and there must be a tick to draw: close one with update")
         results = [self.at(tick) if window is None else self.between(tick - window, tick) for tick in ticks]
-        of = self._running.plan.workload if window is None else f"the last {window} ticks"
-        return coefficient_picture(results, term, f"{term}: {of}", ax)
+        span = self._running.plan.workload if window is None else f"the last {window} ticks"
+        return coefficient_picture(results, term, f"{term}: {span}", ax)
 
     def __repr__(self) -> str:
         return f"<Regression: tick {self.tick}, {self._running.plan.description}>"

@@ -24,17 +24,9 @@ from dpstats.privacy.information.statistics import frobenius_sensitivity
 from dpstats.streaming.constraints import Constraint
 from dpstats.streaming.plan import StreamPlan, check_guess
 from dpstats.streaming.projected import ProjectedPlan, ProjectedVector, plan_projection
-from dpstats.streaming.sums import Blt, Honaker, KNormTree, Mechanism, SumsPlan, Toeplitz, Tree, Workload
+from dpstats.streaming.sums import MECHANISMS, Mechanism, SumsPlan, Workload
 from dpstats.streaming.sums.workloads import Window
 from dpstats.streaming.vectors import RowVector, linear_vector, renewed_vector
-
-SUMS: dict[str, type[Mechanism]] = {
-    "blt": Blt,
-    "toeplitz": Toeplitz,
-    "tree": Tree,
-    "honaker": Honaker,
-    "knorm_tree": KNormTree,
-}
 
 RADII = {"linear": 1.0, "renewable": 4.0}
 """Default guesses at the norm of the coefficients in the metric of the rows."""
@@ -166,14 +158,19 @@ class StreamRequest:
         name = self.sums
         if name is None:
             name = "blt" if self.budget[1] > 0 else "knorm_tree"
-        if not isinstance(name, str) or name not in SUMS:
-            raise ArgumentError(f"sums must be one of {list(SUMS)} or left out")
-        ticks = {"horizon": self.horizon, "halflife": self.halflife, "window": self.window, "workload": self.workload}
-        return SUMS[name](**ticks, participation=self.participation)  # type: ignore[arg-type]
+        if not isinstance(name, str) or name not in MECHANISMS:
+            raise ArgumentError(f"sums must be one of {list(MECHANISMS)} or left out")
+        return MECHANISMS[name](
+            horizon=self.horizon,
+            halflife=self.halflife,
+            window=self.window,
+            workload=self.workload,
+            participation=self.participation,
+        )
 
     @cached_property
     def design(self) -> DesignSpec:
-        """The design, its response scaled by what an offset leaves of it in a linear model."""
+        """The design; in a linear model what an offset leaves of the response is what is scaled to [-1, 1]."""
         row_terms = {"weights": self.weights, "offset": self.offset, "exposure": self.exposure, "subset": self.subset}
         formula = model_formula(self.formula, self.loss, **row_terms)
         design = design_spec(formula, Domain.coerce(self.domain), family=self.loss)
@@ -181,7 +178,10 @@ class StreamRequest:
             self.constraint.check_size(len(design.names) - int(design.has_intercept))
         if self.solver == "paper" and design.has_intercept:
             raise ArgumentError("solver='paper' is for a formula without an intercept: add '- 1'")
-        return without_offset(design) if self.method != "renewable" else design
+        if self.method == "renewable" or design.offset is None:
+            return design
+        low, high = design.response.low - design.offset.high, design.response.high - design.offset.low
+        return design.with_working(low + design.offset_center, high + design.offset_center)
 
     def noise(self, vector: RowVector, sensitivity: float) -> SumsPlan:
         """The noise for vectors that a neighbour moves by `sensitivity`, and by the rounding of sums to the lattice."""
@@ -211,27 +211,19 @@ class StreamRequest:
 
     def _check_projection(self) -> None:
         check_flag("lift", self.lift)
-        sketch = {"directions": self.directions, "region": self.region, "projection_seed": self.projection_seed}
-        if self.method == "projected":
-            if self.constraint is None:
-                raise ArgumentError("constraint must be given for mechanism='projected', such as L1Ball(1.0)")
-            unsuited = {"radius": self.radius, "penalty": self.penalty}
-            if unsuitable := [name for name, value in unsuited.items() if value is not None]:
-                raise ArgumentError(f"{unsuitable[0]} is not for mechanism='projected', which goes by the constraint")
-            if self.solver != "accelerated":
-                raise ArgumentError("solver: mechanism='projected' has one of its own; leave it out")
+        if self.method != "projected":
+            sketch = {"directions": self.directions, "region": self.region, "projection_seed": self.projection_seed}
+            for name, value in {**sketch, "lift": self.lift or None}.items():
+                if value is not None:
+                    raise ArgumentError(f"{name} is for mechanism='projected'; leave it out")
             return
-        if unsuitable := [name for name, value in sketch.items() if value is not None] + ["lift"] * self.lift:
-            raise ArgumentError(f"{unsuitable[0]} is for mechanism='projected'; leave it out")
-
-
-def without_offset(design: DesignSpec) -> DesignSpec:
-    """The design with its response scaled so that what the offset leaves of it lies within [-1, 1]."""
-    if design.offset is None:
-        return design
-    response, offset = design.response, design.offset
-    low, high = response.low - offset.high, response.high - offset.low
-    return design.with_working(low + design.offset_center, high + design.offset_center)
+        if self.constraint is None:
+            raise ArgumentError("constraint must be given for mechanism='projected', such as L1Ball(1.0)")
+        for name in ("radius", "penalty"):
+            if getattr(self, name) is not None:
+                raise ArgumentError(f"{name} is not for mechanism='projected', which goes by the constraint")
+        if self.solver != "accelerated":
+            raise ArgumentError("solver: mechanism='projected' has one of its own; leave it out")
 
 
 def make_plan(request: StreamRequest) -> StreamPlan:

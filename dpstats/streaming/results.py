@@ -21,12 +21,12 @@ from dpstats.inference.estimates import LEVEL
 from dpstats.plots import style
 from dpstats.quiet import quiet
 from dpstats.results.contrasts import COEFFICIENT_WIDTHS, coefficient_cells, coefficient_headers
-from dpstats.results.glm_results import as_ratios
+from dpstats.results.glm_results import TESTED, as_ratios
 from dpstats.results.model import FittedModel
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.streaming.plan import StreamPlan, header, promise, ticks_table
 from dpstats.streaming.projected import stored_plan
-from dpstats.summaries import Summary, format_number, full_width, wrap_notes
+from dpstats.summaries import Summary, format_number, full_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -140,9 +140,8 @@ class StreamResults(FittedModel):
     @property
     def budget(self) -> pd.DataFrame:
         """One charge for the whole stream, whatever is looked at."""
-        paid = self.plan.guarantee
-        names = pd.Index(["stream"], name="purchase")
-        return WideFrame([(paid.eps, paid.delta, "every tick")], columns=["eps", "delta", "buys"], index=names)
+        charge, names = self.plan.guarantee, pd.Index(["stream"], name="purchase")
+        return WideFrame([(charge.eps, charge.delta, "every tick")], columns=["eps", "delta", "buys"], index=names)
 
     @property
     def noise_sd(self) -> pd.Series[float]:
@@ -160,9 +159,8 @@ class StreamResults(FittedModel):
         with std_error, statistic, p_value, conf_low and conf_high, and as shrunk released and scaled_released.
         `exponentiate` as for `GLMResults.tidy`."""
         table = pd.DataFrame({"term": list(self.plan.names), "estimate": self.params.to_numpy()})
-        if self._obstacle() is None:
-            names = ["estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high"]
-            table[names] = self.uncertainty().to_numpy()
+        if self.has_errors:
+            table[list(TESTED)] = self.uncertainty().to_numpy()
         table = as_ratios(table, self.plan.family.link) if check_flag("exponentiate", exponentiate) else table
         return WideFrame(table.assign(released=self.params.to_numpy(), scaled_released=self.scaled_params))
 
@@ -201,14 +199,12 @@ class StreamResults(FittedModel):
         if n is not None:
             raise ArgumentError("n: no risk is proved for streams; plan.ticks() predicts it for rows_guess rows a tick")
         full = check_flag("full", full)
-        errors = self._obstacle() is None and bool(np.isfinite(self.bse).any())
-        summary = Summary()
+        errors = self.has_errors and bool(np.isfinite(self.bse).any())
         ticks = f"{self.first:,} to {self.last:,}" if self.last > self.first else f"{self.last:,}"
-        summary.tables = [header(self.plan, ticks), self._errors_table() if errors else self._plain_table()]
+        tables = [header(self.plan, ticks), self._errors_table() if errors else self._plain_table()]
         if full:
-            summary.tables.append(ticks_table(self.plan.ticks()))
-        summary.add_extra_txt(wrap_notes([*self._notes(errors), *(self.plan.notes() if full else [])]))
-        return summary
+            tables.append(ticks_table(self.plan.ticks()))
+        return Summary(tables, [*self._notes(errors), *(self.plan.notes() if full else [])])
 
     def _errors_table(self) -> SimpleTable:
         lines = [

@@ -12,15 +12,16 @@ import hashlib
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.data import Block, Table, as_table
+from dpstats.arguments import is_whole
+from dpstats.data import Table, as_table
 from dpstats.errors import ArgumentError, StreamError
-from dpstats.families import Family
 from dpstats.ledger import Part
 from dpstats.ledger.ledger import LedgerLike
 from dpstats.models.release import check_rows
@@ -210,10 +211,10 @@ class RunningStream(DurableTicks):
         recall: int,
         seed: int | None,
     ) -> None:
-        if isinstance(recall, bool) or not isinstance(recall, (int, np.integer)) or not 1 <= recall < 2**31:
+        if not is_whole(recall) or not 1 <= recall < 2**31:
             raise ArgumentError("recall must be a positive integer: the releases to remember")
         super().__init__(state, ledger, plan.sums.mechanism.workload.ticks)
-        path = self._keeper.path
+        path = self._checkpoint.path
         releases_path = None if path is None else path.with_name(f"{path.name}.releases")
         self.plan = plan
         self.releases = Releases(plan.vector.size, len(plan.names), releases_path, int(recall))
@@ -232,18 +233,18 @@ class RunningStream(DurableTicks):
     @property
     def columns(self) -> list[str]:
         """Those that are read of every table."""
-        ledger = self._keeper.ledger
+        ledger = self._checkpoint.ledger
         return [*self.plan.design.columns, *(ledger.columns if isinstance(ledger, Part) else ())]
 
     def table(self, rows: object) -> Table:
         table = as_table(rows)
         self.plan.design.check_schema(table)
-        check_rows(self._keeper.ledger, self.plan.guarantee, table)
+        check_rows(self._checkpoint.ledger, self.plan.guarantee, table)
         return table
 
     def begin(self, counted: int | None = None) -> None:
         """As `DurableTicks.begin`; StreamError if rows are counted in a stream that was charged for without."""
-        if not self._begun and self._keeper.entry is None:
+        if not self._begun and self._checkpoint.entry is None:
             self._counted = counted is not None
         elif counted is not None and not self._counted and self.plan.guarantee.adjacency == "add_remove":
             raise StreamError(
@@ -260,7 +261,7 @@ class RunningStream(DurableTicks):
         names = {"label": label, "method": f"stream, {plan.method}", "formula": plan.formula}
         entry = {**names, "domain": plan.design.domain, "columns": plan.design.columns}
         # The first state holds noise.
-        strip_context(lambda: self._keeper.begin(self._facts(0, self.releases.last, None), plan.guarantee, **entry))
+        strip_context(lambda: self._checkpoint.begin(self._facts(0, self.releases.last, None), plan.guarantee, **entry))
         self._begun = True
 
     def _compute(self, tables: Sequence[Table], label: str | None) -> Callable[[], Waiting]:
@@ -283,9 +284,9 @@ class RunningStream(DurableTicks):
         """
         if self.plan.method == "linear":
             return np.zeros((0, len(self.plan.names))), np.zeros(0)
-        ticks = np.arange(a, min(b, a + EARLY))
+        ticks = range(a, min(b, a + EARLY))
         early = self.releases.early
-        releases = [early[tick] if tick < len(early) else self.releases.at(tick) for tick in ticks.tolist()]
+        releases = [early[tick] if tick < len(early) else self.releases.at(tick) for tick in ticks]
         decay = self.plan.sums.mechanism.workload.decay
         weights: Float = np.power(decay, b - 1.0 - np.arange(a, b))
         weights[len(ticks) - 1] += weights[len(ticks) :].sum()
@@ -296,10 +297,10 @@ class RunningStream(DurableTicks):
         plan, total = self.plan, np.full(self.plan.vector.size, 0, dtype=object)
         for piece in pieces:
             paid = piece.only(self.columns)
-            if self._keeper.ledger is not None:
-                paid = self._keeper.ledger.rows_of(paid)
+            if self._checkpoint.ledger is not None:
+                paid = self._checkpoint.ledger.rows_of(paid)
             try:
-                rows = plan.design.rows(paid).map(_Capped(plan.family))
+                rows = plan.design.rows(paid).map(partial(cap_response, plan.family))
                 total = total + plan.vector.exact(rows, self.releases.last.params)
             finally:
                 paid.forget()
@@ -313,13 +314,12 @@ class RunningStream(DurableTicks):
         with quiet():
             if plan.may_start_late:
                 early = self.releases.early or [self.releases.at(0)]
-                params = [one.params for one in early][:tick]
-                latest = self.releases.last.params
-                burn_in = choose_burn_in(plan, [one.total for one in early], [*params, latest], tick, total)
+                points = [*(one.params for one in early[:tick]), self.releases.last.params]
+                burn_in = choose_burn_in(plan, [one.total for one in early], points, tick, total)
                 return Release(total, burn_in.sums, burn_in.params, np.array([float(burn_in.start)]))
-            ticks = plan.weighed(tick)
-            found = plan.fitting.params(released, plan.deviation(tick), self.releases.last.params, ticks)
-        return Release(total, released, found, np.zeros(1))
+            latest = self.releases.last.params
+            params = plan.fitting.params(released, plan.deviation(tick), latest, plan.weighed(tick))
+        return Release(total, released, params, np.zeros(1))
 
     def _facts(self, tick: int, release: Release, label: str | None) -> dict[str, Any]:
         """The state, for JSON."""
@@ -349,13 +349,3 @@ class RunningStream(DurableTicks):
         self._sums = PrefixSums.from_bytes(facts["sums"].encode(), self.plan.sums)
         numbers = np.array([float.fromhex(value) for value in facts["release"]])
         self.releases.restore(int(facts["tick"]), Release.of(numbers, self.plan.vector.size))
-
-
-class _Capped:
-    """`cap_response` with a family, picklable."""
-
-    def __init__(self, family: Family) -> None:
-        self.family = family
-
-    def __call__(self, block: Block) -> Block:
-        return cap_response(self.family, block)

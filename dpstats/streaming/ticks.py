@@ -7,9 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from dpstats.arguments import safe_repr
+from dpstats.arguments import is_whole, safe_repr
 from dpstats.data import Table, as_table
 from dpstats.data.columns import usable_kind
 from dpstats.data.table import Stream
@@ -60,7 +58,7 @@ def check_tick(tick: object, iterated: bool) -> None:
                 "release tell when a row came. Give a table or files, or one item a tick"
             )
         return
-    if isinstance(tick, bool) or not isinstance(tick, (int, np.integer)) or not 1 <= tick <= MOST_ROWS:
+    if not is_whole(tick) or not 1 <= tick <= MOST_ROWS:
         raise ArgumentError(f"tick must be a positive number of rows, or the name of a column, got {safe_repr(tick)}")
 
 
@@ -93,16 +91,16 @@ def check_column(table: Table, tick: str) -> None:
 def by_count(tables: Iterable[Table], rows: int) -> Iterator[Tick]:
     """Ticks of so many rows each, the last of what is left, over one table after another. Reads rows."""
     pieces: list[Table] = []
-    missing = rows
+    room = rows
     for table in tables:
-        start, count = 0, table.rows
-        while start < count:
-            taken = min(missing, count - start)
-            pieces.append(table.select(slice(start, start + taken), taken))
-            start, missing = start + taken, missing - taken
-            if missing == 0:
+        start, end = 0, table.rows
+        while start < end:
+            size = min(room, end - start)
+            pieces.append(table.select(slice(start, start + size), size))
+            start, room = start + size, room - size
+            if room == 0:
                 yield Tick(pieces)
-                pieces, missing = [], rows
+                pieces, room = [], rows
     if pieces:
         yield Tick(pieces)
 
@@ -222,7 +220,8 @@ class TickFeed:
                     f"tick: the tick closed last is not level number {running.tick} of column {tick!r}; ticks must "
                     "follow the levels of the Domain, each of them once"
                 )
-        number = isinstance(until, (int, np.integer)) and not isinstance(until, bool)
-        if until is not None and not (number and 0 < until <= end):
+        if until is None:
+            return end
+        if not is_whole(until) or not 0 < until <= end:
             raise ArgumentError(f"until must be a tick from 1 to {end:,}, the last one")
-        return end if until is None else int(until)
+        return int(until)

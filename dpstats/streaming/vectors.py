@@ -105,10 +105,6 @@ class RowVector:
         lattice = [(factor * entry) >> FINE for factor, entry in zip(factors, exact.tolist(), strict=True)]
         return np.array([*lattice, None], dtype=object)[:-1]
 
-    def total(self, rows: Rows[Block], params: Float, step: float) -> Integers:
-        """`steps` of `exact`."""
-        return self.steps(self.exact(rows, params), step)
-
     def slack(self, step: float) -> float:
         """What rounding the sum to whole steps adds to how far a row moves it, and floating point to its length."""
         return math.sqrt(self.size) * step + 1e-9 * self.reach

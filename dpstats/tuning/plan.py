@@ -26,7 +26,7 @@ from dpstats.privacy.guarantee import Guarantee, Unit, check_adjacency, check_pl
 from dpstats.privacy.selection import PermuteAndFlip, RandomStopping
 from dpstats.quiet import hide_frames
 from dpstats.results.stored import Printed, guarantee_sentence, marked_title
-from dpstats.summaries import Summary, format_number, full_width, shorten, wrap_notes
+from dpstats.summaries import Summary, format_number, full_width, shorten
 from dpstats.tuning.losses import MODEL_LOSSES
 
 FIXED = (
@@ -280,10 +280,7 @@ class TuningPlan(Printed):
         >>> "tabular" in plan.to_latex(), "---:|" in plan.to_markdown()
         (True, True)
         """
-        summary = Summary()
-        summary.tables = self.tables()
-        summary.add_extra_txt(wrap_notes(self.notes()))
-        return summary
+        return Summary(self.tables(), self.notes())
 
     def __repr__(self) -> str:
         return f"<TuningPlan: {self.strategy} among {len(self.names)} candidates; {self.guarantee}>"

@@ -22,7 +22,7 @@ from dpstats.privacy.selection import PermuteAndFlip
 from dpstats.quiet import hide_frames
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.stored import Released, guarantee_sentence, marked_title
-from dpstats.summaries import Summary, format_number, full_width, shorten, wrap_notes
+from dpstats.summaries import Summary, format_number, full_width, shorten
 from dpstats.tuning.losses import Losses, ModelLosses, rule_losses, total_losses
 
 PROOF = "docs/proofs/choice"
@@ -133,7 +133,6 @@ class Selection(Released):
         >>> "tabular" in found.to_latex(), "---:|" in found.to_markdown()
         (True, True)
         """
-        summary = Summary()
         title = marked_title(f"Choice of the least {shorten(self.score, 40)}", self.guarantee)
         listed = [(name, ["chosen" if name == self.chosen else ""]) for name in self.names]
         rows = [
@@ -142,22 +141,19 @@ class Selection(Released):
             if line["holds"] == "proved"
         ]
         bought = [("choice", [format_number(self.guarantee.eps), format_number(self.guarantee.delta)])]
-        summary.tables = [
+        tables = [
             full_width([""], listed, [10], title=title),
             full_width(["eps", "delta"], bought, [10, 10], title="Budget"),
             full_width(["rows", "holds"], rows, [10, 10], title=f"Loss beyond the best, but for a chance of {BETA:g}"),
         ]
-        summary.add_extra_txt(wrap_notes(self._notes()))
-        return summary
-
-    def _notes(self) -> list[str]:
         unit = self.guarantee.unit
         who = "A row adds" if unit is None else f"All rows of one {unit} together add"
         each = "between 0 and 1" if self.choice.monotone else "between -1 and 1"
-        return [
+        notes = [
             guarantee_sentence(self.guarantee, "The choice is", "; what the candidates themselves cost comes on top"),
             f"{who} {each} to a candidate's loss. The losses are not released: only which candidate was chosen.",
         ]
+        return Summary(tables, notes)
 
     def __repr__(self) -> str:
         return f"<Selection: {shorten(self.chosen, 40)} of {len(self.names)} candidates; {self.guarantee}>"

@@ -85,7 +85,7 @@ class Release:
         seed = None if self.secure else int(rng.integers(2**62))
         source = self.case.model(data)._source
         plan = replace(self.plan, request=replace(self.plan.request, seed=seed))
-        fit = release_fit(source, plan, random_source(seed), source.data)
+        fit = release_fit(source, plan, random_source(plan.request.seed), source.data)
         return [fit.params, *([fit.plan.curvature] if len(self.plan.stages) > 1 else [])]
 
 

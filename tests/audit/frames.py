@@ -17,6 +17,7 @@ from dpstats.formula.design import DesignSpec
 from dpstats.models.glm import release_fit
 from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan
+from dpstats.privacy.randomness import random_source
 from dpstats.tuning import tuned as strategies
 from dpstats.tuning.plan import TuningPlan, plan_tuning
 from dpstats.tuning.tuned import CandidateFits, release_tuned
@@ -156,8 +157,9 @@ class Kernel:
         assert isinstance(plan.design, DesignSpec)
 
         def fitted(data: pd.DataFrame, rng: np.random.Generator) -> Any:
-            source = FormulaSource(plan.formula, None, DOMAIN)
-            return release_fit(source, plan, rng, as_table(data)).scaled_params
+            seeded = replace(plan, request=replace(plan.request, seed=int(rng.integers(2**62))))
+            source, random = FormulaSource(plan.formula, None, DOMAIN), random_source(seeded.request.seed)
+            return release_fit(source, seeded, random, as_table(data)).scaled_params
 
         return fitted
 

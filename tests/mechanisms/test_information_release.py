@@ -338,7 +338,8 @@ def weights_seen(
         seen.extend(weights[0].copy() for _, weights in parts)
         return summed(diagonal, mixing, bounds, parts)
 
-    def wrong(family: Family, params: np.ndarray, block: Block, *, slopes: bool) -> Any:
+    def wrong(family: Family, params: np.ndarray, block: Block, cap: float | None, *, slopes: bool) -> Any:
+        assert cap is None
         assert planted is not None
         return planted(family, params, block), bent(family, params, block, slopes=slopes)[1]
 
@@ -726,18 +727,23 @@ class TestOnePass:
         assert plan is not None
         return plan
 
+    @pytest.mark.parametrize("capped", [False, True])
     @pytest.mark.parametrize("family", FAMILIES, ids=repr)
-    def test_bends_and_slopes_are_functions_of_a_row(self, family: Family) -> None:
+    def test_bends_and_slopes_are_functions_of_a_row(self, family: Family, capped: bool) -> None:
         block, params = self.block(family, 157), np.array([0.7, -0.4, 0.2])
-        whole = mechanism._bends_and_slopes(family, params, block, slopes=True)
-        alone = mechanism._bends_and_slopes(family, params, block, slopes=False)[0]
+        cap = family.curvature_bound / 10 if capped else None
+        whole = mechanism._bends_and_slopes(family, params, block, cap, slopes=True)
+        alone = mechanism._bends_and_slopes(family, params, block, cap, slopes=False)[0]
+        assert np.array_equal(whole[0], alone)
+        assert cap is None or alone.max() <= cap
         for start, stop in ((0, 1), (3, 4), (1, 156), (13, 90), (156, 157)):
-            part = next(mechanism._by_columns(0, [block.part(slice(start, stop))]))
-            for found, right in zip(mechanism._bends_and_slopes(family, params, part, slopes=True), whole, strict=True):
+            part = next(mechanism.pieces_by_columns(0, [block.part(slice(start, stop))]))
+            both = mechanism._bends_and_slopes(family, params, part, cap, slopes=True)
+            for found, right in zip(both, whole, strict=True):
                 assert found is not None
                 assert right is not None
                 assert np.array_equal(found, right[start:stop])
-            apart = mechanism._bends_and_slopes(family, params, part, slopes=False)[0]
+            apart = mechanism._bends_and_slopes(family, params, part, cap, slopes=False)[0]
             assert np.array_equal(apart, alone[start:stop])
 
     @pytest.mark.parametrize("kind", ["model", "robust"])

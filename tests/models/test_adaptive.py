@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dpstats as dp
-from dpstats.models.adaptive import choose, information_ratios, outlooks
+from dpstats.models.adaptive import choose, foreseeable, information_ratios, outlooks
 
 DOMAIN = {"a": (0, 1), "b": (0, 1), "f": ["u", "v", "w"], "y": (0, 1)}
 FORMULA = "y ~ a + b + f"
@@ -89,3 +89,20 @@ def test_what_is_typical_decides():
     spread, narrow = (dict.fromkeys("ab", (0.5, sd)) for sd in (0.28, 0.01))
     rows = [5_000.0]
     assert outlooks(candidates, rows, spread)[0][1].share > outlooks(candidates, rows, narrow)[0][1].share + 0.2
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ({}, True),
+        ({"delta": 1e-6}, True),
+        ({"weights": "b"}, False),
+        ({"unit": "person"}, False),
+        ({"screen": 1}, False),
+        ({"domain": {"y": (0.0, 1.0), "b": (0, 1)}}, True),
+    ],
+)
+def test_what_public_facts_tell_of(call, expected):
+    call = {"domain": {"a": (0, 1), "b": (0, 1), "y": (0.0, 1.0)}, "inference": None, **call}
+    formula = "y ~ a" if "weights" in call else "y ~ a + b"
+    assert foreseeable(dp.plan(formula, call.pop("domain"), 1.0, **call)) is expected

@@ -70,15 +70,15 @@ def test_no_bought_range_makes_a_paid_fit_fail(term: str, sign: int) -> None:
 
 def test_only_the_range_that_does_not_serve_is_cut() -> None:
     """An exponential on a range up to 2^50 is planned on a part of it; the other bought column keeps its range."""
-    ranges = {"x": (0.0, 2.0**50), "z": (-8.0, 1e6)}
+    ranges = {"x": dp.Range(0.0, 2.0**50), "z": dp.Range(-8.0, 1e6)}
     seen = []
 
-    def build(usable: Mapping[str, tuple[float, float]]) -> Mapping[str, tuple[float, float]]:
+    def build(usable: Mapping[str, dp.Range]) -> Mapping[str, dp.Range]:
         seen.append(usable)
         dp.plan("y ~ np.exp(x) + np.log(z)", {"y": (0, 1), **usable}, 1.0)
         return usable
 
-    assert serve(ranges, build) == {"x": (-1.0, 128.0), "z": (-8.0, 1e6)}
+    assert serve(ranges, build) == {"x": dp.Range(-1.0, 128.0), "z": dp.Range(-8.0, 1e6)}
     assert seen[0] == ranges
 
 

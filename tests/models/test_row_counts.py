@@ -362,3 +362,16 @@ def test_whoever_insists_is_heard(people: pd.DataFrame) -> None:
     assert dp.glm(MODEL, people[:150], 1.0, inference=True, **arguments).plan.request.options.inference is True
     assert dp.glm(MODEL, people, 1.0, inference=None, **arguments).plan.request.options.inference is None
     assert dp.glm(MODEL, people, 1.0, penalty="lasso", alpha=1.0, **arguments).plan.request.options.inference == "auto"
+
+
+def test_what_cannot_be_foreseen_keeps_its_default(people: pd.DataFrame) -> None:
+    data = people.assign(w=1.0, u=0.5)
+    domain = {**CENSUS, "w": (0, 2)}
+    weighted = dp.glm(MODEL, data, 1.0, family="binomial", domain=domain, weights="w", check_share=0.03, seed=1)
+    assert weighted.plan.request.options.inference == "auto"
+    assert dp.plan(MODEL, domain, 1.0, family="binomial", weights="w", n=20_000.0).by_rows().empty
+    screened = dp.glm(MODEL, data, 1.0, family="binomial", domain=CENSUS, screen=2, check_share=0.03, seed=1)
+    assert screened.plan.request.options.inference == "auto"
+    bought = dp.glm(f"{MODEL} + u", data, 4.0, family="binomial", domain=CENSUS, check_share=0.03, seed=1)
+    assert bought.plan.request.options.inference is True
+    assert bought.plan.bought == ("u",)

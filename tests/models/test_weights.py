@@ -295,7 +295,7 @@ class TestPlantedErrors:
         right, errors = fit(data, "y ~ x + g", POISSON, exposure="t", inference="robust"), model.fit(cov_type="HC0").bse
         np.testing.assert_allclose(right.bse, errors, rtol=0.02)
         monkeypatch.setattr(
-            information, "_predictors", lambda params, block: information.linear_predictor(block.exog, params)
+            information, "linear_predictors", lambda params, block: information.linear_predictor(block.exog, params)
         )
         wrong = fit(data, "y ~ x + g", POISSON, exposure="t", inference="robust")
         assert (np.abs(wrong.bse / errors - 1) > 0.03).all()
@@ -303,9 +303,9 @@ class TestPlantedErrors:
     def test_weights_left_out_of_the_scores(self, data: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
         right = information._bends_and_slopes
 
-        def unweighted(family: Any, params: Any, block: Any, *, slopes: bool) -> Any:
-            bends, _ = right(family, params, block, slopes=slopes)
-            return bends, right(family, params, block._replace(weights=None), slopes=slopes)[1]
+        def unweighted(family: Any, params: Any, block: Any, cap: Any, *, slopes: bool) -> Any:
+            bends, _ = right(family, params, block, cap, slopes=slopes)
+            return bends, right(family, params, block._replace(weights=None), cap, slopes=slopes)[1]
 
         monkeypatch.setattr(information, "_bends_and_slopes", unweighted)
         model = smf.glm("b ~ x + g", data, family=sm.families.Binomial(), var_weights=data["w"])

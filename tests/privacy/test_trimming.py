@@ -32,7 +32,6 @@ CELLS = (-9.0, -2.0, -0.9, 0.0, 0.1, 1.4, 2.0, np.nan)
 @pytest.fixture
 def few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twenty-nine intervals of [-2, 2] whose scores move far: by 1 + .4 (log2 4 - log2(4/3)) rows."""
-    monkeypatch.setattr(trimming, "MARGIN", 0.0)
     monkeypatch.setattr(trimming, "CELLS", 16)
     monkeypatch.setattr(trimming, "WIDTHS", (12, 8, 4))
     monkeypatch.setattr(trimming, "ROWS_A_HALVING", 0.4)
@@ -171,6 +170,41 @@ def test_a_column_of_mostly_zeros_keeps_its_tail() -> None:
         low, high = buy_inner_interval(values, 0.0, 20.0, eps=1.0, adjacency="add_remove", random=random)
         assert np.mean(values[values > 0] <= high) > 0.9
         assert low == 0.0
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_count_and_choice_share_the_budget(adjacency: Adjacency, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A count of sensitivity 1, then a choice of the rest: together no more than eps."""
+    spent: dict[str, float] = {}
+
+    def counted(total: NDArray[np.int64], sensitivity: int, eps: float, random: object) -> NDArray[np.int64]:
+        assert sensitivity == 1
+        spent["count"] = eps
+        return total
+
+    def scaled(eps: float, notion: Adjacency) -> float:
+        assert notion == adjacency
+        spent["choice"] = eps
+        return trimming_scale(eps, notion)
+
+    monkeypatch.setattr(trimming, "noisy_integers", counted)
+    monkeypatch.setattr(trimming, "trimming_scale", scaled)
+    random = np.random.default_rng(3)
+    buy_inner_interval(random.normal(size=5000), -9.0, 9.0, eps=0.7, adjacency=adjacency, random=random)
+    assert sum(spent.values()) == pytest.approx(0.7, rel=1e-15)
+    assert spent["count"] == pytest.approx(0.07)
+
+
+def counts_of(cells: tuple[float, ...]) -> int:
+    ends, _ = inner_intervals(-2.0, 2.0)
+    values = np.array(cells)
+    return int(trimming._counts(ends[:1], 0.0, [values[np.isfinite(values)]])[-1])
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_the_count_moves_by_one(adjacency: Adjacency) -> None:
+    pairs = neighbours(adjacency, 0)
+    assert max(abs(counts_of(one) - counts_of(other)) for one, other in pairs) == 1
 
 
 def test_rows_to_narrow_is_where_narrowing_begins() -> None:

@@ -219,7 +219,7 @@ def test_a_tick_that_is_forgotten_would_be_computed_again(folder: Path, monkeypa
         try:
             real(running)
         except LedgerError:
-            running._waiting = running._keeper._waiting = None
+            running._waiting = running._checkpoint._waiting = None
             raise
 
     monkeypatch.setattr(RunningStream, "_record", forgetting)
@@ -415,7 +415,7 @@ def shown_by_two(folder: Path, monkeypatch: Any) -> list[bytes]:
 
     def stage(keeper: Checkpoint, content: bytes) -> None:
         real(keeper, content)
-        if keeper is first._running._keeper:
+        if keeper is first._running._checkpoint:
             staged.set()
             assert go_on.wait(60)
 

@@ -88,7 +88,7 @@ def worst_shift(plan: StreamPlan, linearise: Linearise, patterns: list[list[int]
     assert isinstance(plan.sums.draws, GaussianDraws)
 
     def total(tick: int, seen: np.ndarray, rows: list[Block]) -> np.ndarray:
-        return plan.vector.total(MemoryRows(rows), linearise(tick, seen, rows), plan.sums.step)
+        return plan.vector.steps(plan.vector.exact(MemoryRows(rows), linearise(tick, seen, rows)), plan.sums.step)
 
     worst = 0.0
     for pattern in person_patterns(mechanism.participation, TICKS) if patterns is None else patterns:
@@ -146,7 +146,7 @@ def test_coefficients_of_the_same_tick_are_caught() -> None:
     plan = plan_of("binomial", "add_remove", (0,), horizon=TICKS)
 
     def same_tick(tick: int, seen: np.ndarray, rows: list[Block]) -> np.ndarray:
-        own = plan.vector.total(MemoryRows(rows), released_params(plan, seen), plan.sums.step)
+        own = plan.vector.steps(plan.vector.exact(MemoryRows(rows), released_params(plan, seen)), plan.sums.step)
         matrix = plan.vector.matrix(own.astype(float) * plan.sums.step)
         return np.linalg.solve(matrix[:-1, :-1] + np.eye(2), matrix[:-1, -1])
 
@@ -255,7 +255,7 @@ def sketched_shift(plan: StreamPlan, patterns: list[list[int]]) -> float:
             params = plan.fitting.params(sums, plan.deviation(len(seen)))
         random = np.random.default_rng([tick, int(params[0] > 0)])
         others = Block(random.choice([-1.0, 1.0], (30, 6)) / np.sqrt(6), random.choice([-1.0, 1.0], 30))
-        return plan.vector.total(MemoryRows([others, *person]), params, plan.sums.step)
+        return plan.vector.steps(plan.vector.exact(MemoryRows([others, *person]), params), plan.sums.step)
 
     worst = 0.0
     for pattern in patterns:

@@ -38,7 +38,7 @@ def plan_of(name: str, formula: str = "y ~ a + b + g", **options: Any) -> Stream
 def vector_of(plan: StreamPlan, exog: np.ndarray, endog: float, params: np.ndarray) -> np.ndarray:
     """One row's vector in lattice steps."""
     rows = MemoryRows([Block(exog[None], np.array([endog]))])
-    return plan.vector.total(rows, params, plan.sums.step)
+    return plan.vector.steps(plan.vector.exact(rows, params), plan.sums.step)
 
 
 def outcomes(plan: StreamPlan) -> tuple[float, float]:
@@ -94,10 +94,12 @@ def test_sums_are_exact_and_do_not_depend_on_blocks(name: str) -> None:
     size = len(plan.names)
     exog, params = random.uniform(-0.15, 0.15, (9000, size)), random.normal(size=size)
     endog = random.choice(outcomes(plan), 9000)
-    whole = plan.vector.total(MemoryRows([Block(exog, endog)]), params, plan.sums.step)
+    whole = plan.vector.steps(plan.vector.exact(MemoryRows([Block(exog, endog)]), params), plan.sums.step)
     cuts = [0, 1, 17, 5000, 5000, 9000]
     blocks = [Block(exog[a:b], endog[a:b]) for a, b in itertools.pairwise(cuts)]
-    np.testing.assert_array_equal(whole, plan.vector.total(MemoryRows(blocks), params, plan.sums.step))
+    np.testing.assert_array_equal(
+        whole, plan.vector.steps(plan.vector.exact(MemoryRows(blocks), params), plan.sums.step)
+    )
     # The same in floating point, from the definition.
     z = plan.vector.metric.coordinates(exog) / np.sqrt(np.array(plan.vector.metric.diagonal))
     weight, slope = np.ones(9000), endog

@@ -46,7 +46,8 @@ def outcomes(plan: StreamPlan) -> tuple[float, float]:
 def vector_of(plan: StreamPlan, exog: Any, endog: float, weight: float, offset: float, params: Any) -> np.ndarray:
     """One row's vector in lattice steps."""
     block = Block(np.atleast_2d(exog), np.array([endog]), np.array([weight]), np.array([offset]))
-    return plan.vector.total(MemoryRows([block]), np.atleast_1d(params), plan.sums.step).astype(float)
+    exact = plan.vector.exact(MemoryRows([block]), np.atleast_1d(params))
+    return plan.vector.steps(exact, plan.sums.step).astype(float)
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])

@@ -8,6 +8,7 @@ from dpstats.privacy.information.exact_sums import (
 )
 from dpstats.privacy.information.joint import (
     JointScales,
+    capped_weights,
     free_information,
     free_ratio,
     headroom,
@@ -15,6 +16,7 @@ from dpstats.privacy.information.joint import (
     joint_scales,
     majorant_lipschitz,
     row_weights,
+    weight_bound,
 )
 from dpstats.privacy.information.joint_gaussian import JointChoice, best_joint_scales_delta, joint_scales_delta
 from dpstats.privacy.information.matrix import (
@@ -45,6 +47,7 @@ __all__ = [
     "MatrixLaw",
     "MatrixNoise",
     "best_joint_scales_delta",
+    "capped_weights",
     "design_metric",
     "free_information",
     "free_ratio",
@@ -66,4 +69,5 @@ __all__ = [
     "shaped_diagonal",
     "spread_allowances",
     "spread_bound",
+    "weight_bound",
 ]

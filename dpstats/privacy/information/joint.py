@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, NegativeBinomial, Poisson, SmoothSVM, get_family
+from dpstats.families.base import LossCurve
 from dpstats.privacy.calibration import CELLS, ROUNDING, check_positive, determinant_loss
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 
@@ -48,20 +49,21 @@ def headroom(family: Family | str) -> float:
     return 0.0
 
 
-def majorant_lipschitz(family: Family | str) -> float:
-    """Lipschitz constant in eta of a majorant hbar >= l'' with (|l'|, hbar) covered by the family's curve.
+def majorant_lipschitz(family: Family | str, weight_cap: float | None = None) -> float:
+    """Lipschitz constant in eta of a majorant hbar of the rows' weights with (|l'|, hbar) covered by the curve.
 
     l'' itself for the logistic and the negative binomial loss and the smooth SVM; for Poisson too, but mean_cap where
-    l'' jumps from it to 0; a constant for the others. ArgumentError for a family without a majorant.
+    l'' jumps from it to 0; a constant for the others; no more than the cap of weights that have one, whose slopes are
+    at most in proportion to themselves. ArgumentError for a family without a majorant.
     """
     family = get_family(family)
+    cap = weight_bound(family, weight_cap)
     if isinstance(family, Binomial):
-        return LOGISTIC_STEEPNESS
+        return min(LOGISTIC_STEEPNESS, cap)
     if isinstance(family, NegativeBinomial):
-        return 4 * family.curvature_bound * LOGISTIC_STEEPNESS
+        return min(4 * family.curvature_bound * LOGISTIC_STEEPNESS, cap)
     if isinstance(family, Poisson):
-        cap = family.curvature_bound
-        return cap * (family.steepness if cap < family.lipschitz else 1.0)
+        return cap * (family.steepness if family.curvature_bound < family.lipschitz else 1.0)
     if isinstance(family, SmoothSVM):
         return 1.5 / family.h**2
     if isinstance(family, (Gaussian, HuberSVM)):
@@ -69,11 +71,43 @@ def majorant_lipschitz(family: Family | str) -> float:
     raise ArgumentError(f"no majorant of the curvature of {family.name!r} is proved")
 
 
-def row_weights(family: Family | str, eta: Float, endog: Float) -> Float:
-    """l'' at eta, at most the majorant; shape (rows,)."""
+def tail_slope(family: Family, weight_cap: float | None) -> float:
+    """What l'' is divided by in capped weights of counts beyond mean_cap, so that they are at most y_max - |l'|.
+
+    The steepness of l'' there, where the cap leaves weights continuous: up to y_max - mean_cap; otherwise 1.
+    """
+    if weight_cap is None or not isinstance(family, Poisson) or family.curvature_bound >= family.lipschitz:
+        return 1.0
+    return family.steepness if weight_cap <= family.lipschitz - family.curvature_bound else 1.0
+
+
+def weight_bound(family: Family, weight_cap: float | None) -> float:
+    """The greatest weight of a row in the matrix."""
+    return family.curvature_bound if weight_cap is None else min(weight_cap, family.curvature_bound)
+
+
+def row_weights(family: Family | str, eta: Float, endog: Float, weight_cap: float | None = None) -> Float:
+    """l'' at eta, or no more than a cap, at most the majorant; shape (rows,)."""
     family = get_family(family)
     majorant_lipschitz(family)
-    return np.asarray(family.weight(eta, endog), dtype=np.float64)
+    return capped_weights(family, eta, np.asarray(family.weight(eta, endog), dtype=np.float64), weight_cap)
+
+
+def capped_weights(family: Family, eta: Float, weights: Float, weight_cap: float | None) -> Float:
+    """The rows' weights in the matrix, shape (rows,), from l'' at eta."""
+    if weight_cap is None:
+        return weights
+    slope = tail_slope(family, weight_cap)
+    if slope > 1:
+        weights = np.where(eta > math.log(family.curvature_bound), weights / slope, weights)
+    return np.minimum(weights, weight_cap)
+
+
+def curve_weights(family: Family, curve: LossCurve, weight_cap: float | None) -> Float:
+    """What a record's weight at the optimum is at most in each cell of the curve, shape (cells,)."""
+    if weight_cap is None:
+        return curve.curvature
+    return np.minimum(curve.curvature / tail_slope(family, weight_cap), check_positive("weight_cap", weight_cap))
 
 
 def free_information(
@@ -107,19 +141,20 @@ def joint_information_loss(
     adjacency: Adjacency = "add_remove",
     eta_error: float = 0.0,
     shared: bool = False,
+    weight_cap: float | None = None,
 ) -> float:
     """The eps of a fit with Laplace noise of `scale` s and its information with Wishart noise of `matrix_scale` s2.
 
     sup over C of [log(1 + kappa h) + X g / s + h / s2], and to replace one sup over C of [X g / s + h / s2] more; kappa
     h for the logarithm if `shared`; an upper bound, by the cells of the curve. `eta_error` bounds the difference of a
-    row's linear predictors at the released and at the exact optimum.
+    row's linear predictors at the released and at the exact optimum; h / s2 has the weights under `weight_cap`.
     """
     family = get_family(family)
     per_gradient = check_positive("row_norm", row_norm) / check_positive("scale", scale)
     per_weight = 1 / check_positive("matrix_scale", matrix_scale)
     kappa = check_positive("curvature_ratio", curvature_ratio)
-    curve, shift = family.curve(CELLS), _majorant_shift(family, eta_error)
-    cost = per_gradient * curve.gradient + per_weight * (curve.curvature + shift)
+    curve, shift = family.curve(CELLS), majorant_shift(family, eta_error, weight_cap)
+    cost = per_gradient * curve.gradient + per_weight * (curve_weights(family, curve, weight_cap) + shift)
     loss = float(np.max(determinant_loss(kappa, curve.curvature, shared=shared) + cost))
     if check_adjacency(adjacency) == "replace_one":
         loss += float(np.max(cost))
@@ -136,6 +171,7 @@ def joint_scales(
     adjacency: Adjacency = "add_remove",
     eta_error: float = 0.0,
     shared: bool = False,
+    weight_cap: float | None = None,
 ) -> JointScales:
     """The least scales of fit and matrix noise for a pure budget of both, for a given ratio of the two.
 
@@ -146,8 +182,8 @@ def joint_scales(
     eps, _ = check_budget(eps)
     kappa, norm = check_positive("curvature_ratio", curvature_ratio), check_positive("row_norm", row_norm)
     ratio = check_ratio(ratio)
-    curve = family.curve(CELLS)
-    cost = curve.gradient + ratio * (curve.curvature + _majorant_shift(family, eta_error))
+    curve, shift = family.curve(CELLS), majorant_shift(family, eta_error, weight_cap)
+    cost = curve.gradient + ratio * (curve_weights(family, curve, weight_cap) + shift)
     remaining = eps * (1 - 3 * ROUNDING) - determinant_loss(kappa, curve.curvature, shared=shared) * (1 + ROUNDING)
     if remaining.min() <= 0:
         return JointScales(math.inf, math.inf)
@@ -166,6 +202,7 @@ def free_ratio(
     adjacency: Adjacency = "add_remove",
     eta_error: float = 0.0,
     shared: bool = False,
+    weight_cap: float | None = None,
 ) -> float:
     """The largest ratio, as `joint_scales` takes it, at which eps pays for a fit with noise of `scale` and the matrix.
 
@@ -175,8 +212,8 @@ def free_ratio(
     eps, _ = check_budget(eps)
     kappa, norm = check_positive("curvature_ratio", curvature_ratio), check_positive("row_norm", row_norm)
     unit = check_positive("scale", scale) / norm
-    curve = family.curve(CELLS)
-    weight = curve.curvature + _majorant_shift(family, eta_error)
+    curve, shift = family.curve(CELLS), majorant_shift(family, eta_error, weight_cap)
+    weight = curve_weights(family, curve, weight_cap) + shift
     remaining = (
         unit * (eps * (1 - 3 * ROUNDING) - determinant_loss(kappa, curve.curvature, shared=shared) * (1 + ROUNDING))
         - curve.gradient
@@ -199,9 +236,12 @@ def check_ratio(ratio: float) -> float:
     return float(ratio)
 
 
-def _majorant_shift(family: Family, eta_error: float) -> float:
-    """How much more than at the exact optimum the majorant may be at the released one."""
-    lipschitz = majorant_lipschitz(family)
+def majorant_shift(family: Family, eta_error: float, weight_cap: float | None) -> float:
+    """How much more than at the exact optimum the majorant may be at the released one.
+
+    `eta_error` bounds the difference of a row's linear predictors there.
+    """
+    lipschitz = majorant_lipschitz(family, weight_cap)
     if not math.isfinite(eta_error) or eta_error < 0:
         raise ArgumentError(f"eta_error must be a finite number, not negative, got {safe_repr(eta_error)}")
     return lipschitz * eta_error

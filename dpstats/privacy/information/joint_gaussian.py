@@ -39,7 +39,7 @@ from dpstats.privacy.gaussian import (
     removal_profile,
 )
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
-from dpstats.privacy.information.joint import JointScales, check_ratio, majorant_lipschitz
+from dpstats.privacy.information.joint import JointScales, check_ratio, curve_weights, majorant_shift
 from dpstats.privacy.information.matrix import MatrixLaw, MatrixNoise
 
 Float = NDArray[np.float64]
@@ -66,15 +66,15 @@ class JointPoints:
     extra: Float  # (points,): h, which Wishart noise charges for
 
 
-def joint_points(curve: LossCurve, curvature_ratio: float, moved: float, law: MatrixLaw) -> JointPoints:
-    """Few points that bound all cells; `moved` is added to every h that the matrix sees.
+def joint_points(curve: LossCurve, curvature_ratio: float, weights: Float, moved: float, law: MatrixLaw) -> JointPoints:
+    """Few points that bound all cells; `weights`, shape (cells,), and `moved` more are what the matrix sees of them.
 
     Between two knots (g, h, log(1 + kappa h)) of the others lies below the chord once its ends are raised; along a
     chord the exponent is convex, as it is in w and in B, so that ends suffice.
     """
     gradient = curve.gradient / curve.gradient[-1]
     knots = np.append(np.arange(0, len(gradient) - 1, EVERY[law]), len(gradient) - 1)
-    weight = _raised(gradient, curve.curvature, knots) + moved
+    weight = _raised(gradient, weights, knots) + moved
     cost = _raised(gradient, np.log1p(curvature_ratio * curve.curvature) * (1 + COST_ROUNDING), knots)
     slopes = np.append(0.0, gradient[knots])
     weight, cost = np.append(weight.max(), weight), np.append(cost.max(), cost)
@@ -219,6 +219,7 @@ def joint_scales_delta(
     law: MatrixLaw = "normal",
     adjacency: Adjacency = "add_remove",
     eta_error: float = 0.0,
+    weight_cap: float | None = None,
 ) -> JointScales:
     """Scales of normal noise for the fit and of matrix noise, together (eps, delta)-private, for a ratio of the two.
 
@@ -232,7 +233,14 @@ def joint_scales_delta(
     kappa, norm = check_positive("curvature_ratio", curvature_ratio), check_positive("row_norm", row_norm)
     ratio, adjacency = check_ratio(ratio), check_adjacency(adjacency)
     profile = joint_profile(
-        family, eps=eps, delta=delta, curvature_ratio=kappa, adjacency=adjacency, law=law, eta_error=eta_error
+        family,
+        eps=eps,
+        delta=delta,
+        curvature_ratio=kappa,
+        adjacency=adjacency,
+        law=law,
+        eta_error=eta_error,
+        weight_cap=weight_cap,
     )
     most = gaussian_mu(family.curve(CELLS), family.signed, profile.eps, delta, kappa, adjacency)
     reach = norm * family.lipschitz
@@ -251,13 +259,15 @@ def joint_profile(
     adjacency: Adjacency = "add_remove",
     law: MatrixLaw = "normal",
     eta_error: float = 0.0,
+    weight_cap: float | None = None,
 ) -> JointProfile:
     """The profile of a family; arguments as for `joint_scales_delta`."""
     family = get_family(family)
-    curve, shift = family.curve(CELLS), majorant_lipschitz(family) * eta_error
-    removal = joint_points(curve, curvature_ratio, shift, law)
+    curve = family.curve(CELLS)
+    seen = curve_weights(family, curve, weight_cap), majorant_shift(family, eta_error, weight_cap)
+    removal = joint_points(curve, curvature_ratio, *seen, law)
     return JointProfile(
-        removal, joint_points(curve, 0.0, shift, law), family.signed, min(eps, EPS_MAX), delta, adjacency
+        removal, joint_points(curve, 0.0, *seen, law), family.signed, min(eps, EPS_MAX), delta, adjacency
     )
 
 
@@ -308,6 +318,7 @@ def best_joint_scales_delta(
     surcharge: float = 0.01,
     adjacency: Adjacency = "add_remove",
     eta_error: float = 0.0,
+    weight_cap: float | None = None,
 ) -> JointChoice:
     """The matrix noise of least variance, of either law, that a little more normal noise of the fit pays for.
 
@@ -324,7 +335,14 @@ def best_joint_scales_delta(
         raise ArgumentError(f"size must be a positive number of columns, got {safe_repr(size)}")
     profiles = {
         law: joint_profile(
-            family, eps=eps, delta=delta, curvature_ratio=kappa, adjacency=adjacency, law=law, eta_error=eta_error
+            family,
+            eps=eps,
+            delta=delta,
+            curvature_ratio=kappa,
+            adjacency=adjacency,
+            law=law,
+            eta_error=eta_error,
+            weight_cap=weight_cap,
         )
         for law in LAWS
     }

@@ -61,8 +61,8 @@ def _whole(block: NDArray[np.float64], norm: str, longest: float, step: float) -
             length = _ADD[norm](length, column)
         length = np.sqrt(length) if norm == "l2" else length
         short = largest * length <= longest
-        kept = np.where(short.reshape(-1, 1), block, unit * (longest / np.maximum(length, 1.0))[:, None])
-        return np.trunc(kept * (_BELOW / step)).astype(np.int64)
+        shortened = np.where(short.reshape(-1, 1), block, unit * (longest / np.maximum(length, 1.0))[:, None])
+        return np.trunc(shortened * (_BELOW / step)).astype(np.int64)
 
 
 def zeros(rows: int, size: int) -> Integers:

@@ -79,8 +79,8 @@ class Mechanism(ABC):
     @explain_calls()
     @expand_signature(MechanismKeywords, defaults=KEYWORD_DEFAULTS)
     def __init__(self, **arguments: Unpack[MechanismKeywords]) -> None:
-        given = {name: arguments.get(name) for name in ("workload", "horizon", "halflife", "window")}
-        self.workload = make_workload(**given)  # type: ignore[arg-type]
+        ticks = {name: arguments.get(name) for name in ("workload", "horizon", "halflife", "window")}
+        self.workload = make_workload(**ticks)  # type: ignore[arg-type]
         self.participation = check_participation(arguments.get("participation", (0,)))
         if self.workload.name not in self.workloads:
             message = f"{type(self).__name__} makes sums of all ticks only: take Blt or Toeplitz for a {{}}"
@@ -124,11 +124,11 @@ class Mechanism(ABC):
         return {"mechanism": self.name, **self.workload.to_dict(), "participation": person, **self.options()}
 
     def __repr__(self) -> str:
-        given = {name: value for name, value in self.to_dict().items() if name not in ("mechanism", "filter")}
-        given.pop("participation")
+        hidden = {"mechanism", "filter", "participation"}
+        arguments = {name: value for name, value in self.to_dict().items() if name not in hidden}
         if self.participation != (0,):
-            given["participation"] = self.participation
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+            arguments["participation"] = self.participation
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Mechanism) and self.to_dict() == other.to_dict()
@@ -211,8 +211,8 @@ class Mechanism(ABC):
 
     def draw_covariance(self, intervals: Sequence[tuple[int, int]]) -> Float:
         """`covariance` for draws of variance 1."""
-        given: Any = intervals
-        intervals = given.tolist() if isinstance(given, np.ndarray) else given
+        listed: Any = intervals
+        intervals = listed.tolist() if isinstance(listed, np.ndarray) else listed
         if not isinstance(intervals, (list, tuple)):
             raise ArgumentError("intervals must be a list of pairs (a, b) with 0 <= a < b")
         for pair in intervals:
@@ -482,14 +482,14 @@ class SumsPlan:
             adjacency=claim.adjacency,
             step=stored.step,
         ).to_dict()
-        found = (again["draws"], again["guarantee"]["rho"])
-        claimed = (stored.draws.to_dict(), claim.rho)
+        noise_here = (again["draws"], again["guarantee"]["rho"])
+        noise_stored = (stored.draws.to_dict(), claim.rho)
         for facts in (ours, theirs):
             facts["mechanism"].pop("filter", None)
             facts["guarantee"].pop("rho")
             facts.pop("draws")
         same = nearly_equal(ours, theirs, SAME_BOUND)
-        return same and all(map(nearly_equal, found, claimed, (SAME_SCALE, SAME_SCALE)))
+        return same and all(map(nearly_equal, noise_here, noise_stored, (SAME_SCALE, SAME_SCALE)))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON.

@@ -25,6 +25,7 @@ class Released:
     row_norm: float
     linear: np.ndarray
     moved: float = 0.0
+    weight_cap: float | None = None
 
     @property
     def fit(self) -> ObjectiveDensity:
@@ -33,7 +34,8 @@ class Released:
     def information(self, params: np.ndarray) -> np.ndarray:
         """D^-1/2 H D^-1/2 at params (points, p), taken `moved` away in eta (a planted bug); shape (points, p, p)."""
         eta = params @ self.exog.T + self.moved
-        weights = row_weights(self.family, eta.ravel(), np.broadcast_to(self.endog, eta.shape).ravel())
+        endog = np.broadcast_to(self.endog, eta.shape).ravel()
+        weights = row_weights(self.family, eta.ravel(), endog, self.weight_cap)
         rows = self.exog / self.row_norm
         return np.einsum("ki,ij,il->kjl", weights.reshape(eta.shape), rows, rows)
 

@@ -19,11 +19,15 @@ from dpstats.families import Binomial, Family, Gaussian, HuberSVM, NegativeBinom
 from dpstats.privacy.calibration import joint_scale
 from dpstats.privacy.information import (
     free_information,
+    free_ratio,
     headroom,
     joint_information_loss,
     joint_scales,
     majorant_lipschitz,
+    row_weights,
+    weight_bound,
 )
+from dpstats.privacy.information.joint import curve_weights
 from dpstats.privacy.noise import Noise
 
 FAMILIES = [
@@ -38,12 +42,24 @@ FAMILIES = [
 ]
 RESPONSES = {"continuous": [-0.3, 0.8], "count": [0.0, 4.0], "binary": [0.0, 1.0]}
 EPS = 1.0
+CAPPED: list[tuple[Family, float]] = [
+    (Poisson(3.0, 3.0), 0.5),
+    (Poisson(1.0, 4.0), 0.4),
+    (Poisson(2.0, 4.0), 0.5),
+    (Poisson(3.0, 4.0), 0.5),
+    (Poisson(3.0, 4.0), 1.0),
+    (Poisson(3.0, 4.0), 2.0),
+    (NegativeBinomial(0.5, 4.0), 0.6),
+    (NegativeBinomial(0.2, 4.0), 0.6),
+    (Binomial(), 0.1),
+]
 # eta on both sides of every kink, and far out
 ETA = np.unique(
     np.concatenate(
         (
             np.linspace(-40, 40, 40001),
             *((kink - 1e-9, kink + 1e-9) for kink in (0, 0.5, -0.5, 1.5, -1.5, math.log(3), 0.2, -0.8, 0.3, 1.3, 0.8)),
+            *((math.log(cap) - 1e-9, math.log(cap) + 1e-9) for cap in (0.4, 0.5, 2.0)),
         )
     )
 )
@@ -54,7 +70,13 @@ def label(value: object) -> str:
 
 
 def pair(
-    family: Family, adjacency: str, kappa: float, scale: float, matrix: float, row_norm: float = 1.0
+    family: Family,
+    adjacency: str,
+    kappa: float,
+    scale: float,
+    matrix: float,
+    row_norm: float = 1.0,
+    weight_cap: float | None = None,
 ) -> list[tuple[Released, Released]]:
     """One record against none, or against another response, for either sign of the noise."""
     found = []
@@ -71,15 +93,25 @@ def pair(
                 matrix,
                 row_norm,
                 np.array([sign * 1e6]),
+                weight_cap=weight_cap,
             )
             removed = replace(base, exog=np.empty((0, 1)), endog=np.empty(0))
             found.append((base, removed if adjacency == "add_remove" else replace(base, endog=other)))
     return found
 
 
-def worst(family: Family, adjacency: str, kappa: float, scale: float, matrix: float, row_norm: float = 1.0) -> float:
+def worst(
+    family: Family,
+    adjacency: str,
+    kappa: float,
+    scale: float,
+    matrix: float,
+    row_norm: float = 1.0,
+    weight_cap: float | None = None,
+) -> float:
     params = (ETA / row_norm)[:, None]
-    return max(worst_log_ratio(*two, params) for two in pair(family, adjacency, kappa, scale, matrix, row_norm))
+    pairs = pair(family, adjacency, kappa, scale, matrix, row_norm, weight_cap)
+    return max(worst_log_ratio(*two, params) for two in pairs)
 
 
 @pytest.mark.parametrize("row_norm", [0.1, 30.0])
@@ -96,6 +128,60 @@ def test_guarantee_and_tightness(family: Family, adjacency: str, ratio: float, r
     assert loss <= EPS * (1 + 1e-6)
     if adjacency == "add_remove":
         assert loss >= EPS * (1 - 3e-4)
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+@pytest.mark.parametrize(("family", "cap"), CAPPED, ids=label)
+class TestCapped:
+    """Weights under a cap of their own, at scales found for it."""
+
+    @pytest.mark.parametrize("ratio", [0.3, 2.0])
+    def test_guarantee_and_tightness(self, family: Family, cap: float, adjacency: str, ratio: float) -> None:
+        kappa, ratio = 0.4 / family.curvature_bound, ratio * family.lipschitz / cap
+        common = {"curvature_ratio": kappa, "row_norm": 2.0, "adjacency": adjacency, "weight_cap": cap}
+        fit, matrix = joint_scales(family, eps=EPS, ratio=ratio, **common)  # type: ignore[arg-type]
+        loss = worst(family, adjacency, kappa, fit, matrix, 2.0, cap)
+        assert loss <= EPS * (1 + 1e-6)
+        if adjacency == "add_remove":
+            # The determinant may be extreme where the weight is not: the cells then see both at once.
+            assert loss >= EPS * (1 - 3e-4)
+        stated = joint_information_loss(family, scale=fit, matrix_scale=matrix, **common)  # type: ignore[arg-type]
+        assert stated == pytest.approx(EPS, rel=1e-9)
+
+    def test_what_is_left_beside_the_fit(self, family: Family, cap: float, adjacency: str) -> None:
+        """`free_ratio` keeps eps, and uses it up."""
+        kappa = 0.1 / family.curvature_bound
+        common = {"curvature_ratio": kappa, "row_norm": 1.0, "adjacency": adjacency}
+        scale = 1.2 * joint_scale(family, eps=EPS, **common)  # type: ignore[arg-type]
+        ratio = free_ratio(family, scale=scale, eps=EPS, weight_cap=cap, **common)  # type: ignore[arg-type]
+        assert ratio > 0
+        loss = worst(family, adjacency, kappa, scale, scale / ratio, weight_cap=cap)
+        assert loss <= EPS * (1 + 1e-6)
+        if adjacency == "add_remove":
+            assert loss >= EPS * (1 - 1e-3)
+
+    def test_majorant(self, family: Family, cap: float, adjacency: str) -> None:
+        """Weights rise no faster than stated above what the curve covers."""
+        curve = family.curve(4001)
+        weights = curve_weights(family, curve, cap)
+        for response in RESPONSES[family.response]:
+            for shift in (1e-3, 0.05, 0.4):
+                endog = family.clip_response(np.full_like(ETA, response))
+                slope = np.abs(family.slope(ETA, endog))
+                moved = np.maximum(*(row_weights(family, ETA + side, endog, cap) for side in (-shift, shift)))
+                covered = weights[np.minimum(np.searchsorted(curve.gradient, slope), len(curve.gradient) - 1)]
+                assert np.all(moved <= covered + majorant_lipschitz(family, cap) * shift + 1e-12)
+                assert moved.max() <= weight_bound(family, cap)
+
+    def test_room(self, family: Family, cap: float, adjacency: str) -> None:
+        """(L - g) / weight is at least one wherever counts have room at all, whatever it is for l''."""
+        if headroom(family) == 0:
+            return
+        for response in np.linspace(0, 4, 41) if family.response == "count" else RESPONSES[family.response]:
+            endog = family.clip_response(np.full_like(ETA, response))
+            weights, slope = row_weights(family, ETA, endog, cap), family.slope(ETA, endog)
+            least = 1.0 if cap <= family.lipschitz - family.curvature_bound else headroom(family)
+            assert np.all(family.lipschitz - np.abs(slope) >= least * weights - 1e-12)
 
 
 @pytest.mark.parametrize(
@@ -261,6 +347,51 @@ def test_information_at_the_released_eta(family: Family, adjacency: str) -> None
     # For Poisson with mean_cap < y_max the worst eta is at the cap, beyond which the majorant does not rise.
     if adjacency == "add_remove" and family.signed:
         assert moved_worst(0.0) > EPS * (1 + 1e-3)
+
+
+class TestPlantedCaps:
+    """What a cap of the weights must not be taken for."""
+
+    def test_weights_not_capped(self) -> None:
+        """Priced with a cap, and l'' summed."""
+        for family, cap in CAPPED:
+            kappa, ratio = 0.1 / family.curvature_bound, 2 * family.lipschitz / cap
+            fit, matrix = joint_scales(
+                family, eps=EPS, curvature_ratio=kappa, row_norm=1.0, ratio=ratio, weight_cap=cap
+            )
+            assert worst(family, "add_remove", kappa, fit, matrix) > EPS * 1.05
+
+    def test_the_determinant_is_not_capped(self) -> None:
+        """The cap is the matrix's: the fit's Jacobian has all of l''."""
+        family, cap, kappa = Poisson(3.0, 3.0), 0.1, 0.3
+        fit, matrix = joint_scales(family, eps=EPS, curvature_ratio=kappa * cap / 3.0, row_norm=1.0, ratio=0.1)
+        assert worst(family, "add_remove", kappa, fit, matrix, weight_cap=cap) > EPS * 1.05
+
+    def test_the_tail_is_not_steeper_than_stated(self) -> None:
+        """Room of one where mean_cap is three quarters of y_max, and weights that fall as l'' does beyond it."""
+        family, cap = Poisson(3.0, 4.0), 1.0
+        assert headroom(family) == pytest.approx(1 / 3)
+        kappa = 1e-3
+        common = {"eps": EPS, "curvature_ratio": kappa, "row_norm": 1.0}
+        scale = 1.001 * joint_scale(family, **common)
+        ratio = free_ratio(family, scale=scale, weight_cap=cap, **common)
+        assert ratio > 0.9
+        assert worst(family, "add_remove", kappa, scale, scale / ratio, weight_cap=cap) <= EPS * (1 + 1e-6)
+        plain = min(family.curvature_bound, cap)
+        losses = []
+        for first, second in pair(family, "add_remove", kappa, scale, scale / ratio, weight_cap=cap):
+            params = ETA[:, None]
+            weights = np.minimum(family.weight(ETA, np.full_like(ETA, first.endog[0])), plain)
+            moved = np.abs(first.fit.log_density(params) - second.fit.log_density(params))
+            losses.append(float((moved + weights * ratio / scale).max()))
+        assert max(losses) > EPS * 1.05
+
+    def test_the_gradient_at_another_cap(self) -> None:
+        """A cap chosen after the noise was fixed: twice as large costs more than was charged."""
+        family, cap, kappa = Poisson(2.0, 4.0), 0.5, 0.1
+        fit, matrix = joint_scales(family, eps=EPS, curvature_ratio=kappa, row_norm=1.0, ratio=8.0, weight_cap=cap)
+        assert worst(family, "add_remove", kappa, fit, matrix, weight_cap=cap) <= EPS * (1 + 1e-6)
+        assert worst(family, "add_remove", kappa, fit, matrix, weight_cap=2 * cap) > EPS * 1.05
 
 
 class TestPlanted:

@@ -1,0 +1,59 @@
+"""The search of the documentation brings the guide first: its index is built, and ranked as Sphinx's script does."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from sphinx.application import Sphinx
+from sphinx.search import IndexBuilder
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+QUERIES = {
+    "confidence interval": "guide/inference",
+    "p-value": "guide/inference",
+    "odds ratio": "guide/results",
+    "lasso": "guide/screening",
+    "budget": "guide/eps",
+    "missing data": "guide/check",
+    "panel data": "guide/persons",
+    "survey weights": "guide/weights",
+}
+MOST_ELSEWHERE = 31
+"""What searchtools.js gives the name of an object, a title or a text at most: 11 + 15, 15 + 1, 15 + 5, and a little."""
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> IndexBuilder:
+    """The search index of all pages, of which none is executed."""
+    folder = tmp_path_factory.mktemp("docs")
+    shutil.copytree(DOCS, folder / "docs", ignore=shutil.ignore_patterns("_build", "generated"))
+    known = ("autodoc", "autosummary", "mathjax")
+    changed = {"extensions": [*(f"sphinx.ext.{name}" for name in known), "numpydoc", "myst_parser"]}
+    changed["autosummary_generate"] = False  # pages of the reference are named by their objects, whose score is below
+    places = [str(folder / name) for name in ("docs", "docs", "out", "trees")]
+    app = Sphinx(*places, "html", confoverrides=changed, status=None, warning=None, freshenv=True)
+    app.builder.read()
+    found = IndexBuilder(app.env, "en", {}, "")
+    for page in sorted(app.env.all_docs):
+        tree = app.env.get_doctree(page)
+        found.feed(page, str(app.env.doc2path(page, base=False)), app.env.titles[page].astext(), tree)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("query", QUERIES)
+def test_the_guide_comes_first(index: IndexBuilder, query: str) -> None:
+    frozen = index.freeze()
+    pages, titles = frozen["docnames"], frozen["titles"]
+    ranked = sorted(
+        (-round(100 * len(query) / len(entry)), titles[place], pages[place])
+        for entry, places in frozen["indexentries"].items()
+        if query in entry and 2 * len(query) >= len(entry)
+        for place, _, main in places
+        if main
+    )
+    score, _, page = ranked[0]
+    assert page == QUERIES[query]
+    assert -score > MOST_ELSEWHERE
