@@ -32,7 +32,7 @@ from dpstats.models.release import check_unit, person_rows
 from dpstats.models.row_counts import count_rows
 from dpstats.plan import Plan, make_plan, range_eps, with_settled_law
 from dpstats.plan.methods import ResponsePurchase, response_purchase
-from dpstats.plan.row_counts import CHECK_SHARE, RowCounts
+from dpstats.plan.row_counts import CHECK_SHARE, LEAST_EPS, RowCounts
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.randomness import RandomSource
 from dpstats.quiet import quiet
@@ -400,7 +400,8 @@ class FormulaSource:
         share = request.options.check_share
         obstacle = counts_obstacle(request, alone)
         if share is None:
-            share = CHECK_SHARE if obstacle is None and request.options.n is None else 0.0
+            offered = obstacle is None and request.options.n is None and request.eps >= LEAST_EPS
+            share = CHECK_SHARE if offered else 0.0
         if share == 0:
             return None
         if obstacle is not None:
