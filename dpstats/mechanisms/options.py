@@ -179,8 +179,9 @@ class Options:
         weights of one.
     check_share : float, optional
         Share of eps that counts the rows before the rest is planned (docs/proofs/adaptive): how many the fit uses, and
-        how many each column loses or clips. A third of it counts rows (under "replace_one" their number is public).
-        0, the default, counts none.
+        how many each column loses or clips. A third of it counts rows; under "replace_one" their number is public, and
+        that third is left to the fit. By default 0.03 for a single fit of a formula by napp, and none for persons
+        (`unit`), other methods, arrays, fits that share a budget, and where `n` is stated; 0 counts none.
     on_mismatch : {"stop", "go"}
         What becomes of the fit if a column loses or clips more than a fifth of the rows for sure: "stop" raises
         MismatchError, and only the count is charged.

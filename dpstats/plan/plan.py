@@ -204,6 +204,8 @@ class Plan(PlanFacts):
         >>> dp.plan("y ~ x", {"x": (0, 1), "y": bool}, 1.0, family="binomial").by_rows()["errors"].iloc[-1]
         'free'
         """
+        if self.counts is None or not self.counts.settles_errors:
+            raise ArgumentError("by_rows: what errors cost does not follow the number of rows in this call")
         return self._call("by_rows").by_rows(self)
 
     def at(self, eps: float) -> Plan:
@@ -231,7 +233,7 @@ class Plan(PlanFacts):
         True
         """
         tables = [header_table(self, "none read"), column_table(self), *plan_tables(self)]
-        if self.counts is not None and self.call is not None and self.request.options.inference == "auto":
+        if self.counts is not None and self.call is not None and self.counts.settles_errors:
             found = self.by_rows()
             tables += [] if found.empty else [rows_table(found)]
         return Summary(tables, [*plan_notes(self), *rounding_note(self.objective)])
@@ -436,8 +438,7 @@ def replan(plan: Plan, eps: float) -> Plan:
         response = replace(response, eps=request.options.response_share * request.row_eps)
     counts = plan.counts
     if counts is not None:
-        assert request.options.check_share is not None
-        counts = RowCounts.planned(eps, request.options.check_share, request.adjacency, counts.faults)
+        counts = counts.at(eps)
     build = partial(
         make_plan,
         design=plan.design,

@@ -384,10 +384,10 @@ def test_a_reader_that_has_seen_enough_costs_no_file(folder: Path, monkeypatch: 
 def test_a_count_that_stops_the_fit_is_charged(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Its status is that of what was charged and failed, and the message has the shell's words."""
     Path("other.yaml").write_text(YAML.replace("[F, M]", "[A, B]"))
-    arguments = [*FIT, "rows.csv", *LOGIT, "--domain", "other.yaml", "--set", "check_share=0.5", "--output", "f.json"]
+    arguments = [*FIT, "rows.csv", *LOGIT, "--domain", "other.yaml", "--check-share", "0.5", "--output", "f.json"]
     capfd.readouterr()
     assert main(arguments) == 6
-    assert "or pass --set on_mismatch=go to fit all the same" in capfd.readouterr().err
+    assert "or pass --on-mismatch go to fit all the same" in capfd.readouterr().err
     assert not Path("f.json").exists()
 
 
