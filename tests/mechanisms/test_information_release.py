@@ -136,6 +136,7 @@ class TestPrices:
         self, eps: float, formula: str, family: Family, adjacency: str, paid: bool, share: float | None
     ) -> None:
         options: dict[str, Any] = {"inference": True, "information_share": share} if paid else {}
+        options["fitstats"] = None
         plan = dp.plan(formula, domain_of(family), eps, family=family, adjacency=adjacency, **options)
         stage = plan.stages[-1].plan
         assert plan.guarantee.eps == pytest.approx(eps, rel=1e-12)
@@ -179,7 +180,7 @@ class TestPrices:
     def test_free_leaves_the_noise_of_the_fit(self, family: Family, adjacency: str, delta: float) -> None:
         """But for the shares of rounding and dispersion, the noise is that of coefficients alone."""
         for eps in (0.3, 1.0, 5.0):
-            stage = stage_of(family, eps, adjacency=adjacency, delta=delta)
+            stage = stage_of(family, eps, adjacency=adjacency, delta=delta, fitstats=None)
             if stage.information is None:
                 continue
             left = eps - stage.information.purchase.extra_eps
