@@ -39,7 +39,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 }
 
 LATER: dict[str, Any] = {
-    "check_share": None,
+    "check_share": 0,
     "on_mismatch": "stop",
     "n": None,
     "ranges": "declared",
@@ -157,8 +157,8 @@ class Options:
         neither unless inference is "robust".
     fitstats : float, "auto" or None
         Share of eps that buys fit statistics beside standard errors (docs/guide/results): the number of rows, R2 or the
-        deviance explained, and what average marginal effects need. "auto" takes 0.05 where they can be had; 0 and None
-        buy none.
+        deviance explained, and what average marginal effects need. "auto" takes 0.05 where they can be had, and the
+        plan says where they cannot; 0 and None buy none.
     information_cap : float, optional
         The greatest weight of a row in the information matrix, whose noise is in proportion to it. A row of counts has
         its fitted mean for a weight, one of a logistic regression p (1 - p): take two to four times what is typical, as
@@ -215,7 +215,7 @@ class Options:
     inference: Literal["auto", "model", "robust", True] | None = "auto"
     information_share: float | None = None
     spread_share: float | None = None
-    fitstats: float | Literal["auto"] | None = None
+    fitstats: float | Literal["auto"] | None = "auto"
     information_cap: float | None = None
     split: Literal["rows"] | None = None
     unit: str | None = None

@@ -54,16 +54,15 @@ Vector = NDArray[np.float64]
 
 
 _QUALITY = (
-    "fitstats='auto' buys R2 or the deviance explained with the fit, and dp.evaluate both and calibration, on rows "
-    "held out or not"
+    "fitstats buys R2 or the deviance explained with a fit that has errors, and dp.evaluate both and calibration, on "
+    "rows held out or not"
 )
 _RESIDUALS = "dp.evaluate buys residuals in bins of the fitted values"
 _FITTED = "predict(newdata) gives the mean at public rows; predictions for private rows are not protected"
 _COVARIANCE = "cov_params() is the covariance of the errors"
 
 _ROWS = (
-    "the number of rows is private: adjacency='replace_one' makes it public (nobs), and fitstats='auto' or dp.check "
-    "buys it"
+    "the number of rows is private: adjacency='replace_one' makes it public (nobs), and fitstats or dp.check buys it"
 )
 
 NOT_RELEASED = {

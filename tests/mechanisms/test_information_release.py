@@ -136,7 +136,7 @@ class TestPrices:
         self, eps: float, formula: str, family: Family, adjacency: str, paid: bool, share: float | None
     ) -> None:
         options: dict[str, Any] = {"inference": True, "information_share": share} if paid else {}
-        options |= {"adjacency": adjacency, "check_share": 0}
+        options |= {"adjacency": adjacency, "check_share": 0, "fitstats": None}
         plan = dp.plan(formula, domain_of(family), eps, family=family, **options)
         stage = plan.stages[-1].plan
         assert plan.guarantee.eps == pytest.approx(eps, rel=1e-12)
@@ -180,7 +180,7 @@ class TestPrices:
     def test_free_leaves_the_noise_of_the_fit(self, family: Family, adjacency: str, delta: float) -> None:
         """But for the shares of rounding and dispersion, the noise is that of coefficients alone."""
         for eps in (0.3, 1.0, 5.0):
-            stage = stage_of(family, eps, adjacency=adjacency, delta=delta)
+            stage = stage_of(family, eps, adjacency=adjacency, delta=delta, fitstats=None)
             if stage.information is None:
                 continue
             left = eps - stage.information.purchase.extra_eps

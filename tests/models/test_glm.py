@@ -172,7 +172,8 @@ def test_arrays_and_formula_agree() -> None:
     """The arrays that a formula makes, fitted as arrays, release the same coefficients from the same seed."""
     data = frame(300)
     settings = {"noise": "gaussian", "delta": 1e-5, "curvature": 5.0, "seed": 4}
-    by_formula = dp.logit("b ~ x + z", data, 1.0, domain=DOMAIN, check_share=0, **settings)
+    alone = {"check_share": 0, "fitstats": None}
+    by_formula = dp.logit("b ~ x + z", data, 1.0, domain=DOMAIN, **alone, **settings)
     blocks = by_formula.plan.design.blocks(data)  # type: ignore[attr-defined]
     exog = np.concatenate([block.exog for block in blocks])
     endog = np.concatenate([block.endog for block in blocks])

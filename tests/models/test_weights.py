@@ -170,7 +170,7 @@ class TestNeutral:
     )
     def test_frames(self, data: pd.DataFrame, formula: str, family: Any, more: Any, arguments: dict[str, str]) -> None:
         # A count would draw for one column more.
-        common = {"domain": DOMAIN, "family": family, "seed": 5, "check_share": 0, **more}
+        common = {"domain": DOMAIN, "family": family, "seed": 5, "check_share": 0, "fitstats": None, **more}
         plain = dp.glm(formula, data, 1.0, **common)
         other = dp.glm(formula, data, 1.0, **common, **arguments)
         assert (other.scaled_params == plain.scaled_params).all()
