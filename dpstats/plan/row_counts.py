@@ -22,7 +22,7 @@ CHECK_SHARE = 0.03
 """The share of eps that a fit spends on counts of its rows, where they are offered and nothing else is said."""
 
 LEAST_EPS = 1e-9
-"""A call for less counts no rows unless it asks to: shares would vanish on a ledger's grid, and no fit is that small."""
+"""A call for less counts no rows unless it asks to: shares would vanish on a ledger's grid."""
 
 ROWS_PART = 1 / 3
 """The part of the purchase that counts the rows used; the rest counts rows at fault, where more counts have noise."""
