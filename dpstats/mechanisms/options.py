@@ -38,8 +38,15 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "on_mismatch": ("stop", "go"),
 }
 
-LATER: dict[str, Any] = {"fitstats": None}
-"""Options that came after plans had been stored, and their defaults."""
+LATER: dict[str, Any] = {
+    "check_share": None,
+    "on_mismatch": "stop",
+    "n": None,
+    "ranges": "declared",
+    "information_cap": None,
+    "fitstats": None,
+}
+"""Options that came after plans had been stored, and what those plans had of them."""
 
 ARGUMENTS = ("alpha", "adjacency", "delta", "domain", "family", "ledger", "method", "penalty", "seed")
 """Named arguments of a fit that a misspelt option may have meant."""
@@ -289,7 +296,7 @@ class Options:
         return cls(**given)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON; of `LATER` ones only what was asked for, so that older plans keep digests."""
+        """Plain public values, for JSON; of `LATER` ones what older plans had is left out: they keep their digests."""
         return {name: value for name, value in asdict(self).items() if name not in LATER or value != LATER[name]}
 
     @cached_property

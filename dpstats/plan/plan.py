@@ -45,6 +45,9 @@ from dpstats.replication.napp import plan_replication
 from dpstats.summaries import Summary, shorten
 from dpstats.wording import argument
 
+LEAST_REST = 1e-12
+"""Shares that leave less of eps than that for the coefficients leave rounding errors, if anything."""
+
 
 class Plan(PlanFacts):
     """What a call will release and what it costs; a function of formula, Domain and options alone.
@@ -333,8 +336,12 @@ def make_plan(
     left = request.row_eps if counts is None else counts.rest
     left -= range_eps(request, bought) + (0.0 if response is None else response.eps)
     fitstats = plan_fit_statistics(request, design, family)
-    mean = None if response is None else response.mean
-    screening, stages = plan_releases(request, design, family, left - (0.0 if fitstats is None else fitstats.eps), mean)
+    mean, rest = None if response is None else response.mean, left - (0.0 if fitstats is None else fitstats.eps)
+    if rest <= LEAST_REST * request.row_eps:
+        purchases = {"check_share": counts, "range_share": bought, "response_share": response, "fitstats": fitstats}
+        shares = " or ".join(argument(name) for name, purchase in purchases.items() if purchase)
+        raise ArgumentError(f"{shares} must be lower: nothing of eps is left for the coefficients")
+    screening, stages = plan_releases(request, design, family, rest, mean)
     if fitstats is not None and stages[-1].plan.information is None:
         if request.options.fitstats != "auto":
             raise ArgumentError(f"fitstats {needs_errors()}")

@@ -138,7 +138,7 @@ class RowCounts:
         shares = np.minimum(counts / max(rows, 1.0), 1.0)
         error = min(math.sqrt(2) * self.fault_scale / max(rows, 1.0), 1.0)
         return [
-            f"about {100 * share:.2g} % of the rows (s.d. {100 * error:.1g} %) {fault.effect}"
+            f"about {_percent(share, 2)} of the rows (s.d. {_percent(error, 1)}) {fault.effect}"
             for fault, count, share in zip(self.faults, counts, shares, strict=True)
             if count > least * rows + noise
         ]
@@ -153,3 +153,8 @@ class RowCounts:
         faults = tuple(Fault(*fault) for fault in stored["faults"])
         at_fault = None if stored["at_fault"] is None else tuple(stored["at_fault"])
         return cls(**{**stored, "faults": faults, "at_fault": at_fault})
+
+
+def _percent(share: float, digits: int) -> str:
+    """A share with so many significant digits, and all those before the point."""
+    return f"{float(f'{100 * share:.{digits}g}'):g} %"

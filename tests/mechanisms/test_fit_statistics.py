@@ -364,7 +364,8 @@ def test_intervals_cover() -> None:
         found = cell(*one, runs=60)
         # 60 runs: below .85 once in a thousand at .94.
         assert found[["rows", "fit", "margeff", "changes"]].min() > 0.85
-        assert found["ratio"] < 1.1
+        # The average slope of counts is bought where their information is capped: docs/proofs/fit_statistics, 7.
+        assert found["ratio"] < (1.25 if one[0] == "counts" else 1.1)
 
 
 def test_made_up_rows_are_shares() -> None:

@@ -103,6 +103,30 @@ def test_rows_that_a_condition_leaves_out_are_no_faults() -> None:
     assert sum(fit.plan.counts.at_fault) == 0
 
 
+def test_rows_that_count_for_nothing_are_no_faults() -> None:
+    """Of rows of a positive weight one in ten has a fault, and of all rows too: neither is a third of the rows used."""
+    n = 20_000
+    data = good_rows(n).assign(w=np.tile([0.0, -1.0, 0.0, -1.0, 1.0], n // 5))
+    data.loc[data.index % 100 < 10, "x"] = 7.0
+    data.loc[data.index % 100 > 89, "z"] = math.nan
+    arguments = {"family": "binomial", "domain": {**DOMAIN, "w": (0, 2)}, "check_share": 0.03, "seed": 1}
+    counts = dp.glm("y ~ x + z", data, 100.0, weights="w", **arguments).plan.counts
+    found = {(fault.column, fault.kind): count for fault, count in zip(counts.faults, counts.at_fault, strict=True)}
+    assert counts.rows == pytest.approx(0.9 * n / 5, abs=30)
+    assert found["x", "outside"] == pytest.approx(0.1 * n / 5, abs=30)
+    assert found["z", "lost"] == pytest.approx(0.1 * n / 5, abs=30)
+    assert found["w", "outside"] == pytest.approx(0, abs=30)
+
+
+def test_rows_without_trials_are_no_faults() -> None:
+    data = good_rows(4_000).assign(won=np.tile([0.0, 0.0, 0.0, 1.0], 1_000), lost=0.0)
+    data.loc[data.index % 100 < 10, "x"] = 7.0
+    domain = {**DOMAIN, "won": (0, 3), "lost": (0, 3)}
+    counts = dp.glm("won + lost ~ x", data, 100.0, family="binomial", domain=domain, check_share=0.03).plan.counts
+    assert counts.rows == pytest.approx(1_000, abs=30)
+    assert dict(zip(counts.faults, counts.at_fault, strict=True))[Fault("x", "outside", "(0, 1)")] < 150
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.floats(1e-6, 1e5), st.floats(1e-3, 0.9), st.sampled_from(["add_remove", "replace_one"]))
 def test_both_charges_add_up_to_no_more_than_the_whole(eps: float, share: float, adjacency: Adjacency) -> None:
@@ -192,6 +216,15 @@ def test_the_number_of_rows_is_printed_with_its_error() -> None:
     assert public.plan.counts.rows == public.nobs == 5000
 
 
+@pytest.mark.parametrize(
+    ("eps", "at_fault", "told"),
+    [(10.0, 1000, "about 100 % of the rows (s.d. 0.03 %) are"), (0.02, 940, "about 94 % of the rows (s.d. 10 %) are")],
+)
+def test_a_share_of_the_rows_is_told_in_plain_digits(eps: float, at_fault: int, told: str) -> None:
+    counts = RowCounts(eps, 1.0, "replace_one", (Fault("x", "lost", "open"),)).released(1000, [at_fault])
+    assert told in counts.mismatch()[0]
+
+
 def test_counts_have_the_noise_that_is_planned() -> None:
     """The standard deviation of 400 draws of Laplace noise has a relative standard error of .056."""
     table, declared, family = as_table(good_rows(300)), Domain(DOMAIN), get_family("binomial")
@@ -277,6 +310,15 @@ def test_counts_of_any_budget_have_a_finite_error(eps: float) -> None:
 def test_what_counts_no_rows_says_so(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         dp.plan("y ~ x", DOMAIN, 1.0, **{"check_share": 0.03, **arguments})
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("share", [0.9, 0.95])
+def test_shares_that_leave_nothing_are_named(share: float, delta: float) -> None:
+    """Of 0.9 and 0.1 rounding leaves something, at which calibration failed."""
+    model = dp.GLM.from_formula("y ~ x", good_rows(10), "binomial", {"y": (0, 1)})
+    with pytest.raises(ArgumentError, match="check_share= or range_share= must be lower"):
+        model.plan(10.0, delta=delta, check_share=share)
 
 
 def test_saved_results_keep_the_counts(tmp_path: Path) -> None:
