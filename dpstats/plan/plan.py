@@ -204,8 +204,6 @@ class Plan(PlanFacts):
         >>> dp.plan("y ~ x", {"x": (0, 1), "y": bool}, 1.0, family="binomial").by_rows()["errors"].iloc[-1]
         'free'
         """
-        if self.counts is None or not self.counts.settles_errors:
-            raise ArgumentError("by_rows: what errors cost does not follow the number of rows in this call")
         return self._call("by_rows").by_rows(self)
 
     def at(self, eps: float) -> Plan:

@@ -70,10 +70,10 @@ def test_plan_fit_and_evaluation_for_a_team(folder: Path, file: str, capfd: pyte
     assert main(["evaluate", "fit.json", file, "--eps", "0.5", *signed[:4], "--output", "score.json"]) == 0
     with dp.Ledger.open("adult.ledger") as ledger:
         entries = ledger.entries()
-    assert entries["eps"].tolist() == [1.0, 0.5]
+    assert entries["eps"].tolist() == [0.03, 0.97, 0.5]
     assert entries["label"].tolist()[0] == "main model"
-    assert entries["analyst"].tolist() == ["Ada", "Ada"]
-    assert entries["state"].tolist() == ["read", "read"]
+    assert entries["analyst"].tolist() == ["Ada"] * 3
+    assert entries["state"].tolist() == ["read"] * 3
     assert dp.GLMResults.load("fit.json").params.index.tolist() == ["Intercept", "C(sex)[T.M]", "age"]
     assert main(["ledger", "show", "adult.ledger", "--json"]) == 0
     assert main(["ledger", "html", "adult.ledger"]) == 0

@@ -288,8 +288,7 @@ def test_what_the_count_settled_is_said(people: pd.DataFrame) -> None:
     insists = dp.glm(MODEL, people[:150], 1.0, family="binomial", domain=CENSUS, seed=1, inference=None)
     with pytest.raises(NotReleasedError, match="asked for coefficients alone"):
         _ = insists.bse
-    with pytest.raises(ArgumentError, match="by_rows"):
-        dp.plan(MODEL, CENSUS, 1.0, family="binomial", inference=True).by_rows()
+    assert dp.plan(MODEL, CENSUS, 1.0, family="binomial", inference=True).by_rows().empty
 
 
 @pytest.mark.parametrize("eps", [1e-9, 1e3, 1e6, 1e14])
@@ -318,7 +317,7 @@ def test_what_counts_no_rows_says_so(arguments: dict[str, Any], message: str) ->
 def test_shares_that_leave_nothing_are_named(share: float, delta: float) -> None:
     """Of 0.9 and 0.1 rounding leaves something, at which calibration failed."""
     model = dp.GLM.from_formula("y ~ x", good_rows(10), "binomial", {"y": (0, 1)})
-    with pytest.raises(ArgumentError, match="check_share= or range_share= .*must be lower"):
+    with pytest.raises(ArgumentError, match=r"check_share= or range_share= .*must be lower"):
         model.plan(10.0, delta=delta, check_share=share)
 
 
