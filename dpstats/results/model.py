@@ -296,8 +296,13 @@ class ReleasedModel(FittedModel):
 
         Examples
         --------
+        >>> import numpy as np
+        >>> import dpstats as dp
+        >>> rng = np.random.default_rng(0)
+        >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.integers(0, 2, 2000)}
+        >>> fit = dp.logit("y ~ x", rows, 10.0, domain={"x": (0, 1), "y": (0, 1)})
         >>> "nobs" in fit.fitstats.index
-        False
+        True
         """
         return fit_statistics_table(self)
 
@@ -323,6 +328,11 @@ class ReleasedModel(FittedModel):
 
         Examples
         --------
+        >>> import numpy as np
+        >>> import dpstats as dp
+        >>> rng = np.random.default_rng(0)
+        >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.integers(0, 2, 2000)}
+        >>> fit = dp.logit("y ~ x", rows, 10.0, domain={"x": (0, 1), "y": (0, 1)})
         >>> fit.get_margeff().names
         ('x',)
         """
