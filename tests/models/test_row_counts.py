@@ -225,6 +225,30 @@ def test_a_share_of_the_rows_is_told_in_plain_digits(eps: float, at_fault: int, 
     assert told in counts.mismatch()[0]
 
 
+def test_rows_that_a_bought_range_drops_are_not_among_those_used() -> None:
+    """They are counted before it is bought: the count bounds the rows used, and fit statistics count anew."""
+    rng = np.random.default_rng(3)
+    data = good_rows(20_000).assign(x=np.where(rng.random(20_000) < 0.015, 70.0, rng.normal(0, 1, 20_000)))
+    arguments = {"family": "binomial", "domain": {**DOMAIN, "x": (-100, 100)}, "ranges": "bought", "check_share": 0.2}
+    fit = dp.glm("y ~ x", data, 40.0, inference=True, fitstats=0.1, seed=1, **arguments)
+    used = int(fit.plan.design.domain["x"].holds(data["x"].to_numpy()).sum())
+    assert used < 19_800
+    assert fit.plan.counts.rows == pytest.approx(20_000, abs=5)
+    assert fit.fitstats.loc["nobs", "low"] <= used <= fit.fitstats.loc["nobs", "high"]
+    assert f"rows: about {round(fit.fitstats.loc['nobs', 'value']):,} " in str(fit.summary())
+    plain = dp.glm("y ~ x", data, 40.0, inference=None, seed=1, **arguments)
+    assert "rows: at most about 20,00" in str(plain.summary())
+    open_range = {**arguments, "domain": {"y": (0, 1)}, "ranges": "declared"}
+    assert "rows: at most about" not in str(dp.glm("y ~ x", data, 40.0, inference=None, **open_range).summary())
+    assert "rows: at most about" in str(
+        dp.glm("y ~ np.sqrt(4 - x)", data, 40.0, inference=None, **open_range).summary()
+    )
+
+
+def test_an_error_of_less_than_a_row_is_not_printed_as_none() -> None:
+    assert RowCounts(20.0, 1.0, "add_remove", ()).released(100, []).shown == "about 100 (s.d. 0.05)"
+
+
 def test_counts_have_the_noise_that_is_planned() -> None:
     """The standard deviation of 400 draws of Laplace noise has a relative standard error of .056."""
     table, declared, family = as_table(good_rows(300)), Domain(DOMAIN), get_family("binomial")
