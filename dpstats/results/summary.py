@@ -138,7 +138,7 @@ def rows_text(results: ReleasedModel) -> str:
     plan, sums = results.plan, results.fit_sums
     if sums is not None:
         return about_rows(sums.count, sums.count_sd)
-    if plan.counts is None:
+    if plan.counts is None or plan.counts.rows is None:
         return "private"
     return plan.counts.shown if plan.counts_rows_used else f"at most {plan.counts.shown}"
 
