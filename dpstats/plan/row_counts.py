@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from dpstats.formula.faults import Fault
-from dpstats.privacy.accounting import split_budget
+from dpstats.privacy.accounting import exact, float_down, split_budget
 from dpstats.privacy.guarantee import Adjacency, Guarantee
 
 PROOF = "docs/proofs/adaptive"
@@ -52,8 +52,8 @@ class RowCounts:
 
     @property
     def fault_eps(self) -> float:
-        """What the counts of rows at fault cost together."""
-        return self.eps - self.rows_eps
+        """What the counts of rows at fault cost together; both add up to no more than all, without rounding."""
+        return float_down(exact(self.eps) - exact(self.rows_eps))
 
     @property
     def fault_sensitivity(self) -> int:

@@ -133,7 +133,8 @@ def test_both_charges_add_up_to_no_more_than_the_whole(eps: float, share: float,
     counts = RowCounts.planned(eps, share, adjacency, [Fault("x", "lost", "open")])
     counted, rest = counts.guarantees(Guarantee(eps, 1e-6, adjacency))
     assert exact(counted.eps) + exact(rest.eps) <= exact(eps)
-    assert counts.rows_eps + counts.fault_eps <= counted.eps * (1 + 1e-15)
+    assert exact(counts.rows_eps) + exact(counts.fault_eps) <= exact(counted.eps)
+    assert counts.rows_eps + counts.fault_eps == pytest.approx(counted.eps, rel=1e-15)
     assert (counted.delta, rest.delta) == (0.0, 1e-6)
 
 
