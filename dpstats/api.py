@@ -357,7 +357,7 @@ def plan(
     >>> plan
     <Plan: gaussian, y ~ x; eps=1, add_remove, certified>
     >>> list(plan.budget["eps"].round(2))
-    [0.99, 0.01, 1.0]
+    [0.03, 0.96, 0.01, 1.0]
     """
     row_terms, settings = split_kwargs(arguments, RowKeywords)
     request = make_request(eps=eps, family=family, **settings)

@@ -13,7 +13,7 @@ from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.families import Family, get_family
 from dpstats.families import from_dict as family_from_dict
 from dpstats.ledger import LedgerLike
-from dpstats.mechanisms.options import OptionKeywords, Options
+from dpstats.mechanisms.options import LATER, OptionKeywords, Options
 from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
 from dpstats.penalties import penalty as get_penalty
@@ -240,7 +240,7 @@ class Request:
             penalty=None if penalty is None else penalty_from_dict(penalty),
             allow_uncertified=False,
             seed=None,
-            options=Options(**stored["options"]),
+            options=Options(**{**LATER, **stored["options"]}),
         )
 
 

@@ -38,8 +38,15 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "on_mismatch": ("stop", "go"),
 }
 
-LATER: dict[str, Any] = {"fitstats": None}
-"""Options that came after plans had been stored, and their defaults."""
+LATER: dict[str, Any] = {
+    "check_share": 0,
+    "on_mismatch": "stop",
+    "n": None,
+    "ranges": "declared",
+    "information_cap": None,
+    "fitstats": None,
+}
+"""Options that came after plans had been stored, and what those plans had of them."""
 
 ARGUMENTS = ("alpha", "adjacency", "delta", "domain", "family", "ledger", "method", "penalty", "seed")
 """Named arguments of a fit that a misspelt option may have meant."""
@@ -150,8 +157,8 @@ class Options:
         neither unless inference is "robust".
     fitstats : float, "auto" or None
         Share of eps that buys fit statistics beside standard errors (docs/guide/results): the number of rows, R2 or the
-        deviance explained, and what average marginal effects need. "auto" takes 0.05 where they can be had; 0 and None
-        buy none.
+        deviance explained, and what average marginal effects need. "auto" takes 0.05 where they can be had, and the
+        plan says where they cannot; 0 and None buy none.
     information_cap : float, optional
         The greatest weight of a row in the information matrix, whose noise is in proportion to it. A row of counts has
         its fitted mean for a weight, one of a logistic regression p (1 - p): take two to four times what is typical, as
@@ -172,8 +179,9 @@ class Options:
         weights of one.
     check_share : float, optional
         Share of eps that counts the rows before the rest is planned (docs/proofs/adaptive): how many the fit uses, and
-        how many each column loses or clips. A third of it counts rows (under "replace_one" their number is public).
-        0, the default, counts none.
+        how many each column loses or clips. A third of it counts rows; under "replace_one" their number is public, and
+        that third is left to the fit. By default 0.03 for a single fit of a formula by napp, and none for persons
+        (`unit`), other methods, arrays, fits that share a budget, and where `n` is stated; 0 counts none.
     on_mismatch : {"stop", "go"}
         What becomes of the fit if a column loses or clips more than a fifth of the rows for sure: "stop" raises
         MismatchError, and only the count is charged.
@@ -207,7 +215,7 @@ class Options:
     inference: Literal["auto", "model", "robust", True] | None = "auto"
     information_share: float | None = None
     spread_share: float | None = None
-    fitstats: float | Literal["auto"] | None = None
+    fitstats: float | Literal["auto"] | None = "auto"
     information_cap: float | None = None
     split: Literal["rows"] | None = None
     unit: str | None = None
@@ -288,7 +296,7 @@ class Options:
         return cls(**given)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON; of `LATER` ones only what was asked for, so that older plans keep digests."""
+        """Plain public values, for JSON; of `LATER` ones what older plans had is left out: they keep their digests."""
         return {name: value for name, value in asdict(self).items() if name not in LATER or value != LATER[name]}
 
     @cached_property

@@ -33,6 +33,9 @@ LOSS_PRICE = 2.0
 """Errors for a further tenth of the coefficients are worth a loss that is larger by a twentieth: one over this."""
 
 
+DRAWS = 2
+"""Draws of coefficients that a forecast's means are over: more change no choice, and take longer than a fit."""
+
 LEAST_SHARE = 0.1
 """A table with fewer intervals than that is not worth having, even for nothing."""
 
@@ -102,7 +105,7 @@ def outlooks(candidates: Sequence[Plan], rows: Sequence[float], typical: object 
         information = plan.stages[-1].plan.information
         cap = None if information is None else information.purchase.weight_cap
         if cap not in means:
-            means[cap] = Populations(*(row_means(plan, known, prior, None) for prior in (POOR, USUAL)))
+            means[cap] = Populations(*(row_means(plan, known, prior, None, DRAWS) for prior in (POOR, USUAL)))
         each.append(means[cap])
     return [[expected_outlook(*both, n) for both in zip(candidates, each, strict=True)] for n in rows]
 

@@ -231,7 +231,7 @@ class Plan(PlanFacts):
         True
         """
         tables = [header_table(self, "none read"), column_table(self), *plan_tables(self)]
-        if self.counts is not None and self.call is not None and self.request.options.inference == "auto":
+        if self.counts is not None and self.call is not None and self.counts.settles_errors:
             found = self.by_rows()
             tables += [] if found.empty else [rows_table(found)]
         return Summary(tables, [*plan_notes(self), *rounding_note(self.objective)])
@@ -436,8 +436,7 @@ def replan(plan: Plan, eps: float) -> Plan:
         response = replace(response, eps=request.options.response_share * request.row_eps)
     counts = plan.counts
     if counts is not None:
-        assert request.options.check_share is not None
-        counts = RowCounts.planned(eps, request.options.check_share, request.adjacency, counts.faults)
+        counts = counts.at(eps)
     build = partial(
         make_plan,
         design=plan.design,

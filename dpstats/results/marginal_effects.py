@@ -29,7 +29,7 @@ Vector = NDArray[np.float64]
 At = Literal["overall", "mean", "zero"]
 
 NOT_BOUGHT = (
-    "get_margeff(at='overall') averages over the rows, and no fit statistics were bought: fitstats='auto' buys them; "
+    "get_margeff(at='overall') averages over the rows, and no fit statistics were bought: fitstats=0.05 buys them; "
     "at='zero' needs none"
 )
 NO_MEANS = (
@@ -71,7 +71,7 @@ class MarginalEffects(Printed):
     >>> rng = np.random.default_rng(0)
     >>> x = rng.uniform(0, 1, 20_000)
     >>> rows = {"x": x, "y": rng.uniform(0, 1, 20_000) < 0.2 + 0.5 * x}
-    >>> fit = dp.logit("y ~ x", rows, 2.0, domain={"x": (0, 1), "y": (0, 1)}, fitstats="auto", seed=1)
+    >>> fit = dp.logit("y ~ x", rows, 2.0, domain={"x": (0, 1), "y": (0, 1)}, seed=1)
     >>> effects = fit.get_margeff()
     >>> effects.summary_frame().columns.tolist()
     ['dy/dx', 'Std. Err.', 'z', 'Pr(>|z|)', 'Conf. Int. Low', 'Conf. Int. Hi.']

@@ -54,16 +54,15 @@ Vector = NDArray[np.float64]
 
 
 _QUALITY = (
-    "fitstats='auto' buys R2 or the deviance explained with the fit, and dp.evaluate both and calibration, on rows "
-    "held out or not"
+    "fitstats buys R2 or the deviance explained with a fit that has errors, and dp.evaluate both and calibration, on "
+    "rows held out or not"
 )
 _RESIDUALS = "dp.evaluate buys residuals in bins of the fitted values"
 _FITTED = "predict(newdata) gives the mean at public rows; predictions for private rows are not protected"
 _COVARIANCE = "cov_params() is the covariance of the errors"
 
 _ROWS = (
-    "the number of rows is private: adjacency='replace_one' makes it public (nobs), and fitstats='auto' or dp.check "
-    "buys it"
+    "the number of rows is private: adjacency='replace_one' makes it public (nobs), and fitstats or dp.check buys it"
 )
 
 NOT_RELEASED = {
@@ -297,8 +296,13 @@ class ReleasedModel(FittedModel):
 
         Examples
         --------
+        >>> import numpy as np
+        >>> import dpstats as dp
+        >>> rng = np.random.default_rng(0)
+        >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.integers(0, 2, 2000)}
+        >>> fit = dp.logit("y ~ x", rows, 10.0, domain={"x": (0, 1), "y": (0, 1)})
         >>> "nobs" in fit.fitstats.index
-        False
+        True
         """
         return fit_statistics_table(self)
 
@@ -324,6 +328,11 @@ class ReleasedModel(FittedModel):
 
         Examples
         --------
+        >>> import numpy as np
+        >>> import dpstats as dp
+        >>> rng = np.random.default_rng(0)
+        >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.integers(0, 2, 2000)}
+        >>> fit = dp.logit("y ~ x", rows, 10.0, domain={"x": (0, 1), "y": (0, 1)})
         >>> fit.get_margeff().names
         ('x',)
         """

@@ -161,7 +161,7 @@ def test_the_noise_is_for_the_sensitivity_and_the_eps(adjacency: str, monkeypatc
         return noisy(values, sensitivity, eps, random)
 
     monkeypatch.setattr(mechanism, "noisy_integers", watched)
-    fit = fitted("binomial", eps=0.8, adjacency=adjacency)
+    fit = fitted("binomial", eps=0.8, adjacency=adjacency, check_share=0)
     sums = fit.fit_sums
     assert sums is not None
     assert len(drawn) == 1
@@ -364,7 +364,8 @@ def test_intervals_cover() -> None:
         found = cell(*one, runs=60)
         # 60 runs: below .85 once in a thousand at .94.
         assert found[["rows", "fit", "margeff", "changes"]].min() > 0.85
-        assert found["ratio"] < 1.1
+        # The average slope of counts is bought where their information is capped: docs/proofs/fit_statistics, 7.
+        assert found["ratio"] < (1.25 if one[0] == "counts" else 1.1)
 
 
 def test_made_up_rows_are_shares() -> None:

@@ -17,7 +17,7 @@ import dpstats as dp
 from dpstats.call import make_request
 from dpstats.data import as_table
 from dpstats.domain import Domain
-from dpstats.errors import ArgumentError, BudgetExceeded, MismatchError, ReleaseError
+from dpstats.errors import ArgumentError, BudgetExceeded, MismatchError, NotReleasedError, ReleaseError
 from dpstats.families import get_family
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.faults import Fault, column_facts, possible_faults
@@ -25,7 +25,7 @@ from dpstats.formula.parse import parse
 from dpstats.models import row_counts
 from dpstats.models.row_counts import _row_sums
 from dpstats.models.sources import FormulaSource
-from dpstats.plan.row_counts import FALSE_STOPS, RowCounts
+from dpstats.plan.row_counts import CHECK_SHARE, FALSE_STOPS, RowCounts
 from dpstats.privacy.accounting import exact
 from dpstats.privacy.guarantee import Adjacency, Guarantee
 
@@ -138,12 +138,12 @@ def test_both_charges_add_up_to_no_more_than_the_whole(eps: float, share: float,
     assert (counted.delta, rest.delta) == (0.0, 1e-6)
 
 
-@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
-def test_the_plan_spends_what_it_charges(adjacency: str) -> None:
-    plan = dp.plan(FORMULA, DOMAIN, 1.0, family="binomial", check_share=0.03, adjacency=adjacency)
+@pytest.mark.parametrize(("adjacency", "cost"), [("add_remove", 0.03), ("replace_one", 0.02)])
+def test_the_plan_spends_what_it_charges(adjacency: str, cost: float) -> None:
+    plan = dp.plan(FORMULA, DOMAIN, 1.0, family="binomial", adjacency=adjacency)
     assert plan.counts.eps + sum(stage.cost for _, stage in plan.stages) <= plan.guarantee.eps * (1 + 1e-12)
-    assert plan.budget.loc["row counts", "eps"] == plan.counts.eps == pytest.approx(0.03)
-    assert plan.at(2.0).counts.eps == pytest.approx(0.06)
+    assert plan.budget.loc["row counts", "eps"] == plan.counts.eps == pytest.approx(cost)
+    assert plan.at(2.0).counts.eps == pytest.approx(2 * cost)
     assert dp.Plan.from_dict(plan.to_dict()).digest() == plan.digest()
 
 
@@ -222,7 +222,7 @@ def test_the_number_of_rows_is_printed_with_its_error() -> None:
     [(10.0, 1000, "about 100 % of the rows (s.d. 0.03 %) are"), (0.02, 940, "about 94 % of the rows (s.d. 10 %) are")],
 )
 def test_a_share_of_the_rows_is_told_in_plain_digits(eps: float, at_fault: int, told: str) -> None:
-    counts = RowCounts(eps, 1.0, "replace_one", (Fault("x", "lost", "open"),)).released(1000, [at_fault])
+    counts = RowCounts(0.03, eps, 1.0, "replace_one", (Fault("x", "lost", "open"),), False).released(1000, [at_fault])
     assert told in counts.mismatch()[0]
 
 
@@ -247,7 +247,7 @@ def test_rows_that_a_bought_range_drops_are_not_among_those_used() -> None:
 
 
 def test_an_error_of_less_than_a_row_is_not_printed_as_none() -> None:
-    assert RowCounts(20.0, 1.0, "add_remove", ()).released(100, []).shown == "about 100 (s.d. 0.05)"
+    assert RowCounts(0.5, 20.0, 1.0, "add_remove", (), False).released(100, []).shown == "about 100 (s.d. 0.05)"
 
 
 def test_counts_have_the_noise_that_is_planned() -> None:
@@ -265,6 +265,62 @@ def test_counts_have_the_noise_that_is_planned() -> None:
     )
     assert draws.std() == pytest.approx(counts.rows_sd, rel=0.25)
     assert draws.mean() == pytest.approx(300, abs=4 * counts.rows_sd / 20)
+
+
+def test_a_fit_counts_its_rows_by_default() -> None:
+    plan = dp.plan("y ~ x", DOMAIN, 2.0, family="binomial")
+    assert plan.counts.share == CHECK_SHARE == 0.03
+    assert plan.counts.eps == pytest.approx(0.06)
+    assert plan.budget.index[0] == "row counts"
+    asked = dp.plan("y ~ x", DOMAIN, 2.0, family="binomial", check_share=0.1)
+    assert (asked.at(1.0).counts.share, asked.at(1.0).counts.eps) == (0.1, pytest.approx(0.1))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"check_share": 0},
+        {"n": 5_000},
+        {"unit": "id"},
+        {"method": "output"},
+        {"method": "statistics", "family": "gaussian"},
+        {"retrieval": "return", "inference": None},
+        {"retrieval": "paper", "inference": None, "penalty": "lasso", "alpha": 1.0, "allow_uncertified": True},
+    ],
+    ids=str,
+)
+def test_where_no_count_is_offered_or_asked_for_there_is_none(arguments: dict[str, Any]) -> None:
+    settings = {"eps": 1.0, "family": "binomial", **arguments}
+    plan = dp.plan("y ~ x", DOMAIN, **settings)
+    assert plan.counts is None
+    assert "row counts" not in plan.budget.index
+
+
+def test_fits_that_share_a_budget_count_nothing() -> None:
+    data = good_rows(500)
+    plans = dp.plan_many({"one": "y ~ x", "two": "y ~ z"}, DOMAIN, 1.0, family="binomial")
+    assert all(plan.counts is None for plan in plans.plans.values())
+    assert all(fit.plan.counts is None for fit in plans.fit(data, seed=1).values())
+    assert all(fit.guarantee.eps == pytest.approx(0.5) for fit in plans.fit(data, seed=1).values())
+    tuned = dp.tune("y ~ x", data, {"alpha": [1.0, 2.0]}, eps=0.5, penalty="ridge", family="binomial", domain=DOMAIN)
+    assert tuned.fit.plan.counts is None
+
+
+def test_what_the_count_settled_is_said(people: pd.DataFrame) -> None:
+    fit = dp.glm(MODEL, people[:150], 1.0, family="binomial", domain=CENSUS, seed=1)
+    with pytest.raises(NotReleasedError, match="so few rows"):
+        _ = fit.bse
+    insists = dp.glm(MODEL, people[:150], 1.0, family="binomial", domain=CENSUS, seed=1, inference=None)
+    with pytest.raises(NotReleasedError, match="asked for coefficients alone"):
+        _ = insists.bse
+    assert dp.plan(MODEL, CENSUS, 1.0, family="binomial", inference=True).by_rows().empty
+
+
+@pytest.mark.parametrize("eps", [1e-9, 1e3, 1e6, 1e14])
+def test_counts_of_any_budget_have_a_finite_error(eps: float) -> None:
+    plan = dp.plan("y ~ x", DOMAIN, eps, family="binomial", inference=None)
+    assert math.isfinite(plan.counts.rows_sd)
+    assert str(plan)
 
 
 @pytest.mark.parametrize(
@@ -286,7 +342,7 @@ def test_what_counts_no_rows_says_so(arguments: dict[str, Any], message: str) ->
 def test_shares_that_leave_nothing_are_named(share: float, delta: float) -> None:
     """Of 0.9 and 0.1 rounding leaves something, at which calibration failed."""
     model = dp.GLM.from_formula("y ~ x", good_rows(10), "binomial", {"y": (0, 1)})
-    with pytest.raises(ArgumentError, match="check_share= or range_share= must be lower"):
+    with pytest.raises(ArgumentError, match=r"check_share= or range_share= .*must be lower"):
         model.plan(10.0, delta=delta, check_share=share)
 
 
@@ -379,7 +435,6 @@ def test_what_cannot_be_foreseen_keeps_its_default(people: pd.DataFrame) -> None
     domain = {**CENSUS, "w": (0, 2)}
     weighted = dp.glm(MODEL, data, 1.0, family="binomial", domain=domain, weights="w", check_share=0.03, seed=1)
     assert weighted.plan.request.options.inference == "auto"
-    assert dp.plan(MODEL, domain, 1.0, family="binomial", weights="w", n=20_000.0).by_rows().empty
     screened = dp.glm(MODEL, data, 1.0, family="binomial", domain=CENSUS, screen=2, check_share=0.03, seed=1)
     assert screened.plan.request.options.inference == "auto"
     bought = dp.glm(f"{MODEL} + u", data, 4.0, family="binomial", domain=CENSUS, check_share=0.03, seed=1)
