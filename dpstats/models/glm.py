@@ -339,7 +339,7 @@ def with_fit_statistics(released: GLMResults, rows: Rows[Block], random: RandomS
         averaged = averaged_functions(released)
     if averaged is None:
         return released
-    counted = None if plan.counts is None else plan.counts.released_rows
+    counted = plan.counts.released_rows if plan.counts is not None and plan.counts_rows_used else None
     return replace(
         released, fit_sums=release_fit_statistics(replace(plan.fitstats, counted=counted), *averaged, rows, random)
     )

@@ -28,6 +28,7 @@ from dpstats.plan.notes import (
     plan_notes,
 )
 from dpstats.plan.plan import Plan
+from dpstats.plan.row_counts import about_rows
 from dpstats.plan.tables import (
     RISK_LEVEL,
     auxiliary_facts,
@@ -134,10 +135,12 @@ def rows_text(results: ReleasedModel) -> str:
     """The number of rows: public, counted with noise, or private."""
     if results.nobs is not None:
         return str(results.nobs)
-    counts, sums = results.plan.counts, results.fit_sums
-    if counts is not None:
-        return counts.shown
-    return "private" if sums is None else f"about {max(round(sums.count), 0):,} (s.d. {sums.count_sd:,.0f})"
+    plan, sums = results.plan, results.fit_sums
+    if sums is not None:
+        return about_rows(sums.count, sums.count_sd)
+    if plan.counts is None or plan.counts.rows is None:
+        return "private"
+    return plan.counts.shown if plan.counts_rows_used else f"at most {plan.counts.shown}"
 
 
 def budget_line(results: ReleasedModel) -> str:
