@@ -112,7 +112,7 @@ def check_level(alpha: float) -> float:
 
 REACH = 1.5
 """A coefficient that was dropped is taken to be of this many typical sizes, times the root of its variance inflation:
-what its column adds to the predictor beside the others is taken to be as much as a column alone of typical size adds."""
+what its column adds to the predictor beside the others is taken to be what one by itself of this size would add."""
 
 
 @dataclass(frozen=True, eq=False)
