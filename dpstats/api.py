@@ -59,7 +59,8 @@ class DryRun:
 
     def by_rows(self, plan: Plan) -> pd.DataFrame:
         """What is spent on errors by the number of rows that will be counted; see `Plan.by_rows`."""
-        return by_rows(self.source.candidates(plan))
+        candidates = self.source.candidates(plan)
+        return by_rows(candidates if len(candidates) > 1 else [])
 
     def at(self, eps: float) -> DryRun:
         """The same at another budget."""
@@ -356,7 +357,7 @@ def plan(
     >>> plan
     <Plan: gaussian, y ~ x; eps=1, add_remove, certified>
     >>> list(plan.budget["eps"].round(2))
-    [0.99, 0.01, 1.0]
+    [0.03, 0.96, 0.01, 1.0]
     """
     row_terms, settings = split_kwargs(arguments, RowKeywords)
     request = make_request(eps=eps, family=family, **settings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict, TypeVar, Unpack
 
 from dpstats.arguments import check_choice, check_flag, safe_repr
@@ -13,7 +13,7 @@ from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.families import Family, get_family
 from dpstats.families import from_dict as family_from_dict
 from dpstats.ledger import LedgerLike
-from dpstats.mechanisms.options import OptionKeywords, Options
+from dpstats.mechanisms.options import LATER, OptionKeywords, Options
 from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
 from dpstats.penalties import penalty as get_penalty
@@ -227,7 +227,7 @@ class Request:
             **{name: getattr(self, name) for name in ("eps", "delta", "method", "adjacency")},
             "family": self.family.to_dict(),
             "penalty": None if self.penalty is None else self.penalty.to_dict(),
-            "options": asdict(self.options),
+            "options": self.options.to_dict(),
         }
 
     @classmethod
@@ -240,7 +240,7 @@ class Request:
             penalty=None if penalty is None else penalty_from_dict(penalty),
             allow_uncertified=False,
             seed=None,
-            options=Options(**stored["options"]),
+            options=Options(**{**LATER, **stored["options"]}),
         )
 
 

@@ -31,8 +31,8 @@ CALL = re.compile(r"[\w.]+\([^()]*\)")
 PYTHON_ALONE = ("audit", "cli", "datasets", "local", "plots", "streaming", "tuning")
 """Rooms that no command enters, and the shell's own, whose words are its own."""
 
-ATTRIBUTES = ("_ROWS",)
-"""Constants that answer who asks a result of Python for an attribute that it has not."""
+ATTRIBUTES = ("_ROWS", "NOT_BOUGHT", "_QUALITY")
+"""Constants that answer who asks a result of Python for what it has not."""
 
 
 def test_an_argument_is_what_its_reader_types() -> None:

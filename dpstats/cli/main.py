@@ -89,7 +89,7 @@ EPS = 1.0
 def fit_adult() -> GLMResults:
     """Who earns more than $50,000? A logistic regression on the Adult training rows, pure eps = 1."""
     adult = load_adult()
-    return logit(FORMULA, adult.data, EPS, domain=adult.domain, inference=True)
+    return logit(FORMULA, adult.data, EPS, domain=adult.domain)
 
 
 def run_demo(options: argparse.Namespace | None = None) -> None:

@@ -30,6 +30,7 @@ from dpstats.errors import ArgumentError
 from dpstats.families import get_family
 from dpstats.ledger import Ledger
 from dpstats.plan import Plan
+from dpstats.plan.row_counts import RowCounts
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.summary import summarize
 from dpstats.wording import argument
@@ -71,6 +72,11 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--subset", metavar="CONDITION", help='rows that are meant, such as "age >= 18"')
     parser.add_argument("--unit", metavar="COLUMN", help="guarantee for persons, whom this column tells apart")
     parser.add_argument("--inference", choices=list(INFERENCE), default="auto", help="standard errors and tests")
+    parser.add_argument("--n", type=float, help="a public guess at the number of rows, which are not counted then")
+    parser.add_argument("--check-share", type=float, help="share of eps that counts the rows first; 0 for no count")
+    parser.add_argument(
+        "--on-mismatch", choices=("stop", "go"), default="stop", help="if the rows do not suit the Domain"
+    )
     parser.add_argument(
         "--set",
         action="append",
@@ -100,8 +106,13 @@ def _fit(options: argparse.Namespace) -> None:
         domain = domain_of(options, ledger)
         found = glm(options.formula, options.data, options.eps, domain=domain, ledger=ledger, **arguments)
     # How many rows there are is public under replace_one; the shell shows no count of rows all the same.
-    found = replace(found, nobs=None)
+    found = replace(found, plan=replace(found.plan, counts=_without_public_rows(found.plan.counts)), nobs=None)
     deliver(found, lambda: _text(found, options), options.output)
+
+
+def _without_public_rows(counts: RowCounts | None) -> RowCounts | None:
+    """The counts without a number of rows that has no noise."""
+    return counts if counts is None or counts.rows_eps else replace(counts, rows=None)
 
 
 def _text(found: GLMResults, options: argparse.Namespace) -> str:
@@ -118,14 +129,15 @@ def _arguments(options: argparse.Namespace) -> dict[str, Any]:
     arguments = {name: getattr(options, name) for name in NAMED}
     arguments["family"] = _family(options)
     arguments["inference"] = INFERENCE[options.inference]
-    if options.unit is not None:
-        arguments["unit"] = options.unit
+    for name in ("unit", "n", "check_share", "on_mismatch"):
+        if getattr(options, name) is not None:
+            arguments[name] = getattr(options, name)
     for setting in options.set:
         name, equals, text = setting.partition("=")
         if not equals or not name.isidentifier():
             raise ArgumentError(f"--set takes NAME=VALUE, such as {argument('screen', 5)}; got {setting!r}")
         if name in arguments or hasattr(options, name):
-            raise ArgumentError(f"--set: {name} has an argument of its own, --{name}")
+            raise ArgumentError(f"--set: {name} has an argument of its own, {flag(name)}")
         arguments[name] = _value(text)
     return arguments
 

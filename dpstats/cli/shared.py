@@ -171,7 +171,20 @@ CAPS = {
 INFERENCE = {"auto": "auto", "model": "model", "robust": "robust", "yes": True, "no": None}
 """What ``--inference`` takes, and what it stands for."""
 
-OPTIONS = (*NAMED, *CAPS, "eps", "domain", "ledger", "inference", "unit", "label", "analyst")
+OPTIONS = (
+    *NAMED,
+    *CAPS,
+    "eps",
+    "domain",
+    "ledger",
+    "inference",
+    "unit",
+    "n",
+    "check_share",
+    "on_mismatch",
+    "label",
+    "analyst",
+)
 """Arguments that have an option of their name; others are given by ``--set``."""
 
 

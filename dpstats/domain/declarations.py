@@ -66,7 +66,7 @@ OUTSIDE = ("clip", "drop")
 EXTRAS = ("outside", "typical", "inner")
 """What a range may say beside its ends."""
 
-TYPICAL_REACH = 4.0
+TYPICAL_REACH = 3.0
 """Standard deviations about a typical mean within which rows are kept (docs/proofs/trimming)."""
 
 ENDS = 1.001
@@ -88,7 +88,7 @@ class Range:
         formula.
     typical : (float, float), optional
         Mean and standard deviation, from a published table: public, never computed from the data. Rows further than
-        four standard deviations from the mean are left out, and the noise follows that interval instead of the range.
+        three standard deviations from the mean are left out, and the noise follows that interval instead of the range.
         As a response, and with the range (0, 1) of codes, the column keeps its range.
     inner : (float, float), optional
         An interval within the range: rows with a cell outside of it are left out. `dpstats.buy_ranges` returns some.
@@ -104,7 +104,7 @@ class Range:
     >>> dp.Domain(age=dp.Range(17, 90), delay=dp.Range(-20, 120, outside="drop"))
     Domain({'age': (17, 90), 'delay': Range(low=-20, high=120, outside='drop')})
     >>> dp.Range(0, 300, typical=(27, 5)).interval
-    (7.0, 47.0)
+    (12.0, 42.0)
     """
 
     low: float

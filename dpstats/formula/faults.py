@@ -47,9 +47,7 @@ class Fault(NamedTuple):
         """What it does to rows, and what to look at, in words."""
         if self.kind == "lost":
             return f"are lost to `{self.column}`: {self.advice}"
-        return (
-            f"have `{self.column}` {self.kind} its declared range {self.declared} and are clipped to it: is it right?"
-        )
+        return f"have `{self.column}` {self.kind} its declared range {self.declared}, where they are clipped"
 
     @property
     def advice(self) -> str:

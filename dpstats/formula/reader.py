@@ -201,6 +201,22 @@ def selected_rows(spec: ScaledDesign, table: Table) -> NDArray[np.bool_]:
     return np.asarray(complete & spec.subset(encoded))
 
 
+def counting_rows(spec: ScaledDesign, table: Table) -> NDArray[np.bool_]:
+    """Which selected rows count in a fit whatever their other cells are, shape (n,): not of weight 0, nor of no trials.
+
+    Where weight or trials are missing a row is lost to them, so it is one of these.
+    """
+    parsed, chosen = spec.parsed, selected_rows(spec, table)
+    outcome, known = _encode_table(table, parsed.response_columns, spec.encoder.domain)
+    trials = spec.encoder.trials(outcome)
+    if trials is not None:
+        chosen &= ~(known & (trials <= 0))
+    if spec.weights is not None:
+        weighed, known = _encode_table(table, parsed.weight_columns, spec.weights.domain)
+        chosen &= ~(known & (spec.weights(weighed) <= 0))
+    return chosen
+
+
 def kept_rows(spec: ScaledDesign, table: Table) -> NDArray[np.bool_]:
     """Which rows of a table that suits the design have a cell to explain with in each column, shape (n,)."""
     return _encode_table(table, spec.parsed.predicting_columns, spec.domain)[1]

@@ -64,7 +64,7 @@ class ScaledDesign:
     center: Array  # a column in model units is (x - center) / scale, (p,)
     scale: Array
     notes: tuple[str, ...]  # public oddities worth telling the user
-    has_gaps: bool  # whether an expression is not finite on all of the declared ranges
+    has_gaps: bool = field(repr=False)  # whether an expression is not finite on all of the declared ranges
     coding: DesignInfo = field(repr=False)  # of the right-hand side, learned from the Domain
     encoder: Response = field(repr=False)  # bound to the Domain of the response's columns
     parsed: Formula = field(repr=False)

@@ -9,7 +9,7 @@ from dpstats.inference.basis import (
     project_forms,
     reference_levels,
 )
-from dpstats.inference.debiasing_path import MeanFunction, average_along_path
+from dpstats.inference.debiasing_path import MeanFunction, average_along_path, similar_rows
 from dpstats.inference.delta_method import ModelSpread, RobustSpread, Spread
 from dpstats.inference.estimates import Contrasts, Estimates
 from dpstats.inference.inverse import Identified, identify, self_consistent_inverse
@@ -52,5 +52,6 @@ __all__ = [
     "project_forms",
     "reference_levels",
     "self_consistent_inverse",
+    "similar_rows",
     "wald_test",
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,8 +64,31 @@ def average_along_path(
     or it is not identified, as the rows' mean is not known then. No entry of a row is made up beyond `reach`, shape
     (p,): of capped weights the largest matter most.
     """
-    if constant is None or not found.active[constant[0]]:
+    made = similar_rows(found, constant, factors, reach)
+    if made is None:
         return found
+    start, slope = coef[found.active], score[found.active]
+    change = path_average(made.rows, made.mass, made.information, start, slope, response)
+    return perturb_information(found, made.information, change)
+
+
+class SimilarRows(NamedTuple):
+    """Made-up rows of the active columns, shape (m, k), the weight of each, and the moments that they have about."""
+
+    rows: Float
+    mass: float
+    information: Float
+
+
+def similar_rows(
+    found: Identified,
+    constant: tuple[int, float] | None,
+    factors: Sequence[Dummies],
+    reach: Float | None = None,
+) -> SimilarRows | None:
+    """Rows like those that the released information is of; None where their mean is not known, as for `constant`."""
+    if constant is None or not found.active[constant[0]]:
+        return None
     place = np.cumsum(found.active) - 1
     dummies = [_among(factor, found.active, place) for factor in factors]
     information = _inverse(found.inverse)
@@ -73,8 +97,7 @@ def average_along_path(
     )
     if reach is not None:
         rows = np.clip(rows, -reach[found.active], reach[found.active])
-    start, slope = coef[found.active], score[found.active]
-    return perturb_information(found, information, path_average(rows, mass, information, start, slope, response))
+    return SimilarRows(rows, mass, information)
 
 
 def path_average(

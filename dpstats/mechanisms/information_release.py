@@ -111,7 +111,7 @@ def _exact_sums(plan: InformationPlan, family: Family, params: Vector, blocks: I
     numbers = [0] * (0 if spread != "dispersion" else 2 if plan.purchase.weights_eps else 1)
 
     def weighed() -> Iterator[tuple[Vector, tuple[Vector, ...]]]:
-        for block in _by_columns(0, blocks):
+        for block in pieces_by_columns(0, blocks):
             bends, slopes = _bends_and_slopes(
                 family, params, block, plan.purchase.weight_cap, slopes=spread in ("dispersion", "robust")
             )
@@ -124,7 +124,7 @@ def _exact_sums(plan: InformationPlan, family: Family, params: Vector, blocks: I
     return _Sums(matrices, tuple(numbers))
 
 
-def _by_columns(shard: int, blocks: Iterable[Block]) -> Iterator[Block]:
+def pieces_by_columns(shard: int, blocks: Iterable[Block]) -> Iterator[Block]:
     """Copies in double precision, in pieces that stay in the cache, one column after the other in memory."""
     for block in blocks:
         for part in row_parts(*block.exog.shape):
@@ -132,7 +132,7 @@ def _by_columns(shard: int, blocks: Iterable[Block]) -> Iterator[Block]:
             yield piece._replace(exog=columns_of(piece.exog).T).doubles()
 
 
-def _predictors(params: Vector, block: Block) -> Vector:
+def linear_predictors(params: Vector, block: Block) -> Vector:
     """x'theta + offset at the released coefficients."""
     eta = linear_predictor(block.exog, params)
     return eta if block.offset is None else eta + block.offset
@@ -142,7 +142,7 @@ def _bends_and_slopes(
     family: Family, params: Vector, block: Block, weight_cap: float | None = None, *, slopes: bool
 ) -> tuple[Vector, Vector | None]:
     """w l'', capped, and, if they are wanted, w l' at the released coefficients: functions of a row to the last bit."""
-    eta = _predictors(params, block)
+    eta = linear_predictors(params, block)
     predictors, endog = pad_rows(eta), pad_rows(block.endog)
     if not slopes:
         return _times(block.weights, row_weights(family, predictors, endog, weight_cap)[: len(eta)]), None
@@ -263,7 +263,7 @@ def _robust(
     if inside.any():
         wanted = every[inside]
         most, bought = plan.purchase.most, variance_noise(plan, family, inverse, wanted, adjacency)
-        persons = rows.map_shards(_by_columns).map(partial(_person_slopes, family, params))
+        persons = rows.map_shards(pieces_by_columns).map(partial(_person_slopes, family, params))
         buy = (
             partial(noisy_spread, (), total=squares)
             if plan.purchase.spread == "robust"

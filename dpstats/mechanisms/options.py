@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, TypedDict
 
 import numpy as np
@@ -37,6 +37,16 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "split": (None, "rows"),
     "on_mismatch": ("stop", "go"),
 }
+
+LATER: dict[str, Any] = {
+    "check_share": 0,
+    "on_mismatch": "stop",
+    "n": None,
+    "ranges": "declared",
+    "information_cap": None,
+    "fitstats": None,
+}
+"""Options that came after plans had been stored, and what those plans had of them."""
 
 ARGUMENTS = ("alpha", "adjacency", "delta", "domain", "family", "ledger", "method", "penalty", "seed")
 """Named arguments of a fit that a misspelt option may have meant."""
@@ -145,6 +155,10 @@ class Options:
     spread_share : float, optional
         Share of eps for the dispersion, or for the robust variances; 0.05 and 0.15 by default. A binomial family has
         neither unless inference is "robust".
+    fitstats : float, "auto" or None
+        Share of eps that buys fit statistics beside standard errors (docs/guide/results): the number of rows, R2 or the
+        deviance explained, and what average marginal effects need. "auto" takes 0.05 where they can be had, and the
+        plan says where they cannot; 0 and None buy none.
     information_cap : float, optional
         The greatest weight of a row in the information matrix, whose noise is in proportion to it. A row of counts has
         its fitted mean for a weight, one of a logistic regression p (1 - p): take two to four times what is typical, as
@@ -165,8 +179,9 @@ class Options:
         weights of one.
     check_share : float, optional
         Share of eps that counts the rows before the rest is planned (docs/proofs/adaptive): how many the fit uses, and
-        how many each column loses or clips. A third of it counts rows (under "replace_one" their number is public).
-        0, the default, counts none.
+        how many each column loses or clips. A third of it counts rows; under "replace_one" their number is public, and
+        that third is left to the fit. By default 0.03 for a single fit of a formula by napp, and none for persons
+        (`unit`), other methods, arrays, fits that share a budget, and where `n` is stated; 0 counts none.
     on_mismatch : {"stop", "go"}
         What becomes of the fit if a column loses or clips more than a fifth of the rows for sure: "stop" raises
         MismatchError, and only the count is charged.
@@ -200,6 +215,7 @@ class Options:
     inference: Literal["auto", "model", "robust", True] | None = "auto"
     information_share: float | None = None
     spread_share: float | None = None
+    fitstats: float | Literal["auto"] | None = "auto"
     information_cap: float | None = None
     split: Literal["rows"] | None = None
     unit: str | None = None
@@ -239,6 +255,9 @@ class Options:
             value = getattr(self, name)
             if value is not None and not (is_number(value) and 0 < value < 1):
                 raise ArgumentError(f"{name} must lie strictly between 0 and 1, got {safe_repr(value)}")
+        share = self.fitstats
+        if share not in (None, "auto") and not (is_number(share) and 0 <= share < 1):
+            raise ArgumentError(f"fitstats must be a share of eps below 1, 'auto' or None, got {safe_repr(share)}")
         cap = self.information_cap
         if cap is not None and not (is_number(cap) and CAPS[0] <= cap <= CAPS[1]):
             raise ArgumentError(
@@ -275,6 +294,10 @@ class Options:
                 hint = f"did you mean {near[0]!r}? " if near else ""
                 raise ArgumentError(f"unknown option {name!r}; {hint}options: {', '.join(known)}")
         return cls(**given)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON; of `LATER` ones what older plans had is left out: they keep their digests."""
+        return {name: value for name, value in asdict(self).items() if name not in LATER or value != LATER[name]}
 
     @cached_property
     def record(self) -> Unit:
@@ -320,6 +343,7 @@ class OptionKeywords(TypedDict, total=False):
     inference: Literal["auto", "model", "robust", True] | None
     information_share: float | None
     spread_share: float | None
+    fitstats: float | Literal["auto"] | None
     information_cap: float | None
     split: Literal["rows"] | None
     unit: str | None

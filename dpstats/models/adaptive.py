@@ -33,6 +33,9 @@ LOSS_PRICE = 2.0
 """Errors for a further tenth of the coefficients are worth a loss that is larger by a twentieth: one over this."""
 
 
+DRAWS = 2
+"""Draws of coefficients that a forecast's means are over: more change no choice, and take longer than a fit."""
+
 LEAST_SHARE = 0.1
 """A table with fewer intervals than that is not worth having, even for nothing."""
 
@@ -63,13 +66,15 @@ class Populations(NamedTuple):
 
 
 def foreseeable(plan: Plan) -> bool:
-    """Whether public facts tell what a plan will show: a formula's rows that count alike, with every range known."""
+    """Whether public facts tell what a plan will show: of a formula's rows that count alike and columns that all stay.
+
+    Ranges that are still to be bought stand in as they do in the plan.
+    """
     return (
         isinstance(plan.design, DesignSpec)
         and plan.design.score_ratio == 1.0
         and plan.request.options.unit is None
         and plan.screening is None
-        and not plan.bought
         and plan.stages[-1].plan.size == len(plan.names)
     )
 
@@ -100,7 +105,7 @@ def outlooks(candidates: Sequence[Plan], rows: Sequence[float], typical: object 
         information = plan.stages[-1].plan.information
         cap = None if information is None else information.purchase.weight_cap
         if cap not in means:
-            means[cap] = Populations(*(row_means(plan, known, prior, None) for prior in (POOR, USUAL)))
+            means[cap] = Populations(*(row_means(plan, known, prior, None, DRAWS) for prior in (POOR, USUAL)))
         each.append(means[cap])
     return [[expected_outlook(*both, n) for both in zip(candidates, each, strict=True)] for n in rows]
 
@@ -111,8 +116,8 @@ ROWS = (300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 
 def by_rows(candidates: Sequence[Plan]) -> pd.DataFrame:
     """What would be chosen of the candidates, by number of rows: how errors are paid for, and how many to expect."""
-    found = []
-    for rows, expected in zip(ROWS, outlooks(candidates, ROWS), strict=True):
+    found: list[tuple[int, str, float]] = []
+    for rows, expected in zip(ROWS, outlooks(candidates, ROWS), strict=True) if candidates else ():
         place = preferred(expected)
         setting = candidates[place].request.options.inference
         paid = "none" if not expected[place].share else "free" if setting == "auto" else "paid"

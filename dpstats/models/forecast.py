@@ -234,7 +234,9 @@ def _residual(plan: Plan, known: KnownColumns, residual_sd: float | None) -> flo
     return found
 
 
-def row_means(plan: Plan, known: KnownColumns, prior: ColumnPrior, residual: float | None) -> RowMeans:
+def row_means(
+    plan: Plan, known: KnownColumns, prior: ColumnPrior, residual: float | None, draws: int = DRAWS
+) -> RowMeans:
     """What a row adds in the mean that is as the analyst says, and else as a prior has it."""
     design, family = plan.design, plan.family
     assert isinstance(design, DesignSpec)
@@ -257,8 +259,8 @@ def row_means(plan: Plan, known: KnownColumns, prior: ColumnPrior, residual: flo
         return _mean_of(plan, coef, exog, exog @ coef + offset, endog)
     level = response_level(design, known, prior, table)
     size = len(exog)
-    exog, offset = np.tile(exog, (DRAWS, 1)), np.tile(offset, DRAWS)
-    signal = np.concatenate([population_signal(part, random) for part in np.split(exog, DRAWS)])
+    exog, offset = np.tile(exog, (draws, 1)), np.tile(offset, draws)
+    signal = np.concatenate([population_signal(part, random) for part in np.split(exog, draws)])
     eta = linear_predictor(design, signal, offset, level)
     deviation = np.sqrt(1 - EXPLAINED) * level.deviation if residual is None else residual
     coef = np.asarray(np.linalg.lstsq(exog[:size], (eta - offset)[:size], rcond=None)[0], dtype=np.float64)

@@ -24,17 +24,19 @@ from dpstats.data import Block, Memory, Rows, as_table
 from dpstats.data.passes import single_blas_thread
 from dpstats.errors import ArgumentError, DataError, DomainError, MismatchError
 from dpstats.families import Family
-from dpstats.ledger import LedgerLike, as_ledger
+from dpstats.ledger import LedgerLike, Part, as_ledger
+from dpstats.mechanisms.fit_statistics import release_fit_statistics
 from dpstats.mechanisms.napp import release_stages
 from dpstats.mechanisms.screening import release_screened
-from dpstats.models.release import Release
+from dpstats.models.release import Release, check_rows
 from dpstats.models.sources import OFFSET_BOUND, ArraySource, FormulaSource, model_formula
 from dpstats.plan import Plan, fit_spec, paid_apart, range_eps
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.randomness import RandomSource, random_source
-from dpstats.quiet import hide_frames
+from dpstats.quiet import hide_frames, quiet
 from dpstats.replication.napp import release_replication
 from dpstats.results.glm_results import GLMResults
+from dpstats.results.model import averaged_functions
 from dpstats.wording import argument, phrase
 
 _log = logging.getLogger("dpstats")
@@ -241,11 +243,15 @@ def fit_source(
     memory: float | None = None,
     label: str | None = None,
     analyst: str | None = None,
+    alone: bool = True,
 ) -> GLMResults:
-    """Plan the model of these rows, tell what may not have been meant, charge for it, read the rows and release it."""
+    """Plan the model of these rows, tell what may not have been meant, charge for it, read the rows and release it.
+
+    Where it is one of several models that share a budget, and not `alone`, no rows are counted first.
+    """
     limit = None if memory is None else Memory(memory)
     try:
-        plan = source.plan(request, alone=True)
+        plan = source.plan(request, alone=alone)
     except DomainError as error:
         opened = None if source.domain else as_ledger(ledger)
         if opened is None or opened.domain is None:
@@ -256,10 +262,14 @@ def fit_source(
         _log.warning("dpstats: %s", one)
     if unknown := [name for name in plan.bought if name not in plan.trimmed]:
         _log.warning("dpstats: ranges to be bought with the budget: %s; declared ones are free", ", ".join(unknown))
-    random = random_source(request.seed)
+    random, ledger, data = random_source(request.seed), as_ledger(ledger), source.data
+    if plan.counts is not None and data is not None:
+        # A query is carried out once for both releases.
+        read = (*source.columns, *(ledger.columns if isinstance(ledger, Part) else ()))
+        data = data.only(read).within_parts(data.memberships)
     release = partial(
         Release,
-        data=source.data,
+        data=data,
         method=request.method,
         columns=source.columns,
         formula=plan.formula,
@@ -272,8 +282,8 @@ def fit_source(
     if plan.counts is not None:
         assert isinstance(source, FormulaSource)
         counted, rest = plan.counts.guarantees(plan.guarantee)
-        ledger = as_ledger(ledger)
         if ledger is not None:
+            check_rows(ledger, counted, data)
             ledger.signed(analyst).check_charges([counted, rest])
         work = partial(source.count_rows, plan, random=random)
         counts = release(counted, work=work, label=f"rows of a {plan.title}").run(ledger, **charge)
@@ -313,7 +323,26 @@ def release_rows(
     plan = replace(plan, stages=fitted.stages, completed=True)
     _check_charge(plan, charged)
     # What is printed and stored is what was charged, whatever the completed plan would cost by itself.
-    return GLMResults(replace(plan, guarantee=charged), fitted.params, nobs, fitted.information)
+    released = GLMResults(replace(plan, guarantee=charged), fitted.params, nobs, fitted.information)
+    return with_fit_statistics(released, rows, random)
+
+
+def with_fit_statistics(released: GLMResults, rows: Rows[Block], random: RandomSource) -> GLMResults:
+    """The result with the fit statistics that its plan has paid for, if what was released has errors to take them at.
+
+    Where they are taken, and whether, is decided by released values alone.
+    """
+    plan = released.plan
+    if plan.fitstats is None or not released.has_errors:
+        return released
+    with quiet():
+        averaged = averaged_functions(released)
+    if averaged is None:
+        return released
+    counted = None if plan.counts is None else plan.counts.released_rows
+    return replace(
+        released, fit_sums=release_fit_statistics(replace(plan.fitstats, counted=counted), *averaged, rows, random)
+    )
 
 
 def _check_charge(plan: Plan, charged: Guarantee) -> None:
@@ -326,6 +355,7 @@ def _check_charge(plan: Plan, charged: Guarantee) -> None:
     bought = range_eps(request, plan.bought) + (0.0 if response is None else response.eps)
     fits = rows * (bought + max(sum(stage.cost for _, stage in part) for part in parts))
     fits += 0.0 if counts is None else counts.eps
+    fits += 0.0 if plan.fitstats is None else plan.fitstats.eps
     dearer = max(plan.guarantee.eps, fits) > charged.eps * slack
     if dearer or max(plan.guarantee.delta, deltas) > charged.delta * slack:
         raise AssertionError("the release does not cost what was charged")

@@ -167,7 +167,7 @@ class ManyPlans(Printed):
             source.plan(request)
             return source
 
-        return fit_source(serve(ranges, usable_source), request)
+        return fit_source(serve(ranges, usable_source), request, alone=False)
 
 
 def plan_many(

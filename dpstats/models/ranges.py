@@ -23,6 +23,7 @@ from dpstats.ledger import LedgerLike
 from dpstats.models.release import Release, check_unit, counted_rows, counted_values
 from dpstats.plan import Plan
 from dpstats.plan.methods import MEAN_SHARE, ResponsePurchase
+from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.guarantee import ROW, Adjacency, Guarantee, Unit
 from dpstats.privacy.randomness import RandomSource
 from dpstats.privacy.ranges import (
@@ -155,6 +156,7 @@ def buy_ranges(
             f"columns: the domain declares levels, codes 0 and 1, or an inner interval of {narrow[0]!r} already; leave "
             "it out of columns"
         )
+    check_positive("rows_at_least", rows_at_least)
     table = as_table(data, engine)
     check_numeric(table, names)
     if unknown := [name for name in names if name not in declared]:

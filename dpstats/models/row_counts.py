@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpstats.data import Table, slices
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.faults import Facts, Fault, fault_flags
-from dpstats.formula.reader import read_blocks, selected_rows
+from dpstats.formula.reader import counting_rows, read_blocks
 from dpstats.plan.row_counts import RowCounts
 from dpstats.privacy.randomness import RandomSource, noisy_integers
 
@@ -49,7 +49,7 @@ def _row_sums(
         for rows in slices(table.rows, BLOCK_ROWS):
             block = table.select(rows, rows.stop - rows.start)
             total[0] += sum(len(one.endog) for one in read_blocks(design, block, BLOCK_ROWS))
-            chosen = selected_rows(design, block)
+            chosen = counting_rows(design, block)
             flags = fault_flags(block, facts, design, faults)[chosen]
             first = flags.argmax(axis=1)[flags.any(axis=1)]
             total[1:] += np.bincount(place[first], minlength=len(counted))

@@ -26,13 +26,13 @@ from dpstats.formula.parse import expand_dot, parse
 from dpstats.formula.syntax import add_terms
 from dpstats.mechanisms.design import ArrayDesign, NormName, array_norms
 from dpstats.mechanisms.spec import obstacle
-from dpstats.models.adaptive import choose
+from dpstats.models.adaptive import choose, foreseeable
 from dpstats.models.ranges import STAND_IN, bought_response, can_be_trimmed, ranges_of, serve
 from dpstats.models.release import check_unit, person_rows
 from dpstats.models.row_counts import count_rows
 from dpstats.plan import Plan, make_plan, range_eps, with_settled_law
 from dpstats.plan.methods import ResponsePurchase, response_purchase
-from dpstats.plan.row_counts import RowCounts
+from dpstats.plan.row_counts import CHECK_SHARE, LEAST_EPS, RowCounts
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.randomness import RandomSource
 from dpstats.quiet import quiet
@@ -304,16 +304,12 @@ class FormulaSource:
         if request.options.ranges == "bought" and not alone:
             bought = argument("ranges", "bought")
             raise ArgumentError(f"{bought} is for a single fit: dp.buy_ranges buys the intervals once for several")
-        if request.options.check_share and not alone:
-            check = phrase("call dp.check", shell="run python -m dpstats check")
-            raise ArgumentError(f"check_share is for a single fit: leave it out, and {check} first")
-        counts = self._row_counts(request)
+        counts = self._row_counts(request, alone)
         plan = self._plan(request, ranges, counts=counts)
         if not plan.law_is_settled:
             plan = self._plan(with_settled_law(plan), ranges, counts=counts)
         if request.options.n is not None:
-            candidates = self.candidates(plan)
-            plan = candidates[choose(candidates, request.options.n)]
+            plan = settled(plan, self.candidates(plan), request.options.n)
         return replace(plan, advice=advised)
 
     def count_rows(self, plan: Plan, data: Table, random: RandomSource) -> RowCounts:
@@ -327,7 +323,7 @@ class FormulaSource:
 
     def complete(self, plan: Plan, data: Table, random: RandomSource) -> Plan:
         """Buy what the Domain and the options leave open and plan with it. Reads rows: charge first."""
-        adapts = plan.counts is not None and adaptive_errors(plan.request, plan.family)
+        adapts = plan.counts is not None and plan.counts.settles_errors
         if not plan.bought and plan.response is None and not adapts:
             return plan
         request, advised = with_settled_law(plan), plan.advice
@@ -345,8 +341,7 @@ class FormulaSource:
         if adapts:
             assert plan.counts is not None
             assert plan.counts.rows is not None
-            candidates = self.candidates(plan, build)
-            plan = candidates[choose(candidates, plan.counts.rows)]
+            plan = settled(plan, self.candidates(plan, build), plan.counts.rows)
         return replace(plan, advice=advised)
 
     def candidates(self, plan: Plan, build: Callable[[Request], Plan] | None = None) -> list[Plan]:
@@ -354,7 +349,7 @@ class FormulaSource:
 
         None but `plan` where there is nothing to choose. `build` makes a plan of a request.
         """
-        if not adaptive_errors(plan.request, plan.family):
+        if not (adaptive_errors(plan.request, plan.family) and foreseeable(plan)):
             return [plan]
         build = (
             partial(self._plan, ranges=self._stand_ins(plan.request), counts=plan.counts) if build is None else build
@@ -400,17 +395,21 @@ class FormulaSource:
         clipped = {*self.domain, *parse(self.formula).response_columns}
         return {name: one if name in clipped else replace(one, outside="drop") for name, one in ranges.items()}
 
-    def _row_counts(self, request: Request) -> RowCounts | None:
-        """What counts the rows before all else, if that is asked for."""
+    def _row_counts(self, request: Request, alone: bool) -> RowCounts | None:
+        """What counts the rows before all else: where it is offered, unless the call says otherwise."""
         share = request.options.check_share
-        if not share:
+        obstacle = counts_obstacle(request, alone)
+        if share is None:
+            offered = obstacle is None and request.options.n is None and request.eps >= LEAST_EPS
+            share = CHECK_SHARE if offered else 0.0
+        if share == 0:
             return None
-        obstacle = counts_obstacle(request)
         if obstacle is not None:
             raise ArgumentError(f"check_share {obstacle}")
         facts, complete = column_facts(self.formula, self.domain, self.data, request.family)
         faults = possible_faults(parse(self.formula).columns, facts, complete)
-        return RowCounts.planned(request.eps, share, request.adjacency, faults)
+        adapts = adaptive_errors(request, request.family)
+        return RowCounts.planned(request.eps, share, request.adjacency, faults, settles_errors=adapts)
 
     def _plan(
         self,
@@ -446,9 +445,20 @@ def adaptive_errors(request: Request, family: Family) -> bool:
     return plain and options.inference == "auto" and obstacle(family, request.penalty, options) is None
 
 
-def counts_obstacle(request: Request) -> str | None:
-    """Why no rows are counted before a fit, with the fix."""
+def settled(plan: Plan, candidates: Sequence[Plan], rows: float) -> Plan:
+    """The candidate that suits `rows` best; `plan` where public facts foresee none of them."""
+    if len(candidates) < 2:
+        return plan
+    with contextlib.suppress(DPStatsError, np.linalg.LinAlgError):  # as public as what is planned
+        return candidates[choose(candidates, rows)]
+    return plan
+
+
+def counts_obstacle(request: Request, alone: bool) -> str | None:
+    """Why no rows are counted before a fit, with the fix; those of several fits that go together are not."""
     check = phrase("call dp.check", shell="run python -m dpstats check")
+    if not alone:
+        return f"is for a single fit: leave it out, and {check} first"
     if request.options.unit is not None:
         by_person = f"{check} with {argument('unit')}"
         return f"counts rows, and the guarantee is for persons: leave it out, and {by_person} first"

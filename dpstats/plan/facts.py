@@ -14,6 +14,7 @@ from dpstats.call import Request
 from dpstats.families import Family
 from dpstats.frames import WideFrame
 from dpstats.mechanisms.design import PublicDesign
+from dpstats.mechanisms.fit_statistics import FitStatisticsPlan
 from dpstats.mechanisms.information import InformationPlan
 from dpstats.mechanisms.screening import ScreeningPlan
 from dpstats.mechanisms.stage import LatticeCosts, Stage, StagePlan
@@ -77,6 +78,7 @@ class PlanFacts:
     response: ResponsePurchase | None = None
     completed: bool = False
     screening: ScreeningPlan | None = None
+    fitstats: FitStatisticsPlan | None = None
     advice: tuple[str, ...] = ()
     call: PlannedCall | None = field(default=None, repr=False)
     trimmed: tuple[str, ...] = ()
@@ -284,6 +286,9 @@ def _budget_frame(plan: PlanFacts) -> pd.DataFrame:
             rows.append((f"{role}: rounding", final, 0.0, final, final, 0.0, "discrete noise"))
         if stage.information is not None:
             rows += _information_rows(stage.information)
+    if plan.fitstats is not None:
+        cost = plan.fitstats.eps
+        rows.append(("fit statistics", cost, 0.0, cost, cost, 0.0, "rows, fit, effects"))
     sums = [sum(row[column] for row in rows) for column in (4, 5)]
     if plan.request.options.split is not None:
         sums = [float("nan")] * 2  # parts of the rows pay side by side

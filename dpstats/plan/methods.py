@@ -14,6 +14,7 @@ from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.families import Family, Gaussian, Poisson
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
+from dpstats.mechanisms.fit_statistics import LEAST_EPS, SHARE, FitStatisticsPlan, fit_statistics_obstacle
 from dpstats.mechanisms.least_squares import plan_least_squares
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.output import plan_output
@@ -74,6 +75,43 @@ def plan_releases(
         allowed = argument("allow_uncertified", True)
         raise UncertifiedError(f"not certified: {reason}. Pass {allowed} to have it all the same")
     return None, (Stage("fit", APART[request.method](spec, eps, request.delta)),)
+
+
+def needs_errors() -> str:
+    """Why fit statistics do not go without standard errors, with the fix."""
+    return (
+        "buys averages at coefficients that are corrected for shrinkage, and this fit has no standard errors: pass "
+        f"{argument('inference', True)}, or leave fitstats out"
+    )
+
+
+def plan_fit_statistics(request: Request, design: PublicDesign, family: Family) -> FitStatisticsPlan | None:
+    """What is set aside for fit statistics, should the stages have errors; None for nothing.
+
+    ArgumentError if they are asked for where there are none.
+    """
+    asked = request.options.fitstats
+    if asked is None or asked == 0:
+        return None
+    reason = no_fit_statistics(request, design, family)
+    eps = (SHARE if asked == "auto" else asked) * request.eps
+    if reason is None and eps < LEAST_EPS:
+        reason = f"would be noise alone for an eps of {eps:.2g}; raise eps"
+    if reason is None:
+        return FitStatisticsPlan(eps, request.adjacency)
+    if asked != "auto":
+        raise ArgumentError(f"fitstats {reason}")
+    return None
+
+
+def no_fit_statistics(request: Request, design: PublicDesign, family: Family) -> str | None:
+    """Why a model has no fit statistics to buy, with the fix."""
+    if request.method in APART:
+        method, napp = argument("method", request.method), argument("method", "napp")
+        return f"does not go with {method}; take {napp}, or leave it out"
+    if request.options.replicates:
+        return "is not part of the replicated paper; leave it out"
+    return fit_statistics_obstacle(fit_spec(request, design, family))
 
 
 def uncertified_method(request: Request, design: PublicDesign) -> str | None:

@@ -16,7 +16,7 @@ from dpstats.mechanisms.release import MOST_COVERED
 from dpstats.mechanisms.spec import obstacle
 from dpstats.mechanisms.stage import StagePlan
 from dpstats.plan.facts import PlanFacts
-from dpstats.plan.methods import range_eps
+from dpstats.plan.methods import no_fit_statistics, range_eps
 from dpstats.plan.tables import capped_at, is_output
 from dpstats.privacy.information.exact_sums import COVER_PLACES, LATTICE_LIMIT
 from dpstats.privacy.trimming import rows_to_narrow
@@ -81,6 +81,7 @@ def plan_notes(plan: PlanFacts, *, released: bool = True) -> list[str]:
             f"{objective.planned_eps:.4g}; by the proved joint bound it needs {objective.joint_need:.4g} only. "
             f"The difference, {retrieved:.4g} ('retrieved'), is {use}."
         )
+    notes += fit_statistics_note(plan)
     if plan.screening is not None:
         notes.append(screening_note(plan))
     if plan.request.options.split is not None:
@@ -114,7 +115,7 @@ def counts_note(plan: PlanFacts) -> list[str]:
     """What the rows, counted before the fit, say of the Domain."""
     if plan.counts is None or plan.counts.rows is None:
         return []
-    return [f"{one[0].upper()}{one[1:]}" for one in plan.counts.findings()]
+    return [f"{one[0].upper()}{one[1:]}." for one in plan.counts.findings()]
 
 
 def trimmed_note(plan: PlanFacts) -> list[str]:
@@ -315,6 +316,20 @@ def rounding_note(stage: StagePlan) -> list[str]:
         f"'rounding' pays for discrete noise that hides what floating point betrays. Up to {stage.rows_at_most:.4g} "
         f"rows (rows_at_most) it adds less than {max(added, 0.001):.2g} % to the noise's standard deviation."
     ]
+
+
+def fit_statistics_note(plan: PlanFacts) -> list[str]:
+    """What is bought of the fit of the whole model, or why it cannot be beside errors."""
+    if plan.fitstats is not None:
+        figure = "R2" if plan.family.link == "identity" else "the deviance explained"
+        return [
+            f"{plan.fitstats.eps:.4g} of eps buys the number of rows, {figure} and what average marginal effects need, "
+            f"each with its error (fitstats; proof: {cite_proof('docs/proofs/fit_statistics')})."
+        ]
+    if plan.request.options.fitstats != "auto" or plan.stages[-1].plan.information is None:
+        return []
+    reason = no_fit_statistics(plan.request, plan.design, plan.family)
+    return [] if reason is None else [f"No fit statistics are bought: fitstats {reason}."]
 
 
 def screening_note(plan: PlanFacts) -> str:

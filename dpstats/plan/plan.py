@@ -18,6 +18,7 @@ from dpstats.families import Family
 from dpstats.families.base import check_cap
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import ArrayDesign, PublicDesign
+from dpstats.mechanisms.fit_statistics import FitStatisticsPlan
 from dpstats.mechanisms.napp import stored_plan
 from dpstats.mechanisms.screening import ScreeningPlan
 from dpstats.mechanisms.stage import Stage
@@ -26,7 +27,9 @@ from dpstats.plan.methods import (
     ResponsePurchase,
     centre_stages,
     fit_spec,
+    needs_errors,
     paid_apart,
+    plan_fit_statistics,
     plan_releases,
     proof_page,
     range_eps,
@@ -41,6 +44,9 @@ from dpstats.privacy.ranges import check_range_eps
 from dpstats.replication.napp import plan_replication
 from dpstats.summaries import Summary, shorten
 from dpstats.wording import argument
+
+LEAST_REST = 1e-12
+"""Shares that leave less of eps than that for the coefficients leave rounding errors, if anything."""
 
 
 class Plan(PlanFacts):
@@ -68,6 +74,8 @@ class Plan(PlanFacts):
         each range, and the widest terms for those kept.
     screening : ScreeningPlan or None
         The choice of terms before the fit; the stages then hold the columns kept alone.
+    fitstats : FitStatisticsPlan or None
+        What is bought of rows and fit after the stages; None if nothing.
     advice : tuple of str
         What names and declarations tell of what was probably not meant.
     call : Planned or None
@@ -223,8 +231,9 @@ class Plan(PlanFacts):
         True
         """
         tables = [header_table(self, "none read"), column_table(self), *plan_tables(self)]
-        if self.counts is not None and self.call is not None and self.request.options.inference == "auto":
-            tables.append(rows_table(self.by_rows()))
+        if self.counts is not None and self.call is not None and self.counts.settles_errors:
+            found = self.by_rows()
+            tables += [] if found.empty else [rows_table(found)]
         return Summary(tables, [*plan_notes(self), *rounding_note(self.objective)])
 
     def __str__(self) -> str:
@@ -278,6 +287,7 @@ class Plan(PlanFacts):
             "response": None if self.response is None else asdict(self.response),
             "completed": self.completed,
             "screening": None if self.screening is None else self.screening.to_dict(),
+            **({} if self.fitstats is None else {"fitstats": self.fitstats.to_dict()}),
             **({} if self.counts is None else {"counts": self.counts.to_dict()}),
             **({"trimmed": list(self.trimmed)} if self.trimmed else {}),
         }
@@ -297,6 +307,7 @@ class Plan(PlanFacts):
             response=None if response is None else ResponsePurchase(**response),
             completed=stored["completed"],
             screening=None if stored.get("screening") is None else ScreeningPlan.from_dict(stored["screening"]),
+            fitstats=None if stored.get("fitstats") is None else FitStatisticsPlan.from_dict(stored["fitstats"]),
             counts=None if stored.get("counts") is None else RowCounts.from_dict(stored["counts"]),
             trimmed=tuple(stored.get("trimmed", ())),
         )
@@ -323,10 +334,18 @@ def make_plan(
     # A cap on residuals is given in the response's units, which may be any.
     check_cap("residual_cap, or another cap on the loss's slope, over half the response's range", family.lipschitz)
     left = request.row_eps if counts is None else counts.rest
-    apart = range_eps(request, bought) + (0.0 if response is None else response.eps)
-    screening, stages = plan_releases(
-        request, design, family, left - apart, None if response is None else response.mean
-    )
+    left -= range_eps(request, bought) + (0.0 if response is None else response.eps)
+    fitstats = plan_fit_statistics(request, design, family)
+    mean, rest = None if response is None else response.mean, left - (0.0 if fitstats is None else fitstats.eps)
+    if rest <= LEAST_REST * request.row_eps:
+        purchases = {"check_share": counts, "range_share": bought, "response_share": response, "fitstats": fitstats}
+        shares = " or ".join(argument(name) for name, purchase in purchases.items() if purchase)
+        raise ArgumentError(f"{shares} must be lower: nothing of eps is left for the coefficients")
+    screening, stages = plan_releases(request, design, family, rest, mean)
+    if fitstats is not None and stages[-1].plan.information is None:
+        if request.options.fitstats != "auto":
+            raise ArgumentError(f"fitstats {needs_errors()}")
+        fitstats, (screening, stages) = None, plan_releases(request, design, family, left, mean)
     if response is not None and response.mean is not None:
         kept = range(len(design.names)) if screening is None else screening.kept
         stages = centre_stages(stages, design, response.mean, kept)
@@ -342,6 +361,7 @@ def make_plan(
         guarantee,
         response,
         screening=screening,
+        fitstats=fitstats,
         counts=counts,
         trimmed=trimmed,
     )
@@ -416,8 +436,7 @@ def replan(plan: Plan, eps: float) -> Plan:
         response = replace(response, eps=request.options.response_share * request.row_eps)
     counts = plan.counts
     if counts is not None:
-        assert request.options.check_share is not None
-        counts = RowCounts.planned(eps, request.options.check_share, request.adjacency, counts.faults)
+        counts = counts.at(eps)
     build = partial(
         make_plan,
         design=plan.design,

@@ -18,6 +18,12 @@ from dpstats.privacy.guarantee import Adjacency, Guarantee
 
 PROOF = "docs/proofs/adaptive"
 
+CHECK_SHARE = 0.03
+"""The share of eps that a fit spends on counts of its rows, where they are offered and nothing else is said."""
+
+LEAST_EPS = 1e-9
+"""A call for less counts no rows unless it asks to: shares would vanish on a ledger's grid."""
+
 ROWS_PART = 1 / 3
 """The part of the purchase that counts the rows used; the rest counts rows at fault, where more counts have noise."""
 
@@ -32,18 +38,35 @@ FALSE_STOPS, FALSE_NOTES = 1e-3, 3e-2
 class RowCounts:
     """What counts the rows, and the counts once they are released."""
 
+    share: float  # of eps, that was asked for; where the number of rows is public its part is left to the fit
     eps: float  # what it costs
     rest: float  # what it leaves for everything else; both on a ledger's grid, where they add up to no more than all
     adjacency: Adjacency
     faults: tuple[Fault, ...]  # what may be wrong with a row, in the order that decides which comes first
+    settles_errors: bool  # whether what is spent on standard errors follows the number of rows
     rows: int | None = None  # released: about how many rows the fit uses, or how many there are where that is public
     at_fault: tuple[int, ...] | None = None  # released: about how many rows have each fault first
 
     @classmethod
-    def planned(cls, eps: float, share: float, adjacency: Adjacency, faults: Iterable[Fault]) -> Self:
+    def planned(
+        cls,
+        eps: float,
+        share: float,
+        adjacency: Adjacency,
+        faults: Iterable[Fault],
+        *,
+        settles_errors: bool = False,
+    ) -> Self:
         """For a share of all that a fit may cost; rows below and above a range are counted together."""
-        (cost, _), (rest, _) = split_budget(eps, 0.0, [share, 1 - share])
-        return cls(cost, rest, adjacency, tuple(dict.fromkeys(fault.either_side for fault in faults)))
+        paid = share if adjacency == "add_remove" else (1 - ROWS_PART) * share
+        (cost, _), (rest, _) = split_budget(eps, 0.0, [paid, 1 - paid])
+        told = tuple(dict.fromkeys(fault.either_side for fault in faults))
+        return cls(share, cost, rest, adjacency, told, settles_errors)
+
+    def at(self, eps: float) -> RowCounts:
+        """The same share of another eps; nothing is released of it."""
+        planned = self.planned(eps, self.share, self.adjacency, self.faults, settles_errors=self.settles_errors)
+        return replace(planned, faults=self.faults)
 
     @property
     def rows_eps(self) -> float:
@@ -68,7 +91,14 @@ class RowCounts:
     @property
     def rows_sd(self) -> float:
         """Standard deviation of the noise in the number of rows."""
-        return 0.0 if not self.rows_eps else math.sqrt(0.5) / math.sinh(0.5 * self.rows_eps)
+        if not self.rows_eps:
+            return 0.0
+        return math.sqrt(2) * math.exp(-0.5 * self.rows_eps) / -math.expm1(-self.rows_eps)  # no overflow
+
+    @property
+    def released_rows(self) -> tuple[float, float] | None:
+        """The number of rows used and the standard deviation of its noise; None unless it was bought."""
+        return None if self.rows is None or not self.rows_eps else (float(self.rows), self.rows_sd)
 
     def guarantees(self, whole: Guarantee) -> tuple[Guarantee, Guarantee]:
         """Of the counts and of the rest, which together cost no more than `whole`; each is charged by itself."""
@@ -108,7 +138,7 @@ class RowCounts:
         shares = np.minimum(counts / max(rows, 1.0), 1.0)
         error = min(math.sqrt(2) * self.fault_scale / max(rows, 1.0), 1.0)
         return [
-            f"about {share:.0%} of the rows (s.d. {error:.0%}) {fault.effect}"
+            f"about {_percent(share, 2)} of the rows (s.d. {_percent(error, 1)}) {fault.effect}"
             for fault, count, share in zip(self.faults, counts, shares, strict=True)
             if count > least * rows + noise
         ]
@@ -123,3 +153,8 @@ class RowCounts:
         faults = tuple(Fault(*fault) for fault in stored["faults"])
         at_fault = None if stored["at_fault"] is None else tuple(stored["at_fault"])
         return cls(**{**stored, "faults": faults, "at_fault": at_fault})
+
+
+def _percent(share: float, digits: int) -> str:
+    """A share with so many significant digits, and all those before the point."""
+    return f"{float(f'{100 * share:.{digits}g}'):g} %"

@@ -35,10 +35,12 @@ def has_risk(plan: PlanFacts) -> bool:
     return plan.objective.risk_is_proved and not plan.request.options.replicates
 
 
-def header_table(plan: PlanFacts, observations: str) -> SimpleTable:
-    """Pairs of facts on the model (left) and on the guarantee (right)."""
+def header_table(plan: PlanFacts, observations: str, figures: Sequence[str] = ()) -> SimpleTable:
+    """Pairs of facts on the model (left) and on the guarantee (right), and in the title figures of the fit."""
     guarantee, request = plan.guarantee, plan.request
-    title = "\n".join([*banner(guarantee), model_title(plan), *facts_lines([modelled_level(plan)])])
+    title = "\n".join(
+        [*banner(guarantee), model_title(plan), *facts_lines([modelled_level(plan)]), *facts_lines(figures)]
+    )
     left = [
         ("Dep. Variable:", shorten(plan.design.response_name, 22)),
         ("Model:", "GLM"),

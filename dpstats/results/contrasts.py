@@ -124,10 +124,13 @@ def coefficient_cells(values: Sequence[float] | Float) -> list[str]:
     return [*numbers[:2], known, f"{pvalue:.3f}", *numbers[2:]]
 
 
-def inference_table(frame: pd.DataFrame, alpha: float = LEVEL, title: str | None = None) -> SimpleTable:
+def inference_table(
+    frame: pd.DataFrame, alpha: float = LEVEL, title: str | None = None, estimate: str = "coef"
+) -> SimpleTable:
     """The regression table of estimates, errors, z, p and both ends of their intervals, a row each."""
     rows = [(str(name), coefficient_cells(row.to_numpy(dtype=np.float64))) for name, row in frame.iterrows()]
-    return full_width(coefficient_headers(alpha), rows, COEFFICIENT_WIDTHS, title=title)
+    headers = [estimate, *coefficient_headers(alpha)[1:]]
+    return full_width(headers, rows, COEFFICIENT_WIDTHS, title=title)
 
 
 @dataclass(frozen=True, eq=False)

@@ -240,7 +240,27 @@ def _facts(fit: GLMResults) -> dict[str, str]:
         "Protected": "rows" if guarantee.unit is None else f"each {guarantee.unit}",
         "Certified": "yes" if guarantee.certified else "NO",
         "Rows": rows_text(fit),
+        **dict.fromkeys(FIGURES, ""),
+        **_figures(fit),
     }
+
+
+FIGURES = {"R2": "r_squared", "Deviance expl.": "deviance_explained"}
+"""Figures of the fit, each with its standard error in brackets."""
+
+
+def _figures(fit: GLMResults) -> dict[str, str]:
+    """What was bought of the fit."""
+    if fit.fit_sums is None or not shows_errors(fit):
+        return {}
+    table = fit.fitstats.T.to_dict()
+    cells = {}
+    for words, name in FIGURES.items():
+        if name in table:
+            value, error = table[name]["value"], table[name]["std_error"]
+            number, own = to_the_noise(value, error), f"({to_the_noise(error, error)})"
+            cells[words] = f"{number} {own}" if len(number) + len(own) < COLUMN else number + own
+    return cells
 
 
 def _sizes(penalty: Penalty) -> list[str]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dpstats.arguments import check_flag
 from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.frames import WideFrame
+from dpstats.mechanisms.fit_statistics import FitSums
 from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.plan import Plan
 from dpstats.privacy.k_norm import KNormNoise
@@ -138,7 +139,11 @@ class GLMResults(ReleasedModel):
         return WideFrame(table.assign(**as_released, noise_at_most=self.noise_at_most.to_numpy()))
 
     def glance(self) -> pd.DataFrame:
-        """One row of facts about the model; nobs is missing where it is private."""
+        """One row of facts about the model; nobs is missing where it is private.
+
+        With `fitstats` in the call nobs has its noise, and these follow: nobs_std_error, r_squared or
+        deviance_explained with its std_error, statistic, p_value and df of the joint test of all slopes.
+        """
         plan, request = self.plan, self.plan.request
         facts = {
             "family": plan.family.name,
@@ -152,6 +157,16 @@ class GLMResults(ReleasedModel):
             "noise_scale": plan.noise.scale,
             "curvature": float(np.min(plan.curvature)),
         }
+        if self.fit_sums is None:
+            return WideFrame([facts])
+        figures = self.fitstats
+        if self.nobs is None:
+            facts |= {"nobs": max(round(self.fit_sums.count), 0), "nobs_std_error": self.fit_sums.count_sd}
+        for name in figures.index.intersection(["r_squared", "deviance_explained"]):
+            facts |= {name: figures.loc[name, "value"], f"{name}_std_error": figures.loc[name, "std_error"]}
+        if "slopes" in figures.index:
+            columns = {"statistic": "value", "p_value": "p_value", "df": "df"}
+            facts |= {name: figures.loc["slopes", column] for name, column in columns.items()}
         return WideFrame([facts])
 
     def summary(self, *, full: bool = False, n: int | None = None) -> Summary:
@@ -182,7 +197,8 @@ class GLMResults(ReleasedModel):
         """The released values and the public plan, for JSON."""
         released = None if self.released is None else self.released.to_dict()
         facts = {"plan": self.plan.to_dict(), "scaled_params": self.scaled_params.tolist(), "nobs": self.nobs}
-        return {**facts, "information": released, "advice": list(self.plan.advice)}
+        sums = {} if self.fit_sums is None else {"fit_statistics": self.fit_sums.to_dict()}
+        return {**facts, "information": released, "advice": list(self.plan.advice), **sums}
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
@@ -190,4 +206,6 @@ class GLMResults(ReleasedModel):
         kept = facts.get("information")
         released = None if kept is None else (ReleasedSums if "sums" in kept else Information).from_dict(kept)
         plan = replace(Plan.from_dict(facts["plan"]), advice=tuple(map(str, facts.get("advice", ()))))
-        return cls(plan, np.asarray(facts["scaled_params"]), facts["nobs"], released)
+        sums = facts.get("fit_statistics")
+        averaged = None if sums is None else FitSums.from_dict(sums)
+        return cls(plan, np.asarray(facts["scaled_params"]), facts["nobs"], released, averaged)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,7 +16,10 @@ from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.families import Family, Gaussian
 from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
+from dpstats.inference import JointTest, ModelSpread, wald_test
+from dpstats.inference.estimates import NORMAL
 from dpstats.mechanisms.design import PublicDesign
+from dpstats.mechanisms.fit_statistics import FitSums, MadeUpRows, RowFunctions
 from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.mechanisms.screening import split_terms
 from dpstats.plan import Plan, penalty_weights
@@ -23,7 +27,15 @@ from dpstats.plots import draw_result
 from dpstats.plots.style import FittedPlan
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import quiet
+from dpstats.results.fit_statistics import (
+    FitStatistics,
+    debiased_params,
+    figures_of_sums,
+    made_up_rows,
+    row_functions,
+)
 from dpstats.results.inference_mixin import InferenceMixin, with_exposure
+from dpstats.results.marginal_effects import At, MarginalEffects, marginal_effects
 from dpstats.results.standard_errors import (
     ReleasedErrors,
     inference_of,
@@ -41,12 +53,17 @@ if TYPE_CHECKING:
 Vector = NDArray[np.float64]
 
 
-_QUALITY = "dp.evaluate buys deviance explained, R2 and calibration, on rows held out or not"
+_QUALITY = (
+    "fitstats buys R2 or the deviance explained with a fit that has errors, and dp.evaluate both and calibration, on "
+    "rows held out or not"
+)
 _RESIDUALS = "dp.evaluate buys residuals in bins of the fitted values"
 _FITTED = "predict(newdata) gives the mean at public rows; predictions for private rows are not protected"
 _COVARIANCE = "cov_params() is the covariance of the errors"
 
-_ROWS = "the number of rows is private: adjacency='replace_one' makes it public (nobs), and dp.check buys it"
+_ROWS = (
+    "the number of rows is private: adjacency='replace_one' makes it public (nobs), and fitstats or dp.check buys it"
+)
 
 NOT_RELEASED = {
     **dict.fromkeys(("df_resid", "n_obs"), _ROWS),
@@ -54,7 +71,6 @@ NOT_RELEASED = {
     **dict.fromkeys(("resid", "residuals", "resid_deviance", "resid_pearson", "resid_response"), _RESIDUALS),
     **dict.fromkeys(("fitted", "fittedvalues"), _FITTED),
     **dict.fromkeys(("normalized_cov_params", "vcov"), _COVARIANCE),
-    "get_margeff": "it averages over the rows; get_prediction gives the mean with an interval at public rows",
 }
 """What results of statsmodels or R have and these have not, as functions of the rows, and what there is instead."""
 
@@ -223,6 +239,7 @@ class ReleasedModel(FittedModel):
     plan: Plan
     nobs: int | None = None
     released: Information | ReleasedSums | None = None
+    fit_sums: FitSums | None = None
 
     @property
     def budget(self) -> pd.DataFrame:
@@ -255,6 +272,71 @@ class ReleasedModel(FittedModel):
             if isinstance(self.released, ReleasedSums):
                 return sums_inference(self.plan, self.released, self.nobs)
             return inference_of(self.plan, self.scaled_params, self.released)
+
+    @cached_property
+    def _fit_statistics(self) -> FitStatistics | None:
+        if self.fit_sums is None:
+            return None
+        with quiet():
+            return FitStatistics.of(self.plan, self._inferred, self.fit_sums)
+
+    @property
+    def fitstats(self) -> pd.DataFrame:
+        """The fit of the whole model, a row for each figure, with its standard error and 95 % interval.
+
+        nobs, the number of rows used; r_squared of least squares, else deviance_explained; scale, the dispersion in
+        the response's units; slopes, the joint test that all coefficients but the intercept are zero: its chi-squared
+        statistic, with df and p_value. The first two need `fitstats` in the call, or follow from the sums of
+        method="statistics"; the others follow from the errors.
+
+        Raises
+        ------
+        NotReleasedError
+            If no errors were released.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import dpstats as dp
+        >>> rng = np.random.default_rng(0)
+        >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.integers(0, 2, 2000)}
+        >>> fit = dp.logit("y ~ x", rows, 10.0, domain={"x": (0, 1), "y": (0, 1)})
+        >>> "nobs" in fit.fitstats.index
+        True
+        """
+        return fit_statistics_table(self)
+
+    def get_margeff(self, at: At = "overall", *, dummy: bool = False, alpha: float = 0.05) -> MarginalEffects:
+        """Marginal effects on the mean response, as of statsmodels.
+
+        Parameters
+        ----------
+        at : {"overall", "mean", "zero"}
+            The average over the rows, which needs `fitstats` in the call unless the link is the identity; or where all
+            columns are zero. At the columns' means is offered for the identity alone: means were not released.
+        dummy : bool
+            Changes of a factor from its reference level in the place of derivatives, where it is by itself in the
+            formula; `ratios` then has them as ratios. Every row is taken to be of either level: statsmodels leaves the
+            dummies of the factor's other levels as they are, which differs where there are more than two.
+        alpha : float
+            1 less the coverage of the intervals.
+
+        Raises
+        ------
+        NotReleasedError
+            If what it needs was not released.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import dpstats as dp
+        >>> rng = np.random.default_rng(0)
+        >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.integers(0, 2, 2000)}
+        >>> fit = dp.logit("y ~ x", rows, 10.0, domain={"x": (0, 1), "y": (0, 1)})
+        >>> fit.get_margeff().names
+        ('x',)
+        """
+        return marginal_effects(self.plan, self._inferred, self._fit_statistics, at, dummy, alpha)
 
     @property
     def information(self) -> pd.DataFrame:
@@ -303,6 +385,55 @@ class ReleasedModel(FittedModel):
     def _fitted_columns(self) -> NDArray[np.intp]:
         assert self.released is not None
         return np.array(self.released.columns)
+
+
+def averaged_functions(results: ReleasedModel) -> tuple[RowFunctions, MadeUpRows] | None:
+    """What fit statistics average over rows, and rows like those that were fitted; None if that cannot be told."""
+    try:
+        errors = results._inferred
+        params = debiased_params(errors)
+        made_up = made_up_rows(results.plan, params, errors)
+    except (np.linalg.LinAlgError, ArgumentError):  # decided by released values; the rest must not be lost
+        return None
+    return None if made_up is None else (row_functions(results.plan, params, made_up), made_up)
+
+
+FIGURES = ["value", "std_error", "low", "high", "df", "p_value"]
+
+
+def fit_statistics_table(results: ReleasedModel) -> pd.DataFrame:
+    """The table of `ReleasedModel.fitstats`."""
+    rows: dict[str, tuple[float, ...]] = {}
+    nan = float("nan")
+    inferred, statistics = results._inferred, results._fit_statistics
+    if statistics is not None:
+        explained = "r_squared" if isinstance(results.plan.family, Gaussian) else "deviance_explained"
+        rows["nobs"] = (*statistics.rows(), nan, nan)
+        rows[explained] = (*statistics.explained(), nan, nan)
+    elif isinstance(results.released, ReleasedSums):
+        known = figures_of_sums(results.plan, results.released, inferred, results.nobs)
+        rows = {name: (*figure, nan, nan) for name, figure in zip(("nobs", "r_squared"), known, strict=True)}
+    spread = inferred.table.estimates.spread
+    if isinstance(spread, ModelSpread) and spread.deviation > 0:
+        error = spread.deviation / spread.value
+        if "nobs" in rows:  # of a normal response, sampling has its part
+            error = math.hypot(error, math.sqrt(2 / max(rows["nobs"][0], 1.0)))
+        scale, half = results.scale, NORMAL * error
+        rows["scale"] = (scale, scale * error, scale * max(1 - half, 0.0), scale * (1 + half), nan, nan)
+    if (test := slopes_test(results)) is not None:
+        rows["slopes"] = (test.statistic, nan, nan, nan, test.df, test.pvalue)
+    return WideFrame(pd.DataFrame.from_dict(rows, orient="index", columns=FIGURES))
+
+
+def slopes_test(results: ReleasedModel) -> JointTest | None:
+    """The test that all coefficients but the intercept are zero; None if there are none that can be tested."""
+    errors, columns = results._inferred, results._fitted_columns
+    intercept = results.plan.names.index("Intercept") if results.plan.design.has_intercept else -1
+    places = np.flatnonzero(columns != intercept)
+    if not len(places):
+        return None
+    test = wald_test(errors.table.estimates, np.eye(len(columns))[places], errors.nulls[places])
+    return test if test.df else None
 
 
 COLUMNS = ["selected", "weight", "threshold"]

@@ -221,6 +221,9 @@ def missing_information(plan: Plan) -> str:
             "settings; dp.tune(..., inference=True) has them all the same, and a fit of its own with what was chosen "
             "has valid ones if it is of other rows (dp.holdout)"
         )
+    counts = plan.counts
+    if plan.request.options.inference is None and counts is not None and counts.settles_errors:
+        return f"not released: for so few rows they are not worth their price; {paid} buys them all the same"
     if plan.request.options.inference is None:
         none = argument("inference", None)
         return f"not released: this call asked for coefficients alone; leave {none} out, or pass {paid}"

@@ -52,8 +52,14 @@ __all__ = ["Summary", "summarize"]
 MOST_NAMES = 8
 """A note lists so many coefficients, and counts them where there are more."""
 
+FIGURE_WORDS = {"r_squared": "R2", "deviance_explained": "deviance explained", "scale": "scale"}
+"""Rows of `fitstats` in a summary, each followed by its standard error in brackets."""
+
 VISIBLE = 0.001
 """The last digit of a p-value in a table."""
+
+MANY = 100
+"""A chi-squared statistic from here on has no decimals."""
 
 MOST_NOTES = 3
 """A short summary has so many notes on its coefficients, the most important ones; the full one has all."""
@@ -77,7 +83,7 @@ def summarize(
         parts.insert(2, [] if details is None else [f"  Details: {details}."])
         summary.add_extra_txt([line for lines in parts for line in lines])
         return summary
-    tables = [header_table(plan, rows_text(results)), coefficient_table(results, full=True)]
+    tables = [header_table(plan, rows_text(results), fit_facts(results)), coefficient_table(results, full=True)]
     if len(results.selection):
         tables.append(selection_table(results))
     notes = [*plan_notes(plan, released=results.has_errors), *risk, *inference_notes(results)]
@@ -103,15 +109,35 @@ def heading(results: ReleasedModel) -> list[str]:
     if plan.request.penalty is not None:
         facts.append(f"penalty: {plan.request.penalty.name}")
     facts += [f"{name.lower()} {fact}" for name, fact in auxiliary_facts(plan.design)]
-    return [*banner(plan.guarantee), model_title(plan), *facts_lines(facts)]
+    return [*banner(plan.guarantee), model_title(plan), *facts_lines(facts), *facts_lines(fit_facts(results))]
+
+
+def fit_facts(results: ReleasedModel) -> list[str]:
+    """The fit of the whole model with its errors, where it was bought and the table shows errors."""
+    if results.fit_sums is None or not shows_errors(results):
+        return []
+    figures = results.fitstats.T.to_dict()
+    facts = []
+    for name, words in FIGURE_WORDS.items():
+        if name in figures and np.isfinite(figures[name]["value"]):
+            value, error = figures[name]["value"], figures[name]["std_error"]
+            facts.append(f"{words} {to_the_noise(value, error)} ({to_the_noise(error, error)})")
+    if "slopes" in figures:
+        test = figures["slopes"]
+        size = "p < 0.001" if test["p_value"] < VISIBLE else f"p = {test['p_value']:.3f}"
+        value = test["value"]
+        facts.append(f"slopes: chi2({test['df']:.0f}) = {f'{value:,.0f}' if value >= MANY else f'{value:.3g}'}, {size}")
+    return facts
 
 
 def rows_text(results: ReleasedModel) -> str:
     """The number of rows: public, counted with noise, or private."""
-    if results.nobs is None:
-        counts = results.plan.counts
-        return "private" if counts is None else counts.shown
-    return str(results.nobs)
+    if results.nobs is not None:
+        return str(results.nobs)
+    counts, sums = results.plan.counts, results.fit_sums
+    if counts is not None:
+        return counts.shown
+    return "private" if sums is None else f"about {max(round(sums.count), 0):,} (s.d. {sums.count_sd:,.0f})"
 
 
 def budget_line(results: ReleasedModel) -> str:

@@ -70,10 +70,10 @@ def test_plan_fit_and_evaluation_for_a_team(folder: Path, file: str, capfd: pyte
     assert main(["evaluate", "fit.json", file, "--eps", "0.5", *signed[:4], "--output", "score.json"]) == 0
     with dp.Ledger.open("adult.ledger") as ledger:
         entries = ledger.entries()
-    assert entries["eps"].tolist() == [1.0, 0.5]
+    assert entries["eps"].tolist() == [0.03, 0.97, 0.5]
     assert entries["label"].tolist()[0] == "main model"
-    assert entries["analyst"].tolist() == ["Ada", "Ada"]
-    assert entries["state"].tolist() == ["read", "read"]
+    assert entries["analyst"].tolist() == ["Ada"] * 3
+    assert entries["state"].tolist() == ["read"] * 3
     assert dp.GLMResults.load("fit.json").params.index.tolist() == ["Intercept", "C(sex)[T.M]", "age"]
     assert main(["ledger", "show", "adult.ledger", "--json"]) == 0
     assert main(["ledger", "html", "adult.ledger"]) == 0
@@ -384,10 +384,10 @@ def test_a_reader_that_has_seen_enough_costs_no_file(folder: Path, monkeypatch: 
 def test_a_count_that_stops_the_fit_is_charged(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Its status is that of what was charged and failed, and the message has the shell's words."""
     Path("other.yaml").write_text(YAML.replace("[F, M]", "[A, B]"))
-    arguments = [*FIT, "rows.csv", *LOGIT, "--domain", "other.yaml", "--set", "check_share=0.5", "--output", "f.json"]
+    arguments = [*FIT, "rows.csv", *LOGIT, "--domain", "other.yaml", "--check-share", "0.5", "--output", "f.json"]
     capfd.readouterr()
     assert main(arguments) == 6
-    assert "or pass --set on_mismatch=go to fit all the same" in capfd.readouterr().err
+    assert "or pass --on-mismatch go to fit all the same" in capfd.readouterr().err
     assert not Path("f.json").exists()
 
 

@@ -156,6 +156,19 @@ def answers(which: str) -> dict[str, Any]:
     return {name: attempt(call) for name, call in asked.items()}
 
 
+def margins(formula: str, **arguments: Any) -> dict[str, Any]:
+    """The fit of the whole model, and marginal effects."""
+    bought = {} if "method" in arguments else {"fitstats": "auto"}
+    found = dp.glm(formula, DATA, **{"eps": 30.0, "domain": DOMAIN, "seed": 1, **bought, **arguments})
+    asked: dict[str, Callable[[], Any]] = {
+        **{"fitstats": lambda: found.fitstats, "glance": found.glance, "overall": lambda: found.get_margeff()},
+        **{"zero": lambda: found.get_margeff(at="zero").summary_frame(0.1), "mean": lambda: found.get_margeff("mean")},
+        **{"dummy": lambda: found.get_margeff(dummy=True), "etable": lambda: dp.etable([found])},
+        "ratios": lambda: found.get_margeff(dummy=True).ratios,
+    }
+    return {name: attempt(call) for name, call in asked.items()}
+
+
 def files(form: str, count: int = 400) -> Any:
     """The rows in a form; files in the folder of the case."""
     import dask.dataframe as dd

@@ -19,7 +19,7 @@ from dpstats.privacy.information.matrix import MatrixNoise
 
 WIDE = dp.Domain(x=(0, 200), z=(0, 100), b=bool, s=["a", "b", "c"], y=(-10, 20))
 KNOWN = WIDE.with_(x=dp.Range(0, 200, typical=(50, 2)), z=dp.Range(0, 100, typical=(1, 1)))
-INNER = WIDE.with_(x=dp.Range(0, 200, inner=(42, 58)), z=dp.Range(0, 100, inner=(0, 5)))
+INNER = WIDE.with_(x=dp.Range(0, 200, inner=(44, 56)), z=dp.Range(0, 100, inner=(0, 4)))
 FORMULA = "y ~ x + z + s"
 
 
@@ -34,10 +34,10 @@ def made_up(rows: int, seed: int = 0) -> pd.DataFrame:
     return pd.DataFrame({"x": x, "z": z, "s": s, "b": 1, "y": 2 + 0.5 * (x - 50) + 0.3 * z + random.normal(0, 1, rows)})
 
 
-def test_rows_are_kept_within_four_standard_deviations() -> None:
-    assert KNOWN["x"].interval == (42, 58)
-    assert KNOWN["z"].interval == (0, 5)
-    assert support_of(KNOWN) == WIDE.with_(x=(42.0, 58.0), z=(0, 5.0))
+def test_rows_are_kept_within_three_standard_deviations() -> None:
+    assert KNOWN["x"].interval == (44, 56)
+    assert KNOWN["z"].interval == (0, 4)
+    assert support_of(KNOWN) == WIDE.with_(x=(44.0, 56.0), z=(0, 4.0))
     assert support_of(WIDE) is WIDE
     assert not dp.Range(0, 10, typical=(5, 4)).drops
 
@@ -45,7 +45,7 @@ def test_rows_are_kept_within_four_standard_deviations() -> None:
 @pytest.mark.parametrize("narrow", [KNOWN, INNER])
 def test_a_design_is_that_of_the_interval(narrow: dp.Domain) -> None:
     """Noise, bounds and rows of plain columns are those of the narrower range that drops rows."""
-    dropping = WIDE.with_(x=dp.Range(42, 58, outside="drop"), z=dp.Range(0, 5, outside="drop"))
+    dropping = WIDE.with_(x=dp.Range(44, 56, outside="drop"), z=dp.Range(0, 4, outside="drop"))
     one, other = design_of(FORMULA, narrow), design_of(FORMULA, dropping)
     for fact in ("lower", "upper", "center", "scale"):
         assert np.array_equal(getattr(one, fact), getattr(other, fact))
@@ -97,7 +97,7 @@ def test_the_matrix_noise_covers_every_row(law: Any) -> None:
     """x'D^-1 x is at most 1 in every row that can be kept, with the spread known, and attained."""
     design = design_of("y ~ x + z + s + b", KNOWN)
     noise = MatrixNoise(law, 1.0, *matrix_metric(design))
-    ends = [(x, z, s, b) for x in (42, 58) for z in (0, 5) for s in "abc" for b in (0, 1)]
+    ends = [(x, z, s, b) for x in (44, 56) for z in (0, 4) for s in "abc" for b in (0, 1)]
     rows = pd.DataFrame(ends, columns=["x", "z", "s", "b"]).assign(y=0.0)
     inner = noise.coordinates(np.asarray(design.blocks(rows)[0].exog))
     reach = np.sum(inner**2 / np.array(noise.diagonal), axis=1)
@@ -113,14 +113,14 @@ def test_a_metric_that_follows_spread_alone_is_caught() -> None:
     planted = MatrixNoise(
         "wishart", 1.0, tuple(d * v for d, v in zip(noise.diagonal, spreads, strict=True)), noise.mixing
     )
-    rows = pd.DataFrame({"x": [42.0], "z": [5.0], "y": [0.0]})
+    rows = pd.DataFrame({"x": [44.0], "z": [4.0], "y": [0.0]})
     inner = planted.coordinates(np.asarray(design.blocks(rows)[0].exog))
     assert np.sum(inner**2 / np.array(planted.diagonal)) > 1.5
 
 
 def test_known_spread_takes_noise_from_where_little_is_known() -> None:
     """Of columns with the same interval the one of known spread has less of the matrix noise."""
-    half = WIDE.with_(x=dp.Range(0, 200, typical=(50, 2)), z=dp.Range(0, 100, inner=(0, 5)))
+    half = WIDE.with_(x=dp.Range(0, 200, typical=(50, 2)), z=dp.Range(0, 100, inner=(0, 4)))
     diagonal = np.array(matrix_metric(design_of("y ~ x + z", half)).diagonal)
     assert diagonal[1] < diagonal[2] / 2
 
@@ -153,7 +153,7 @@ def test_a_wide_range_with_known_spread_has_intervals() -> None:
         assert np.isfinite(fit.bse).all()
         assert abs(fit.params["x"] - 0.5) < 4 * fit.bse["x"] + 0.05
         assert fit.bse["x"] < 0.02
-    assert "Rows with x outside (42, 58) or z outside (0, 5) are left out" in " ".join(str(fit.summary()).split())
+    assert "Rows with x outside (44, 56) or z outside (0, 4) are left out" in " ".join(str(fit.summary()).split())
     loaded = dp.GLMResults.from_dict(fit.to_dict())
     assert loaded.predict(made_up(5)).equals(fit.predict(made_up(5)))
 

@@ -73,7 +73,7 @@ def domain_of(family: Family) -> dict[str, Any]:
 
 def stage_of(family: Family, eps: float, formula: str = "y ~ x + z + g", **options: Any) -> ObjectivePlan:
     """The last stage of a formula's plan."""
-    return dp.plan(formula, domain_of(family), eps, family=family, **options).stages[-1].plan
+    return dp.plan(formula, domain_of(family), eps, family=family, check_share=0, **options).stages[-1].plan
 
 
 def rows(count: int, family: Family, seed: int = 0) -> pd.DataFrame:
@@ -136,7 +136,8 @@ class TestPrices:
         self, eps: float, formula: str, family: Family, adjacency: str, paid: bool, share: float | None
     ) -> None:
         options: dict[str, Any] = {"inference": True, "information_share": share} if paid else {}
-        plan = dp.plan(formula, domain_of(family), eps, family=family, adjacency=adjacency, **options)
+        options |= {"adjacency": adjacency, "check_share": 0, "fitstats": None}
+        plan = dp.plan(formula, domain_of(family), eps, family=family, **options)
         stage = plan.stages[-1].plan
         assert plan.guarantee.eps == pytest.approx(eps, rel=1e-12)
         assert sum(one.cost for _, one in plan.stages) == pytest.approx(eps, rel=1e-9)
@@ -179,7 +180,7 @@ class TestPrices:
     def test_free_leaves_the_noise_of_the_fit(self, family: Family, adjacency: str, delta: float) -> None:
         """But for the shares of rounding and dispersion, the noise is that of coefficients alone."""
         for eps in (0.3, 1.0, 5.0):
-            stage = stage_of(family, eps, adjacency=adjacency, delta=delta)
+            stage = stage_of(family, eps, adjacency=adjacency, delta=delta, fitstats=None)
             if stage.information is None:
                 continue
             left = eps - stage.information.purchase.extra_eps
@@ -557,7 +558,8 @@ class TestRefit:
         data = rows(4000, Gaussian(), seed=2)
         data["y"] = 2 * data["w"]
         result = dp.glm("y ~ w + x", data, 8.0, domain=domain_of(Gaussian()), penalty="lasso", alpha=150.0, seed=1,
-                        refit_share=0.5, inference=True, penalty_weights={"Intercept": 1.0})  # fmt: skip
+                        refit_share=0.5, inference=True, penalty_weights={"Intercept": 1.0},
+                        check_share=0)  # fmt: skip
         assert result.params["Intercept"] == 0
         assert result.params["w"] != 0
         stage = result.plan.stages[-1].plan
@@ -735,7 +737,7 @@ class TestOnePass:
         assert np.array_equal(whole[0], alone)
         assert cap is None or alone.max() <= cap
         for start, stop in ((0, 1), (3, 4), (1, 156), (13, 90), (156, 157)):
-            part = next(mechanism._by_columns(0, [block.part(slice(start, stop))]))
+            part = next(mechanism.pieces_by_columns(0, [block.part(slice(start, stop))]))
             both = mechanism._bends_and_slopes(family, params, part, cap, slopes=True)
             for found, right in zip(both, whole, strict=True):
                 assert found is not None

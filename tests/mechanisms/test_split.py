@@ -38,6 +38,7 @@ def frame(rows: int = 2000, seed: int = 1) -> pd.DataFrame:
 def test_each_part_has_the_whole_budget_and_the_ledger_is_charged_once(
     options: dict[str, object], adjacency: str, tmp_path: Path
 ) -> None:
+    options = {**options, "check_share": 0}
     with dp.Ledger(tmp_path / "ledger.db", dataset="d", eps=2.0, adjacency=adjacency) as ledger:
         fit = dp.glm(FORMULA, frame(), 2.0, domain=DOMAIN, adjacency=adjacency, ledger=ledger, **options)
         assert ledger.entries()["eps"].tolist() == [2.0]

@@ -411,6 +411,7 @@ def test_paid_errors_without_a_price_after_the_choice_lose_no_fit() -> None:
     family = dp.families.Poisson(mean_cap=10 * (1 - 1e-7), y_max=10.0)
     domain = {"a": (-1, 1), "b": (0, 1), "y": (0, 10)}
     asked: dict[str, Any] = {"domain": domain, "delta": 1e-6, "inference": True, "screen": 1, "family": family}
+    asked["check_share"] = 0  # the budget that the two seeds are about
     fits = [dp.glm("y ~ a + bs(b, df=4)", rows, 0.1, seed=seed, **asked) for seed in range(6)]
     informed = {fit.plan.stages[-1].plan.information is not None for fit in fits}
     assert informed == {True, False}

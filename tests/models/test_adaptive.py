@@ -99,7 +99,7 @@ def test_what_is_typical_decides():
         ({"weights": "b"}, False),
         ({"unit": "person"}, False),
         ({"screen": 1}, False),
-        ({"domain": {"y": (0.0, 1.0), "b": (0, 1)}}, False),
+        ({"domain": {"y": (0.0, 1.0), "b": (0, 1)}}, True),
     ],
 )
 def test_what_public_facts_tell_of(call, expected):

@@ -39,10 +39,10 @@ def fit(family: str, data: pd.DataFrame | None = None, eps: float = 1.0, **optio
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("family", ["gaussian", "poisson"])
-def test_the_budget_adds_up_and_is_charged_once(family: str, adjacency: str, tmp_path: Path) -> None:
+def test_the_budget_adds_up_and_is_charged(family: str, adjacency: str, tmp_path: Path) -> None:
     with dp.Ledger(tmp_path / "ledger.db", dataset="d", eps=2.0, adjacency=adjacency) as ledger:
         fitted = fit(family, eps=0.7, adjacency=adjacency, ledger=ledger, response_share=0.1)
-        assert ledger.entries()["eps"].tolist() == [0.7]
+        assert sum(ledger.entries()["eps"]) == pytest.approx(0.7, rel=1e-12)
     parts = fitted.budget["eps"].drop("total")
     assert parts["response"] == pytest.approx(0.07)
     assert parts.sum() == pytest.approx(0.7, rel=1e-12)
@@ -58,13 +58,13 @@ def test_the_charge_comes_before_the_rows(family: str, tmp_path: Path, monkeypat
     with dp.Ledger(tmp_path / "ledger.db", dataset="d", eps=2.0) as ledger:
         monkeypatch.setattr(NumericColumn, "numbers", unreadable)
         with pytest.raises(dp.errors.ReleaseError):
-            fit(family, eps=0.5, ledger=ledger)
+            fit(family, eps=0.5, ledger=ledger, check_share=0)
         assert ledger.remaining.eps == pytest.approx(1.5)
 
 
 def final_plan(family: str, data: pd.DataFrame) -> str:
     """The completed plan, as JSON; noise aside it may depend on the purchase alone."""
-    return json.dumps(fit(family, data, seed=1).plan.to_dict(), sort_keys=True)
+    return json.dumps(fit(family, data, seed=1, check_share=0).plan.to_dict(), sort_keys=True)
 
 
 def same_plan(family: str, monkeypatch: pytest.MonkeyPatch) -> bool:
@@ -112,8 +112,9 @@ def test_a_range_ten_times_too_wide_costs_little() -> None:
 
 def test_the_noise_follows_the_purchase_and_the_dry_run_bounds_it() -> None:
     for family in ("gaussian", "poisson"):
-        fitted = fit(family, seed=3)
-        dry = dp.plan(f"{'y' if family == 'gaussian' else 'c'} ~ x + g", DOMAIN, 1.0, family=family, response="bought")
+        settings = {"response": "bought", "check_share": 0}
+        fitted = fit(family, seed=3, **settings)
+        dry = dp.plan(f"{'y' if family == 'gaussian' else 'c'} ~ x + g", DOMAIN, 1.0, family=family, **settings)
         in_units = [plan.noise.scale * plan.design.response_scaling()[1] for plan in (fitted.plan, dry)]
         assert in_units[0] < in_units[1] / 2
         assert dry.budget.index.tolist() == fitted.budget.index.tolist()

@@ -17,7 +17,7 @@ import dpstats as dp
 from dpstats.call import make_request
 from dpstats.data import as_table
 from dpstats.domain import Domain
-from dpstats.errors import ArgumentError, BudgetExceeded, MismatchError, ReleaseError
+from dpstats.errors import ArgumentError, BudgetExceeded, MismatchError, NotReleasedError, ReleaseError
 from dpstats.families import get_family
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.faults import Fault, column_facts, possible_faults
@@ -25,7 +25,7 @@ from dpstats.formula.parse import parse
 from dpstats.models import row_counts
 from dpstats.models.row_counts import _row_sums
 from dpstats.models.sources import FormulaSource
-from dpstats.plan.row_counts import FALSE_STOPS, RowCounts
+from dpstats.plan.row_counts import CHECK_SHARE, FALSE_STOPS, RowCounts
 from dpstats.privacy.accounting import exact
 from dpstats.privacy.guarantee import Adjacency, Guarantee
 
@@ -103,6 +103,30 @@ def test_rows_that_a_condition_leaves_out_are_no_faults() -> None:
     assert sum(fit.plan.counts.at_fault) == 0
 
 
+def test_rows_that_count_for_nothing_are_no_faults() -> None:
+    """Of rows of a positive weight one in ten has a fault, and of all rows too: neither is a third of the rows used."""
+    n = 20_000
+    data = good_rows(n).assign(w=np.tile([0.0, -1.0, 0.0, -1.0, 1.0], n // 5))
+    data.loc[data.index % 100 < 10, "x"] = 7.0
+    data.loc[data.index % 100 > 89, "z"] = math.nan
+    arguments = {"family": "binomial", "domain": {**DOMAIN, "w": (0, 2)}, "check_share": 0.03, "seed": 1}
+    counts = dp.glm("y ~ x + z", data, 100.0, weights="w", **arguments).plan.counts
+    found = {(fault.column, fault.kind): count for fault, count in zip(counts.faults, counts.at_fault, strict=True)}
+    assert counts.rows == pytest.approx(0.9 * n / 5, abs=30)
+    assert found["x", "outside"] == pytest.approx(0.1 * n / 5, abs=30)
+    assert found["z", "lost"] == pytest.approx(0.1 * n / 5, abs=30)
+    assert found["w", "outside"] == pytest.approx(0, abs=30)
+
+
+def test_rows_without_trials_are_no_faults() -> None:
+    data = good_rows(4_000).assign(won=np.tile([0.0, 0.0, 0.0, 1.0], 1_000), lost=0.0)
+    data.loc[data.index % 100 < 10, "x"] = 7.0
+    domain = {**DOMAIN, "won": (0, 3), "lost": (0, 3)}
+    counts = dp.glm("won + lost ~ x", data, 100.0, family="binomial", domain=domain, check_share=0.03).plan.counts
+    assert counts.rows == pytest.approx(1_000, abs=30)
+    assert dict(zip(counts.faults, counts.at_fault, strict=True))[Fault("x", "outside", "(0, 1)")] < 150
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.floats(1e-6, 1e5), st.floats(1e-3, 0.9), st.sampled_from(["add_remove", "replace_one"]))
 def test_both_charges_add_up_to_no_more_than_the_whole(eps: float, share: float, adjacency: Adjacency) -> None:
@@ -113,12 +137,12 @@ def test_both_charges_add_up_to_no_more_than_the_whole(eps: float, share: float,
     assert (counted.delta, rest.delta) == (0.0, 1e-6)
 
 
-@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
-def test_the_plan_spends_what_it_charges(adjacency: str) -> None:
-    plan = dp.plan(FORMULA, DOMAIN, 1.0, family="binomial", check_share=0.03, adjacency=adjacency)
+@pytest.mark.parametrize(("adjacency", "cost"), [("add_remove", 0.03), ("replace_one", 0.02)])
+def test_the_plan_spends_what_it_charges(adjacency: str, cost: float) -> None:
+    plan = dp.plan(FORMULA, DOMAIN, 1.0, family="binomial", adjacency=adjacency)
     assert plan.counts.eps + sum(stage.cost for _, stage in plan.stages) <= plan.guarantee.eps * (1 + 1e-12)
-    assert plan.budget.loc["row counts", "eps"] == plan.counts.eps == pytest.approx(0.03)
-    assert plan.at(2.0).counts.eps == pytest.approx(0.06)
+    assert plan.budget.loc["row counts", "eps"] == plan.counts.eps == pytest.approx(cost)
+    assert plan.at(2.0).counts.eps == pytest.approx(2 * cost)
     assert dp.Plan.from_dict(plan.to_dict()).digest() == plan.digest()
 
 
@@ -192,6 +216,15 @@ def test_the_number_of_rows_is_printed_with_its_error() -> None:
     assert public.plan.counts.rows == public.nobs == 5000
 
 
+@pytest.mark.parametrize(
+    ("eps", "at_fault", "told"),
+    [(10.0, 1000, "about 100 % of the rows (s.d. 0.03 %) are"), (0.02, 940, "about 94 % of the rows (s.d. 10 %) are")],
+)
+def test_a_share_of_the_rows_is_told_in_plain_digits(eps: float, at_fault: int, told: str) -> None:
+    counts = RowCounts(0.03, eps, 1.0, "replace_one", (Fault("x", "lost", "open"),), False).released(1000, [at_fault])
+    assert told in counts.mismatch()[0]
+
+
 def test_counts_have_the_noise_that_is_planned() -> None:
     """The standard deviation of 400 draws of Laplace noise has a relative standard error of .056."""
     table, declared, family = as_table(good_rows(300)), Domain(DOMAIN), get_family("binomial")
@@ -209,6 +242,62 @@ def test_counts_have_the_noise_that_is_planned() -> None:
     assert draws.mean() == pytest.approx(300, abs=4 * counts.rows_sd / 20)
 
 
+def test_a_fit_counts_its_rows_by_default() -> None:
+    plan = dp.plan("y ~ x", DOMAIN, 2.0, family="binomial")
+    assert plan.counts.share == CHECK_SHARE == 0.03
+    assert plan.counts.eps == pytest.approx(0.06)
+    assert plan.budget.index[0] == "row counts"
+    asked = dp.plan("y ~ x", DOMAIN, 2.0, family="binomial", check_share=0.1)
+    assert (asked.at(1.0).counts.share, asked.at(1.0).counts.eps) == (0.1, pytest.approx(0.1))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"check_share": 0},
+        {"n": 5_000},
+        {"unit": "id"},
+        {"method": "output"},
+        {"method": "statistics", "family": "gaussian"},
+        {"retrieval": "return", "inference": None},
+        {"retrieval": "paper", "inference": None, "penalty": "lasso", "alpha": 1.0, "allow_uncertified": True},
+    ],
+    ids=str,
+)
+def test_where_no_count_is_offered_or_asked_for_there_is_none(arguments: dict[str, Any]) -> None:
+    settings = {"eps": 1.0, "family": "binomial", **arguments}
+    plan = dp.plan("y ~ x", DOMAIN, **settings)
+    assert plan.counts is None
+    assert "row counts" not in plan.budget.index
+
+
+def test_fits_that_share_a_budget_count_nothing() -> None:
+    data = good_rows(500)
+    plans = dp.plan_many({"one": "y ~ x", "two": "y ~ z"}, DOMAIN, 1.0, family="binomial")
+    assert all(plan.counts is None for plan in plans.plans.values())
+    assert all(fit.plan.counts is None for fit in plans.fit(data, seed=1).values())
+    assert all(fit.guarantee.eps == pytest.approx(0.5) for fit in plans.fit(data, seed=1).values())
+    tuned = dp.tune("y ~ x", data, {"alpha": [1.0, 2.0]}, eps=0.5, penalty="ridge", family="binomial", domain=DOMAIN)
+    assert tuned.fit.plan.counts is None
+
+
+def test_what_the_count_settled_is_said(people: pd.DataFrame) -> None:
+    fit = dp.glm(MODEL, people[:150], 1.0, family="binomial", domain=CENSUS, seed=1)
+    with pytest.raises(NotReleasedError, match="so few rows"):
+        _ = fit.bse
+    insists = dp.glm(MODEL, people[:150], 1.0, family="binomial", domain=CENSUS, seed=1, inference=None)
+    with pytest.raises(NotReleasedError, match="asked for coefficients alone"):
+        _ = insists.bse
+    assert dp.plan(MODEL, CENSUS, 1.0, family="binomial", inference=True).by_rows().empty
+
+
+@pytest.mark.parametrize("eps", [1e-9, 1e3, 1e6, 1e14])
+def test_counts_of_any_budget_have_a_finite_error(eps: float) -> None:
+    plan = dp.plan("y ~ x", DOMAIN, eps, family="binomial", inference=None)
+    assert math.isfinite(plan.counts.rows_sd)
+    assert str(plan)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -221,6 +310,15 @@ def test_counts_have_the_noise_that_is_planned() -> None:
 def test_what_counts_no_rows_says_so(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         dp.plan("y ~ x", DOMAIN, 1.0, **{"check_share": 0.03, **arguments})
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("share", [0.9, 0.95])
+def test_shares_that_leave_nothing_are_named(share: float, delta: float) -> None:
+    """Of 0.9 and 0.1 rounding leaves something, at which calibration failed."""
+    model = dp.GLM.from_formula("y ~ x", good_rows(10), "binomial", {"y": (0, 1)})
+    with pytest.raises(ArgumentError, match=r"check_share= or range_share= .*must be lower"):
+        model.plan(10.0, delta=delta, check_share=share)
 
 
 def test_saved_results_keep_the_counts(tmp_path: Path) -> None:
@@ -305,3 +403,15 @@ def test_whoever_insists_is_heard(people: pd.DataFrame) -> None:
     assert dp.glm(MODEL, people[:150], 1.0, inference=True, **arguments).plan.request.options.inference is True
     assert dp.glm(MODEL, people, 1.0, inference=None, **arguments).plan.request.options.inference is None
     assert dp.glm(MODEL, people, 1.0, penalty="lasso", alpha=1.0, **arguments).plan.request.options.inference == "auto"
+
+
+def test_what_cannot_be_foreseen_keeps_its_default(people: pd.DataFrame) -> None:
+    data = people.assign(w=1.0, u=0.5)
+    domain = {**CENSUS, "w": (0, 2)}
+    weighted = dp.glm(MODEL, data, 1.0, family="binomial", domain=domain, weights="w", check_share=0.03, seed=1)
+    assert weighted.plan.request.options.inference == "auto"
+    screened = dp.glm(MODEL, data, 1.0, family="binomial", domain=CENSUS, screen=2, check_share=0.03, seed=1)
+    assert screened.plan.request.options.inference == "auto"
+    bought = dp.glm(f"{MODEL} + u", data, 4.0, family="binomial", domain=CENSUS, check_share=0.03, seed=1)
+    assert bought.plan.request.options.inference is True
+    assert bought.plan.bought == ("u",)

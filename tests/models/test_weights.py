@@ -169,7 +169,8 @@ class TestNeutral:
         ],
     )
     def test_frames(self, data: pd.DataFrame, formula: str, family: Any, more: Any, arguments: dict[str, str]) -> None:
-        common = {"domain": DOMAIN, "family": family, "seed": 5, **more}
+        # A count would draw for one column more.
+        common = {"domain": DOMAIN, "family": family, "seed": 5, "check_share": 0, "fitstats": None, **more}
         plain = dp.glm(formula, data, 1.0, **common)
         other = dp.glm(formula, data, 1.0, **common, **arguments)
         assert (other.scaled_params == plain.scaled_params).all()
@@ -199,7 +200,8 @@ class TestRows:
     def test_weights_beyond_the_range_count_as_its_end(self, data: pd.DataFrame) -> None:
         high, held = data.assign(w=1e12), data.assign(w=6.0)
         assert (
-            fit(high, "b ~ x", "binomial", weights="w").params == fit(held, "b ~ x", "binomial", weights="w").params
+            fit(high, "b ~ x", "binomial", weights="w", check_share=0).params
+            == fit(held, "b ~ x", "binomial", weights="w", check_share=0).params
         ).all()
 
     def test_their_unit_does_not_matter(self, data: pd.DataFrame) -> None:
@@ -211,7 +213,7 @@ class TestRows:
         assert (one.params == other.params).all()
 
     def test_offsets_are_clipped_to_their_range(self, data: pd.DataFrame) -> None:
-        far = fit(data.assign(t=1e9), "z ~ x", "gaussian", offset="t")
+        far = fit(data.assign(t=1e9), "z ~ x", "gaussian", offset="t", on_mismatch="go")
         assert (far.params == fit(data.assign(t=30.0), "z ~ x", "gaussian", offset="t").params).all()
         design = dp.plan("z ~ x", DOMAIN, 1.0, offset="t").design
         block = design.blocks(data.assign(t=[*([1e300] * 5), *([np.nan] * 5), *data["t"][10:]]))[0]
@@ -293,7 +295,7 @@ class TestPlantedErrors:
         right, errors = fit(data, "y ~ x + g", POISSON, exposure="t", inference="robust"), model.fit(cov_type="HC0").bse
         np.testing.assert_allclose(right.bse, errors, rtol=0.02)
         monkeypatch.setattr(
-            information, "_predictors", lambda params, block: information.linear_predictor(block.exog, params)
+            information, "linear_predictors", lambda params, block: information.linear_predictor(block.exog, params)
         )
         wrong = fit(data, "y ~ x + g", POISSON, exposure="t", inference="robust")
         assert (np.abs(wrong.bse / errors - 1) > 0.03).all()
@@ -332,7 +334,7 @@ class TestAround:
         assert max(map(len, text.splitlines())) <= 80
         assert "one row counts once at most" in " ".join(text.split()).replace("[5] ", "")
         assert "Trials at most" in fit(data, "s + f ~ x", "binomial").summary(full=True).as_text()
-        short = fit(data, "y ~ x", POISSON, exposure="t", weights="w").summary().as_text()
+        short = " ".join(str(fit(data, "y ~ x", POISSON, exposure="t", weights="w").summary()).split())
         assert "weights: w; offset: np.log(t)" in short
         assert "Offset:" in dp.plan("z ~ x", DOMAIN, 1.0, offset="t").summary().as_text()
 

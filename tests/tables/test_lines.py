@@ -15,7 +15,7 @@ import pytest
 
 import dpstats as dp
 from dpstats.data import Table, as_table
-from dpstats.errors import DomainError
+from dpstats.errors import DomainError, MismatchError
 
 pa = pytest.importorskip("pyarrow")
 lines = pytest.importorskip("dpstats.data.csv")
@@ -207,8 +207,11 @@ def test_a_column_left_out_of_the_domain_holds_numbers(tmp_path: Path) -> None:
     """No cell is looked at to find out: text in it is missing, and its range is bought as any other."""
     some = [line.replace(b'"u"', b"1").replace(b'"v"', b"CANARY") for line in GOOD]
     with dp.Ledger(tmp_path / "ledger.db", dataset="d", eps=400.0) as ledger:
-        fit = dp.ols("y ~ x + g", csv(tmp_path, some), 300.0, domain={"y": (0, 4)}, ledger=ledger)
-        assert len(ledger.entries()) == 1
+        with pytest.raises(MismatchError, match="lost to `g`: missing, or not a number"):
+            dp.ols("y ~ x + g", csv(tmp_path, some), 90.0, domain={"y": (0, 4)}, ledger=ledger)
+        more = {"ledger": ledger, "check_share": 0}
+        fit = dp.ols("y ~ x + g", csv(tmp_path, some), 300.0, domain={"y": (0, 4)}, **more)
+        assert len(ledger.entries()) == 2
     assert "CANARY" not in fit.summary().as_text()
     with pytest.raises(DomainError):
         dp.ols("y ~ x + g", pd.DataFrame({"y": [1.0], "x": [1.0], "g": ["u"]}), 300.0, domain={"y": (0, 4)})

@@ -180,7 +180,7 @@ def test_evaluation_prediction_and_parts_of_a_ledger(tmp_path: Path) -> None:
         np.testing.assert_array_equal(*rows)
         assert len(rows[0]) == ROWS // 2 - 1
         dp.ols("y ~ x", path, 1.0, domain=domain, ledger=part)
-        assert len(ledger.entries()) == 1
+        assert len(ledger.entries()) == 2  # the count of rows, and the fit
 
 
 def test_only_the_columns_of_the_formula_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,7 +309,7 @@ def test_a_reader_that_has_passed_is_refused_before_the_charge(tmp_path: Path) -
     """A second model would be fitted to no rows."""
     reader = frame().to_reader()
     with dp.Ledger(tmp_path / "a.ledger", "d", eps=3.0) as ledger:
-        arguments: dict[str, Any] = {"domain": {"x": (0, 1), "y": (0, 1)}, "ledger": ledger}
+        arguments: dict[str, Any] = {"domain": {"x": (0, 1), "y": (0, 1)}, "ledger": ledger, "check_share": 0}
         with pytest.raises(dp.errors.DPStatsError):
             dp.ols("y ~ nowhere", reader, 1.0, **arguments)  # nothing is read yet
         dp.ols("y ~ x", reader, 1.0, **arguments)

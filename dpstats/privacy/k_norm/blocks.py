@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, get_args
 
@@ -141,7 +141,7 @@ class Image:
     columns: tuple[int, ...]  # The q columns of the design that it reaches
     matrix: Float  # (k, q): C; a vector of shape (k,) stands for a diagonal matrix
     # A public guess at a coordinate's variance over the greatest possible; by default that of its kind of block.
-    spread: float | None = None
+    spread: float | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         matrix = np.array(self.matrix, dtype=np.float64)

@@ -1,0 +1,433 @@
+"""What follows from released fit statistics: the fit of a model and marginal effects, with their errors
+(docs/proofs/fit_statistics)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.cached import cached_property
+from dpstats.families import Binomial, Family, Gaussian, NegativeBinomial, Poisson
+from dpstats.formula.design import DesignSpec
+from dpstats.inference import Dummies, Estimates, ModelSpread, similar_rows
+from dpstats.inference.estimates import LEVEL, NORMAL
+from dpstats.mechanisms.design import PublicDesign, constant_column
+from dpstats.mechanisms.fit_statistics import FitSums, MadeUpRows, RowFunctions
+from dpstats.mechanisms.information import ReleasedSums
+from dpstats.mechanisms.least_squares import whole_model
+from dpstats.mechanisms.statistics import Moments, noisy_count
+from dpstats.plan import Plan
+from dpstats.privacy.information import row_weights
+from dpstats.results.standard_errors import ReleasedErrors, column_reach
+
+Vector = NDArray[np.float64]
+
+SEED = 20_261_124
+"""Public seed of made-up responses and of the draws of noise."""
+
+DRAWS = 20_000
+"""Of the noise of a figure."""
+
+LIGHTEST = 0.05
+"""Made-up rows are counted as of at least this part of the median weight: few rows do not stand for most."""
+
+NEAREST = 1e-3
+"""The null model's mean is at least so far from the ends of what a response can be, in parts of it."""
+
+LARGEST_EFFECT = 300.0
+"""Of a level on the linear predictor, whose exponential is then a number."""
+
+SEEN = 3.0
+"""The mean response is another than was guessed where it is so many standard deviations of its noise away."""
+
+STEP = 1e-4
+"""Of derivatives by differences, in the linear predictor."""
+
+
+def debiased_params(errors: ReleasedErrors) -> Vector:
+    """Debiased coefficients in model units, shape (p,), as released where they are not identified."""
+    return errors.center + errors.basis @ errors.table.estimates.debiased
+
+
+def averaged_factors(design: PublicDesign) -> tuple[Dummies, ...]:
+    """Factors whose level moves no other column: a change of the level is a change of their dummies."""
+    if not isinstance(design, DesignSpec):
+        return ()
+    terms = [term.factors for term in design.coding.terms]
+    alone = [
+        design.coding.term_slices[term].start
+        for term in design.coding.terms
+        if len(term.factors) == 1 and sum(term.factors[0] in factors for factors in terms) == 1
+    ]
+    return tuple(factor for factor in design.dummies if factor.columns[0] in alone)
+
+
+def made_up_rows(plan: Plan, params: Vector, errors: ReleasedErrors) -> MadeUpRows | None:
+    """Rows with about the moments of the released information, and responses as the model has them.
+
+    None where the intercept is not identified, as for `similar_rows`.
+    """
+    estimates = errors.table.estimates
+    base = errors.basis
+    cap = weight_cap(plan)
+    reach = None if cap is None else column_reach(plan.design) @ np.abs(base)
+    made = similar_rows(estimates.identified, constant_column(plan.design), plan.design.dummies, reach)
+    if made is None:
+        return None
+    inner = np.zeros((len(made.rows), len(base)))
+    inner[:, estimates.identified.active] = made.rows
+    exog: Vector = np.asarray(np.linalg.solve(base.T, inner.T).T, dtype=np.float64)
+    family, eta = plan.family, exog @ params
+    means = _means(family, eta)
+    weights = np.asarray(row_weights(family, eta, means, cap), dtype=np.float64)
+    if isinstance(family, Gaussian):
+        weights = np.ones_like(weights)
+    weights = np.maximum(weights, LIGHTEST * np.median(weights))
+    masses = made.mass / weights
+    count = float(masses.sum())
+    if isinstance(family, Binomial):
+        exog, endog = np.vstack((exog, exog)), np.repeat([1.0, 0.0], len(eta))
+        masses = np.concatenate((masses * means, masses * (1 - means)))
+    else:
+        endog = _responses(family, means, _dispersion(estimates))
+    shares: Vector = masses / count
+    return MadeUpRows(exog, endog, shares, max(count, 1.0))
+
+
+def _means(family: Family, eta: Vector) -> Vector:
+    """The mean response, clipped as responses are."""
+    means = np.asarray(family.mean(eta), dtype=np.float64)
+    return np.asarray(family.clip_response(means) if family.link == "log" else means)
+
+
+def _dispersion(estimates: Estimates) -> float:
+    """phi, or of robust errors what stands for it."""
+    spread = estimates.spread
+    if isinstance(spread, ModelSpread):
+        return spread.value
+    known = np.isfinite(spread.variances) & (np.asarray(spread.variances) > 0)
+    rows = np.eye(estimates.size) if spread.directions is None else spread.directions
+    inner = rows[:, estimates.identified.active]
+    plain = np.sum(inner @ estimates.identified.inverse * inner, axis=1)
+    known &= plain > 0
+    return float(np.median(spread.variances[known] / plain[known])) if known.any() else 1.0
+
+
+def _responses(family: Family, means: Vector, dispersion: float) -> Vector:
+    """Responses of these means as the model has them, shape (m,)."""
+    random = np.random.default_rng(SEED)
+    if isinstance(family, Gaussian):
+        # Logistic, whose tails are those of real residuals rather than a normal law's: they decide where to clip.
+        return means + math.sqrt(3 * dispersion) / math.pi * random.logistic(size=len(means))
+    if isinstance(family, NegativeBinomial):
+        drawn = random.negative_binomial(family.failures, family.failures / (family.failures + means))
+    elif dispersion > 1:
+        drawn = random.negative_binomial(means / (dispersion - 1) + 1e-12, 1 / dispersion)
+    else:
+        drawn = random.poisson(means)
+    return np.asarray(family.clip_response(drawn.astype(np.float64)))
+
+
+def row_functions(plan: Plan, params: Vector, made_up: MadeUpRows) -> RowFunctions:
+    """What is averaged over rows, at the debiased coefficients."""
+    family = plan.family
+    null = float(_means(family, made_up.exog @ params) @ made_up.shares)
+    if isinstance(family, Binomial):
+        null = min(max(null, NEAREST), 1 - NEAREST)
+    elif family.link == "log":
+        null = max(null, NEAREST)
+    known = isinstance(family, Poisson) and weight_cap(plan) is None
+    return RowFunctions(family, params, null, averaged_factors(plan.design), known)
+
+
+def weight_cap(plan: Plan) -> float | None:
+    """The cap on the rows' weights in the information, if it has one of its own."""
+    information = plan.stages[-1].plan.information
+    return None if information is None else information.purchase.weight_cap
+
+
+class Figure(NamedTuple):
+    """A number with its standard error, the half-width of its 95 % interval over 1.96, and the interval."""
+
+    value: float
+    se: float
+    low: float
+    high: float
+
+
+UNKNOWN = Figure(math.nan, math.inf, -math.inf, math.inf)
+
+
+class Derivatives(NamedTuple):
+    """How a figure moves with its parts, to first order."""
+
+    sums: dict[int, float]  # by the average of a quantity, through its own noise
+    by_count: float  # by the number of rows
+    normal: float  # the standard deviation of what else it moves with
+
+
+@dataclass(frozen=True, eq=False)
+class FitStatistics:
+    """Figures from released sums at debiased coefficients."""
+
+    plan: Plan
+    errors: ReleasedErrors
+    functions: RowFunctions
+    made_up: MadeUpRows
+    sums: FitSums
+
+    @classmethod
+    def of(cls, plan: Plan, errors: ReleasedErrors, sums: FitSums) -> FitStatistics:
+        """From what was released."""
+        params = debiased_params(errors)
+        made_up = made_up_rows(plan, params, errors)
+        assert made_up is not None  # or the sums would not have been taken
+        functions = row_functions(plan, params, made_up)
+        return cls(plan, errors, replace(functions, null=sums.null), made_up, sums)
+
+    @property
+    def estimates(self) -> Estimates:
+        """The coefficients that the averages are taken at."""
+        return self.errors.table.estimates
+
+    @property
+    def known(self) -> bool:
+        """Whether the number of rows stands out from its noise."""
+        return self.sums.count > 2 * self.sums.count_sd
+
+    @cached_property
+    def _clipped(self) -> Vector:
+        """What clipping takes off each average, by the model, shape (k,)."""
+        values = self._made_up_values
+        inside = [np.clip(value, one.low, one.high) for one, value in zip(self.sums.lattices, values, strict=True)]
+        return np.asarray((values - np.array(inside)) @ self.made_up.shares)
+
+    def mean(self, place: int) -> float:
+        """The average of a quantity over the rows."""
+        return self.sums.mean(place) + float(self._clipped[place])
+
+    def rows(self) -> Figure:
+        """The number of rows used."""
+        half = self.half_width(Derivatives({}, 1.0, 0.0))
+        count = self.sums.count
+        return Figure(count, self.sums.count_sd, max(count - half, 0.0), max(count + half, 0.0))
+
+    def explained(self) -> Figure:
+        """R2 of least squares, else the share of the deviance that is explained, of the population (section 4)."""
+        binary = isinstance(self.plan.family, Binomial)
+        rest, gain = self.sums.place("null" if binary else "deviance"), self.sums.place("gain")
+        assert rest is not None
+        assert gain is not None
+        unknown = Figure(math.nan, math.inf, 0.0, 1.0)
+        if not self.known:
+            return unknown
+        rows, apart = self.sums.rows, self._null_distance()
+        gained = self.mean(gain) - apart
+        total = self.mean(rest) + (-apart if binary else gained)
+        if not total > 2 * self.sums.noise(rest):
+            return unknown
+        excess, excess_sd = self._noise_excess()
+        dispersion = 1.0 if binary else _dispersion(self.estimates)
+        slopes = int(self.estimates.identified.active.sum()) - 1
+        value = (gained + (excess - dispersion * slopes) / rows) / total
+        shares, (beside, each) = self.made_up.shares, self._made_up_values[[rest, gain]]
+        # The share of the null deviance is moved by the gain, and against it by that deviance or by what is left of it.
+        by_gain, by_rest = (1.0 if binary else 1 - value), -value
+        sampled = by_gain * each + by_rest * beside
+        scale = max(float((beside if binary else beside + each) @ shares), 1e-300)
+        spread = max(float(sampled**2 @ shares) - float(sampled @ shares) ** 2, 0.0) / scale**2
+        normal = math.hypot(math.sqrt(spread / rows), excess_sd / (rows * total))
+        count = (by_gain * self.sums.count_effect(gain) + by_rest * self.sums.count_effect(rest)) / total
+        half = self.half_width(Derivatives({gain: by_gain / total, rest: by_rest / total}, count, normal))
+        return Figure(value, half / NORMAL, min(max(value - half, 0.0), 1.0), max(min(value + half, 1.0), 0.0))
+
+    def _null_distance(self) -> float:
+        """What the null deviance is too large by, the mean response being another than was guessed (section 4)."""
+        functions, sums = self.functions, self.sums
+        null = functions.null
+        if isinstance(functions.family, Gaussian):
+            return 0.0
+        if isinstance(functions.family, Binomial):
+            whole = sums.place("null")
+            assert whole is not None
+            of_zero, of_one = -2 * math.log1p(-null), -2 * math.log(null)
+            if abs(of_one - of_zero) < NEAREST:
+                return 0.0
+            mean = (self.mean(whole) - of_zero) / (of_one - of_zero)
+            noise = sums.noise(whole) / abs(of_one - of_zero)
+            mean, bend = min(max(mean, NEAREST / 2), 1 - NEAREST / 2), 1 / (null * (1 - null))
+        else:
+            average = self.average_slope()
+            assert average is not None
+            mean = max(average[0], NEAREST / 2)
+            noise = self.half_width(average[1]._replace(normal=0.0)) / NORMAL
+            bend = 1 / null
+            if isinstance(functions.family, NegativeBinomial):
+                bend -= 1 / (null + functions.family.failures)
+        if abs(mean - null) < SEEN * noise:
+            return 0.0
+        # Noise in the mean looks like a distance: what it adds on average is taken off.
+        return max(functions.null_distance(mean) - bend * noise**2, 0.0)
+
+    def _noise_excess(self) -> tuple[float, float]:
+        """What noise in the coefficients adds to the deviance on average, and the standard deviation of that."""
+        estimates = self.estimates
+        found, active = estimates.identified, estimates.identified.active
+        shift = estimates.correction[active]
+        debiasing = float(np.trace(found.inverse @ found.law.square(np.outer(shift, shift))))
+        covariance = estimates.linear.covariance[np.ix_(active, active)]
+        moved = found.inverse @ covariance
+        if estimates.draws is None:
+            return float(np.trace(moved)) + debiasing, math.sqrt(2 * float(np.trace(moved @ moved)))
+        drawn = estimates.draws[:, active]
+        squares = np.sum(drawn @ found.inverse * drawn, axis=1)
+        return float(np.trace(moved)) + debiasing, float(np.std(squares))
+
+    @cached_property
+    def _made_up_values(self) -> Vector:
+        """Every quantity of the made-up rows, shape (k, m)."""
+        columns = self.made_up.exog.T
+        return self.functions.values(columns, self.made_up.exog @ self.functions.params, self.made_up.endog)
+
+    def half_width(self, moves: Derivatives, alpha: float = LEVEL) -> float:
+        """Half the width of an interval of coverage 1 - alpha: noises of Laplace's law and a normal part."""
+        total = moves.normal * self._draws[0] + moves.by_count * self.sums.count_sd * self._draws[1]
+        for place, derivative in moves.sums.items():
+            total += derivative * self.sums.noise(place) * self._draws[2 + place]
+        return float(np.quantile(np.abs(total), 1 - alpha))
+
+    @cached_property
+    def _draws(self) -> Vector:
+        """Draws of unit variance: a normal one, Laplace's for the number of rows, and for each quantity."""
+        random = np.random.default_rng(SEED)
+        normal = random.standard_normal((1, DRAWS))
+        return np.vstack((normal, random.laplace(scale=math.sqrt(0.5), size=(1 + len(self.sums.sums), DRAWS))))
+
+    def average_slope(self) -> tuple[float, Derivatives, Vector] | None:
+        """The average of the mean's derivative, how it moves, and its gradient by the coefficients, shape (p,).
+
+        None where the link is the identity, and it is 1.
+        """
+        if self.plan.family.link == "identity":
+            return None
+        exog, shares = self.made_up.exog, self.made_up.shares
+        eta = exog @ self.functions.params
+        bend = (self.functions.slope(eta + STEP) - self.functions.slope(eta - STEP)) / (2 * STEP)
+        gradient = (shares * bend) @ exog
+        if (place := self.sums.place("slope")) is not None:
+            return self.mean(place), self.moves({place: 1.0}), gradient
+        rows, (total, deviation) = self.sums.rows, self._released_slopes()
+        sampled = self.functions.slope(eta)
+        spread = max(float(sampled**2 @ shares) - float(sampled @ shares) ** 2, 0.0)
+        normal = math.hypot(deviation / rows, math.sqrt(spread / rows))
+        return total / rows, Derivatives({}, -total / rows**2, normal), gradient
+
+    def _released_slopes(self) -> tuple[float, float]:
+        """The sum of slopes at the debiased coefficients as the information has it, and its standard deviation.
+
+        Where l'' is the slope, the sum of l'' x x' on the way times the way is M theta (section 4).
+        """
+        known = constant_column(self.plan.design)
+        assert known is not None
+        (column, constant), estimates = known, self.estimates
+        unit = np.zeros((1, estimates.size))
+        unit[0, column] = 1.0
+        total = estimates.information[column, column] / constant**2
+        moved = (estimates.curvature @ estimates.coef)[column] / constant
+        deviation = math.sqrt(float(estimates.matrix.bilinear(unit, unit)[0])) / constant**2
+        return float(total + moved), deviation
+
+    def moves(self, weights: dict[int, float]) -> Derivatives:
+        """How a combination of averages moves with noise, the number of rows and the sample of rows."""
+        values, shares = self._made_up_values, self.made_up.shares
+        total = np.sum([weight * values[place] for place, weight in weights.items()], axis=0)
+        variance = max(float(total**2 @ shares) - float(total @ shares) ** 2, 0.0)
+        count = sum(weight * self.sums.count_effect(place) for place, weight in weights.items())
+        return Derivatives(weights, count, math.sqrt(variance / self.sums.rows))
+
+    def level_mean(self, factor: Dummies, column: int | None) -> tuple[float, dict[int, float], Vector]:
+        """The average mean response were all rows of one level, its parts, and its gradient, shape (p,).
+
+        Without a column of the factor's reference level.
+        """
+        reference = self.sums.place("reference", factor.columns[0])
+        assert reference is not None
+        exog = np.array(self.made_up.exog)
+        exog[:, list(factor.columns)] = 0.0
+        before, parts = self.mean(reference), {reference: 1.0}
+        slope = self.functions.slope(exog @ self.functions.params)
+        gradient = (self.made_up.shares * slope) @ exog
+        if column is None:
+            return before, parts, gradient
+        code = factor.codes[factor.columns.index(column)]
+        place = self.sums.place("level", column)
+        if place is None:  # under a logarithm a level multiplies the mean
+            times = math.exp(min(self.functions.effect(column), LARGEST_EFFECT))
+            gradient[column] += before * code
+            return times * before, {reference: times}, times * gradient
+        exog[:, column] = code
+        slope = self.functions.slope(exog @ self.functions.params)
+        parts[place] = 1.0
+        return before + self.mean(place), parts, (self.made_up.shares * slope) @ exog
+
+    def effect(self, row: Vector, moves: Derivatives, column: int, alpha: float = LEVEL) -> float:
+        """Half the width of the interval of a level's effect, which moves with the coefficients by `row`, shape (p,).
+
+        Infinite where the level's coefficient, that of `column`, is not identified.
+        """
+        inner = np.where(self.estimates.identified.active, row @ self.errors.basis, 0.0)
+        own = float(self.estimates.contrasts(inner[None, :]).half_width(alpha)[0])
+        return math.hypot(own, self.half_width(moves, alpha)) if np.isfinite(self.errors.table.se[column]) else math.inf
+
+
+def figures_of_sums(
+    plan: Plan, released: ReleasedSums, errors: ReleasedErrors, nobs: int | None
+) -> tuple[Figure, Figure]:
+    """The number of rows and R2 of released sums, which cost nothing more (docs/proofs/fit_statistics, 6)."""
+    statistics, estimates = plan.objective.statistics, errors.table.estimates
+    assert statistics is not None
+    moments = Moments.of(statistics, released.sums)
+    counted = noisy_count(statistics, moments, nobs)
+    half = NORMAL * counted.deviation
+    rows = Figure(counted.count, counted.deviation, max(counted.count - half, 0.0), counted.count + half)
+    unknown = Figure(math.nan, math.inf, 0.0, 1.0)
+    if counted.count <= 2 * counted.deviation:
+        return rows, unknown
+    columns, response = whole_model(plan.objective.size)
+    at, _ = statistics.intercept
+    constant = columns[:, at]
+    level = float(constant @ moments.matrix @ response) / float(constant @ moments.matrix @ constant)
+    centred = response - level * constant
+    total = float(centred @ moments.matrix @ centred)
+    noise = float(moments.law.bilinear(centred[None], centred[None])[0]) + statistics.square_excess
+    if total <= 2 * math.sqrt(max(noise, 0.0)):
+        return rows, unknown
+    left = min(max(_dispersion(estimates) * counted.count / total, 0.0), 1.0)
+    residual = response - columns @ debiased_params(errors)
+    # u'Eu - k w'Ew is (u - k^1/2 w)'E(u + k^1/2 w).
+    apart, together = residual - math.sqrt(left) * centred, residual + math.sqrt(left) * centred
+    noise = float(moments.law.bilinear(apart[None], together[None])[0]) + (1 - left) ** 2 * statistics.square_excess
+    sampled = 4 * (1 - left) * left**2 / counted.count
+    se = math.sqrt(max(noise, 0.0) / total**2 + sampled)
+    value = 1 - left
+    return rows, Figure(value, se, max(value - NORMAL * se, 0.0), min(value + NORMAL * se, 1.0))
+
+
+def scaled(moves: Derivatives, factor: float) -> Derivatives:
+    """The derivatives of a multiple."""
+    size = abs(factor)
+    return Derivatives({k: factor * v for k, v in moves.sums.items()}, factor * moves.by_count, size * moves.normal)
+
+
+def merged(parts: Sequence[tuple[dict[int, float], float]]) -> dict[int, float]:
+    """The parts of a sum of multiples."""
+    total: dict[int, float] = {}
+    for weights, factor in parts:
+        for place, weight in weights.items():
+            total[place] = total.get(place, 0.0) + factor * weight
+    return total

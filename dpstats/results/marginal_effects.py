@@ -1,0 +1,238 @@
+"""Average marginal effects: what the mean response gains by a unit of a column, or by a change of a level
+(docs/proofs/fit_statistics, 5)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dpstats.arguments import check_choice, check_flag
+from dpstats.errors import NotReleasedError
+from dpstats.families import Family
+from dpstats.frames import WideFrame
+from dpstats.inference import Contrasts
+from dpstats.inference.estimates import NORMAL, check_level
+from dpstats.plan import Plan
+from dpstats.results.contrasts import inference_table
+from dpstats.results.fit_statistics import Derivatives, FitStatistics, merged, scaled
+from dpstats.results.standard_errors import ReleasedErrors
+from dpstats.results.stored import Printed
+from dpstats.summaries import Summary
+
+Vector = NDArray[np.float64]
+At = Literal["overall", "mean", "zero"]
+
+NOT_BOUGHT = (
+    "get_margeff(at='overall') averages over the rows, and no fit statistics were bought: fitstats=0.05 buys them; "
+    "at='zero' needs none"
+)
+NO_MEANS = (
+    "get_margeff(at='mean') needs the columns' means, which were not released; at='overall' averages over the rows, "
+    "and get_prediction gives the mean response at public values of the columns"
+)
+STEP = 1e-4
+
+
+class Effect(NamedTuple):
+    """One effect: its value, half the width of its interval at a level, and the p-value of its being nil."""
+
+    value: float
+    half_width: Callable[[float], float]
+    pvalue: float
+
+
+@dataclass(frozen=True, eq=False)
+class MarginalEffects(Printed):
+    """Marginal effects with their errors, under statsmodels' names.
+
+    Attributes
+    ----------
+    names : tuple of str
+    margeff, margeff_se, tvalues, pvalues : ndarray, shape (k,)
+        Effects in units of the response per unit of the column, or for a change of a factor from its reference level.
+        An effect is nil where the coefficient is, and the p-value is that of the coefficient.
+    ratios : DataFrame
+        Of changes of levels, with ``dummy=True``: the mean response were all rows of the level, over that were all of
+        the reference level; ratio, low and high.
+    at : str
+    alpha : float
+        1 less the coverage of the intervals.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.uniform(0, 1, 20_000)
+    >>> rows = {"x": x, "y": rng.uniform(0, 1, 20_000) < 0.2 + 0.5 * x}
+    >>> fit = dp.logit("y ~ x", rows, 2.0, domain={"x": (0, 1), "y": (0, 1)}, seed=1)
+    >>> effects = fit.get_margeff()
+    >>> effects.summary_frame().columns.tolist()
+    ['dy/dx', 'Std. Err.', 'z', 'Pr(>|z|)', 'Conf. Int. Low', 'Conf. Int. Hi.']
+    >>> bool(abs(effects.margeff[0] - 0.5) < 4 * effects.margeff_se[0])
+    True
+    >>> effects.conf_int(alpha=0.1).shape
+    (1, 2)
+    >>> "dy/dx" in effects.summary().as_text()
+    True
+    """
+
+    names: tuple[str, ...]
+    margeff: Vector
+    margeff_se: Vector
+    tvalues: Vector
+    pvalues: Vector
+    ratios: pd.DataFrame
+    at: str
+    alpha: float
+    half_widths: tuple[Callable[[float], float], ...]
+
+    def __repr__(self) -> str:
+        return f"<MarginalEffects, {self.at}: {', '.join(self.names)}>"
+
+    def conf_int(self, alpha: float | None = None) -> Vector:
+        """Intervals of coverage 1 - alpha, shape (k, 2); by default as they were asked for."""
+        level = check_level(self.alpha if alpha is None else alpha)
+        half = np.array([width(level) for width in self.half_widths])
+        return np.column_stack((self.margeff - half, self.margeff + half))
+
+    def summary_frame(self, alpha: float | None = None) -> pd.DataFrame:
+        """One row an effect; columns as statsmodels names them."""
+        columns = ["dy/dx", "Std. Err.", "z", "Pr(>|z|)", "Conf. Int. Low", "Conf. Int. Hi."]
+        values = np.column_stack((self.margeff, self.margeff_se, self.tvalues, self.pvalues, self.conf_int(alpha)))
+        return WideFrame(values, index=list(self.names), columns=columns)
+
+    def summary(self) -> Summary:
+        """The same as a table at 80 columns."""
+        summary = Summary()
+        title = f"Marginal effects (dy/dx), {self.at}"
+        summary.tables = [inference_table(self.summary_frame(), self.alpha, title=title, estimate="dy/dx")]
+        return summary
+
+
+def marginal_effects(
+    plan: Plan, errors: ReleasedErrors, statistics: FitStatistics | None, at: At, dummy: bool, alpha: float
+) -> MarginalEffects:
+    """The effects of all columns but the intercept; NotReleasedError where they do not follow from what was bought."""
+    check_choice("at", at, ("overall", "mean", "zero"))
+    check_flag("dummy", dummy)
+    check_level(alpha)
+    family = plan.family
+    if family.link == "none" or family.name.endswith("svm"):
+        raise NotReleasedError("get_margeff: a support vector machine has no mean response")
+    if family.link == "identity":
+        effects = _slopes(plan, errors, 1.0, np.zeros(len(plan.names)), None, None)
+    elif at == "zero":
+        effects = _at_zero(plan, errors)
+    elif at == "mean":
+        raise NotReleasedError(NO_MEANS)
+    elif statistics is None or (average := statistics.average_slope()) is None:
+        raise NotReleasedError(NOT_BOUGHT)
+    else:
+        effects = _slopes(plan, errors, average[0], average[2], statistics, average[1])
+    ratios: dict[str, tuple[float, float, float]] = {}
+    if dummy and statistics is not None and at == "overall" and family.link != "identity":
+        changes, ratios = _changes(plan, errors, statistics, alpha)
+        effects |= changes
+    value = np.array([one.value for one in effects.values()])
+    se = np.array([one.half_width(0.05) / NORMAL for one in effects.values()])
+    frame = pd.DataFrame.from_dict(ratios, orient="index", columns=["ratio", "low", "high"])
+    return MarginalEffects(
+        tuple(effects),
+        value,
+        se,
+        value / se,
+        np.array([one.pvalue for one in effects.values()]),
+        WideFrame(frame),
+        at,
+        alpha,
+        tuple(one.half_width for one in effects.values()),
+    )
+
+
+def _coefficients(plan: Plan, errors: ReleasedErrors) -> tuple[Vector, Vector]:
+    """The rows of the coefficients in the user's units, shape (p, p), and their p-values."""
+    return plan.design.back_transform()[0], errors.table.pvalues
+
+
+def _slopes(
+    plan: Plan,
+    errors: ReleasedErrors,
+    slope: float,
+    gradient: Vector,
+    statistics: FitStatistics | None,
+    moves: Derivatives | None,
+) -> dict[str, Effect]:
+    """The effect of a unit of each column: its coefficient times a slope that moves with coefficients and sums."""
+    rows, pvalues = _coefficients(plan, errors)
+    active, estimates = errors.table.estimates.identified.active, errors.table.estimates
+    found: dict[str, Effect] = {}
+    for place, name in enumerate(plan.names):
+        if name == "Intercept":
+            continue
+        coef = float(errors.table.coef[place])
+        inner = (slope * rows[place]) @ errors.basis
+        # Of what is not identified the average hardly depends: rare levels.
+        inner = inner + np.where(active, (coef * gradient) @ errors.basis, 0.0)
+        contrast = estimates.contrasts(inner[None, :])
+
+        def half(alpha: float, contrast: Contrasts = contrast, coef: float = coef) -> float:
+            own = float(contrast.half_width(alpha)[0])
+            if statistics is None or moves is None:
+                return own
+            return math.hypot(own, statistics.half_width(scaled(moves, coef), alpha))
+
+        found[name] = Effect(coef * slope, half, float(pvalues[place]))
+    return found
+
+
+def _at_zero(plan: Plan, errors: ReleasedErrors) -> dict[str, Effect]:
+    """The effects where every column is zero, in the user's units."""
+    rows, _ = _coefficients(plan, errors)
+    if "Intercept" not in plan.names:
+        return _slopes(plan, errors, float(_slope(plan.family, np.zeros(1))[0]), np.zeros(len(plan.names)), None, None)
+    place = plan.names.index("Intercept")
+    eta = np.array([float(errors.table.coef[place])])
+    slope = float(_slope(plan.family, eta)[0])
+    bend = float((_slope(plan.family, eta + STEP) - _slope(plan.family, eta - STEP))[0] / (2 * STEP))
+    return _slopes(plan, errors, slope, bend * rows[place], None, None)
+
+
+def _slope(family: Family, eta: Vector) -> Vector:
+    """The derivative of the mean response."""
+    return np.asarray((family.mean(eta + STEP) - family.mean(eta - STEP)) / (2 * STEP), dtype=np.float64)
+
+
+def _changes(
+    plan: Plan, errors: ReleasedErrors, statistics: FitStatistics, alpha: float
+) -> tuple[dict[str, Effect], dict[str, tuple[float, float, float]]]:
+    """Changes of factors from their reference levels, as differences and as ratios with their intervals."""
+    effects: dict[str, Effect] = {}
+    ratios: dict[str, tuple[float, float, float]] = {}
+    pvalues = errors.table.pvalues
+    for factor in statistics.functions.factors:
+        before, parts, by_before = statistics.level_mean(factor, None)
+        for column in factor.columns:
+            after, more, by_after = statistics.level_mean(factor, column)
+            name = plan.names[column]
+            moves = statistics.moves(merged([(more, 1.0), (parts, -1.0)]))
+            row = by_after - by_before
+
+            def half(alpha: float, row: Vector = row, moves: Derivatives = moves, column: int = column) -> float:
+                return statistics.effect(row, moves, column, alpha)
+
+            effects[name] = Effect(after - before, half, float(pvalues[column]))
+            ratios[name] = (math.nan, 0.0, math.inf)
+            if min(after, before) > 0:
+                moves = statistics.moves(merged([(more, 1 / after), (parts, -1 / before)]))
+                width = statistics.effect(by_after / after - by_before / before, moves, column, alpha)
+                with np.errstate(over="ignore"):
+                    low, high = np.exp(math.log(after / before) + width * np.array([-1.0, 1.0]))
+                ratios[name] = (after / before, float(low), float(high))
+    return effects, ratios

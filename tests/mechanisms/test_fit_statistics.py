@@ -1,0 +1,378 @@
+"""Fit statistics: their sensitivity, row by row and exactly, and what they estimate (docs/proofs/fit_statistics)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+import statsmodels.formula.api as smf
+
+import dpstats as dp
+from dpstats.data import Block
+from dpstats.errors import ArgumentError, NotReleasedError
+from dpstats.mechanisms import fit_statistics as mechanism
+from dpstats.mechanisms.fit_statistics import (
+    FitStatisticsPlan,
+    Lattice,
+    MadeUpRows,
+    RowFunctions,
+    choose_lattices,
+    exact_sums,
+)
+from dpstats.results.model import averaged_functions
+
+DOMAIN = {"x": (-1, 1), "z": (-1, 1), "g": ["a", "b", "c"]}
+RESPONSES: dict[str, tuple[float, float]] = {"binomial": (0, 1), "gaussian": (-6, 6), "poisson": (0, 20)}
+FAMILIES: dict[str, Any] = {**{name: name for name in RESPONSES}, "negative": dp.families.NegativeBinomial(alpha=0.3)}
+
+
+@cache
+def frame(family: str, rows: int = 20_000, seed: int = 5) -> pd.DataFrame:
+    random = np.random.default_rng(seed)
+    data = pd.DataFrame({"x": random.uniform(-1, 1, rows), "z": random.uniform(-1, 1, rows) ** 3})
+    data["g"] = random.choice(list("abc"), rows, p=[0.5, 0.3, 0.2])
+    eta = -0.4 + 0.8 * data["x"] - data["z"] + 0.7 * (data["g"] == "b") - 0.4 * (data["g"] == "c")
+    if family == "binomial":
+        data["y"] = (random.random(rows) < 1 / (1 + np.exp(-eta))).astype(int)
+    elif family == "gaussian":
+        data["y"] = eta + 0.5 * random.standard_normal(rows)
+    else:
+        data["y"] = random.poisson(np.exp(eta) * (1 if family == "poisson" else random.gamma(1 / 0.3, 0.3, rows)))
+    return data
+
+
+@cache
+def fitted(family: str, eps: float = 1.0, rows: int = 20_000, **options: Any) -> dp.GLMResults:
+    domain = {**DOMAIN, "y": RESPONSES.get(family, (0, 20))}
+    settings = {"inference": True, "fitstats": "auto", "seed": 3, **options}
+    return dp.glm("y ~ x + z + g", frame(family, rows), eps, family=FAMILIES[family], domain=domain, **settings)
+
+
+class Taken:
+    """What a fit took of rows, to be taken again of others."""
+
+    def __init__(self, family: str, adjacency: str) -> None:
+        fit = fitted(family, rows=3_000)
+        averaged = averaged_functions(fit)
+        assert averaged is not None
+        self.functions, self.made_up = averaged
+        self.plan = FitStatisticsPlan(0.05, adjacency)  # type: ignore[arg-type]
+        self.count, self.lattices = choose_lattices(self.plan, self.functions, self.made_up)
+        self.design = fit.plan.design
+
+    @property
+    def sensitivity(self) -> int:
+        assert self.count is not None
+        return sum(one.sensitivity(self.plan.adjacency) for one in (*self.lattices, self.count))
+
+    def vectors(self, exog: np.ndarray, endog: np.ndarray) -> np.ndarray:
+        """What each row adds, shape (rows, k)."""
+        return np.array([
+            exact_sums(self.functions, tuple(self.lattices), self.count, [Block(exog[[at]], endog[[at]])])
+            for at in range(len(endog))
+        ])  # fmt: skip
+
+
+def hostile_rows(taken: Taken, family: str) -> tuple[np.ndarray, np.ndarray]:
+    """Rows at and beyond every end of the design and of the response."""
+    random = np.random.default_rng(0)
+    grid = pd.DataFrame(
+        [(x, z, g, 0.0) for x, z, g in itertools.product((-1, 0, 1), (-1, 1), "abc")], columns=["x", "z", "g", "y"]
+    )
+    exog = taken.design.exog(grid)[0]
+    exog = np.vstack([exog, exog * random.uniform(-3, 3, exog.shape)])
+    ends = [0.0, 1.0] if family == "binomial" else [-50.0, 0.0, 0.3, 50.0] if family == "gaussian" else [0.0, 3.0, 20.0]
+    return np.repeat(exog, len(ends), axis=0), np.tile(ends, len(exog))
+
+
+def worst(taken: Taken, family: str) -> float:
+    """The largest l1 distance that one row makes, over the sensitivity that the noise is for."""
+    vectors = taken.vectors(*hostile_rows(taken, family))
+    added = np.abs(vectors).sum(axis=1).max()
+    if taken.plan.adjacency == "add_remove":
+        return float(added / taken.sensitivity)
+    vectors = np.vstack([vectors, np.zeros_like(vectors[:1])])  # a row that is dropped
+    apart = max(np.abs(vectors - one).sum(axis=1).max() for one in vectors)
+    return float(apart / taken.sensitivity)
+
+
+CASES = list(itertools.product(FAMILIES, ("add_remove", "replace_one")))
+
+
+@pytest.mark.parametrize(("family", "adjacency"), CASES)
+class TestSensitivity:
+    def test_no_row_moves_the_sums_by_more(self, family: str, adjacency: str) -> None:
+        found = worst(Taken(family, adjacency), family)
+        assert found <= 1
+        assert found > 0.5  # the bound is not far from what rows do
+
+    def test_rows_that_are_not_clipped_are_caught(
+        self, family: str, adjacency: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def unclipped(one: Lattice, values: np.ndarray) -> np.ndarray:
+            return np.rint((values - one.low) / (one.high - one.low) * one.steps - one.middle).astype(np.int64)
+
+        taken = Taken(family, adjacency)
+        monkeypatch.setattr(Lattice, "whole", unclipped)
+        assert worst(taken, family) > 1
+
+
+@pytest.mark.parametrize("family", ["gaussian", "poisson", "negative"])
+def test_a_replaced_row_is_not_an_added_one(family: str) -> None:
+    taken = Taken(family, "replace_one")
+    taken.plan = replace(taken.plan, adjacency="add_remove")
+    wrong = taken.sensitivity
+    taken.plan = replace(taken.plan, adjacency="replace_one")
+    assert worst(taken, family) * taken.sensitivity > wrong
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_row_adds_the_same_among_others(family: str) -> None:
+    taken = Taken(family, "add_remove")
+    exog, endog = hostile_rows(taken, family)
+    one_by_one = taken.vectors(exog, endog).sum(axis=0)
+    for size in (len(endog), 7, 50):
+        blocks = [Block(exog[at : at + size], endog[at : at + size]) for at in range(0, len(endog), size)]
+        assert exact_sums(taken.functions, tuple(taken.lattices), taken.count, blocks) == one_by_one.tolist()
+
+
+def test_values_that_are_no_numbers_count_as_the_middle() -> None:
+    lattice = Lattice(-1.0, 3.0, 40, 100)
+    assert lattice.whole(np.array([np.nan, -np.inf, np.inf, -1.0, 3.0])).tolist() == [0, -40, 60, -40, 60]
+    assert lattice.center == pytest.approx(0.6)
+    assert (lattice.sensitivity("add_remove"), lattice.sensitivity("replace_one")) == (60, 100)
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_the_noise_is_for_the_sensitivity_and_the_eps(adjacency: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[tuple[int, float]] = []
+    noisy = mechanism.noisy_integers
+
+    def watched(values: Any, sensitivity: int, eps: float, random: Any) -> Any:
+        drawn.append((sensitivity, eps))
+        return noisy(values, sensitivity, eps, random)
+
+    monkeypatch.setattr(mechanism, "noisy_integers", watched)
+    fit = fitted("binomial", eps=0.8, adjacency=adjacency, check_share=0)
+    sums = fit.fit_sums
+    assert sums is not None
+    assert len(drawn) == 1
+    sensitivity, eps = drawn[0]
+    assert eps == pytest.approx(0.05 * 0.8)
+    assert sums.scale == sensitivity / eps
+    counted = round(math.sqrt(2) * sums.scale / sums.count_sd)
+    assert sensitivity == sum(one.sensitivity(fit.plan.request.adjacency) for one in sums.lattices) + counted  # type: ignore[arg-type]
+
+
+def deviances(family: str, model: Any) -> float:
+    if family == "gaussian":
+        return float(model.rsquared)
+    return float(1 - model.deviance / model.null_deviance)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", list(FAMILIES))
+def test_much_budget_gives_what_statsmodels_has(family: str) -> None:
+    fit = fitted(family, eps=2_000.0, response="declared")
+    data = frame(family).copy()
+    kinds = {"binomial": sm.families.Binomial(), "poisson": sm.families.Poisson()}
+    if family == "gaussian":
+        model = smf.ols("y ~ x + z + g", data).fit()
+    else:
+        data["y"] = data["y"].clip(0, 20)
+        kind = kinds.get(family, sm.families.NegativeBinomial(alpha=0.3))
+        model = smf.glm("y ~ x + z + g", data, family=kind).fit()
+    figures = fit.fitstats
+    assert figures.loc["nobs", "value"] == pytest.approx(len(data), abs=3)
+    explained = figures.drop(index=["nobs", "scale", "slopes"], errors="ignore")
+    # What sampling adds to the fit is taken off: p / n of the deviance.
+    assert explained["value"].iloc[0] == pytest.approx(deviances(family, model), abs=1.5e-3)
+    if family in ("binomial", "poisson"):
+        own = getattr(smf, {"binomial": "logit", "poisson": "poisson"}[family])("y ~ x + z + g", data).fit(disp=0)
+        wanted, effects = own.get_margeff().summary_frame(), fit.get_margeff().summary_frame()
+        error = wanted["Std. Err."].to_numpy()
+        np.testing.assert_allclose(effects["dy/dx"], wanted["dy/dx"], atol=0.1 * error.min())
+        np.testing.assert_allclose(effects["Std. Err."], error, rtol=0.12)
+        changes = fit.get_margeff(dummy=True)
+        means = {level: own.predict(data.assign(g=level)).mean() for level in "abc"}
+        for level in "bc":
+            found = changes.summary_frame().loc[f"g[T.{level}]"]
+            assert found["dy/dx"] == pytest.approx(means[level] - means["a"], abs=0.1 * found["Std. Err."])
+            assert changes.ratios.loc[f"g[T.{level}]", "ratio"] == pytest.approx(means[level] / means["a"], rel=2e-3)
+        zero = own.get_margeff(at="zero").summary_frame()
+        at_zero = fit.get_margeff(at="zero").summary_frame()
+        assert at_zero["dy/dx"].to_numpy() == pytest.approx(zero["dy/dx"].to_numpy(), abs=3e-3)
+        assert at_zero["Std. Err."].to_numpy() == pytest.approx(zero["Std. Err."].to_numpy(), rel=0.1)
+
+
+def test_a_gap_in_the_error_of_effects_would_show() -> None:
+    fit = fitted("binomial", eps=200.0)
+    statistics = fit._fit_statistics
+    assert statistics is not None
+    average = statistics.average_slope()
+    assert average is not None
+    coef = fit.debiased["x"]
+    without = abs(average[0] * fit.bse["x"])
+    effect = fit.get_margeff().summary_frame().loc["x", "Std. Err."]
+    # The slope falls where the coefficients rise: the error is visibly smaller than that of the coefficient alone.
+    assert effect < 0.97 * without
+    assert coef * average[0] == pytest.approx(fit.get_margeff().summary_frame().loc["x", "dy/dx"])
+
+
+class TestWhere:
+    """Where they are bought, and what is said where they are not."""
+
+    @pytest.mark.parametrize("none", [None, 0, 0.0])
+    def test_none(self, none: Any) -> None:
+        fit = fitted("binomial", fitstats=none, rows=2_000)
+        assert fit.plan.fitstats is None
+        assert fit.fit_sums is None
+        assert "fit statistics" not in fit.budget.index
+        with pytest.raises(NotReleasedError, match="fitstats"):
+            fit.get_margeff()
+        assert fit.fitstats.index.tolist() == ["slopes"]
+
+    def test_the_budget_adds_up(self) -> None:
+        for share in (0.02, 0.05):
+            budget = fitted("gaussian", fitstats=share, rows=2_000).budget["eps"]
+            assert budget["fit statistics"] == pytest.approx(share)
+            assert budget.drop("total").sum() == pytest.approx(budget["total"]) == pytest.approx(1.0)
+
+    @pytest.mark.parametrize(
+        ("changes", "match"),
+        [
+            ({"inference": None}, "inference=True"),
+            ({"method": "output", "inference": "auto"}, "method"),
+            ({"method": "statistics", "inference": "auto"}, "method"),
+            ({"screen": 1}, "choice of columns"),
+            ({"unit": "person"}, "unit"),
+            ({"weights": "w"}, "weights"),
+            ({"offset": "o"}, "offset"),
+            ({"family": "huber_svm"}, "mean response"),
+        ],
+    )
+    def test_refused_by_name_or_left_out(self, changes: dict[str, Any], match: str) -> None:
+        more = {"person": [0, 1], "w": (0, 1), "o": (-1, 1)}
+        settings = {"inference": True, "family": "gaussian", **changes}
+        response = (0, 1) if settings["family"] == "huber_svm" else (-6, 6)
+        domain = {**DOMAIN, **more, "y": response}
+        settings["domain"] = domain
+        with pytest.raises(ArgumentError, match=f"fitstats.*{match}"):
+            dp.plan("y ~ x + z + g", eps=1.0, fitstats=0.05, **settings)
+        plan = dp.plan("y ~ x + z + g", eps=1.0, fitstats="auto", **settings)
+        assert plan.fitstats is None
+        alone = dp.plan("y ~ x + z + g", eps=1.0, fitstats=None, **settings)
+        assert plan.budget["eps"].equals(alone.budget["eps"])
+
+    def test_a_formula_without_an_intercept(self) -> None:
+        with pytest.raises(ArgumentError, match="intercept"):
+            dp.plan("y ~ 0 + x", {"x": (-1, 1), "y": (-6, 6)}, 1.0, inference=True, fitstats=0.05)
+
+    def test_the_plan_says_what_is_bought_and_why_not(self) -> None:
+        domain = {**DOMAIN, "y": (0, 1), "w": (0, 1)}
+        bought = dp.plan("y ~ x", domain, 1.0, family="binomial", fitstats="auto")
+        assert "0.05 of eps buys the number of rows" in " ".join(bought.summary().as_text().split())
+        left = dp.plan("y ~ x", domain, 1.0, family="binomial", fitstats="auto", weights="w", inference=True)
+        assert "No fit statistics are bought" in " ".join(left.summary().as_text().split())
+
+    @pytest.mark.parametrize("wrong", [1, -0.1, "yes", True, [0.1]])
+    def test_wrong_shares(self, wrong: Any) -> None:
+        with pytest.raises(ArgumentError, match="fitstats must be"):
+            dp.plan("y ~ x", {"x": (0, 1), "y": (0, 1)}, 1.0, fitstats=wrong)
+
+    def test_a_delta_goes_with_them(self) -> None:
+        fit = fitted("binomial", delta=1e-6, noise="gaussian")
+        assert fit.fit_sums is not None
+        assert fit.guarantee.delta == 1e-6
+        assert fit.budget["eps"].drop("total").sum() == pytest.approx(1.0)
+
+
+@pytest.mark.slow
+def test_saved_and_loaded(tmp_path: Any) -> None:
+    for family in FAMILIES:
+        fit = fitted(family, rows=3_000)
+        fit.save(tmp_path / "fit.json")
+        loaded = dp.GLMResults.load(tmp_path / "fit.json")
+        assert loaded.fitstats.equals(fit.fitstats)
+        assert loaded.get_margeff(dummy=True).summary_frame().equals(fit.get_margeff(dummy=True).summary_frame())
+        assert loaded.summary().as_text() == fit.summary().as_text()
+        assert loaded.plan.digest() == fit.plan.digest()
+
+
+def test_a_number_of_rows_that_is_known_is_not_bought_again() -> None:
+    fit = fitted("binomial")
+    averaged = averaged_functions(fit)
+    assert averaged is not None
+    plan = FitStatisticsPlan(0.05, "add_remove", (20_100.0, 140.0))
+    assert FitStatisticsPlan.from_dict(plan.to_dict()) == plan
+    count, lattices = choose_lattices(plan, *averaged)
+    alone = choose_lattices(replace(plan, counted=None), *averaged)[1]
+    assert count is None
+    assert sum(one.steps for one in lattices) > 1.1 * sum(one.steps for one in alone)
+    rows = fit.plan.design.rows(frame("binomial"))
+    sums = mechanism.release_fit_statistics(plan, *averaged, rows, np.random.default_rng(1))
+    assert (sums.count, sums.count_sd) == (20_100.0, 140.0)
+
+
+def test_levels_beside_an_interaction_have_no_change_of_their_own() -> None:
+    domain = {**DOMAIN, "y": (0, 1)}
+    fit = dp.logit("y ~ x * g", frame("binomial"), 3.0, domain=domain, inference=True, fitstats="auto", seed=1)
+    effects = fit.get_margeff(dummy=True)
+    assert effects.ratios.empty
+    assert effects.names == fit.get_margeff().names
+
+
+def test_the_header_shows_them() -> None:
+    text = fitted("gaussian").summary().as_text()
+    assert "rows: about" in text
+    assert "R2 0." in text
+    assert "slopes: chi2(4)" in text
+    facts = fitted("poisson").glance().iloc[0]
+    assert facts["nobs"] == pytest.approx(20_000, abs=6 * facts["nobs_std_error"])
+    assert 0 < facts["deviance_explained"] < 1
+    table = dp.etable([fitted("gaussian"), fitted("binomial")]).summary().as_text()
+    assert "R2" in table
+    assert "Deviance expl." in table
+
+
+def test_few_rows_leave_the_fit_open() -> None:
+    fit = fitted("gaussian", eps=0.5, rows=100)
+    if "r_squared" in fit.fitstats.index:
+        low, high = fit.fitstats.loc["r_squared", ["low", "high"]]
+        assert 0 <= low <= high <= 1
+
+
+def cells() -> Iterator[Any]:
+    from benchmarks.inference.fit_statistics import CELLS
+
+    return (one for one in CELLS if one in (("logit", 10_000, 1.0), ("normal", 20_000, 1.0), ("counts", 30_000, 1.0)))
+
+
+@pytest.mark.slow
+def test_intervals_cover() -> None:
+    from benchmarks.inference.fit_statistics import cell
+
+    for one in cells():
+        found = cell(*one, runs=60)
+        # 60 runs: below .85 once in a thousand at .94.
+        assert found[["rows", "fit", "margeff", "changes"]].min() > 0.85
+        # The average slope of counts is bought where their information is capped: docs/proofs/fit_statistics, 7.
+        assert found["ratio"] < (1.25 if one[0] == "counts" else 1.1)
+
+
+def test_made_up_rows_are_shares() -> None:
+    averaged = averaged_functions(fitted("poisson"))
+    assert averaged is not None
+    functions, made_up = averaged
+    assert isinstance(functions, RowFunctions)
+    assert isinstance(made_up, MadeUpRows)
+    assert made_up.shares.sum() == pytest.approx(1)
+    assert made_up.number == pytest.approx(20_000, rel=0.3)
