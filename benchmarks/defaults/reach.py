@@ -30,7 +30,7 @@ from dpstats.models.sources import FormulaSource
 from dpstats.solvers.newton import minimize
 from dpstats.solvers.objective import PerturbedObjective
 
-FITS = 40
+FITS = 60
 SEED = 20_261_123
 RULES = {f"constant {size:g}": (size, False) for size in (1.5, 6.0)} | {
     f"{size:g} inflated": (size, True) for size in (0.75, 1.0, 1.25, 1.5)
