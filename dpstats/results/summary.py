@@ -62,6 +62,9 @@ VISIBLE = 0.001
 MANY = 100
 """A chi-squared statistic from here on has no decimals."""
 
+HALF_LINE = 21
+"""So many characters of a fact have room on the right of a table's header."""
+
 MOST_NOTES = 3
 """A short summary has so many notes on its coefficients, the most important ones; the full one has all."""
 
@@ -84,7 +87,10 @@ def summarize(
         parts.insert(2, [] if details is None else [f"  Details: {details}."])
         summary.add_extra_txt([line for lines in parts for line in lines])
         return summary
-    tables = [header_table(plan, rows_text(results), fit_facts(results)), coefficient_table(results, full=True)]
+    observations = rows_text(results).replace("about ", "")
+    if len(observations) > HALF_LINE:
+        observations = observations.replace(" (s.d. ", " +- ").rstrip(")")
+    tables = [header_table(plan, observations, fit_facts(results)), coefficient_table(results, full=True)]
     if len(results.selection):
         tables.append(selection_table(results))
     notes = [*plan_notes(plan, released=results.has_errors), *risk, *inference_notes(results)]
