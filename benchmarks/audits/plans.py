@@ -375,7 +375,7 @@ BESIDE = ("weights", "offset", "subset")
 
 def _frame_model(case: Case, rows: Mapping[str, Any]) -> tuple[dp.GLM, dict[str, Any]]:
     """A model of a formula and the arguments of its fit."""
-    arguments = dict(case.arguments)
+    arguments = {"on_mismatch": "go", **case.arguments}  # rows are made up without regard to the Domain
     beside = {name: arguments.pop(name) for name in BESIDE if name in arguments}
     assert case.formula is not None
     model = dp.GLM.from_formula(case.formula, rows, arguments.pop("family"), dict(case.domain), **beside)

@@ -159,7 +159,11 @@ class Truth:
         information = self.moments(exog, endog, params)[0] + np.diag(np.full(len(params), EMPTY))
         none = wishart_difference(NOTHING, np.ones(len(params)))
         found = Identified(
-            np.ones(len(params), dtype=bool), np.linalg.inv(information), np.full(len(params), 1e9), none
+            np.ones(len(params), dtype=bool),
+            np.linalg.inv(information),
+            np.full(len(params), 1e9),
+            np.ones(len(params)),
+            none,
         )
         if self.plan.family.link in CURVED:
             mass = self.plan.family.weight(exog @ params, endog)

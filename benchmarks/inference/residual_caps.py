@@ -1,8 +1,8 @@
 """Do the intervals of ``dp.ols`` cover the slopes of ordinary least squares? By residual cap, and how it is set.
 
 ``python -m benchmarks.inference.residual_caps measure FILE [fits [names]]`` appends a line of JSON a fit to FILE and
-skips those that it holds; ``... table FILE`` prints coverage and widths, ``... forecast FILE`` what forecasts of widths
-are worth, and ``... reach`` what a larger allowance for coefficients that are not identified does.
+skips those that it holds; ``... table FILE`` prints coverage and widths, and ``... forecast FILE`` what forecasts of
+widths are worth.
 
 The slopes are statsmodels' on the same rows, all of a data set's. A cap "as if known" is a multiple of the residuals'
 standard deviation. "pilot" spends .15 of eps on a fit without errors and .03 on the reach of its residuals
@@ -25,7 +25,6 @@ import statsmodels.formula.api as smf
 
 import dpstats as dp
 from benchmarks.prediction import checked, cps1988, diamonds
-from dpstats.inference import estimates
 from dpstats.models import sources
 from dpstats.privacy.randomness import random_source
 from dpstats.privacy.ranges import buy_reach
@@ -284,30 +283,13 @@ def foreseen(path: Path) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def reaches(fits: int = 16) -> pd.DataFrame:
-    """What more allowance for coefficients that are not identified does to the intervals of the others."""
-    found = []
-    for name in ("Computers", "diamonds"):
-        for way, eps in (("statistics", 1.0), ("statistics", 3.0), (BOUGHT, 3.0)):
-            for reach in (1.5, 3.0, 6.0):
-                with mock.patch.object(estimates, "REACH", reach):
-                    lines = [one(name, eps, way, 100 + seed) for seed in range(fits)]
-                half = np.array([[np.inf if size is None else size for size in line["half"]] for line in lines])
-                shown = np.isfinite(half)
-                covered = np.abs([line["off"] for line in lines]) <= half
-                cell = {"data": name, "eps": eps, "cap": way, "reach": reach}
-                found.append({**cell, "bounded": shown.mean(), "shown": covered[shown].mean()})
-    return pd.DataFrame(found)
-
-
 def main(arguments: list[str]) -> None:
     """Measure, or print a table."""
     what, *rest = arguments
     if what == "measure":
         measure(Path(rest[0]), int(rest[1]) if len(rest) > 1 else FITS, rest[2:])
         return
-    tables = {"table": table, "forecast": foreseen}
-    printed = reaches() if what == "reach" else tables[what](Path(rest[0]))
+    printed = {"table": table, "forecast": foreseen}[what](Path(rest[0]))
     print(printed.to_string(index=False, float_format="{:.3g}".format))
 
 

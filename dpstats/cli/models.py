@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -106,6 +107,9 @@ def _fit(options: argparse.Namespace) -> None:
         domain = domain_of(options, ledger)
         found = glm(options.formula, options.data, options.eps, domain=domain, ledger=ledger, **arguments)
     # How many rows there are is public under replace_one; the shell shows no count of rows all the same.
+    if found.nobs is not None and found.plan.counts is not None:
+        for finding in found.plan.counts.findings():  # which the summary tells beside the number of rows
+            print(f"note: {finding}", file=sys.stderr)
     found = replace(found, plan=replace(found.plan, counts=_without_public_rows(found.plan.counts)), nobs=None)
     deliver(found, lambda: _text(found, options), options.output)
 

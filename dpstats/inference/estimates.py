@@ -111,7 +111,8 @@ def check_level(alpha: float) -> float:
 
 
 REACH = 1.5
-"""A coefficient that was dropped is taken to be of this many typical sizes."""
+"""A coefficient that was dropped is taken to be of this many typical sizes, times the root of its variance inflation:
+what its column adds to the predictor beside the others is taken to be what one by itself of this size would add."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,7 +246,7 @@ class Estimates:
         """Covariances among the active coefficients: of b alone, and with what dropped coefficients may add to it."""
         active = self.identified.active
         alone = self.linear.covariance[np.ix_(active, active)]
-        sizes = REACH * np.broadcast_to(np.asarray(self.typical_size, dtype=np.float64), (self.size,))[~active]
+        sizes = (REACH * self.typical_size * np.sqrt(self.identified.inflations))[~active]
         across = np.asarray(self.information)[np.ix_(active, ~active)] * sizes
         weights = np.zeros(self.size)
         weights[~active] = sizes**2

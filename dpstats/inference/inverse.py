@@ -172,6 +172,7 @@ class Identified:
     active: NDArray[np.bool_]  # shape (p,); False is not identified at this budget
     inverse: Float  # G of the k active coefficients, shape (k, k)
     ratios: Float  # r_j = G_jj / sd(g_j'E g_j), shape (p,); where not identified that at which it was dropped
+    inflations: Float  # of variance by the other columns, H_jj G_jj and at least 1, shape (p,); likewise
     law: MatrixLaw  # of the matrix noise among the active coefficients
 
     @property
@@ -191,7 +192,7 @@ def identify(information: Float, law: MatrixLaw, least: float = LEAST_RATIO) -> 
         raise ArgumentError(f"least must be finite and positive, got {safe_repr(least)}")
     information = check_symmetric("information", information, law.size)
     kept = np.flatnonzero(law.bilinear(np.eye(law.size), np.eye(law.size)) > 0)
-    ratios, start = np.zeros(law.size), None
+    ratios, inflations, start = np.zeros(law.size), np.ones(law.size), None
     inverse = np.zeros((0, 0))
     while len(kept):
         inner = law.restrict(kept)
@@ -199,6 +200,7 @@ def identify(information: Float, law: MatrixLaw, least: float = LEAST_RATIO) -> 
         with np.errstate(divide="ignore"):
             found = np.diag(inverse) / np.sqrt(inner.bilinear(inverse, inverse))
         ratios[kept] = found
+        inflations[kept] = np.maximum(np.diag(information)[kept] * np.diag(inverse), 1.0)
         worst = int(np.argmin(found))
         # Without a solution the information is that of no positive definite matrix: some coefficient has to go.
         if solved and found[worst] >= least:
@@ -210,4 +212,4 @@ def identify(information: Float, law: MatrixLaw, least: float = LEAST_RATIO) -> 
     else:
         inner, inverse = law.restrict(np.arange(0)), np.zeros((0, 0))
     active = np.isin(np.arange(law.size), kept)
-    return Identified(active, inverse, ratios, inner)
+    return Identified(active, inverse, ratios, inflations, inner)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -335,11 +336,13 @@ def with_fit_statistics(released: GLMResults, rows: Rows[Block], random: RandomS
     plan = released.plan
     if plan.fitstats is None or not released.has_errors:
         return released
-    with quiet():
+    averaged = None
+    # Of released values alone: a defect here must not lose a fit that is paid for.
+    with quiet(), contextlib.suppress(Exception):
         averaged = averaged_functions(released)
     if averaged is None:
         return released
-    counted = None if plan.counts is None else plan.counts.released_rows
+    counted = plan.counts.released_rows if plan.counts is not None and plan.counts_rows_used else None
     return replace(
         released, fit_sums=release_fit_statistics(replace(plan.fitstats, counted=counted), *averaged, rows, random)
     )

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from dpstats.arguments import check_flag
 from dpstats.call import Request
+from dpstats.domain import Range
 from dpstats.families import Family
+from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.fit_statistics import FitStatisticsPlan
@@ -110,6 +112,18 @@ class PlanFacts:
         if self.screening is None:
             return np.ones(len(self.names), dtype=bool)
         return np.isin(np.arange(len(self.names)), self.screening.kept)
+
+    @property
+    def counts_rows_used(self) -> bool:
+        """Whether the rows that were counted are those used: no range that was bought afterwards leaves others out.
+
+        Such a range drops rows itself, or has values for which the formula or its condition has no place.
+        """
+        design = self.design
+        if not self.bought or not isinstance(design, DesignSpec):
+            return True
+        drops = any(declared.drops for name in self.bought if isinstance(declared := design.domain[name], Range))
+        return not (drops or design.has_gaps or set(self.bought) & set(design.parsed.subset_columns))
 
     @property
     def df_model(self) -> int:

@@ -13,7 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from dpstats.formula.faults import Fault
-from dpstats.privacy.accounting import split_budget
+from dpstats.privacy.accounting import exact, float_down, split_budget
 from dpstats.privacy.guarantee import Adjacency, Guarantee
 
 PROOF = "docs/proofs/adaptive"
@@ -75,8 +75,8 @@ class RowCounts:
 
     @property
     def fault_eps(self) -> float:
-        """What the counts of rows at fault cost together."""
-        return self.eps - self.rows_eps
+        """What the counts of rows at fault cost together; both add up to no more than all, without rounding."""
+        return float_down(exact(self.eps) - exact(self.rows_eps))
 
     @property
     def fault_sensitivity(self) -> int:
@@ -113,8 +113,8 @@ class RowCounts:
     def shown(self) -> str:
         """The number of rows with its error, for a table."""
         if self.rows is None:
-            return f"to be counted (s.d. {self.rows_sd:,.0f})" if self.rows_eps else "public"
-        return f"about {max(self.rows, 0):,} (s.d. {self.rows_sd:,.0f})" if self.rows_eps else f"{self.rows:,}"
+            return f"to be counted (s.d. {_deviation(self.rows_sd)})" if self.rows_eps else "public"
+        return about_rows(self.rows, self.rows_sd) if self.rows_eps else f"{self.rows:,}"
 
     def findings(self) -> list[str]:
         """Columns that certainly lose or clip rows, in sentences."""
@@ -153,6 +153,16 @@ class RowCounts:
         faults = tuple(Fault(*fault) for fault in stored["faults"])
         at_fault = None if stored["at_fault"] is None else tuple(stored["at_fault"])
         return cls(**{**stored, "faults": faults, "at_fault": at_fault})
+
+
+def about_rows(count: float, deviation: float) -> str:
+    """A number of rows with noise of that standard deviation, for a table."""
+    return f"about {max(round(count), 0):,} (s.d. {_deviation(deviation)})"
+
+
+def _deviation(rows: float) -> str:
+    """In whole rows from one on: an error is never printed as none."""
+    return f"{rows:,.0f}" if rows >= 0.95 else f"{rows:.1g}"
 
 
 def _percent(share: float, digits: int) -> str:

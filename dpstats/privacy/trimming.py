@@ -140,7 +140,8 @@ def buy_inner_interval(
         return low, high
     scores = trimming_scores(blocks, low, high, scale, atom=atom, columns=columns)
     first, last = ends[noisy_argmax(scores, scale, random, monotone=adjacency == "add_remove")]
-    return float(first), float(last)
+    # Of a range of few doubles an interval may have none in between.
+    return (float(first), float(last)) if first < last else (low, high)
 
 
 def rows_to_narrow(eps: float, adjacency: Adjacency, columns: int = 1) -> float:

@@ -64,7 +64,7 @@ def averaged_factors(design: PublicDesign) -> tuple[Dummies, ...]:
         for term in design.coding.terms
         if len(term.factors) == 1 and sum(term.factors[0] in factors for factors in terms) == 1
     ]
-    return tuple(factor for factor in design.dummies if factor.columns[0] in alone)
+    return tuple(factor for factor in design.dummies if factor.columns and factor.columns[0] in alone)
 
 
 def made_up_rows(plan: Plan, params: Vector, errors: ReleasedErrors) -> MadeUpRows | None:

@@ -28,6 +28,7 @@ from dpstats.plan.notes import (
     plan_notes,
 )
 from dpstats.plan.plan import Plan
+from dpstats.plan.row_counts import about_rows
 from dpstats.plan.tables import (
     RISK_LEVEL,
     auxiliary_facts,
@@ -61,6 +62,9 @@ VISIBLE = 0.001
 MANY = 100
 """A chi-squared statistic from here on has no decimals."""
 
+HALF_LINE = 21
+"""So many characters of a fact have room on the right of a table's header."""
+
 MOST_NOTES = 3
 """A short summary has so many notes on its coefficients, the most important ones; the full one has all."""
 
@@ -83,7 +87,10 @@ def summarize(
         parts.insert(2, [] if details is None else [f"  Details: {details}."])
         summary.add_extra_txt([line for lines in parts for line in lines])
         return summary
-    tables = [header_table(plan, rows_text(results), fit_facts(results)), coefficient_table(results, full=True)]
+    observations = rows_text(results).replace("about ", "")
+    if len(observations) > HALF_LINE:
+        observations = observations.replace(" (s.d. ", " +- ").rstrip(")")
+    tables = [header_table(plan, observations, fit_facts(results)), coefficient_table(results, full=True)]
     if len(results.selection):
         tables.append(selection_table(results))
     notes = [*plan_notes(plan, released=results.has_errors), *risk, *inference_notes(results)]
@@ -134,10 +141,12 @@ def rows_text(results: ReleasedModel) -> str:
     """The number of rows: public, counted with noise, or private."""
     if results.nobs is not None:
         return str(results.nobs)
-    counts, sums = results.plan.counts, results.fit_sums
-    if counts is not None:
-        return counts.shown
-    return "private" if sums is None else f"about {max(round(sums.count), 0):,} (s.d. {sums.count_sd:,.0f})"
+    plan, sums = results.plan, results.fit_sums
+    if sums is not None:
+        return about_rows(sums.count, sums.count_sd)
+    if plan.counts is None or plan.counts.rows is None:
+        return "private"
+    return plan.counts.shown if plan.counts_rows_used else f"at most {plan.counts.shown}"
 
 
 def budget_line(results: ReleasedModel) -> str:

@@ -106,11 +106,21 @@ def test_json_is_whole_and_standard(folder: Path, capfd: pytest.CaptureFixture[s
 def test_replace_one_shows_no_count_either(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The guarantee takes it to be public, and a log file need not tell it."""
     arguments = ["fit", "income ~ age", "rows.csv", "--domain", "adult.yaml", *LOGIT, "--adjacency", "replace_one"]
-    assert main([*arguments, "--output", "fit.json"]) == 0
-    shown = capfd.readouterr()
-    assert "private" in shown.out
-    for text in (shown.out, shown.err, Path("fit.json").read_text()):
-        assert not COUNT.search(text)
+    for more in ([], ["--check-share", "0.1"]):
+        assert main([*arguments, *more, "--output", f"fit{len(more)}.json"]) == 0
+        shown = capfd.readouterr()
+        assert "private" in shown.out
+        for text in (shown.out, shown.err, Path(f"fit{len(more)}.json").read_text()):
+            assert not COUNT.search(text.replace(",", ""))
+
+
+def test_columns_at_fault_are_noted_where_the_count_is_left_out(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    domain = ["--domain", "narrow.yaml", "--check-share", "0.1", "--on-mismatch", "go"]
+    Path("narrow.yaml").write_text(Path("adult.yaml").read_text().replace("17", "30"))
+    assert main(["fit", "income ~ age", "rows.csv", *domain, *LOGIT, "--adjacency", "replace_one"]) == 0
+    assert "rows (s.d." in capfd.readouterr().err
 
 
 ENDS: list[tuple[list[str], int, str]] = [

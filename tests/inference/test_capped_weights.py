@@ -32,7 +32,7 @@ def identified(information: Float) -> Identified:
     """As if the information had no noise."""
     law = wishart_difference(1e-9, np.ones(len(information)))
     every = np.ones(len(information), dtype=bool)
-    return Identified(every, np.linalg.inv(information), np.full(len(information), 1e9), law)
+    return Identified(every, np.linalg.inv(information), np.full(len(information), 1e9), np.ones(len(information)), law)
 
 
 def information_of(rows: Float, weights: Float) -> Float:

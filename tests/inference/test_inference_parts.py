@@ -165,6 +165,22 @@ def test_identify_drops_the_least_first() -> None:
     assert not identify(-information, wishart_difference(1.5, np.ones(4))).active.any()
 
 
+def test_inflations() -> None:
+    """H_jj G_jj where each coefficient was left: large beside a column like it, 1 alone, and the same in any units."""
+    information = 200 * np.array([[1, 0.99, 0], [0.99, 1.01, 0], [0, 0, 0.5]])
+    units = np.array([1.0, 10.0, 0.1])
+    found = identify(information, wishart_difference(1.5, np.ones(3)))
+    other = identify(information * np.outer(units, units), wishart_difference(1.5, units**2))
+    assert found.active.tolist().count(False) == 1
+    whole = self_consistent_inverse(information, wishart_difference(1.5, np.ones(3)))
+    dropped = int(np.argmin(found.active))
+    assert found.inflations[dropped] == pytest.approx((information * whole)[dropped, dropped])
+    assert found.inflations[dropped] > 20
+    assert np.all(found.inflations >= 1)
+    assert found.inflations[found.active] == pytest.approx(1, abs=0.02)
+    assert other.inflations == pytest.approx(found.inflations)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "noise",

@@ -67,7 +67,7 @@ def identified(information: Float, active: NDArray[np.bool_] | None = None) -> I
     active = np.ones(len(information), dtype=bool) if active is None else active
     inverse = np.linalg.inv(information[np.ix_(active, active)])
     law = wishart_difference(1e-9, np.ones(len(inverse)))
-    return Identified(active, inverse, np.full(len(information), 1e9), law)
+    return Identified(active, inverse, np.full(len(information), 1e9), np.ones(len(information)), law)
 
 
 @pytest.mark.slow

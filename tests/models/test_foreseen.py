@@ -61,7 +61,7 @@ def test_more_rows_and_more_eps_leave_the_sampling_error() -> None:
 @pytest.mark.parametrize("inference", ["auto", True])
 def test_what_may_not_be_identified_is_foretold(inference: Any) -> None:
     """Of ten fits of rows like those that are known, from nothing to everything identified: seeds are fixed."""
-    plan = dp.plan("b ~ x + g", DOMAIN, 1.0, family="binomial", inference=inference)
+    plan = dp.plan("b ~ x + g", DOMAIN, 1.0, family="binomial", inference=inference, check_share=0, fitstats=None)
     rows = plan.made_up(20_000, 5)
     for n in (100, 400, 1600, 6400):
         foreseen = plan.standard_errors(n, like=rows)

@@ -133,7 +133,8 @@ def test_both_charges_add_up_to_no_more_than_the_whole(eps: float, share: float,
     counts = RowCounts.planned(eps, share, adjacency, [Fault("x", "lost", "open")])
     counted, rest = counts.guarantees(Guarantee(eps, 1e-6, adjacency))
     assert exact(counted.eps) + exact(rest.eps) <= exact(eps)
-    assert counts.rows_eps + counts.fault_eps <= counted.eps * (1 + 1e-15)
+    assert exact(counts.rows_eps) + exact(counts.fault_eps) <= exact(counted.eps)
+    assert counts.rows_eps + counts.fault_eps == pytest.approx(counted.eps, rel=1e-15)
     assert (counted.delta, rest.delta) == (0.0, 1e-6)
 
 
@@ -223,6 +224,30 @@ def test_the_number_of_rows_is_printed_with_its_error() -> None:
 def test_a_share_of_the_rows_is_told_in_plain_digits(eps: float, at_fault: int, told: str) -> None:
     counts = RowCounts(0.03, eps, 1.0, "replace_one", (Fault("x", "lost", "open"),), False).released(1000, [at_fault])
     assert told in counts.mismatch()[0]
+
+
+def test_rows_that_a_bought_range_drops_are_not_among_those_used() -> None:
+    """They are counted before it is bought: the count bounds the rows used, and fit statistics count anew."""
+    rng = np.random.default_rng(3)
+    data = good_rows(20_000).assign(x=np.where(rng.random(20_000) < 0.015, 70.0, rng.normal(0, 1, 20_000)))
+    arguments = {"family": "binomial", "domain": {**DOMAIN, "x": (-100, 100)}, "ranges": "bought", "check_share": 0.2}
+    fit = dp.glm("y ~ x", data, 40.0, inference=True, fitstats=0.1, seed=1, **arguments)
+    used = int(fit.plan.design.domain["x"].holds(data["x"].to_numpy()).sum())
+    assert used < 19_800
+    assert fit.plan.counts.rows == pytest.approx(20_000, abs=5)
+    assert fit.fitstats.loc["nobs", "low"] <= used <= fit.fitstats.loc["nobs", "high"]
+    assert f"rows: about {round(fit.fitstats.loc['nobs', 'value']):,} " in str(fit.summary())
+    plain = dp.glm("y ~ x", data, 40.0, inference=None, seed=1, **arguments)
+    assert "rows: at most about 20,00" in str(plain.summary())
+    open_range = {**arguments, "domain": {"y": (0, 1)}, "ranges": "declared"}
+    assert "rows: at most about" not in str(dp.glm("y ~ x", data, 40.0, inference=None, **open_range).summary())
+    assert "rows: at most about" in str(
+        dp.glm("y ~ np.sqrt(4 - x)", data, 40.0, inference=None, **open_range).summary()
+    )
+
+
+def test_an_error_of_less_than_a_row_is_not_printed_as_none() -> None:
+    assert RowCounts(0.5, 20.0, 1.0, "add_remove", (), False).released(100, []).shown == "about 100 (s.d. 0.05)"
 
 
 def test_counts_have_the_noise_that_is_planned() -> None:

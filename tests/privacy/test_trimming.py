@@ -138,6 +138,18 @@ def test_any_values_give_a_candidate(values: list[float], eps: float, ends: tupl
 
 
 @pytest.mark.slow
+def test_a_range_of_few_doubles_is_kept_whole() -> None:
+    """Its cells are points, and no Domain takes an interval of one: what is paid for would be lost."""
+    low = 1e15
+    bought = [
+        buy_inner_interval(
+            np.full(5_000, low), low, low + 1, eps=5.0, adjacency="add_remove", random=np.random.default_rng(seed)
+        )
+        for seed in range(5)
+    ]
+    assert all(low <= first < last <= low + 1 for first, last in bought)
+
+
 def test_few_rows_keep_the_declared_range() -> None:
     """At n eps = 1, 3, 10 and 30 at most .01 of purchases lose a row in twenty. 400 draws each: false alarm < 1e-3 if
     the chance is .006, as measured at n eps = 1 and 3; smaller beyond."""

@@ -57,7 +57,8 @@ def test_summaries_fit_the_page_and_say_what_was_bought(result: dp.GLMResults) -
     assert len({len(line) for line in text.splitlines() if line.startswith("==")}) == 1
     for name, bound in result.noise_at_most.items():
         line = next(line for line in text.splitlines() if line.startswith(str(name)[:35]))
-        assert to_the_noise(result.params[name], bound / 10) in line
+        # With standard errors the line has the corrected coefficient.
+        assert result.has_errors or to_the_noise(result.params[name], bound / 10) in line
     assert ("NOT CERTIFIED" in text) == (not result.guarantee.certified)
     assert ("Selection" in text) == bool(len(result.selection))
     summary = result.summary(full=True)
@@ -154,7 +155,8 @@ def test_frames(result: dp.GLMResults) -> None:
     assert tidy["released"].to_numpy() == pytest.approx(result.params.to_numpy())
     assert tidy["estimate"].to_numpy() == pytest.approx(result.debiased if result.has_errors else result.params)
     assert glance.loc[0, "eps"] == result.guarantee.eps
-    assert (glance.loc[0, "nobs"] is pd.NA) == (result.guarantee.adjacency == "add_remove")
+    known = result.guarantee.adjacency == "replace_one" or result.fit_sums is not None
+    assert (glance.loc[0, "nobs"] is pd.NA) != known
     risk, printed = result.excess_risk(0.1), result.excess_risk(0.1, printed=True)
     assert (risk["value"] > 0).all()
     assert risk["bound"].is_unique
@@ -176,7 +178,7 @@ def test_saved_and_pickled_results_come_back(result: dp.GLMResults, tmp_path: Pa
         if result.released is not None:
             assert again.tidy().equals(result.tidy())
             assert again.information.equals(result.information)
-    assert set(json.loads(path.read_text())) == {
+    assert set(json.loads(path.read_text())) - {"fit_statistics"} == {
         "format",
         "kind",
         "plan",
