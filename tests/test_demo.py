@@ -25,7 +25,7 @@ def test_demo_prints_a_summary_of_80_columns(capsys: pytest.CaptureFixture[str])
 
 def test_the_noise_of_a_wide_model_is_cut_to_its_design() -> None:
     """A norm of the whole row would cost 562 (l1), or 1,286 (l2), at the same budget."""
-    planned = plan(WIDE, load_adult().domain, EPS, family="binomial", check_share=0)
+    planned = plan(WIDE, load_adult().domain, EPS, family="binomial", check_share=0, fitstats=None)
     assert planned.noise.norm == "design"
     assert float((planned.noise_sd**2).sum()) <= 221
     assert planned.noise_sd["marital_status[T.Divorced]"] < planned.noise_sd["Intercept"]

@@ -32,9 +32,9 @@ EXPECTED_RATIO = 2.5
 LOSS_PRICE = 2.0
 """Errors for a further tenth of the coefficients are worth a loss that is larger by a twentieth: one over this."""
 
-
 DRAWS = 2
-"""Draws of coefficients that a forecast's means are over: more change no choice, and take longer than a fit."""
+"""Draws of coefficients that a forecast's means are over: more move fewer choices than another seed
+does, and take longer than a fit."""
 
 LEAST_SHARE = 0.1
 """A table with fewer intervals than that is not worth having, even for nothing."""

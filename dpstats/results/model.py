@@ -23,6 +23,7 @@ from dpstats.mechanisms.fit_statistics import FitSums, MadeUpRows, RowFunctions
 from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.mechanisms.screening import split_terms
 from dpstats.plan import Plan, penalty_weights
+from dpstats.plan.tables import capped_at
 from dpstats.plots import draw_result
 from dpstats.plots.style import FittedPlan
 from dpstats.privacy.guarantee import Guarantee
@@ -234,7 +235,18 @@ class FittedModel(InferenceMixin, Released):
 
 @dataclass(frozen=True, eq=False)
 class ReleasedModel(FittedModel):
-    """A model of rows."""
+    """A model of rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.integers(0, 2, 2000)}
+    >>> fit = dp.logit("y ~ x", rows, 10.0, domain={"x": (0, 1), "y": (0, 1)})
+    >>> fit.has_errors
+    True
+    """
 
     plan: Plan
     nobs: int | None = None
@@ -285,9 +297,10 @@ class ReleasedModel(FittedModel):
         """The fit of the whole model, a row for each figure, with its standard error and 95 % interval.
 
         nobs, the number of rows used; r_squared of least squares, else deviance_explained; scale, the dispersion in
-        the response's units; slopes, the joint test that all coefficients but the intercept are zero: its chi-squared
-        statistic, with df and p_value. The first two need `fitstats` in the call, or follow from the sums of
-        method="statistics"; the others follow from the errors.
+        the response's units, unless the loss caps residuals (`scale` is then that of capped ones); slopes, the joint
+        test that all coefficients but the intercept are zero: its chi-squared statistic, with df and p_value. The first
+        two need `fitstats` in the call, or follow from the sums of method="statistics"; the others follow from the
+        errors.
 
         Raises
         ------
@@ -296,11 +309,6 @@ class ReleasedModel(FittedModel):
 
         Examples
         --------
-        >>> import numpy as np
-        >>> import dpstats as dp
-        >>> rng = np.random.default_rng(0)
-        >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.integers(0, 2, 2000)}
-        >>> fit = dp.logit("y ~ x", rows, 10.0, domain={"x": (0, 1), "y": (0, 1)})
         >>> "nobs" in fit.fitstats.index
         True
         """
@@ -328,11 +336,6 @@ class ReleasedModel(FittedModel):
 
         Examples
         --------
-        >>> import numpy as np
-        >>> import dpstats as dp
-        >>> rng = np.random.default_rng(0)
-        >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.integers(0, 2, 2000)}
-        >>> fit = dp.logit("y ~ x", rows, 10.0, domain={"x": (0, 1), "y": (0, 1)})
         >>> fit.get_margeff().names
         ('x',)
         """
@@ -414,7 +417,8 @@ def fit_statistics_table(results: ReleasedModel) -> pd.DataFrame:
         known = figures_of_sums(results.plan, results.released, inferred, results.nobs)
         rows = {name: (*figure, nan, nan) for name, figure in zip(("nobs", "r_squared"), known, strict=True)}
     spread = inferred.table.estimates.spread
-    if isinstance(spread, ModelSpread) and spread.deviation > 0:
+    # Of capped residuals it is no estimate of the variance, and its interval would miss that.
+    if isinstance(spread, ModelSpread) and spread.deviation > 0 and capped_at(results.plan) is None:
         error = spread.deviation / spread.value
         if "nobs" in rows:  # of a normal response, sampling has its part
             error = math.hypot(error, math.sqrt(2 / max(rows["nobs"][0], 1.0)))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import combinations_with_replacement
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,3 +20,16 @@ def probabilities(scores: NDArray[np.int64], scale: float) -> NDArray[np.float64
         others = np.delete(row, i)
         law[i] = top / 2 * weights @ np.prod(1 - u[:, None] * others, axis=1)
     return law
+
+
+def neighbours(
+    cells: Sequence[float], adjacency: str, rows: int
+) -> Iterator[tuple[tuple[float, ...], tuple[float, ...]]]:
+    """Every pair of neighbouring data sets with `rows` shared rows, as tuples of `cells`."""
+    for shared in combinations_with_replacement(cells, rows):
+        for cell in cells:
+            if adjacency == "add_remove":
+                yield shared, (*shared, cell)
+                yield (*shared, cell), shared
+            else:
+                yield from (((*shared, cell), (*shared, other)) for other in cells)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import combinations_with_replacement
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 from scipy import stats
-from selection_law import probabilities
+from selection_law import neighbours, probabilities
 
 from dpstats.errors import ArgumentError, DataError
 from dpstats.privacy import ranges
@@ -38,23 +35,12 @@ def scores_of(cells: tuple[float, ...]) -> NDArray[np.int64]:
     return interval_scores([values[np.isfinite(values)]], ENDS, 1.5 * np.log2(1 + ENDS[:, 1] - ENDS[:, 0]))
 
 
-def neighbours(adjacency: Adjacency, rows: int) -> Iterator[tuple[tuple[float, ...], tuple[float, ...]]]:
-    """Every pair of neighbouring data sets with `rows` shared rows, as tuples of cells."""
-    for shared in combinations_with_replacement(CELLS, rows):
-        for cell in CELLS:
-            if adjacency == "add_remove":
-                yield shared, (*shared, cell)
-                yield (*shared, cell), shared
-            else:
-                yield from (((*shared, cell), (*shared, other)) for other in CELLS)
-
-
 def worst_loss(adjacency: Adjacency, scale: float) -> float:
     """The largest log-ratio of the exact laws over all neighbours of up to three rows."""
     losses = [
         np.max(np.log(probabilities(scores_of(data), scale) / probabilities(scores_of(other), scale)))
         for rows in (0, 1, 2)
-        for data, other in neighbours(adjacency, rows)
+        for data, other in neighbours(CELLS, adjacency, rows)
     ]
     return float(max(losses))
 
@@ -87,7 +73,7 @@ def test_forgotten_replacement_sensitivity_is_caught() -> None:
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 def test_neighbouring_scores_move_as_declared(adjacency: Adjacency) -> None:
     """Lemma 1 of the proof: by at most one, and in one direction when a row is added or removed."""
-    for data, other in neighbours(adjacency, 2):
+    for data, other in neighbours(CELLS, adjacency, 2):
         change = scores_of(other) - scores_of(data)
         assert np.abs(change).max() <= 1
         if adjacency == "add_remove":

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import combinations_with_replacement
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from selection_law import probabilities
+from selection_law import neighbours, probabilities
 
 from dpstats.privacy import trimming
 from dpstats.privacy.guarantee import Adjacency
@@ -42,21 +39,10 @@ def scores_of(cells: tuple[float, ...], scale: float) -> NDArray[np.int64]:
     return trimming_scores([values[np.isfinite(values)]], -2.0, 2.0, scale, atom=0.0)
 
 
-def neighbours(adjacency: Adjacency, rows: int) -> Iterator[tuple[tuple[float, ...], tuple[float, ...]]]:
-    """Every pair of neighbouring data sets with `rows` shared rows, as tuples of cells."""
-    for shared in combinations_with_replacement(CELLS, rows):
-        for cell in CELLS:
-            if adjacency == "add_remove":
-                yield shared, (*shared, cell)
-                yield (*shared, cell), shared
-            else:
-                yield from (((*shared, cell), (*shared, other)) for other in CELLS)
-
-
 def worst_loss(adjacency: Adjacency, scale: float) -> float:
     """The largest log-ratio of the exact laws over all neighbours of up to three rows, and some of sixty."""
     law = {}
-    pairs = [pair for rows in (0, 1, 2) for pair in neighbours(adjacency, rows)]
+    pairs = [pair for rows in (0, 1, 2) for pair in neighbours(CELLS, adjacency, rows)]
     # Here [-2, 1] leads, which the further row leaves alone; it raises the narrow intervals around it by most.
     many = tuple(np.linspace(-2.0, 1.0, 60))
     other = (*many, -2.0) if adjacency == "replace_one" else many
@@ -215,7 +201,7 @@ def counts_of(cells: tuple[float, ...]) -> int:
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 def test_the_count_moves_by_one(adjacency: Adjacency) -> None:
-    pairs = neighbours(adjacency, 0)
+    pairs = neighbours(CELLS, adjacency, 0)
     assert max(abs(counts_of(one) - counts_of(other)) for one, other in pairs) == 1
 
 
