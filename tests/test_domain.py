@@ -166,3 +166,8 @@ def test_canonical_swallows_objects_that_misbehave() -> None:
             raise RuntimeError("no")
 
     assert canonical(Rude(1.0)) == 1.0  # its class is not asked
+
+
+def test_rows_are_kept_within_three_typical_deviations_and_the_range() -> None:
+    assert Range(0, 300, typical=(27, 5)).interval == (12, 42)
+    assert Range(20, 300, typical=(27, 5)).interval == (20, 42)

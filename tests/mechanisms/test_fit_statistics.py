@@ -376,3 +376,14 @@ def test_made_up_rows_are_shares() -> None:
     assert isinstance(made_up, MadeUpRows)
     assert made_up.shares.sum() == pytest.approx(1)
     assert made_up.number == pytest.approx(20_000, rel=0.3)
+
+
+def test_what_is_clipped_is_a_tenth_of_the_noise_by_the_model() -> None:
+    """An exponential quantity of 10,000 rows at eps 1: the nearest ends of which that holds."""
+    values = np.random.default_rng(0).exponential(size=4_000)
+    shares = np.full(len(values), 1 / len(values))
+    made_up = mechanism.MadeUpRows(np.zeros((len(values), 1)), values, shares, 10_000.0)
+    _, high, middle = mechanism._span(values, made_up, (0.0, math.inf), 1.0, whole=False)
+    beyond = float(np.maximum(values - high, 0.0) @ shares)
+    assert middle == pytest.approx(values.mean())
+    assert beyond == pytest.approx(0.1 * math.sqrt(2) / 10_000 * (high - middle), rel=1e-3)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import dpstats as dp
-from dpstats.models.adaptive import choose, foreseeable, information_ratios, outlooks
+from dpstats.models import adaptive
+from dpstats.models.adaptive import Outlook, choose, foreseeable, information_ratios, outlooks, preferred
 
 DOMAIN = {"a": (0, 1), "b": (0, 1), "f": ["u", "v", "w"], "y": (0, 1)}
 FORMULA = "y ~ a + b + f"
@@ -106,3 +107,17 @@ def test_what_public_facts_tell_of(call, expected):
     call = {"domain": {"a": (0, 1), "b": (0, 1), "y": (0.0, 1.0)}, "inference": None, **call}
     formula = "y ~ a" if "weights" in call else "y ~ a + b"
     assert foreseeable(dp.plan(formula, call.pop("domain"), 1.0, **call)) is expected
+
+
+def test_errors_are_worth_what_the_page_says():
+    """docs/benchmarks_inference: share - 2 log(loss), a tenth of the intervals at least, Phi(ratio - 2.5)."""
+    assert preferred([Outlook(0.2, 1.0), Outlook(0.31, 1.05)]) == 1
+    assert preferred([Outlook(0.2, 1.0), Outlook(0.29, 1.05)]) == 0
+    assert preferred([Outlook(0.0, 2.0), Outlook(0.11, 1.0)]) == 1
+    assert preferred([Outlook(0.0, 2.0), Outlook(0.09, 1.0)]) == 0
+
+
+def test_at_two_and_a_half_an_interval_is_an_even_chance(monkeypatch):
+    monkeypatch.setattr(adaptive, "information_ratios", lambda plan, information: np.array([2.5, 2.5]))
+    found = outlooks(plans("gaussian", PAID), [5_000.0])[0][0]
+    assert found.share == pytest.approx(0.5)
