@@ -247,6 +247,8 @@ def _checked_design(design: Bounds, family: Family) -> DesignSpec:
         raise ArgumentError(f"{this} needs a formula and a frame, not arrays; take {other}")
     if any(part is not None for part in (design.weights, design.offset, design.subset)):
         raise ArgumentError(f"weights, offset and subset do not go with {this}; take {other}")
+    if design.response.working is not None:
+        raise ArgumentError(f"{this} takes the response's declared range for its bound; buy no interval of it")
     if not design.has_intercept:
         raise ArgumentError(
             f"{this} needs the intercept: leave it in, and fit a model without one from the result's statistics"

@@ -33,6 +33,12 @@ EXPECTED_RATIO = 2.5
 LOSS_PRICE = 2.0
 """Errors for a further tenth of the coefficients are worth a loss that is larger by a twentieth: one over this."""
 
+WIDTH_PRICE = 1.0
+"""Intervals that are wider by a tenth are worth those of a tenth of the coefficients fewer, of what has any."""
+
+FAR = 1e6
+"""So many times the rows: what shrinkage does to them is not seen."""
+
 DRAWS = 2
 """Draws of coefficients that a forecast's means are over: more move fewer choices than another seed
 does, and take longer than a fit."""
@@ -48,10 +54,11 @@ class Outlook(NamedTuple):
     # Of predictions, over that of the best coefficients. That of counts is taken for one: their dispersion beyond
     # Poisson's is not known, and errors cost them at most a tenth.
     loss: float
+    width: float = 1.0  # of intervals of least squares, over what is the same for all plans
 
     @property
     def worth(self) -> float:
-        """What the rule maximises."""
+        """What the rule maximises, among plans whose intervals are as wide."""
         return self.share - LOSS_PRICE * math.log(self.loss)
 
 
@@ -60,10 +67,20 @@ class Populations(NamedTuple):
 
     poor: RowMeans
     usual: RowMeans
+    scaling: tuple[float, float]  # middle and half width of the response, in units of which they are
 
     def identifying(self, family: Family) -> RowMeans:
         """For what is identified rows that say little; but poor counts would be rare besides."""
         return self.usual if family.response == "count" else self.poor
+
+    def coefficients(self, plan: Plan) -> Vector:
+        """Usual ones in the model units of a plan, shape (p,)."""
+        (middle, half), (own_middle, own_half) = self.scaling, plan.design.response_scaling()
+        coef = self.usual.coef * (half / own_half)
+        if isinstance(plan.design, DesignSpec) and plan.design.has_intercept:
+            at = plan.names.index("Intercept")
+            coef[at] += plan.design.scale[at] * (middle - own_middle) / own_half
+        return coef
 
 
 def foreseeable(plan: Plan) -> bool:
@@ -91,8 +108,13 @@ def choose(candidates: Sequence[Plan], n: float, typical: object = None) -> int:
 
 def preferred(expected: Sequence[Outlook]) -> int:
     """The place of the outlook that is worth most; the first, unless another shows intervals."""
-    worths = [outlook.worth if outlook.share >= LEAST_SHARE else -math.inf for outlook in expected[1:]]
-    return int(np.argmax([expected[0].worth, *worths]))
+    shown = [outlook.share >= LEAST_SHARE for outlook in expected]
+    narrowest = min((outlook.width for outlook, shows in zip(expected, shown, strict=True) if shows), default=1.0)
+    worths = [
+        outlook.worth - WIDTH_PRICE * math.log(outlook.width / narrowest) if shows else -math.inf
+        for outlook, shows in zip(expected, shown, strict=True)
+    ]
+    return int(np.argmax([worths[0] if shown[0] else expected[0].worth, *worths[1:]]))
 
 
 def outlooks(candidates: Sequence[Plan], rows: Sequence[float], typical: object = None) -> list[list[Outlook]]:
@@ -106,7 +128,8 @@ def outlooks(candidates: Sequence[Plan], rows: Sequence[float], typical: object 
         information = plan.stages[-1].plan.information
         cap = None if information is None else information.purchase.weight_cap
         if cap not in means:
-            means[cap] = Populations(*(row_means(plan, known, prior, None, DRAWS) for prior in (POOR, USUAL)))
+            poor, usual = (row_means(plan, known, prior, None, DRAWS) for prior in (POOR, USUAL))
+            means[cap] = Populations(poor, usual, plan.design.response_scaling())
         each.append(means[cap])
     return [[expected_outlook(*both, n) for both in zip(candidates, each, strict=True)] for n in rows]
 
@@ -134,11 +157,22 @@ def expected_outlook(plan: Plan, means: Populations, n: float) -> Outlook:
     share = float(np.mean(np.where(ratios > 0, special.ndtr(ratios - EXPECTED_RATIO), 0.0)))
     if family.response == "count":
         return Outlook(share, 1.0)
-    stage = plan.stages[-1].plan
-    noise, bias = stage.predicted_error(n * usual.information, usual.coef - shrunk_towards(stage))
-    excess = float(np.sum(usual.information * (noise + bias)))
+    stage, coef = plan.stages[-1].plan, means.coefficients(plan)
+    noise, bias = stage.predicted_error(n * usual.information, coef - shrunk_towards(stage))
     # Of a well-specified model l'^2 over l'' is twice the loss of a row that is left: the unit of an excess.
-    return Outlook(share, 1 + max(excess, 0.0) * usual.weight / usual.square)
+    unit = usual.square / usual.weight * (means.scaling[1] / plan.design.response_scaling()[1]) ** 2
+    excess = float(np.sum(usual.information * (noise + bias))) / unit
+    width = expected_width(plan, n * usual.information, coef, unit) if family.link == "identity" and share else 1.0
+    return Outlook(share, 1 + max(excess, 0.0), width)
+
+
+def expected_width(plan: Plan, information: Vector, coef: Vector, variance: float) -> float:
+    """The geometric mean of the slopes' standard errors in the user's units, of residuals of this variance."""
+    far, _ = plan.stages[-1].plan.predicted_error(FAR * information, coef)
+    rows = plan.design.back_transform()[0][[name != "Intercept" for name in plan.names]]
+    covariance = FAR**2 * far + variance * np.linalg.pinv(information)
+    squares = np.sum(rows @ covariance * rows, axis=1)
+    return float(np.exp(np.mean(np.log(squares[squares > 0])) / 2)) if np.any(squares > 0) else 1.0
 
 
 def information_ratios(plan: Plan, information: Vector) -> Vector:

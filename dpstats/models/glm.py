@@ -302,7 +302,9 @@ def release_fit(source: ArraySource | FormulaSource, plan: Plan, random: RandomS
     """Read the rows, those of `data` if the source is a formula's, and release; the budget is spent by now."""
     completed = source.complete(plan, data, random)
     rows = source.rows(completed, data, random)
-    return release_rows(completed, plan.guarantee, rows, source.nobs(plan.request, data), random)
+    # The adaptive plan may have settled on another method, which another page proves.
+    charged = replace(plan.guarantee, basis=completed.guarantee.basis)
+    return release_rows(completed, charged, rows, source.nobs(plan.request, data), random)
 
 
 def release_rows(

@@ -24,14 +24,14 @@ from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_unde
 from dpstats.formula.faults import column_facts, possible_faults
 from dpstats.formula.parse import expand_dot, parse
 from dpstats.formula.syntax import add_terms
-from dpstats.mechanisms.design import ArrayDesign, NormName, array_norms
+from dpstats.mechanisms.design import ArrayDesign, NormName, PublicDesign, array_norms
 from dpstats.mechanisms.spec import obstacle
 from dpstats.models.adaptive import choose, foreseeable
 from dpstats.models.ranges import STAND_IN, bought_response, can_be_trimmed, ranges_of, serve
 from dpstats.models.release import check_unit, person_rows
 from dpstats.models.row_counts import count_rows
 from dpstats.plan import Plan, make_plan, range_eps, with_settled_law
-from dpstats.plan.methods import ResponsePurchase, response_purchase
+from dpstats.plan.methods import ERRORS_SHARE, ResponsePurchase, caps_for_intervals, response_purchase
 from dpstats.plan.row_counts import CHECK_SHARE, LEAST_EPS, RowCounts
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.randomness import RandomSource
@@ -196,8 +196,15 @@ def _length(exog: NDArray[np.float64], norm: NormName) -> NDArray[np.float64]:
 UNIT_RESPONSE = (-1.0, 1.0)
 """The range assumed of a continuous array response, as row_norm=1 is of the rows."""
 
-WORKING_CAP = 0.35
-"""The default residual cap as a multiple of half the width of a bought interval (docs/proofs/purchases)."""
+WORKING_CAP, INTERVAL_CAP = 0.35, 0.9
+"""The default residual cap as a multiple of half the width of a bought interval: for coefficients alone, and where
+their intervals are to cover the slopes of least squares (docs/proofs/purchases)."""
+
+FEWEST_BOUGHT = 50.0
+"""An interval that is not asked for is bought for so many rows times its eps or more."""
+
+LIKELY_PART = 0.3
+"""Until it is bought the interval is taken for so much of the middle of the response's range, by the adaptive plan."""
 
 
 class ArraySource:
@@ -305,11 +312,14 @@ class FormulaSource:
             bought = argument("ranges", "bought")
             raise ArgumentError(f"{bought} is for a single fit: dp.buy_ranges buys the intervals once for several")
         counts = self._row_counts(request, alone)
-        plan = self._plan(request, ranges, counts=counts)
+        build = partial(self._plan, ranges=ranges, counts=counts)
+        plan = build(request)
         if not plan.law_is_settled:
-            plan = self._plan(with_settled_law(plan), ranges, counts=counts)
-        if request.options.n is not None:
-            plan = settled(plan, self.candidates(plan), request.options.n)
+            plan = build(with_settled_law(plan))
+        if (rows := request.options.n) is not None:
+            plan = plan if affordable(plan.request, rows) == plan.request else build(affordable(plan.request, rows))
+            chosen = settled(plan, self.candidates(plan, build), rows)
+            plan = build(chosen.request) if interval_follows(plan.request) else chosen
         return replace(plan, advice=advised)
 
     def count_rows(self, plan: Plan, data: Table, random: RandomSource) -> RowCounts:
@@ -326,39 +336,46 @@ class FormulaSource:
         adapts = plan.counts is not None and plan.counts.settles_errors
         if not plan.bought and plan.response is None and not adapts:
             return plan
-        request, advised = with_settled_law(plan), plan.advice
+        rows = plan.request.options.n if plan.counts is None else plan.counts.rows
+        request, advised = affordable(with_settled_law(plan), rows), plan.advice
         build = partial(self._plan, counts=plan.counts)
         ranges: Mapping[str, Range] = {}
         if plan.bought:
             ranges = self._bought_ranges(plan, data, random)
             plan, ranges = serve(ranges, lambda usable: (build(request, usable), usable), self.domain)
         build = partial(build, ranges=ranges)
-        if plan.response is not None:
-            bought = bought_response(plan, data, random)
+        if request.options.response != plan.request.options.response:
+            plan = build(request)
+        request, follows = plan.request, rows is not None and interval_follows(plan.request)
+        if rows is not None and follows:
+            plan = build(settled(plan, self.candidates(plan, build), rows).request)
+        bought = plan.response
+        if bought is not None:
+            response = bought_response(plan, data, random)
             # What cannot be planned is decided by released and public values alone; the plan that was charged serves.
             with contextlib.suppress(DPStatsError):
-                plan, build = build(request, response=bought), partial(build, response=bought)
-        if adapts:
-            assert plan.counts is not None
-            assert plan.counts.rows is not None
-            plan = settled(plan, self.candidates(plan, build), plan.counts.rows)
+                plan, bought = build(plan.request, response=response), response
+        if rows is not None and (bought is not None if follows else adapts):
+            plan = settled(plan, self.candidates(replace(plan, request=request), build, bought), rows)
         return replace(plan, advice=advised)
 
-    def candidates(self, plan: Plan, build: Callable[[Request], Plan] | None = None) -> list[Plan]:
+    def candidates(
+        self, plan: Plan, build: Callable[..., Plan] | None = None, bought: ResponsePurchase | None = None
+    ) -> list[Plan]:
         """The plans that differ from `plan` in what they spend on errors: nothing first, more each time.
 
-        None but `plan` where there is nothing to choose. `build` makes a plan of a request.
+        None but `plan` where there is nothing to choose. `build` makes a plan of a request and of what was bought of
+        the response.
         """
         if not (adaptive_errors(plan.request, plan.family) and foreseeable(plan)):
             return [plan]
         build = (
             partial(self._plan, ranges=self._stand_ins(plan.request), counts=plan.counts) if build is None else build
         )
-        request, found = with_settled_law(plan), []
-        settings: tuple[Literal["auto", True] | None, ...] = (None, "auto", True)
-        for setting in settings:
+        found = []
+        for request in error_requests(with_settled_law(plan)):
             with contextlib.suppress(DPStatsError):  # as public as what is planned
-                found.append(build(replace(request, options=replace(request.options, inference=setting))))
+                found.append(build(request, response=bought or likely_interval(request, plan.design)))
         return found or [plan]
 
     def rows(self, plan: Plan, data: Table, random: RandomSource) -> Rows[Block]:
@@ -423,9 +440,11 @@ class FormulaSource:
         known = known.with_(ranges) if ranges else known
         design = design_spec(self.formula, known, family=request.family)
         response = response or response_purchase(request, design)
-        if response is not None and request.family.response == "continuous":
-            design = design.with_working(response.low, response.high)
-        family = scaled_family(request.family, design, response)
+        # The sums of released statistics are of the response as it is declared: its range is their bound.
+        scaling = None if request.method == "statistics" else response
+        if scaling is not None and request.family.response == "continuous":
+            design = design.with_working(scaling.low, scaling.high)
+        family = scaled_family(request.family, design, scaling, intervals=caps_for_intervals(request))
         return make_plan(
             request,
             design,
@@ -439,10 +458,60 @@ class FormulaSource:
 
 
 def adaptive_errors(request: Request, family: Family) -> bool:
-    """Whether what is spent on errors follows the number of rows: of one plain fit whose errors are left open."""
+    """Whether what is spent on errors follows the number of rows: of one plain fit that leaves it open."""
     options = request.options
     plain = options.screen is None and options.refit_share == 0 and options.stages == 1
-    return plain and options.inference == "auto" and obstacle(family, request.penalty, options) is None
+    if not plain or request.method not in ("napp", "objective"):
+        return False
+    is_open = options.inference == "auto" or (options.inference is True and may_take_statistics(request))
+    return is_open and obstacle(family, request.penalty, options) is None
+
+
+def is_open_least_squares(request: Request) -> bool:
+    """Whether the residual cap of a linear model is left open."""
+    return isinstance(request.family, Gaussian) and request.family.residual_cap is None
+
+
+def may_take_statistics(request: Request) -> bool:
+    """Whether released statistics may take the place of the method: of plain least squares with nothing asked for."""
+    plain = request.penalty is None and request.options.response != "bought"
+    return request.open_method and plain and is_open_least_squares(request)
+
+
+def interval_follows(request: Request) -> bool:
+    """Whether it follows the choice of errors if an interval of the response is bought: none for coefficients alone."""
+    undecided = request.options.response == "auto" and is_open_least_squares(request)
+    return undecided and adaptive_errors(request, request.family)
+
+
+def affordable(request: Request, rows: float | None) -> Request:
+    """The request, without the interval of the response that it does not ask for if `rows` are too few to tell it."""
+    options = request.options
+    if rows is None or options.inference is None or options.response != "auto" or not is_open_least_squares(request):
+        return request
+    if rows * request.row_eps * min(options.response_share, ERRORS_SHARE) >= FEWEST_BOUGHT:
+        return request
+    return replace(request, options=replace(options, response="declared"))
+
+
+def error_requests(request: Request) -> list[Request]:
+    """The requests that differ in what is spent on errors: nothing first, more each time, and last for other sums."""
+    settings: tuple[Literal["auto", True] | None, ...] = (None, "auto", True)
+    if is_open_least_squares(request):
+        settings = (None, True)  # nothing is free
+    if request.options.inference is True:
+        settings = (True,)
+    found = [replace(request, options=replace(request.options, inference=setting)) for setting in settings]
+    return [*found, replace(found[-1], method="statistics")] if may_take_statistics(request) else found
+
+
+def likely_interval(request: Request, design: PublicDesign) -> ResponsePurchase | None:
+    """What stands for the interval of a response until it is bought, where errors are chosen; None if it is not."""
+    planned = response_purchase(request, design)
+    if planned is None or request.options.response != "auto" or not caps_for_intervals(request):
+        return None
+    middle, half = (planned.high + planned.low) / 2, LIKELY_PART * (planned.high - planned.low) / 2
+    return replace(planned, low=middle - half, high=middle + half)
 
 
 def settled(plan: Plan, candidates: Sequence[Plan], rows: float) -> Plan:
@@ -496,7 +565,9 @@ def model_formula(formula: str, family: str | Family, **row_terms: Unpack[RowKey
     return add_terms(formula, **row_terms)
 
 
-def scaled_family(family: Family, design: DesignSpec, response: ResponsePurchase | None = None) -> Family:
+def scaled_family(
+    family: Family, design: DesignSpec, response: ResponsePurchase | None = None, *, intervals: bool = False
+) -> Family:
     """The family on the scale of the design's response, open caps filled in from its public range.
 
     A residual cap is given in the response's units; the solver sees a continuous response scaled to [-1, 1].
@@ -508,7 +579,9 @@ def scaled_family(family: Family, design: DesignSpec, response: ResponsePurchase
         given = family.residual_cap
         if given is not None:
             return Gaussian(given / half_width)
-        return family.resolve(UNIT_RESPONSE) if response is None else Gaussian(WORKING_CAP)
+        if response is None:
+            return family.resolve(UNIT_RESPONSE)
+        return Gaussian(INTERVAL_CAP if intervals else WORKING_CAP)
     if response is not None and isinstance(family, Poisson):
         most = response.high if family.y_max is None else min(response.high, family.y_max)
         return replace(family, y_max=most).resolve(None)
