@@ -36,6 +36,9 @@ LOSS_PRICE = 2.0
 WIDTH_PRICE = 1.0
 """Intervals that are wider by a tenth are worth those of a tenth of the coefficients fewer, of what has any."""
 
+CAP_PRICE = 1.05
+"""Intervals under a residual cap must be so much narrower than those of released statistics, which no cap bends."""
+
 FAR = 1e6
 """So many times the rows: what shrinkage does to them is not seen."""
 
@@ -167,12 +170,16 @@ def expected_outlook(plan: Plan, means: Populations, n: float) -> Outlook:
 
 
 def expected_width(plan: Plan, information: Vector, coef: Vector, variance: float) -> float:
-    """The geometric mean of the slopes' standard errors in the user's units, of residuals of this variance."""
+    """The geometric mean of the slopes' standard errors in the user's units, of residuals of this variance.
+
+    With a residual cap its price is on top.
+    """
     far, _ = plan.stages[-1].plan.predicted_error(FAR * information, coef)
     rows = plan.design.back_transform()[0][[name != "Intercept" for name in plan.names]]
     covariance = FAR**2 * far + variance * np.linalg.pinv(information)
     squares = np.sum(rows @ covariance * rows, axis=1)
-    return float(np.exp(np.mean(np.log(squares[squares > 0])) / 2)) if np.any(squares > 0) else 1.0
+    price = CAP_PRICE if plan.objective.caps_loss else 1.0
+    return price * float(np.exp(np.mean(np.log(squares[squares > 0])) / 2)) if np.any(squares > 0) else 1.0
 
 
 def information_ratios(plan: Plan, information: Vector) -> Vector:

@@ -173,8 +173,8 @@ class ResponsePurchase:
     mean: float | None = None
 
 
-ERRORS_SHARE = 0.04
-"""The share of eps that buys an interval of the response for the sake of errors, or `response_share` if that is less."""
+ERRORS_SHARE = 0.03
+"""The share of eps that buys an interval of the response for the sake of errors, unless `response_share` is less."""
 
 
 def response_purchase(request: Request, design: PublicDesign) -> ResponsePurchase | None:

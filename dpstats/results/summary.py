@@ -124,8 +124,9 @@ def heading(results: ReleasedModel) -> list[str]:
 
 
 def fit_facts(results: ReleasedModel) -> list[str]:
-    """The fit of the whole model with its errors, where it was bought and the table shows errors."""
-    if results.fit_sums is None or not shows_errors(results):
+    """The fit of the whole model with its errors, where it is known and the table shows errors."""
+    known = results.fit_sums is not None or isinstance(results.released, ReleasedSums)
+    if not known or not shows_errors(results):
         return []
     figures = results.fitstats.T.to_dict()
     facts = []
