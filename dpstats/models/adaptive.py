@@ -25,7 +25,7 @@ from dpstats.frames import WideFrame
 from dpstats.inference import KnownInformation, MatrixLaw, SpanNoise
 from dpstats.inference.inverse import LEAST_RATIO
 from dpstats.mechanisms.spec import obstacle
-from dpstats.models.forecast import RowMeans, row_means
+from dpstats.models.forecast import RowMeans, mean_information, row_means, sample_rows, weight_cap
 from dpstats.models.population import POOR, USUAL, KnownColumns
 from dpstats.plan import Plan, replan_request, with_settled_law
 from dpstats.privacy.information import headroom
@@ -62,14 +62,10 @@ class Outlook(NamedTuple):
 
 
 class Populations(NamedTuple):
-    """What a row adds in the mean, by two priors."""
+    """What a row adds in the mean."""
 
-    poor: RowMeans
+    identifying: Vector  # of l'' x x', for what is identified; shape (p, p)
     usual: RowMeans
-
-    def identifying(self, family: Family) -> RowMeans:
-        """For what is identified rows that say little; but poor counts would be rare besides."""
-        return self.usual if family.response == "count" else self.poor
 
 
 def foreseeable(plan: Plan) -> bool:
@@ -144,14 +140,14 @@ def outlooks(candidates: Sequence[Plan], rows: Sequence[float], typical: object 
     first = candidates[0]
     assert isinstance(first.design, DesignSpec)
     known = KnownColumns.from_arguments(first.design, typical, None)
-    each: list[Populations] = []
-    means: dict[float | None, Populations] = {}
-    for plan in candidates:
-        information = plan.stages[-1].plan.information
-        cap = None if information is None else information.purchase.weight_cap
-        if cap not in means:
-            means[cap] = Populations(*(row_means(plan, known, prior, None, DRAWS) for prior in (POOR, USUAL)))
-        each.append(means[cap])
+    usual = sample_rows(first, known, USUAL, None, DRAWS)
+    # What is identified is judged by rows that say little; but poor counts would be rare besides.
+    poor = usual if first.family.response == "count" else sample_rows(first, known, POOR, None, DRAWS)
+    means = {
+        cap: Populations(mean_information(first.family, poor, cap), row_means(first.family, usual, cap))
+        for cap in {weight_cap(plan) for plan in candidates}
+    }
+    each = [means[weight_cap(plan)] for plan in candidates]
     return [[expected_outlook(*both, n) for both in zip(candidates, each, strict=True)] for n in rows]
 
 
@@ -173,7 +169,7 @@ def by_rows(candidates: Sequence[Plan]) -> pd.DataFrame:
 def expected_outlook(plan: Plan, means: Populations, n: float) -> Outlook:
     """What a plan is expected to show of `n` rows, at least one: a released count may be negative."""
     n, family, usual = max(float(n), 1.0), plan.family, means.usual
-    ratios = information_ratios(plan, n * means.identifying(family).information)
+    ratios = information_ratios(plan, n * means.identifying)
     # Near the threshold the noise decides, so that the chance is smooth in n.
     share = float(np.mean(np.where(ratios > 0, special.ndtr(ratios - EXPECTED_RATIO), 0.0)))
     if family.response == "count":

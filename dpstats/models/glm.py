@@ -321,7 +321,8 @@ def release_fit(
 ) -> GLMResults:
     """Read the rows, those of `data` if the source is a formula's, and release; the budget is spent by now."""
     completed = source.complete(plan, data, random)
-    rows = source.rows(completed, data, random) if encoded is None else encoded
+    same = completed.design is plan.design and completed.family is plan.family
+    rows = encoded if same and encoded is not None else source.rows(completed, data, random)
     return release_rows(completed, plan.guarantee, rows, source.nobs(plan.request, data), random)
 
 
