@@ -18,7 +18,7 @@ from dpstats.data.persons import OwnedRows
 from dpstats.domain import Domain, Levels, Range
 from dpstats.errors import DomainError
 from dpstats.formula.public_frame import Codes, Encoded
-from dpstats.formula.scaled_design import ScaledDesign, packed_rows
+from dpstats.formula.scaled_design import ScaledDesign, all_within, packed_rows
 
 Array = NDArray[np.float64]
 
@@ -86,6 +86,8 @@ def _within(numbers: Array, declared: Range, beyond: bool) -> tuple[Array, NDArr
     if declared.drops:
         known = np.isfinite(numbers) if beyond else declared.holds(numbers)
         return np.where(known, numbers, np.nan), known
+    if all_within(numbers := np.ascontiguousarray(numbers), declared.low, declared.high):
+        return numbers, np.ones(len(numbers), dtype=bool)
     clipped, known = np.clip(numbers, declared.low, declared.high), np.isfinite(numbers)
     if not known.all():
         clipped[~known] = np.nan
@@ -207,10 +209,11 @@ def counting_rows(spec: ScaledDesign, table: Table) -> NDArray[np.bool_]:
     Where weight or trials are missing a row is lost to them, so it is one of these.
     """
     parsed, chosen = spec.parsed, selected_rows(spec, table)
-    outcome, known = _encode_table(table, parsed.response_columns, spec.encoder.domain)
-    trials = spec.encoder.trials(outcome)
-    if trials is not None:
-        chosen &= ~(known & (trials <= 0))
+    if spec.encoder.failures is not None:
+        outcome, known = _encode_table(table, parsed.response_columns, spec.encoder.domain)
+        trials = spec.encoder.trials(outcome)
+        if trials is not None:
+            chosen &= ~(known & (trials <= 0))
     if spec.weights is not None:
         weighed, known = _encode_table(table, parsed.weight_columns, spec.weights.domain)
         chosen &= ~(known & (spec.weights(weighed) <= 0))
