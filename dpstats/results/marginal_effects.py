@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -20,7 +20,7 @@ from dpstats.inference import Contrasts
 from dpstats.inference.estimates import NORMAL, check_level
 from dpstats.plan import Plan
 from dpstats.results.contrasts import inference_table
-from dpstats.results.fit_statistics import Derivatives, FitStatistics, merged, scaled
+from dpstats.results.fit_statistics import Average, Derivatives, FitStatistics, scaled
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.results.stored import Printed
 from dpstats.summaries import Summary
@@ -34,7 +34,7 @@ NOT_BOUGHT = (
 )
 NO_MEANS = (
     "get_margeff(at='mean') needs the columns' means, which were not released; at='overall' averages over the rows, "
-    "and get_prediction gives the mean response at public values of the columns"
+    "and comparisons(newdata=...) has effects at public means or other values, at no charge"
 )
 STEP = 1e-4
 
@@ -209,6 +209,15 @@ def _slope(family: Family, eta: Vector) -> Vector:
     return np.asarray((family.mean(eta + STEP) - family.mean(eta - STEP)) / (2 * STEP), dtype=np.float64)
 
 
+def level_width(
+    statistics: FitStatistics, column: int, parts: Sequence[tuple[Average, float]], group: int | None = None
+) -> Callable[[float], float]:
+    """Of a change half the width of its interval: infinite where the coefficient of `column` is not identified."""
+    if not np.isfinite(statistics.errors.table.se[column]):
+        return lambda alpha: math.inf
+    return statistics.half_widths(parts, group)
+
+
 def _changes(
     plan: Plan, errors: ReleasedErrors, statistics: FitStatistics, alpha: float
 ) -> tuple[dict[str, Effect], dict[str, tuple[float, float, float]]]:
@@ -217,22 +226,17 @@ def _changes(
     ratios: dict[str, tuple[float, float, float]] = {}
     pvalues = errors.table.pvalues
     for factor in statistics.functions.factors:
-        before, parts, by_before = statistics.level_mean(factor, None)
+        before = statistics.level_mean(factor, None)
         for column in factor.columns:
-            after, more, by_after = statistics.level_mean(factor, column)
-            name = plan.names[column]
-            moves = statistics.moves(merged([(more, 1.0), (parts, -1.0)]))
-            row = by_after - by_before
-
-            def half(alpha: float, row: Vector = row, moves: Derivatives = moves, column: int = column) -> float:
-                return statistics.effect(row, moves, column, alpha)
-
-            effects[name] = Effect(after - before, half, float(pvalues[column]))
+            after, name = statistics.level_mean(factor, column), plan.names[column]
+            half = level_width(statistics, column, [(after, 1.0), (before, -1.0)])
+            effects[name] = Effect(after.value - before.value, half, float(pvalues[column]))
             ratios[name] = (math.nan, 0.0, math.inf)
-            if min(after, before) > 0:
-                moves = statistics.moves(merged([(more, 1 / after), (parts, -1 / before)]))
-                width = statistics.effect(by_after / after - by_before / before, moves, column, alpha)
+            if min(after.value, before.value) > 0:
+                ratio = after.value / before.value
+                parts = [(after, 1 / after.value), (before, -1 / before.value)]
+                width = level_width(statistics, column, parts)(alpha)
                 with np.errstate(over="ignore"):
-                    low, high = np.exp(math.log(after / before) + width * np.array([-1.0, 1.0]))
-                ratios[name] = (after / before, float(low), float(high))
+                    low, high = np.exp(math.log(ratio) + width * np.array([-1.0, 1.0]))
+                ratios[name] = (ratio, float(low), float(high))
     return effects, ratios
