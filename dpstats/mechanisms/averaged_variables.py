@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.expression import Column, columns_of
@@ -71,12 +72,12 @@ def find_variable(
     variables = formula_variables(design)
     right = [one for one in variables.values() if (one.factor is not None if groups else one.alone or not alone)]
     for one in right:
-        if name in (one.column_name, one.name):
+        if isinstance(name, str) and name in (one.column_name, one.name):
             return one
     wanted = "a factor" if groups else "a factor or a plain number"
     which = "whose column no other term reads" if alone and not groups else "with a term of its own"
     known = ", ".join(one.column_name for one in right) or "this formula has none"
-    raise ArgumentError(f"{argument} must name {wanted} {which}: {known}; got {name!r}")
+    raise ArgumentError(f"{argument} must name {wanted} {which}: {known}; got {safe_repr(name)}")
 
 
 class Averaged(NamedTuple):
@@ -99,7 +100,7 @@ def averaged_variables(design: PublicDesign, variables: NamedVariables | None, b
         if one.factor is None:
             steps.append(one.step(1.0 if step is None else step))
         elif step is not None:
-            raise ArgumentError(f"fitstats_variables: {name!r} is a factor, which has no step: give None")
+            raise ArgumentError(f"fitstats_variables: {safe_repr(name)} is a factor, which has no step: give None")
         else:
             factors.append(one.factor)
     return Averaged(tuple(factors), tuple(steps), group)

@@ -13,8 +13,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.arguments import check_choice, safe_repr
-from dpstats.errors import ArgumentError, NotReleasedError
+from dpstats.errors import ArgumentError, DataError, NotReleasedError
+from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
+from dpstats.inference import Contrasts
 from dpstats.inference.estimates import NORMAL, check_level
 from dpstats.mechanisms.averaged_variables import Variable, find_variable, formula_variables
 from dpstats.mechanisms.options import Variables, named_variables
@@ -58,13 +60,12 @@ class Figure(NamedTuple):
 
     value: float
     half_width: HalfWidth
-    pvalue: float | None  # None: it follows from the interval
+    pvalue: float
 
     def line(self, alpha: float, *, ratio: bool) -> dict[str, float]:
         """The columns of a table."""
         value, half, wide = self.value, self.half_width(alpha), self.half_width(0.05)
         error = wide / NORMAL
-        pvalue = crossing(value, self.half_width) if self.pvalue is None else self.pvalue
         with np.errstate(over="ignore"):
             if ratio:
                 ends, shown = np.exp([value, value - half, value + half]), float(np.exp(value)) * error
@@ -73,20 +74,7 @@ class Figure(NamedTuple):
         if math.isinf(half):
             ends[1:] = (0.0 if ratio else -math.inf), math.inf
         names = ("estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high")
-        return dict(zip(names, (ends[0], shown, value / error, pvalue, ends[1], ends[2]), strict=True))
-
-
-def crossing(value: float, half_width: HalfWidth) -> float:
-    """The p-value of nil: 1 less the coverage of the interval that ends there."""
-    low, high = math.log(1e-8), 0.0
-    for _ in range(30):
-        middle = (low + high) / 2
-        low, high = (low, middle) if half_width(math.exp(middle)) < abs(value) else (middle, high)
-    return math.exp(high) if math.isfinite(half_width(0.05)) else 1.0
-
-
-UNKNOWN = Average(math.nan, {}, np.zeros(0))
-"""Of a group that its noise hides."""
+        return dict(zip(names, (ends[0], shown, value / error, self.pvalue, ends[1], ends[2]), strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,7 +189,17 @@ class PublicRows:
         column = variable.column_name
         if variable.factor is not None:
             return self.at(**{column: change.before}), self.at(**{column: change.after})
-        return self.at(), self.at(**{column: self.frame[column] + change.size})
+        moved = self._numbers(column) + change.size
+        return self.at(), self.at(**{column: moved})
+
+    def _numbers(self, column: str) -> pd.Series[float]:
+        """A column of numbers."""
+        if column not in self.frame:
+            raise DataError(f"newdata has no column {column!r}, which is to change")
+        try:
+            return self.frame[column].astype(np.float64)
+        except (ValueError, TypeError, OverflowError):
+            raise DataError(f"newdata must have numbers in column {column!r}, which is to change by a step") from None
 
     def knows(self, group: int | None) -> bool:
         """Public rows hide nothing."""
@@ -209,9 +207,17 @@ class PublicRows:
 
     def half_widths(self, parts: list[tuple[Average, float]], group: int | None, column: int | None) -> HalfWidth:
         """Half the width of the interval of a combination of averages."""
-        row = np.sum([factor * average.gradient for average, factor in parts], axis=0) @ self.errors.basis
-        contrast = self.errors.table.estimates.contrasts(row[None, :])
+        contrast = self._contrast(parts)
         return lambda alpha: float(contrast.half_width(alpha)[0])
+
+    def pvalue(self, parts: list[tuple[Average, float]], value: float) -> float:
+        """The p-value of a combination, of this value, being nil."""
+        contrast = self._contrast(parts)
+        return float(contrast.pvalues(contrast.estimates - value)[0])
+
+    def _contrast(self, parts: list[tuple[Average, float]]) -> Contrasts:
+        row = np.sum([factor * average.gradient for average, factor in parts], axis=0) @ self.errors.basis
+        return self.errors.table.estimates.contrasts(row[None, :])
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,9 +239,9 @@ class Comparer:
         named = named_variables("variables", variables)
         lines = []
         for name, step in self._offered() if named is None else named:
-            variable = find_variable("variables", self.plan.design, name, alone=isinstance(self.source, PrivateRows))
+            variable = self._variable(name)
             if variable.factor is not None and step is not None:
-                raise ArgumentError(f"variables: {name!r} is a factor, which has no step: give None")
+                raise ArgumentError(f"variables: {safe_repr(name)} is a factor, which has no step: give None")
             # Where the coefficient is the figure no sum is needed, whatever the group.
             free = isinstance(self.source, PrivateRows) and link == ("log" if ratio else "identity")
             groups = self._same_groups(by) if free else self.source.groups("comparisons", by)
@@ -255,6 +261,14 @@ class Comparer:
         every = isinstance(self.source, PublicRows) or self.plan.family.link != "logit"
         return [(name, None) for name, one in variables if every or (one.alone and one.factor is not None)]
 
+    def _variable(self, name: str) -> Variable:
+        """What is to change: at public rows whatever column the formula reads."""
+        design, private = self.plan.design, isinstance(self.source, PrivateRows)
+        if not private and isinstance(design, DesignSpec) and name in design.parsed.exog_columns:
+            number = Variable(name, name, None, (), -1, 0.0, alone=False)
+            return formula_variables(design).get(name, number)
+        return find_variable("variables", design, name, alone=private)
+
     def _same_groups(self, by: str | None) -> dict[Any, int | None]:
         if by is None:
             return {None: None}
@@ -272,15 +286,16 @@ class Comparer:
 
     def _compared(self, variable: Variable, change: Change, group: int | None, *, ratio: bool) -> Figure:
         before, after = self.source.change("comparisons", variable, change, group)
-        # An effect of a variable by itself is nil where its coefficient is.
-        place = np.flatnonzero(self.columns == change.column)
-        pvalue = float(self.errors.table.pvalues[place[0]]) if variable.alone and len(place) else None
         if not self.source.knows(group) or (ratio and min(before.value, after.value) <= 0):
-            return Figure(math.nan, lambda alpha: math.inf, pvalue or 1.0)
+            return Figure(math.nan, lambda alpha: math.inf, 1.0)
         weights = (1 / after.value, -1 / before.value) if ratio else (1.0, -1.0)
         value = math.log(after.value / before.value) if ratio else after.value - before.value
         parts = list(zip((after, before), weights, strict=True))
-        return Figure(value, self.source.half_widths(parts, group, change.column), pvalue)
+        half = self.source.half_widths(parts, group, change.column)
+        if isinstance(self.source, PublicRows):
+            return Figure(value, half, self.source.pvalue(parts, value))
+        # An effect of a variable by itself is nil where its coefficient is.
+        return Figure(value, half, float(self.errors.table.pvalues[self.columns == change.column][0]))
 
     def predictions(self, variables: str | None, by: str | None, alpha: float) -> pd.DataFrame:
         """The table of `ReleasedModel.predictions`."""
@@ -292,10 +307,12 @@ class Comparer:
             if named is None:
                 lines.append(known | self._predicted(self.source.fitted("predictions", group), group, alpha))
                 continue
-            name, alone = named[0][0], isinstance(self.source, PrivateRows)
-            variable = find_variable("variables", self.plan.design, name, alone=alone)
+            name = named[0][0]
+            variable = self._variable(name)
             if variable.factor is None or len(named) > 1:
-                raise ArgumentError(f"variables of predictions must be one factor; comparisons has steps of {name!r}")
+                raise ArgumentError(
+                    f"variables of predictions must be one factor; comparisons has steps of {safe_repr(name)}"
+                )
             for place, value in enumerate(variable.levels):
                 average = self.source.level("predictions", variable, place, group)
                 lines.append({name: value} | known | self._predicted(average, group, alpha))
@@ -317,6 +334,7 @@ def public_frame(newdata: Any) -> pd.DataFrame:
     if not isinstance(newdata, (pd.DataFrame, Mapping)):
         raise ArgumentError(f"newdata must be a DataFrame or a dict of columns, got {safe_repr(newdata)}")
     try:
-        return pd.DataFrame(newdata)
-    except (ValueError, TypeError) as error:
-        raise ArgumentError("newdata must have columns of one length: a dict of lists, such as {'x': [1.0]}") from error
+        frame = pd.DataFrame(newdata)
+    except (ValueError, TypeError):
+        raise ArgumentError("newdata must have columns of one length: a dict of lists, such as {'x': [1.0]}") from None
+    return frame.set_axis(pd.RangeIndex(len(frame)))

@@ -387,7 +387,8 @@ class ReleasedModel(FittedModel):
         >>> fit.comparisons({"x": 0.5}, newdata={"x": [0.0, 0.2]})["contrast"].tolist()
         ['+0.5']
         """
-        return self._comparer(newdata).comparisons(variables, comparison, by, alpha)
+        with quiet():
+            return self._comparer(newdata).comparisons(variables, comparison, by, alpha)
 
     def predictions(
         self, variables: str | None = None, *, by: str | None = None, newdata: Any = None, alpha: float = 0.05
@@ -416,7 +417,8 @@ class ReleasedModel(FittedModel):
         >>> fit.predictions(newdata={"x": [0.0, 0.2]}).columns.tolist()
         ['estimate', 'std_error', 'conf_low', 'conf_high']
         """
-        return self._comparer(newdata).predictions(variables, by, alpha)
+        with quiet():
+            return self._comparer(newdata).predictions(variables, by, alpha)
 
     def _comparer(self, newdata: Any) -> Comparer:
         errors, columns, family = self._inferred, self._fitted_columns, self.plan.family
