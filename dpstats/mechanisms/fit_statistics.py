@@ -48,8 +48,8 @@ LARGE_PART = 1 / 3
 COUNT_LEVELS_PART = 0.12
 """The same for counts, of which a factor needs its reference level alone."""
 
-NAMED_PART = 0.5
-"""The part that buys changes of variables that are named, or averages by groups."""
+NAMED_PART = 2 / 3
+"""The part that buys changes of variables that are named, and averages by groups."""
 
 COUNT_SLOPE = 8.0
 """What the square of an error of the average slope of counts is worth beside the others': slopes have long tails."""
@@ -127,10 +127,6 @@ class Step(NamedTuple):
 
     column: int
     amount: float  # in model units
-
-
-WHOLE = ("null", "deviance", "gain")
-"""Kinds that are of the whole model: no average by groups is taken of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,6 +268,11 @@ class RowFunctions:
         """How many levels averages are taken by; 1 for none."""
         return 1 if self.by is None else 1 + len(self.by.columns)
 
+    def is_parted(self, quantity: Quantity) -> bool:
+        """Whether there is a sum for each group: of what comparisons and predictions are made of."""
+        of_model = ("null", "deviance", "gain", "slope" if self.family.link == "logit" else "")
+        return self.by is not None and quantity.kind not in of_model
+
     def group(self, columns: Vector) -> NDArray[np.intp]:
         """The one group of each row, shape (rows,), the reference level's first, from columns (p, rows)."""
         found = np.zeros(columns.shape[1], dtype=np.intp)
@@ -351,7 +352,7 @@ def choose_lattices(
     # Where the information has the sum of slopes, its average is as well known as the number of rows.
     counts = functions.family.link == "log"
     shown = 2.0 if functions.slope_is_known else 1.0
-    groups = [1 if quantity.kind in WHOLE else functions.groups for quantity in quantities]
+    groups = [functions.groups if functions.is_parted(quantity) else 1 for quantity in quantities]
     counted = plan.counted is not None and functions.by is None
     weights = [0.0 if counted else shown]
     for quantity, span, parted in zip(quantities, spans, groups, strict=True):
@@ -359,9 +360,10 @@ def choose_lattices(
         worth = COUNT_SLOPE if counts and quantity.kind == "slope" else 1.0
         weights.append(worth * _importance(quantity, means, quantities) * reach**2)
     parts = np.cbrt(np.array(weights))
-    levels = np.array([False] + [quantity.column >= 0 for quantity in quantities])
+    named = plan.variables is not None or plan.by is not None
+    mean = ("slope" if counts else "mean") if named else None
+    levels = np.array([False] + [one.column >= 0 or one.kind == mean for one in quantities])
     if levels.any():  # each level's effect is in proportion to its bound: equal parts, equal relative errors
-        named = plan.variables is not None or plan.by is not None
         part = NAMED_PART if named else COUNT_LEVELS_PART if counts else LEVELS_PART
         parts[levels] = part / levels.sum()
         parts[~levels] *= (1 - part) / parts[~levels].sum()

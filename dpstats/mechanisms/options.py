@@ -168,8 +168,8 @@ class Options:
         plan says where they cannot; 0 and None buy none.
     fitstats_variables : str, list of str or dict, optional
         Variables whose changes `comparisons` averages over the rows: a dict has the steps of numbers, ``{"age": 10,
-        "sex": None}``, and a list steps of 1. They take half of the fit statistics' share. By default every factor
-        that stands by itself, with a quarter.
+        "sex": None}``, and a list steps of 1. They take two thirds of the share of fit statistics. By default every
+        factor that stands by itself, with a quarter.
     fitstats_by : str, optional
         A factor of the formula by whose levels `comparisons` and `predictions` have averages too.
     information_cap : float, optional
