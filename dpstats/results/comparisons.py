@@ -22,7 +22,7 @@ from dpstats.mechanisms.averaged_variables import Variable, find_variable, formu
 from dpstats.mechanisms.options import Variables, named_variables
 from dpstats.plan import Plan
 from dpstats.results.fit_statistics import Average, FitStatistics
-from dpstats.results.marginal_effects import level_width
+from dpstats.results.marginal_effects import FittedColumns, level_width
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.wording import argument
 
@@ -88,7 +88,7 @@ class PrivateRows:
         """The sums; NotReleasedError where none were bought."""
         if self.statistics is None:
             bought, by = argument("fitstats", 0.05), argument("fitstats_variables")
-            raise NotReleasedError(f"{name} {MISSING}: {bought} buys them, and {by} names variables; {FREE}")
+            raise NotReleasedError(f"{name}: {MISSING}; {bought} buys them, and {by} names variables; {FREE}")
         return self.statistics
 
     def groups(self, name: str, by: str | None) -> dict[Any, int | None]:
@@ -98,7 +98,7 @@ class PrivateRows:
         variable, statistics = find_variable("by", self.plan.design, by, groups=True), self.statistics
         bought = None if statistics is None else statistics.functions.by
         if bought is None or variable.factor is None or bought.columns != variable.factor.columns:
-            raise NotReleasedError(f"{name} by {by!r} {MISSING}: {argument('fitstats_by', by)} buys them; {FREE}")
+            raise NotReleasedError(f"{name} by {by!r}: {MISSING}; {argument('fitstats_by', by)} buys them; {FREE}")
         return {level: place for place, level in enumerate(variable.levels)}
 
     def fitted(self, name: str, group: int | None) -> Average:
@@ -106,7 +106,7 @@ class PrivateRows:
         statistics = self.needed(name)
         average = statistics.fitted_mean(group)
         if average is None:
-            raise NotReleasedError(f"{name} {MISSING}: {argument('fitstats_by')} a factor buys them; {FREE}")
+            raise NotReleasedError(f"{name}: {MISSING}; {argument('fitstats_by')} with a factor buys them; {FREE}")
         if self.plan.family.link != "identity":
             return average
         middle, half = self.plan.design.response_scaling()
@@ -133,7 +133,7 @@ class PrivateRows:
 
     def _not_bought(self, name: str, variable: Variable, step: float | None) -> str:
         asked = argument("fitstats_variables", {variable.name: step})
-        return f"{name} of {variable.name!r} {MISSING}: {asked} in the call of the fit buys them; {FREE}"
+        return f"{name} of {variable.name!r}: {MISSING}; {asked} in the call of the fit buys them; {FREE}"
 
     def knows(self, group: int | None) -> bool:
         """Whether a group stands out from its noise."""
@@ -148,8 +148,8 @@ class PrivateRows:
         return level_width(self.statistics, column, parts, group)
 
 
-MISSING = "averages over the rows, and its sums were not bought"
-FREE = "newdata= has it at public rows, at no charge"
+MISSING = "averages over the rows were not bought"
+FREE = "newdata= has public rows, at no charge"
 
 
 @dataclass(frozen=True, eq=False)
@@ -224,10 +224,13 @@ class PublicRows:
 class Comparer:
     """Comparisons and predictions of a released model."""
 
-    plan: Plan
-    errors: ReleasedErrors
-    columns: NDArray[np.intp]  # that were fitted last
+    model: FittedColumns
     source: PrivateRows | PublicRows
+
+    @property
+    def plan(self) -> Plan:
+        """The public plan that the release followed."""
+        return self.model.plan
 
     def comparisons(self, variables: Variables, comparison: Comparison, by: str | None, alpha: float) -> pd.DataFrame:
         """The table of `ReleasedModel.comparisons`."""
@@ -257,9 +260,18 @@ class Comparer:
         bought = None if self.plan.fitstats is None else self.plan.fitstats.variables
         if bought is not None:
             return list(bought)
-        variables = formula_variables(self.plan.design).items()
-        every = isinstance(self.source, PublicRows) or self.plan.family.link != "logit"
-        return [(name, None) for name, one in variables if every or (one.alone and one.factor is not None)]
+        inside = formula_variables(self.plan.design).items()
+        variables = [(name, one) for name, one in inside if one.column in self.model.columns]
+        free = self.plan.family.link != "logit"
+        found: list[tuple[str, float | None]] = [
+            (name, None)
+            for name, one in variables
+            if isinstance(self.source, PublicRows) or (one.alone and (free or one.factor is not None))
+        ]
+        if not found:
+            named = argument("fitstats_variables")
+            raise NotReleasedError(f"comparisons: no factor stands by itself; {named} buys steps of numbers; {FREE}")
+        return found
 
     def _variable(self, name: str) -> Variable:
         """What is to change: at public rows whatever column the formula reads."""
@@ -276,13 +288,13 @@ class Comparer:
 
     def _coefficient(self, change: Change) -> Figure:
         """A change of the linear predictor."""
-        place = int(np.flatnonzero(self.columns == change.column)[0])
-        transform = self.plan.design.back_transform()[0][np.ix_(self.columns, self.columns)]
-        contrast = self.errors.table.estimates.contrasts(change.size * transform[[place]] @ self.errors.basis)
-        value = change.size * float(self.errors.table.coef[place])
-        return Figure(
-            value, lambda alpha: float(contrast.half_width(alpha)[0]), float(self.errors.table.pvalues[place])
-        )
+        model, table = self.model, self.model.errors.table
+        if not np.any(model.columns == change.column):
+            raise ArgumentError(f"variables: {self.plan.names[change.column]} is not in the fit, which left it out")
+        place = int(np.flatnonzero(model.columns == change.column)[0])
+        contrast = table.estimates.contrasts(change.size * model.rows[[place]] @ model.errors.basis)
+        value = change.size * float(table.coef[place])
+        return Figure(value, lambda alpha: float(contrast.half_width(alpha)[0]), float(table.pvalues[place]))
 
     def _compared(self, variable: Variable, change: Change, group: int | None, *, ratio: bool) -> Figure:
         before, after = self.source.change("comparisons", variable, change, group)
@@ -295,7 +307,7 @@ class Comparer:
         if isinstance(self.source, PublicRows):
             return Figure(value, half, self.source.pvalue(parts, value))
         # An effect of a variable by itself is nil where its coefficient is.
-        return Figure(value, half, float(self.errors.table.pvalues[self.columns == change.column][0]))
+        return Figure(value, half, float(self.model.errors.table.pvalues[self.model.columns == change.column][0]))
 
     def predictions(self, variables: str | None, by: str | None, alpha: float) -> pd.DataFrame:
         """The table of `ReleasedModel.predictions`."""

@@ -38,7 +38,7 @@ from dpstats.results.fit_statistics import (
     row_functions,
 )
 from dpstats.results.inference_mixin import InferenceMixin, with_exposure
-from dpstats.results.marginal_effects import At, MarginalEffects, marginal_effects
+from dpstats.results.marginal_effects import At, FittedColumns, MarginalEffects, marginal_effects
 from dpstats.results.standard_errors import (
     ReleasedErrors,
     inference_of,
@@ -341,7 +341,8 @@ class ReleasedModel(FittedModel):
         >>> fit.get_margeff().names
         ('x',)
         """
-        return marginal_effects(self.plan, self._inferred, self._fit_statistics, at, dummy, alpha)
+        model = FittedColumns(self.plan, self._inferred, self._fitted_columns)
+        return marginal_effects(model, self._fit_statistics, at, dummy, alpha)
 
     def comparisons(
         self,
@@ -421,18 +422,18 @@ class ReleasedModel(FittedModel):
             return self._comparer(newdata).predictions(variables, by, alpha)
 
     def _comparer(self, newdata: Any) -> Comparer:
-        errors, columns, family = self._inferred, self._fitted_columns, self.plan.family
+        model, family = FittedColumns(self.plan, self._inferred, self._fitted_columns), self.plan.family
         if family.link == "none" or family.name.endswith("svm"):
             raise NotReleasedError("comparisons and predictions: a support vector machine has no mean response")
 
         def rows(frame: pd.DataFrame) -> tuple[Vector, Vector]:
             exog, complete, _, added = self._model_rows(frame, None)
-            return exog[complete][:, columns], added[complete]
+            return exog[complete][:, model.columns], added[complete]
 
         source: PrivateRows | PublicRows = PrivateRows(self.plan, self._fit_statistics)
         if newdata is not None:
-            source = PublicRows(errors, public_frame(newdata), rows, self._mean)
-        return Comparer(self.plan, errors, columns, source)
+            source = PublicRows(model.errors, public_frame(newdata), rows, self._mean)
+        return Comparer(model, source)
 
     @property
     def information(self) -> pd.DataFrame:

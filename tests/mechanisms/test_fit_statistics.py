@@ -423,6 +423,25 @@ class TestComparisons:
         curved = dp.logit("y ~ poly(x, 2) + z", frame("binomial"), 5.0, domain=domain, inference=True, seed=1)
         assert curved.comparisons({"x": 0.4}, newdata=rows)["contrast"].tolist() == ["+0.4"]
 
+    def test_columns_that_were_screened_out_have_no_effect(self) -> None:
+        domain = {**DOMAIN, "y": (-6, 6)}
+        fit = dp.ols("y ~ x + z + g", frame("gaussian"), 20.0, domain=domain, inference=True, screen=1, seed=1)
+        (name,) = fit.get_margeff().names
+        table = fit.comparisons()
+        assert table["term"].tolist() == [name]
+        assert table["estimate"].tolist() == pytest.approx(fit.get_margeff().margeff.tolist())
+        with pytest.raises(ArgumentError, match="which left it out"):
+            fit.comparisons("x" if name != "x" else "z")
+
+    def test_models_of_arrays_have_no_variables(self) -> None:
+        rows = frame("gaussian")[["x", "z"]].to_numpy()
+        model = dp.GLM(frame("gaussian")["y"].to_numpy(), rows, row_norm=2.0, family="gaussian")
+        fit = model.fit(5.0, inference=True, seed=1)
+        with pytest.raises(NotReleasedError, match="no factor stands by itself"):
+            fit.comparisons()
+        with pytest.raises(DPStatsError):
+            fit.comparisons("x1", newdata={"x1": [1.0]})
+
     @pytest.mark.parametrize(
         ("call", "match"),
         [
