@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, TypedDict
 
@@ -45,8 +45,15 @@ LATER: dict[str, Any] = {
     "ranges": "declared",
     "information_cap": None,
     "fitstats": None,
+    "fitstats_variables": None,
+    "fitstats_by": None,
 }
 """Options that came after plans had been stored, and what those plans had of them."""
+
+Variables = str | Sequence[str] | Mapping[str, float | None] | None
+"""Variables of a formula as a caller names them, with the steps of numbers."""
+
+NamedVariables = tuple[tuple[str, float | None], ...]
 
 ARGUMENTS = ("alpha", "adjacency", "delta", "domain", "family", "ledger", "method", "penalty", "seed")
 """Named arguments of a fit that a misspelt option may have meant."""
@@ -159,6 +166,12 @@ class Options:
         Share of eps that buys fit statistics beside standard errors (docs/guide/results): the number of rows, R2 or the
         deviance explained, and what average marginal effects need. "auto" takes 0.05 where they can be had, and the
         plan says where they cannot; 0 and None buy none.
+    fitstats_variables : str, list of str or dict, optional
+        Variables whose changes `comparisons` averages over the rows: a dict has the steps of numbers, ``{"age": 10,
+        "sex": None}``, and a list steps of 1. They take two thirds of the share of fit statistics. By default every
+        factor that stands by itself, with a quarter.
+    fitstats_by : str, optional
+        A factor of the formula by whose levels `comparisons` and `predictions` have averages too.
     information_cap : float, optional
         The greatest weight of a row in the information matrix, whose noise is in proportion to it. A row of counts has
         its fitted mean for a weight, one of a logistic regression p (1 - p): take two to four times what is typical, as
@@ -216,6 +229,8 @@ class Options:
     information_share: float | None = None
     spread_share: float | None = None
     fitstats: float | Literal["auto"] | None = "auto"
+    fitstats_variables: Variables = None
+    fitstats_by: str | None = None
     information_cap: float | None = None
     split: Literal["rows"] | None = None
     unit: str | None = None
@@ -258,6 +273,9 @@ class Options:
         share = self.fitstats
         if share not in (None, "auto") and not (is_number(share) and 0 <= share < 1):
             raise ArgumentError(f"fitstats must be a share of eps below 1, 'auto' or None, got {safe_repr(share)}")
+        named_variables("fitstats_variables", self.fitstats_variables)
+        if self.fitstats_by is not None and not isinstance(self.fitstats_by, str):
+            raise ArgumentError(f"fitstats_by must be the name of a factor, got {safe_repr(self.fitstats_by)}")
         cap = self.information_cap
         if cap is not None and not (is_number(cap) and CAPS[0] <= cap <= CAPS[1]):
             raise ArgumentError(
@@ -315,6 +333,28 @@ class Options:
         return self.as_printed or self.realization == "augmented"
 
 
+def named_variables(name: str, asked: object) -> NamedVariables | None:
+    """Names of variables with the steps of numbers, None where none is given, of what a caller asks for."""
+    if asked is None:
+        return None
+    given = [asked] if isinstance(asked, str) else asked
+    if isinstance(given, Mapping):
+        named: Sequence[tuple[Any, Any]] = list(given.items())
+    elif isinstance(given, (list, tuple)):
+        named = [(one, None) for one in given]
+    else:
+        named = []
+    right = [
+        isinstance(one, str) and (step is None or (is_number(step) and 0 < abs(step) <= 1e100)) for one, step in named
+    ]
+    if not named or not all(right) or len({one for one, _ in named}) < len(named):
+        raise ArgumentError(
+            f"{name} must be names of columns, or a dict from names to the steps of numbers such as "
+            f"{{'age': 10, 'sex': None}}, got {safe_repr(asked)}"
+        )
+    return tuple((one, None if step is None else float(step)) for one, step in named)
+
+
 class OptionKeywords(TypedDict, total=False):
     """The fields of `Options` as keywords of a call, for type checkers; a test holds the two together."""
 
@@ -344,6 +384,8 @@ class OptionKeywords(TypedDict, total=False):
     information_share: float | None
     spread_share: float | None
     fitstats: float | Literal["auto"] | None
+    fitstats_variables: Variables
+    fitstats_by: str | None
     information_cap: float | None
     split: Literal["rows"] | None
     unit: str | None

@@ -322,9 +322,13 @@ def fit_statistics_note(plan: PlanFacts) -> list[str]:
     """What is bought of the fit of the whole model, or why it cannot be beside errors."""
     if plan.fitstats is not None:
         figure = "R2" if plan.family.link == "identity" else "the deviance explained"
+        names = [name for name, _ in plan.fitstats.variables or ()]
+        changes = f"changes of {', '.join(names)}" if names else "changes of factors"
+        named = "what average marginal effects need" if not names and plan.fitstats.by is None else changes
+        groups = "" if plan.fitstats.by is None else f", averages by the levels of {plan.fitstats.by} as well"
         return [
-            f"{plan.fitstats.eps:.4g} of eps buys the number of rows, {figure} and what average marginal effects need, "
-            f"each with its error (fitstats; proof: {cite_proof('docs/proofs/fit_statistics')})."
+            f"{plan.fitstats.eps:.4g} of eps buys the number of rows, {figure} and {named}, "
+            f"each with its error{groups} (fitstats; proof: {cite_proof('docs/proofs/fit_statistics')})."
         ]
     if plan.request.options.fitstats != "auto" or plan.stages[-1].plan.information is None:
         return []

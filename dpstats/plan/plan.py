@@ -342,7 +342,7 @@ def make_plan(
         raise ArgumentError(f"{shares} must be lower: nothing of eps is left for the coefficients")
     screening, stages = plan_releases(request, design, family, rest, mean)
     if fitstats is not None and stages[-1].plan.information is None:
-        if request.options.fitstats != "auto":
+        if request.options.fitstats != "auto" or fitstats.variables is not None or fitstats.by is not None:
             raise ArgumentError(f"fitstats {needs_errors()}")
         fitstats, (screening, stages) = None, plan_releases(request, design, family, left, mean)
     if response is not None and response.mean is not None:
