@@ -20,14 +20,7 @@ from dpstats.domain import Domain, Range, support_of
 from dpstats.errors import DomainError, FormulaError
 from dpstats.families import Family
 from dpstats.formula import coding, reader
-from dpstats.formula.advice import (
-    check_counts,
-    dropped_note,
-    gap_notes,
-    numeric_columns_undeclared,
-    schema_domain,
-    with_response,
-)
+from dpstats.formula.advice import check_counts, dropped_note, gap_notes, with_response
 from dpstats.formula.bounds import LEAST, Array, Term, TermBody, term_bodies, unit_term
 from dpstats.formula.expression import Column
 from dpstats.formula.parse import Formula, parse
@@ -47,8 +40,6 @@ from dpstats.formula.vanishing_forms import design_forms, joined_columns
 from dpstats.privacy.information import JointColumns
 from dpstats.privacy.k_norm import SLACK
 from dpstats.quiet import quiet
-
-__all__ = ["DesignSpec", "design_spec", "numeric_columns_undeclared", "response_values", "schema_domain"]
 
 LEAST_UNIT = 1e-250
 """A coefficient in the user's units is at least so many times one in model units, and at most the inverse."""

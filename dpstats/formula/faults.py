@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.data import Table
-from dpstats.domain import Domain, Levels, Range
+from dpstats.domain import Levels, Range
 from dpstats.families import Family
-from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_undeclared, schema_domain
+from dpstats.formula.design import DesignSpec
 from dpstats.formula.expression import Column as ColumnNode
-from dpstats.formula.parse import Formula, parse
-from dpstats.formula.response import clipping_response
+from dpstats.formula.parse import Formula
 
 Flags = NDArray[np.bool_]
 
@@ -63,40 +62,23 @@ class Fault(NamedTuple):
         return "missing, or not a number"
 
 
-def column_facts(formula: str, domain: Domain, table: Table | None, family: Family) -> tuple[Facts, DesignSpec | None]:
-    """What is declared of each column (None: numeric, its range open), and the design if nothing is open."""
-    parsed = parse(formula)
-    open_ranges = numeric_columns_undeclared(formula, domain, table, family)
-    known = clipping_response(parsed, schema_domain(formula, domain, table, family))
+def column_facts(parsed: Formula, known: Mapping[str, Range | Levels], family: Family) -> Facts:
+    """What is known of each column that a formula reads, as its fit reads it."""
     facts: dict[str, Range | Levels | None] = {name: known.get(name) for name in parsed.columns}
-    design = None
-    if not open_ranges:
-        design = design_spec(formula, known, family=family)
-        if table is not None:
-            design.check_schema(table)
-    response = _binary_column(parsed, family)
-    if response is not None:
-        declared = facts[response]
-        # As the fit reads it: neither 0 nor 1 is missing, not clipped.
-        facts[response] = Levels((0, 1)) if declared is None or isinstance(declared, Range) else declared
-    return facts, design
+    response = parsed.response.node
+    if family.response == "binary" and parsed.failures is None and isinstance(response, ColumnNode):
+        declared = facts[response.name]
+        # Neither 0 nor 1 is missing, not clipped.
+        facts[response.name] = Levels((0, 1)) if declared is None or isinstance(declared, Range) else declared
+    return facts
 
 
-def _binary_column(parsed: Formula, family: Family) -> str | None:
-    """The response's column, where it must be 0 or 1."""
-    if parsed.failures is not None:
-        return None
-    node = parsed.response.node
-    return node.name if family.response == "binary" and isinstance(node, ColumnNode) else None
-
-
-def possible_faults(columns: Sequence[str], facts: Facts, design: DesignSpec | None) -> tuple[Fault, ...]:
-    """What may be wrong with a row: first what loses it, then what clips it; public."""
-    faults = [Fault(name, "lost", _declared(facts[name])) for name in columns]
+def possible_faults(facts: Facts, design: DesignSpec | None) -> tuple[Fault, ...]:
+    """What may be wrong with a row: first what loses it, then what clips it; public. A design has no range open."""
+    faults = [Fault(name, "lost", _declared(declared)) for name, declared in facts.items()]
     if design is not None and design.has_gaps:
         faults.append(Fault(FORMULA, "lost", "finite everywhere"))
-    for name in columns:
-        declared = facts[name]
+    for name, declared in facts.items():
         if isinstance(declared, Range) and not declared.drops:
             faults += [Fault(name, "below", _declared(declared)), Fault(name, "above", _declared(declared))]
     return tuple(faults)
@@ -120,6 +102,8 @@ def fault_flags(block: Table, facts: Facts, design: DesignSpec | None, faults: S
         if fault.column == FORMULA:
             assert design is not None
             columns.append(~design.usable(block) & ~lost_somewhere)
+        elif fault.kind == "outside":
+            columns.append(states[fault.column]["below"] | states[fault.column]["above"])
         else:
             columns.append(states[fault.column][fault.kind])
     flags = np.column_stack(columns)

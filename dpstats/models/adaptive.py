@@ -6,8 +6,10 @@ milliseconds. How the constants were chosen, and how often the rule is right, is
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,14 +17,18 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
+from dpstats.call import Request
+from dpstats.errors import DPStatsError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
 from dpstats.inference import KnownInformation, MatrixLaw, SpanNoise
 from dpstats.inference.inverse import LEAST_RATIO
+from dpstats.mechanisms.spec import obstacle
 from dpstats.models.forecast import RowMeans, row_means
 from dpstats.models.population import POOR, USUAL, KnownColumns
-from dpstats.plan import Plan
+from dpstats.plan import Plan, replan_request, with_settled_law
+from dpstats.privacy.information import headroom
 from dpstats.results.standard_errors import shrunk_towards
 
 Vector = NDArray[np.float64]
@@ -78,6 +84,44 @@ def foreseeable(plan: Plan) -> bool:
         and plan.screening is None
         and plan.stages[-1].plan.size == len(plan.names)
     )
+
+
+def adaptive_errors(request: Request, family: Family) -> bool:
+    """Whether what is spent on errors follows the number of rows: of one plain fit whose errors are left open."""
+    options = request.options
+    plain = options.screen is None and options.refit_share == 0 and options.stages == 1
+    return plain and options.inference == "auto" and obstacle(family, request.penalty, options) is None
+
+
+def candidates_of(plan: Plan) -> list[Plan]:
+    """The plans of the same model that differ in what they spend on errors, nothing first, more each time.
+
+    They insist on its law of noise. None where there is nothing to choose.
+    """
+    if not (adaptive_errors(plan.request, plan.family) and foreseeable(plan)):
+        return []
+    automatic = with_settled_law(plan)
+    without, paid = (
+        replace(automatic, options=replace(automatic.options, inference=setting)) for setting in (None, True)
+    )
+    found: list[Plan] = []
+    if headroom(plan.family) == 0:  # no errors are free, and the plan has none
+        found = [replace(plan, request=without)]
+    else:
+        with contextlib.suppress(DPStatsError):  # as public as what is planned
+            found.append(replan_request(plan, without))
+        found.append(replace(plan, request=automatic))
+    with contextlib.suppress(DPStatsError):
+        found.append(replan_request(plan, paid))
+    return found
+
+
+def settled(plan: Plan, rows: float) -> Plan:
+    """The candidate that suits `rows` best; `plan` where public facts foresee none of them."""
+    candidates = candidates_of(plan)
+    with contextlib.suppress(DPStatsError, np.linalg.LinAlgError):  # as public as what is planned
+        return candidates[choose(candidates, rows)] if candidates else plan
+    return plan
 
 
 def choose(candidates: Sequence[Plan], n: float, typical: object = None) -> int:

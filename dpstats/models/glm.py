@@ -30,6 +30,7 @@ from dpstats.mechanisms.fit_statistics import release_fit_statistics
 from dpstats.mechanisms.napp import release_stages
 from dpstats.mechanisms.screening import release_screened
 from dpstats.models.release import Release, check_rows
+from dpstats.models.row_counts import count_rows
 from dpstats.models.sources import OFFSET_BOUND, ArraySource, FormulaSource, model_formula
 from dpstats.plan import Plan, fit_spec, paid_apart, range_eps
 from dpstats.privacy.guarantee import Guarantee
@@ -281,12 +282,11 @@ def fit_source(
     charge = {"analyst": analyst, "label": label}
     rest = plan.guarantee
     if plan.counts is not None:
-        assert isinstance(source, FormulaSource)
         counted, rest = plan.counts.guarantees(plan.guarantee)
         if ledger is not None:
             check_rows(ledger, counted, data)
             ledger.signed(analyst).check_charges([counted, rest])
-        work = partial(source.count_rows, plan, random=random)
+        work = partial(count_rows, plan, random=random)
         counts = release(counted, work=work, label=f"rows of a {plan.title}").run(ledger, **charge)
         plan = replace(plan, counts=counts)
         wrong = counts.mismatch()

@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -434,23 +433,28 @@ def replan(plan: Plan, eps: float) -> Plan:
     response = plan.response
     if response is not None:
         response = replace(response, eps=request.options.response_share * request.row_eps)
-    counts = plan.counts
-    if counts is not None:
-        counts = counts.at(eps)
-    build = partial(
-        make_plan,
-        design=plan.design,
-        family=plan.family,
+    counts = None if plan.counts is None else plan.counts.at(eps)
+    again = settle_law(replan_request(replace(plan, response=response, counts=counts), request))
+    return replace(again, call=None if plan.call is None else plan.call.at(eps))
+
+
+def replan_request(plan: Plan, request: Request) -> Plan:
+    """What another request plans for the same model, purchases and counts; reads no row."""
+    return make_plan(
+        request,
+        plan.design,
+        plan.family,
         formula=plan.formula,
         bought=plan.bought,
         trimmed=plan.trimmed,
-        response=response,
-        counts=counts,
+        response=plan.response,
+        counts=plan.counts,
     )
-    again = build(request)
-    if not again.law_is_settled:
-        again = build(with_settled_law(again))
-    return replace(again, call=None if plan.call is None else plan.call.at(eps))
+
+
+def settle_law(plan: Plan) -> Plan:
+    """The plan, or one that insists on its law of noise where a purchase could change it."""
+    return plan if plan.law_is_settled else replan_request(plan, with_settled_law(plan))
 
 
 def with_settled_law(plan: Plan) -> Request:

@@ -19,10 +19,9 @@ from dpstats.data import as_table
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, BudgetExceeded, MismatchError, NotReleasedError, ReleaseError
 from dpstats.families import get_family
-from dpstats.formula.design import DesignSpec
+from dpstats.formula.design import design_spec
 from dpstats.formula.faults import Fault, column_facts, possible_faults
-from dpstats.formula.parse import parse
-from dpstats.models import row_counts
+from dpstats.models import adaptive, row_counts
 from dpstats.models.row_counts import _row_sums
 from dpstats.models.sources import FormulaSource
 from dpstats.plan.row_counts import CHECK_SHARE, RowCounts
@@ -50,11 +49,10 @@ def frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
 def sums(rows: list[tuple[Any, ...]], formula: str = FORMULA, domain: dict[str, Any] | None = None) -> np.ndarray:
     """What is counted of some rows, before any noise: rows used, then first faults."""
     table, declared, family = as_table(frame(rows)), Domain(domain or DOMAIN), get_family("binomial")
-    facts, design = column_facts(formula, declared, table, family)
-    assert isinstance(design, DesignSpec)
-    faults = possible_faults(parse(formula).columns, facts, design)
-    counted = RowCounts.planned(1.0, 0.03, "add_remove", faults).faults
-    return _row_sums(design, facts, faults, counted, [table])
+    design = design_spec(formula, declared, family=family)
+    facts = column_facts(design.parsed, design.domain, family)
+    counted = RowCounts.planned(1.0, 0.03, "add_remove", possible_faults(facts, design)).faults
+    return _row_sums(design, facts, counted, [table])
 
 
 row = st.tuples(*(st.sampled_from(cells) for cells in CELLS.values()))
@@ -80,7 +78,7 @@ def test_a_row_counts_once_among_those_used_and_once_among_faults(
 def test_counting_every_fault_of_a_row_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted bug: a row with two columns at fault adds two."""
 
-    def all_faults(design: Any, facts: Any, faults: Any, counted: Any, tables: Any) -> np.ndarray:
+    def all_faults(design: Any, facts: Any, faults: Any, tables: Any) -> np.ndarray:
         total = np.zeros(1 + len(faults), dtype=np.int64)
         for table in tables:
             total[1:] += row_counts.fault_flags(table, facts, design, faults).sum(axis=0)
@@ -280,17 +278,11 @@ def test_an_error_of_less_than_a_row_is_not_printed_as_none() -> None:
 
 def test_counts_have_the_noise_that_is_planned() -> None:
     """The standard deviation of 400 draws of Laplace noise has a relative standard error of .056."""
-    table, declared, family = as_table(good_rows(300)), Domain(DOMAIN), get_family("binomial")
-    facts, design = column_facts(FORMULA, declared, table, family)
-    assert design is not None
-    faults = possible_faults(parse(FORMULA).columns, facts, design)
-    counts = RowCounts.planned(1.0, 0.3, "add_remove", faults)
-    draws = np.array(
-        [
-            row_counts.count_rows(counts, design, facts, faults, table, np.random.default_rng(seed)).rows
-            for seed in range(400)
-        ]
-    )
+    table, request = as_table(good_rows(300)), make_request(eps=1.0, family="binomial", check_share=0.3)
+    plan = FormulaSource(FORMULA, table, Domain(DOMAIN)).plan(request, alone=True)
+    counts = plan.counts
+    assert counts is not None
+    draws = np.array([row_counts.count_rows(plan, table, np.random.default_rng(seed)).rows for seed in range(400)])
     assert draws.std() == pytest.approx(counts.rows_sd, rel=0.25)
     assert draws.mean() == pytest.approx(300, abs=4 * counts.rows_sd / 20)
 
@@ -440,13 +432,12 @@ def test_every_count_gives_a_plan_within_the_budget(rows: int, eps: float, delta
 
 def test_a_plan_that_forgets_the_count_is_caught(people: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted bug: after the count the rest is planned with all of eps."""
-    planned = FormulaSource._plan
+    planned = adaptive.replan_request
 
-    def forgets(self: Any, request: Any, ranges: Any, response: Any = None, counts: Any = None) -> Any:
-        plan = planned(self, request, ranges, response, counts if counts is None or counts.rows is None else None)
-        return replace(plan, counts=counts)
+    def forgets(plan: Any, request: Any) -> Any:
+        return replace(planned(replace(plan, counts=None), request), counts=plan.counts)
 
-    monkeypatch.setattr(FormulaSource, "_plan", forgets)
+    monkeypatch.setattr(adaptive, "replan_request", forgets)
     with pytest.raises(ReleaseError):
         dp.glm(MODEL, people, 1.0, family="binomial", domain=CENSUS, check_share=0.03, seed=1)
 
