@@ -23,7 +23,7 @@ from dpstats.data import as_table
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
 from dpstats.ledger import as_ledger
-from dpstats.models.adaptive import by_rows, candidates_of
+from dpstats.models.adaptive import by_rows
 from dpstats.models.forecast import Forecast, forecast
 from dpstats.models.glm import fit_source
 from dpstats.models.population import population_rows
@@ -59,7 +59,7 @@ class DryRun:
 
     def by_rows(self, plan: Plan) -> pd.DataFrame:
         """What is spent on errors by the number of rows that will be counted; see `Plan.by_rows`."""
-        return by_rows(candidates_of(plan))
+        return by_rows(plan)
 
     def at(self, eps: float) -> DryRun:
         """The same at another budget."""

@@ -31,7 +31,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "retrieval": ("recycle", "return", "paper", None),
     "moor": (None, "paper"),
     "noise": (None, "laplace", "gaussian"),
-    "ranges": ("declared", "bought"),
+    "ranges": (None, "declared", "bought"),
     "response": ("auto", "bought", "declared"),
     "inference": ("auto", "model", "robust", True, None),
     "split": (None, "rows"),
@@ -42,7 +42,7 @@ LATER: dict[str, Any] = {
     "check_share": 0,
     "on_mismatch": "stop",
     "n": None,
-    "ranges": "declared",
+    "ranges": None,
     "information_cap": None,
     "fitstats": None,
     "fitstats_variables": None,
@@ -87,14 +87,17 @@ class Options:
         Guess at the norm of the coefficients in model units, which the default curvature is chosen for. Of
         method="statistics" in the metric of the design, 1 by default: as far as predictions reach from the middle of
         the response's range, in half widths of it.
-    ranges : {"declared", "bought"}
+    ranges : {None, "declared", "bought"}
         "bought" buys, within the declared range of each numeric column that explains, the interval that holds nearly
         all rows; the others are left out, and the noise follows the interval (docs/proofs/trimming). Few rows keep the
         declared range. Not of columns whose interval is declared already. Columns left out of the Domain have their
-        range bought in either case, and with "bought" rows beyond it are left out too, not clipped.
+        range bought in either case, and with "bought" rows beyond it are left out too, not clipped. None, the default,
+        buys intervals where the number of rows that is counted, or `n`, says that they pay: from rows times eps of
+        about 2,500 a column, for at most 0.07 of eps, and less the more rows there are (docs/proofs/trimming, 6); no
+        range must be left out of the Domain then. "declared" never buys them.
     range_share : float
         Share of eps that buys the ranges of numeric columns left out of the Domain, and the intervals of
-        ranges="bought", in equal parts.
+        ranges="bought", in equal parts; by default intervals cost no more than that.
     rows_at_least : float
         A public lower bound on the number of rows, by which a budget is judged too small to buy ranges with. No
         guarantee depends on it.
@@ -205,7 +208,7 @@ class Options:
 
     curvature: float | None = None
     radius: float | None = None
-    ranges: Literal["declared", "bought"] = "declared"
+    ranges: Literal["declared", "bought"] | None = None
     range_share: float = 0.1
     rows_at_least: float = ROWS_AT_LEAST
     rows_guess: float = ROWS_GUESS
@@ -360,7 +363,7 @@ class OptionKeywords(TypedDict, total=False):
 
     curvature: float | None
     radius: float | None
-    ranges: Literal["declared", "bought"]
+    ranges: Literal["declared", "bought"] | None
     range_share: float
     rows_at_least: float
     rows_guess: float

@@ -27,8 +27,10 @@ from dpstats.inference.inverse import LEAST_RATIO
 from dpstats.mechanisms.spec import obstacle
 from dpstats.models.forecast import RowMeans, mean_information, row_means, sample_rows, weight_cap
 from dpstats.models.population import POOR, USUAL, KnownColumns
+from dpstats.models.ranges import trimmable
 from dpstats.plan import Plan, replan_request, with_settled_law
 from dpstats.privacy.information import headroom
+from dpstats.privacy.trimming import share_to_spend
 from dpstats.results.standard_errors import shrunk_towards
 
 Vector = NDArray[np.float64]
@@ -87,6 +89,29 @@ def adaptive_errors(request: Request, family: Family) -> bool:
     options = request.options
     plain = options.screen is None and options.refit_share == 0 and options.stages == 1
     return plain and options.inference == "auto" and obstacle(family, request.penalty, options) is None
+
+
+def offered_intervals(request: Request, design: DesignSpec) -> tuple[str, ...]:
+    """The columns whose declared ranges a plan may narrow, as it is for the number of rows to say."""
+    return trimmable(design) if request.options.ranges is None else ()
+
+
+def with_intervals(plan: Plan, names: tuple[str, ...], rows: float) -> Plan:
+    """The plan that buys intervals within the declared ranges of some columns, if so many rows pay for them."""
+    share = interval_share(plan.request, names, rows)
+    if not share:
+        return plan
+    request = with_settled_law(plan)
+    options = replace(request.options, ranges="bought", range_share=share)
+    with contextlib.suppress(DPStatsError):  # as public as what is planned
+        return replan_request(replace(plan, bought=names, trimmed=names), replace(request, options=options))
+    return plan
+
+
+def interval_share(request: Request, names: tuple[str, ...], rows: float) -> float:
+    """The share of a fit's eps that intervals of some columns cost if there are so many rows; 0 if none are bought."""
+    share = share_to_spend(rows * request.row_eps, request.adjacency, len(names))
+    return min(share, request.options.range_share)
 
 
 def candidates_of(plan: Plan) -> list[Plan]:
@@ -155,15 +180,22 @@ ROWS = (300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 """Numbers of rows that a plan tells the choice for."""
 
 
-def by_rows(candidates: Sequence[Plan]) -> pd.DataFrame:
-    """What would be chosen of the candidates, by number of rows: how errors are paid for, and how many to expect."""
-    found: list[tuple[int, str, float]] = []
-    for rows, expected in zip(ROWS, outlooks(candidates, ROWS), strict=True) if candidates else ():
+def by_rows(plan: Plan) -> pd.DataFrame:
+    """What would be chosen by number of rows: which ranges, how errors are paid for, and how many to expect.
+
+    What intervals cost is as if so much less were to be had of the rows: noise and rows go together.
+    """
+    names = () if plan.counts is None else plan.counts.trimmable
+    candidates = candidates_of(plan) or ([plan] if names and foreseeable(plan) else [])
+    shares = [interval_share(plan.request, names, rows) for rows in ROWS]
+    left = [rows * (1 - share) for rows, share in zip(ROWS, shares, strict=True)]
+    found: list[tuple[int, str, str, float]] = []
+    for rows, share, expected in zip(ROWS, shares, outlooks(candidates, left), strict=True) if candidates else ():
         place = preferred(expected)
         setting = candidates[place].request.options.inference
         paid = "none" if not expected[place].share else "free" if setting == "auto" else "paid"
-        found.append((rows, paid, expected[place].share))
-    return WideFrame(pd.DataFrame(found, columns=["rows", "errors", "share"]).set_index("rows"))
+        found.append((rows, "bought" if share else "declared", paid, expected[place].share))
+    return WideFrame(pd.DataFrame(found, columns=["rows", "ranges", "errors", "share"]).set_index("rows"))
 
 
 def expected_outlook(plan: Plan, means: Populations, n: float) -> Outlook:

@@ -218,10 +218,17 @@ def bought_ranges(plan: Plan, data: Table, random: RandomSource) -> dict[str, Ra
     declared = Domain({name: design.domain[name] for name in plan.trimmed})
     eps, record = range_eps(request, plan.bought), request.options.record
     ranges = ranges_of(data, plan.bought, eps, request.adjacency, random, record, declared)
-    if request.options.ranges == "declared":
+    if request.options.ranges != "bought":
         return ranges
     clipped = {*declared, *design.parsed.response_columns}
     return {name: one if name in clipped else replace(one, outside="drop") for name, one in ranges.items()}
+
+
+def trimmable(design: DesignSpec, open_ranges: Sequence[str] = ()) -> tuple[str, ...]:
+    """Columns that explain of which an interval within the declared range may be bought: no `open_ranges`."""
+    left_out = {*open_ranges, *design.parsed.response_columns}
+    names = (name for name in design.parsed.exog_columns if name not in left_out)
+    return tuple(name for name in names if can_be_trimmed(design.domain.get(name)))
 
 
 def can_be_trimmed(declared: object) -> bool:

@@ -24,10 +24,10 @@ from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.formula.parse import expand_dot, parse
 from dpstats.formula.syntax import add_terms
 from dpstats.mechanisms.design import ArrayDesign, NormName, array_norms
-from dpstats.models.adaptive import settled
-from dpstats.models.ranges import STAND_IN, bought_ranges, bought_response, can_be_trimmed, serve
+from dpstats.models.adaptive import offered_intervals, settled, with_intervals
+from dpstats.models.ranges import STAND_IN, bought_ranges, bought_response, serve, trimmable
 from dpstats.models.release import check_unit, person_rows
-from dpstats.models.row_counts import plan_counts
+from dpstats.models.row_counts import counts_obstacle, plan_counts
 from dpstats.plan import Plan, make_plan, settle_law, with_settled_law
 from dpstats.plan.methods import ResponsePurchase, response_purchase
 from dpstats.plan.row_counts import RowCounts
@@ -299,22 +299,27 @@ class FormulaSource:
             raise ArgumentError(f"unit: {person!r} tells persons apart, and the formula reads it; leave it out of one")
         known, open_ranges = schema_domain(self.formula, self.domain, self.data, request.family)
         advised = advice(self.formula, self.domain, self.data, open_ranges, request.family.response)
-        trimmed = self._trimmed(request)
         if request.options.ranges == "bought" and not alone:
             bought = argument("ranges", "bought")
             raise ArgumentError(f"{bought} is for a single fit: dp.buy_ranges buys the intervals once for several")
         known = known.with_(dict.fromkeys(open_ranges, STAND_IN)) if open_ranges else known
         design = design_spec(self.formula, known, family=request.family)
+        trimmed = trimmable(design, open_ranges) if request.options.ranges == "bought" else ()
         counts = plan_counts(request, design, open_ranges, alone=alone)
         plan = plan_model(request, design, bought=(*open_ranges, *trimmed), trimmed=trimmed, counts=counts)
         plan = settle_law(plan)
         if request.options.n is not None:
+            if not open_ranges and counts_obstacle(request, alone=alone) is None:
+                plan = with_intervals(plan, offered_intervals(request, design), request.options.n)
             plan = settled(plan, request.options.n)
         return replace(plan, advice=advised)
 
     def complete(self, plan: Plan, data: Table, random: RandomSource) -> Plan:
         """Buy what the Domain and the options leave open and plan with it. Reads rows: charge first."""
         design, counts, advised = plan.design, plan.counts, plan.advice
+        if counts is not None and counts.trimmable:
+            assert counts.rows is not None
+            plan = with_intervals(plan, counts.trimmable, counts.rows)
         adapts = counts is not None and counts.settles_errors
         if not plan.bought and plan.response is None and not adapts:
             return plan
@@ -351,12 +356,6 @@ class FormulaSource:
     def undeclared(self, family: Family) -> tuple[str, ...]:
         """Columns whose range must be bought, from the schema alone."""
         return schema_domain(self.formula, self.domain, self.data, family)[1]
-
-    def _trimmed(self, request: Request) -> tuple[str, ...]:
-        """The columns of which an interval within the declared range is bought."""
-        parsed = parse(self.formula)
-        names = parsed.exog_columns if request.options.ranges == "bought" else ()
-        return tuple(n for n in names if n not in parsed.response_columns and can_be_trimmed(self.domain.get(n)))
 
 
 def plan_model(

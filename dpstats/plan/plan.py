@@ -190,13 +190,14 @@ class Plan(PlanFacts):
         return self._call("standard_errors").forecast(self, residual_sd, typical, like)
 
     def by_rows(self) -> pd.DataFrame:
-        """What the plan will spend on standard errors once it knows the number of rows.
+        """What the plan will spend on ranges and on standard errors once it knows the number of rows.
 
         Returns
         -------
         DataFrame
-            By number of rows: errors, "none", "free" or "paid", and share, that of the coefficients expected to have an
-            interval, of rows that say little (docs/proofs/adaptive).
+            By number of rows: ranges, "bought" where intervals within the declared ranges are; errors, "none", "free"
+            or "paid"; and share, that of the coefficients expected to have an interval, of rows that say little and
+            with the ranges as they are declared (docs/proofs/adaptive).
 
         Examples
         --------
@@ -230,7 +231,7 @@ class Plan(PlanFacts):
         True
         """
         tables = [header_table(self, "none read"), column_table(self), *plan_tables(self)]
-        if self.counts is not None and self.call is not None and self.counts.settles_errors:
+        if self.counts is not None and self.call is not None and (self.counts.settles_errors or self.counts.trimmable):
             found = self.by_rows()
             tables += [] if found.empty else [rows_table(found)]
         return Summary(tables, [*plan_notes(self), *rounding_note(self.objective)])
