@@ -25,7 +25,7 @@ import statsmodels.formula.api as smf
 
 import dpstats as dp
 from benchmarks.prediction import checked, cps1988, diamonds
-from dpstats.models import sources
+from dpstats.plan import scaling
 from dpstats.privacy.randomness import random_source
 from dpstats.privacy.ranges import buy_reach
 
@@ -152,7 +152,7 @@ def bought(multiple: float) -> Callable[[str, float, int], Any]:
     """A fit whose response is bought, with a cap of so many half widths of the interval."""
 
     def fit(name: str, eps: float, seed: int) -> Any:
-        with mock.patch.object(sources, "INTERVAL_CAP", multiple):
+        with mock.patch.object(scaling, "INTERVAL_CAP", multiple):
             return fitted(name, eps, seed, inference=True, response="bought")
 
     return fit

@@ -6,23 +6,33 @@ milliseconds. How the constants were chosen, and how often the rule is right, is
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
+from dpstats.call import Request
+from dpstats.errors import DPStatsError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
 from dpstats.inference import KnownInformation, MatrixLaw, SpanNoise
 from dpstats.inference.inverse import LEAST_RATIO
-from dpstats.models.forecast import RowMeans, row_means
+from dpstats.mechanisms.spec import obstacle
+from dpstats.models.forecast import RowMeans, mean_information, row_means, sample_rows, weight_cap
 from dpstats.models.population import POOR, USUAL, KnownColumns
-from dpstats.plan import Plan
+from dpstats.models.ranges import trimmable
+from dpstats.plan import Plan, replan_request, with_settled_law
+from dpstats.plan.methods import ERRORS_SHARE, ResponsePurchase, is_open_least_squares, response_purchase
+from dpstats.plan.scaling import rescaled
+from dpstats.privacy.information import headroom
+from dpstats.privacy.trimming import share_to_spend
 from dpstats.results.standard_errors import shrunk_towards
 
 Vector = NDArray[np.float64]
@@ -41,6 +51,12 @@ CAP_PRICE = 1.05
 
 FAR = 1e6
 """So many times the rows: what shrinkage does to them is not seen."""
+
+FEWEST_BOUGHT = 50.0
+"""An interval of the response that is not asked for is bought for so many rows times its eps or more."""
+
+LIKELY_PART = 0.3
+"""Until it is bought the interval is taken for so much of the middle of the response's range."""
 
 DRAWS = 2
 """Draws of coefficients that a forecast's means are over: more move fewer choices than another seed
@@ -66,15 +82,11 @@ class Outlook(NamedTuple):
 
 
 class Populations(NamedTuple):
-    """What a row adds in the mean, by two priors."""
+    """What a row adds in the mean."""
 
-    poor: RowMeans
+    identifying: Vector  # of l'' x x', for what is identified; shape (p, p)
     usual: RowMeans
     scaling: tuple[float, float]  # middle and half width of the response, in units of which they are
-
-    def identifying(self, family: Family) -> RowMeans:
-        """For what is identified rows that say little; but poor counts would be rare besides."""
-        return self.usual if family.response == "count" else self.poor
 
     def coefficients(self, plan: Plan) -> Vector:
         """Usual ones in the model units of a plan, shape (p,)."""
@@ -98,6 +110,120 @@ def foreseeable(plan: Plan) -> bool:
         and plan.screening is None
         and plan.stages[-1].plan.size == len(plan.names)
     )
+
+
+def adaptive_errors(request: Request, family: Family) -> bool:
+    """Whether what is spent on errors follows the number of rows: of one plain fit that leaves it open."""
+    options = request.options
+    plain = options.screen is None and options.refit_share == 0 and options.stages == 1
+    if not plain or obstacle(family, request.penalty, options) is not None:
+        return False
+    return options.inference == "auto" or (options.inference is True and _may_take_statistics(request))
+
+
+def _may_take_statistics(request: Request) -> bool:
+    """Whether released statistics may take the place of the method: of plain least squares with nothing asked for."""
+    plain = request.penalty is None and request.options.response != "bought" and request.method == "napp"
+    return request.open_method and plain and is_open_least_squares(request)
+
+
+def interval_follows(request: Request) -> bool:
+    """Whether it follows the choice of errors if an interval of the response is bought: none for coefficients alone."""
+    undecided = request.options.response == "auto" and is_open_least_squares(request)
+    return undecided and adaptive_errors(request, request.family)
+
+
+def affordable(plan: Plan, rows: float | None) -> Plan:
+    """The plan, without the interval of the response that nobody asked for if `rows` are too few to tell it."""
+    request, options = plan.request, plan.request.options
+    if rows is None or options.inference is None or options.response != "auto" or not is_open_least_squares(request):
+        return plan
+    if rows * request.row_eps * min(options.response_share, ERRORS_SHARE) >= FEWEST_BOUGHT:
+        return plan
+    return rescaled(plan, replace(request, options=replace(options, response="declared")))
+
+
+def offered_intervals(request: Request, design: DesignSpec) -> tuple[str, ...]:
+    """The columns whose declared ranges a plan may narrow, as it is for the number of rows to say."""
+    return trimmable(design) if request.options.ranges is None else ()
+
+
+def with_intervals(plan: Plan, names: tuple[str, ...], rows: float) -> Plan:
+    """The plan that buys intervals within the declared ranges of some columns, if so many rows pay for them."""
+    share = interval_share(plan.request, names, rows)
+    if not share:
+        return plan
+    request = with_settled_law(plan)
+    options = replace(request.options, ranges="bought", range_share=share)
+    with contextlib.suppress(DPStatsError):  # as public as what is planned
+        return replan_request(replace(plan, bought=names, trimmed=names), replace(request, options=options))
+    return plan
+
+
+def interval_share(request: Request, names: tuple[str, ...], rows: float) -> float:
+    """The share of a fit's eps that intervals of some columns cost if there are so many rows; 0 if none are bought."""
+    share = share_to_spend(rows * request.row_eps, request.adjacency, len(names))
+    return min(share, request.options.range_share)
+
+
+def candidates_of(plan: Plan, asked: Request | None = None) -> list[Plan]:
+    """The plans of the same model that differ in what they spend on errors, nothing first, more each time.
+
+    They insist on its law of noise. None where there is nothing to choose. `asked` was the request before the response
+    of least squares was bought.
+    """
+    request = plan.request if asked is None else asked
+    if not (adaptive_errors(request, plan.family) and foreseeable(plan)):
+        return []
+    automatic = with_settled_law(replace(plan, request=request))
+    if is_open_least_squares(automatic):
+        bought = None if asked is None and interval_follows(request) else plan.response
+        return _least_squares_candidates(plan, automatic, bought)
+    without, paid = (
+        replace(automatic, options=replace(automatic.options, inference=setting)) for setting in (None, True)
+    )
+    found: list[Plan] = []
+    if headroom(plan.family) == 0:  # no errors are free, and the plan has none
+        found = [replace(plan, request=without)]
+    else:
+        with contextlib.suppress(DPStatsError):  # as public as what is planned
+            found.append(replan_request(plan, without))
+        found.append(replace(plan, request=automatic))
+    with contextlib.suppress(DPStatsError):
+        found.append(replan_request(plan, paid))
+    return found
+
+
+def _least_squares_candidates(plan: Plan, request: Request, bought: ResponsePurchase | None) -> list[Plan]:
+    """Coefficients alone, errors that are paid for, and released statistics; what is not bought yet stands in."""
+    settings: tuple[Literal[True] | None, ...] = (True,) if request.options.inference is True else (None, True)
+    requests = [replace(request, options=replace(request.options, inference=setting)) for setting in settings]
+    if _may_take_statistics(request):
+        requests.append(replace(requests[-1], method="statistics"))
+    found = []
+    for one in requests:
+        with contextlib.suppress(DPStatsError):
+            found.append(rescaled(plan, one, bought or _likely_interval(one, plan)))
+    return found
+
+
+def _likely_interval(request: Request, plan: Plan) -> ResponsePurchase | None:
+    """What stands for the interval of a response until it is bought; None if it is not."""
+    planned = response_purchase(request, plan.design)
+    if planned is None:
+        return None
+    middle, half = (planned.high + planned.low) / 2, LIKELY_PART * (planned.high - planned.low) / 2
+    return replace(planned, low=middle - half, high=middle + half)
+
+
+def settled(plan: Plan, rows: float, asked: Request | None = None) -> Plan:
+    """The candidate that suits `rows` best, `plan` where public facts foresee none; `asked` as for `candidates_of`."""
+    if asked is not None and plan.response is None:
+        return plan
+    candidates = candidates_of(plan, asked)
+    with contextlib.suppress(DPStatsError, np.linalg.LinAlgError):  # as public as what is planned
+        return candidates[choose(candidates, rows)] if candidates else plan
+    return plan
 
 
 def choose(candidates: Sequence[Plan], n: float, typical: object = None) -> int:
@@ -125,15 +251,18 @@ def outlooks(candidates: Sequence[Plan], rows: Sequence[float], typical: object 
     first = candidates[0]
     assert isinstance(first.design, DesignSpec)
     known = KnownColumns.from_arguments(first.design, typical, None)
-    each: list[Populations] = []
-    means: dict[float | None, Populations] = {}
-    for plan in candidates:
-        information = plan.stages[-1].plan.information
-        cap = None if information is None else information.purchase.weight_cap
-        if cap not in means:
-            poor, usual = (row_means(plan, known, prior, None, DRAWS) for prior in (POOR, USUAL))
-            means[cap] = Populations(poor, usual, plan.design.response_scaling())
-        each.append(means[cap])
+    usual = sample_rows(first, known, USUAL, None, DRAWS)
+    # What is identified is judged by rows that say little; but poor counts would be rare besides.
+    poor = usual if first.family.response == "count" else sample_rows(first, known, POOR, None, DRAWS)
+    means = {
+        cap: Populations(
+            mean_information(first.family, poor, cap),
+            row_means(first.family, usual, cap),
+            first.design.response_scaling(),
+        )
+        for cap in {weight_cap(plan) for plan in candidates}
+    }
+    each = [means[weight_cap(plan)] for plan in candidates]
     return [[expected_outlook(*both, n) for both in zip(candidates, each, strict=True)] for n in rows]
 
 
@@ -141,21 +270,28 @@ ROWS = (300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 """Numbers of rows that a plan tells the choice for."""
 
 
-def by_rows(candidates: Sequence[Plan]) -> pd.DataFrame:
-    """What would be chosen of the candidates, by number of rows: how errors are paid for, and how many to expect."""
-    found: list[tuple[int, str, float]] = []
-    for rows, expected in zip(ROWS, outlooks(candidates, ROWS), strict=True) if candidates else ():
+def by_rows(plan: Plan) -> pd.DataFrame:
+    """What would be chosen by number of rows: which ranges, how errors are paid for, and how many to expect.
+
+    What intervals cost is as if so much less were to be had of the rows: noise and rows go together.
+    """
+    names = () if plan.counts is None else plan.counts.trimmable
+    candidates = candidates_of(plan) or ([plan] if names and foreseeable(plan) else [])
+    shares = [interval_share(plan.request, names, rows) for rows in ROWS]
+    left = [rows * (1 - share) for rows, share in zip(ROWS, shares, strict=True)]
+    found: list[tuple[int, str, str, float]] = []
+    for rows, share, expected in zip(ROWS, shares, outlooks(candidates, left), strict=True) if candidates else ():
         place = preferred(expected)
         setting = candidates[place].request.options.inference
         paid = "none" if not expected[place].share else "free" if setting == "auto" else "paid"
-        found.append((rows, paid, expected[place].share))
-    return WideFrame(pd.DataFrame(found, columns=["rows", "errors", "share"]).set_index("rows"))
+        found.append((rows, "bought" if share else "declared", paid, expected[place].share))
+    return WideFrame(pd.DataFrame(found, columns=["rows", "ranges", "errors", "share"]).set_index("rows"))
 
 
 def expected_outlook(plan: Plan, means: Populations, n: float) -> Outlook:
     """What a plan is expected to show of `n` rows, at least one: a released count may be negative."""
     n, family, usual = max(float(n), 1.0), plan.family, means.usual
-    ratios = information_ratios(plan, n * means.identifying(family).information)
+    ratios = information_ratios(plan, n * means.identifying)
     # Near the threshold the noise decides, so that the chance is smooth in n.
     share = float(np.mean(np.where(ratios > 0, special.ndtr(ratios - EXPECTED_RATIO), 0.0)))
     if family.response == "count":

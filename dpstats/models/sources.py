@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,25 +18,23 @@ from dpstats.data import Block, Column, Floats, Matrix, MemoryRows, Rows, Table,
 from dpstats.data.passes import map_runs, split_runs
 from dpstats.domain import Domain, Range
 from dpstats.errors import ArgumentError, DataError, DPStatsError
-from dpstats.families import BinomialCounts, Family, Gaussian, Poisson, get_family
-from dpstats.formula.advice import advice
-from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_undeclared, schema_domain
-from dpstats.formula.faults import column_facts, possible_faults
+from dpstats.families import Family, get_family
+from dpstats.formula.advice import advice, schema_domain
+from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.formula.parse import expand_dot, parse
 from dpstats.formula.syntax import add_terms
-from dpstats.mechanisms.design import ArrayDesign, NormName, PublicDesign, array_norms
-from dpstats.mechanisms.spec import obstacle
-from dpstats.models.adaptive import choose, foreseeable
-from dpstats.models.ranges import STAND_IN, bought_response, can_be_trimmed, ranges_of, serve
+from dpstats.mechanisms.design import ArrayDesign, NormName, array_norms
+from dpstats.models.adaptive import affordable, interval_follows, offered_intervals, settled, with_intervals
+from dpstats.models.ranges import STAND_IN, bought_ranges, bought_response, serve, trimmable
 from dpstats.models.release import check_unit, person_rows
-from dpstats.models.row_counts import count_rows
-from dpstats.plan import Plan, make_plan, range_eps, with_settled_law
-from dpstats.plan.methods import ERRORS_SHARE, ResponsePurchase, caps_for_intervals, response_purchase
-from dpstats.plan.row_counts import CHECK_SHARE, LEAST_EPS, RowCounts
+from dpstats.models.row_counts import counts_obstacle, plan_counts
+from dpstats.plan import Plan, make_plan, settle_law, with_settled_law
+from dpstats.plan.methods import response_purchase
+from dpstats.plan.scaling import UNIT_RESPONSE, plan_model, rescaled
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.randomness import RandomSource
 from dpstats.quiet import quiet
-from dpstats.wording import argument, phrase
+from dpstats.wording import argument
 
 BLOCK_ROWS = 8192
 """Rows of a block: it is copied as soon as one of them must change."""
@@ -193,20 +191,6 @@ def _length(exog: NDArray[np.float64], norm: NormName) -> NDArray[np.float64]:
     return np.sqrt(total) if norm == "l2" else total
 
 
-UNIT_RESPONSE = (-1.0, 1.0)
-"""The range assumed of a continuous array response, as row_norm=1 is of the rows."""
-
-WORKING_CAP, INTERVAL_CAP = 0.35, 0.9
-"""The default residual cap as a multiple of half the width of a bought interval: for coefficients alone, and where
-their intervals are to cover the slopes of least squares (docs/proofs/purchases)."""
-
-FEWEST_BOUGHT = 50.0
-"""An interval that is not asked for is bought for so many rows times its eps or more."""
-
-LIKELY_PART = 0.3
-"""Until it is bought the interval is taken for so much of the middle of the response's range, by the adaptive plan."""
-
-
 class ArraySource:
     """Plain arrays, with bounds on the rows' norms: one l2 bound, or bounds under the keys l1, l2, linf.
 
@@ -306,77 +290,57 @@ class FormulaSource:
         person = request.options.record.column
         if person is not None and person in parse(self.formula).exog_columns:
             raise ArgumentError(f"unit: {person!r} tells persons apart, and the formula reads it; leave it out of one")
-        undeclared, ranges = self.undeclared(request.family), self._stand_ins(request)
-        advised = advice(self.formula, self.domain, self.data, undeclared, request.family.response)
+        known, open_ranges = schema_domain(self.formula, self.domain, self.data, request.family)
+        advised = advice(self.formula, self.domain, self.data, open_ranges, request.family.response)
         if request.options.ranges == "bought" and not alone:
             bought = argument("ranges", "bought")
             raise ArgumentError(f"{bought} is for a single fit: dp.buy_ranges buys the intervals once for several")
-        counts = self._row_counts(request, alone)
-        build = partial(self._plan, ranges=ranges, counts=counts)
-        plan = build(request)
-        if not plan.law_is_settled:
-            plan = build(with_settled_law(plan))
+        known = known.with_(dict.fromkeys(open_ranges, STAND_IN)) if open_ranges else known
+        design = design_spec(self.formula, known, family=request.family)
+        trimmed = trimmable(design, open_ranges) if request.options.ranges == "bought" else ()
+        counts = plan_counts(request, design, open_ranges, alone=alone)
+        plan = plan_model(request, design, bought=(*open_ranges, *trimmed), trimmed=trimmed, counts=counts)
+        plan = settle_law(plan)
         if (rows := request.options.n) is not None:
-            plan = plan if affordable(plan.request, rows) == plan.request else build(affordable(plan.request, rows))
-            chosen = settled(plan, self.candidates(plan, build), rows)
-            plan = build(chosen.request) if interval_follows(plan.request) else chosen
+            if not open_ranges and counts_obstacle(request, alone=alone) is None:
+                plan = with_intervals(plan, offered_intervals(request, design), rows)
+            plan = affordable(plan, rows)
+            chosen = settled(plan, rows)
+            plan = rescaled(plan, chosen.request) if interval_follows(plan.request) else chosen
         return replace(plan, advice=advised)
-
-    def count_rows(self, plan: Plan, data: Table, random: RandomSource) -> RowCounts:
-        """Release how many rows a fit uses, and how many have a fault. Reads rows: charge first."""
-        assert plan.counts is not None
-        assert isinstance(plan.design, DesignSpec)
-        facts, complete = column_facts(self.formula, self.domain, self.data, plan.request.family)
-        faults = possible_faults(parse(self.formula).columns, facts, complete)
-        with quiet():
-            return count_rows(plan.counts, plan.design, facts, faults, data, random)
 
     def complete(self, plan: Plan, data: Table, random: RandomSource) -> Plan:
         """Buy what the Domain and the options leave open and plan with it. Reads rows: charge first."""
-        adapts = plan.counts is not None and plan.counts.settles_errors
+        design, counts, advised = plan.design, plan.counts, plan.advice
+        rows = plan.request.options.n if counts is None else counts.rows
+        if counts is not None and counts.trimmable:
+            assert counts.rows is not None
+            plan = with_intervals(plan, counts.trimmable, counts.rows)
+        plan = affordable(plan, rows)
+        adapts = counts is not None and counts.settles_errors
         if not plan.bought and plan.response is None and not adapts:
-            return plan
-        rows = plan.request.options.n if plan.counts is None else plan.counts.rows
-        request, advised = affordable(with_settled_law(plan), rows), plan.advice
-        build = partial(self._plan, counts=plan.counts)
-        ranges: Mapping[str, Range] = {}
+            return replace(plan, advice=advised)
+        assert isinstance(design, DesignSpec)
+        request = with_settled_law(plan)
+        build = partial(plan_model, request, bought=plan.bought, trimmed=plan.trimmed, counts=counts)
+
+        def with_ranges(usable: Mapping[str, Range]) -> Plan:
+            return build(design_spec(self.formula, design.domain.with_(usable), family=request.family))
+
         if plan.bought:
-            ranges = self._bought_ranges(plan, data, random)
-            plan, ranges = serve(ranges, lambda usable: (build(request, usable), usable), self.domain)
-        build = partial(build, ranges=ranges)
-        if request.options.response != plan.request.options.response:
-            plan = build(request)
-        request, follows = plan.request, rows is not None and interval_follows(plan.request)
+            plan = serve(bought_ranges(plan, data, random), with_ranges, self.domain)
+        # Of least squares errors are chosen first: coefficients alone buy nothing of the response. With it once more.
+        follows = rows is not None and interval_follows(request)
         if rows is not None and follows:
-            plan = build(settled(plan, self.candidates(plan, build), rows).request)
-        bought = plan.response
-        if bought is not None:
-            response = bought_response(plan, data, random)
+            plan = settled(plan, rows)
+        if plan.response is not None:
+            bought = bought_response(plan, data, random)
             # What cannot be planned is decided by released and public values alone; the plan that was charged serves.
             with contextlib.suppress(DPStatsError):
-                plan, bought = build(plan.request, response=response), response
-        if rows is not None and (bought is not None if follows else adapts):
-            plan = settled(plan, self.candidates(replace(plan, request=request), build, bought), rows)
+                plan = rescaled(plan, with_settled_law(plan), bought)
+        if rows is not None and (adapts or follows):
+            plan = settled(plan, rows, request if follows else None)
         return replace(plan, advice=advised)
-
-    def candidates(
-        self, plan: Plan, build: Callable[..., Plan] | None = None, bought: ResponsePurchase | None = None
-    ) -> list[Plan]:
-        """The plans that differ from `plan` in what they spend on errors: nothing first, more each time.
-
-        None but `plan` where there is nothing to choose. `build` makes a plan of a request and of what was bought of
-        the response.
-        """
-        if not (adaptive_errors(plan.request, plan.family) and foreseeable(plan)):
-            return [plan]
-        build = (
-            partial(self._plan, ranges=self._stand_ins(plan.request), counts=plan.counts) if build is None else build
-        )
-        found = []
-        for request in error_requests(with_settled_law(plan)):
-            with contextlib.suppress(DPStatsError):  # as public as what is planned
-                found.append(build(request, response=bought or likely_interval(request, plan.design)))
-        return found or [plan]
 
     def rows(self, plan: Plan, data: Table, random: RandomSource) -> Rows[Block]:
         """Clipped, scaled row blocks. Reads rows: charge first."""
@@ -390,155 +354,7 @@ class FormulaSource:
 
     def undeclared(self, family: Family) -> tuple[str, ...]:
         """Columns whose range must be bought, from the schema alone."""
-        return tuple(numeric_columns_undeclared(self.formula, self.domain, self.data, family))
-
-    def _trimmed(self, request: Request) -> dict[str, Range]:
-        """The declared ranges of which an inner interval is bought."""
-        parsed = parse(self.formula)
-        names = parsed.exog_columns if request.options.ranges == "bought" else ()
-        found = {name: self.domain.get(name) for name in names if name not in parsed.response_columns}
-        return {name: one for name, one in found.items() if isinstance(one, Range) and can_be_trimmed(one)}
-
-    def _stand_ins(self, request: Request) -> dict[str, Range]:
-        """What stands for the ranges that will be bought."""
-        return dict.fromkeys(self.undeclared(request.family), STAND_IN) | self._trimmed(request)
-
-    def _bought_ranges(self, plan: Plan, data: Table, random: RandomSource) -> dict[str, Range]:
-        """Buy the ranges that a plan leaves open. Reads rows: charge first."""
-        eps, options = range_eps(plan.request, plan.bought), plan.request.options
-        ranges = ranges_of(data, plan.bought, eps, plan.request.adjacency, random, options.record, self.domain)
-        if options.ranges == "declared":
-            return ranges
-        clipped = {*self.domain, *parse(self.formula).response_columns}
-        return {name: one if name in clipped else replace(one, outside="drop") for name, one in ranges.items()}
-
-    def _row_counts(self, request: Request, alone: bool) -> RowCounts | None:
-        """What counts the rows before all else: where it is offered, unless the call says otherwise."""
-        share = request.options.check_share
-        obstacle = counts_obstacle(request, alone)
-        if share is None:
-            offered = obstacle is None and request.options.n is None and request.eps >= LEAST_EPS
-            share = CHECK_SHARE if offered else 0.0
-        if share == 0:
-            return None
-        if obstacle is not None:
-            raise ArgumentError(f"check_share {obstacle}")
-        facts, complete = column_facts(self.formula, self.domain, self.data, request.family)
-        faults = possible_faults(parse(self.formula).columns, facts, complete)
-        adapts = adaptive_errors(request, request.family)
-        return RowCounts.planned(request.eps, share, request.adjacency, faults, settles_errors=adapts)
-
-    def _plan(
-        self,
-        request: Request,
-        ranges: Mapping[str, Range],
-        response: ResponsePurchase | None = None,
-        counts: RowCounts | None = None,
-    ) -> Plan:
-        """The plan under a Domain completed by `ranges`, and what was bought of the response."""
-        known = schema_domain(self.formula, self.domain, self.data, request.family)
-        known = known.with_(ranges) if ranges else known
-        design = design_spec(self.formula, known, family=request.family)
-        response = response or response_purchase(request, design)
-        # The sums of released statistics are of the response as it is declared: its range is their bound.
-        scaling = None if request.method == "statistics" else response
-        if scaling is not None and request.family.response == "continuous":
-            design = design.with_working(scaling.low, scaling.high)
-        family = scaled_family(request.family, design, scaling, intervals=caps_for_intervals(request))
-        return make_plan(
-            request,
-            design,
-            family,
-            formula=self.formula,
-            bought=tuple(ranges),
-            trimmed=tuple(name for name in ranges if name in self.domain),
-            response=response,
-            counts=counts,
-        )
-
-
-def adaptive_errors(request: Request, family: Family) -> bool:
-    """Whether what is spent on errors follows the number of rows: of one plain fit that leaves it open."""
-    options = request.options
-    plain = options.screen is None and options.refit_share == 0 and options.stages == 1
-    if not plain or request.method not in ("napp", "objective"):
-        return False
-    is_open = options.inference == "auto" or (options.inference is True and may_take_statistics(request))
-    return is_open and obstacle(family, request.penalty, options) is None
-
-
-def is_open_least_squares(request: Request) -> bool:
-    """Whether the residual cap of a linear model is left open."""
-    return isinstance(request.family, Gaussian) and request.family.residual_cap is None
-
-
-def may_take_statistics(request: Request) -> bool:
-    """Whether released statistics may take the place of the method: of plain least squares with nothing asked for."""
-    plain = request.penalty is None and request.options.response != "bought"
-    return request.open_method and plain and is_open_least_squares(request)
-
-
-def interval_follows(request: Request) -> bool:
-    """Whether it follows the choice of errors if an interval of the response is bought: none for coefficients alone."""
-    undecided = request.options.response == "auto" and is_open_least_squares(request)
-    return undecided and adaptive_errors(request, request.family)
-
-
-def affordable(request: Request, rows: float | None) -> Request:
-    """The request, without the interval of the response that it does not ask for if `rows` are too few to tell it."""
-    options = request.options
-    if rows is None or options.inference is None or options.response != "auto" or not is_open_least_squares(request):
-        return request
-    if rows * request.row_eps * min(options.response_share, ERRORS_SHARE) >= FEWEST_BOUGHT:
-        return request
-    return replace(request, options=replace(options, response="declared"))
-
-
-def error_requests(request: Request) -> list[Request]:
-    """The requests that differ in what is spent on errors: nothing first, more each time, and last for other sums."""
-    settings: tuple[Literal["auto", True] | None, ...] = (None, "auto", True)
-    if is_open_least_squares(request):
-        settings = (None, True)  # nothing is free
-    if request.options.inference is True:
-        settings = (True,)
-    found = [replace(request, options=replace(request.options, inference=setting)) for setting in settings]
-    return [*found, replace(found[-1], method="statistics")] if may_take_statistics(request) else found
-
-
-def likely_interval(request: Request, design: PublicDesign) -> ResponsePurchase | None:
-    """What stands for the interval of a response until it is bought, where errors are chosen; None if it is not."""
-    planned = response_purchase(request, design)
-    if planned is None or request.options.response != "auto" or not caps_for_intervals(request):
-        return None
-    middle, half = (planned.high + planned.low) / 2, LIKELY_PART * (planned.high - planned.low) / 2
-    return replace(planned, low=middle - half, high=middle + half)
-
-
-def settled(plan: Plan, candidates: Sequence[Plan], rows: float) -> Plan:
-    """The candidate that suits `rows` best; `plan` where public facts foresee none of them."""
-    if len(candidates) < 2:
-        return plan
-    with contextlib.suppress(DPStatsError, np.linalg.LinAlgError):  # as public as what is planned
-        return candidates[choose(candidates, rows)]
-    return plan
-
-
-def counts_obstacle(request: Request, alone: bool) -> str | None:
-    """Why no rows are counted before a fit, with the fix; those of several fits that go together are not."""
-    check = phrase("call dp.check", shell="run python -m dpstats check")
-    if not alone:
-        return f"is for a single fit: leave it out, and {check} first"
-    if request.options.unit is not None:
-        by_person = f"{check} with {argument('unit')}"
-        return f"counts rows, and the guarantee is for persons: leave it out, and {by_person} first"
-    if request.method not in ("napp", "objective"):
-        return f"is not offered with {argument('method', request.method)}: leave it out, and {check} first"
-    if request.options.replicates:
-        return "is not part of the replicated paper; leave it out"
-    if request.options.retrieval == "return":
-        returned, recycled = argument("retrieval", "return"), argument("retrieval", "recycle")
-        return f"leaves open what {returned} would return; take {recycled}"
-    return None
+        return schema_domain(self.formula, self.domain, self.data, family)[1]
 
 
 def cap_rows(rows: Rows[Block], family: Family) -> Rows[Block]:
@@ -563,26 +379,3 @@ def model_formula(formula: str, family: str | Family, **row_terms: Unpack[RowKey
             f"{argument('offset')} is added to any linear predictor"
         )
     return add_terms(formula, **row_terms)
-
-
-def scaled_family(
-    family: Family, design: DesignSpec, response: ResponsePurchase | None = None, *, intervals: bool = False
-) -> Family:
-    """The family on the scale of the design's response, open caps filled in from its public range.
-
-    A residual cap is given in the response's units; the solver sees a continuous response scaled to [-1, 1].
-    """
-    if design.response.trials is not None:
-        return BinomialCounts(design.response.trials)
-    if isinstance(family, Gaussian):
-        _, half_width = design.response_scaling()
-        given = family.residual_cap
-        if given is not None:
-            return Gaussian(given / half_width)
-        if response is None:
-            return family.resolve(UNIT_RESPONSE)
-        return Gaussian(INTERVAL_CAP if intervals else WORKING_CAP)
-    if response is not None and isinstance(family, Poisson):
-        most = response.high if family.y_max is None else min(response.high, family.y_max)
-        return replace(family, y_max=most).resolve(None)
-    return family.resolve((design.response.low, design.response.high))

@@ -18,10 +18,12 @@ from dpstats.call import make_request
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.formula.design import design_spec
-from dpstats.models import ranges, sources
-from dpstats.models.sources import FEWEST_BOUGHT, INTERVAL_CAP, FormulaSource
+from dpstats.models import glm, ranges, sources
+from dpstats.models.adaptive import FEWEST_BOUGHT
+from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan
 from dpstats.plan.methods import ERRORS_SHARE, plan_releases
+from dpstats.plan.scaling import INTERVAL_CAP
 from dpstats.results.standard_errors import beyond_cap
 
 FULL = {"x": (0, 1), "z": (-1, 1), "y": (-1, 3)}
@@ -169,14 +171,13 @@ def test_every_count_and_interval_gives_a_plan_within_the_budget(
 
 def final_plan(monkeypatch: pytest.MonkeyPatch, data: pd.DataFrame) -> str:
     """The completed plan as JSON, where count and interval come out the same whatever the rows are."""
-    counted = FormulaSource.count_rows
 
-    def fixed(self: FormulaSource, plan: Plan, data: Any, random: Any) -> Any:
-        counts = counted(self, plan, data, random)
-        return counts.released(20_000, [0] * len(counts.faults))
+    def fixed(plan: Plan, *_: Any) -> Any:
+        assert plan.counts is not None
+        return plan.counts.released(20_000, [0] * len(plan.counts.faults))
 
     with monkeypatch.context() as patch:
-        patch.setattr(FormulaSource, "count_rows", fixed)
+        patch.setattr(glm, "count_rows", fixed)
         patch.setattr(ranges, "buy_interval", lambda *_, **__: (-1.0, 3.0))
         return json.dumps(dp.ols(MODEL, data, 1.0, domain=WIDE, seed=1).plan.to_dict(), sort_keys=True)
 
