@@ -177,8 +177,7 @@ def candidates_of(plan: Plan, asked: Request | None = None) -> list[Plan]:
         return []
     automatic = with_settled_law(replace(plan, request=request))
     if is_open_least_squares(automatic):
-        bought = None if asked is None and interval_follows(request) else plan.response
-        return _least_squares_candidates(plan, automatic, bought)
+        return _least_squares_candidates(plan, automatic, None if _is_first(request, asked) else plan.response)
     without, paid = (
         replace(automatic, options=replace(automatic.options, inference=setting)) for setting in (None, True)
     )
@@ -194,14 +193,17 @@ def candidates_of(plan: Plan, asked: Request | None = None) -> list[Plan]:
     return found
 
 
+def _is_first(request: Request, asked: Request | None) -> bool:
+    """Whether the choice is whether an interval of the response is bought, not what to do with it."""
+    return asked is None and interval_follows(request)
+
+
 def _least_squares_candidates(plan: Plan, request: Request, bought: ResponsePurchase | None) -> list[Plan]:
-    """Coefficients alone, errors that are paid for, and released statistics; what is not bought yet stands in."""
+    """Coefficients alone, unless errors are asked for, and errors that are paid for; what is not bought stands in."""
     settings: tuple[Literal[True] | None, ...] = (True,) if request.options.inference is True else (None, True)
-    requests = [replace(request, options=replace(request.options, inference=setting)) for setting in settings]
-    if _may_take_statistics(request):
-        requests.append(replace(requests[-1], method="statistics"))
     found = []
-    for one in requests:
+    for setting in settings:
+        one = replace(request, options=replace(request.options, inference=setting))
         with contextlib.suppress(DPStatsError):
             found.append(rescaled(plan, one, bought or _likely_interval(one, plan)))
     return found
@@ -218,12 +220,19 @@ def _likely_interval(request: Request, plan: Plan) -> ResponsePurchase | None:
 
 def settled(plan: Plan, rows: float, asked: Request | None = None) -> Plan:
     """The candidate that suits `rows` best, `plan` where public facts foresee none; `asked` as for `candidates_of`."""
-    if asked is not None and plan.response is None:
-        return plan
-    candidates = candidates_of(plan, asked)
+    candidates, is_last = candidates_of(plan, asked), not _is_first(plan.request, asked)
     with contextlib.suppress(DPStatsError, np.linalg.LinAlgError):  # as public as what is planned
-        return candidates[choose(candidates, rows)] if candidates else plan
+        plan = candidates[choose(candidates, rows)] if candidates else plan
+        plan = _or_statistics(plan, rows) if is_last else plan
     return plan
+
+
+def _or_statistics(plan: Plan, rows: float) -> Plan:
+    """Released statistics in the place of errors that are paid for, where their intervals are expected narrower."""
+    if plan.request.options.inference is not True or not _may_take_statistics(plan.request) or not foreseeable(plan):
+        return plan
+    sums = rescaled(plan, replace(plan.request, method="statistics"), plan.response)
+    return (plan, sums)[choose([plan, sums], rows)]
 
 
 def choose(candidates: Sequence[Plan], n: float, typical: object = None) -> int:

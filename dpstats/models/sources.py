@@ -338,7 +338,7 @@ class FormulaSource:
             # What cannot be planned is decided by released and public values alone; the plan that was charged serves.
             with contextlib.suppress(DPStatsError):
                 plan = rescaled(plan, with_settled_law(plan), bought)
-        if rows is not None and (adapts or follows):
+        if rows is not None and (plan.response is not None if follows else adapts):
             plan = settled(plan, rows, request if follows else None)
         return replace(plan, advice=advised)
 

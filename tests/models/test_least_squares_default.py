@@ -145,7 +145,7 @@ def test_every_count_and_interval_gives_a_plan_within_the_budget(
 ) -> None:
     """What follows the count and the interval costs no more than was charged, for every value of both."""
     source = FormulaSource(MODEL, None, Domain(FULL if full else WIDE))
-    charged = source.plan(make_request(eps=eps, delta=delta), alone=True)
+    charged = source.plan(make_request(eps=eps, delta=delta, ranges="declared"), alone=True)
     assert charged.counts is not None
     counted = replace(charged, counts=charged.counts.released(rows, [0] * len(charged.counts.faults)))
     random = np.random.default_rng(abs(rows))
