@@ -226,10 +226,10 @@ def weights_note(blocks: Sequence[Histogram]) -> list[str]:
         return []
     ratio = blocks[0].score_ratio
     if ratio < 1:
-        return [f"'rows' counts the trials of all rows over {1 / ratio:.4g}, the greatest number of a row."]
+        return [f"'rows' is the number of trials divided by {1 / ratio:.4g}, the greatest number of trials in a row."]
     return [
-        "Rows are weighted: 'rows' adds up their weights over the greatest weight. sampling takes every weight for the "
-        "greatest; it is at most too large."
+        "Rows are weighted: 'rows' is the sum of the weights divided by the greatest weight. sampling assumes the "
+        "greatest weight for every row, so it can only be too large."
     ]
 
 

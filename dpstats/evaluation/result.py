@@ -117,9 +117,9 @@ class Evaluation(Released):
 
     def _notes(self) -> list[str]:
         return [
-            guarantee_sentence(self.guarantee, "This evaluation is", "; what the model itself cost comes on top"),
-            "noise is the standard error that privacy adds, sampling that of the rows as a sample of more; the "
-            "interval has both. Rows that the model was fitted to flatter it.",
+            guarantee_sentence(self.guarantee, "This evaluation is", "; the cost of the model itself is not included"),
+            "noise is the standard error due to privacy, sampling the one due to the sample; the interval "
+            "includes both. On rows that the model was fitted to, metrics are too good.",
             *([] if self.roc is None else [f"The ROC curve is in {phrase('.roc', shell='--json')}."]),
             *self.notes,
         ]

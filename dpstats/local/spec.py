@@ -51,8 +51,8 @@ MOST_SENSITIVITY = 2.0**60
 """With noise beside them, records that are this far apart stay within 64-bit integers."""
 
 EXPOSED = (
-    "one report protects nothing from whoever sees it: at this local_eps two records are told apart by it with errors "
-    "rarer than delta. Add reports up by a secure sum, or give local_eps in place of eps"
+    "a single report protects nothing from those who see it: at this local_eps it distinguishes two records with "
+    "an error rate below delta. Add up reports by a secure sum, or give local_eps instead of eps"
 )
 
 _log = logging.getLogger("dpstats")
@@ -102,7 +102,7 @@ def lattice_for(mu: float, reports: int, size: int, n: int) -> ReportLattice:
     check_scale(scale)
     sensitivity = mu / SLACK * math.sqrt(reports * scale**2 - SMOOTHING)
     if not sensitivity <= MOST_SENSITIVITY:
-        raise ArgumentError("eps is too large: beside so little noise a record would leave the 64-bit integers")
+        raise ArgumentError("eps is too large: with so little noise a record would exceed 64-bit integers")
     return ReportLattice(size, scale, n, sensitivity)
 
 

@@ -112,12 +112,12 @@ class LeastSquaresPlan(StagePlan):
     def errors_note(self) -> str:
         """What the sums allow, errors among it unless they have chosen columns."""
         return (
-            "What was bought are the sums of squares and products of all columns, and the guarantee covers every "
-            "linear model of them: statistics.fit(formula) costs nothing. "
+            "The release holds the sums of squares and products of all columns, and the guarantee covers every "
+            "linear model fitted from them: statistics.fit(formula) costs nothing. "
             + (
-                "Errors of this fit would not be valid after a selection by the same sums."
+                "This fit has no standard errors, which would not be valid after a selection from the same sums."
                 if self.penalty is not None and self.penalty.sparse
-                else "Standard errors (model-based) account for the sample and for the noise."
+                else "Standard errors (model-based) account for sampling and for the noise."
             )
         )
 

@@ -32,10 +32,11 @@ if TYPE_CHECKING:
 
 NOTES = (
     "No row was read and nothing spent: a comparison is a function of formula, Domain and options.",
-    "'excess' is a prediction: what privacy is likely to add to the mean loss of the rows, for typical coefficients "
-    "and rows drawn evenly from the Domain. Real rows are less even: the order of the methods matters more than the "
-    "figures. 'at most' is proved, in the mean over the noise and for any rows.",
-    "'noise' is the predicted standard deviation, root mean square over the coefficients in model units.",
+    "'excess' predicts how much privacy adds to the mean loss of the rows, for typical coefficients and rows "
+    "drawn uniformly from the Domain. Real rows are less uniform, so the order of the methods matters more than "
+    "the figures. 'at most' is a proved bound on its mean over the noise, for any rows.",
+    "'noise' is the predicted standard deviation of a coefficient's noise: the root mean square over the "
+    "coefficients, in model units.",
 )
 
 

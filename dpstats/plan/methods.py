@@ -80,7 +80,7 @@ def plan_releases(
 def needs_errors() -> str:
     """Why fit statistics do not go without standard errors, with the fix."""
     return (
-        "buys averages at coefficients that are corrected for shrinkage, and this fit has no standard errors: pass "
+        "buys averages at bias-corrected coefficients, and this fit has no standard errors: pass "
         f"{argument('inference', True)}, or leave fitstats out"
     )
 

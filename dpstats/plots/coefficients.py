@@ -85,7 +85,7 @@ def coefficients(
     ax.axvline(0.0, color=style.INK, linewidth=0.8, zorder=1)
     caption = [
         *(_draw_intervals(ax, table, alpha) if result.has_errors else _draw_bounds(ax, table)),
-        "Widths are those of the design's columns: splines and products have their own." if by_range else "",
+        "Splines and products are scaled by the widths of their columns in the design." if by_range else "",
         "Not adjusted for selection." if result.ignores_selection else "",
         style.promise(result.guarantee, "the fit"),
     ]
@@ -180,7 +180,7 @@ def _draw_intervals(ax: Axes, table: pd.DataFrame, alpha: float) -> list[str]:
     ends = table[["low", "high"]].to_numpy()
     bounded = np.isfinite(ends).all(axis=1)
     low, high, cut = _limits(values, ends, bounded)
-    caption = ["Points are free of the shrinkage; intervals cover sampling and the noise of privacy."]
+    caption = ["Points are bias-corrected. Intervals include sampling error and privacy noise."]
     if bounded.any():
         noise = table["noise"].to_numpy()[bounded]
         pale: dict[str, Any] = {"height": 0.4, "color": style.SKY, "alpha": 0.45, "linewidth": 0}
@@ -220,8 +220,8 @@ def _draw_bounds(ax: Axes, table: pd.DataFrame) -> list[str]:
     ax.margins(x=0.05)
     if hidden.any():
         _open_marks(ax, rows[hidden], values[hidden], "within noise")
-    bars = "Bars: twice a proved bound on the noise's standard deviation. Without sampling error they are no intervals."
-    return [bars, "Open marks: noise alone may have made them." if hidden.any() else ""]
+    bars = "Bars: twice a proved bound on the standard deviation of the noise. They omit sampling error."
+    return [bars, "Open marks may be noise alone." if hidden.any() else ""]
 
 
 def _open_marks(ax: Axes, rows: Float, values: Float, label: str) -> None:

@@ -249,5 +249,5 @@ def _band(result: FittedSubject, alpha: float, unbounded: bool, numeric: bool) -
     if not result.has_errors:
         return "No band: the call released no standard errors (bse says why)."
     name, lost = ("Band", "Hatched") if numeric else ("Bars", "Dotted")
-    band = f"{name}: {100 * (1 - alpha):g} % at each point, of sampling and noise."
+    band = f"{name}: {100 * (1 - alpha):g} % at each point, for sampling error and noise."
     return f"{band} {lost}: not identified at this budget, any value is possible." if unbounded else band

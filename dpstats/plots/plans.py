@@ -206,13 +206,15 @@ COSTS = {
 def _caption(plan: Plan, what: str, pi: float, known: bool) -> list[str]:
     """The caption's sentences."""
     legend = {
-        "risk": f"Proved bound on what privacy adds to the loss, with probability {1 - pi:g}; mostly it is far less.",
+        "risk": (
+            f"Proved bound on the loss that privacy adds, with probability {1 - pi:g}. The loss is usually far smaller."
+        ),
         "se": (
-            "Forecast for rows as typical= or like= has them. "
+            "Forecast for rows as described by typical= or like=. "
             if known
-            else "Forecast for rows made up from the Domain; band: from rows that say more to ones that say less. "
+            else "Forecast for rows simulated from the Domain. Band: from more to less informative rows. "
         )
-        + "Dashed: without noise. Marks and band: where an error is likely to be there.",
+        + "Dashed: without noise. Marks and band: where the error is likely to be released.",
         "noise": "Line: the median column; band: all columns; columns in model units.",
     }[what]
     delta = f", delta = {plan.request.delta:.4g}" if plan.request.delta else ""

@@ -116,7 +116,7 @@ class ETable(Printed):
         """What the cells are, and what the fits cost together."""
         notes = []
         if any(shows_errors(fit) for fit in self.fits):
-            notes.append("In brackets: standard errors, of coefficients that are corrected for shrinkage.")
+            notes.append("In brackets: standard errors of bias-corrected coefficients.")
         without = [fit for fit in self.fits if not shows_errors(fit)]
         if any(has_exact_noise(fit) for fit in without):
             notes.append("In square brackets: the standard deviation of the noise in coefficients as released.")
@@ -135,7 +135,7 @@ class ETable(Printed):
         if len(guarantees) > 1 and len({(one.adjacency, one.unit) for one in guarantees}) == 1:
             total = compose(guarantees)
             spent = f"eps {total.eps:.4g}" + (f" and delta {total.delta:.4g}" if total.delta else "")
-            notes.append(f"Fitted to the same rows by calls of their own, these cost {spent} together.")
+            notes.append(f"These fits were charged separately; on the same rows they cost {spent} together.")
         return [*uncertified, *notes]
 
 

@@ -45,7 +45,7 @@ def summarize_release(plan: StatisticsPlan, mass: NoisyCount) -> Summary:
         ("Complete Rows:", f"{round(mass.count / step) * step} ± {mass.deviation:.2g}"),
     ]
     notes = [
-        "The guarantee covers this release and every model fitted from it: a fit is charged nothing.",
+        "The guarantee covers this release and every model fitted from it: a fit costs nothing.",
         f"Columns: {', '.join(plan.design.names)}.",
         *(f"{note}." for note in plan.design.notes),
     ]
@@ -71,13 +71,12 @@ def _plain_table(model: StatisticsResults) -> SimpleTable:
 
 
 def _notes(model: StatisticsResults, sparse: bool) -> list[str]:
-    notes = ["The guarantee is that of the released statistics; this fit is charged nothing."]
+    notes = ["The guarantee is that of the released statistics; this fit cost nothing more."]
     if sparse:
-        return [*notes, "Errors are not shown: the penalty selects by the same statistics."]
+        return [*notes, "No standard errors are shown: the penalty selected columns from the same statistics."]
     notes.append(
-        "coef is free of the shrinkage, and what std err and the tests refer to; params holds the coefficients "
-        "shrunk as the noise asks for, which predict better. Errors (model-based) account for the sample and for "
-        "the noise."
+        "coef, std err and the tests are bias-corrected; params holds the coefficients shrunk according to the "
+        "noise, which predict better. Standard errors (model-based) account for sampling and for the noise."
     )
     unknown = [name for name, error in model.bse.items() if np.isinf(error)]
     if unknown:

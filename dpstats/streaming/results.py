@@ -114,8 +114,8 @@ class StreamResults(FittedModel):
             return self.plan.without_errors
         if self._remainder > MOST_REMAINDER:
             return (
-                "rows were linearised so far from these coefficients that errors would not hold; those of later ticks "
-                "have errors, see between and window"
+                "the rows were linearised too far from these coefficients for valid errors; regressions of later "
+                "ticks have errors, see between and window"
             )
         return None
 
@@ -218,16 +218,16 @@ class StreamResults(FittedModel):
         return full_width(["coef", "scaled coef"], lines, [14, 14])
 
     def _notes(self, errors: bool) -> list[str]:
-        notes = ["One charge covers the whole stream; this regression was charged nothing beside it."]
+        notes = ["One charge covers the whole stream; this regression cost nothing more."]
         reason = self._obstacle()
         if reason is not None:
             return [*notes, f"No errors are shown: {reason}."]
         if not errors:
-            return [*notes, "At this tick the budget identifies no coefficient: coef is as shrunk towards 0."]
+            return [*notes, "At this tick the budget identifies no coefficient; coef is shrunk towards 0."]
         notes.append(
-            "coef is free of the shrinkage, and what std err and the tests refer to; params holds the coefficients "
-            "shrunk as the noise asks for, which predict better. Errors (model-based) account for the sample and for "
-            "the noise."
+            "coef, std err and the tests are bias-corrected; params holds the coefficients shrunk according to "
+            "the noise, which predict better. Standard errors (model-based) account for sampling and for the "
+            "noise."
         )
         unknown = [str(name) for name, error in self.bse.items() if np.isinf(error)]
         return [*notes, f"Not identified at this budget: {', '.join(unknown)}."] if unknown else notes
@@ -352,5 +352,5 @@ def coefficient_picture(results: Sequence[StreamResults], term: str, title: str,
             ax.fill_between(at, low, high, color=style.SKY, alpha=0.3, linewidth=0, label="95 % interval")
             ax.plot(at, middle, color=style.BLUE, linewidth=1.6, label="without shrinkage")
     ax.plot(ticks, values, color=style.ORANGE, linewidth=1.2, linestyle="--", label="params, for prediction")
-    caption = "Intervals hold sampling error and noise.", promise(plan, "the whole stream")
+    caption = "Intervals include sampling error and noise.", promise(plan, "the whole stream")
     return style.finish(ax, title, *caption, labels=("tick", f"coefficient of {term}"), legend="above")

@@ -248,8 +248,8 @@ class RunningStream(DurableTicks):
             self._counted = counted is not None
         elif counted is not None and not self._counted and self.plan.guarantee.adjacency == "add_remove":
             raise StreamError(
-                "tick: this stream was begun with ticks whose number of rows is private, and ticks of so many rows "
-                "would tell it; close them with update or by a column, or begin a new stream"
+                "tick: this stream was begun with ticks whose number of rows is private, and ticks of a public "
+                "number of rows would reveal it; close them with update or by a column, or begin a new stream"
             )
         if self._begun:
             return

@@ -260,14 +260,14 @@ class TuningPlan(Printed):
         notes = [guarantee_sentence(self.guarantee, "The released fit and which candidate it is are"), UNTUNED]
         if self.runs is not None:
             notes.append(
-                f"The number of runs is random, {self.runs.mean:g} on average, and private like the scores: do not let "
-                f"readers of the result time the call. A given candidate is tried with probability "
+                f"The number of runs is random, {self.runs.mean:g} on average, and private like the scores: keep "
+                "the duration of the call private too. Each candidate is tried with probability "
                 f"{self.runs.coverage(len(self.names)):.2f}."
             )
         if any(stage.plan.information is not None for plan in self.plans for stage in plan.stages):
-            notes.append("Standard errors do not know that the data chose among the candidates.")
+            notes.append("Standard errors do not account for the choice among the candidates.")
         if self.strategy == "public":
-            notes.append("The rows given as public are taken to be so: nothing protects them.")
+            notes.append("The rows passed as public are not protected.")
         return notes
 
     def summary(self) -> Summary:

@@ -144,13 +144,15 @@ class Selection(Released):
         tables = [
             full_width([""], listed, [10], title=title),
             full_width(["eps", "delta"], bought, [10, 10], title="Budget"),
-            full_width(["rows", "holds"], rows, [10, 10], title=f"Loss beyond the best, but for a chance of {BETA:g}"),
+            full_width(["rows", "holds"], rows, [10, 10], title=f"Loss beyond the best, with probability {1 - BETA:g}"),
         ]
         unit = self.guarantee.unit
         who = "A row adds" if unit is None else f"All rows of one {unit} together add"
         each = "between 0 and 1" if self.choice.monotone else "between -1 and 1"
         notes = [
-            guarantee_sentence(self.guarantee, "The choice is", "; what the candidates themselves cost comes on top"),
+            guarantee_sentence(
+                self.guarantee, "The choice is", "; the cost of the candidates themselves is not included"
+            ),
             f"{who} {each} to a candidate's loss. The losses are not released: only which candidate was chosen.",
         ]
         return Summary(tables, notes)

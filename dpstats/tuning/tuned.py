@@ -210,7 +210,7 @@ class Tuned(Printed):
             WIDTH,
             subsequent_indent="  ",
         )
-        aware = "\nStandard errors do not know of the choice." if self.fit.released is not None else ""
+        aware = "\nStandard errors do not account for the choice." if self.fit.released is not None else ""
         summary.tables = of_fit.tables
         summary.add_extra_txt([f"{choice}\n{of_fit.extra_txt}{aware}"])
         return summary

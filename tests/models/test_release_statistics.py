@@ -65,7 +65,7 @@ def test_convex_penalties(clear: dp.ReleasedStatistics) -> None:
     assert weak.params.to_numpy() == pytest.approx(clear.fit("y ~ a + b + g").params.to_numpy(), abs=1e-3)
     with pytest.raises(dp.errors.ArgumentError, match="selection"):
         _ = strong.bse
-    assert "Errors are not shown" in str(strong)
+    assert "No standard errors are shown" in str(strong)
     with pytest.raises(dp.errors.ArgumentError, match="convex"):
         clear.fit("y ~ a", penalty="scad", alpha=1.0)
 

@@ -332,7 +332,7 @@ class TestAround:
         text = fit(data, "y ~ x", POISSON, exposure="t", weights="w").summary(full=True).as_text()
         assert {"Offset:", "np.log(t)", "Weights:"} <= set(text.split())
         assert max(map(len, text.splitlines())) <= 80
-        assert "one row counts once at most" in " ".join(text.split()).replace("[5] ", "")
+        assert "one row counts at most once" in " ".join(text.split()).replace("[5] ", "")
         assert "Trials at most" in fit(data, "s + f ~ x", "binomial").summary(full=True).as_text()
         short = " ".join(str(fit(data, "y ~ x", POISSON, exposure="t", weights="w").summary()).split())
         assert "weights: w; offset: np.log(t)" in short
