@@ -127,7 +127,8 @@ class Check(Released):
     at : ndarray
         These counts, one place after the other, in rows.
     steps : tuple of int
-        What a row gives to its faults, to "no fault" and to each of its places, in steps of the noise's lattice.
+        The contribution of a row to its faults, to "no fault" and to each of its places, in steps of the lattice of the
+        noise.
 
     Examples
     --------

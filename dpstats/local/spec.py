@@ -504,7 +504,7 @@ def _refuse_constant(constant: str) -> NoReturn:
 def _check_facts(eps: Any, local_eps: Any, delta: Any, n: Any, radius: Any, family: Any, scheme: Any) -> dict[str, Any]:
     """The arguments of a specification by their names, numbers as plain Python ones, or ArgumentError."""
     if (eps is None) == (local_eps is None):
-        raise ArgumentError("give either eps (central) or local_eps, and the other follows")
+        raise ArgumentError("give exactly one of eps (central) and local_eps")
     spent, _ = check_budget(local_eps if eps is None else eps, delta)
     if spent > MOST_EPS:
         raise ArgumentError(f"eps and local_eps must be at most {MOST_EPS:g}, got {safe_repr(spent)}")

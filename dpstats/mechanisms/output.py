@@ -279,7 +279,7 @@ def check_output_options(options: Options, method: str) -> None:
     for name, given in conflicts.items():
         if given:
             this, other = argument("method", method), argument("method", "napp")
-            raise ArgumentError(f"{name} does not go with {this}; leave it out, or take {other}")
+            raise ArgumentError(f"{name} cannot be combined with {this}; leave it out, or use {other}")
 
 
 def _unit(family: Family, budget: NoiseBudget, kind: Kind) -> Noise:

@@ -290,9 +290,9 @@ def plan_posterior(spec: FitSpec, eps: float, delta: float) -> PosteriorPlan:
     check_output_options(spec.options, "posterior")
     this, other = argument("method", "posterior"), argument("method", "napp")
     if spec.family.response == "count":
-        raise ArgumentError(f"family: {this} is not offered for counts; take {other}")
+        raise ArgumentError(f"family: {this} is not offered for counts; use {other}")
     if spec.design.offset_bound or spec.design.score_ratio not in (None, 1.0):
-        raise ArgumentError(f"offset and numbers of trials do not go with {this}; take {other}")
+        raise ArgumentError(f"offset and numbers of trials cannot be combined with {this}; use {other}")
     if spec.penalty is not None and not spec.penalty.convex:
         raise ArgumentError(f"penalty {spec.penalty.name!r} is not convex: {this} has no guarantee for it")
     budget = spec.budget(eps, delta)
@@ -374,8 +374,8 @@ def _curved(spec: FitSpec, budget: NoiseBudget, sizes: Vector) -> PosteriorPlan:
         )
     if budget.delta * math.exp(-2 * error) < DELTA_MIN:
         raise ArgumentError(
-            f"eps is too large for {argument('method', 'posterior')} with a delta: rounding would cost nearly all of "
-            f"delta; lower eps, or take {argument('method', 'napp')}"
+            f"eps is too large for {argument('method', 'posterior')} with a delta: rounding would cost nearly all "
+            f"of delta; lower eps, or use {argument('method', 'napp')}"
         )
     _check_accepted(hottest, None if budget.curvature is None else _bend(design, rows))
     return assembled(budget.eps - 4 * error, budget.delta * math.exp(-2 * error), 4 * error)

@@ -39,7 +39,7 @@ class AuditedSubject(Protocol):
 
 
 def audit(result: AuditedSubject, *, what: str = "bounds", ax: Axes | None = None) -> Axes:
-    """What an audit found.
+    """The findings of an audit.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ NAMELESS = "(no name)"
 
 
 def spending(ledger: LedgerLike, *, ax: Axes | None = None) -> Axes:
-    """What is spent of a ledger's budget over time, in all and by analyst.
+    """The spent budget of a ledger over time, in total and by analyst.
 
     Parameters
     ----------

@@ -35,12 +35,12 @@ def coefficients(
     intercept: bool = False,
     ax: Axes | None = None,
 ) -> Axes:
-    """The coefficients with their intervals, or with what noise may have done to them.
+    """The coefficients with their intervals, or with bounds on their noise.
 
-    With inference, points are the debiased coefficients and lines their intervals; a pale bar is the part of an
-    interval that privacy alone would ask for. A coefficient that the budget does not identify has an open mark, as
-    released, and a dotted line with arrows: its interval has no ends. Without inference a bar is twice the proved bound
-    on the noise's standard deviation, and open marks are coefficients within it, which noise alone may have made.
+    With inference, points are the bias-corrected coefficients and lines their intervals; a pale bar is the part of an
+    interval due to privacy. A coefficient that the budget does not identify has an open mark, as released, and a dotted
+    line with arrows, because its interval is unbounded. Without inference a bar is twice the proved bound on the
+    standard deviation of the noise, and open marks are coefficients within it, which may be noise alone.
 
     Parameters
     ----------
@@ -48,8 +48,8 @@ def coefficients(
     alpha : float
         1 less the coverage of the intervals.
     by_range : bool
-        Coefficients times the declared width of their column, so that columns in different units compare. The columns
-        of a spline or a product have widths of their own.
+        Multiply coefficients by the declared width of their column, so columns in different units compare. The columns
+        of a spline or a product have their own widths.
     intercept : bool
         Show the intercept too.
     ax : Axes, optional
@@ -94,7 +94,7 @@ def coefficients(
 
 
 def shares(result: FittedSubject, *, intercept: bool = False, ax: Axes | None = None) -> Axes:
-    """Where the error of each coefficient comes from: shares of its squared standard error.
+    """The sources of the error of each coefficient, as shares of its squared standard error.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def _shown(values: pd.Series[float], intercept: bool) -> pd.Series[float]:
     if not intercept:
         values = values[values.index != INTERCEPT]
     if not len(values):
-        raise ArgumentError("intercept: the model has no other coefficient to draw; pass intercept=True")
+        raise ArgumentError("intercept: the model has no other coefficient; pass intercept=True")
     return values
 
 

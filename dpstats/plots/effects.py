@@ -39,7 +39,7 @@ def effect(
 ) -> Axes:
     """The mean response over the declared range or levels of one column, the others held, with a pointwise band.
 
-    The points are public, so that drawing costs no budget.
+    The points are public, so drawing costs no budget.
 
     Parameters
     ----------
@@ -48,11 +48,11 @@ def effect(
     column : str
         A column that the formula reads.
     at : dict, optional
-        Values of other columns; by default the middle of a range, the first level, and 0 of what is declared as bool
-        or as (0, 1). Such a column is drawn at 0 and 1 alone; declare (0.0, 1.0) for a share in between. A list of
-        values for one of them draws a line for each.
+        Values of other columns; by default the middle of a range, the first level, and 0 for a column declared as bool
+        or as (0, 1). Such a column is drawn only at 0 and 1; declare (0.0, 1.0) for a share in between. A list of
+        values for one column draws a line for each.
     points : int
-        How many points of a range; at least 2.
+        The number of points in a range; at least 2.
     alpha : float
         1 less the coverage of the band at each point.
     ax : Axes, optional
@@ -119,7 +119,7 @@ def _design(result: FittedSubject) -> DesignSpec:
     """The formula's design; ArgumentError without formula or mean."""
     design, family = result.plan.design, result.plan.family
     if not isinstance(design, DesignSpec):
-        raise ArgumentError("result: an effect needs a formula, and this model is of plain arrays")
+        raise ArgumentError("result: an effect needs a formula, and this model was fitted to plain arrays")
     if family.name.endswith("svm"):
         raise ArgumentError("result: a support vector machine has no mean response; draw predict(which='linear')")
     return design

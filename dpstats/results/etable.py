@@ -59,7 +59,7 @@ class ETable(Printed):
     def frame(self) -> pd.DataFrame:
         """Numbers: a row for each term; columns (label, "coef"), (label, "std_error") and (label, "noise_at_most").
 
-        "coef" is debiased where there are errors and as released where there are none; NaN for what a fit has not.
+        "coef" is bias-corrected if the fit has errors and as released otherwise; NaN for terms that are not in a fit.
         """
         return WideFrame(
             pd.concat({label: _numbers(fit) for label, fit in zip(self.labels, self.fits, strict=True)}, axis=1)
@@ -140,12 +140,12 @@ class ETable(Printed):
 
 
 def etable(fits: Sequence[Any] | Mapping[str, Any], labels: Sequence[str] | None = None) -> ETable:
-    """Released fits side by side: coefficients, errors or bounds on the noise, and what each cost.
+    """Released fits side by side: coefficients, errors or bounds on the noise, and the budget of each.
 
     Parameters
     ----------
     fits : sequence of GLMResults, or dict
-        A dict's keys are the labels. Tuned fits are taken too.
+        The keys of a dict are the labels. Tuned fits are allowed.
     labels : sequence of str, optional
         Of the columns; (1), (2), ... by default.
 
@@ -157,7 +157,7 @@ def etable(fits: Sequence[Any] | Mapping[str, Any], labels: Sequence[str] | None
     Raises
     ------
     ArgumentError
-        If there are no fits, something is none, or labels do not go with them.
+        If there are no fits, an entry is not a fit, or the labels do not match the fits.
 
     Examples
     --------
@@ -170,7 +170,7 @@ def etable(fits: Sequence[Any] | Mapping[str, Any], labels: Sequence[str] | None
     """
     if isinstance(fits, Mapping):
         if labels is not None:
-            raise ArgumentError("labels must be left out where fits is a dict: its keys are the labels")
+            raise ArgumentError("labels must be left out if fits is a dict, whose keys are the labels")
         labels, fits = list(fits), list(fits.values())
     if not isinstance(fits, Sequence) or not fits:
         raise ArgumentError("fits must be a list of results, such as [fit1, fit2], or a dict of them by label")
@@ -180,8 +180,8 @@ def etable(fits: Sequence[Any] | Mapping[str, Any], labels: Sequence[str] | None
             raise ArgumentError(f"fits[{place}] must be what dp.glm returns, got {type(fits[place]).__name__}")
         if not isinstance(one, GLMResults):
             raise ArgumentError(
-                f"fits[{place}] is a regression of a stream, all of which share one charge; see history, between and "
-                "change of the stream for them side by side"
+                f"fits[{place}] is a regression of a stream, whose regressions share one charge; use history, "
+                "between and change of the stream to compare them"
             )
     given = list(labels) if isinstance(labels, (list, tuple)) else []
     named = [f"({place + 1})" for place in range(len(found))] if labels is None else given

@@ -109,18 +109,18 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class ReleasedStatistics(Released):
-    """X'X, X'y and y'y of one data set with noise; `dpstats.release_statistics` makes it.
+    """X'X, X'y and y'y of one data set with noise, as returned by `dpstats.release_statistics`.
 
     Attributes
     ----------
     plan : StatisticsPlan
-        The public plan the release followed.
+        The public plan of the release.
     released : ndarray, shape (p + 1, p + 1)
         Sums of products of the columns and, last, the response, in model units, as the mechanism released them.
     nobs : int or None
         The number of rows where it is public (``adjacency="replace_one"``), else None.
     ranges_eps : float
-        The part of the budget that bought ranges first, where a fit found them out.
+        The part of the budget that bought ranges first, if a fit did so.
 
     Examples
     --------
@@ -188,18 +188,19 @@ class ReleasedStatistics(Released):
         alpha: float | None = None,
         radius: float | None = None,
     ) -> StatisticsResults:
-        """A linear model of these columns: post-processing, without rows and without charge.
+        """A linear model of these columns: post-processing, which reads no rows and costs nothing.
 
         Parameters
         ----------
         formula : str
-            Every column, and the response, must be a linear combination of the columns that were released: any of the
-            terms, another coding of a factor, no intercept, another number as the response.
+            Every column, and the response, must be a linear combination of the released columns: a subset of the terms,
+            another coding of a factor, no intercept, another numeric column as the response.
         penalty, alpha : str or Penalty, float
-            A convex penalty on the scaled coefficients beside the ridge that the noise asks for, as in `dpstats.glm`.
+            A convex penalty on the scaled coefficients, in addition to the ridge penalty for the noise, as in
+            `dpstats.glm`.
         radius : float, optional
-            A guess at how far predictions reach from the middle of the response's range, in half widths of it; that of
-            the release by default. Larger: less ridge.
+            A guess at the largest distance of predictions from the middle of the response's range, in half widths of
+            the range; by default that of the release. A larger radius means less ridge.
 
         Returns
         -------
@@ -208,7 +209,7 @@ class ReleasedStatistics(Released):
         Raises
         ------
         ArgumentError, FormulaError
-            If the model does not follow from the statistics, or an argument is not usable.
+            If the statistics do not determine the model, or an argument is not usable.
 
         Examples
         --------
@@ -236,9 +237,7 @@ class ReleasedStatistics(Released):
             )
         part = design_spec(formula, domain, family=Gaussian())
         if any(one is not None for one in (part.weights, part.offset, part.subset)):
-            raise ArgumentError(
-                "formula: statistics were released without weights, offsets and subsets; leave them out"
-            )
+            raise ArgumentError("formula: the statistics have no weights, offsets and subsets; leave them out")
         return part
 
     def __repr__(self) -> str:

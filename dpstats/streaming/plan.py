@@ -81,13 +81,13 @@ WITHOUT_HORIZON = 1000
 
 @dataclass(frozen=True, eq=False)
 class StreamPlan:
-    """A stream of regressions, fixed before a row is read.
+    """The plan of a stream of regressions, fixed before any row is read.
 
     Attributes
     ----------
     design : DesignSpec
     vector : RowVector
-        What a row adds to its tick.
+        The contribution of a row to its tick.
     sums : SumsPlan
         The noise of their sums.
     radius : float
@@ -211,7 +211,7 @@ class StreamPlan:
         return float(np.sqrt(self.sums.covariance([(a, b)])[0, 0]))
 
     def ticks(self, ticks: Sequence[int] | None = None) -> pd.DataFrame:
-        """Noise and predicted excess, a row a tick.
+        """Noise and predicted excess, with one row per tick.
 
         Parameters
         ----------
@@ -221,9 +221,9 @@ class StreamPlan:
         Returns
         -------
         DataFrame
-            Indexed by tick. noise_sd, of an entry of the rows' x y (of their g x); rows, as guessed, of what the tick's
-            regression is of; excess, what the noise is likely to add to the sum of losses at so many rows, per_row the
-            same divided by them; null, what the null model would add at coefficients as guessed by `radius`.
+            Indexed by tick. noise_sd: of an entry of the sum of x y (of g x). rows: the guessed number of rows in the
+            regression of the tick. excess: the predicted increase of the sum of losses due to noise. per_row: excess
+            divided by rows. null: the increase due to the null model at coefficients of norm `radius`.
 
         Raises
         ------
@@ -271,7 +271,7 @@ class StreamPlan:
         return Summary([header(self, "none read"), ticks_table(self.ticks())], self.notes())
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
-        """Draw the predicted excess per row by tick beside that of the null model.
+        """Draw the predicted excess per row by tick, with that of the null model.
 
         Parameters
         ----------

@@ -272,7 +272,7 @@ def plan_projection(
     else:
         raise ArgumentError("directions must be an integer, 'auto' or 'printed'")
     if chosen >= columns and directions != "auto":
-        fix = f"give fewer, or take all {columns:,} columns, which are more accurate"
+        fix = f"pass fewer, or use all {columns:,} columns, which is more accurate"
         raise ArgumentError(f"directions: {chosen:,} are no fewer than the {columns:,} columns; {fix}")
     how = "which exceeds d" if printed >= columns else "for comparison"
     notes = [

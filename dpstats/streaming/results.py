@@ -45,17 +45,17 @@ class StreamResults(FittedModel):
     ----------
     plan : StreamPlan
     scaled_params : ndarray, shape (p,)
-        Coefficients in model units, shrunk as the noise asks for.
+        Coefficients in model units, shrunk according to the noise.
     sums : ndarray, shape (size,)
-        The noisy sums that they follow from.
+        The noisy sums behind them.
     deviation : float
         Standard deviation of the noise of each.
     first, last : int
         The ticks; older ones count less in a stream with a half-life.
     linearised : ndarray, shape (k, p)
-        Coefficients at which its ticks were linearised, or the first of them.
+        Coefficients at which the ticks were linearised, or the first of them.
     weights : ndarray, shape (k,)
-        What each of these stands for.
+        The number of ticks for each of these.
 
     Examples
     --------
@@ -155,8 +155,8 @@ class StreamResults(FittedModel):
         return self._series(np.where(np.isnan(values), np.inf, values), "noise_sd")
 
     def tidy(self, *, exponentiate: bool = False) -> pd.DataFrame:
-        """One row a coefficient, columns as broom names them: term, estimate, where there are errors the debiased one
-        with std_error, statistic, p_value, conf_low and conf_high, and as shrunk released and scaled_released.
+        """One row per coefficient, with the column names of broom: term; estimate, bias-corrected if there are errors,
+        with std_error, statistic, p_value, conf_low and conf_high; released and scaled_released, as shrunk.
         `exponentiate` as for `GLMResults.tidy`."""
         table = pd.DataFrame({"term": list(self.plan.names), "estimate": self.params.to_numpy()})
         if self.has_errors:

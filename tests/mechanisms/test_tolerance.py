@@ -393,10 +393,10 @@ def test_every_plan_checks_its_last_step() -> None:
 
 def test_absurd_noise_is_refused_in_public() -> None:
     """Squares of larger noise are no floats."""
-    with pytest.raises(ArgumentError, match="noise would drown any data"):
+    with pytest.raises(ArgumentError, match="noise would hide any data"):
         gradient_tolerance(Gaussian(1.0), rms=3e163, row_length=1.0, curvature=np.full(2, 1e9), rows=1e7, penalty=None)
     plan = plan_objective(arrays(2), Binomial(), PURCHASE)
-    with pytest.raises(ArgumentError, match="noise would drown any data"):
+    with pytest.raises(ArgumentError, match="noise would hide any data"):
         replace(plan, noise=Noise("laplace", "l2", 3e163))
     with pytest.raises(ArgumentError, match="curvature must be a positive number from 1e-100 to 1e100"):
         Options(curvature=1e-200)

@@ -74,9 +74,9 @@ def test_convex_penalties(clear: dp.ReleasedStatistics) -> None:
     ("formula", "fragment"),
     [
         ("y ~ z", "'z' were not released"),
-        ("y ~ a:b", "does not follow"),
-        ("np.log(y + 1) ~ a", "does not follow"),
-        ("y ~ a + I(2 * a)", "depend on each other"),
+        ("y ~ a:b", "is not a combination"),
+        ("np.log(y + 1) ~ a", "is not a combination"),
+        ("y ~ a + I(2 * a)", "are linearly dependent"),
         ("y ~", "cannot be parsed"),
     ],
 )

@@ -426,7 +426,7 @@ class TestRefusedBeforeTheCharge:
             ("b ~ x", {"exposure": "t"}, ArgumentError, "log link"),
             ("b ~ x", {"weights": "nobody"}, (DataError, DomainError), "nobody"),
             ("b ~ x", {"weights": "g"}, FormulaError, "levels"),
-            ("b ~ x", {"weights": "-w"}, DomainError, "exceed 0"),
+            ("b ~ x", {"weights": "-w"}, DomainError, "range above 0"),
             ("b ~ x", {"weights": "w - w.mean()"}, FormulaError, "combine rows"),
             ("b ~ x", {"offset": "np.log(-1 - x)"}, FormulaError, "not finite"),
             ("z + y ~ x", {"family": "gaussian"}, FormulaError, "binomial family"),

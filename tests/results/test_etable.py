@@ -103,7 +103,7 @@ def test_long_names_are_whole(fits: dict[str, dp.GLMResults]) -> None:
         (None, None, "a list of results"),
         ([3], None, r"fits\[0\] must be what dp.glm returns, got int"),
         ("paid", ["a", "b"], "1 different strings"),
-        ("dict", ["a"], "its keys are the labels"),
+        ("dict", ["a"], "whose keys are the labels"),
     ],
 )
 def test_other_things_are_refused(given: Any, labels: Any, fix: str, fits: dict[str, dp.GLMResults]) -> None:

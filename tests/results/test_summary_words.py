@@ -140,7 +140,9 @@ def test_ratios_are_exponentials_of_what_errors_are_of(inference: bool | None) -
         assert ratios["conf_low"].to_numpy() == pytest.approx(np.exp(fit.conf_int()[0]).to_numpy())
         assert ratios["std_error"].equals(plain["std_error"])
     assert ratios["released"].equals(plain["released"])
-    with pytest.raises(ArgumentError, match="exponentiate needs a logit or log link; this one's is 'identity'"):
+    with pytest.raises(
+        ArgumentError, match="exponentiate needs a logit or log link; the link of this model is 'identity'"
+    ):
         dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN).tidy(exponentiate=True)
     with pytest.raises(ArgumentError, match="exponentiate"):
         fit.tidy(exponentiate="yes")  # type: ignore[arg-type]

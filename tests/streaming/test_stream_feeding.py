@@ -132,7 +132,7 @@ def test_nothing_happens_before_a_result_is_asked_for(tmp_path: Path) -> None:
 
 
 REFUSED: list[tuple[Any, dict[str, Any], dict[str, Any], type[Exception], str]] = [
-    (frame(), {}, {}, ArgumentError, "tick must say"),
+    (frame(), {}, {}, ArgumentError, "tick must be a number of rows per tick"),
     (frame(), {"tick": 0}, {}, ArgumentError, "positive number"),
     (frame(), {"tick": True}, {}, ArgumentError, "positive number"),
     (frame(), {"tick": 1.5}, {}, ArgumentError, "positive number"),
@@ -214,7 +214,7 @@ def test_rows_that_their_cells_chose_are_not_counted_into_ticks() -> None:
     """How many ticks they make would tell how many rows one side of a holdout has."""
     side = dp.holdout(frame(), 0.3).train
     for run in (lambda: stream().run(side, tick=5), lambda: next(stream().run(iter([side]), tick=5))):
-        with pytest.raises(ArgumentError, match="chose them from others"):
+        with pytest.raises(ArgumentError, match="were selected by their cells"):
             run()
     assert next(stream().run(iter([side]))).plan is not None
 
