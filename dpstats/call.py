@@ -219,7 +219,9 @@ class Request:
             reasons.append("augmented noise rows miss the curvature that the proof needs")
         for given in (self.family, self.penalty):
             if given is not None and not type(given).__module__.startswith("dpstats."):
-                reasons.append(f"{type(given).__name__} is not part of dpstats: nobody has proved what it declares")
+                reasons.append(
+                    f"{type(given).__name__} is not part of dpstats: no proof covers the bounds that it declares"
+                )
         return tuple(reasons)
 
     def to_dict(self) -> dict[str, Any]:
@@ -269,11 +271,13 @@ def make_request(*, eps: float, family: str | Family = "gaussian", **arguments: 
         open_method=method == "auto",
     )
     if request.options.unit is not None and delta > 0:
-        raise ArgumentError(f"delta must be 0 with a unit, got {delta!r}: the proof for persons is for pure privacy")
+        raise ArgumentError(
+            f"delta must be 0 with a unit, got {delta!r}: the proof for persons covers pure epsilon only"
+        )
     if request.options.unit is not None and method in ("posterior", "statistics"):
         raise ArgumentError(
-            f"unit does not go with {argument('method', method)}, which is proved for rows; "
-            f"take {argument('method', 'napp')}"
+            f"unit cannot be combined with {argument('method', method)}, which is proved for rows only; use "
+            f"{argument('method', 'napp')}"
         )
     if request.options.noise == "gaussian" and delta == 0:
         raise ArgumentError(f"delta must be positive for Gaussian noise, got {safe_repr(delta)}")

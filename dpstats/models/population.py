@@ -86,8 +86,8 @@ class KnownColumns:
             missing = [name for name in others if name not in known.like and name not in known.typical]
             if missing:
                 raise ArgumentError(
-                    f"like has no column {missing[0]!r}, which the formula reads; say what is typical of it, as in "
-                    f"typical={{{missing[0]!r}: ...}}, or add it"
+                    f"like has no column {missing[0]!r}, which the formula reads; add it, or describe it by "
+                    f"typical={{{missing[0]!r}: ...}}"
                 )
         return known
 
@@ -242,7 +242,7 @@ def _public_frame(like: object) -> pd.DataFrame | None:
     if not len(frame):
         raise ArgumentError("like must have rows")
     if not frame.columns.is_unique:
-        raise ArgumentError("like has several columns of one name; leave one of each")
+        raise ArgumentError("like has several columns of one name; keep one of each")
     return frame
 
 
@@ -307,7 +307,9 @@ def response_level(design: DesignSpec, known: KnownColumns, prior: ColumnPrior, 
         values = design.endog(table)
         values = values[np.isfinite(values)]
         if not len(values):
-            raise ArgumentError(f"typical: {design.response_name} has no value at what is typical of its columns")
+            raise ArgumentError(
+                f"typical: {design.response_name} has no finite value at the typical values of its columns"
+            )
         return Level(float(values.mean()), float(values.std()))
     if design.response.kind == "binary":
         return Level(prior.second, 0.0)

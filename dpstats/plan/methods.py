@@ -68,20 +68,22 @@ def plan_releases(
     spec.check_information_cap()
     if request.method == "statistics" and isinstance(request.family, Gaussian) and request.family.residual_cap:
         method = argument("method", "statistics")
-        raise ArgumentError(f"residual_cap does not go with {method}, plain least squares; leave it out")
+        raise ArgumentError(
+            f"residual_cap cannot be combined with {method}, which is plain least squares; leave it out"
+        )
     if request.method not in APART:
         return plan_fit(spec, eps, request.delta)
     reason = uncertified_method(request, design)
     if reason is not None and not request.allow_uncertified:
         allowed = argument("allow_uncertified", True)
-        raise UncertifiedError(f"not certified: {reason}. Pass {allowed} to have it all the same")
+        raise UncertifiedError(f"not certified: {reason}. Pass {allowed} to fit it without a guarantee")
     return None, (Stage("fit", APART[request.method](spec, eps, request.delta)),)
 
 
 def needs_errors() -> str:
     """Why fit statistics do not go without standard errors, with the fix."""
     return (
-        "buys averages at coefficients that are corrected for shrinkage, and this fit has no standard errors: pass "
+        "buys averages at bias-corrected coefficients, and this fit has no standard errors: pass "
         f"{argument('inference', True)}, or leave fitstats out"
     )
 
@@ -104,7 +106,7 @@ def plan_fit_statistics(request: Request, design: PublicDesign, family: Family) 
     reason = no_fit_statistics(request, design, family)
     eps = (SHARE if asked == "auto" else asked) * request.eps
     if reason is None and eps < LEAST_EPS:
-        reason = f"would be noise alone for an eps of {eps:.2g}; raise eps"
+        reason = f"would be only noise at an eps of {eps:.2g}; raise eps"
     if reason is None:
         averaged_variables(design, variables, by)
         return FitStatisticsPlan(eps, request.adjacency, variables=variables, by=by)
@@ -117,7 +119,7 @@ def no_fit_statistics(request: Request, design: PublicDesign, family: Family) ->
     """Why a model has no fit statistics to buy, with the fix."""
     if request.method in APART:
         method, napp = argument("method", request.method), argument("method", "napp")
-        return f"does not go with {method}; take {napp}, or leave it out"
+        return f"cannot be combined with {method}; use {napp}, or leave it out"
     if request.options.replicates:
         return "is not part of the replicated paper; leave it out"
     return fit_statistics_obstacle(fit_spec(request, design, family))
@@ -248,7 +250,7 @@ def _obstacle(request: Request, design: PublicDesign) -> str | None:
         return "is not part of the replicated paper; leave it out"
     if request.options.retrieval == "return":
         returned, recycled = argument("retrieval", "return"), argument("retrieval", "recycle")
-        return f"leaves open what {returned} would return; take {recycled}"
+        return f"cannot be combined with {returned}, which needs a price known beforehand; use {recycled}"
     return None
 
 

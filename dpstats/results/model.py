@@ -197,7 +197,7 @@ class FittedModel(InferenceMixin, Released):
         """
         binary = self.plan.family.response == "binary"
         if not isinstance(which, str) or which not in ("mean", "linear", *(("decision", "class") if binary else ())):
-            more = ", 'decision' or 'class'" if binary else "; there are classes where the response has two values"
+            more = ", 'decision' or 'class'" if binary else "; only a response of two values has classes"
             raise ArgumentError(f"which must be 'mean' or 'linear'{more}, got {safe_repr(which)}")
         rows = self._model_rows(newdata, with_exposure(self.plan.family.link, offset, exposure))
         predicted = np.full(len(rows.exog), np.nan)

@@ -250,13 +250,15 @@ def missing_information(plan: Plan) -> str:
         )
     if plan.request.options.inference is None and plan.guarantee.basis == "docs/proofs/tuning":
         return (
-            "not released: dp.tune releases coefficients alone, since errors do not know that the rows chose the "
-            "settings; dp.tune(..., inference=True) has them all the same, and a fit of its own with what was chosen "
-            "has valid ones if it is of other rows (dp.holdout)"
+            "not released: dp.tune releases coefficients alone, since errors do not account for the choice of the "
+            "settings; dp.tune(..., inference=True) releases them all the same, and a fit of the chosen settings "
+            "to other rows (dp.holdout) has valid ones"
         )
     counts = plan.counts
     if plan.request.options.inference is None and counts is not None and counts.settles_errors:
-        return f"not released: for so few rows they are not worth their price; {paid} buys them all the same"
+        return (
+            f"not released: too few rows were counted for errors to be worth their price; {paid} buys them all the same"
+        )
     if plan.request.options.inference is None:
         none = argument("inference", None)
         return f"not released: this call asked for coefficients alone; leave {none} out, or pass {paid}"
@@ -266,6 +268,6 @@ def missing_information(plan: Plan) -> str:
     if (lost := lost_errors(plan)) is not None:
         return f"not released: {lost}"
     return (
-        "not released: the coefficients took the whole budget, and standard errors are not free for this model; "
-        f"pass {paid} to share the budget ({phrase('dp.plan', shell='python -m dpstats plan')} shows the price)"
+        "not released: the coefficients took the whole budget, and this model has no free standard errors; pass "
+        f"{paid} to share the budget ({phrase('dp.plan', shell='python -m dpstats plan')} shows the price)"
     )

@@ -181,7 +181,7 @@ def risk_note(results: ReleasedModel, n: int | None) -> list[str]:
     if math.isnan(most):
         return []
     loss = null_loss(plan)
-    compared = "" if loss is None else f", beside {loss:.4g} of the model without coefficients"
+    compared = "" if loss is None else f", compared with a loss of {loss:.4g} without coefficients"
     return [
         f"Excess risk: privacy adds at most {most:.2g} to the mean loss of {rows:,} rows, with probability "
         f"{1 - RISK_LEVEL:g}{compared}."
@@ -249,7 +249,7 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     capped = [" ".join([*cap_note(plan), *beyond_cap_note(results)])] if capped_at(plan) is not None else []
     notes = [*inference_notes(results), *limit_note(plan), *capped, *link_note(plan), *design_notes(plan)]
     if plan.guarantee.basis == "docs/proofs/tuning":
-        notes = ["dp.tune chose the settings by the same rows; the budget is that of the whole tuning.", *notes]
+        notes = ["dp.tune chose the settings on the same rows; the budget covers the whole tuning.", *notes]
     notes = [*counts_note(plan), *assumed_response_note(plan), *notes]
     if plan.guarantee.unit is not None:
         notes.insert(0, persons_note(plan))
@@ -282,8 +282,8 @@ def no_errors_note(results: ReleasedModel) -> str:
     if is_output(plan):
         return f"'noise sd' is the exact standard deviation of the noise; {napp}."
     if plan.request.method == "posterior":
-        return f"The coefficients are one draw from a flattened posterior; {napp}."
-    without = "Coefficients are shrunk towards zero and hold privacy noise; this fit has no standard errors"
+        return f"The coefficients are one draw from a posterior flattened by the privacy budget; {napp}."
+    without = "Coefficients are shrunk towards zero and contain privacy noise; this fit has no standard errors"
     reason = obstacle(plan.family, plan.request.penalty, plan.request.options)
     if reason is not None:
         return f"{without}. Inference {reason}."
@@ -291,9 +291,9 @@ def no_errors_note(results: ReleasedModel) -> str:
         screen, check = phrase("screen=", shell="--set screen=K"), phrase("dp.check", shell="python -m dpstats check")
         forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
         return (
-            f"{without}: the budget identifies no coefficient. More eps, {paid_errors(results)}fewer columns ({screen} "
-            f"chooses them) may help, see {forecast}; or rows were lost to levels that are not declared, which {check} "
-            "counts."
+            f"{without}: the budget identifies no coefficient. More eps, {paid_errors(results)}fewer columns "
+            f"({screen} chooses them) may help; {forecast} predicts it. Rows may also be lost to levels that are "
+            f"not declared, which {check} counts."
         )
     lost = lost_errors(plan)
     if lost is not None:
@@ -323,9 +323,9 @@ def inference_notes(results: ReleasedModel) -> list[str]:
             "levels would help."
         )
         notes += rare_note(results)
-    notes.append("coef and std err are corrected for shrinkage; params, the coefficients as released, predict better.")
+    notes.append("coef and std err are bias-corrected; params, the coefficients as released, predict better.")
     if beyond_normal(results.tvalues.to_numpy(), results.pvalues.to_numpy()):
-        notes.append("P>|z| takes the law of the privacy noise into account: a normal table gives another value.")
+        notes.append("P>|z| accounts for the distribution of the privacy noise, so it differs from a normal table.")
     return notes
 
 
