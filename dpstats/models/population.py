@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import optimize, special, stats
+from scipy import optimize, special
 
 from dpstats.arguments import is_number, safe_repr
 from dpstats.domain import Levels, Range, Scalar, canonical
@@ -144,7 +144,7 @@ def _beta(mean: float, deviation: float, place: Vector) -> Vector:
         return np.full(len(place), mean)
     size = mean * (1 - mean) / deviation**2 - 1
     levels = (np.arange(QUANTILES) + 0.5) / QUANTILES
-    return np.interp(place, levels, stats.beta.ppf(levels, mean * size, (1 - mean) * size))
+    return np.interp(place, levels, special.betaincinv(mean * size, (1 - mean) * size, levels))
 
 
 def _shares(declared: Levels, typical: Mapping[float | str | None, float], prior: ColumnPrior) -> Vector:
