@@ -17,6 +17,7 @@ from scipy import special
 
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
+from dpstats.frames import WideFrame
 from dpstats.inference import KnownInformation, MatrixLaw, SpanNoise
 from dpstats.inference.inverse import LEAST_RATIO
 from dpstats.models.forecast import RowMeans, row_means
@@ -122,7 +123,7 @@ def by_rows(candidates: Sequence[Plan]) -> pd.DataFrame:
         setting = candidates[place].request.options.inference
         paid = "none" if not expected[place].share else "free" if setting == "auto" else "paid"
         found.append((rows, paid, expected[place].share))
-    return pd.DataFrame(found, columns=["rows", "errors", "share"]).set_index("rows")
+    return WideFrame(pd.DataFrame(found, columns=["rows", "errors", "share"]).set_index("rows"))
 
 
 def expected_outlook(plan: Plan, means: Populations, n: float) -> Outlook:
