@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import optimize, special, stats
+from scipy import optimize, special
 
 from dpstats.arguments import is_number, safe_repr
 from dpstats.domain import Levels, Range, Scalar, canonical
@@ -151,7 +151,7 @@ def _interpolated(quantiles: Vector, place: Vector) -> Vector:
 def _beta(mean: float, deviation: float) -> Vector:
     """Quantiles of the beta distribution of a mean and a standard deviation at `LEVELS`; columns share it."""
     size = mean * (1 - mean) / deviation**2 - 1
-    return np.asarray(stats.beta.ppf(LEVELS, mean * size, (1 - mean) * size))
+    return np.asarray(special.betaincinv(mean * size, (1 - mean) * size, LEVELS))
 
 
 def _shares(declared: Levels, typical: Mapping[float | str | None, float], prior: ColumnPrior) -> Vector:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy import special
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.mechanisms.design import SubDesign
@@ -334,7 +334,7 @@ def beyond_normal(statistics: NDArray[Any], pvalues: NDArray[Any]) -> bool:
     A statistic of 0 or NaN stands for a coefficient that is not identified.
     """
     tested = np.isfinite(statistics) & (statistics != 0)
-    normal = 2 * norm.sf(np.abs(statistics[tested]))
+    normal = 2 * special.ndtr(-np.abs(statistics[tested]))
     more = pvalues[tested] > np.maximum(2 * normal, normal + VISIBLE)
     return bool(np.any(more | (normal > np.maximum(2 * pvalues[tested], pvalues[tested] + VISIBLE))))
 
