@@ -21,7 +21,7 @@ from dpstats.mechanisms.options import Options, named_variables
 from dpstats.mechanisms.output import plan_output
 from dpstats.mechanisms.posterior import EXACT_COLUMNS, NOT_EXACT, plan_posterior
 from dpstats.mechanisms.screening import ScreeningPlan, plan_fit
-from dpstats.mechanisms.spec import FitSpec
+from dpstats.mechanisms.spec import FitSpec, obstacle
 from dpstats.mechanisms.stage import Stage, StagePlan
 from dpstats.wording import argument
 
@@ -184,20 +184,41 @@ class ResponsePurchase:
     mean: float | None = None
 
 
+ERRORS_SHARE = 0.03
+"""The share of eps that buys an interval of the response for the sake of errors, unless `response_share` is less."""
+
+
 def response_purchase(request: Request, design: PublicDesign) -> ResponsePurchase | None:
     """What the request buys of its response, the declared range standing in for what is not known yet; None if nothing.
 
     ArgumentError if the purchase is asked for where there is nothing to buy or no room for it in the plan.
     """
-    obstacle = _obstacle(request, design)
-    setting = request.options.response
-    if setting == "bought" and obstacle is not None:
-        raise ArgumentError(f"{argument('response', 'bought')} {obstacle}")
-    open_counts = isinstance(request.family, Poisson) and not _capped(request.family)
-    if setting == "declared" or obstacle is not None or not (setting == "bought" or open_counts):
+    reason, options = _obstacle(request, design), request.options
+    asked = options.response == "bought"
+    if asked and reason is not None:
+        raise ArgumentError(f"{argument('response', 'bought')} {reason}")
+    if options.response == "declared" or reason is not None:
         return None
+    share, intervals = options.response_share, caps_for_intervals(request)
+    if not (asked or intervals or (isinstance(request.family, Poisson) and not _capped(request.family))):
+        return None
+    if intervals and not asked:
+        share = min(share, ERRORS_SHARE)
     assert isinstance(design, DesignSpec)
-    return ResponsePurchase(request.options.response_share * request.row_eps, design.response.low, design.response.high)
+    return ResponsePurchase(share * request.row_eps, design.response.low, design.response.high)
+
+
+def is_open_least_squares(request: Request) -> bool:
+    """Whether the residual cap of a linear model is left open."""
+    return isinstance(request.family, Gaussian) and request.family.residual_cap is None
+
+
+def caps_for_intervals(request: Request) -> bool:
+    """Whether the residual cap is open and to be so wide that intervals cover the slopes of least squares."""
+    options = request.options
+    if not is_open_least_squares(request) or request.method in APART:
+        return False
+    return options.inference not in (None, "auto") and obstacle(request.family, request.penalty, options) is None
 
 
 def centre_stages(stages: Sequence[Stage], design: PublicDesign, mean: float, kept: Sequence[int]) -> tuple[Stage, ...]:

@@ -169,6 +169,8 @@ def bought_tables(plan: PlanFacts) -> list[SimpleTable]:
     if plan.completed and plan.response is not None:
         found = plan.response
         use = "centre, scale and cap" if plan.family.response == "continuous" else "greatest count"
+        if not plan.objective.caps_loss:
+            use = "choice of method"
         rows.append((plan.design.response_name, [format_number(found.low), format_number(found.high), use]))
         if found.mean is not None:
             what = "rate, per exp(offset)" if plan.design.offset_bound else "mean"
