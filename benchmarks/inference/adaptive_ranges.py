@@ -5,7 +5,8 @@ benchmarks.inference.adaptive_ranges [fits [cell ...]]``, a cell being NAME:ROWS
 Rows are drawn with replacement; a line has, for ``ranges="declared"`` and for the default, the share of coefficients
 that have an interval with its standard error, the loss over a constant's, the most rows lost, and the share of the
 intervals that cover where the loss of the fit has one optimum. ``wide FACTOR`` in the place of cells tells R2 and
-intervals for two numbers whose ranges are FACTOR times their spread, beside ranges of six deviations.
+intervals for two numbers whose ranges are FACTOR times their spread, beside ranges of six deviations; ``cost`` what the
+price takes away at eps 1 where nothing is narrowed: forecasts of shares and of losses, from each data set's own rows.
 """
 
 from __future__ import annotations
@@ -18,10 +19,25 @@ import numpy as np
 import pandas as pd
 
 import dpstats as dp
-from benchmarks.inference.adaptive import SEED, Population, deviance, population, responses, truth
+from benchmarks.inference.adaptive import (
+    CHOOSING,
+    REPORTING,
+    SEED,
+    Population,
+    deviance,
+    population,
+    responses,
+    truth,
+)
 from benchmarks.prediction import diamonds
+from dpstats.models.adaptive import Outlook, Populations, choose, expected_outlook
+from dpstats.models.forecast import PUBLIC_ROWS, row_means
+from dpstats.models.population import KNOWN, KnownColumns
+from dpstats.plan.row_counts import CHECK_SHARE
+from dpstats.privacy.trimming import share_to_spend
 
 FITS = 8
+ROWS = (2_600, 3_500, 5_200, 7_700, 10_500, 15_600, 25_000, 50_000)
 CELLS = (
     *("HealthInsurance:8802:1", "few columns of diamonds:54000:1", "Computers:5007:3", "Computers:6259:3"),
     *("flights:48000:.3", "flights:48000:1", "flights:48000:3", "rwm5yr:19609:1", "rwm5yr:19609:3"),
@@ -94,8 +110,34 @@ def wide(factor: float, fits: int) -> None:
         print(setting, f"R2 {np.mean(explained):.4f}", f"intervals {np.mean(shares):.2f}", sep=" | ", flush=True)
 
 
+def foreseen(found: Population, eps: float, rows: int) -> Outlook:
+    """What so many rows of a data set are expected to show by the plan that is chosen."""
+    call = {"family": found.family, "check_share": 0, "ranges": "declared"}
+    choices = (None, "auto", True) if found.family != "gaussian" else (None, True)
+    plans = [dp.plan(found.formula, found.domain, eps, inference=setting, **call) for setting in choices]
+    plan = plans[choose(plans, rows)]
+    sample = found.frame.sample(min(len(found.frame), PUBLIC_ROWS), random_state=1)
+    means = row_means(plan, KnownColumns.from_arguments(plan.design, None, sample), KNOWN, None)
+    return expected_outlook(plan, Populations(means, means), rows)
+
+
+def costs() -> None:
+    """Print what the price of intervals takes away where none is narrower than its range."""
+    for name in CHOOSING | REPORTING:
+        found = population(name)
+        numbers = len(dp.plan(found.formula, found.domain, 1.0, family=found.family).counts.trimmable)
+        for rows in ROWS:
+            if price := share_to_spend(rows, "add_remove", numbers):
+                before, after = (foreseen(found, 1 - CHECK_SHARE - less, rows) for less in (0.0, price))
+                cells = f"{after.share - before.share:+.3f}", f"{after.loss / before.loss:.3f}"
+                print(name, rows, f"{price:.3f}", f"{before.share:.2f}", *cells, sep=" | ", flush=True)
+
+
 def main(arguments: Sequence[str]) -> None:
     """Print the lines that are asked for."""
+    if arguments[:1] == ["cost"]:
+        costs()
+        return
     fits = int(arguments[0]) if arguments else FITS
     if arguments[1:2] == ["wide"]:
         wide(float(arguments[2]), fits)
