@@ -4,9 +4,10 @@ benchmarks.inference.adaptive_ranges [fits [cell ...]]``, a cell being NAME:ROWS
 
 Rows are drawn with replacement; a line has, for ``ranges="declared"`` and for the default, the share of coefficients
 that have an interval with its standard error, the loss over a constant's, the most rows lost, and the share of the
-intervals that cover where the loss of the fit has one optimum. ``wide FACTOR`` in the place of cells tells R2 and
-intervals for two numbers whose ranges are FACTOR times their spread, beside ranges of six deviations; ``cost`` what the
-price takes away at eps 1 where nothing is narrowed: forecasts of shares and of losses, from each data set's own rows.
+intervals that cover the optimum of the data set's rows that the fit would keep (not in least squares). ``wide FACTOR``
+in the place of cells tells R2 and intervals for two numbers whose ranges are FACTOR times their spread, beside ranges
+of six deviations; ``cost`` what the price takes away at eps 1 where nothing is narrowed: forecasts of shares and of
+losses, from each data set's own rows.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from benchmarks.inference.adaptive import (
     CHOOSING,
     REPORTING,
     SEED,
+    Optimum,
     Population,
     deviance,
     population,
     responses,
-    truth,
 )
 from benchmarks.prediction import diamonds
 from dpstats.models.adaptive import Outlook, Populations, choose, expected_outlook
@@ -81,7 +82,7 @@ def compare(name: str, size: int, eps: float, fits: int) -> None:
             lost.append(1 - float(fit.plan.design.keeps(rows).mean()))
             if found.family != "gaussian" and bounded.any():
                 low, high = fit.conf_int().to_numpy(dtype=float).T
-                optimum = truth(name, fit.plan)
+                optimum = Optimum(fit.plan, found.frame).params
                 shown += int(bounded.sum())
                 held += int((bounded & (low <= optimum) & (optimum <= high)).sum())
         error = float(np.std(shares)) / np.sqrt(fits)
