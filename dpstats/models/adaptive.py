@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
+from dpstats.cached import cached_property
 from dpstats.call import Request
 from dpstats.errors import DPStatsError
 from dpstats.families import Family
@@ -25,7 +26,15 @@ from dpstats.frames import WideFrame
 from dpstats.inference import KnownInformation, MatrixLaw, SpanNoise
 from dpstats.inference.inverse import LEAST_RATIO
 from dpstats.mechanisms.spec import obstacle
-from dpstats.models.forecast import RowMeans, mean_information, row_means, sample_rows, weight_cap
+from dpstats.models.forecast import (
+    Forecast,
+    RowMeans,
+    forecast,
+    mean_information,
+    row_means,
+    sample_rows,
+    weight_cap,
+)
 from dpstats.models.population import POOR, USUAL, KnownColumns
 from dpstats.models.ranges import trimmable
 from dpstats.plan import Plan, replan_request, with_settled_law
@@ -257,6 +266,12 @@ def preferred(expected: Sequence[Outlook]) -> int:
 
 def outlooks(candidates: Sequence[Plan], rows: Sequence[float], typical: object = None) -> list[list[Outlook]]:
     """What each of the candidates is expected to show of each number of rows; arguments as for `choose`."""
+    each = populations_of(candidates, typical)
+    return [[expected_outlook(*both, n) for both in zip(candidates, each, strict=True)] for n in rows]
+
+
+def populations_of(candidates: Sequence[Plan], typical: object = None) -> list[Populations]:
+    """What is supposed of the rows of each candidate; arguments as for `choose`."""
     first = candidates[0]
     assert isinstance(first.design, DesignSpec)
     known = KnownColumns.from_arguments(first.design, typical, None)
@@ -271,8 +286,69 @@ def outlooks(candidates: Sequence[Plan], rows: Sequence[float], typical: object 
         )
         for cap in {weight_cap(plan) for plan in candidates}
     }
-    each = [means[weight_cap(plan)] for plan in candidates]
-    return [[expected_outlook(*both, n) for both in zip(candidates, each, strict=True)] for n in rows]
+    return [means[weight_cap(plan)] for plan in candidates]
+
+
+class Choices:
+    """What a fit of a plan that counts its rows becomes by their number, its ranges as they are declared.
+
+    What intervals cost is as if so much less were to be had of the rows: noise and rows go together.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        counts = plan.counts
+        self.plan, self.names = plan, () if counts is None else counts.trimmable
+        offered = candidates_of(plan) if counts is not None and counts.settles_errors else []
+        self.candidates = offered or [plan]
+        self.open = bool(offered or self.names) and foreseeable(plan)
+        self._known: dict[tuple[int, float], Plan] = {}
+
+    @cached_property
+    def _populations(self) -> list[Populations]:
+        return populations_of(self.candidates)
+
+    def share(self, rows: float) -> float:
+        """The share of eps that intervals cost."""
+        return interval_share(self.plan.request, self.names, rows)
+
+    def outlook(self, rows: float) -> tuple[int, Outlook]:
+        """The place of the candidate that is chosen, and what it is expected to show."""
+        left = rows * (1 - self.share(rows))
+        expected = [expected_outlook(*both, left) for both in zip(self.candidates, self._populations, strict=True)]
+        return (place := preferred(expected)), expected[place]
+
+    def at(self, rows: float) -> Plan:
+        """The plan that is carried out, but for what is bought of the columns."""
+        place = self.outlook(rows)[0] if len(self.candidates) > 1 else 0
+        key = (place, self.share(rows))
+        if key not in self._known:
+            self._known[key] = with_intervals(self.candidates[place], self.names, rows)
+        return self._known[key]
+
+
+@dataclass(frozen=True, eq=False)
+class AdaptiveForecast(Forecast):
+    """Standard errors of fits of a plan that follows the number of its rows."""
+
+    @cached_property
+    def _choices(self) -> Choices:
+        return Choices(self.plan)
+
+    @property
+    def dearest(self) -> Plan:
+        return self._choices.candidates[-1]
+
+    def plan_at(self, n: float) -> Plan:
+        return self._choices.at(n)
+
+
+def forecast_by_rows(
+    plan: Plan, residual_sd: float | None = None, typical: object = None, like: object = None
+) -> Forecast:
+    """What is foreseen of a plan's standard errors, as each number of rows settles it; see `Plan.standard_errors`."""
+    choices = Choices(plan)
+    found = forecast(choices.candidates[-1], residual_sd, typical, like)
+    return AdaptiveForecast(plan, found.populations) if choices.open else found
 
 
 ROWS = (300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
@@ -280,20 +356,13 @@ ROWS = (300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 
 
 def by_rows(plan: Plan) -> pd.DataFrame:
-    """What would be chosen by number of rows: which ranges, how errors are paid for, and how many to expect.
-
-    What intervals cost is as if so much less were to be had of the rows: noise and rows go together.
-    """
-    names = () if plan.counts is None else plan.counts.trimmable
-    candidates = candidates_of(plan) or ([plan] if names and foreseeable(plan) else [])
-    shares = [interval_share(plan.request, names, rows) for rows in ROWS]
-    left = [rows * (1 - share) for rows, share in zip(ROWS, shares, strict=True)]
-    found: list[tuple[int, str, str, float]] = []
-    for rows, share, expected in zip(ROWS, shares, outlooks(candidates, left), strict=True) if candidates else ():
-        place = preferred(expected)
-        setting = candidates[place].request.options.inference
-        paid = "none" if not expected[place].share else "free" if setting == "auto" else "paid"
-        found.append((rows, "bought" if share else "declared", paid, expected[place].share))
+    """What would be chosen by number of rows: which ranges, how errors are paid for, and how many to expect."""
+    choices, found = Choices(plan), []
+    for rows in ROWS if choices.open else ():
+        place, expected = choices.outlook(rows)
+        setting = choices.candidates[place].request.options.inference
+        paid = "none" if not expected.share else "free" if setting == "auto" else "paid"
+        found.append((rows, "bought" if choices.share(rows) else "declared", paid, expected.share))
     return WideFrame(pd.DataFrame(found, columns=["rows", "ranges", "errors", "share"]).set_index("rows"))
 
 

@@ -19,7 +19,7 @@ from dpstats.plan.facts import PlanFacts
 from dpstats.plan.methods import no_fit_statistics, range_eps
 from dpstats.plan.tables import capped_at, is_output
 from dpstats.privacy.information.exact_sums import COVER_PLACES, LATTICE_LIMIT
-from dpstats.privacy.trimming import rows_to_narrow
+from dpstats.privacy.trimming import MOST_SHARE, rows_that_pay, rows_to_narrow
 from dpstats.proof_pages import cite_proof
 from dpstats.summaries import format_number
 from dpstats.wording import argument, phrase, sentence
@@ -124,7 +124,16 @@ def counts_note(plan: PlanFacts) -> list[str]:
 
 
 def trimmed_note(plan: PlanFacts) -> list[str]:
-    """What intervals within declared ranges cost, and how many rows it takes to narrow a range."""
+    """What intervals within declared ranges cost or may cost, and how many rows it takes to narrow a range."""
+    counts = plan.counts
+    if not plan.trimmed and counts is not None and counts.trimmable and counts.rows is None:
+        most = min(MOST_SHARE, plan.request.options.range_share)
+        least = rows_that_pay(plan.request.row_eps, plan.request.adjacency, len(counts.trimmable))
+        return [
+            f"From about {least:,.0f} rows on at most {most:.2g} of eps, less of more rows, buys within the declared "
+            f"range of {', '.join(counts.trimmable)} the interval that holds nearly all rows; the others are left out. "
+            f"{argument('ranges', 'declared')} buys none. Until then the declared ranges stand in."
+        ]
     if not plan.trimmed:
         return []
     eps, number = range_eps(plan.request, plan.bought), len(plan.trimmed)
@@ -223,6 +232,13 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
         return (
             f"Standard errors were planned but are not part of this release: {lost}. 'noise at most' bounds the "
             f"standard deviation of the privacy noise in a coefficient, for any rows. {few}"
+        )
+    if plan.counts is not None and plan.counts.settles_errors and plan.counts.rows is None:
+        foreseen = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
+        return (
+            "What is spent on standard errors follows the number of rows, as the table above says; what is shown here "
+            f"is without any that must be paid for. {foreseen} foresees them. {argument('inference', True)} insists on "
+            f"them. 'noise at most' bounds the standard deviation that noise alone gives a coefficient. {few}"
         )
     if information is None:
         offered = obstacle(plan.family, plan.request.penalty, plan.request.options) is None
