@@ -25,7 +25,16 @@ from dpstats.formula.bounds import LEAST, Array, Term, TermBody, term_bodies, un
 from dpstats.formula.expression import Column
 from dpstats.formula.parse import Formula, parse
 from dpstats.formula.patsy_internals import DesignInfo
-from dpstats.formula.reader import kept_rows, owned_blocks, prediction_rows, read_blocks, response_rows, usable_rows
+from dpstats.formula.public_frame import Encoded
+from dpstats.formula.reader import (
+    encoded_rows,
+    kept_rows,
+    owned_blocks,
+    prediction_rows,
+    read_blocks,
+    response_rows,
+    usable_rows,
+)
 from dpstats.formula.response import (
     Kind,
     ResponseSpec,
@@ -105,6 +114,11 @@ class DesignSpec(ScaledDesign):
         """
         with quiet():
             return prediction_rows(self, as_table(data), offset=offset)
+
+    def of_encoded(self, encoded: Mapping[str, Encoded], rows: int) -> tuple[Array, NDArray[np.bool_], Array]:
+        """As `predicting`, of encoded columns without a missing cell, but complete are rows that a fit keeps alone."""
+        with quiet():
+            return encoded_rows(self, encoded, rows)
 
     def keeps(self, data: object) -> NDArray[np.bool_]:
         """Which rows no range of what explains leaves out of a fit, shape (n,); errors as in `exog`."""
