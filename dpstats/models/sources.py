@@ -18,7 +18,8 @@ from dpstats.data import Block, Column, Floats, Matrix, MemoryRows, Rows, Table,
 from dpstats.data.passes import map_runs, split_runs
 from dpstats.domain import Domain, Range
 from dpstats.errors import ArgumentError, DataError, DPStatsError
-from dpstats.families import BinomialCounts, Family, Gaussian, Poisson, get_family
+from dpstats.families import BinomialCounts, Family, Gaussian, NegativeBinomial, Poisson, get_family
+from dpstats.families.negative_binomial import least_alpha
 from dpstats.formula.advice import advice
 from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_undeclared, schema_domain
 from dpstats.formula.faults import column_facts, possible_faults
@@ -512,4 +513,8 @@ def scaled_family(family: Family, design: DesignSpec, response: ResponsePurchase
     if response is not None and isinstance(family, Poisson):
         most = response.high if family.y_max is None else min(response.high, family.y_max)
         return replace(family, y_max=most).resolve(None)
+    if response is not None and isinstance(family, NegativeBinomial):
+        most = response.high if family.y_max is None else min(response.high, family.y_max)
+        # Until it is bought the least alpha stands in, beside which no other one has more noise.
+        return replace(family, y_max=most, alpha=least_alpha(most, response.alpha))
     return family.resolve((design.response.low, design.response.high))
