@@ -18,6 +18,7 @@ from dpstats.domain import Levels, Range, Scalar, canonical
 from dpstats.domain.declarations import ENDS
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, NegativeBinomial
+from dpstats.families.base import closed_cap
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.expression import Column
 from dpstats.formula.public_frame import Codes, Encoded
@@ -360,7 +361,8 @@ def _shift(signal: Vector, share: float) -> float:
 def counts(family: Family, means: Vector, random: np.random.Generator) -> Vector:
     """Counts of some means that vary as the family has it, shape (rows,)."""
     if isinstance(family, NegativeBinomial):
-        means = means * random.gamma(1 / family.alpha, family.alpha, len(means))
+        alpha = closed_cap("alpha", family.alpha)
+        means = means * random.gamma(1 / alpha, alpha, len(means))
     return np.asarray(random.poisson(np.minimum(means, MOST_COUNTS)), dtype=np.float64)
 
 

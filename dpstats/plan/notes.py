@@ -187,6 +187,8 @@ def alpha_note(plan: PlanFacts) -> list[str]:
 def link_note(plan: PlanFacts) -> list[str]:
     """How counts vary, and up to which mean their link is a logarithm, if not of all."""
     if isinstance(plan.family, NegativeBinomial):
+        if plan.response is not None:
+            return [dispersion_note(plan)]
         alpha = f"{plan.family.alpha:.4g}"
         made = phrase(" (family=dp.families.NegativeBinomial(alpha=...))", shell="")
         return [
@@ -201,6 +203,17 @@ def link_note(plan: PlanFacts) -> list[str]:
         "intervals are those of this capped model; they are logarithms of ratios of means if few rows lie above "
         "the cap."
     ]
+
+
+def dispersion_note(plan: PlanFacts) -> str:
+    """What a bought alpha is, and what standard errors take it for."""
+    assert plan.response is not None
+    found = "will be" if plan.response.alpha is None else "was"
+    return (
+        f"alpha {found} bought as that of all counts, whatever their columns, and a standard deviation above its "
+        "estimate. It is rather too large, so that model-based standard errors are rather too wide; "
+        f"{argument('inference', 'robust')} does without it, and coefficients are right for any alpha."
+    )
 
 
 def lost_errors(plan: PlanFacts) -> str | None:

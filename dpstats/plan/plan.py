@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -285,7 +285,7 @@ class Plan(PlanFacts):
             "design": self.design.to_dict(),
             "stages": [[role, plan.to_dict()] for role, plan in self.stages],
             "guarantee": self.guarantee.to_dict(),
-            "response": None if self.response is None else asdict(self.response),
+            "response": None if self.response is None else self.response.to_dict(),
             "completed": self.completed,
             "screening": None if self.screening is None else self.screening.to_dict(),
             **({} if self.fitstats is None else {"fitstats": self.fitstats.to_dict()}),
