@@ -25,7 +25,7 @@ from dpstats.formula.faults import column_facts, possible_faults
 from dpstats.formula.parse import expand_dot, parse
 from dpstats.formula.syntax import add_terms
 from dpstats.mechanisms.design import ArrayDesign, NormName, array_norms
-from dpstats.mechanisms.spec import obstacle
+from dpstats.mechanisms.spec import automatic_alpha, obstacle
 from dpstats.models.adaptive import choose, foreseeable
 from dpstats.models.ranges import STAND_IN, bought_response, can_be_trimmed, ranges_of, serve
 from dpstats.models.release import check_unit, person_rows
@@ -324,10 +324,15 @@ class FormulaSource:
     def complete(self, plan: Plan, data: Table, random: RandomSource) -> Plan:
         """Buy what the Domain and the options leave open and plan with it. Reads rows: charge first."""
         adapts = plan.counts is not None and plan.counts.settles_errors
-        if not plan.bought and plan.response is None and not adapts:
+        weighs = automatic_alpha(plan.request.penalty, plan.request.options)
+        counted = plan.counts.rows if weighs and plan.counts is not None else None
+        if not plan.bought and plan.response is None and not adapts and counted is None:
             return plan
         request, advised = with_settled_law(plan), plan.advice
         build = partial(self._plan, counts=plan.counts)
+        if counted is not None:
+            request = replace(request, options=replace(request.options, n=max(float(counted), 1.0)))
+            plan = plan if plan.bought else build(request, {})
         ranges: Mapping[str, Range] = {}
         if plan.bought:
             ranges = self._bought_ranges(plan, data, random)
