@@ -9,14 +9,18 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
+from dpstats.data import Block
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Gaussian, HuberSVM, Poisson
 from dpstats.formula.design import design_spec
 from dpstats.mechanisms.design import ArrayDesign
 from dpstats.mechanisms.screening import (
+    REFIT_PRICE,
     STEPS,
     Candidate,
+    FitResidual,
     NullResidual,
+    ScreeningPlan,
     group_contributions,
     noise_scale,
     single_contributions,
@@ -68,8 +72,9 @@ def test_one_charge_and_its_parts(frame, tmp_path):
     paid = ["row counts", "null model", "screening", "fit", "fit: rounding", "information", "info: rounding", "total"]
     assert budget.index.tolist() == paid
     assert budget["eps"].iloc[:-1].sum() == pytest.approx(5.0, rel=1e-12)
-    assert budget["eps"]["null model"] == pytest.approx(4.85 * 0.6 / 4)
-    assert budget["eps"]["screening"] == pytest.approx(4.85 * 0.6 * 3 / 4)
+    part = 4.85 * 0.6 / (4 + 2 * REFIT_PRICE)
+    assert budget["eps"]["null model"] == pytest.approx(part)
+    assert budget["eps"]["screening"] == pytest.approx((3 + 2 * REFIT_PRICE) * part)
     assert dp.plan(FORMULA, DOMAIN, 5.0, family="binomial", screen=3).budget.equals(budget)
 
 
@@ -80,7 +85,7 @@ def test_the_plan_reads_no_row_and_shows_the_widest_terms(frame):
     shown = plan.summary().as_text()
     assert "3 of 13 terms" in shown
     assert "widest terms" in " ".join(shown.split())
-    assert plan.screening.scale == pytest.approx(2 / (0.97 * 0.6 / 4))
+    assert plan.screening.scale == pytest.approx(2 / (0.97 * 0.6 / (4 + 2 * REFIT_PRICE)))
 
 
 @pytest.mark.slow
@@ -272,6 +277,33 @@ class TestScores:
         fewer = term_scores(candidates, residual, [(exog[1:], endog[1:])], centred=True)
         assert max(abs(a - b) for a, b in zip(scores, fewer, strict=True)) <= STEPS
 
+    @pytest.mark.parametrize("offset", [False, True])
+    def test_at_a_fit_exact_in_any_order_and_division_into_blocks(self, frame, offset):
+        design = design_spec(FORMULA, DOMAIN, family=Binomial())
+        exog, endog, *_ = design.blocks(frame)[0]
+        shift = np.linspace(-2, 2, len(endog)) if offset else None
+        _, candidates = split_terms(design, np.r_[0.0, np.ones(15)])
+        residual = FitResidual(Binomial(), (0, 3, 7), np.array([0.3, 1 / 3, -np.pi]))
+
+        def scores(*parts: np.ndarray) -> list[int]:
+            cut = [Block(exog[part], endog[part], None, None if shift is None else shift[part]) for part in parts]
+            return term_scores(candidates, residual, cut, centred=True)
+
+        order = np.random.default_rng(2).permutation(len(endog))
+        assert scores(order) == scores(*np.array_split(order, 7)) == scores(np.arange(len(endog)))
+        fewer = scores(np.arange(1, len(endog)))
+        assert 0 < max(abs(a - b) for a, b in zip(scores(order), fewer, strict=True)) <= STEPS
+
+    def test_at_a_fit_against_the_gradient(self):
+        random = np.random.default_rng(3)
+        exog, endog = random.uniform(-1, 1, (500, 4)), random.integers(0, 2, 500).astype(float)
+        weights, shift = random.uniform(0, 1, 500), random.uniform(-1, 1, 500)
+        _, candidates = split_terms(ArrayDesign(tuple("abcd"), {"l2": 2.0, "linf": 1.0}), np.ones(4))
+        residual = FitResidual(Binomial(), (1, 3), np.array([0.8, -2.0]))
+        scores = term_scores(candidates, residual, [Block(exog, endog, weights, shift)], centred=False)
+        slope = Binomial().derivatives(exog[:, [1, 3]] @ [0.8, -2.0] + shift, endog).gradient
+        np.testing.assert_allclose(np.array(scores) / STEPS, np.abs((weights * slope) @ exog), atol=500 / STEPS)
+
     def test_a_factors_score_does_not_depend_on_its_reference(self, frame):
         found = []
         for levels in ("abcd", "dcba"):
@@ -310,6 +342,28 @@ def test_the_residual_is_the_slope_of_the_null_model(family, responses, eta):
         return  # the mean is held within the cap
     expected = family.derivatives(np.full(len(endog), eta), endog).gradient
     np.testing.assert_allclose(values * residual.bound, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_what_a_marginal_score_hides_is_found():
+    """x8 is hidden by its likeness to x0, whose effect has the other sign: alone it has no score."""
+    random = np.random.default_rng(1)
+    exog = random.normal(size=(8000, 20))
+    exog[:, 8] = 0.7 * exog[:, 0] + 0.7 * exog[:, 8]
+    frame = pd.DataFrame(np.clip(exog, -4, 4), columns=[f"x{j}" for j in range(20)])
+    frame["y"] = frame["x0"] - 0.7 * frame["x8"] + random.normal(size=8000)
+    assert abs(np.corrcoef(frame["x8"], frame["y"])[0, 1]) < 0.2
+    domain = {**dict.fromkeys(frame.columns[:-1], (-4, 4)), "y": (-10, 10)}
+    fit = dp.ols(f"y ~ {' + '.join(frame.columns[:-1])}", frame, 20.0, domain=domain, screen=2)
+    assert set(fit.selection.query("selected").index) == {"Intercept", "x0", "x8"}
+
+
+def test_plans_without_refits_still_load():
+    plan = dp.plan(FORMULA, DOMAIN, 1.0, family="binomial", screen=3).screening
+    stored = plan.to_dict()
+    del stored["refit_eps"]
+    older = ScreeningPlan.from_dict(stored)
+    assert older.refits_eps == 0
+    assert older.choice_eps == pytest.approx((plan.eps - plan.null_eps) / 3)
 
 
 def test_the_noise_of_a_choice():
