@@ -52,11 +52,12 @@ def screened(frame: pd.DataFrame, eps: float = 5.0, screen: int = 3, **options):
 def test_what_matters_is_kept_and_the_rest_is_zero(frame, adjacency):
     # At this budget the scores of what matters exceed the rest by some 20 scales of the noise.
     fit = screened(frame, adjacency=adjacency)
-    kept = fit.selection["selected"]
-    assert set(kept.index[kept]) == {"Intercept", "x3", "x7", "g[T.b]", "g[T.c]", "g[T.d]"}
-    assert (fit.params[~kept] == 0).all()
-    assert (fit.params[kept] != 0).all()
-    assert fit.selection["how"].tolist() == ["always", *["screened"] * 15]
+    assert set(fit.selection.index) == {"Intercept", "x3", "x7", "g[T.b]", "g[T.c]", "g[T.d]"}
+    assert (fit.params[fit.left_out] == 0).all()
+    assert fit.selection["coef"].equals(fit.params[fit.selection.index].rename("coef"))
+    assert (fit.selection["coef"] != 0).all()
+    assert len(fit.left_out) == 10
+    assert fit.selection["how"].tolist() == ["always", *["screened"] * 5]
     assert fit.params["x3"] > 0.5
     assert fit.params["x7"] < -0.5
     assert fit.guarantee.certified
@@ -112,7 +113,7 @@ def test_saved_and_loaded(frame, tmp_path):
 
 def test_summary_shows_what_was_kept(frame):
     text = screened(frame).summary(full=True).as_text()
-    assert "Selection (10 columns screened out)" in text
+    assert "Selection (10 columns left out)" in text
     assert "\nx5 " not in text.split("Budget")[0].split("Proof")[1]
     assert "Screening keeps 3 of 13 terms" in text
     assert "widest terms" not in " ".join(text.split())
@@ -139,8 +140,7 @@ class TestArrays:
         exog = np.column_stack([np.ones(6000), (frame[COLUMNS] - 1) / 3])
         model = dp.GLM(frame["y"], exog, family="binomial", row_norm={"linf": 1}, names=["const", *COLUMNS])
         fit = model.fit(5.0, screen=2, penalty="ridge", alpha=1e-3, penalty_weights={"const": 0})
-        kept = fit.selection["selected"]
-        assert set(kept.index[kept]) == {"const", "x3", "x7"}
+        assert set(fit.selection.index) == {"const", "x3", "x7"}
         assert fit.selection["how"].iloc[0] == "always"
         assert "null model" in fit.budget.index
         np.testing.assert_allclose(fit.predict(exog[:5]), 1 / (1 + np.exp(-exog[:5] @ fit.params)), rtol=1e-12)
@@ -148,7 +148,7 @@ class TestArrays:
     def test_without_anything_kept_there_is_no_null_model(self, frame):
         exog = ((frame[COLUMNS] - 1) / 3).to_numpy()
         fit = dp.GLM(frame["y"], exog, family="binomial", row_norm={"linf": 1}).fit(5.0, screen=2)
-        assert fit.selection.index[fit.selection["selected"]].tolist() == ["x4", "x8"]
+        assert fit.selection.index.tolist() == ["x4", "x8"]
         assert "null model" not in fit.budget.index
         assert fit.budget["eps"]["screening"] == 3.0
 
@@ -164,7 +164,7 @@ def test_every_family(frame, family, response):
     data = frame.assign(y=values.get(family, frame["y"]))
     options = {"domain": {**DOMAIN, "y": response}, "family": family, "screen": 2}
     fit = dp.glm(FORMULA, data, 20.0, **options)
-    found = set(fit.selection.index[fit.selection["selected"]])
+    found = set(fit.selection.index)
     assert {"x3", "x7"} <= found or family.endswith("svm")
     assert len(fit.params) == 16
     assert np.isfinite(fit.params).all()
@@ -190,16 +190,15 @@ def test_goes_with_penalties_stages_and_refits(frame, options, tmp_path):
     kept = fit.plan.kept
     assert kept.sum() in (5, 7)
     assert (fit.params[~kept] == 0).all()
-    assert not fit.selection["selected"][~kept].any()
+    assert fit.selection.index.isin(fit.params.index[kept]).all()
     assert fit.guarantee.eps == 5.0
     assert fit.guarantee.delta == options.get("delta", 0.0)
     spent = fit.budget.iloc[:-1]
     assert spent["eps"].sum() <= 5.0 * (1 + 1e-12)
     assert spent["delta"].sum() <= options.get("delta", 0.0) * (1 + 1e-12)
     if options.get("selection"):
-        out = kept & (fit.params == 0)
-        assert (fit.selection["how"][out] == "penalty").all()
-        assert fit.selection["weight"].notna().sum() == kept.sum()
+        assert len(fit.selection) == (kept & (fit.params != 0)).sum()
+        assert fit.selection["weight"].notna().all()
     fit.save(tmp_path / "fit.json")
     assert dp.GLMResults.load(tmp_path / "fit.json").selection.equals(fit.selection)
     assert str(fit.summary())
@@ -209,7 +208,7 @@ def test_bought_ranges(frame):
     domain = {name: declared for name, declared in DOMAIN.items() if name not in ("x3", "x5")}
     fit = dp.logit(FORMULA, frame, 20.0, domain=domain, screen=3)
     assert fit.budget["eps"].iloc[:-1].sum() == pytest.approx(20.0)
-    assert fit.selection["selected"]["x7"]
+    assert "x7" in fit.selection.index
 
 
 @pytest.mark.parametrize(
@@ -354,7 +353,7 @@ def test_what_a_marginal_score_hides_is_found():
     assert abs(np.corrcoef(frame["x8"], frame["y"])[0, 1]) < 0.2
     domain = {**dict.fromkeys(frame.columns[:-1], (-4, 4)), "y": (-10, 10)}
     fit = dp.ols(f"y ~ {' + '.join(frame.columns[:-1])}", frame, 20.0, domain=domain, screen=2)
-    assert set(fit.selection.query("selected").index) == {"Intercept", "x0", "x8"}
+    assert set(fit.selection.index) == {"Intercept", "x0", "x8"}
 
 
 def test_plans_without_refits_still_load():
@@ -374,7 +373,6 @@ def test_the_noise_of_a_choice():
 def test_a_formulas_intercept_is_kept_even_if_it_is_penalised(frame):
     fit = screened(frame, penalty="ridge", alpha=1.0, penalty_weights={"Intercept": 1.0, "x5": 0.0})
     assert fit.selection["how"][["Intercept", "x5"]].tolist() == ["always", "always"]
-    assert fit.selection["selected"][["Intercept", "x5"]].all()
     assert fit.plan.screening.candidates == 12
 
 
