@@ -279,7 +279,8 @@ def beyond_cap_note(results: ReleasedModel) -> list[str]:
     share = None if rows is None or capped_at(plan) is None else beyond_cap(plan, results.released, rows)
     if share is None or share.sd > MOST_UNSURE:
         return []
-    return [f"About {max(share.value, 0.0):.1%} of the rows (s.d. {share.sd:.1%}) have one."]
+    value, error = 100 * max(share.value, 0.0), 100 * share.sd
+    return [f"About {value:.1f} % of the rows (s.d. {error:.1f} %) have a residual beyond the cap."]
 
 
 def selection_note(results: ReleasedModel) -> str:
