@@ -299,7 +299,10 @@ class FormulaSource:
             raise ArgumentError(f"unit: {person!r} tells persons apart, and the formula reads it; leave it out of one")
         known, open_ranges = schema_domain(self.formula, self.domain, self.data, request.family)
         advised = advice(self.formula, self.domain, self.data, open_ranges, request.family.response)
-        trimmed = self._trimmed(request)
+        parsed = parse(self.formula)
+        explaining = [name for name in parsed.exog_columns if name not in parsed.response_columns]
+        trimmed = tuple(name for name in explaining if can_be_trimmed(self.domain.get(name)))
+        trimmed = trimmed if request.options.ranges == "bought" else ()
         if request.options.ranges == "bought" and not alone:
             bought = argument("ranges", "bought")
             raise ArgumentError(f"{bought} is for a single fit: dp.buy_ranges buys the intervals once for several")
@@ -351,12 +354,6 @@ class FormulaSource:
     def undeclared(self, family: Family) -> tuple[str, ...]:
         """Columns whose range must be bought, from the schema alone."""
         return schema_domain(self.formula, self.domain, self.data, family)[1]
-
-    def _trimmed(self, request: Request) -> tuple[str, ...]:
-        """The columns of which an interval within the declared range is bought."""
-        parsed = parse(self.formula)
-        names = parsed.exog_columns if request.options.ranges == "bought" else ()
-        return tuple(n for n in names if n not in parsed.response_columns and can_be_trimmed(self.domain.get(n)))
 
 
 def plan_model(

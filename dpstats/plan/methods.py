@@ -20,7 +20,7 @@ from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.output import plan_output
 from dpstats.mechanisms.posterior import EXACT_COLUMNS, NOT_EXACT, plan_posterior
 from dpstats.mechanisms.screening import ScreeningPlan, plan_fit
-from dpstats.mechanisms.spec import FitSpec
+from dpstats.mechanisms.spec import FitSpec, buys_errors, obstacle
 from dpstats.mechanisms.stage import Stage, StagePlan
 from dpstats.wording import argument
 
@@ -60,10 +60,9 @@ def fit_spec(request: Request, design: PublicDesign, family: Family, mean: float
 
 
 def plan_releases(
-    request: Request, design: PublicDesign, family: Family, eps: float, mean: float | None = None
+    request: Request, design: PublicDesign, spec: FitSpec, eps: float
 ) -> tuple[ScreeningPlan | None, tuple[Stage, ...]]:
     """The releases of the fit by the method asked for, for `eps` of the budget."""
-    spec = fit_spec(request, design, family, mean)
     spec.check_information_cap()
     if request.method == "statistics" and isinstance(request.family, Gaussian) and request.family.residual_cap:
         method = argument("method", "statistics")
@@ -85,7 +84,7 @@ def needs_errors() -> str:
     )
 
 
-def plan_fit_statistics(request: Request, design: PublicDesign, family: Family) -> FitStatisticsPlan | None:
+def plan_fit_statistics(request: Request, spec: FitSpec) -> FitStatisticsPlan | None:
     """What is set aside for fit statistics, should the stages have errors; None for nothing.
 
     ArgumentError if they are asked for where there are none.
@@ -93,10 +92,13 @@ def plan_fit_statistics(request: Request, design: PublicDesign, family: Family) 
     asked = request.options.fitstats
     if asked is None or asked == 0:
         return None
-    reason = no_fit_statistics(request, design, family)
+    reason = no_fit_statistics(request, spec)
     eps = (SHARE if asked == "auto" else asked) * request.eps
     if reason is None and eps < LEAST_EPS:
         reason = f"would be noise alone for an eps of {eps:.2g}; raise eps"
+    biased = obstacle(spec.family, spec.penalty, spec.options) is not None
+    if reason is None and (biased or not buys_errors(spec)):
+        reason = needs_errors()
     if reason is None:
         return FitStatisticsPlan(eps, request.adjacency)
     if asked != "auto":
@@ -104,14 +106,14 @@ def plan_fit_statistics(request: Request, design: PublicDesign, family: Family) 
     return None
 
 
-def no_fit_statistics(request: Request, design: PublicDesign, family: Family) -> str | None:
+def no_fit_statistics(request: Request, spec: FitSpec) -> str | None:
     """Why a model has no fit statistics to buy, with the fix."""
     if request.method in APART:
         method, napp = argument("method", request.method), argument("method", "napp")
         return f"does not go with {method}; take {napp}, or leave it out"
     if request.options.replicates:
         return "is not part of the replicated paper; leave it out"
-    return fit_statistics_obstacle(fit_spec(request, design, family))
+    return fit_statistics_obstacle(spec)
 
 
 def uncertified_method(request: Request, design: PublicDesign) -> str | None:
