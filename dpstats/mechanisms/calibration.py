@@ -135,8 +135,13 @@ class NoiseCandidate:
 
 def noise_candidates(design: Bounds, budget: NoiseBudget) -> Iterator[NoiseCandidate]:
     """The laws that the budget permits and the design bounds."""
-    if budget.kind != "gaussian":
-        yield from _laplace(design, budget.norm)
+    # A formula's own bodies leave nothing to gain for a norm of the whole row.
+    every = (design_norms(design) or NORM_NAMES) if budget.norm is None else (budget.norm,)
+    for name in () if budget.kind == "gaussian" else every:
+        if name != "design":
+            yield from _by_norm(design, name, "laplace", 0.0)
+        elif design.images:
+            yield NoiseCandidate("laplace", 0.0, ROUNDED, np.ones(len(design.names)), k_norm_noise(design.images))
     if budget.delta > 0 and budget.kind != "laplace":
         yield from _by_norm(design, "l2", "gaussian", budget.delta)
 
@@ -144,15 +149,6 @@ def noise_candidates(design: Bounds, budget: NoiseBudget) -> Iterator[NoiseCandi
 def design_norms(design: Bounds) -> tuple[Literal["design"], ...]:
     """The norm cut to the design, where its rows have bodies."""
     return ("design",) if design.images else ()
-
-
-def _laplace(design: Bounds, norm: NormName | Literal["design"] | None) -> Iterator[NoiseCandidate]:
-    # A formula's own bodies leave nothing to gain for a norm of the whole row.
-    for name in (design_norms(design) or NORM_NAMES) if norm is None else (norm,):
-        if name != "design":
-            yield from _by_norm(design, name, "laplace", 0.0)
-        elif design.images:
-            yield NoiseCandidate("laplace", 0.0, ROUNDED, np.ones(len(design.names)), k_norm_noise(design.images))
 
 
 def _by_norm(design: Bounds, norm: NormName, kind: Kind, delta: float) -> Iterator[NoiseCandidate]:

@@ -129,8 +129,7 @@ def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
         if kind in (None, "auto"):
             return budget
         raise ArgumentError(f"{argument('inference', kind)} {reason}")
-    # Nothing is free for persons, whose scores' spread must be bought.
-    if kind is None or (kind == "auto" and (headroom(family) == 0 or options.unit is not None)):
+    if not buys_errors(spec):
         return budget
     check_units(design, options)
     if not has_errors(design):
@@ -157,6 +156,15 @@ def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
     if information.extra_eps >= budget.eps:
         raise ArgumentError("spread_share and release_share leave no budget for the coefficients; lower them")
     return replace(budget, eps=budget.eps - information.extra_eps, information=information)
+
+
+def buys_errors(spec: FitSpec) -> bool:
+    """Whether the stage that is released last is to have standard errors, if there is room for them and no obstacle."""
+    options = spec.options
+    # Nothing is free for persons, whose scores' spread must be bought.
+    if options.inference == "auto":
+        return headroom(spec.family) > 0 and options.unit is None
+    return options.inference is not None
 
 
 def check_units(design: Bounds, options: Options) -> None:

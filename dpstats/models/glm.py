@@ -267,7 +267,8 @@ def fit_source(
         _log.warning("dpstats: ranges to be bought with the budget: %s; declared ones are free", ", ".join(unknown))
     random, ledger, data = random_source(request.seed), as_ledger(ledger), source.data
     if plan.counts is not None and data is not None:
-        # A query is carried out once for both releases.
+        # A query is carried out once for both releases, which share what memory there is.
+        limit = Memory() if limit is None else limit
         read = (*source.columns, *(ledger.columns if isinstance(ledger, Part) else ()))
         data = data.only(read).within_parts(data.memberships)
     release = partial(
@@ -337,7 +338,8 @@ def release_rows(
     """
     # The completed plan's options insist on the law of noise that was charged.
     request, design = plan.request, plan.design
-    arguments = (plan.stages, fit_spec(request, design, plan.family, plan.bought_mean), rows, random)
+    mean = None if plan.response is None else plan.response.mean
+    arguments = (plan.stages, fit_spec(request, design, plan.family, mean), rows, random)
     with single_blas_thread(len(design.names)):
         if plan.screening is not None:
             screening, fitted = release_screened(plan.screening, *arguments)

@@ -97,11 +97,6 @@ class PlanFacts:
         return self.objective.family
 
     @property
-    def bought_mean(self) -> float | None:
-        """The mean of counts, once it has been bought."""
-        return None if self.response is None else self.response.mean
-
-    @property
     def names(self) -> tuple[str, ...]:
         """Names of the coefficients."""
         return self.design.names

@@ -336,22 +336,23 @@ def make_plan(
     check_cap("residual_cap, or another cap on the loss's slope, over half the response's range", family.lipschitz)
     left = request.row_eps if counts is None else counts.rest
     left -= range_eps(request, bought) + (0.0 if response is None else response.eps)
-    fitstats = plan_fit_statistics(request, design, family)
-    mean, rest = None if response is None else response.mean, left - (0.0 if fitstats is None else fitstats.eps)
+    spec = fit_spec(request, design, family, None if response is None else response.mean)
+    fitstats = plan_fit_statistics(request, design, spec)
+    rest = left - (0.0 if fitstats is None else fitstats.eps)
     if rest <= LEAST_REST * request.row_eps:
         purchases = {"check_share": counts, "range_share": bought, "response_share": response, "fitstats": fitstats}
         shares = " or ".join(argument(name) for name, purchase in purchases.items() if purchase)
         raise ArgumentError(f"{shares} must be lower: nothing of eps is left for the coefficients")
-    screening, stages = plan_releases(request, design, family, rest, mean)
+    screening, stages = plan_releases(request, design, spec, rest)
     if fitstats is not None and stages[-1].plan.information is None:
         if request.options.fitstats != "auto" or fitstats.variables is not None or fitstats.by is not None:
             raise ArgumentError(f"fitstats {needs_errors()}")
-        fitstats, (screening, stages) = None, plan_releases(request, design, family, left, mean)
+        fitstats, (screening, stages) = None, plan_releases(request, design, spec, left)
     if response is not None and response.mean is not None:
         kept = range(len(design.names)) if screening is None else screening.kept
         stages = centre_stages(stages, design, response.mean, kept)
     if request.options.replicates:
-        stages = plan_replication(stages, fit_spec(request, design, family))
+        stages = plan_replication(stages, spec)
     guarantee = _guarantee(request, design, stages, screening, alone=not bought and counts is None)
     return Plan(
         request,
