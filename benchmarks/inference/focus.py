@@ -155,7 +155,8 @@ def two_sums(trial: Trial, rows: int, eps: float, share: float, runs: int) -> di
             reach = np.max(np.abs(column)) ** 2
             bounds = np.array([family.curvature_bound * reach, family.lipschitz**2 * reach])
             sums = np.array([
-                np.sum(family.weight(eta, endog) * column**2), np.sum(np.asarray(family.slope(eta, endog)) ** 2 * column**2)
+                np.sum(family.weight(eta, endog) * column**2),
+                np.sum(np.asarray(family.slope(eta, endog)) ** 2 * column**2),
             ])  # fmt: skip
             # Each in its own units the two have sensitivity 2.
             noise = random.laplace(scale=2 * bounds / (SUMS * eps))
