@@ -442,6 +442,7 @@ def adaptive_errors(request: Request, family: Family) -> bool:
     """Whether what is spent on errors follows the number of rows: of one plain fit whose errors are left open."""
     options = request.options
     plain = options.screen is None and options.refit_share == 0 and options.stages == 1
+    plain = plain and options.focus is None
     return plain and options.inference == "auto" and obstacle(family, request.penalty, options) is None
 
 

@@ -218,6 +218,12 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
             f"Standard errors were planned and are no part of this release: {lost}. 'noise at most' bounds the "
             f"standard deviation that noise alone gives a coefficient, whatever the rows are. {few}"
         )
+    if information is None and plan.focus is not None:
+        return (
+            f"{plan.focus.eps:.4g} of eps buys two sums of each arm of {plan.focus.treatment}, whose coefficient alone "
+            "has an interval. It takes for granted that chance assigned the treatment, whatever else a row holds "
+            f"(focus; proof: {cite_proof('docs/proofs/focus')}). {few}"
+        )
     if information is None:
         offered = obstacle(plan.family, plan.request.penalty, plan.request.options) is None
         buys = f"; {argument('inference', True)} buys them" if offered else ""
