@@ -59,8 +59,7 @@ class DryRun:
 
     def by_rows(self, plan: Plan) -> pd.DataFrame:
         """What is spent on errors by the number of rows that will be counted; see `Plan.by_rows`."""
-        candidates = self.source.candidates(plan)
-        return by_rows(candidates if len(candidates) > 1 else [])
+        return by_rows(plan)
 
     def at(self, eps: float) -> DryRun:
         """The same at another budget."""

@@ -127,6 +127,8 @@ def calls(folder: Path) -> Iterator[tuple[str, Callable[..., Any], dict[str, Any
     yield "fit.t_test", fit.t_test, {"r_matrix": "x = 0"}
     yield "fit.wald_test", fit.wald_test, {"r_matrix": "x = 0"}
     yield "fit.predict", fit.predict, {"newdata": FRAME}
+    for name in ("get_margeff", "comparisons", "predictions"):
+        yield f"fit.{name}", getattr(fit, name), {} if name == "get_margeff" else {"newdata": FRAME}
     yield "evaluation.save", evaluation.save, {"path": folder / "score.json"}
     yield "evaluation.plot", evaluation.plot, {"kind": "residuals"}
     yield "plan.at", plan.at, {"eps": 2.0}

@@ -123,9 +123,9 @@ class AuditResult(Printed):
         summary.add_extra_txt([f"hits, other: of {self.findings[0].runs:,} fresh runs on each data set."])
         return summary
 
-    def plot(self, what: str = "bounds", *, ax: Axes | None = None) -> Axes:
+    def plot(self, what: str = "bounds", *, caption: bool = True, ax: Axes | None = None) -> Axes:
         """Draw lower bounds on eps by threshold, or the "scores" on both data sets; see `dpstats.plots.audit`."""
-        return plots.audit(self, what=what, ax=ax)
+        return plots.audit(self, what=what, caption=caption, ax=ax)
 
 
 def picture_of(curve: Curve, first: FloatArray, second: FloatArray) -> AuditCurve:

@@ -91,8 +91,8 @@ class Evaluation(Released):
         --------
         >>> "rmse" in found.summary().as_text()
         True
-        >>> "tabular" in found.to_latex(), "---:|" in found.to_markdown()
-        (True, True)
+        >>> "tabular" in found.to_latex(), "<td" in found.to_html(), "---:|" in found.to_markdown()
+        (True, True, True)
         """
         tables = [self._metrics_table()]
         if self.confusion is not None:

@@ -89,6 +89,17 @@ class Family(ABC):
     """What is expected of the intercept, in units of the linear predictor."""
 
     @property
+    def title(self) -> str:
+        """The family as titles name it.
+
+        Examples
+        --------
+        >>> dp.families.NegativeBinomial(alpha=0.5).title
+        'negative binomial (alpha = 0.5)'
+        """
+        return self.name
+
+    @property
     @abstractmethod
     def lipschitz(self) -> float:
         """L = sup |l'| over all eta and all responses in the family's domain."""

@@ -59,6 +59,11 @@ class NegativeBinomial(Family):
             check_cap("y_max", self.y_max)
 
     @property
+    def title(self) -> str:
+        """The family and its alpha."""
+        return f"negative binomial (alpha = {self.alpha:.4g})"
+
+    @property
     def failures(self) -> float:
         """c = 1 / alpha: the loss is defined by this float."""
         return 1.0 / self.alpha

@@ -16,7 +16,8 @@ from dpstats.errors import ArgumentError, LedgerError
 from dpstats.ledger.accounts import Amount, Budget, LedgerAccountant, LedgerFacts, limits
 from dpstats.ledger.reader import store_codebook
 from dpstats.ledger.spender import Part, Spender, check_texts
-from dpstats.ledger.store import ROOT, Store, create, insert
+from dpstats.ledger.sqlite import SQLiteStore
+from dpstats.ledger.store import ROOT, Store, insert
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 
 _FIXED = ("dataset", "eps", "delta", "adjacency", "unit", "accountant")
@@ -32,7 +33,8 @@ class Ledger(Spender):
     Parameters
     ----------
     path : str or path-like
-        On a local disk; SQLite keeps a ``-wal`` and a ``-shm`` file beside it.
+        On a local disk; SQLite keeps a ``-wal`` and a ``-shm`` file beside it. For several machines the URL of a
+        PostgreSQL database, ``postgresql://keeper@server/office?schema=survey``: one schema holds one ledger.
     dataset : str
         The name of the data set.
     eps, delta : float
@@ -97,21 +99,20 @@ class Ledger(Spender):
             raise ArgumentError(f"unit must be None or the name of a column, got {safe_repr(unit)}")
         limit = limits(accountant, eps, delta)
         requested = LedgerFacts(dataset, eps, delta, check_adjacency(adjacency), accountant, limit, unit)
-        file = _resolve(path)
-        if not file.exists():
-            create(file, _row(requested))
-        self._open(file, timeout)
+        store = store_at(path, timeout)
+        store.create(_row(requested))
+        self._open(store)
         for name in _FIXED:
             stored, argument = getattr(self._facts, name), getattr(requested, name)
             if stored != argument:
                 self.close()
                 raise LedgerError(
-                    f"{name}: ledger {file} was made with {name}={stored!r}, not {argument!r}; pass {name}={stored!r}, "
-                    "or another path for another budget"
+                    f"{name}: ledger {store.path} was made with {name}={stored!r}, not {argument!r}; pass "
+                    f"{name}={stored!r}, or another path for another budget"
                 )
         if declared is not None:
             with self._store.transaction(write=True) as connection:
-                store_codebook(connection, declared, file)
+                store_codebook(connection, declared, store.path)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, timeout: float = 60.0) -> Ledger:
@@ -123,12 +124,12 @@ class Ledger(Spender):
         'survey'
         """
         ledger = cls.__new__(cls)
-        ledger._open(_resolve(path), timeout)
+        ledger._open(store_at(path, timeout))
         return ledger
 
     @property
-    def path(self) -> Path:
-        """The file."""
+    def path(self) -> Path | str:
+        """The file, or the URL of the database without its password."""
         return self._store.path
 
     @property
@@ -200,10 +201,8 @@ class Ledger(Spender):
         facts = f"dataset={self.dataset!r}, eps={self.total.eps}, delta={self.total.delta}"
         return f"Ledger({str(self.path)!r}, {facts}{signed})"
 
-    def _open(self, path: Path, timeout: float) -> None:
-        if not is_number(timeout) or timeout < 0:
-            raise ArgumentError(f"timeout must be a number of seconds, 0 or more; got {safe_repr(timeout)}")
-        self._store, self._account = Store(path, timeout), ROOT
+    def _open(self, store: Store) -> None:
+        self._store, self._account = store, ROOT
         self._store.verify()
         with self._store.transaction(write=False) as connection:
             row = connection.execute(
@@ -212,15 +211,36 @@ class Ledger(Spender):
         self._facts = LedgerFacts(row[0], row[1], row[2], row[3], row[4], Amount(*row[5:8]), row[8])
 
 
-def _resolve(path: str | os.PathLike[str]) -> Path:
-    """The absolute path without symbolic links, so that every process agrees on the name of the log."""
+def store_at(path: str | os.PathLike[str], timeout: float = 60.0) -> Store:
+    """The file at the absolute path without symbolic links, so that all processes agree on the name of the log; or the
+    database of a URL."""
+    if not is_number(timeout) or timeout < 0:
+        raise ArgumentError(f"timeout must be a number of seconds, 0 or more; got {safe_repr(timeout)}")
+    if is_url(path):
+        try:
+            from dpstats.ledger.postgres import PostgresStore
+        except ImportError as error:
+            raise ArgumentError(
+                'a ledger in PostgreSQL needs the package psycopg: pip install "psycopg[binary]"'
+            ) from error
+        return PostgresStore(str(path), timeout)
     try:
         resolved = Path(path)
     except TypeError as error:
         raise ArgumentError("path must be a string or a path-like object") from error
     if not can_be_path(str(resolved)):
         raise ArgumentError("path must name a file; this text is too long or has several lines")
-    return resolved.resolve()
+    return SQLiteStore(resolved.resolve(), timeout)
+
+
+def ledger_path(text: str) -> Path | str:
+    """What a text typed in a shell names: a file, or the URL of a database."""
+    return text if is_url(text) else Path(text)
+
+
+def is_url(path: object) -> bool:
+    """Whether a ledger's path is the URL of a PostgreSQL database."""
+    return isinstance(path, str) and path.startswith(("postgresql://", "postgres://"))
 
 
 def _row(facts: LedgerFacts) -> dict[str, Any]:
@@ -249,6 +269,8 @@ def as_ledger(ledger: LedgerLike) -> Ledger | Part | None:
             "ledger must be a Ledger, a part of one, or the path of its file, as dp.Ledger(path, dataset=, eps=) "
             f"makes; got {safe_repr(ledger)}"
         )
+    if is_url(ledger):
+        return Ledger.open(ledger)
     if not can_be_path(os.fspath(ledger)):
         raise LedgerError("ledger must name a file; this text is too long or has several lines")
     if not Path(ledger).exists():

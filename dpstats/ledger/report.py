@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import textwrap
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from html import escape
@@ -11,6 +10,7 @@ import pandas as pd
 
 from dpstats.frames import WideFrame
 from dpstats.ledger.accounts import Books, Statement
+from dpstats.ledger.store import Connection
 from dpstats.privacy.accounting import DELTA_UNIT, EPS_UNIT, RHO_UNIT
 
 WIDTH = 80
@@ -27,7 +27,7 @@ WORST_PART = (
 NAMELESS = "(no name)"
 
 
-def entries(connection: sqlite3.Connection, books: Books, account: int, unit: str | None) -> pd.DataFrame:
+def entries(connection: Connection, books: Books, account: int, unit: str | None) -> pd.DataFrame:
     """The entries of `account` and of the parts below it, indexed by their number; all are for the ledger's `unit`."""
     columns = ", ".join(name for name in _COLUMNS if name not in _DERIVED)
     rows = connection.execute(f"SELECT id, account, cost_rho, {columns} FROM entry ORDER BY id").fetchall()

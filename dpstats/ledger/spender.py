@@ -273,7 +273,9 @@ class Spender(Reader):
                 **{"basis": guarantee.basis, "version": __version__, "time": now, "note": "; ".join(notes)},
                 "domain_hash": None if domain is None else schema_hash(used_declarations(domain, names)),
             }
-            return Charge(self._store, insert(connection, "entry", row), converted)
+            insert(connection, "entry", row)
+            number = connection.execute("SELECT MAX(id) FROM entry").fetchone()[0]
+            return Charge(self._store, number, converted)
 
     def check_charges(self, guarantees: Sequence[Guarantee]) -> None:
         """Raise unless the budget and the analyst's quota suffice for all of these, one after the other.

@@ -191,8 +191,8 @@ class LocalResults(Released):
         --------
         >>> "x" in fit.summary().as_text()
         True
-        >>> "tabular" in fit.to_latex(), "---:|" in fit.to_markdown()
-        (True, True)
+        >>> "tabular" in fit.to_latex(), "<td" in fit.to_html(), "---:|" in fit.to_markdown()
+        (True, True, True)
         """
         return Summary([_header(self), _coefficients(self), _guarantees(self)], _notes(self))
 

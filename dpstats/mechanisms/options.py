@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, TypedDict
 
@@ -31,7 +31,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "retrieval": ("recycle", "return", "paper", None),
     "moor": (None, "paper"),
     "noise": (None, "laplace", "gaussian"),
-    "ranges": ("declared", "bought"),
+    "ranges": (None, "declared", "bought"),
     "response": ("auto", "bought", "declared"),
     "inference": ("auto", "model", "robust", True, None),
     "split": (None, "rows"),
@@ -42,11 +42,18 @@ LATER: dict[str, Any] = {
     "check_share": 0,
     "on_mismatch": "stop",
     "n": None,
-    "ranges": "declared",
+    "ranges": None,
     "information_cap": None,
     "fitstats": None,
+    "fitstats_variables": None,
+    "fitstats_by": None,
 }
 """Options that came after plans had been stored, and what those plans had of them."""
+
+Variables = str | Sequence[str] | Mapping[str, float | None] | None
+"""Variables of a formula as a caller names them, with the steps of numbers."""
+
+NamedVariables = tuple[tuple[str, float | None], ...]
 
 ARGUMENTS = ("alpha", "adjacency", "delta", "domain", "family", "ledger", "method", "penalty", "seed")
 """Named arguments of a fit that a misspelt option may have meant."""
@@ -80,14 +87,17 @@ class Options:
         Guess at the norm of the coefficients in model units; the default curvature is chosen for it. With
         method="statistics" it is in the metric of the design and 1 by default: the largest distance of a prediction
         from the middle of the response's range, in half widths of the range.
-    ranges : {"declared", "bought"}
+    ranges : {None, "declared", "bought"}
         "bought" buys, for each numeric explanatory column, an interval within its declared range that holds nearly all
         rows. Rows outside it are left out, and the noise follows the interval (docs/proofs/trimming). With few rows the
         declared range stays, as it does for columns whose inner interval is declared. Columns left out of the Domain
-        have their range bought in either case; with "bought", rows beyond it are left out instead of clipped.
+        have their range bought in either case; with "bought", rows beyond it are left out instead of clipped. None, the
+        default, buys intervals if the counted number of rows, or `n`, shows that they pay: if rows times eps is at
+        least about 2,500 per column, for at most 0.07 of eps, and less with more rows (docs/proofs/trimming, 6). The
+        Domain must then declare all ranges. "declared" never buys them.
     range_share : float
         Share of eps that buys the ranges of numeric columns left out of the Domain, and the intervals of
-        ranges="bought", in equal parts.
+        ranges="bought", in equal parts; by default intervals cost no more than that.
     rows_at_least : float
         A public lower bound on the number of rows; a budget that cannot buy ranges of so many rows is refused. No
         guarantee depends on it.
@@ -158,6 +168,12 @@ class Options:
         Share of eps that buys fit statistics together with standard errors (docs/guide/results): the number of rows, R2
         or the deviance explained, and the averages for marginal effects. "auto" spends 0.05 where they are offered, and
         the plan states where they are not; 0 and None buy none.
+    fitstats_variables : str, list of str or dict, optional
+        Variables whose changes `comparisons` averages over the rows: a dict has the steps of numbers, ``{"age": 10,
+        "sex": None}``, and a list steps of 1. They take two thirds of the share of fit statistics. By default every
+        factor that stands by itself, with a quarter.
+    fitstats_by : str, optional
+        A factor of the formula by whose levels `comparisons` and `predictions` have averages too.
     information_cap : float, optional
         The greatest weight of a row in the information matrix, whose noise is proportional to it. The weight of a row
         is its fitted mean for counts, and p (1 - p) for a logistic regression: use two to four times a typical weight,
@@ -192,7 +208,7 @@ class Options:
 
     curvature: float | None = None
     radius: float | None = None
-    ranges: Literal["declared", "bought"] = "declared"
+    ranges: Literal["declared", "bought"] | None = None
     range_share: float = 0.1
     rows_at_least: float = ROWS_AT_LEAST
     rows_guess: float = ROWS_GUESS
@@ -216,6 +232,8 @@ class Options:
     information_share: float | None = None
     spread_share: float | None = None
     fitstats: float | Literal["auto"] | None = "auto"
+    fitstats_variables: Variables = None
+    fitstats_by: str | None = None
     information_cap: float | None = None
     split: Literal["rows"] | None = None
     unit: str | None = None
@@ -258,6 +276,9 @@ class Options:
         share = self.fitstats
         if share not in (None, "auto") and not (is_number(share) and 0 <= share < 1):
             raise ArgumentError(f"fitstats must be a share of eps below 1, 'auto' or None, got {safe_repr(share)}")
+        named_variables("fitstats_variables", self.fitstats_variables)
+        if self.fitstats_by is not None and not isinstance(self.fitstats_by, str):
+            raise ArgumentError(f"fitstats_by must be the name of a factor, got {safe_repr(self.fitstats_by)}")
         cap = self.information_cap
         if cap is not None and not (is_number(cap) and CAPS[0] <= cap <= CAPS[1]):
             raise ArgumentError(
@@ -317,12 +338,34 @@ class Options:
         return self.as_printed or self.realization == "augmented"
 
 
+def named_variables(name: str, asked: object) -> NamedVariables | None:
+    """Names of variables with the steps of numbers, None where none is given, of what a caller asks for."""
+    if asked is None:
+        return None
+    given = [asked] if isinstance(asked, str) else asked
+    if isinstance(given, Mapping):
+        named: Sequence[tuple[Any, Any]] = list(given.items())
+    elif isinstance(given, (list, tuple)):
+        named = [(one, None) for one in given]
+    else:
+        named = []
+    right = [
+        isinstance(one, str) and (step is None or (is_number(step) and 0 < abs(step) <= 1e100)) for one, step in named
+    ]
+    if not named or not all(right) or len({one for one, _ in named}) < len(named):
+        raise ArgumentError(
+            f"{name} must be names of columns, or a dict from names to the steps of numbers such as "
+            f"{{'age': 10, 'sex': None}}, got {safe_repr(asked)}"
+        )
+    return tuple((one, None if step is None else float(step)) for one, step in named)
+
+
 class OptionKeywords(TypedDict, total=False):
     """The fields of `Options` as keywords of a call, for type checkers; a test holds the two together."""
 
     curvature: float | None
     radius: float | None
-    ranges: Literal["declared", "bought"]
+    ranges: Literal["declared", "bought"] | None
     range_share: float
     rows_at_least: float
     rows_guess: float
@@ -346,6 +389,8 @@ class OptionKeywords(TypedDict, total=False):
     information_share: float | None
     spread_share: float | None
     fitstats: float | Literal["auto"] | None
+    fitstats_variables: Variables
+    fitstats_by: str | None
     information_cap: float | None
     split: Literal["rows"] | None
     unit: str | None

@@ -6,8 +6,10 @@ milliseconds. How the constants were chosen, and how often the rule is right, is
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,13 +17,20 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
+from dpstats.call import Request
+from dpstats.errors import DPStatsError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
+from dpstats.frames import WideFrame
 from dpstats.inference import KnownInformation, MatrixLaw, SpanNoise
 from dpstats.inference.inverse import LEAST_RATIO
-from dpstats.models.forecast import RowMeans, row_means
+from dpstats.mechanisms.spec import obstacle
+from dpstats.models.forecast import RowMeans, mean_information, row_means, sample_rows, weight_cap
 from dpstats.models.population import POOR, USUAL, KnownColumns
-from dpstats.plan import Plan
+from dpstats.models.ranges import trimmable
+from dpstats.plan import Plan, replan_request, with_settled_law
+from dpstats.privacy.information import headroom
+from dpstats.privacy.trimming import share_to_spend
 from dpstats.results.standard_errors import shrunk_towards
 
 Vector = NDArray[np.float64]
@@ -55,14 +64,10 @@ class Outlook(NamedTuple):
 
 
 class Populations(NamedTuple):
-    """What a row adds in the mean, by two priors."""
+    """What a row adds in the mean."""
 
-    poor: RowMeans
+    identifying: Vector  # of l'' x x', for what is identified; shape (p, p)
     usual: RowMeans
-
-    def identifying(self, family: Family) -> RowMeans:
-        """For what is identified rows that say little; but poor counts would be rare besides."""
-        return self.usual if family.response == "count" else self.poor
 
 
 def foreseeable(plan: Plan) -> bool:
@@ -77,6 +82,67 @@ def foreseeable(plan: Plan) -> bool:
         and plan.screening is None
         and plan.stages[-1].plan.size == len(plan.names)
     )
+
+
+def adaptive_errors(request: Request, family: Family) -> bool:
+    """Whether what is spent on errors follows the number of rows: of one plain fit whose errors are left open."""
+    options = request.options
+    plain = options.screen is None and options.refit_share == 0 and options.stages == 1
+    return plain and options.inference == "auto" and obstacle(family, request.penalty, options) is None
+
+
+def offered_intervals(request: Request, design: DesignSpec) -> tuple[str, ...]:
+    """The columns whose declared ranges a plan may narrow, as it is for the number of rows to say."""
+    return trimmable(design) if request.options.ranges is None else ()
+
+
+def with_intervals(plan: Plan, names: tuple[str, ...], rows: float) -> Plan:
+    """The plan that buys intervals within the declared ranges of some columns, if so many rows pay for them."""
+    share = interval_share(plan.request, names, rows)
+    if not share:
+        return plan
+    request = with_settled_law(plan)
+    options = replace(request.options, ranges="bought", range_share=share)
+    with contextlib.suppress(DPStatsError):  # as public as what is planned
+        return replan_request(replace(plan, bought=names, trimmed=names), replace(request, options=options))
+    return plan
+
+
+def interval_share(request: Request, names: tuple[str, ...], rows: float) -> float:
+    """The share of a fit's eps that intervals of some columns cost if there are so many rows; 0 if none are bought."""
+    share = share_to_spend(rows * request.row_eps, request.adjacency, len(names))
+    return min(share, request.options.range_share)
+
+
+def candidates_of(plan: Plan) -> list[Plan]:
+    """The plans of the same model that differ in what they spend on errors, nothing first, more each time.
+
+    They insist on its law of noise. None where there is nothing to choose.
+    """
+    if not (adaptive_errors(plan.request, plan.family) and foreseeable(plan)):
+        return []
+    automatic = with_settled_law(plan)
+    without, paid = (
+        replace(automatic, options=replace(automatic.options, inference=setting)) for setting in (None, True)
+    )
+    found: list[Plan] = []
+    if headroom(plan.family) == 0:  # no errors are free, and the plan has none
+        found = [replace(plan, request=without)]
+    else:
+        with contextlib.suppress(DPStatsError):  # as public as what is planned
+            found.append(replan_request(plan, without))
+        found.append(replace(plan, request=automatic))
+    with contextlib.suppress(DPStatsError):
+        found.append(replan_request(plan, paid))
+    return found
+
+
+def settled(plan: Plan, rows: float) -> Plan:
+    """The candidate that suits `rows` best; `plan` where public facts foresee none of them."""
+    candidates = candidates_of(plan)
+    with contextlib.suppress(DPStatsError, np.linalg.LinAlgError):  # as public as what is planned
+        return candidates[choose(candidates, rows)] if candidates else plan
+    return plan
 
 
 def choose(candidates: Sequence[Plan], n: float, typical: object = None) -> int:
@@ -99,14 +165,14 @@ def outlooks(candidates: Sequence[Plan], rows: Sequence[float], typical: object 
     first = candidates[0]
     assert isinstance(first.design, DesignSpec)
     known = KnownColumns.from_arguments(first.design, typical, None)
-    each: list[Populations] = []
-    means: dict[float | None, Populations] = {}
-    for plan in candidates:
-        information = plan.stages[-1].plan.information
-        cap = None if information is None else information.purchase.weight_cap
-        if cap not in means:
-            means[cap] = Populations(*(row_means(plan, known, prior, None, DRAWS) for prior in (POOR, USUAL)))
-        each.append(means[cap])
+    usual = sample_rows(first, known, USUAL, None, DRAWS)
+    # What is identified is judged by rows that say little; but poor counts would be rare besides.
+    poor = usual if first.family.response == "count" else sample_rows(first, known, POOR, None, DRAWS)
+    means = {
+        cap: Populations(mean_information(first.family, poor, cap), row_means(first.family, usual, cap))
+        for cap in {weight_cap(plan) for plan in candidates}
+    }
+    each = [means[weight_cap(plan)] for plan in candidates]
     return [[expected_outlook(*both, n) for both in zip(candidates, each, strict=True)] for n in rows]
 
 
@@ -114,21 +180,28 @@ ROWS = (300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 """Numbers of rows that a plan tells the choice for."""
 
 
-def by_rows(candidates: Sequence[Plan]) -> pd.DataFrame:
-    """What would be chosen of the candidates, by number of rows: how errors are paid for, and how many to expect."""
-    found: list[tuple[int, str, float]] = []
-    for rows, expected in zip(ROWS, outlooks(candidates, ROWS), strict=True) if candidates else ():
+def by_rows(plan: Plan) -> pd.DataFrame:
+    """What would be chosen by number of rows: which ranges, how errors are paid for, and how many to expect.
+
+    What intervals cost is as if so much less were to be had of the rows: noise and rows go together.
+    """
+    names = () if plan.counts is None else plan.counts.trimmable
+    candidates = candidates_of(plan) or ([plan] if names and foreseeable(plan) else [])
+    shares = [interval_share(plan.request, names, rows) for rows in ROWS]
+    left = [rows * (1 - share) for rows, share in zip(ROWS, shares, strict=True)]
+    found: list[tuple[int, str, str, float]] = []
+    for rows, share, expected in zip(ROWS, shares, outlooks(candidates, left), strict=True) if candidates else ():
         place = preferred(expected)
         setting = candidates[place].request.options.inference
         paid = "none" if not expected[place].share else "free" if setting == "auto" else "paid"
-        found.append((rows, paid, expected[place].share))
-    return pd.DataFrame(found, columns=["rows", "errors", "share"]).set_index("rows")
+        found.append((rows, "bought" if share else "declared", paid, expected[place].share))
+    return WideFrame(pd.DataFrame(found, columns=["rows", "ranges", "errors", "share"]).set_index("rows"))
 
 
 def expected_outlook(plan: Plan, means: Populations, n: float) -> Outlook:
     """What a plan is expected to show of `n` rows, at least one: a released count may be negative."""
     n, family, usual = max(float(n), 1.0), plan.family, means.usual
-    ratios = information_ratios(plan, n * means.identifying(family).information)
+    ratios = information_ratios(plan, n * means.identifying)
     # Near the threshold the noise decides, so that the chance is smooth in n.
     share = float(np.mean(np.where(ratios > 0, special.ndtr(ratios - EXPECTED_RATIO), 0.0)))
     if family.response == "count":

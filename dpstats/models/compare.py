@@ -89,8 +89,8 @@ class Comparison(Printed):
         --------
         >>> found.best in found.summary().as_text()
         True
-        >>> "tabular" in found.to_latex(), "---:|" in found.to_markdown()
-        (True, True)
+        >>> "tabular" in found.to_latex(), "<td" in found.to_html(), "---:|" in found.to_markdown()
+        (True, True, True)
         """
         names = ("noise", "excess", "at_most", "delta")
         rows = [

@@ -190,7 +190,8 @@ def forecast(plan: Plan, residual_sd: float | None = None, typical: object = Non
     everything = known.covers(plan.design, response=residual is None)
     priors = {"known": KNOWN} if everything else {"usual": USUAL, "rich": RICH, "poor": POOR}
     with quiet():
-        return Forecast(plan, {name: row_means(plan, known, prior, residual) for name, prior in priors.items()})
+        samples = {name: sample_rows(plan, known, prior, residual, DRAWS) for name, prior in priors.items()}
+        return Forecast(plan, {name: row_means(plan.family, one, weight_cap(plan)) for name, one in samples.items()})
 
 
 def _check_plan(plan: Plan) -> None:
@@ -234,10 +235,19 @@ def _residual(plan: Plan, known: KnownColumns, residual_sd: float | None) -> flo
     return found
 
 
-def row_means(
-    plan: Plan, known: KnownColumns, prior: ColumnPrior, residual: float | None, draws: int = DRAWS
-) -> RowMeans:
-    """What a row adds in the mean that is as the analyst says, and else as a prior has it."""
+class Sample(NamedTuple):
+    """Rows in model units with a response, of which the first `size` are of one draw of coefficients."""
+
+    exog: Vector  # (rows, p)
+    offset: Vector
+    eta: Vector  # linear predictors
+    endog: Vector
+    size: int
+    coef: Vector | None = None  # those of the linear predictor, where they are known
+
+
+def sample_rows(plan: Plan, known: KnownColumns, prior: ColumnPrior, residual: float | None, draws: int) -> Sample:
+    """Rows that are as the analyst says, and else as a prior has it."""
     design, family = plan.design, plan.family
     assert isinstance(design, DesignSpec)
     random = np.random.default_rng(SEED)
@@ -256,29 +266,40 @@ def row_means(
     if known.has_response(design):
         coef = _fitted(family, exog, endog, offset)
         endog = np.asarray(family.clip_response(endog), dtype=np.float64)
-        return _mean_of(plan, coef, exog, exog @ coef + offset, endog)
+        return Sample(exog, offset, exog @ coef + offset, endog, len(exog), coef)
     level = response_level(design, known, prior, table)
     size = len(exog)
     exog, offset = np.tile(exog, (draws, 1)), np.tile(offset, draws)
     signal = np.concatenate([population_signal(part, random) for part in np.split(exog, draws)])
     eta = linear_predictor(design, signal, offset, level)
     deviation = np.sqrt(1 - EXPLAINED) * level.deviation if residual is None else residual
-    coef = np.asarray(np.linalg.lstsq(exog[:size], (eta - offset)[:size], rcond=None)[0], dtype=np.float64)
-    return _mean_of(plan, coef, exog, eta, _endog(family, eta, deviation, random), size)
+    return Sample(exog, offset, eta, _endog(family, eta, deviation, random), size)
 
 
-def _mean_of(plan: Plan, coef: Vector, exog: Vector, eta: Vector, endog: Vector, size: int | None = None) -> RowMeans:
-    """The means over rows, of which the first `size` have responses of one draw of coefficients."""
-    family, information = plan.family, plan.stages[-1].plan.information
-    cap = None if information is None else information.purchase.weight_cap
-    weights, slopes = row_weights(family, eta, endog, cap), family.slope(eta, endog)
+def weight_cap(plan: Plan) -> float | None:
+    """The cap on the rows' weights in the information that a plan releases."""
+    information = plan.stages[-1].plan.information
+    return None if information is None else information.purchase.weight_cap
+
+
+def mean_information(family: Family, sample: Sample, cap: float | None) -> Vector:
+    """The mean of l'' x x' over rows whose weights have that cap, shape (p, p)."""
+    weights = row_weights(family, sample.eta, sample.endog, cap)
+    return np.asarray((sample.exog * weights[:, None]).T @ sample.exog / len(sample.exog))
+
+
+def row_means(family: Family, sample: Sample, cap: float | None) -> RowMeans:
+    """What a row of the sample adds in the mean."""
+    exog, offset, eta, endog, size, coef = sample
+    if coef is None:
+        coef = np.asarray(np.linalg.lstsq(exog[:size], (eta - offset)[:size], rcond=None)[0], dtype=np.float64)
     # Of one draw: over all of them the response would go with no column.
-    both = np.column_stack((exog, endog))[:size]
+    both = np.column_stack((exog[:size], endog[:size]))
     return RowMeans(
         coef,
-        (exog * weights[:, None]).T @ exog / len(exog),
-        float(np.mean(weights)),
-        float(np.mean(slopes**2)),
+        mean_information(family, sample, cap),
+        float(np.mean(row_weights(family, eta, endog, cap))),
+        float(np.mean(family.slope(eta, endog) ** 2)),
         both.T @ both / len(both),
     )
 

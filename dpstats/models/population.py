@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ from dpstats.quiet import quiet
 
 Vector = NDArray[np.float64]
 
-QUANTILES = 1025
+LEVELS = (np.arange(1025) + 0.5) / 1025
 """Points that the inverse of a distribution function is drawn through."""
 
 WHOLE = 1e-6
@@ -135,16 +136,22 @@ def _column_values(declared: Range | Levels, typical: Any, prior: ColumnPrior, p
     mean, deviation = (
         (0.5 - prior.off, prior.spread) if typical is None else ((typical[0] - low) / width, typical[1] / width)
     )
-    return np.clip(low + width * _beta(mean, deviation, place), declared.low, declared.high)
+    shares = _interpolated(_beta(mean, deviation), place) if deviation else np.full(len(place), mean)
+    return np.clip(low + width * shares, declared.low, declared.high)
 
 
-def _beta(mean: float, deviation: float, place: Vector) -> Vector:
-    """Quantiles of the beta distribution of a mean and a standard deviation; constant where that is 0."""
-    if deviation == 0:
-        return np.full(len(place), mean)
+def _interpolated(quantiles: Vector, place: Vector) -> Vector:
+    """What `np.interp` makes of quantiles at `LEVELS`, which lie evenly: nothing is searched for."""
+    at = np.clip((place * len(LEVELS) - 0.5).astype(np.intp), 0, len(LEVELS) - 2)
+    slopes = np.diff(quantiles) / np.diff(LEVELS)
+    return np.clip(slopes[at] * (place - LEVELS[at]) + quantiles[at], quantiles[0], quantiles[-1])
+
+
+@lru_cache(maxsize=64)
+def _beta(mean: float, deviation: float) -> Vector:
+    """Quantiles of the beta distribution of a mean and a standard deviation at `LEVELS`; columns share it."""
     size = mean * (1 - mean) / deviation**2 - 1
-    levels = (np.arange(QUANTILES) + 0.5) / QUANTILES
-    return np.interp(place, levels, stats.beta.ppf(levels, mean * size, (1 - mean) * size))
+    return np.asarray(stats.beta.ppf(LEVELS, mean * size, (1 - mean) * size))
 
 
 def _shares(declared: Levels, typical: Mapping[float | str | None, float], prior: ColumnPrior) -> Vector:

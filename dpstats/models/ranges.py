@@ -21,7 +21,7 @@ from dpstats.formula import reader
 from dpstats.formula.design import DesignSpec, response_values
 from dpstats.ledger import LedgerLike
 from dpstats.models.release import Release, check_unit, counted_rows, counted_values
-from dpstats.plan import Plan
+from dpstats.plan import Plan, range_eps
 from dpstats.plan.methods import MEAN_SHARE, ResponsePurchase
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.guarantee import ROW, Adjacency, Guarantee, Unit
@@ -209,6 +209,26 @@ def ranges_of(
         bought = buy_inner_interval(values, *ends, eps=share, adjacency=adjacency, random=random, columns=trimmed)
         ranges[name] = whole if bought == ends else replace(whole, inner=bought)
     return ranges
+
+
+def bought_ranges(plan: Plan, data: Table, random: RandomSource) -> dict[str, Range]:
+    """Buy the ranges that a plan leaves open, or intervals within them. Reads rows: charge first."""
+    request, design = plan.request, plan.design
+    assert isinstance(design, DesignSpec)
+    declared = Domain({name: design.domain[name] for name in plan.trimmed})
+    eps, record = range_eps(request, plan.bought), request.options.record
+    ranges = ranges_of(data, plan.bought, eps, request.adjacency, random, record, declared)
+    if request.options.ranges != "bought":
+        return ranges
+    clipped = {*declared, *design.parsed.response_columns}
+    return {name: one if name in clipped else replace(one, outside="drop") for name, one in ranges.items()}
+
+
+def trimmable(design: DesignSpec, open_ranges: Sequence[str] = ()) -> tuple[str, ...]:
+    """Columns that explain of which an interval within the declared range may be bought: no `open_ranges`."""
+    left_out = {*open_ranges, *design.parsed.response_columns}
+    names = (name for name in design.parsed.exog_columns if name not in left_out)
+    return tuple(name for name in names if can_be_trimmed(design.domain.get(name)))
 
 
 def can_be_trimmed(declared: object) -> bool:

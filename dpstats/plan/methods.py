@@ -13,10 +13,11 @@ from dpstats.call import Request
 from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.families import Family, Gaussian, Poisson
 from dpstats.formula.design import DesignSpec
+from dpstats.mechanisms.averaged_variables import averaged_variables
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.fit_statistics import LEAST_EPS, SHARE, FitStatisticsPlan, fit_statistics_obstacle
 from dpstats.mechanisms.least_squares import plan_least_squares
-from dpstats.mechanisms.options import Options
+from dpstats.mechanisms.options import Options, named_variables
 from dpstats.mechanisms.output import plan_output
 from dpstats.mechanisms.posterior import EXACT_COLUMNS, NOT_EXACT, plan_posterior
 from dpstats.mechanisms.screening import ScreeningPlan, plan_fit
@@ -92,17 +93,25 @@ def plan_fit_statistics(request: Request, design: PublicDesign, family: Family) 
 
     ArgumentError if they are asked for where there are none.
     """
-    asked = request.options.fitstats
+    options = request.options
+    asked, by = options.fitstats, options.fitstats_by
+    variables = named_variables("fitstats_variables", options.fitstats_variables)
+    named = "fitstats_by" if by is not None else "fitstats_variables" if variables is not None else None
     if asked is None or asked == 0:
+        if named is not None:
+            raise ArgumentError(
+                f"{named} needs fit statistics: pass {argument('fitstats', SHARE)} too, or leave it out"
+            )
         return None
     reason = no_fit_statistics(request, design, family)
     eps = (SHARE if asked == "auto" else asked) * request.eps
     if reason is None and eps < LEAST_EPS:
         reason = f"would be only noise at an eps of {eps:.2g}; raise eps"
     if reason is None:
-        return FitStatisticsPlan(eps, request.adjacency)
-    if asked != "auto":
-        raise ArgumentError(f"fitstats {reason}")
+        averaged_variables(design, variables, by)
+        return FitStatisticsPlan(eps, request.adjacency, variables=variables, by=by)
+    if asked != "auto" or named is not None:
+        raise ArgumentError(f"{named or 'fitstats'} {reason}")
     return None
 
 

@@ -22,7 +22,7 @@ from dpstats.privacy.information.exact_sums import COVER_PLACES, LATTICE_LIMIT
 from dpstats.privacy.trimming import rows_to_narrow
 from dpstats.proof_pages import cite_proof
 from dpstats.summaries import format_number
-from dpstats.wording import argument, phrase
+from dpstats.wording import argument, phrase, sentence
 
 ROWS_TRIED = tuple(250 * 2**doubled for doubled in range(16))
 """Numbers of rows that a forecast tries."""
@@ -112,7 +112,7 @@ def plan_notes(plan: PlanFacts, *, released: bool = True) -> list[str]:
         )
     notes += weights_note(plan.design)
     notes += counts_note(plan)
-    advised = [] if plan.completed else [f"{one[0].upper()}{one[1:]}." for one in plan.advice if TAKEN not in one]
+    advised = [] if plan.completed else [sentence(one) for one in plan.advice if TAKEN not in one]
     return [*notes, *assumed_response_note(plan), *design_notes(plan), *advised]
 
 
@@ -120,7 +120,7 @@ def counts_note(plan: PlanFacts) -> list[str]:
     """What the rows, counted before the fit, say of the Domain."""
     if plan.counts is None or plan.counts.rows is None:
         return []
-    return [f"{one[0].upper()}{one[1:]}." for one in plan.counts.findings()]
+    return [sentence(one) for one in plan.counts.findings()]
 
 
 def trimmed_note(plan: PlanFacts) -> list[str]:
@@ -306,8 +306,8 @@ def persons_note(plan: PlanFacts) -> str:
     record = plan.request.options.record
     if record.shared:
         return (
-            f"The rows of one {record.column} share a weight of 1 equally, so each {record.column} counts once. "
-            f"Rows without {record.column} are left out."
+            f"Every {record.column} weighs the same: its rows share a weight of 1 in equal parts, however many they "
+            f"are. Rows with no {record.column} are left out."
         )
     return (
         f"At most {record.rows} rows of each {record.column} count, drawn at random if there are more. The noise "
@@ -331,9 +331,13 @@ def fit_statistics_note(plan: PlanFacts) -> list[str]:
     """What is bought of the fit of the whole model, or why it cannot be beside errors."""
     if plan.fitstats is not None:
         figure = "R2" if plan.family.link == "identity" else "the deviance explained"
+        names = [name for name, _ in plan.fitstats.variables or ()]
+        changes = f"changes of {', '.join(names)}" if names else "changes of factors"
+        named = "the averages for marginal effects" if not names and plan.fitstats.by is None else changes
+        groups = "" if plan.fitstats.by is None else f", and averages by the levels of {plan.fitstats.by}"
         return [
-            f"{plan.fitstats.eps:.4g} of eps buys the number of rows, {figure} and the averages for marginal "
-            f"effects, each with its standard error (fitstats; proof: {cite_proof('docs/proofs/fit_statistics')})."
+            f"{plan.fitstats.eps:.4g} of eps buys the number of rows, {figure} and {named}, each with its standard "
+            f"error{groups} (fitstats; proof: {cite_proof('docs/proofs/fit_statistics')})."
         ]
     if plan.request.options.fitstats != "auto" or plan.stages[-1].plan.information is None:
         return []

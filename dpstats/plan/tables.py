@@ -79,12 +79,20 @@ def banner(guarantee: Guarantee) -> list[str]:
 
 def model_title(plan: PlanFacts) -> str:
     """The first line of a table of coefficients."""
-    return f"Private Generalized Linear Model: {plan.family.name}".center(WIDTH)
+    return f"Private Generalized Linear Model: {plan.family.title}".center(WIDTH)
 
 
 def facts_lines(facts: Sequence[str]) -> list[str]:
-    """Facts below a title, as wide as the tables."""
-    return [line.center(WIDTH) for line in textwrap.wrap("; ".join(facts), WIDTH - 4)]
+    """Facts below a title, as wide as the tables: as many on a line as it has room for, each of them whole."""
+    lines: list[str] = []
+    for fact in facts:
+        joined = f"{lines[-1]}; {fact}" if lines else fact
+        if lines and len(joined) <= WIDTH - 4:
+            lines[-1] = joined
+        else:
+            lines = [*lines[:-1], f"{lines[-1]};"] if lines else []
+            lines += textwrap.wrap(fact, WIDTH - 4)
+    return [line.center(WIDTH) for line in lines]
 
 
 def capped_at(plan: PlanFacts) -> float | None:
@@ -170,9 +178,9 @@ def bought_tables(plan: PlanFacts) -> list[SimpleTable]:
 
 def rows_table(found: pd.DataFrame) -> SimpleTable:
     """What the number of rows decides."""
-    rows = [(f"{rows:,}", [row["errors"], f"{row['share']:.0%}"]) for rows, row in found.iterrows()]
-    title = "Standard errors by the number of rows that is counted"
-    return full_width(["standard errors", "coefficients with one"], rows, [20, 24], title=title)
+    rows = [(f"{rows:,}", [row["ranges"], row["errors"], f"{row['share']:.0%}"]) for rows, row in found.iterrows()]
+    title = "Ranges and standard errors by the number of rows that is counted"
+    return full_width(["ranges", "standard errors", "coefficients with one"], rows, [12, 20, 24], title=title)
 
 
 NOISE_WIDTHS = {"curvature": 20, "on": 13, "drawn": 13, "sd of noise": 14, "ratio": 9}
@@ -218,3 +226,11 @@ def _shares(plan: PlanFacts) -> str:
     """How the rows of a person count."""
     record = plan.request.options.record
     return "equal shares" if record.shared else f"1, {record.rows} rows at most"
+
+
+def weighing(plan: PlanFacts) -> str:
+    """How persons count, for a title."""
+    record = plan.request.options.record
+    if record.shared:
+        return f"every {record.column} weighs the same"
+    return f"{record.rows} row{'s' * (record.rows != 1)} of each {record.column} at most"

@@ -38,7 +38,7 @@ class AuditedSubject(Protocol):
     def picture(self) -> Any: ...
 
 
-def audit(result: AuditedSubject, *, what: str = "bounds", ax: Axes | None = None) -> Axes:
+def audit(result: AuditedSubject, *, what: str = "bounds", caption: bool = True, ax: Axes | None = None) -> Axes:
     """The findings of an audit.
 
     Parameters
@@ -48,6 +48,8 @@ def audit(result: AuditedSubject, *, what: str = "bounds", ax: Axes | None = Non
     what : {"bounds", "scores"}
         Lower confidence bounds on eps by the threshold of the most telling score, with the claim; or the distribution
         of that score on both data sets.
+    caption : bool
+        Write below the picture what it shows and what is protected.
     ax : Axes, optional
         To draw on; by default those of a new figure.
 
@@ -83,7 +85,7 @@ def audit(result: AuditedSubject, *, what: str = "bounds", ax: Axes | None = Non
         ax.set_ylim(bottom=0.0)
         labels = f"the output's {score}", "share of the runs"
     title = f"Audit: eps = {result.eps:.4g} is {'not refuted' if result.passed else 'REFUTED'}"
-    return style.finish(ax, title, *_audit_caption(result, what), labels=labels, legend="above")
+    return style.finish(ax, title, *_audit_caption(result, what), labels=labels, legend="above", caption=caption)
 
 
 def _draw_bounds(ax: Axes, result: AuditedSubject) -> None:
@@ -125,13 +127,15 @@ SHORT = pd.Timedelta(minutes=10)
 NAMELESS = "(no name)"
 
 
-def spending(ledger: LedgerLike, *, ax: Axes | None = None) -> Axes:
+def spending(ledger: LedgerLike, *, caption: bool = True, ax: Axes | None = None) -> Axes:
     """The spent budget of a ledger over time, in total and by analyst.
 
     Parameters
     ----------
     ledger : Ledger or path
         Of the whole data set, not of a part.
+    caption : bool
+        Write below the picture what it shows and what is protected.
     ax : Axes, optional
         To draw on; by default those of a new figure.
 
@@ -168,9 +172,11 @@ def spending(ledger: LedgerLike, *, ax: Axes | None = None) -> Axes:
     across = _draw_steps(ax, books, table, counted)
     ax.axhline(total, linestyle=":", color=style.RED, linewidth=1.4, label=f"total, {total:.4g}")
     ax.set_ylim(0.0, 1.06 * total)
-    caption = _spending_caption(books, table, counted, spent)
+    sentences = _spending_caption(books, table, counted, spent)
     labels = across, f"{counted} spent"
-    return style.finish(ax, f"Privacy budget of {books.dataset}", *caption, labels=labels, legend="above")
+    return style.finish(
+        ax, f"Privacy budget of {books.dataset}", *sentences, labels=labels, legend="above", caption=caption
+    )
 
 
 def _draw_steps(ax: Axes, ledger: Ledger, table: pd.DataFrame, counted: str) -> str:

@@ -33,6 +33,7 @@ def coefficients(
     alpha: float = 0.05,
     by_range: bool = False,
     intercept: bool = False,
+    caption: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
     """The coefficients with their intervals, or with bounds on their noise.
@@ -52,6 +53,8 @@ def coefficients(
         of a spline or a product have their own widths.
     intercept : bool
         Show the intercept too.
+    caption : bool
+        Write below the picture what it shows and what is protected.
     ax : Axes, optional
         To draw on; by default those of a new figure.
 
@@ -83,23 +86,23 @@ def coefficients(
     ax = style.new_axes(ax, 2.3 + 0.27 * len(table))
     style.name_rows(ax, list(table.index))
     ax.axvline(0.0, color=style.INK, linewidth=0.8, zorder=1)
-    caption = [
+    sentences = [
         *(_draw_intervals(ax, table, alpha) if result.has_errors else _draw_bounds(ax, table)),
         "Splines and products are scaled by the widths of their columns in the design." if by_range else "",
         "Not adjusted for selection." if result.ignores_selection else "",
         style.promise(result.guarantee, "the fit"),
     ]
     label = "coefficient, times the declared width of its column" if by_range else "coefficient"
-    return style.finish(ax, _title(result.plan), *caption, labels=(label, ""), legend="above")
+    return style.finish(ax, _title(result.plan), *sentences, labels=(label, ""), legend="above", caption=caption)
 
 
-def shares(result: FittedSubject, *, intercept: bool = False, ax: Axes | None = None) -> Axes:
+def shares(result: FittedSubject, *, intercept: bool = False, caption: bool = True, ax: Axes | None = None) -> Axes:
     """The sources of the error of each coefficient, as shares of its squared standard error.
 
     Parameters
     ----------
     result : GLMResults
-    intercept, ax
+    intercept, caption, ax
         As for `coefficients`.
 
     Returns
@@ -146,9 +149,12 @@ def shares(result: FittedSubject, *, intercept: bool = False, ax: Axes | None = 
         hatched: dict[str, Any] = {"facecolor": "none", "edgecolor": style.GREY, "hatch": "///", "linewidth": 0.6}
         ax.barh(blank, np.ones(len(blank)), height=0.7, label="not identified", **hatched)
     ax.set_xlim(0, 1)
-    caption = "More budget shrinks the noise, more rows shrink every part.", style.promise(result.guarantee, "the fit")
+    sentences = (
+        "More budget shrinks the noise, more rows shrink every part.",
+        style.promise(result.guarantee, "the fit"),
+    )
     labels = "share of the squared standard error", ""
-    return style.finish(ax, _title(result.plan), *caption, labels=labels, legend="above")
+    return style.finish(ax, _title(result.plan), *sentences, labels=labels, legend="above", caption=caption)
 
 
 def _table(result: FittedSubject, alpha: float, intercept: bool) -> pd.DataFrame:
@@ -257,4 +263,4 @@ def _widths(plan: FittedPlan, names: pd.Index) -> Float:
 
 
 def _title(plan: FittedPlan) -> str:
-    return f"{plan.design.response_name} ({plan.family.name})"
+    return f"{plan.design.response_name} ({plan.family.title})"

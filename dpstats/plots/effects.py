@@ -35,6 +35,7 @@ def effect(
     at: Mapping[str, Any] | None = None,
     points: int = 101,
     alpha: float = 0.05,
+    caption: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
     """The mean response over the declared range or levels of one column, the others held, with a pointwise band.
@@ -55,6 +56,8 @@ def effect(
         The number of points in a range; at least 2.
     alpha : float
         1 less the coverage of the band at each point.
+    caption : bool
+        Write below the picture what it shows and what is protected.
     ax : Axes, optional
         To draw on; by default those of a new figure.
 
@@ -105,13 +108,14 @@ def effect(
         _name_levels(ax, declared)
     return style.finish(
         ax,
-        f"Effect of {column} ({result.plan.family.name})",
+        f"Effect of {column} ({result.plan.family.title})",
         _fixed(held, at),
         _band(result, alpha, unbounded, isinstance(declared, Range)),
         "Points are public: the picture costs no budget.",
         style.promise(result.guarantee, "the fit"),
         labels=(column, _response(design)),
         legend="best",
+        caption=caption,
     )
 
 

@@ -38,6 +38,7 @@ def budget(
     typical: Mapping[str, Any] | None = None,
     like: Any = None,
     pi: float = 0.05,
+    caption: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
     """The cost of privacy at other budgets and numbers of rows; reads no row and spends nothing.
@@ -61,6 +62,8 @@ def budget(
         Public facts about the rows, as for ``plan.standard_errors``; `like` must be public rows.
     pi : float
         Probability, over the noise, that the bound on the risk may fail.
+    caption : bool
+        Write below the picture what it shows and what is protected.
     ax : Axes, optional
         To draw on; by default those of a new figure.
 
@@ -121,9 +124,9 @@ def budget(
     ax.set_xticks(ticks, [f"{value:.3g}" for value in ticks])
     ax.set_xticks([], minor=True)
     cost = f"standard error of {named}" if what == "se" else COSTS[what, n is not None]
-    title = f"What eps buys: {plan.formula or plan.design.response_name} ({plan.family.name})"
-    caption = _caption(plan, what, pi, forecast is not None and forecast.known)
-    return style.finish(ax, title, *caption, labels=("eps", cost), legend="best")
+    title = f"What eps buys: {plan.formula or plan.design.response_name} ({plan.family.title})"
+    sentences = _caption(plan, what, pi, forecast is not None and forecast.known)
+    return style.finish(ax, title, *sentences, labels=("eps", cost), legend="best", caption=caption)
 
 
 def _rows(n: int | Sequence[int] | None) -> list[int | None]:
@@ -222,7 +225,7 @@ def _caption(plan: Plan, what: str, pi: float, known: bool) -> list[str]:
         legend,
         "Plans alone: no row was read and nothing spent.",
         f"Protected by a fit at eps{delta}: {style.neighbours(plan.guarantee)}.",
-        "" if plan.guarantee.certified else f"NO GUARANTEE is claimed: {plan.guarantee.reason}.",
+        "" if plan.guarantee.certified else f"{style.UNPROTECTED}: {plan.guarantee.reason}.",
     ]
 
 
@@ -247,7 +250,11 @@ class ComparedSubject(Protocol):
 
 
 def methods(
-    comparison: ComparedSubject, *, what: Literal["excess", "noise", "at_most"] = "excess", ax: Axes | None = None
+    comparison: ComparedSubject,
+    *,
+    what: Literal["excess", "noise", "at_most"] = "excess",
+    caption: bool = True,
+    ax: Axes | None = None,
 ) -> Axes:
     """The cost of each method at several numbers of rows.
 
@@ -258,6 +265,8 @@ def methods(
     what : {"excess", "noise", "at_most"}
         The predicted excess of the mean loss, the predicted standard deviation of the noise in a coefficient, root mean
         square in model units, or the proved bound on the excess, in the mean.
+    caption : bool
+        Write below the picture what it shows and what is protected.
     ax : Axes, optional
         To draw on; by default those of a new figure.
 
@@ -295,4 +304,5 @@ def methods(
         "No row was read and nothing spent.",
         labels=("rows", MEASURES[what]),
         legend="best",
+        caption=caption,
     )

@@ -32,7 +32,7 @@ def to_the_noise(value: float, error: float) -> str:
     if value != value:
         return ""
     if not (math.isfinite(value) and math.isfinite(error) and error > 0):
-        return f"{value:.3g}"
+        return f"{value + 0.0:.3g}"
     places = SHOWN - 1 - math.floor(math.log10(float(f"{error:.{SHOWN - 1}e}")))
     if -MOST_PLACES <= places <= MOST_PLACES:
         # Adding zero turns the -0 of a rounded small number into 0.
@@ -117,9 +117,9 @@ def coefficient_cells(values: Sequence[float] | Float) -> list[str]:
     """
     estimate, error, statistic, pvalue, low, high = (float(value) for value in values)
     if not np.isfinite(error):
-        return [f"{estimate:.2g}" if math.isfinite(estimate) else "", *[""] * 5]
+        return [f"{estimate + 0.0:.2g}" if math.isfinite(estimate) else "", *[""] * 5]
     places = 3 if abs(statistic) < 100 else 1
-    known = f"{statistic:.{places}f}" if abs(statistic) < 1e5 else ""
+    known = f"{round(statistic, places) + 0.0:.{places}f}" if abs(statistic) < 1e5 else ""
     numbers = [to_the_noise(number, error) for number in (estimate, error, low, high)]
     return [*numbers[:2], known, f"{pvalue:.3f}", *numbers[2:]]
 
@@ -188,7 +188,7 @@ class WaldTestTerms:
     __repr__ = __str__
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PredictionResults:
     """The mean response at given rows, each with its own interval.
 
@@ -242,6 +242,15 @@ class PredictionResults:
             "mean_ci_upper": self.intervals[:, 1],
         }
         return WideFrame(columns, index=self.index)
+
+    def __str__(self) -> str:
+        return repr(self.summary_frame())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> Any:
+        """What notebooks show."""
+        return self.summary_frame()._repr_html_()  # type: ignore[operator]
 
 
 def hypotheses(weights: Any, values: Any) -> tuple[Float, Float]:

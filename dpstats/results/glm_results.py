@@ -188,8 +188,8 @@ class GLMResults(ReleasedModel):
         --------
         >>> "x" in fit.summary(full=True).as_text()
         True
-        >>> "tabular" in fit.to_latex(), "|---:|" in fit.to_markdown()
-        (True, True)
+        >>> "tabular" in fit.to_latex(), "<td" in fit.to_html(), "|---:|" in fit.to_markdown()
+        (True, True, True)
         """
         return summarize(self, full=check_flag("full", full), n=n)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,7 +11,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.arguments import is_number
-from dpstats.data import as_endog, as_exog, as_table
+from dpstats.data import Table, as_endog, as_exog, as_table
+from dpstats.domain import Levels
 from dpstats.errors import ArgumentError, DataError, NotReleasedError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
@@ -25,6 +27,10 @@ from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
+
+
+MOST_LEVELS = 12
+"""A warning lists so many declared levels."""
 
 
 class NewRows(NamedTuple):
@@ -75,6 +81,20 @@ def as_offset(offset: Any, rows: int) -> Vector:
     if len(column) != rows:
         raise ArgumentError(f"offset must be a number or have one for each of the {rows} rows, got {len(column)}")
     return column.numbers()
+
+
+def warn_of_levels(design: DesignSpec, table: Table, *, offset: bool) -> None:
+    """Warn of rows for prediction that have a level which is not declared: columns and numbers of rows, no cell."""
+    for name, rows in design.unknown_levels(table, offset=offset).items():
+        declared = design.domain[name]
+        assert isinstance(declared, Levels)
+        levels = ", ".join(map(repr, declared.values[:MOST_LEVELS])) + ", ..." * (len(declared.values) > MOST_LEVELS)
+        warnings.warn(
+            f"newdata: {rows:,} of {table.rows:,} rows have a level of {name!r} that the Domain does not declare, and "
+            f"no prediction (NaN); declared are {levels}",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 class InferenceMixin:
@@ -375,6 +395,8 @@ class InferenceMixin:
                 f"{argument('exposure', 1.0)} for a rate where the link is a logarithm, or {argument('offset', 0.0)}"
             )
         exog, complete, own = design.predicting(table, offset=offset is None)
+        if not complete.all():
+            warn_of_levels(design, table, offset=offset is None)
         if offset is not None:
             own = design.scaled_offset(as_offset(offset, len(exog)))
             complete = complete & np.isfinite(own)

@@ -160,23 +160,29 @@ def _carried(spread: Spread, basis: Vector, rows: Vector, before: Identified, af
     return RobustSpread(spread.variances * factor, spread.deviations * factor, rows)
 
 
-def rare_references(design: Bounds, inferred: ReleasedErrors) -> list[str]:
-    """Terms fitted last that are measured from a level too rare for this budget: a common reference would show more.
+RARE = 0.5
+"""A level is rare of which the released weight is below so much of the mean weight of its factor's levels."""
+
+
+def hiding_references(design: Bounds, inferred: ReleasedErrors) -> dict[str, bool]:
+    """Terms fitted last of which a common reference would show more, each with whether its reference is rare.
 
     In the basis that measures each factor from its commonest level (docs/proofs/inference, 4) the column of the old
     reference has no bounded interval, whether or not it is identified, and another level's has one.
     """
     turned = np.diag(inferred.basis) < 0
     if not np.any(turned):
-        return []
-    bounded = np.isfinite(inferred.table.estimates.contrasts(np.eye(len(turned))).se)
-    helped = [
-        factor.columns[0]
-        for factor in design.dummies
-        if np.any(turned[list(factor.columns)] & ~bounded[list(factor.columns)])
-        and np.any(bounded[list(factor.columns)])
-    ]
-    return [term.name for term in design.terms if any(term.columns.start <= at < term.columns.stop for at in helped)]
+        return {}
+    estimates, back = inferred.table.estimates, np.linalg.inv(inferred.basis)
+    bounded = np.isfinite(estimates.contrasts(np.eye(len(turned))).se)
+    information, found = back.T @ estimates.information @ back, {}
+    for factor in design.dummies:
+        columns = list(factor.columns)
+        if np.any(turned[columns] & ~bounded[columns]) and np.any(bounded[columns]):
+            weights = factor.weights(information)
+            term = next(one for one in design.terms if one.columns.start <= columns[0] < one.columns.stop)
+            found[term.name] = bool(weights[0] < RARE * np.mean(weights))
+    return found
 
 
 def shrunk_towards(stage: StagePlan) -> Vector:

@@ -139,8 +139,8 @@ class ReleasedStatistics(Released):
     >>> sums.save(path)
     >>> dp.ReleasedStatistics.load(path).names
     ('Intercept', 'y', 'x')
-    >>> "tabular" in sums.to_latex(), "|---:|" in sums.to_markdown()
-    (True, True)
+    >>> "tabular" in sums.to_latex(), "<td" in sums.to_html(), "|---:|" in sums.to_markdown()
+    (True, True, True)
     """
 
     plan: StatisticsPlan
@@ -307,8 +307,8 @@ class StatisticsResults(InferenceMixin, Released):
     True
     >>> dp.StatisticsResults.from_dict(model.to_dict()).radius == model.radius
     True
-    >>> "tabular" in model.to_latex(), "|---:|" in model.to_markdown()
-    (True, True)
+    >>> "tabular" in model.to_latex(), "<td" in model.to_html(), "|---:|" in model.to_markdown()
+    (True, True, True)
     >>> model.debiased.shape == model.bse.shape == model.tvalues.shape == model.pvalues.shape
     True
     """

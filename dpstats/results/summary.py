@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 from statsmodels.iolib.table import SimpleTable
 
-from dpstats.families import NegativeBinomial
 from dpstats.mechanisms.design import SubDesign
 from dpstats.mechanisms.information import ReleasedSums
 from dpstats.mechanisms.options import ROWS_GUESS
@@ -25,6 +24,7 @@ from dpstats.plan.notes import (
     limit_note,
     link_note,
     lost_errors,
+    persons_note,
     plan_notes,
 )
 from dpstats.plan.plan import Plan
@@ -41,10 +41,11 @@ from dpstats.plan.tables import (
     model_title,
     modelled_level,
     plan_tables,
+    weighing,
 )
 from dpstats.results.contrasts import inference_table, to_the_noise
 from dpstats.results.model import ReleasedModel
-from dpstats.results.standard_errors import rare_references
+from dpstats.results.standard_errors import hiding_references
 from dpstats.summaries import Summary, format_number, full_width, wrap_note
 from dpstats.wording import argument, phrase
 
@@ -107,8 +108,8 @@ def heading(results: ReleasedModel) -> list[str]:
     ]
     if (cap := capped_at(plan)) is not None:
         facts.append(f"residuals capped at {cap:,.4g}")
-    if isinstance(plan.family, NegativeBinomial):
-        facts.append(f"alpha = {plan.family.alpha:.4g}")
+    if plan.guarantee.unit is not None:
+        facts.append(weighing(plan))
     if plan.request.method in ("output", "posterior", "statistics"):
         facts.append(f"method: {plan.request.method}")
     if plan.guarantee.basis == "docs/proofs/tuning":
@@ -244,6 +245,8 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     if plan.guarantee.basis == "docs/proofs/tuning":
         notes = ["dp.tune chose the settings on the same rows; the budget covers the whole tuning.", *notes]
     notes = [*counts_note(plan), *assumed_response_note(plan), *notes]
+    if plan.guarantee.unit is not None:
+        notes.insert(0, persons_note(plan))
     if len(results.selection):
         chosen = results.selection["selected"].drop("Intercept", errors="ignore")
         notes.insert(0, f"Selection: {int(np.sum(chosen))} of {len(chosen)} columns kept; see selection.")
@@ -318,9 +321,10 @@ def rare_note(results: ReleasedModel) -> list[str]:
     assert results.released is not None
     design = SubDesign(results.plan.design, np.array(results.released.columns))
     return [
-        f"{name} is measured from a level that is too rare for this budget. Name a common one as its reference, as in "
-        f"C({column_of_term(name)}, Treatment('a common level')), to see the others."
-        for name in rare_references(design, results._inferred)
+        f"{name} is measured from a level that {'is too rare' if rare else 'has too few rows'} for this budget. Name "
+        f"{'a common' if rare else 'the commonest'} one as its reference, as in C({column_of_term(name)}, "
+        "Treatment('a common level')), to see the others."
+        for name, rare in hiding_references(design, results._inferred).items()
     ]
 
 

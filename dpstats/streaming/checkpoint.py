@@ -12,7 +12,6 @@ import glob
 import hashlib
 import os
 import secrets
-import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ from dpstats.data import Table
 from dpstats.errors import ArgumentError, LedgerError, StreamError
 from dpstats.ledger.ledger import LedgerLike, as_ledger
 from dpstats.ledger.spender import Spender
-from dpstats.ledger.store import is_mount_point, sync_directory
+from dpstats.ledger.sqlite import is_mount_point, sync_directory
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import strip_context
 from dpstats.streaming.sums.running import TickLock, pack, unpack
@@ -69,9 +68,10 @@ class StreamBooks:
         LedgerError if the charge was refunded, or the file cannot be written.
         """
         with self._store.transaction(write=True) as connection:
-            for statement in CREATE:
-                connection.execute(statement)
-            connection.execute("INSERT OR IGNORE INTO stream VALUES (?, 0, ?)", (entry, digest))
+            if not self._store.has_table(connection, "stream"):
+                for statement in CREATE:
+                    connection.execute(statement)
+            connection.execute("INSERT INTO stream VALUES (?, 0, ?) ON CONFLICT DO NOTHING", (entry, digest))
             connection.execute("UPDATE entry SET state = 'read' WHERE id = ? AND state = 'charged'", (entry,))
             state = connection.execute("SELECT state FROM entry WHERE id = ?", (entry,)).fetchone()
             if state is None or state[0] != "read":
@@ -80,7 +80,7 @@ class StreamBooks:
     def position(self, entry: int) -> Position | None:
         """Where the stream of an entry stands; None if the ledger knows of none."""
         with self._store.transaction(write=False) as connection:
-            if not _has_table(connection):
+            if not self._store.has_table(connection, "stream"):
                 return None
             row = connection.execute("SELECT tick, digest FROM stream WHERE entry = ?", (entry,)).fetchone()
         return None if row is None else Position(int(row[0]), str(row[1]))
@@ -93,13 +93,6 @@ class StreamBooks:
                 (digest, entry, before.tick, before.digest),
             ).rowcount
         return updated == 1
-
-
-def _has_table(connection: sqlite3.Connection) -> bool:
-    return (
-        connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'stream'").fetchone()
-        is not None
-    )
 
 
 _FULL = "cannot be written: the disk is full, or a quota or limit is reached; free some space"

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 def header(plan: StreamPlan, ticks: str) -> SimpleTable:
     """Pairs of facts on the stream (left) and on the guarantee (right)."""
     guarantee, mechanism = plan.guarantee, plan.sums.mechanism
-    title = f"Private Stream of Regressions: {plan.family.name}"
+    title = f"Private Stream of Regressions: {plan.family.title}"
     if not guarantee.certified:
         title = "\n".join([*textwrap.wrap(f"*** NOT CERTIFIED: {guarantee.reason} ***", WIDTH), title])
     model_facts = [
@@ -270,11 +270,13 @@ class StreamPlan:
         """
         return Summary([header(self, "none read"), ticks_table(self.ticks())], self.notes())
 
-    def plot(self, *, ax: Axes | None = None) -> Axes:
+    def plot(self, *, caption: bool = True, ax: Axes | None = None) -> Axes:
         """Draw the predicted excess per row by tick, with that of the null model.
 
         Parameters
         ----------
+        caption : bool
+            Write below the picture what it shows and what is protected.
         ax : Axes, optional
             To draw on; by default those of a new figure.
 
@@ -299,8 +301,9 @@ class StreamPlan:
         guess = (
             f"Predicted for {self.rows_guess:,.0f} rows a tick and coefficients of norm {self.radius:g} in model units."
         )
-        title, labels = f"{self.family.name}: {self.workload}", ("tick", "predicted excess per row")
-        return style.finish(ax, title, guess, promise(self, "all ticks together"), labels=labels, legend="above")
+        title, labels = f"{self.family.title}: {self.workload}", ("tick", "predicted excess per row")
+        protected = promise(self, "all ticks together")
+        return style.finish(ax, title, guess, protected, labels=labels, legend="above", caption=caption)
 
     def notes(self) -> list[str]:
         """What the reader must know, in plain words."""

@@ -439,7 +439,7 @@ class Regression(_Stream):
             }
         )
 
-    def plot(self, term: str, *, window: int | None = None, ax: Axes | None = None) -> Axes:
+    def plot(self, term: str, *, window: int | None = None, caption: bool = True, ax: Axes | None = None) -> Axes:
         """Draw a coefficient over the stored ticks with 95 % intervals.
 
         Parameters
@@ -448,6 +448,8 @@ class Regression(_Stream):
             Its name, see ``plan().names``.
         window : int, optional
             Draw the coefficient of the last `window` ticks at each tick instead of the released one.
+        caption : bool
+            Write below the picture what it shows and what is protected.
         ax : Axes, optional
             To draw on; by default those of a new figure.
 
@@ -468,7 +470,7 @@ class Regression(_Stream):
             raise ArgumentError("window must be positive, and there must be a tick to draw: close one with update")
         results = [self.at(tick) if window is None else self.between(tick - window, tick) for tick in ticks]
         span = self._running.plan.workload if window is None else f"the last {window} ticks"
-        return coefficient_picture(results, term, f"{term}: {span}", ax)
+        return coefficient_picture(results, term, f"{term}: {span}", ax, caption=caption)
 
     def __repr__(self) -> str:
         return f"<Regression: tick {self.tick}, {self._running.plan.description}>"

@@ -73,6 +73,8 @@ class StreamResults(FittedModel):
     1
     >>> "Ticks:" in fit.summary(full=True).as_text(), "tabular" in fit.to_latex(), "|---:|" in fit.to_markdown()
     (True, True, True)
+    >>> "<td" in fit.to_html()
+    True
     >>> list(fit.tidy().columns[:2]), fit.glance()["last_tick"].item()
     (['term', 'estimate'], 1)
     >>> fit.excess_risk()
@@ -335,7 +337,9 @@ MOST_TICKS = 60
 """Ticks of which a picture has intervals, evenly spread."""
 
 
-def coefficient_picture(results: Sequence[StreamResults], term: str, title: str, ax: Axes | None) -> Axes:
+def coefficient_picture(
+    results: Sequence[StreamResults], term: str, title: str, ax: Axes | None, *, caption: bool
+) -> Axes:
     """A coefficient over the ticks at which the results end, with 95 % intervals where there are any."""
     ax = style.new_axes(ax)
     plan = results[0].plan
@@ -352,5 +356,6 @@ def coefficient_picture(results: Sequence[StreamResults], term: str, title: str,
             ax.fill_between(at, low, high, color=style.SKY, alpha=0.3, linewidth=0, label="95 % interval")
             ax.plot(at, middle, color=style.BLUE, linewidth=1.6, label="without shrinkage")
     ax.plot(ticks, values, color=style.ORANGE, linewidth=1.2, linestyle="--", label="params, for prediction")
-    caption = "Intervals include sampling error and noise.", promise(plan, "the whole stream")
-    return style.finish(ax, title, *caption, labels=("tick", f"coefficient of {term}"), legend="above")
+    labels = "tick", f"coefficient of {term}"
+    sentences = "Intervals include sampling error and noise.", promise(plan, "the whole stream")
+    return style.finish(ax, title, *sentences, labels=labels, legend="above", caption=caption)

@@ -279,8 +279,8 @@ class TuningPlan(Printed):
         --------
         >>> "stopping" in plan.summary().as_text()
         True
-        >>> "tabular" in plan.to_latex(), "---:|" in plan.to_markdown()
-        (True, True)
+        >>> "tabular" in plan.to_latex(), "<td" in plan.to_html(), "---:|" in plan.to_markdown()
+        (True, True, True)
         """
         return Summary(self.tables(), self.notes())
 

@@ -197,8 +197,8 @@ class Tuned(Printed):
         --------
         >>> "alpha" in found.summary().as_text()
         True
-        >>> "tabular" in found.to_latex(), "---:|" in found.to_markdown()
-        (True, True)
+        >>> "tabular" in found.to_latex(), "<td" in found.to_html(), "---:|" in found.to_markdown()
+        (True, True, True)
         """
         of_fit, summary = self.fit.summary(full=full, n=n), Summary()
         if full:

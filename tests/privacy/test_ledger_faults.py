@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import pytest
 
 from dpstats.errors import LedgerError
-from dpstats.ledger import Ledger, spender, store
+from dpstats.ledger import Ledger, spender, sqlite
 from dpstats.privacy.guarantee import Guarantee
 
 SMALL = Guarantee(0.001)
@@ -197,15 +197,15 @@ def test_what_is_mounted_is_read_from_the_system(
     path: str, found: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "mounts").write_text(MOUNTINFO)
-    monkeypatch.setattr(store, "MOUNTS", str(tmp_path / "mounts"))
-    assert store.is_mount_point(Path(path)) is found
+    monkeypatch.setattr(sqlite, "MOUNTS", str(tmp_path / "mounts"))
+    assert sqlite.is_mount_point(Path(path)) is found
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="others have no such file")
 def test_a_system_that_does_not_say_what_is_mounted_has_no_ledger(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "MOUNTS", str(tmp_path / "none"))
+    monkeypatch.setattr(sqlite, "MOUNTS", str(tmp_path / "none"))
     refuses(made, "mount /proc")
 
 

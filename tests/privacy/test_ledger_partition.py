@@ -17,8 +17,8 @@ from dpstats.privacy.guarantee import Guarantee
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
-    return Ledger(tmp_path / "budget.db", "d", 1.0, 1e-5)
+def ledger(path: Path | str) -> Ledger:
+    return Ledger(path, "d", 1.0, 1e-5)
 
 
 def test_the_whole_pays_for_the_worst_part(ledger: Ledger) -> None:
@@ -92,8 +92,8 @@ def test_remaining_is_exactly_what_the_filter_accepts(charges: list[tuple[int, i
         books = after if eps <= left else books
 
 
-def test_under_replace_one_a_part_takes_add_remove_guarantees_and_pays_double(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "budget.db", "d", 1.0, adjacency="replace_one")
+def test_under_replace_one_a_part_takes_add_remove_guarantees_and_pays_double(path: Path | str) -> None:
+    ledger = Ledger(path, "d", 1.0, adjacency="replace_one")
     parts = ledger.partition("region", ["north", "south"])
     # The size of a part is not public: the changed record may move to another part.
     with pytest.raises(LedgerError, match="a part of a partition"):
