@@ -87,10 +87,10 @@ class SampleSize(_Printed):
     def __str__(self) -> str:
         """The proved numbers and what they are about, at 80 columns."""
         bound = (
-            f"With {self.n:,} rows, privacy adds at most {self.target:.4g} to the mean loss of these rows, against any "
-            f"coefficients of norm {self.radius:.4g} in model units, with probability {1 - self.pi:g} over the noise. "
-            "The loss is the family's, in model units: of 'binomial' 0.693 a row without coefficients, of 'gaussian' "
-            "half the squared residual where the response fills [-1, 1]."
+            f"With {self.n:,} rows, privacy adds at most {self.target:.4g} to the mean loss of these rows, against "
+            f"any coefficients of norm {self.radius:.4g} in model units, with probability {1 - self.pi:g} over the "
+            "noise. The loss is that of the family, in model units: 'binomial' has 0.693 per row without "
+            "coefficients, 'gaussian' half the squared residual if the response fills [-1, 1]."
         )
         proved = self.table[self.table["holds"] == "proved"]
         names = {"unregularised, same rows": "these rows", "population": "new rows"}
@@ -147,7 +147,10 @@ class ErrorSize(_Printed):
         answer = f"About {self.n:,} rows for these standard errors at eps = {self.eps:.4g}. {self._assumptions()}"
         if self.free:
             paid = argument("inference", True)
-            answer += f" These errors are free: real rows lose them more easily. {paid} pays for errors that are there."
+            answer += (
+                f" These errors cost no extra budget, and real rows lose them more easily. {paid} reserves budget "
+                "for them."
+            )
         # Rows that say less are the last to be identified, and the same as others where the rows are known.
         columns = self.table.drop(columns=["lower", "upper", "identified_upper"] if self.known else "identified")
         table = columns.map("{:.4g}".format).to_string(max_colwidth=30, line_width=WIDTH)
@@ -156,16 +159,16 @@ class ErrorSize(_Printed):
     def _assumptions(self) -> str:
         """What the number rests on."""
         if self.known:
-            return "A forecast for rows such as typical= or like= has them."
+            return "This is a forecast for rows as described by typical= or like=."
         them = (
-            f"{self.n:,}, from which on they are likely to have errors at all"
+            f"{self.n:,}, the least number at which they are likely to have errors at all"
             if self.most == self.n
-            else f"{self.most:,}, and are likely to have errors at all with {self.n:,}"
+            else f"{self.most:,} (and {self.n:,} to have errors at all)"
         )
         return (
-            f"A forecast for rows made up from the Domain alone: usual ones meet them with {self.usual:,}, "
-            f"numbers that fill their ranges with {self.least:,}; narrow ones off the middle, beside rare levels, meet "
-            f"them with {them}. typical= and like= say what is known of the rows."
+            f"This is a forecast for rows simulated from the Domain alone. Usual rows need {self.usual:,}; rows "
+            f"whose numbers fill their ranges need {self.least:,}; rows with narrow, off-centre numbers and rare "
+            f"levels need {them}. Describe the rows by typical= or like= for a narrower answer."
         )
 
 
@@ -258,7 +261,9 @@ class _Search:
 def _possible(n: float) -> float:
     """A number of rows; ArgumentError if it is beyond all."""
     if n > MOST:
-        raise ArgumentError(f"se: more than {MOST:,} rows would be needed at this eps; ask for less, or raise eps")
+        raise ArgumentError(
+            f"se: more than {MOST:,} rows would be needed at this eps; allow larger errors, or raise eps"
+        )
     return n
 
 

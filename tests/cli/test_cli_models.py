@@ -187,7 +187,7 @@ def test_errors_quote_no_cell(folder: Path, capfd: pytest.CaptureFixture[str]) -
 
 def test_without_a_ledger_a_word_of_warning(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main([*FIT, "rows.csv", *LOGIT, "--domain", "adult.yaml"]) == 0
-    assert "nobody keeps count" in capfd.readouterr().err
+    assert "without --ledger the budget spent on these data is not recorded" in capfd.readouterr().err
     assert main([*FIT, "rows.csv", *LOGIT, "--domain", "adult.yaml", "--analyst", "Ada"]) == 1
     assert "name it with --ledger" in capfd.readouterr().err
 
