@@ -132,7 +132,7 @@ def test_no_message_has_two_marks_where_one_belongs() -> None:
         texts = [
             text
             for _, text in messages(ast.parse(path.read_text()))
-            if " " in text and "VALUES" not in text and marks.search(text)
+            if " " in text and not re.search("VALUES|^SELECT ", text) and marks.search(text)
         ]
         found |= {str(path): texts} if texts else {}
     assert found == {}

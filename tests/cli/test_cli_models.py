@@ -397,7 +397,7 @@ def test_a_count_that_stops_the_fit_is_charged(folder: Path, capfd: pytest.Captu
     arguments = [*FIT, "rows.csv", *LOGIT, "--domain", "other.yaml", "--check-share", "0.5", "--output", "f.json"]
     capfd.readouterr()
     assert main(arguments) == 6
-    assert "or pass --on-mismatch go to fit all the same" in capfd.readouterr().err
+    assert "or pass --on-mismatch go to fit in any case" in capfd.readouterr().err
     assert not Path("f.json").exists()
 
 

@@ -31,7 +31,7 @@ def test_a_near_miss_is_said_by_plan_and_before_a_fit(caplog: pytest.LogCaptureF
     assert "did you mean that?" in " ".join(str(plan).split())
     dp.ols("y ~ age", frame(), 1.0, domain={"y": (0, 1), "Age": (17, 90)})
     assert "the domain declares Age: did you mean that?" in said(caplog)
-    assert "ranges to be bought with the budget: age" in said(caplog)
+    assert "the budget buys the ranges of age" in said(caplog)
 
 
 def test_what_is_well_declared_is_said_nothing_of(caplog: pytest.LogCaptureFixture) -> None:

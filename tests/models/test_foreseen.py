@@ -155,7 +155,12 @@ def test_the_spread_of_residuals_is_the_analysts() -> None:
         ({"inference": True}, "y ~ x", {"residual_sd": 0.0}, "residual_sd must be"),
         ({"inference": True}, "y ~ x", {"residual_sd": 601.0}, "range of the response, 600"),
         ({"family": "binomial"}, "b ~ x", {"residual_sd": 1.0}, "residual_sd is for numeric responses"),
-        ({"inference": True}, "y ~ x", {"residual_sd": 1.0, "like": {"x": [1, 2], "y": [3, 4]}}, "its own"),
+        (
+            {"inference": True},
+            "y ~ x",
+            {"residual_sd": 1.0, "like": {"x": [1, 2], "y": [3, 4]}},
+            "must be left out if like=",
+        ),
         ({"inference": True}, "y ~ x + g", {"like": {"x": [1.0], "g": ["z"]}}, "like: the formula has no finite value"),
     ],
 )
