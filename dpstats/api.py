@@ -23,8 +23,8 @@ from dpstats.data import as_table
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
 from dpstats.ledger import as_ledger
-from dpstats.models.adaptive import by_rows
-from dpstats.models.forecast import Forecast, forecast
+from dpstats.models.adaptive import by_rows, forecast_by_rows
+from dpstats.models.forecast import Forecast
 from dpstats.models.glm import fit_source
 from dpstats.models.population import population_rows
 from dpstats.models.sources import FormulaSource, model_formula
@@ -67,7 +67,7 @@ class DryRun:
 
     def forecast(self, plan: Plan, residual_sd: float | None, typical: object, like: object) -> Forecast:
         """What errors fits are likely to show, by their numbers of rows; see `Plan.standard_errors`."""
-        return forecast(plan, residual_sd, typical, like)
+        return forecast_by_rows(plan, residual_sd, typical, like)
 
 
 SVM_LOSSES: dict[str, type[HuberSVM | SmoothSVM]] = {"huber": HuberSVM, "smooth": SmoothSVM}

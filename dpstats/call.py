@@ -88,7 +88,7 @@ class ModelKeywords(DomainKeyword, FitKeywords, RowKeywords, total=False):
 
 REQUEST_DEFAULTS: RequestKeywords = {
     "delta": 0.0,
-    "method": "napp",
+    "method": "auto",
     "penalty": None,
     "alpha": None,
     "adjacency": "add_remove",
@@ -134,7 +134,7 @@ def expand_signature(
     return decorate
 
 
-METHODS = ("napp", "objective", "output", "statistics", "posterior")
+METHODS = ("auto", "napp", "objective", "output", "statistics", "posterior")
 
 DELTA_LEAST = 1e-250
 """The least positive delta of a request: the calibration goes down to 1e-290, and stages buy shares of delta."""
@@ -202,6 +202,7 @@ class Request:
     allow_uncertified: bool
     seed: int | None
     options: Options = field(default_factory=Options)
+    open_method: bool = field(default=False, compare=False)  # released statistics may take its place where they suit
 
     @property
     def row_eps(self) -> float:
@@ -261,12 +262,13 @@ def make_request(*, eps: float, family: str | Family = "gaussian", **arguments: 
         eps=eps,
         delta=delta,
         family=get_family(family),
-        method=method,
+        method="napp" if method == "auto" else method,
         penalty=get_penalty(settings["penalty"], settings["alpha"]),
         adjacency=check_adjacency(settings["adjacency"]),
         allow_uncertified=check_flag("allow_uncertified", settings["allow_uncertified"]),
         seed=settings["seed"],
         options=Options.from_mapping({name: value for name, value in settings.items() if name not in REQUEST_DEFAULTS}),
+        open_method=method == "auto",
     )
     if request.options.unit is not None and delta > 0:
         raise ArgumentError(

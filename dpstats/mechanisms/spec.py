@@ -41,7 +41,7 @@ class FitSpec:
         What it takes away is made up for where rows have no offset and an intercept (docs/proofs/inference, 13).
         """
         cap = self.options.information_cap
-        if cap is None and self.mean is not None:
+        if cap is None and self.mean is not None and isinstance(self.family, Poisson):
             cap = TIMES_MEAN * self.mean
         if cap is None or cap >= self.family.curvature_bound or not isinstance(self.family, CAPPABLE):
             return None
@@ -91,7 +91,7 @@ CAPPABLE = (Binomial, NegativeBinomial, Poisson)
 """Families whose weights may be capped in the information."""
 
 TIMES_MEAN = 2.0
-"""Counts whose mean was bought have their weights capped at so many times it (docs/defaults)."""
+"""Poisson counts whose mean was bought have their weights capped at so many times it (docs/defaults)."""
 
 SHARES = {"few": 0.42, "most": 0.5, "many": 0.6}
 """Shares of eps that the information matrix would take if it were bought alone (docs/defaults); beside the fit of a

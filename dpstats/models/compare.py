@@ -323,7 +323,7 @@ def _checked_methods(methods: Sequence[str] | None) -> tuple[str, ...]:
     """The methods to compare; ArgumentError for a name that is none."""
     if methods is None:
         return COMPARED
-    known = tuple(dict.fromkeys((*METHODS, *COMPARED)))
+    known = tuple(dict.fromkeys((*METHODS[1:], *COMPARED)))
     if isinstance(methods, str) or not isinstance(methods, Sequence) or not methods:
         raise ArgumentError(f"methods must be a list of names among {list(known)}")
     unknown = [method for method in methods if not isinstance(method, str) or method not in known]

@@ -321,9 +321,11 @@ def release_fit(
 ) -> GLMResults:
     """Read the rows, those of `data` if the source is a formula's, and release; the budget is spent by now."""
     completed = source.complete(plan, data, random)
-    same = completed.design is plan.design and completed.family is plan.family
+    same = completed.design is plan.design and completed.family == plan.family
     rows = encoded if same and encoded is not None else source.rows(completed, data, random)
-    return release_rows(completed, plan.guarantee, rows, source.nobs(plan.request, data), random)
+    # The adaptive plan may have settled on another method, which another page proves.
+    charged = replace(plan.guarantee, basis=completed.guarantee.basis)
+    return release_rows(completed, charged, rows, source.nobs(plan.request, data), random)
 
 
 def release_rows(

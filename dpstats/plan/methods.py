@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.call import Request
 from dpstats.errors import ArgumentError, UncertifiedError
-from dpstats.families import Family, Gaussian, Poisson
+from dpstats.families import Family, Gaussian, NegativeBinomial, Poisson
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.averaged_variables import averaged_variables
 from dpstats.mechanisms.design import PublicDesign
@@ -21,7 +22,7 @@ from dpstats.mechanisms.options import Options, named_variables
 from dpstats.mechanisms.output import plan_output
 from dpstats.mechanisms.posterior import EXACT_COLUMNS, NOT_EXACT, plan_posterior
 from dpstats.mechanisms.screening import ScreeningPlan, plan_fit
-from dpstats.mechanisms.spec import FitSpec
+from dpstats.mechanisms.spec import FitSpec, obstacle
 from dpstats.mechanisms.stage import Stage, StagePlan
 from dpstats.wording import argument
 
@@ -182,6 +183,16 @@ class ResponsePurchase:
     # The bought mean of a count, or its rate per exp(offset); None until then, for other responses, and without an
     # intercept to centre.
     mean: float | None = None
+    # The dispersion of negative binomial counts; None until it is bought, and of other responses.
+    alpha: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON."""
+        return {name: value for name, value in asdict(self).items() if name != "alpha" or value is not None}
+
+
+ERRORS_SHARE = 0.03
+"""The share of eps that buys an interval of the response for the sake of errors, unless `response_share` is less."""
 
 
 def response_purchase(request: Request, design: PublicDesign) -> ResponsePurchase | None:
@@ -189,15 +200,34 @@ def response_purchase(request: Request, design: PublicDesign) -> ResponsePurchas
 
     ArgumentError if the purchase is asked for where there is nothing to buy or no room for it in the plan.
     """
-    obstacle = _obstacle(request, design)
-    setting = request.options.response
-    if setting == "bought" and obstacle is not None:
-        raise ArgumentError(f"{argument('response', 'bought')} {obstacle}")
-    open_counts = isinstance(request.family, Poisson) and not _capped(request.family)
-    if setting == "declared" or obstacle is not None or not (setting == "bought" or open_counts):
+    reason, options = _obstacle(request, design), request.options
+    asked = options.response == "bought"
+    if asked and reason is not None:
+        raise ArgumentError(f"{argument('response', 'bought')} {reason}")
+    if options.response == "declared" or reason is not None:
         return None
+    share, intervals = options.response_share, caps_for_intervals(request)
+    open_counts = isinstance(request.family, Poisson) and not _capped(request.family)
+    open_counts |= isinstance(request.family, NegativeBinomial) and request.family.alpha is None
+    if not (asked or intervals or open_counts):
+        return None
+    if intervals and not asked:
+        share = min(share, ERRORS_SHARE)
     assert isinstance(design, DesignSpec)
-    return ResponsePurchase(request.options.response_share * request.row_eps, design.response.low, design.response.high)
+    return ResponsePurchase(share * request.row_eps, design.response.low, design.response.high)
+
+
+def is_open_least_squares(request: Request) -> bool:
+    """Whether the residual cap of a linear model is left open."""
+    return isinstance(request.family, Gaussian) and request.family.residual_cap is None
+
+
+def caps_for_intervals(request: Request) -> bool:
+    """Whether the residual cap is open and to be so wide that intervals cover the slopes of least squares."""
+    options = request.options
+    if not is_open_least_squares(request) or request.method in APART:
+        return False
+    return options.inference not in (None, "auto") and obstacle(request.family, request.penalty, options) is None
 
 
 def centre_stages(stages: Sequence[Stage], design: PublicDesign, mean: float, kept: Sequence[int]) -> tuple[Stage, ...]:
@@ -209,7 +239,7 @@ def centre_stages(stages: Sequence[Stage], design: PublicDesign, mean: float, ke
     target = np.zeros(len(design.names))
     at = design.names.index("Intercept")
     family = stages[0].plan.family
-    assert isinstance(family, Poisson)
+    assert isinstance(family, (NegativeBinomial, Poisson))
     # With an offset what was bought is the rate: counts per exp(offset).
     level = family.predictor(mean) if design.offset is None else math.log(mean) + design.offset_center
     target[at] = level * design.scale[at]
@@ -221,8 +251,8 @@ def _obstacle(request: Request, design: PublicDesign) -> str | None:
     """Why nothing can be bought of the response, with the fix."""
     if request.family.response == "binary":
         return f"does not suit family {request.family.name!r}, whose response has two values; leave it out"
-    if request.family.response == "count" and not isinstance(request.family, Poisson):
-        return f"is not offered for family {request.family.name!r}; declare the range of the counts"
+    if isinstance(request.family, NegativeBinomial) and request.family.alpha is not None:
+        return f"is not offered for family {request.family.name!r} of a known alpha; declare the range of the counts"
     if not isinstance(design, DesignSpec):
         return "needs a formula and a declared range; leave it out for plain arrays"
     if request.options.replicates:

@@ -19,7 +19,7 @@ from dpstats.plan.facts import PlanFacts
 from dpstats.plan.methods import no_fit_statistics, range_eps
 from dpstats.plan.tables import capped_at, is_output
 from dpstats.privacy.information.exact_sums import COVER_PLACES, LATTICE_LIMIT
-from dpstats.privacy.trimming import rows_to_narrow
+from dpstats.privacy.trimming import MOST_SHARE, rows_that_pay, rows_to_narrow
 from dpstats.proof_pages import cite_proof
 from dpstats.summaries import format_number
 from dpstats.wording import argument, phrase, sentence
@@ -124,7 +124,16 @@ def counts_note(plan: PlanFacts) -> list[str]:
 
 
 def trimmed_note(plan: PlanFacts) -> list[str]:
-    """What intervals within declared ranges cost, and how many rows it takes to narrow a range."""
+    """What intervals within declared ranges cost or may cost, and how many rows it takes to narrow a range."""
+    counts = plan.counts
+    if not plan.trimmed and counts is not None and counts.trimmable and counts.rows is None:
+        most = min(MOST_SHARE, plan.request.options.range_share)
+        least = rows_that_pay(plan.request.row_eps, plan.request.adjacency, len(counts.trimmable))
+        return [
+            f"From about {least:,.0f} rows on at most {most:.2g} of eps, less of more rows, buys within the declared "
+            f"range of {', '.join(counts.trimmable)} the interval that holds nearly all rows; the others are left out. "
+            f"{argument('ranges', 'declared')} buys none. Until then the declared ranges stand in."
+        ]
     if not plan.trimmed:
         return []
     eps, number = range_eps(plan.request, plan.bought), len(plan.trimmed)
@@ -178,6 +187,8 @@ def alpha_note(plan: PlanFacts) -> list[str]:
 def link_note(plan: PlanFacts) -> list[str]:
     """How counts vary, and up to which mean their link is a logarithm, if not of all."""
     if isinstance(plan.family, NegativeBinomial):
+        if plan.response is not None:
+            return [dispersion_note(plan)]
         alpha = f"{plan.family.alpha:.4g}"
         made = phrase(" (family=dp.families.NegativeBinomial(alpha=...))", shell="")
         return [
@@ -192,6 +203,17 @@ def link_note(plan: PlanFacts) -> list[str]:
         "intervals are those of this capped model; they are logarithms of ratios of means if few rows lie above "
         "the cap."
     ]
+
+
+def dispersion_note(plan: PlanFacts) -> str:
+    """What a bought alpha is, and what standard errors take it for."""
+    assert plan.response is not None
+    found = "will be" if plan.response.alpha is None else "was"
+    return (
+        f"alpha {found} bought for all counts together, and set one standard deviation above its estimate. It "
+        "tends to be too large, so model-based standard errors tend to be too wide; "
+        f"{argument('inference', 'robust')} does not use it, and coefficients are valid for any alpha."
+    )
 
 
 def lost_errors(plan: PlanFacts) -> str | None:
@@ -223,6 +245,13 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
         return (
             f"Standard errors were planned but are not part of this release: {lost}. 'noise at most' bounds the "
             f"standard deviation of the privacy noise in a coefficient, for any rows. {few}"
+        )
+    if plan.counts is not None and plan.counts.settles_errors and plan.counts.rows is None:
+        foreseen = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
+        return (
+            "What is spent on standard errors follows the number of rows, as the table above says; what is shown here "
+            f"is without any that must be paid for. {foreseen} foresees them. {argument('inference', True)} insists on "
+            f"them. 'noise at most' bounds the standard deviation that noise alone gives a coefficient. {few}"
         )
     if information is None:
         offered = obstacle(plan.family, plan.request.penalty, plan.request.options) is None
@@ -306,8 +335,8 @@ def persons_note(plan: PlanFacts) -> str:
     record = plan.request.options.record
     if record.shared:
         return (
-            f"Every {record.column} weighs the same: its rows share a weight of 1 in equal parts, however many they "
-            f"are. Rows with no {record.column} are left out."
+            f"The rows of one {record.column} share a weight of 1 equally, so each {record.column} counts the same. "
+            f"Rows without {record.column} are left out."
         )
     return (
         f"At most {record.rows} rows of each {record.column} count, drawn at random if there are more. The noise "
@@ -336,8 +365,8 @@ def fit_statistics_note(plan: PlanFacts) -> list[str]:
         named = "the averages for marginal effects" if not names and plan.fitstats.by is None else changes
         groups = "" if plan.fitstats.by is None else f", and averages by the levels of {plan.fitstats.by}"
         return [
-            f"{plan.fitstats.eps:.4g} of eps buys the number of rows, {figure} and {named}, each with its standard "
-            f"error{groups} (fitstats; proof: {cite_proof('docs/proofs/fit_statistics')})."
+            f"{plan.fitstats.eps:.4g} of eps buys the number of rows, {figure} and {named}, "
+            f"each with its standard error{groups} (fitstats; proof: {cite_proof('docs/proofs/fit_statistics')})."
         ]
     if plan.request.options.fitstats != "auto" or plan.stages[-1].plan.information is None:
         return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from dpstats.plan.methods import (
     plan_releases,
     proof_page,
     range_eps,
+    response_purchase,
     uncertified_method,
     zcdp_of,
 )
@@ -284,7 +285,7 @@ class Plan(PlanFacts):
             "design": self.design.to_dict(),
             "stages": [[role, plan.to_dict()] for role, plan in self.stages],
             "guarantee": self.guarantee.to_dict(),
-            "response": None if self.response is None else asdict(self.response),
+            "response": None if self.response is None else self.response.to_dict(),
             "completed": self.completed,
             "screening": None if self.screening is None else self.screening.to_dict(),
             **({} if self.fitstats is None else {"fitstats": self.fitstats.to_dict()}),
@@ -432,8 +433,8 @@ def replan(plan: Plan, eps: float) -> Plan:
     asked = plan.request if plan.call is None else plan.call.request
     request = replace(plan.request, eps=eps, options=replace(plan.request.options, noise=asked.options.noise))
     response = plan.response
-    if response is not None:
-        response = replace(response, eps=request.options.response_share * request.row_eps)
+    if response is not None and (priced := response_purchase(request, plan.design)) is not None:
+        response = replace(response, eps=priced.eps)
     counts = None if plan.counts is None else plan.counts.at(eps)
     again = settle_law(replan_request(replace(plan, response=response, counts=counts), request))
     return replace(again, call=None if plan.call is None else plan.call.at(eps))

@@ -229,7 +229,7 @@ def etable(
     Raises
     ------
     ArgumentError
-        If there are no fits, something is none, labels do not go with them, or there are no ratios of a fit.
+        If there are no fits, an entry is not a fit, the labels do not match the fits, or a fit has no ratios.
 
     Examples
     --------

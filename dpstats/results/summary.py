@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy import special
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.mechanisms.design import SubDesign
@@ -45,7 +45,7 @@ from dpstats.plan.tables import (
 )
 from dpstats.results.contrasts import inference_table, to_the_noise
 from dpstats.results.model import ReleasedModel
-from dpstats.results.standard_errors import hiding_references
+from dpstats.results.standard_errors import beyond_cap, hiding_references
 from dpstats.summaries import Summary, format_number, full_width, wrap_note
 from dpstats.wording import argument, phrase
 
@@ -65,6 +65,9 @@ MANY = 100
 
 HALF_LINE = 21
 """So many characters of a fact have room on the right of a table's header."""
+
+MOST_UNSURE = 0.02
+"""A share of rows with more noise is not printed."""
 
 MOST_NOTES = 3
 """A short summary has so many notes on its coefficients, the most important ones; the full one has all."""
@@ -94,7 +97,8 @@ def summarize(
     tables = [header_table(plan, observations, fit_facts(results)), coefficient_table(results, full=True)]
     if len(results.selection):
         tables.append(selection_table(results))
-    notes = [*plan_notes(plan, released=results.has_errors), *risk, *inference_notes(results)]
+    notes = [*plan_notes(plan, released=results.has_errors), *beyond_cap_note(results), *risk]
+    notes += inference_notes(results)
     return Summary([*tables, *plan_tables(plan)], notes)
 
 
@@ -121,8 +125,9 @@ def heading(results: ReleasedModel) -> list[str]:
 
 
 def fit_facts(results: ReleasedModel) -> list[str]:
-    """The fit of the whole model with its errors, where it was bought and the table shows errors."""
-    if results.fit_sums is None or not shows_errors(results):
+    """The fit of the whole model with its errors, where it is known and the table shows errors."""
+    known = results.fit_sums is not None or isinstance(results.released, ReleasedSums)
+    if not known or not shows_errors(results):
         return []
     figures = results.fitstats.T.to_dict()
     facts = []
@@ -241,7 +246,8 @@ def bound_name(results: ReleasedModel) -> str:
 def essential_notes(results: ReleasedModel) -> list[str]:
     """What no reader of the coefficients may miss."""
     plan = results.plan
-    notes = [*inference_notes(results), *limit_note(plan), *cap_note(plan), *link_note(plan), *design_notes(plan)]
+    capped = [" ".join([*cap_note(plan), *beyond_cap_note(results)])] if capped_at(plan) is not None else []
+    notes = [*inference_notes(results), *limit_note(plan), *capped, *link_note(plan), *design_notes(plan)]
     if plan.guarantee.basis == "docs/proofs/tuning":
         notes = ["dp.tune chose the settings on the same rows; the budget covers the whole tuning.", *notes]
     notes = [*counts_note(plan), *assumed_response_note(plan), *notes]
@@ -253,6 +259,18 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     if shows_errors(results):
         return notes
     return [no_errors_note(results), *notes]
+
+
+def beyond_cap_note(results: ReleasedModel) -> list[str]:
+    """How many rows have a residual beyond the cap, where that follows from what was released."""
+    plan, sums = results.plan, results.fit_sums
+    rows = None if plan.counts is None or not plan.counts_rows_used else plan.counts.released_rows
+    if sums is not None:
+        rows = sums.count, sums.count_sd
+    share = None if rows is None or capped_at(plan) is None else beyond_cap(plan, results.released, rows)
+    if share is None or share.sd > MOST_UNSURE:
+        return []
+    return [f"About {max(share.value, 0.0):.1%} of the rows (s.d. {share.sd:.1%}) have one."]
 
 
 def no_errors_note(results: ReleasedModel) -> str:
@@ -334,7 +352,7 @@ def beyond_normal(statistics: NDArray[Any], pvalues: NDArray[Any]) -> bool:
     A statistic of 0 or NaN stands for a coefficient that is not identified.
     """
     tested = np.isfinite(statistics) & (statistics != 0)
-    normal = 2 * norm.sf(np.abs(statistics[tested]))
+    normal = 2 * special.ndtr(-np.abs(statistics[tested]))
     more = pvalues[tested] > np.maximum(2 * normal, normal + VISIBLE)
     return bool(np.any(more | (normal > np.maximum(2 * pvalues[tested], pvalues[tested] + VISIBLE))))
 
