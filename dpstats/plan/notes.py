@@ -210,8 +210,8 @@ def dispersion_note(plan: PlanFacts) -> str:
     assert plan.response is not None
     found = "will be" if plan.response.alpha is None else "was"
     return (
-        f"alpha {found} bought for all counts together, and set one standard deviation above its estimate. It "
-        "tends to be too large, so model-based standard errors tend to be too wide; "
+        f"alpha {found} bought for all counts without regard to their columns, and set one standard deviation above "
+        "its estimate. It tends to be too large, so model-based standard errors tend to be too wide; "
         f"{argument('inference', 'robust')} does not use it, and coefficients are valid for any alpha."
     )
 
