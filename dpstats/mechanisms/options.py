@@ -104,9 +104,10 @@ class Options:
     response : {"auto", "bought", "declared"}
         "bought" buys an estimate of where the response lies within its declared range: an interval that holds most of a
         continuous response, for centre, scale and residual cap; for counts, the greatest count and the mean
-        (docs/proofs/purchases). "auto" does so for counts without caps.
+        (docs/proofs/purchases). "auto" does so for counts without caps, and for least squares with standard errors and
+        no cap.
     response_share : float
-        Share of eps that buys it.
+        Share of eps that buys it. Least squares under "auto" spend at most .03.
     release_share : float
         Share of the eps of each release for the final discrete noise.
     rows_guess : float

@@ -14,7 +14,7 @@ from dpstats.mechanisms.calibration import NoiseBudget
 from dpstats.mechanisms.design import Bounds, SubDesign, constant_column, has_errors
 from dpstats.mechanisms.information import COVER, InformationPurchase, SpreadKind
 from dpstats.mechanisms.options import Options
-from dpstats.penalties import Penalty, split_curvature
+from dpstats.penalties import Lasso, Penalty, split_curvature
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.information import headroom
 from dpstats.wording import argument
@@ -85,6 +85,11 @@ class FitSpec:
     def among(self, columns: NDArray[np.intp]) -> FitSpec:
         """Of the columns at these positions alone."""
         return replace(self, design=SubDesign(self.design, columns), weights=self.weights[columns])
+
+
+def automatic_alpha(penalty: Penalty | None, options: Options) -> bool:
+    """Whether a lasso has no strength of its own: its weights follow from noise and rows."""
+    return isinstance(penalty, Lasso) and penalty.alpha == 0 and options.selection == "auto"
 
 
 CAPPABLE = (Binomial, NegativeBinomial, Poisson)

@@ -173,7 +173,7 @@ class GLM:
         ----------
         eps, delta : float
             The budget; delta = 0 asks for Laplace noise and a pure guarantee, delta > 0 for Gaussian noise.
-        method : {"napp", "objective", "output", "statistics", "posterior"}
+        method : {"auto", "napp", "objective", "output", "statistics", "posterior"}
         penalty : str, Penalty or None
         alpha : float, optional
             Strength of a penalty given by name.
