@@ -34,7 +34,9 @@ duckdb = pytest.importorskip("duckdb")
 NUMBER = 7316549.0
 TEXT = "canary-cell"
 ROWS = 3173
-PATTERN = re.compile(rf"{NUMBER:.0f}|7\.316549|7\.31655e|7\.317e|{TEXT}|(?<![\d.eE-]){ROWS}(?![\d.])".encode())
+CELLS = re.compile(rf"{NUMBER:.0f}|7\.316549|7\.31655e|7\.317e|{TEXT}".encode())
+LENGTH = re.compile(rf"(?<![\d.eE-]){ROWS}(?![\d.])".encode())
+PATTERN = re.compile(b"|".join([CELLS.pattern, LENGTH.pattern]))
 
 DOMAIN = {"y": (-5, 5), "x": (0, 10), "g": ["a", "b"], "b": (0, 1), "count": (0, 9)}
 
@@ -284,27 +286,40 @@ def told(error: BaseException) -> Iterator[bytes]:
 def test_no_canary_leaves(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    temporary = tmp_path / "temporary"
+    """A noisy count of rows is their exact number in about one call of a hundred, hence in all of three in 1e-6."""
+    caplog.set_level(logging.DEBUG)
+    for attempt in ("first", "second", "third"):
+        folder = tmp_path / attempt
+        folder.mkdir()
+        caplog.clear()
+        left = leaving(name, folder, monkeypatch, caplog)
+        for piece in left:
+            assert not CELLS.search(piece), CELLS.search(piece)
+        if not any(LENGTH.search(piece) for piece in left):
+            return
+    pytest.fail("the number of rows leaves")
+
+
+def leaving(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> list[bytes]:
+    """All that a call leaves behind."""
+    temporary = folder / "temporary"
     temporary.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
     monkeypatch.setenv("TMPDIR", str(temporary))
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(folder)
     output, left = io.StringIO(), list[bytes]()
-    caplog.set_level(logging.DEBUG)
     with warnings.catch_warnings(record=True) as warned, contextlib.redirect_stdout(output):
         warnings.simplefilter("always")
         with contextlib.redirect_stderr(output):
             try:
-                left += shown(CALLS[name](tmp_path))
+                left += shown(CALLS[name](folder))
             except dp.errors.DPStatsError as error:
                 left += told(error)
     assert not warned
-    left += [output.getvalue().encode(), caplog.text.encode()]
-    left += [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
-    for piece in left:
-        assert not PATTERN.search(piece), PATTERN.search(piece)
     assert not list(temporary.iterdir())
     assert os.environ["TMPDIR"] == str(temporary)
+    left += [output.getvalue().encode(), caplog.text.encode()]
+    return left + [path.read_bytes() for path in folder.rglob("*") if path.is_file()]
 
 
 def test_the_search_finds_a_leak() -> None:

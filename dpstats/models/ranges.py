@@ -22,7 +22,7 @@ from dpstats.formula import reader
 from dpstats.formula.design import DesignSpec, response_values
 from dpstats.ledger import LedgerLike
 from dpstats.models.release import Release, check_unit, counted_rows, counted_values
-from dpstats.plan import Plan
+from dpstats.plan import Plan, range_eps
 from dpstats.plan.methods import MEAN_SHARE, ResponsePurchase
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.dispersion import buy_count_moments
@@ -213,6 +213,26 @@ def ranges_of(
     return ranges
 
 
+def bought_ranges(plan: Plan, data: Table, random: RandomSource) -> dict[str, Range]:
+    """Buy the ranges that a plan leaves open, or intervals within them. Reads rows: charge first."""
+    request, design = plan.request, plan.design
+    assert isinstance(design, DesignSpec)
+    declared = Domain({name: design.domain[name] for name in plan.trimmed})
+    eps, record = range_eps(request, plan.bought), request.options.record
+    ranges = ranges_of(data, plan.bought, eps, request.adjacency, random, record, declared)
+    if request.options.ranges != "bought":
+        return ranges
+    clipped = {*declared, *design.parsed.response_columns}
+    return {name: one if name in clipped else replace(one, outside="drop") for name, one in ranges.items()}
+
+
+def trimmable(design: DesignSpec, open_ranges: Sequence[str] = ()) -> tuple[str, ...]:
+    """Columns that explain of which an interval within the declared range may be bought: no `open_ranges`."""
+    left_out = {*open_ranges, *design.parsed.response_columns}
+    names = (name for name in design.parsed.exog_columns if name not in left_out)
+    return tuple(name for name in names if can_be_trimmed(design.domain.get(name)))
+
+
 def can_be_trimmed(declared: object) -> bool:
     """Whether a declaration is a range of which an inner interval may be bought: of more than two codes, with none."""
     return (
@@ -277,9 +297,8 @@ def bought_response(plan: Plan, data: Table, random: RandomSource) -> ResponsePu
     assert isinstance(design, DesignSpec)
     eps, rows = planned.eps, _CountedRows(design, data, plan.request.options.record, random)
     if plan.family.response == "continuous":
-        low, high = buy_interval(
-            rows.unexplained(), planned.low, planned.high, eps=eps, adjacency=adjacency, random=random
-        )
+        low, high = design.response.low, design.response.high
+        low, high = buy_interval(rows.unexplained(), low, high, eps=eps, adjacency=adjacency, random=random)
         return replace(planned, low=low, high=high)
     if isinstance(plan.request.family, NegativeBinomial):
         return _bought_dispersion(planned, rows, adjacency, centred=design.has_intercept and design.offset is None)

@@ -174,6 +174,8 @@ def bought_tables(plan: PlanFacts) -> list[SimpleTable]:
     if plan.completed and plan.response is not None:
         found = plan.response
         use = "centre, scale and cap" if plan.family.response == "continuous" else "greatest count"
+        if not plan.objective.caps_loss:
+            use = "choice of method"
         rows.append((plan.design.response_name, [format_number(found.low), format_number(found.high), use]))
         if found.mean is not None:
             what = "rate, per exp(offset)" if plan.design.offset_bound else "mean"
@@ -185,9 +187,9 @@ def bought_tables(plan: PlanFacts) -> list[SimpleTable]:
 
 def rows_table(found: pd.DataFrame) -> SimpleTable:
     """What the number of rows decides."""
-    rows = [(f"{rows:,}", [row["errors"], f"{row['share']:.0%}"]) for rows, row in found.iterrows()]
-    title = "Standard errors by the number of rows that is counted"
-    return full_width(["standard errors", "coefficients with one"], rows, [20, 24], title=title)
+    rows = [(f"{rows:,}", [row["ranges"], row["errors"], f"{row['share']:.0%}"]) for rows, row in found.iterrows()]
+    title = "Ranges and standard errors by the number of rows that is counted"
+    return full_width(["ranges", "standard errors", "coefficients with one"], rows, [12, 20, 24], title=title)
 
 
 NOISE_WIDTHS = {"curvature": 20, "on": 13, "drawn": 13, "sd of noise": 14, "ratio": 9}

@@ -17,7 +17,8 @@ def test_no_fit_is_below_a_constant_and_a_delta_costs_nothing(name: str, eps: fl
     assert found["not below"]
     assert found["no worse"]
     assert found["noise"] == "laplace"
-    assert found["gaussian"] < (0.98 if name == "DoctorVisits" else 0.93) * found["no delta"]  # type: ignore[operator]
+    # What a fit of more rows pays for errors hides some of it.
+    assert found["gaussian"] < (0.93 if name == "HMDA" else 0.98) * found["no delta"]  # type: ignore[operator]
 
 
 def test_both_marks_can_be_missed() -> None:

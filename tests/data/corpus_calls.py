@@ -419,7 +419,10 @@ def spending(**more: Any) -> dict[str, Any]:
         "quota": lambda: dp.glm("y ~ x", DATA, 3.5, **{**given, "ledger": ada}),
         "total": lambda: dp.glm("y ~ x", DATA, 30.0, **{**given, "ledger": ada}),
         "delta": lambda: dp.glm("y ~ x", DATA, 0.25, delta=0.01, **given),
-        "other domain": lambda: dp.glm("y ~ x", DATA, 1.0, **{**given, "domain": {**DOMAIN, "x": (0, 5)}}),
+        # Noise that is no seed's decides whether so few rows stop there.
+        "other domain": lambda: dp.glm(
+            "y ~ x", DATA, 1.0, on_mismatch="go", **{**given, "domain": {**DOMAIN, "x": (0, 5)}}
+        ),
         "other neighbours": lambda: dp.glm("y ~ x", DATA, 0.5, adjacency="replace_one", **given),
         "arrays": lambda: dp.GLM(DATA["b"], DATA[["z"]], "binomial", 1.0).fit(0.125, ledger=book),
         "label": lambda: dp.glm("y ~ x", DATA, 1.0, label="a model", **{**given, "ledger": ada}),
