@@ -227,7 +227,7 @@ class TestChecks:
     def test_numbers_are_rows(self) -> None:
         assert check_numbers("weights", [1, 2]).shape == (1, 2)
         for wrong in ("a", [1, None], np.zeros((1, 1, 1)), [float("nan")], 10**400):
-            with pytest.raises(ArgumentError, match="weights must be finite numbers"):
+            with pytest.raises(ArgumentError, match="weights must be a finite number, a list of them"):
                 check_numbers("weights", wrong)
 
     def test_what_makes_it_is_said(self) -> None:

@@ -73,7 +73,7 @@ def test_a_call_may_leave_keywords_out_and_has_no_others() -> None:
     shown = inspect.signature(dp.compare).parameters
     assert {"method", "seed", "allow_uncertified"}.isdisjoint(shown)
     assert {"delta", "penalty", "alpha", "adjacency"} <= set(shown)
-    with pytest.raises(ArgumentError, match="give methods="):
+    with pytest.raises(ArgumentError, match="pass methods="):
         dp.compare("y ~ x", DOMAIN, 1.0, method="output")
     beside = inspect.signature(GLM.from_formula).parameters
     assert "options" not in beside
@@ -85,8 +85,12 @@ def test_a_call_may_leave_keywords_out_and_has_no_others() -> None:
 def test_defaults_are_those_of_a_request() -> None:
     request = dp.plan("y ~ x", DOMAIN, 1.0).request
     for name, value in REQUEST_DEFAULTS.items():
-        assert getattr(request, name, None) == value
-    assert {one.name for one in fields(Request)} - {"eps", "family", "options"} <= set(REQUEST_DEFAULTS)
+        assert getattr(request, name, None) == ("napp" if name == "method" else value)
+    assert REQUEST_DEFAULTS["method"] == "auto"
+    assert request.open_method
+    assert not dp.plan("y ~ x", DOMAIN, 1.0, method="napp").request.open_method
+    settled = {"eps", "family", "options", "open_method"}
+    assert {one.name for one in fields(Request)} - settled <= set(REQUEST_DEFAULTS)
 
 
 def test_parted() -> None:

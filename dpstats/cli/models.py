@@ -68,7 +68,7 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--eps", type=float, required=True, help="the budget of this model")
     parser.add_argument("--delta", type=float, default=0.0)
     parser.add_argument("--family", default="gaussian", help="gaussian (default), binomial, poisson, huber_svm ...")
-    parser.add_argument("--method", choices=METHODS, default="napp")
+    parser.add_argument("--method", choices=METHODS, default="auto")
     parser.add_argument("--penalty", help="ridge, lasso, elastic_net ...; with --alpha")
     parser.add_argument("--alpha", type=_strength, help="strength of the penalty, or auto for a lasso")
     for name, (family, text) in CAPS.items():

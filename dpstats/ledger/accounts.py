@@ -278,8 +278,8 @@ def convert_guarantee(guarantee: Guarantee, facts: LedgerFacts, account: int) ->
         other = phrase('adjacency="add_remove"', shell="--adjacency add_remove")
         where = "a part of a partition" if account != ROOT else "an add_remove ledger"
         raise LedgerError(
-            f"guarantee: replace_one takes the number of rows for public, which {where} does not; "
-            f"make the release with {other}"
+            f"guarantee: replace_one treats the number of rows as public, but {where} does not; make the release "
+            f"with {other}"
         )
     return guarantee if guarantee.adjacency == facts.adjacency else group_rule(guarantee)
 
@@ -299,7 +299,7 @@ def check_price(
     if quota is not None and not price.within(quota):
         quotas = read_quotas(connection)
         limit = quota_of(quotas, analyst)
-        assert limit is not None, "there is something left of it"
+        assert limit is not None, "some budget is left"
         owner = "those who give no name" if analyst is None else f"analyst {analyst!r}"
         short.append(f"the quota of {owner}, eps={limit.eps:g}, delta={limit.delta:g}")
         signature = _quota_advice(quotas, analyst)

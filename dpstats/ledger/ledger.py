@@ -27,8 +27,8 @@ _FIXED = ("dataset", "eps", "delta", "adjacency", "unit", "accountant")
 class Ledger(Spender):
     """The budget of one data set in a file, shared safely by processes and threads of one machine.
 
-    Opens the file at `path`, or makes it. Totals are fixed when it is made: an existing file must agree with the
-    arguments. Opening checks the whole file. docs/ledger says what the file must be protected from.
+    Opens the file at `path`, or creates it. Totals are fixed at creation: an existing file must agree with the
+    arguments. Opening checks the whole file. docs/ledger describes how the file must be protected.
 
     Parameters
     ----------
@@ -42,16 +42,17 @@ class Ledger(Spender):
     adjacency : {"add_remove", "replace_one"}
         The notion of neighbouring data that the total is stated for.
     unit : str, optional
-        The column that tells persons apart, if the total is for persons with all their rows: it then takes charges of
-        calls with the same ``unit`` only. Left out, it is for rows, and takes charges of calls without.
+        The column that identifies persons, if the total is for persons with all their rows: the ledger then accepts
+        only charges of calls with the same ``unit``. By default the total is for rows, and the ledger accepts only
+        charges of calls without a unit.
     accountant : {"basic", "zcdp"}
         "basic" adds eps and delta. "zcdp" adds rho, which is better for many Gaussian releases; half of delta pays
         for its conversion, the other half for charges that have a delta and no rho.
     domain : Domain or dict, optional
-        The codebook of the data set, kept in the file: every call that is charged must declare its columns as this
-        does, so that a fit to another data set is refused. A file that keeps none yet keeps it from now on.
+        The codebook of the data set, stored in the file: every charged call must declare its columns in the same way,
+        so a fit to another data set is refused. A file without a Domain stores it from now on.
     timeout : float
-        Seconds to wait for other processes' charges.
+        Seconds to wait for charges of other processes.
 
     Raises
     ------
@@ -145,15 +146,15 @@ class Ledger(Spender):
         Parameters
         ----------
         analyst : str or None
-            Whose charges, as `Spender.signed` names them; None for everyone without a quota of their own, each for
-            themselves, and for charges without a name together.
+            The analyst, as named by `Spender.signed`; None sets the quota of each analyst without an own quota, and of
+            all charges without a name together.
         eps, delta : float
             eps may be 0: nothing may be spent.
 
         Raises
         ------
         ArgumentError
-            If an argument is invalid, or a name differs in case alone from one that the ledger knows.
+            If an argument is invalid, or a name differs only in case from one in the ledger.
         LedgerError
             If the file cannot be written.
 
@@ -166,7 +167,9 @@ class Ledger(Spender):
         check_texts({"analyst": analyst})
         alike = [name for name in self.spending().index if name and name != analyst]
         if analyst and (known := next((name for name in alike if name.casefold() == analyst.casefold()), None)):
-            raise ArgumentError(f"analyst: the ledger knows {known!r}, which {analyst!r} differs from in case alone")
+            raise ArgumentError(
+                f"analyst: {analyst!r} differs only in case from {known!r}, whom the ledger knows; use one spelling"
+            )
         number = isinstance(eps, (int, float)) and not isinstance(eps, bool)
         eps, delta = (0.0, check_budget(1.0, delta)[1]) if number and eps == 0 else check_budget(eps, delta)
         limit = Amount(0, 0, 0) if eps == 0 else limits(self.accountant, eps, delta)
@@ -226,7 +229,7 @@ def store_at(path: str | os.PathLike[str], timeout: float = 60.0) -> Store:
     except TypeError as error:
         raise ArgumentError("path must be a string or a path-like object") from error
     if not can_be_path(str(resolved)):
-        raise ArgumentError("path must name a file; this text is too long for that, or has several lines")
+        raise ArgumentError("path must name a file; this text is too long or has several lines")
     return SQLiteStore(resolved.resolve(), timeout)
 
 
@@ -269,10 +272,10 @@ def as_ledger(ledger: LedgerLike) -> Ledger | Part | None:
     if is_url(ledger):
         return Ledger.open(ledger)
     if not can_be_path(os.fspath(ledger)):
-        raise LedgerError("ledger must name a file; this text is too long for that, or has several lines")
+        raise LedgerError("ledger must name a file; this text is too long or has several lines")
     if not Path(ledger).exists():
         raise LedgerError(
-            f"ledger {safe_repr(os.fspath(ledger))} is missing; correct the path, restore the file, or make it: "
+            f"ledger {safe_repr(os.fspath(ledger))} is missing; correct the path, restore the file, or create it: "
             "dp.Ledger(path, dataset=..., eps=...) (nothing was charged or released)"
         )
     return Ledger.open(ledger)

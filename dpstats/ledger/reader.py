@@ -71,8 +71,8 @@ def store_codebook(connection: Connection, domain: Domain, path: Path | str) -> 
         insert(connection, "codebook", row)
     elif schema_hash(stored) != schema_hash(domain):
         raise LedgerError(
-            f"domain: ledger {path} keeps another one ({_difference(stored, domain)}); leave domain out and read it "
-            "from ledger.domain, or use another path for another data set"
+            f"domain: ledger {path} keeps a different Domain ({_difference(stored, domain)}); leave domain out and "
+            "use ledger.domain, or use another path for another data set"
         )
 
 
@@ -87,16 +87,16 @@ def check_codebook(stored: Domain | None, domain: Domain | None, columns: Iterab
     names = list(dict.fromkeys(columns))
     if unknown := [name for name in names if name not in stored]:
         raise LedgerError(
-            f"domain: column {unknown[0]!r} is not in the Domain of ledger {path}, which is for the data set that has "
-            f"{_abbreviated(list(stored))}; charge the ledger of the data at hand"
+            f"domain: column {unknown[0]!r} is not in the Domain of ledger {path}, which is for the data set that "
+            f"has {_abbreviated(list(stored))}; use the ledger of these data"
         )
     for name in names:
         if name in domain and _canonical(domain[name]) != _canonical(stored[name]):
             fix = phrase("pass domain=ledger.domain", shell="leave out --domain")
             raise LedgerError(
                 f"domain: column {name!r} is declared as {_declaration(domain[name])}, and as "
-                f"{_declaration(stored[name])} in the Domain of ledger {path}; {fix}, or charge the ledger of the "
-                "data at hand"
+                f"{_declaration(stored[name])} in the Domain of ledger {path}; {fix}, or use the ledger of these "
+                "data"
             )
 
 

@@ -21,8 +21,8 @@ _COLUMNS = (
 _OPTIONAL = ("analyst", "purpose", "formula", "method", "plan_hash", "domain_hash")
 _DERIVED = ("rho", "part", "unit")
 WORST_PART = (
-    "Of the parts of a partition, only the worst one counts: this holds as long as every row keeps its part from call "
-    "to call, which the ledger cannot see."
+    "Only the worst part of a partition counts. This holds as long as every row keeps its part from call to call, "
+    "which the ledger cannot check."
 )
 NAMELESS = "(no name)"
 
@@ -139,8 +139,8 @@ th { border-bottom: 2px solid #1b2733; font-weight: 600; } td { border-bottom: 1
 .bar div { background: #2f6f9f; height: 100%; border-radius: 2px; }
 """
 _ABOUT = (
-    "Spent is spent: no budget comes back by deleting a result. A charge is made before its rows are read, and entries "
-    "are never changed. Nothing on this page is computed from rows."
+    "Spent budget does not come back when a result is deleted. A charge is made before its rows are read, and "
+    "entries are never changed. Nothing on this page is computed from rows."
 )
 
 

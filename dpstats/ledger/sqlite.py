@@ -244,7 +244,7 @@ def create(path: Path, row: Mapping[str, Any]) -> None:
         if path.with_name(path.name + suffix).exists() and not path.exists():
             raise LedgerError(
                 f"ledger {path} is missing but its log {path.name}{suffix} is there; restore the ledger beside it, "
-                "or delete the log if that budget is given up"
+                "or delete the log to give up that budget"
             )
     draft = path.with_name(f"{_draft_prefix(path)}{secrets.token_hex(8)}")
     try:
@@ -301,15 +301,17 @@ def _check_file(path: Path) -> None:
     if os.stat(path).st_nlink > 1:
         _drop_drafts(path)
     if os.stat(path).st_nlink > 1:
-        raise LedgerError(f"ledger {path} has a second hard link, whose log would be another file; remove that link")
+        raise LedgerError(f"ledger {path} has a second hard link, which would have another log; remove that link")
     try:
         mounted = is_mount_point(path)
     except OSError as error:
-        raise LedgerError(f"ledger {path}: what is mounted cannot be read ({error.strerror}); mount /proc") from error
+        raise LedgerError(
+            f"ledger {path}: the list of mounts cannot be read ({error.strerror}); mount /proc"
+        ) from error
     if mounted:
         raise LedgerError(
-            f"ledger {path} is mounted by itself: it has another name elsewhere, whose log is another file, and both "
-            "would spend the whole budget; mount the folder that it is in, not the file"
+            f"ledger {path} is mounted as a single file: under its other name it has another log, and both could "
+            "spend the whole budget; mount its folder instead"
         )
 
 

@@ -39,7 +39,7 @@ class AuditedSubject(Protocol):
 
 
 def audit(result: AuditedSubject, *, what: str = "bounds", caption: bool = True, ax: Axes | None = None) -> Axes:
-    """What an audit found.
+    """The findings of an audit.
 
     Parameters
     ----------
@@ -108,13 +108,13 @@ def _audit_caption(result: AuditedSubject, what: str) -> list[str]:
     claim = f"eps = {result.eps:.4g}" + (f", delta = {result.delta:.4g}" if result.delta else "")
     legend = {
         "bounds": "Bounds by threshold are from the runs that chose the event; the verdict is from fresh ones.",
-        "scores": "What the claim allows is how far the two may differ; the central 99 % of the runs are shown.",
+        "scores": "The claim limits how far the two may differ. The central 99 % of the runs are shown.",
     }[what]
     end = "These runs do not refute it, which proves nothing." if result.passed else "The claim does not hold."
     return [
-        f"Claimed: that the two data sets tell no more apart than {claim} allows. {end}",
+        f"The claim: outputs for the two data sets differ by no more than {claim} allows. {end}",
         legend,
-        f"{result.runs:,} runs on each, confidence {result.confidence:g}; both data sets are taken to be public.",
+        f"{result.runs:,} runs on each, confidence {result.confidence:g}; both data sets are assumed to be public.",
     ]
 
 
@@ -128,7 +128,7 @@ NAMELESS = "(no name)"
 
 
 def spending(ledger: LedgerLike, *, caption: bool = True, ax: Axes | None = None) -> Axes:
-    """What is spent of a ledger's budget over time, in all and by analyst.
+    """The spent budget of a ledger over time, in total and by analyst.
 
     Parameters
     ----------
@@ -230,9 +230,9 @@ def _spending_caption(ledger: Ledger, table: pd.DataFrame, counted: str, spent: 
     people, apart = table["analyst"].nunique(), table.groupby("analyst")["by_analyst"].max().sum()
     if table.empty:
         return [f"Protected: {protected}. Nothing has been charged yet."]
-    parallel = "Of the parts of a partition the worst counts, so that lines do not add up."
+    parallel = "Only the worst part of a partition counts, so the lines do not add up."
     return [
-        f"Protected: {protected}, of which all charges together tell no more than {counted} = {spent:.4g} allows.",
+        f"Protected: {protected}. The guarantee for all charges together is {counted} = {spent:.4g}.",
         parallel if apart > spent * (1 + 1e-9) else "",
         f"The {MOST_ANALYSTS} who spent most, of {people}." if people > MOST_ANALYSTS else "",
         "Dashed: quotas." if counted == "eps" and ledger.spending()["quota_eps"].notna().any() else "",

@@ -36,12 +36,12 @@ def coefficients(
     caption: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """The coefficients with their intervals, or with what noise may have done to them.
+    """The coefficients with their intervals, or with bounds on their noise.
 
-    With inference, points are the debiased coefficients and lines their intervals; a pale bar is the part of an
-    interval that privacy alone would ask for. A coefficient that the budget does not identify has an open mark, as
-    released, and a dotted line with arrows: its interval has no ends. Without inference a bar is twice the proved bound
-    on the noise's standard deviation, and open marks are coefficients within it, which noise alone may have made.
+    With inference, points are the bias-corrected coefficients and lines their intervals; a pale bar is the part of an
+    interval due to privacy. A coefficient that the budget does not identify has an open mark, as released, and a dotted
+    line with arrows, because its interval is unbounded. Without inference a bar is twice the proved bound on the
+    standard deviation of the noise, and open marks are coefficients within it, which may be noise alone.
 
     Parameters
     ----------
@@ -49,8 +49,8 @@ def coefficients(
     alpha : float
         1 less the coverage of the intervals.
     by_range : bool
-        Coefficients times the declared width of their column, so that columns in different units compare. The columns
-        of a spline or a product have widths of their own.
+        Multiply coefficients by the declared width of their column, so columns in different units compare. The columns
+        of a spline or a product have their own widths.
     intercept : bool
         Show the intercept too.
     caption : bool
@@ -88,7 +88,7 @@ def coefficients(
     ax.axvline(0.0, color=style.INK, linewidth=0.8, zorder=1)
     sentences = [
         *(_draw_intervals(ax, table, alpha) if result.has_errors else _draw_bounds(ax, table)),
-        "Widths are those of the design's columns: splines and products have their own." if by_range else "",
+        "Splines and products are scaled by the widths of their columns in the design." if by_range else "",
         "Not adjusted for selection." if result.ignores_selection else "",
         style.promise(result.guarantee, "the fit"),
     ]
@@ -97,7 +97,7 @@ def coefficients(
 
 
 def shares(result: FittedSubject, *, intercept: bool = False, caption: bool = True, ax: Axes | None = None) -> Axes:
-    """Where the error of each coefficient comes from: shares of its squared standard error.
+    """The sources of the error of each coefficient, as shares of its squared standard error.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def _shown(values: pd.Series[float], intercept: bool) -> pd.Series[float]:
     if not intercept:
         values = values[values.index != INTERCEPT]
     if not len(values):
-        raise ArgumentError("intercept: the model has no other coefficient to draw; pass intercept=True")
+        raise ArgumentError("intercept: the model has no other coefficient; pass intercept=True")
     return values
 
 
@@ -186,7 +186,7 @@ def _draw_intervals(ax: Axes, table: pd.DataFrame, alpha: float) -> list[str]:
     ends = table[["low", "high"]].to_numpy()
     bounded = np.isfinite(ends).all(axis=1)
     low, high, cut = _limits(values, ends, bounded)
-    caption = ["Points are free of the shrinkage; intervals cover sampling and the noise of privacy."]
+    caption = ["Points are bias-corrected. Intervals include sampling error and privacy noise."]
     if bounded.any():
         noise = table["noise"].to_numpy()[bounded]
         pale: dict[str, Any] = {"height": 0.4, "color": style.SKY, "alpha": 0.45, "linewidth": 0}
@@ -226,8 +226,8 @@ def _draw_bounds(ax: Axes, table: pd.DataFrame) -> list[str]:
     ax.margins(x=0.05)
     if hidden.any():
         _open_marks(ax, rows[hidden], values[hidden], "within noise")
-    bars = "Bars: twice a proved bound on the noise's standard deviation. Without sampling error they are no intervals."
-    return [bars, "Open marks: noise alone may have made them." if hidden.any() else ""]
+    bars = "Bars: twice a proved bound on the standard deviation of the noise. They omit sampling error."
+    return [bars, "Open marks may be noise alone." if hidden.any() else ""]
 
 
 def _open_marks(ax: Axes, rows: Float, values: Float, label: str) -> None:

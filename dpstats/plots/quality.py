@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 from dpstats.errors import ArgumentError
 from dpstats.plots import style
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 Float = NDArray[np.float64]
 
 AREA = "area under ROC"
-BARS = "Bars: 95 % intervals of noise and sampling; pale, the part due to privacy."
-LEVEL = float(stats.norm.ppf(0.975))
+BARS = "Bars: 95 % intervals for noise and sampling. Pale: the part due to privacy."
+LEVEL = float(special.ndtri(0.975))
 ROC_BARS = 12
 """About so many thresholds of an ROC curve show their errors: bars at each would hide the curve."""
 
@@ -89,7 +89,7 @@ def residuals(evaluation: EvaluatedSubject, *, caption: bool = True, ax: Axes | 
     ax = style.new_axes(ax)
     ax.axhline(0.0, linestyle="--", color=style.GREY, linewidth=1.0)
     _binned(ax, table, "fitted", "residual")
-    sentences = BARS, "Where bars stay away from zero, the model misses something.", _promise(evaluation)
+    sentences = BARS, "Bars that exclude zero show misfit.", _promise(evaluation)
     labels = "fitted value", "mean residual"
     # Inside, the bars leave no corner free.
     return style.finish(
@@ -124,7 +124,7 @@ def roc(evaluation: EvaluatedSubject, *, caption: bool = True, ax: Axes | None =
     crosses: dict[str, Any] = {"fmt": "none", "ecolor": style.ORANGE, "elinewidth": 1.6, "zorder": 4}
     ax.errorbar(false[some], true[some], xerr=sizes[0], yerr=sizes[1], label="0.95 intervals", **crosses)
     ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
-    crossed = "Crosses: 95 % intervals of both rates, of noise and sampling, at some thresholds."
+    crossed = "Crosses: 95 % intervals of both rates for noise and sampling, at some thresholds."
     labels = "false positive rate", "true positive rate"
     return style.finish(
         ax,
@@ -138,7 +138,7 @@ def roc(evaluation: EvaluatedSubject, *, caption: bool = True, ax: Axes | None =
 
 
 def _promise(evaluation: EvaluatedSubject) -> str:
-    return f"{style.promise(evaluation.guarantee, 'this evaluation')} What the model cost comes on top."
+    return f"{style.promise(evaluation.guarantee, 'this evaluation')} The cost of the model is not included."
 
 
 def _table(evaluation: EvaluatedSubject, metric: str, columns: list[str]) -> pd.DataFrame:

@@ -149,7 +149,7 @@ def promise(guarantee: Guarantee, what: str) -> str:
     if not guarantee.certified:
         return f"{UNPROTECTED} for {what}: {guarantee.reason}."
     budget = f"eps = {guarantee.eps:.4g}" + (f", delta = {guarantee.delta:.4g}" if guarantee.delta else "")
-    return f"Protected: {neighbours(guarantee)}, of which {what} tells no more than {budget} allows."
+    return f"Protected: {neighbours(guarantee)}. The guarantee for {what} is {budget}."
 
 
 def neighbours(protected: Guarantee | Ledger) -> str:

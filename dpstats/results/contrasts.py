@@ -55,13 +55,13 @@ class ContrastTests(Printed):
     ----------
     names : tuple of str
     effect, sd : ndarray, shape (k,)
-        Estimates and standard errors; an infinite one where the budget does not identify the combination.
+        Estimates and standard errors; the error is infinite if the budget does not identify the combination.
     statistic, pvalue : ndarray, shape (k,)
-        ``tvalue`` is the same as ``statistic``. p-values follow from the law of noise and sampling error together, not
-        from the statistic alone.
+        ``tvalue`` is the same as ``statistic``. p-values follow from the joint distribution of noise and sampling
+        error, not from the statistic alone.
     intervals : ndarray, shape (k, 2)
     alpha : float
-        1 less the coverage of the intervals.
+        One minus the coverage of the intervals.
     """
 
     names: tuple[str, ...]
@@ -142,7 +142,7 @@ class WaldTest:
     statistic : float
         Chi-squared in the limit of many rows.
     pvalue : float
-        From the law of noise and sampling error together.
+        From the joint distribution of noise and sampling error.
     df_constraint : int
         Independent combinations tested.
     untested : int
@@ -172,7 +172,7 @@ class WaldTestTerms:
     ----------
     table : DataFrame
         A row for each term; columns statistic, pvalue, df_constraint and untested, as in `WaldTest`. statistic and
-        pvalue are NaN of a term that the budget does not identify.
+        pvalue are NaN for a term that the budget does not identify.
     """
 
     table: pd.DataFrame
@@ -197,14 +197,14 @@ class PredictionResults:
     index : Index or None
         Of the rows, if they have one.
     predicted_mean, se_mean : ndarray, shape (rows,)
-        From the debiased coefficients, not the shrunken ones that `predict` goes by; the error by the delta method.
-        NaN for incomplete rows.
+        From the bias-corrected coefficients, unlike `predict`, which uses the shrunken ones; the error follows by the
+        delta method. NaN for incomplete rows.
     intervals : ndarray, shape (rows, 2)
         Images of the linear predictor's intervals.
     linear, linear_se, linear_intervals : ndarray
-        The same before the link is undone.
+        The same on the scale of the linear predictor.
     alpha : float
-        1 less the coverage of the intervals.
+        One minus the coverage of the intervals.
     again : callable or None
         The same rows at another alpha.
     """

@@ -74,7 +74,7 @@ class ETable(Printed):
     def frame(self) -> pd.DataFrame:
         """Numbers: a row for each term; columns (label, "coef"), (label, "std_error") and (label, "noise_at_most").
 
-        "coef" is debiased where there are errors and as released where there are none; NaN for what a fit has not.
+        "coef" is bias-corrected if the fit has errors and as released otherwise; NaN for terms that are not in a fit.
         Ratios have "ratio", "low" and "high" instead, the ends of their 95 % intervals.
         """
         numbers = _ratios if self.exponentiate else _numbers
@@ -175,7 +175,7 @@ class ETable(Printed):
             )
         if any(shows_errors(fit) for fit in self.fits):
             bracketed = "95 % intervals" if self.exponentiate else "standard errors"
-            notes.append(f"In brackets: {bracketed}, of coefficients that are corrected for shrinkage.")
+            notes.append(f"In brackets: {bracketed}, of bias-corrected coefficients.")
             if self.stars:
                 levels = ", ".join(f"{mark} p < {level:g}" for mark, level in STARS.items())
                 notes.append(f"{levels}, by p-values that take the noise of privacy into account.")
@@ -197,7 +197,7 @@ class ETable(Printed):
         if len(guarantees) > 1 and len({(one.adjacency, one.unit) for one in guarantees}) == 1:
             total = compose(guarantees)
             spent = f"eps {total.eps:.4g}" + (f" and delta {total.delta:.4g}" if total.delta else "")
-            notes.append(f"Fitted to the same rows by calls of their own, these cost {spent} together.")
+            notes.append(f"These fits were charged separately; on the same rows they cost {spent} together.")
         return [*uncertified, *notes]
 
 
@@ -208,12 +208,12 @@ def etable(
     exponentiate: bool = False,
     stars: bool = False,
 ) -> ETable:
-    """Released fits side by side: coefficients, errors or bounds on the noise, and what each cost.
+    """Released fits side by side: coefficients, errors or bounds on the noise, and the budget of each.
 
     Parameters
     ----------
     fits : sequence of GLMResults, or dict
-        A dict's keys are the labels. Tuned fits are taken too.
+        The keys of a dict are the labels. Tuned fits are allowed.
     labels : sequence of str, optional
         Of the columns; (1), (2), ... by default.
     exponentiate : bool
@@ -229,7 +229,7 @@ def etable(
     Raises
     ------
     ArgumentError
-        If there are no fits, something is none, labels do not go with them, or there are no ratios of a fit.
+        If there are no fits, an entry is not a fit, the labels do not match the fits, or a fit has no ratios.
 
     Examples
     --------
@@ -242,7 +242,7 @@ def etable(
     """
     if isinstance(fits, Mapping):
         if labels is not None:
-            raise ArgumentError("labels must be left out where fits is a dict: its keys are the labels")
+            raise ArgumentError("labels must be left out if fits is a dict, whose keys are the labels")
         labels, fits = list(fits), list(fits.values())
     if not isinstance(fits, Sequence) or not fits:
         raise ArgumentError("fits must be a list of results, such as [fit1, fit2], or a dict of them by label")
@@ -252,8 +252,8 @@ def etable(
             raise ArgumentError(f"fits[{place}] must be what dp.glm returns, got {type(fits[place]).__name__}")
         if not isinstance(one, GLMResults):
             raise ArgumentError(
-                f"fits[{place}] is a regression of a stream, all of which share one charge; see history, between and "
-                "change of the stream for them side by side"
+                f"fits[{place}] is a regression of a stream, whose regressions share one charge; use history, "
+                "between and change of the stream to compare them"
             )
     given = list(labels) if isinstance(labels, (list, tuple)) else []
     named = [f"({place + 1})" for place in range(len(found))] if labels is None else given

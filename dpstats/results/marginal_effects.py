@@ -29,12 +29,12 @@ Vector = NDArray[np.float64]
 At = Literal["overall", "mean", "zero"]
 
 NOT_BOUGHT = (
-    "get_margeff(at='overall') averages over the rows, and no fit statistics were bought: fitstats=0.05 buys them; "
-    "at='zero' needs none"
+    "get_margeff(at='overall') needs averages over the rows, and this fit bought no fit statistics: fitstats=0.05 "
+    "buys them; at='zero' needs none"
 )
 NO_MEANS = (
-    "get_margeff(at='mean') needs the columns' means, which were not released; at='overall' averages over the rows, "
-    "and comparisons(newdata=...) has effects at public means or other values, at no charge"
+    "get_margeff(at='mean') needs the means of the columns, which were not released; at='overall' averages over the "
+    "rows, and comparisons(newdata=...) has effects at public means or other values, at no charge"
 )
 STEP = 1e-4
 
@@ -74,13 +74,14 @@ class MarginalEffects(Printed):
     names : tuple of str
     margeff, margeff_se, tvalues, pvalues : ndarray, shape (k,)
         Effects in units of the response per unit of the column, or for a change of a factor from its reference level.
-        An effect is nil where the coefficient is, and the p-value is that of the coefficient.
+        The effect of a column with one coefficient is zero exactly if the coefficient is, so the p-value is that of the
+        coefficient.
     ratios : DataFrame
-        Of changes of levels, with ``dummy=True``: the mean response were all rows of the level, over that were all of
-        the reference level; ratio, low and high.
+        For changes of levels, with ``dummy=True``: the mean response if all rows had the level, divided by the mean
+        response if all rows had the reference level; columns ratio, low and high.
     at : str
     alpha : float
-        1 less the coverage of the intervals.
+        One minus the coverage of the intervals.
 
     Examples
     --------

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy import special
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.mechanisms.design import SubDesign
@@ -45,7 +45,7 @@ from dpstats.plan.tables import (
 )
 from dpstats.results.contrasts import inference_table, to_the_noise
 from dpstats.results.model import ReleasedModel
-from dpstats.results.standard_errors import hiding_references
+from dpstats.results.standard_errors import beyond_cap, hiding_references
 from dpstats.summaries import Summary, format_number, full_width, wrap_note
 from dpstats.wording import argument, phrase
 
@@ -65,6 +65,9 @@ MANY = 100
 
 HALF_LINE = 21
 """So many characters of a fact have room on the right of a table's header."""
+
+MOST_UNSURE = 0.02
+"""A share of rows with more noise is not printed."""
 
 MOST_NOTES = 3
 """A short summary has so many notes on its coefficients, the most important ones; the full one has all."""
@@ -96,7 +99,8 @@ def summarize(
     tables = [header_table(plan, observations, fit_facts(results)), coefficient_table(results, full=True, title=title)]
     if results.selects:
         tables.append(selection_table(results))
-    notes = [*plan_notes(plan, released=results.has_errors), *risk, *inference_notes(results)]
+    notes = [*plan_notes(plan, released=results.has_errors), *beyond_cap_note(results), *risk]
+    notes += inference_notes(results)
     return Summary([*tables, *plan_tables(plan)], notes)
 
 
@@ -131,8 +135,16 @@ def chosen_text(results: ReleasedModel) -> str:
 
 
 def fit_facts(results: ReleasedModel) -> list[str]:
-    """The fit of the whole model with its errors, where it was bought and the table shows errors."""
-    if results.fit_sums is None or not shows_errors(results):
+    """The fit of the whole model with its errors, where it is known and the table shows errors; or the focus."""
+    if results.arm_sums is not None:
+        focus = results.focus()
+        value, error, *_, low, high = focus.iloc[0]
+        if not np.isfinite(error):
+            return [f"{focus.index[0]}: its arms do not stand out from the noise"]
+        ends = f"[{to_the_noise(low, error)}, {to_the_noise(high, error)}]"
+        return [f"in focus: {focus.index[0]} {to_the_noise(value, error)} ({to_the_noise(error, error)}) {ends}"]
+    known = results.fit_sums is not None or isinstance(results.released, ReleasedSums)
+    if not known or not shows_errors(results):
         return []
     figures = results.fitstats.T.to_dict()
     facts = []
@@ -186,7 +198,7 @@ def risk_note(results: ReleasedModel, n: int | None) -> list[str]:
     if math.isnan(most):
         return []
     loss = null_loss(plan)
-    compared = "" if loss is None else f", beside {loss:.4g} of the model without coefficients"
+    compared = "" if loss is None else f", compared with a loss of {loss:.4g} without coefficients"
     return [
         f"Excess risk: privacy adds at most {most:.2g} to the mean loss of {rows:,} rows, with probability "
         f"{1 - RISK_LEVEL:g}{compared}."
@@ -251,9 +263,10 @@ def bound_name(results: ReleasedModel) -> str:
 def essential_notes(results: ReleasedModel) -> list[str]:
     """What no reader of the coefficients may miss."""
     plan = results.plan
-    notes = [*inference_notes(results), *limit_note(plan), *cap_note(plan), *link_note(plan), *design_notes(plan)]
+    capped = [" ".join([*cap_note(plan), *beyond_cap_note(results)])] if capped_at(plan) is not None else []
+    notes = [*inference_notes(results), *limit_note(plan), *capped, *link_note(plan), *design_notes(plan)]
     if plan.guarantee.basis == "docs/proofs/tuning":
-        notes = ["dp.tune chose the settings by the same rows; the budget is that of the whole tuning.", *notes]
+        notes = ["dp.tune chose the settings on the same rows; the budget covers the whole tuning.", *notes]
     notes = [*counts_note(plan), *assumed_response_note(plan), *notes]
     if plan.guarantee.unit is not None:
         notes.insert(0, persons_note(plan))
@@ -262,6 +275,19 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     if shows_errors(results):
         return notes
     return [no_errors_note(results), *notes]
+
+
+def beyond_cap_note(results: ReleasedModel) -> list[str]:
+    """How many rows have a residual beyond the cap, where that follows from what was released."""
+    plan, sums = results.plan, results.fit_sums
+    rows = None if plan.counts is None or not plan.counts_rows_used else plan.counts.released_rows
+    if sums is not None:
+        rows = sums.count, sums.count_sd
+    share = None if rows is None or capped_at(plan) is None else beyond_cap(plan, results.released, rows)
+    if share is None or share.sd > MOST_UNSURE:
+        return []
+    value, error = 100 * max(share.value, 0.0), 100 * share.sd
+    return [f"About {value:.1f} % of the rows (s.d. {error:.1f} %) have a residual beyond the cap."]
 
 
 def selection_note(results: ReleasedModel) -> str:
@@ -283,8 +309,10 @@ def no_errors_note(results: ReleasedModel) -> str:
     if is_output(plan):
         return f"'noise sd' is the exact standard deviation of the noise; {napp}."
     if plan.request.method == "posterior":
-        return f"The coefficients are one draw from a flattened posterior; {napp}."
-    without = "Coefficients are shrunk towards zero and hold privacy noise; this fit has no standard errors"
+        return f"The coefficients are one draw from a posterior flattened by the privacy budget; {napp}."
+    without = "Coefficients are shrunk towards zero and contain privacy noise; this fit has no standard errors"
+    if plan.focus is not None:
+        return f"{without} but for {plan.focus.treatment}, which chance assigned: fit.focus() has its interval."
     reason = obstacle(plan.family, plan.request.penalty, plan.request.options)
     if reason is not None:
         return f"{without}. Inference {reason}."
@@ -292,9 +320,9 @@ def no_errors_note(results: ReleasedModel) -> str:
         screen, check = phrase("screen=", shell="--set screen=K"), phrase("dp.check", shell="python -m dpstats check")
         forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
         return (
-            f"{without}: the budget identifies no coefficient. More eps, {paid_errors(results)}fewer columns ({screen} "
-            f"chooses them) may help, see {forecast}; or rows were lost to levels that are not declared, which {check} "
-            "counts."
+            f"{without}: the budget identifies no coefficient. More eps, {paid_errors(results)}fewer columns "
+            f"({screen} chooses them) may help; {forecast} predicts it. Rows may also be lost to levels that are "
+            f"not declared, which {check} counts."
         )
     lost = lost_errors(plan)
     if lost is not None:
@@ -324,9 +352,9 @@ def inference_notes(results: ReleasedModel) -> list[str]:
             "levels would help."
         )
         notes += rare_note(results)
-    notes.append("coef and std err are corrected for shrinkage; params, the coefficients as released, predict better.")
+    notes.append("coef and std err are bias-corrected; params, the coefficients as released, predict better.")
     if beyond_normal(results.tvalues.to_numpy(), results.pvalues.to_numpy()):
-        notes.append("P>|z| takes the law of the privacy noise into account: a normal table gives another value.")
+        notes.append("P>|z| accounts for the distribution of the privacy noise, so it differs from a normal table.")
     return notes
 
 
@@ -353,7 +381,7 @@ def beyond_normal(statistics: NDArray[Any], pvalues: NDArray[Any]) -> bool:
     A statistic of 0 or NaN stands for a coefficient that is not identified.
     """
     tested = np.isfinite(statistics) & (statistics != 0)
-    normal = 2 * norm.sf(np.abs(statistics[tested]))
+    normal = 2 * special.ndtr(-np.abs(statistics[tested]))
     more = pvalues[tested] > np.maximum(2 * normal, normal + VISIBLE)
     return bool(np.any(more | (normal > np.maximum(2 * pvalues[tested], pvalues[tested] + VISIBLE))))
 

@@ -329,7 +329,7 @@ def test_fits_that_share_a_budget_count_nothing() -> None:
 
 def test_what_the_count_settled_is_said(people: pd.DataFrame) -> None:
     fit = dp.glm(MODEL, people[:150], 1.0, family="binomial", domain=CENSUS, seed=1)
-    with pytest.raises(NotReleasedError, match="so few rows"):
+    with pytest.raises(NotReleasedError, match="too few rows were counted"):
         _ = fit.bse
     insists = dp.glm(MODEL, people[:150], 1.0, family="binomial", domain=CENSUS, seed=1, inference=None)
     with pytest.raises(NotReleasedError, match="asked for coefficients alone"):

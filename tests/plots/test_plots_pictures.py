@@ -72,9 +72,7 @@ def test_pictures_can_share_a_figure(
 def test_certified_captions_name_budget_and_neighbours(rows: pd.DataFrame) -> None:
     arguments = {"adjacency": "replace_one", "delta": 1e-6, "seed": None, "noise": "gaussian", "inference": None}
     said = caption(fitted(rows, "y ~ x + z", family="gaussian", eps=0.5, **arguments).plot())
-    assert (
-        "Protected: the contents of any one row, of which the fit tells no more than eps = 0.5, delta = 1e-06" in said
-    )
+    assert "Protected: the contents of any one row. The guarantee for the fit is eps = 0.5, delta = 1e-06" in said
 
 
 @pytest.mark.slow

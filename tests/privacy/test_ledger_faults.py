@@ -159,7 +159,7 @@ def mounted(made: Path, tmp_path: Path) -> Iterator[Path]:
 def test_a_file_mounted_by_itself_is_refused(made: Path, mounted: Path) -> None:
     """Its log would be another file: a process at each name would spend the whole budget."""
     assert os.stat(mounted).st_nlink == 1
-    refuses(mounted, "mount the folder")
+    refuses(mounted, "mount its folder")
     with Ledger(made, "d", 1.0) as ledger:
         ledger.charge(SMALL, label="a")
 

@@ -51,7 +51,7 @@ def test_different_partitions_and_nested_ones_add_up(ledger: Ledger) -> None:
     assert nested["F"].remaining.eps == pytest.approx(0.6)
     assert nested["F"].entries()["part"].tolist() == ["region='north', sex='F'"]
     assert "part region='north'" in north.report()
-    assert "only the worst one counts" in ledger.report()
+    assert "Only the worst part of a partition counts" in ledger.report()
 
 
 def test_rows_that_are_coded_anew_pay_in_both_parts(ledger: Ledger) -> None:
@@ -64,7 +64,7 @@ def test_rows_that_are_coded_anew_pay_in_both_parts(ledger: Ledger) -> None:
     read = pd.concat([parts["north"].rows(frame), parts["south"].rows(recoded)])
     assert read["x"].tolist() == [1.0, 1.0, 2.0]
     assert ledger.remaining.eps == 0.5
-    said = "as long as every row keeps its part from call to call, which the ledger cannot see"
+    said = "as long as every row keeps its part from call to call, which the ledger cannot check"
     assert said in " ".join(ledger.report().split())
     assert said in ledger.to_html()
     assert max(map(len, ledger.report().splitlines())) <= 80

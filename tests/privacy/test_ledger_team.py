@@ -322,7 +322,7 @@ def test_a_path_stands_for_its_ledger(ledger: Ledger) -> None:
 
 
 def test_a_path_never_makes_a_ledger(tmp_path: Path) -> None:
-    with pytest.raises(LedgerError, match=r"make it: dp\.Ledger"):
+    with pytest.raises(LedgerError, match=r"create it: dp\.Ledger"):
         as_ledger(tmp_path / "none.db")
     assert not list(tmp_path.iterdir())
     with pytest.raises(ArgumentError, match=r"got \{\}"):
@@ -394,7 +394,7 @@ def test_a_quota_of_a_name_that_differs_in_case_alone_is_refused(path: Path | st
     ledger = Ledger(path, dataset="d", eps=1.0)
     ledger.set_quota("Ada", 0.5)
     ledger.set_quota("Ada", 0.75)
-    with pytest.raises(ArgumentError, match="the ledger knows 'Ada', which 'ADA' differs from in case alone"):
+    with pytest.raises(ArgumentError, match="'ADA' differs only in case from 'Ada', whom the ledger knows"):
         ledger.set_quota("ADA", 0.5)
     ledger.set_quota(None, 0)
     assert ledger.spending().loc["Ada", "quota_eps"] == 0.75

@@ -38,7 +38,7 @@ def test_cells_are_the_fits_own(fits: dict[str, dp.GLMResults]) -> None:
     assert "[" not in text.partition("Notes:")[0], "a bound on the noise is no standard error"
     assert "Nothing in brackets: coefficients as released" in " ".join(text.split())
     assert "logit is NOT CERTIFIED: seeded" in " ".join(text.split())
-    assert "these cost eps 2.5 together" in " ".join(text.split())
+    assert "they cost eps 2.5 together" in " ".join(text.split())
     assert "logit: Pr(b = yes)." in text
     frame = table.frame
     assert frame["paid", "coef"].to_numpy() == pytest.approx(paid.debiased.to_numpy())
@@ -103,7 +103,7 @@ def test_long_names_are_whole(fits: dict[str, dp.GLMResults]) -> None:
         (None, None, "a list of results"),
         ([3], None, r"fits\[0\] must be what dp.glm returns, got int"),
         ("paid", ["a", "b"], "1 different strings"),
-        ("dict", ["a"], "its keys are the labels"),
+        ("dict", ["a"], "whose keys are the labels"),
     ],
 )
 def test_other_things_are_refused(given: Any, labels: Any, fix: str, fits: dict[str, dp.GLMResults]) -> None:

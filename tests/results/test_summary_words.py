@@ -146,7 +146,9 @@ def test_ratios_are_exponentials_of_what_errors_are_of(inference: bool | None) -
         assert ratios["conf_low"].to_numpy() == pytest.approx(np.exp(fit.conf_int()[0]).to_numpy())
         assert ratios["std_error"].equals(plain["std_error"])
     assert ratios["released"].equals(plain["released"])
-    with pytest.raises(ArgumentError, match="exponentiate needs a logit or log link; this one's is 'identity'"):
+    with pytest.raises(
+        ArgumentError, match="exponentiate needs a logit or log link; the link of this model is 'identity'"
+    ):
         dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN).tidy(exponentiate=True)
     with pytest.raises(ArgumentError, match="exponentiate"):
         fit.tidy(exponentiate="yes")  # type: ignore[arg-type]
@@ -291,10 +293,10 @@ def test_a_plan_says_that_free_errors_are_a_matter_of_luck_and_of_how_many_rows(
     assert plan.standard_errors(enough // 2)["identified_upper"].min() < 0.95
     assert all(plan.simulate(enough, seed).identified.all() for seed in range(6))
     wide = dp.plan(f"b ~ {' + '.join(f'v{at}' for at in range(24))}", {**DOMAIN, **WIDE}, 0.5, family="binomial")
-    assert "plan.standard_errors(n) foretells whether they will be" in words(wide)
-    assert "inference=True pays for errors that are there" in words(plan)
+    assert "plan.standard_errors(n) predicts whether a fit will have them" in words(wide)
+    assert "inference=True reserves budget for them" in words(plan)
     paid = words(dp.plan("b ~ x + z", DOMAIN, 0.5, family="binomial", inference=True))
-    assert "matter of luck" not in paid
+    assert "not every fit has them" not in paid
     weighted = words(dp.plan("b ~ x", {**DOMAIN, "w": (0, 1)}, 0.5, family="poisson", weights="w"))
     assert "are enough for all" not in weighted
 
@@ -312,7 +314,7 @@ def test_words_hold_no_placeholder(formula: str, family: str, more: dict[str, An
 def test_a_tuned_fit_says_so() -> None:
     found = dp.tune("y ~ x", rows(300), {"curvature": [1.0, 10.0]}, eps=2.0, domain=DOMAIN)
     assert "link; rows: private; residuals capped at 1,000; tuned" in words(found.fit)
-    assert "dp.tune chose the settings by the same rows" in words(found.fit)
+    assert "dp.tune chose the settings on the same rows" in words(found.fit)
     assert "tuned" not in words(dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN))
 
 
