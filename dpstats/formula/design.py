@@ -33,6 +33,7 @@ from dpstats.formula.reader import (
     prediction_rows,
     read_blocks,
     response_rows,
+    unknown_levels,
     usable_rows,
 )
 from dpstats.formula.response import (
@@ -114,6 +115,12 @@ class DesignSpec(ScaledDesign):
         """
         with quiet():
             return prediction_rows(self, as_table(data), offset=offset)
+
+    def unknown_levels(self, data: object, *, offset: bool) -> dict[str, int]:
+        """By column in how many rows that are read for predictions a level is not declared; missing cells aside."""
+        names = self.parsed.predicting_columns if offset else self.parsed.exog_columns
+        with quiet():
+            return unknown_levels(self.unbounded, as_table(data), names)
 
     def of_encoded(self, encoded: Mapping[str, Encoded], rows: int) -> tuple[Array, NDArray[np.bool_], Array]:
         """As `predicting`, of encoded columns without a missing cell, but complete are rows that a fit keeps alone."""

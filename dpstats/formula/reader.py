@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.data import Block, Column, Table, slices
-from dpstats.data.columns import Kind, usable_kind
+from dpstats.data.columns import MISSING_TOKEN, Kind, usable_kind
 from dpstats.data.persons import OwnedRows
 from dpstats.domain import Domain, Levels, Range
 from dpstats.errors import DomainError
@@ -175,6 +175,28 @@ def _prediction_part(spec: ScaledDesign, offset: bool, table: Table) -> Array:
         result[at, :-1] = exog
         result[at, -1] = 0.0 if added is None else spec.scaled_offset(added(encoded))
     return result
+
+
+def unknown_levels(spec: ScaledDesign, table: Table, names: Iterable[str]) -> dict[str, int]:
+    """Of a checked table, in how many rows each of some columns has a cell that is none of its declared levels.
+
+    Missing cells are not counted.
+    """
+    coded = [name for name in names if isinstance(spec.domain[name], Levels)]
+    parts = table.batches(coded).map(partial(_unknown_part, spec.domain, coded)).collect() if coded else []
+    counts = {name: sum(part[at] for part in parts) for at, name in enumerate(coded)}
+    return {name: count for name, count in counts.items() if count}
+
+
+def _unknown_part(domain: Domain, names: Sequence[str], table: Table) -> list[int]:
+    """The counts of `unknown_levels` of one table, one for each column."""
+    counts = []
+    for name in names:
+        column, declared = table.column(name), domain[name]
+        assert isinstance(declared, Levels)
+        unknown = (column.codes(declared.code_of()) < 0) & (column.tokens() != MISSING_TOKEN)
+        counts.append(int(unknown.sum()))
+    return counts
 
 
 def encoded_rows(

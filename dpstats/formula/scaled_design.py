@@ -148,9 +148,16 @@ class ScaledDesign:
 
         Whatever the interval is, it changes no bound on a row of columns: the family's cap bounds the response's part.
         """
+        return self._scaled(low, high, (low, high))
+
+    def _scaled(self, low: float, high: float, working: tuple[float, float] | None) -> Self:
         center, scale = center_and_scale(low, high, self.has_intercept)
-        spec = replace(self.response, center=center, scale=scale, working=(low, high))
+        spec = replace(self.response, center=center, scale=scale, working=working)
         return replace(self, response=spec, encoder=replace(self.encoder, spec=spec))
+
+    def without_working(self) -> Self:
+        """The design with a continuous response scaled by its declared range."""
+        return self if self.response.working is None else self._scaled(self.response.low, self.response.high, None)
 
     def response_scaling(self) -> tuple[float, float]:
         """Middle and half width: a continuous response in the user's units is middle + half width * scaled."""

@@ -96,8 +96,18 @@ class Forecast:
     def at(self, plan: Plan) -> Forecast:
         """The same of the same call at another budget."""
         check_type("plan", plan, Plan, "a plan of the same call, as plan.at(eps) makes it")
-        _check_plan(plan)
-        return replace(self, plan=plan)
+        found = replace(self, plan=plan)
+        _check_plan(found.dearest)
+        return found
+
+    @property
+    def dearest(self) -> Plan:
+        """The plan that spends most on errors, of those that the number of rows decides among."""
+        return self.plan
+
+    def plan_at(self, n: float) -> Plan:
+        """What a fit of `n` rows is planned as."""
+        return self.plan
 
     def errors(self, n: int) -> pd.DataFrame:
         """Errors of `n` rows; see `Plan.standard_errors`."""
@@ -132,17 +142,19 @@ class Forecast:
 
     def sampling(self, name: str) -> Vector:
         """Errors of one row of a population that no noise adds to, in the user's units, shape (p,)."""
-        return _sampling(self.plan, self.populations[name])
+        return _sampling(self.dearest, self.populations[name])
 
     def expected(self, name: str, n: int) -> Vector:
         """Errors of `n` rows of a population where noise leaves the information at its mean, shape (p,)."""
-        means = self.populations[name]
+        plan, means = self.plan_at(n), self.populations[name]
+        if not _releases_errors(plan):
+            return np.full(len(plan.names), np.inf)
         least = self.sampling(name) / np.sqrt(n)
         with quiet():
-            typical = _inferred(self.plan, means, float(n)).se
+            typical = _inferred(plan, means, float(n)).se
             if not np.all(np.isfinite(typical)):
                 # At the edge of what is identified.
-                typical = np.fmin(typical, _inferred(self.plan, means, float(n), corrected=False).se)
+                typical = np.fmin(typical, _inferred(plan, means, float(n), corrected=False).se)
         return np.asarray(np.maximum(typical, least))
 
     def likely(self, name: str, n: int) -> tuple[Vector, Vector]:
@@ -153,19 +165,18 @@ class Forecast:
 
     def identified_draws(self, name: str, n: int, draws: int) -> Iterator[NDArray[np.bool_]]:
         """Which coefficients draws of the information's noise leave an error, of rows of a population, each (p,)."""
-        means, random = self.populations[name], np.random.default_rng(SEED)
-        if self.plan.objective.statistics is not None:
+        plan, means, random = self.plan_at(n), self.populations[name], np.random.default_rng(SEED)
+        information = plan.stages[-1].plan.information
+        if information is None:  # none, or those of released statistics
             yield np.isfinite(self.expected(name, n))
             return
-        information = self.plan.stages[-1].plan.information
-        assert information is not None
         # A search asks again for the numbers that its table is of.
         known = self._cache.setdefault((name, n), [])
         for place in range(draws):
             noise = information.noise.sample(random)
             if place == len(known):
                 with quiet():
-                    known.append(np.isfinite(_inferred(self.plan, means, float(n), noise=noise).se))
+                    known.append(np.isfinite(_inferred(plan, means, float(n), noise=noise).se))
             yield known[place]
 
     def enough(
@@ -195,6 +206,10 @@ def forecast(plan: Plan, residual_sd: float | None = None, typical: object = Non
         return Forecast(plan, {name: row_means(plan.family, one, weight_cap(plan)) for name, one in samples.items()})
 
 
+def _releases_errors(plan: Plan) -> bool:
+    return plan.objective.statistics is not None or plan.stages[-1].plan.information is not None
+
+
 def _check_plan(plan: Plan) -> None:
     """Refuse plans whose errors public facts do not tell."""
     design = plan.design
@@ -209,11 +224,12 @@ def _check_plan(plan: Plan) -> None:
             "plan: standard errors are foreseen for a formula whose rows count alike, not with weights, trials or a "
             "unit; plan.simulate(n, seed).bse shows those of made-up rows"
         )
-    if plan.bought or plan.screening is not None or plan.stages[-1].plan.size != len(plan.names):
+    unknown = [name for name in plan.bought if name not in plan.trimmed]
+    if unknown or plan.screening is not None or plan.stages[-1].plan.size != len(plan.names):
         raise ArgumentError(
             "plan: standard errors are foreseen over declared ranges and for all columns: declare "
-            f"{', '.join(name for name in plan.bought if name not in plan.trimmed) or 'what is fitted'}, and leave out "
-            f"{argument('ranges') + ', ' if plan.trimmed else ''}{argument('screen')} and {argument('refit_share')}"
+            f"{', '.join(unknown) or 'what is fitted'}, and leave out {argument('screen')} and "
+            f"{argument('refit_share')}"
         )
 
 

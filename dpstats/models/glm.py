@@ -40,7 +40,7 @@ from dpstats.quiet import hide_frames, quiet
 from dpstats.replication.napp import release_replication
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.model import averaged_functions
-from dpstats.wording import argument, phrase
+from dpstats.wording import argument, phrase, sentence
 
 _log = logging.getLogger("dpstats")
 
@@ -260,7 +260,7 @@ def fit_source(
         if opened is None or opened.domain is None:
             raise
         fix = phrase("pass domain=ledger.domain", shell="leave out --domain")
-        raise DomainError(f"{error}; the ledger keeps the Domain of its data: {fix}") from None
+        raise DomainError(f"{sentence(str(error))} The ledger keeps the Domain of its data: {fix}") from None
     for one in plan.advice:
         _log.warning("dpstats: %s", one)
     if unknown := [name for name in plan.bought if name not in plan.trimmed]:
@@ -296,8 +296,8 @@ def fit_source(
         wrong = counts.mismatch()
         if wrong and request.options.on_mismatch == "stop":
             raise MismatchError(
-                f"{'; '.join(wrong)}. No fit was made; counting the rows cost {counted}. Correct the Domain, or pass "
-                f"{argument('on_mismatch', 'go')} to fit all the same"
+                f"{' '.join(map(sentence, wrong))} No fit was made; counting the rows cost {counted}. Correct the "
+                f"Domain, or pass {argument('on_mismatch', 'go')} to fit all the same"
             )
     work = partial(release_fit, source, plan, random, encoded=rows)
     return release(rest, work=work, label=plan.title).run(ledger, **charge)
@@ -322,9 +322,11 @@ def release_fit(
 ) -> GLMResults:
     """Read the rows, those of `data` if the source is a formula's, and release; the budget is spent by now."""
     completed = source.complete(plan, data, random)
-    same = completed.design is plan.design and completed.family is plan.family
+    same = completed.design is plan.design and completed.family == plan.family
     rows = encoded if same and encoded is not None else source.rows(completed, data, random)
-    return release_rows(completed, plan.guarantee, rows, source.nobs(plan.request, data), random)
+    # The adaptive plan may have settled on another method, which another page proves.
+    charged = replace(plan.guarantee, basis=completed.guarantee.basis)
+    return release_rows(completed, charged, rows, source.nobs(plan.request, data), random)
 
 
 def release_rows(

@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import optimize, special, stats
+from scipy import optimize, special
 
 from dpstats.arguments import is_number, safe_repr
 from dpstats.domain import Levels, Range, Scalar, canonical
 from dpstats.domain.declarations import ENDS
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, NegativeBinomial
+from dpstats.families.base import closed_cap
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.expression import Column
 from dpstats.formula.public_frame import Codes, Encoded
@@ -87,8 +88,8 @@ class KnownColumns:
             missing = [name for name in others if name not in known.like and name not in known.typical]
             if missing:
                 raise ArgumentError(
-                    f"like has no column {missing[0]!r}, which the formula reads; say what is typical of it, as in "
-                    f"typical={{{missing[0]!r}: ...}}, or add it"
+                    f"like has no column {missing[0]!r}, which the formula reads; add it, or describe it by "
+                    f"typical={{{missing[0]!r}: ...}}"
                 )
         return known
 
@@ -168,7 +169,7 @@ def _interpolated(quantiles: Vector, place: Vector) -> Vector:
 def _beta(mean: float, deviation: float) -> Vector:
     """Quantiles of the beta distribution of a mean and a standard deviation at `LEVELS`; columns share it."""
     size = mean * (1 - mean) / deviation**2 - 1
-    return np.asarray(stats.beta.ppf(LEVELS, mean * size, (1 - mean) * size))
+    return np.asarray(special.betaincinv(mean * size, (1 - mean) * size, LEVELS))
 
 
 def _shares(declared: Levels, typical: Mapping[float | str | None, float], prior: ColumnPrior) -> Vector:
@@ -259,7 +260,7 @@ def _public_frame(like: object) -> pd.DataFrame | None:
     if not len(frame):
         raise ArgumentError("like must have rows")
     if not frame.columns.is_unique:
-        raise ArgumentError("like has several columns of one name; leave one of each")
+        raise ArgumentError("like has several columns of one name; keep one of each")
     return frame
 
 
@@ -326,7 +327,9 @@ def response_level(
         values = design.endog(table())
         values = values[np.isfinite(values)]
         if not len(values):
-            raise ArgumentError(f"typical: {design.response_name} has no value at what is typical of its columns")
+            raise ArgumentError(
+                f"typical: {design.response_name} has no finite value at the typical values of its columns"
+            )
         return Level(float(values.mean()), float(values.std()))
     if design.response.kind == "binary":
         return Level(prior.second, 0.0)
@@ -358,7 +361,8 @@ def _shift(signal: Vector, share: float) -> float:
 def counts(family: Family, means: Vector, random: np.random.Generator) -> Vector:
     """Counts of some means that vary as the family has it, shape (rows,)."""
     if isinstance(family, NegativeBinomial):
-        means = means * random.gamma(1 / family.alpha, family.alpha, len(means))
+        alpha = closed_cap("alpha", family.alpha)
+        means = means * random.gamma(1 / alpha, alpha, len(means))
     return np.asarray(random.poisson(np.minimum(means, MOST_COUNTS)), dtype=np.float64)
 
 

@@ -17,7 +17,7 @@ from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.faults import Facts, Fault, column_facts, possible_faults, raw_flags
 from dpstats.formula.reader import counting_rows, read_blocks
-from dpstats.models.adaptive import adaptive_errors
+from dpstats.models.adaptive import adaptive_errors, offered_intervals
 from dpstats.plan import Plan
 from dpstats.plan.row_counts import CHECK_SHARE, LEAST_EPS, RowCounts
 from dpstats.privacy.randomness import RandomSource, noisy_integers
@@ -33,7 +33,7 @@ def plan_counts(request: Request, design: DesignSpec, open_ranges: Sequence[str]
     The design has stand-ins for `open_ranges`; a fit that is not made `alone` is one of several that go together.
     """
     share = request.options.check_share
-    obstacle = _obstacle(request, alone)
+    obstacle = counts_obstacle(request, alone=alone)
     if share is None:
         offered = obstacle is None and request.options.n is None and request.eps >= LEAST_EPS
         share = CHECK_SHARE if offered else 0.0
@@ -44,10 +44,12 @@ def plan_counts(request: Request, design: DesignSpec, open_ranges: Sequence[str]
     facts = _known_facts(design, open_ranges, request.family)
     faults = possible_faults(facts, None if open_ranges else design)
     adapts = adaptive_errors(request, request.family)
-    return RowCounts.planned(request.eps, share, request.adjacency, faults, settles_errors=adapts)
+    # A public guess at the number of rows has settled what is bought.
+    names = () if open_ranges or request.options.n is not None else offered_intervals(request, design)
+    return RowCounts.planned(request.eps, share, request.adjacency, faults, settles_errors=adapts, trimmable=names)
 
 
-def _obstacle(request: Request, alone: bool) -> str | None:
+def counts_obstacle(request: Request, *, alone: bool) -> str | None:
     """Why no rows are counted before a fit, with the fix; several fits that go together count none."""
     check = phrase("call dp.check", shell="run python -m dpstats check")
     if not alone:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from dpstats.plan.methods import (
     plan_releases,
     proof_page,
     range_eps,
+    response_purchase,
     uncertified_method,
     zcdp_of,
 )
@@ -190,13 +191,14 @@ class Plan(PlanFacts):
         return self._call("standard_errors").forecast(self, residual_sd, typical, like)
 
     def by_rows(self) -> pd.DataFrame:
-        """What the plan will spend on standard errors once it knows the number of rows.
+        """What the plan will spend on ranges and on standard errors once it knows the number of rows.
 
         Returns
         -------
         DataFrame
-            By number of rows: errors, "none", "free" or "paid", and share, that of the coefficients expected to have an
-            interval, of rows that say little (docs/proofs/adaptive).
+            By number of rows: ranges, "bought" where intervals within the declared ranges are; errors, "none", "free"
+            or "paid"; and share, that of the coefficients expected to have an interval, of rows that say little and
+            with the ranges as they are declared (docs/proofs/adaptive).
 
         Examples
         --------
@@ -230,7 +232,7 @@ class Plan(PlanFacts):
         True
         """
         tables = [header_table(self, "none read"), column_table(self), *plan_tables(self)]
-        if self.counts is not None and self.call is not None and self.counts.settles_errors:
+        if self.counts is not None and self.call is not None and (self.counts.settles_errors or self.counts.trimmable):
             found = self.by_rows()
             tables += [] if found.empty else [rows_table(found)]
         return Summary(tables, [*plan_notes(self), *rounding_note(self.objective)])
@@ -283,7 +285,7 @@ class Plan(PlanFacts):
             "design": self.design.to_dict(),
             "stages": [[role, plan.to_dict()] for role, plan in self.stages],
             "guarantee": self.guarantee.to_dict(),
-            "response": None if self.response is None else asdict(self.response),
+            "response": None if self.response is None else self.response.to_dict(),
             "completed": self.completed,
             "screening": None if self.screening is None else self.screening.to_dict(),
             **({} if self.fitstats is None else {"fitstats": self.fitstats.to_dict()}),
@@ -335,7 +337,7 @@ def make_plan(
     left = request.row_eps if counts is None else counts.rest
     left -= range_eps(request, bought) + (0.0 if response is None else response.eps)
     spec = fit_spec(request, design, family, None if response is None else response.mean)
-    fitstats = plan_fit_statistics(request, spec)
+    fitstats = plan_fit_statistics(request, design, spec)
     rest = left - (0.0 if fitstats is None else fitstats.eps)
     if rest <= LEAST_REST * request.row_eps:
         purchases = {"check_share": counts, "range_share": bought, "response_share": response, "fitstats": fitstats}
@@ -343,7 +345,7 @@ def make_plan(
         raise ArgumentError(f"{shares} must be lower: nothing of eps is left for the coefficients")
     screening, stages = plan_releases(request, design, spec, rest)
     if fitstats is not None and stages[-1].plan.information is None:
-        if request.options.fitstats != "auto":
+        if request.options.fitstats != "auto" or fitstats.variables is not None or fitstats.by is not None:
             raise ArgumentError(f"fitstats {needs_errors()}")
         fitstats, (screening, stages) = None, plan_releases(request, design, spec, left)
     if response is not None and response.mean is not None:
@@ -432,8 +434,8 @@ def replan(plan: Plan, eps: float) -> Plan:
     asked = plan.request if plan.call is None else plan.call.request
     request = replace(plan.request, eps=eps, options=replace(plan.request.options, noise=asked.options.noise))
     response = plan.response
-    if response is not None:
-        response = replace(response, eps=request.options.response_share * request.row_eps)
+    if response is not None and (priced := response_purchase(request, plan.design)) is not None:
+        response = replace(response, eps=priced.eps)
     counts = None if plan.counts is None else plan.counts.at(eps)
     again = settle_law(replan_request(replace(plan, response=response, counts=counts), request))
     return replace(again, call=None if plan.call is None else plan.call.at(eps))

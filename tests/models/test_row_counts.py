@@ -24,6 +24,7 @@ from dpstats.formula.faults import Fault, column_facts, fault_flags, possible_fa
 from dpstats.models import adaptive, row_counts
 from dpstats.models.row_counts import _row_sums
 from dpstats.models.sources import FormulaSource
+from dpstats.plan import range_eps
 from dpstats.plan.row_counts import CHECK_SHARE, RowCounts
 from dpstats.privacy.accounting import exact
 from dpstats.privacy.guarantee import Adjacency, Guarantee
@@ -328,12 +329,12 @@ def test_fits_that_share_a_budget_count_nothing() -> None:
 
 def test_what_the_count_settled_is_said(people: pd.DataFrame) -> None:
     fit = dp.glm(MODEL, people[:150], 1.0, family="binomial", domain=CENSUS, seed=1)
-    with pytest.raises(NotReleasedError, match="so few rows"):
+    with pytest.raises(NotReleasedError, match="too few rows were counted"):
         _ = fit.bse
     insists = dp.glm(MODEL, people[:150], 1.0, family="binomial", domain=CENSUS, seed=1, inference=None)
     with pytest.raises(NotReleasedError, match="asked for coefficients alone"):
         _ = insists.bse
-    assert dp.plan(MODEL, CENSUS, 1.0, family="binomial", inference=True).by_rows().empty
+    assert dp.plan(MODEL, CENSUS, 1.0, family="binomial", inference=True, ranges="declared").by_rows().empty
 
 
 @pytest.mark.parametrize("eps", [1e-9, 1e3, 1e6, 1e14])
@@ -403,7 +404,7 @@ def test_what_errors_cost_follows_the_count(people: pd.DataFrame) -> None:
     assert plan.by_rows()["errors"].tolist()[0] == "none"
     assert plan.by_rows()["share"].is_monotonic_increasing
     shown = " ".join(str(plan).split())
-    assert "Standard errors by the number of rows" in shown
+    assert "Ranges and standard errors by the number of rows" in shown
     for rows, setting in ((150, None), (20_000, True)):
         fit = dp.glm(MODEL, people[:rows], 1.0, family="binomial", domain=CENSUS, check_share=0.03, seed=1)
         assert fit.plan.request.options.inference is setting
@@ -411,20 +412,24 @@ def test_what_errors_cost_follows_the_count(people: pd.DataFrame) -> None:
         # What is settled by the count is what the same count, as a public guess, settles beforehand.
         guess = dp.plan(MODEL, CENSUS, 1.0, family="binomial", n=float(max(fit.plan.counts.rows, 1)))
         assert guess.request.options.inference == setting
+        assert guess.bought == fit.plan.bought == (() if setting is None else ("age", "hours"))
+        assert guess.request.options.range_share == fit.plan.request.options.range_share
         assert guess.counts is None
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(-500, 10**7), st.sampled_from([0.05, 1.0, 20.0]), st.sampled_from([0.0, 1e-6]))
-def test_every_count_gives_a_plan_within_the_budget(rows: int, eps: float, delta: float) -> None:
+def test_every_count_gives_a_plan_within_the_budget(people: pd.DataFrame, rows: int, eps: float, delta: float) -> None:
     """Joint calibration whose parameters follow a release: the condition holds for every value of it."""
-    source = FormulaSource(MODEL, None, Domain(CENSUS))
+    table = as_table(people[:50])
+    source = FormulaSource(MODEL, table, Domain(CENSUS))
     request = make_request(eps=eps, delta=delta, family="binomial", check_share=0.1)
     charged = source.plan(request, alone=True)
     assert charged.counts is not None
     counted = replace(charged, counts=charged.counts.released(rows, [0] * len(charged.counts.faults)))
-    plan = source.complete(counted, None, np.random.default_rng(1))  # type: ignore[arg-type]  # nothing is left to buy
-    spent = charged.counts.eps + sum(stage.cost for _, stage in plan.stages)
+    plan = source.complete(counted, table, np.random.default_rng(1))
+    assert bool(plan.bought) == (rows * eps > 5_200) or 4_800 < rows * eps < 5_200
+    spent = charged.counts.eps + range_eps(plan.request, plan.bought) + sum(stage.cost for _, stage in plan.stages)
     assert spent <= charged.guarantee.eps * (1 + 1e-12)
     assert sum(stage.delta for _, stage in plan.stages) <= charged.guarantee.delta * (1 + 1e-12)
     assert plan.noise.kind == charged.noise.kind
