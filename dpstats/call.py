@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
 from dpstats.arguments import check_choice, check_flag, safe_repr
 from dpstats.domain import Domain
@@ -51,7 +51,7 @@ class RequestKeywords(OptionKeywords, total=False):
     delta: float
     method: str
     penalty: str | Penalty | None
-    alpha: float | None
+    alpha: float | Literal["auto"] | None
     adjacency: str
     allow_uncertified: bool
     seed: int | None
@@ -88,7 +88,7 @@ class ModelKeywords(DomainKeyword, FitKeywords, RowKeywords, total=False):
 
 REQUEST_DEFAULTS: RequestKeywords = {
     "delta": 0.0,
-    "method": "napp",
+    "method": "auto",
     "penalty": None,
     "alpha": None,
     "adjacency": "add_remove",
@@ -134,7 +134,7 @@ def expand_signature(
     return decorate
 
 
-METHODS = ("napp", "objective", "output", "statistics", "posterior")
+METHODS = ("auto", "napp", "objective", "output", "statistics", "posterior")
 
 DELTA_LEAST = 1e-250
 """The least positive delta of a request: the calibration goes down to 1e-290, and stages buy shares of delta."""
@@ -202,6 +202,7 @@ class Request:
     allow_uncertified: bool
     seed: int | None
     options: Options = field(default_factory=Options)
+    open_method: bool = field(default=False, compare=False)  # released statistics may take its place where they suit
 
     @property
     def row_eps(self) -> float:
@@ -218,7 +219,9 @@ class Request:
             reasons.append("augmented noise rows miss the curvature that the proof needs")
         for given in (self.family, self.penalty):
             if given is not None and not type(given).__module__.startswith("dpstats."):
-                reasons.append(f"{type(given).__name__} is not part of dpstats: nobody has proved what it declares")
+                reasons.append(
+                    f"{type(given).__name__} is not part of dpstats: no proof covers the bounds that it declares"
+                )
         return tuple(reasons)
 
     def to_dict(self) -> dict[str, Any]:
@@ -244,6 +247,18 @@ class Request:
         )
 
 
+def _automatic(settings: RequestKeywords) -> float:
+    """The strength that stands for one that is chosen: none, with weights by `selection`, which is set to "auto"."""
+    check_choice("alpha", settings["alpha"], ("auto",))
+    if settings["penalty"] != "lasso" or settings["method"] not in ("auto", "napp", "objective"):
+        wanted, napp = argument("penalty", "lasso"), argument("method", "napp")
+        raise ArgumentError(f"{argument('alpha', 'auto')} is for {wanted} with {napp}; give the strength as a number")
+    if settings.get("selection", "auto") != "auto":
+        raise ArgumentError(f"{argument('alpha', 'auto')} chooses the weights: leave selection out")
+    settings["selection"] = "auto"
+    return 0.0
+
+
 def make_request(*, eps: float, family: str | Family = "gaussian", **arguments: Unpack[RequestKeywords]) -> Request:
     """Check every argument that is not data and freeze them; ArgumentError names the first one not usable, and the fix.
 
@@ -255,23 +270,29 @@ def make_request(*, eps: float, family: str | Family = "gaussian", **arguments: 
     method = settings["method"]
     check_choice("method", method, METHODS)
     random_source(settings["seed"])
+    alpha = settings["alpha"]
+    if isinstance(alpha, str):
+        alpha = _automatic(settings)
     request = Request(
         eps=eps,
         delta=delta,
         family=get_family(family),
-        method=method,
-        penalty=get_penalty(settings["penalty"], settings["alpha"]),
+        method="napp" if method == "auto" else method,
+        penalty=get_penalty(settings["penalty"], alpha),
         adjacency=check_adjacency(settings["adjacency"]),
         allow_uncertified=check_flag("allow_uncertified", settings["allow_uncertified"]),
         seed=settings["seed"],
         options=Options.from_mapping({name: value for name, value in settings.items() if name not in REQUEST_DEFAULTS}),
+        open_method=method == "auto",
     )
     if request.options.unit is not None and delta > 0:
-        raise ArgumentError(f"delta must be 0 with a unit, got {delta!r}: the proof for persons is for pure privacy")
+        raise ArgumentError(
+            f"delta must be 0 with a unit, got {delta!r}: the proof for persons covers pure epsilon only"
+        )
     if request.options.unit is not None and method in ("posterior", "statistics"):
         raise ArgumentError(
-            f"unit does not go with {argument('method', method)}, which is proved for rows; "
-            f"take {argument('method', 'napp')}"
+            f"unit cannot be combined with {argument('method', method)}, which is proved for rows only; use "
+            f"{argument('method', 'napp')}"
         )
     if request.options.noise == "gaussian" and delta == 0:
         raise ArgumentError(f"delta must be positive for Gaussian noise, got {safe_repr(delta)}")

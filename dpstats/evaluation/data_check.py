@@ -18,11 +18,12 @@ from dpstats.domain import Domain, Levels, Range
 from dpstats.evaluation.check_result import Check, ColumnHistogram, column_histograms, count_places, row_cells
 from dpstats.evaluation.integer_noise import choose_noise
 from dpstats.families import Family, get_family
-from dpstats.formula.advice import advice
-from dpstats.formula.design import DesignSpec
+from dpstats.formula.advice import advice, schema_domain
+from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.formula.expression import Column as ColumnNode
 from dpstats.formula.faults import Facts, Fault, Flags, column_facts, fault_flags, possible_faults
 from dpstats.formula.parse import parse
+from dpstats.formula.response import clipping_response
 from dpstats.ledger import LedgerLike
 from dpstats.models.release import Release, check_unit, counted_tables
 from dpstats.models.sources import model_formula
@@ -118,8 +119,11 @@ def check(
     kind = get_family(_family_of(formula, declarations) if family is None else family)
     formula = model_formula(formula, kind, weights=weights, offset=offset, exposure=exposure)
     table = as_table(data, engine)
-    facts, design = column_facts(formula, declarations, table, kind)
-    faults = possible_faults(parse(formula).columns, facts, design)
+    known, open_ranges = schema_domain(formula, declarations, table, kind)
+    design = None if open_ranges else design_spec(formula, known, family=kind)
+    parsed = parse(formula)
+    facts = column_facts(parsed, clipping_response(parsed, known), kind)
+    faults = possible_faults(facts, design)
     places = column_histograms(facts)
     noise = choose_noise(STEPS, STEPS**2, privacy.eps, privacy.delta, privacy.adjacency)
     check_unit(table, privacy.record)

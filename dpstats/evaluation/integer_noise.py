@@ -83,7 +83,7 @@ def choose_noise(largest: int, square: int, eps: float, delta: float, adjacency:
     proved of differences of two rows' vectors. ArgumentError if eps is below `LEAST_EPS`.
     """
     if eps < LEAST_EPS:
-        raise ArgumentError(f"eps must be at least {LEAST_EPS:g} here, got {eps!r}: less would buy nothing but noise")
+        raise ArgumentError(f"eps must be at least {LEAST_EPS:g} here, got {eps!r}: a smaller eps would buy only noise")
     times = 1 if adjacency == "add_remove" else 2
     laplace = IntegerNoise("laplace", times * largest, times * largest / eps, eps, 0.0)
     if not delta:

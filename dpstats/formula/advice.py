@@ -92,22 +92,24 @@ def _unused(declared: Domain, parsed: Formula, table: Table | None) -> list[str]
     return [f"declared and not used by this formula: {', '.join(unused[:MOST_LISTED])}{more}"]
 
 
-def numeric_columns_undeclared(
+def schema_domain(
     formula: str, declared: Domain, table: Table | None, family: Family | None = None
-) -> list[str]:
-    """Numeric columns that the formula reads and the Domain does not declare, by names and declared types alone.
+) -> tuple[Domain, tuple[str, ...]]:
+    """`declared` with what schema and family imply, and the numeric columns that the formula reads and it leaves open.
 
-    Without data every undeclared column is taken to be numeric; boolean columns, and a response whose range the family
-    fixes, need no range. Raises DataError if `table` lacks a column, DomainError for undeclared text: its
-    levels cannot be bought.
+    Boolean columns and the response of two values range over (0, 1). Without data every undeclared column is taken to
+    be numeric. Raises DataError if `table` lacks a column, DomainError for undeclared text.
     """
     parsed = parse(formula)
-    known = schema_domain(formula, declared, table, family)
-    if table is None:
-        return [name for name in parsed.columns if name not in known]
-    reader.check_columns(table, known, parsed.columns)
-    for name in parsed.columns:
-        if name not in declared and reader.column_kind(table, name) == "text":
+    known = declared if family is None else with_response(parsed, declared, family)
+    kinds: dict[str, str] = {}
+    if table is not None:
+        kinds = {name: column_kind(table, name) for name in parsed.columns if name not in declared}
+        boolean = [name for name, kind in kinds.items() if kind == "boolean" and name not in known]
+        known = known.with_ranges(dict.fromkeys(boolean, (0, 1))) if boolean else known
+        reader.check_columns(table, known, parsed.columns)
+    for name, kind in kinds.items():
+        if kind == "text":
             if near := near_miss(name, declared):
                 raise DomainError(f"column {name!r} is not declared; the domain declares {near!r}: did you mean that?")
             levels = phrase(f"domain={{{name!r}: [...]}}", shell=f"{name!r}: {{levels: [...]}} in the file of --domain")
@@ -116,17 +118,7 @@ def numeric_columns_undeclared(
                 f"column {name!r} is not numeric and not declared; list its levels: {levels}, or give its range if it "
                 f"holds numbers as text: {ends}"
             )
-    return [name for name in parsed.columns if name not in known]
-
-
-def schema_domain(formula: str, declared: Domain, table: Table | None, family: Family | None = None) -> Domain:
-    """`declared` with what the schema and the family imply: boolean columns and a binary response range over (0, 1)."""
-    parsed = parse(formula)
-    known = declared if family is None else with_response(parsed, declared, family)
-    if table is None:
-        return known
-    boolean = [n for n in parsed.columns if n not in known and reader.column_kind(table, n) == "boolean"]
-    return known.with_ranges(dict.fromkeys(boolean, (0, 1))) if boolean else known
+    return known, tuple(name for name in parsed.columns if name not in known)
 
 
 def with_response(parsed: Formula, domain: Domain, family: Family) -> Domain:

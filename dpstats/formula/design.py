@@ -20,19 +20,22 @@ from dpstats.domain import Domain, Range, support_of
 from dpstats.errors import DomainError, FormulaError
 from dpstats.families import Family
 from dpstats.formula import coding, reader
-from dpstats.formula.advice import (
-    check_counts,
-    dropped_note,
-    gap_notes,
-    numeric_columns_undeclared,
-    schema_domain,
-    with_response,
-)
+from dpstats.formula.advice import check_counts, dropped_note, gap_notes, with_response
 from dpstats.formula.bounds import LEAST, Array, Term, TermBody, term_bodies, unit_term
 from dpstats.formula.expression import Column
 from dpstats.formula.parse import Formula, parse
 from dpstats.formula.patsy_internals import DesignInfo
-from dpstats.formula.reader import kept_rows, owned_blocks, prediction_rows, read_blocks, response_rows, usable_rows
+from dpstats.formula.public_frame import Encoded
+from dpstats.formula.reader import (
+    encoded_rows,
+    kept_rows,
+    owned_blocks,
+    prediction_rows,
+    read_blocks,
+    response_rows,
+    unknown_levels,
+    usable_rows,
+)
 from dpstats.formula.response import (
     Kind,
     ResponseSpec,
@@ -47,8 +50,6 @@ from dpstats.formula.vanishing_forms import design_forms, joined_columns
 from dpstats.privacy.information import JointColumns
 from dpstats.privacy.k_norm import SLACK
 from dpstats.quiet import quiet
-
-__all__ = ["DesignSpec", "design_spec", "numeric_columns_undeclared", "response_values", "schema_domain"]
 
 LEAST_UNIT = 1e-250
 """A coefficient in the user's units is at least so many times one in model units, and at most the inverse."""
@@ -114,6 +115,17 @@ class DesignSpec(ScaledDesign):
         """
         with quiet():
             return prediction_rows(self, as_table(data), offset=offset)
+
+    def unknown_levels(self, data: object, *, offset: bool) -> dict[str, int]:
+        """By column in how many rows that are read for predictions a level is not declared; missing cells aside."""
+        names = self.parsed.predicting_columns if offset else self.parsed.exog_columns
+        with quiet():
+            return unknown_levels(self.unbounded, as_table(data), names)
+
+    def of_encoded(self, encoded: Mapping[str, Encoded], rows: int) -> tuple[Array, NDArray[np.bool_], Array]:
+        """As `predicting`, of encoded columns without a missing cell, but complete are rows that a fit keeps alone."""
+        with quiet():
+            return encoded_rows(self, encoded, rows)
 
     def keeps(self, data: object) -> NDArray[np.bool_]:
         """Which rows no range of what explains leaves out of a fit, shape (n,); errors as in `exog`."""

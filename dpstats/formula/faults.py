@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.data import Table
-from dpstats.domain import Domain, Levels, Range
+from dpstats.domain import Levels, Range
 from dpstats.families import Family
-from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_undeclared, schema_domain
+from dpstats.formula.design import DesignSpec
 from dpstats.formula.expression import Column as ColumnNode
-from dpstats.formula.parse import Formula, parse
-from dpstats.formula.response import clipping_response
+from dpstats.formula.parse import Formula
+from dpstats.formula.scaled_design import all_within
 
 Flags = NDArray[np.bool_]
 
@@ -63,40 +63,23 @@ class Fault(NamedTuple):
         return "missing, or not a number"
 
 
-def column_facts(formula: str, domain: Domain, table: Table | None, family: Family) -> tuple[Facts, DesignSpec | None]:
-    """What is declared of each column (None: numeric, its range open), and the design if nothing is open."""
-    parsed = parse(formula)
-    open_ranges = numeric_columns_undeclared(formula, domain, table, family)
-    known = clipping_response(parsed, schema_domain(formula, domain, table, family))
+def column_facts(parsed: Formula, known: Mapping[str, Range | Levels], family: Family) -> Facts:
+    """What is known of each column that a formula reads, as its fit reads it."""
     facts: dict[str, Range | Levels | None] = {name: known.get(name) for name in parsed.columns}
-    design = None
-    if not open_ranges:
-        design = design_spec(formula, known, family=family)
-        if table is not None:
-            design.check_schema(table)
-    response = _binary_column(parsed, family)
-    if response is not None:
-        declared = facts[response]
-        # As the fit reads it: neither 0 nor 1 is missing, not clipped.
-        facts[response] = Levels((0, 1)) if declared is None or isinstance(declared, Range) else declared
-    return facts, design
+    response = parsed.response.node
+    if family.response == "binary" and parsed.failures is None and isinstance(response, ColumnNode):
+        declared = facts[response.name]
+        # Neither 0 nor 1 is missing, not clipped.
+        facts[response.name] = Levels((0, 1)) if declared is None or isinstance(declared, Range) else declared
+    return facts
 
 
-def _binary_column(parsed: Formula, family: Family) -> str | None:
-    """The response's column, where it must be 0 or 1."""
-    if parsed.failures is not None:
-        return None
-    node = parsed.response.node
-    return node.name if family.response == "binary" and isinstance(node, ColumnNode) else None
-
-
-def possible_faults(columns: Sequence[str], facts: Facts, design: DesignSpec | None) -> tuple[Fault, ...]:
-    """What may be wrong with a row: first what loses it, then what clips it; public."""
-    faults = [Fault(name, "lost", _declared(facts[name])) for name in columns]
+def possible_faults(facts: Facts, design: DesignSpec | None) -> tuple[Fault, ...]:
+    """What may be wrong with a row: first what loses it, then what clips it; public. A design has no range open."""
+    faults = [Fault(name, "lost", _declared(declared)) for name, declared in facts.items()]
     if design is not None and design.has_gaps:
         faults.append(Fault(FORMULA, "lost", "finite everywhere"))
-    for name in columns:
-        declared = facts[name]
+    for name, declared in facts.items():
         if isinstance(declared, Range) and not declared.drops:
             faults += [Fault(name, "below", _declared(declared)), Fault(name, "above", _declared(declared))]
     return tuple(faults)
@@ -111,33 +94,44 @@ def _declared(fact: Range | Levels | None) -> str:
     return f"{len(fact.values)} levels"
 
 
-def fault_flags(block: Table, facts: Facts, design: DesignSpec | None, faults: Sequence[Fault]) -> Flags:
-    """Which faults count for each row of `block`, shape (r, faults): what loses it, or else what clips it."""
+NOWHERE = np.zeros(1, dtype=bool)
+"""The flag of every row, where none has it."""
+
+
+def raw_flags(block: Table, facts: Facts, design: DesignSpec | None, faults: Iterable[Fault]) -> Iterator[Flags]:
+    """For each fault which rows of `block` have it, whatever else is wrong with them: (r,), or (1,) for none."""
     states = {name: _states(block, name, fact) for name, fact in facts.items()}
-    lost_somewhere = np.logical_or.reduce([state["lost"] for state in states.values()])
-    columns = []
     for fault in faults:
         if fault.column == FORMULA:
             assert design is not None
-            columns.append(~design.usable(block) & ~lost_somewhere)
+            yield ~design.usable(block)
+        elif fault.kind == "outside":
+            yield states[fault.column]["below"] | states[fault.column]["above"]
         else:
-            columns.append(states[fault.column][fault.kind])
-    flags = np.column_stack(columns)
-    losing = np.array([fault.kind == "lost" for fault in faults])
-    lost = flags[:, losing].any(axis=1)
-    flags[np.ix_(lost, ~losing)] = False
+            yield states[fault.column][fault.kind]
+
+
+def fault_flags(block: Table, facts: Facts, design: DesignSpec | None, faults: Sequence[Fault]) -> Flags:
+    """Which faults count for each row of `block`, shape (r, faults): what loses it, or else what clips it."""
+    flags = np.empty((block.rows, len(faults)), dtype=bool)
+    lost = np.zeros(block.rows, dtype=bool)
+    for own, fault, raw in zip(flags.T, faults, raw_flags(block, facts, design, faults), strict=True):
+        own[:] = raw if fault.kind == "lost" and fault.column != FORMULA else raw & ~lost
+        lost |= own & (fault.kind == "lost")
     return flags
 
 
 def _states(table: Table, name: str, fact: Range | Levels | None) -> dict[str, Flags]:
-    """Which cells are lost, below and above, each of shape (r,)."""
+    """Which cells are lost, below and above, each of shape (r,), or (1,) for none."""
     cells = table.column(name)
     if isinstance(fact, Levels):
         return {"lost": cells.codes(fact.code_of()) < 0}
     numbers = cells.numbers()
-    lost = ~np.isfinite(numbers)
     if fact is None:
-        return {"lost": lost}
+        return {"lost": ~np.isfinite(numbers)}
     if fact.drops:
         return {"lost": ~fact.holds(numbers)}
+    if all_within(numbers, fact.low, fact.high):
+        return {"lost": NOWHERE, "below": NOWHERE, "above": NOWHERE}
+    lost = ~np.isfinite(numbers)
     return {"lost": lost, "below": ~lost & (numbers < fact.low), "above": ~lost & (numbers > fact.high)}

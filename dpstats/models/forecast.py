@@ -16,7 +16,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.arguments import check_type, safe_repr
-from dpstats.cached import cached_property
 from dpstats.data import Block
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
@@ -47,6 +46,7 @@ from dpstats.models.population import (
     KnownColumns,
     check_row_count,
     counts,
+    decoded,
     linear_predictor,
     population_signal,
     response_level,
@@ -100,6 +100,23 @@ class RowMeans(NamedTuple):
     moments: Vector
 
 
+class Laws(NamedTuple):
+    """What draws of a plan's noise share."""
+
+    plan: Plan
+    projection: Projection  # how a released information loses what is known of every such matrix
+    noise: ReleasedLaw  # in the coefficients
+
+    @classmethod
+    def of(cls, plan: Plan) -> Laws:
+        """Of a plan that releases its information."""
+        stage = plan.stages[-1].plan
+        assert stage.information is not None
+        law = stage.information.noise
+        projection = Projection.of(SpanNoise(law.metric, law.entry_variance), plan.design.forms())
+        return cls(plan, projection, ReleasedLaw(stage.noise, stage.noise_shape))
+
+
 @dataclass(frozen=True, eq=False)
 class Forecast:
     """Standard errors of fits of a plan by what is supposed of their rows, for any number of them."""
@@ -108,26 +125,30 @@ class Forecast:
     # what a row adds in the mean: "usual" or "known"; "rich" and "poor" too where nothing is known
     populations: Mapping[str, RowMeans]
     _cache: dict[tuple[str, int], list[NDArray[np.bool_]]] = field(init=False, repr=False, default_factory=dict)
-
-    @cached_property
-    def _projection(self) -> Projection:
-        """How a released information loses what is known of every such matrix: the same for all draws."""
-        information = self.plan.stages[-1].plan.information
-        assert information is not None
-        noise = information.noise
-        return Projection.of(SpanNoise(noise.metric, noise.entry_variance), self.plan.design.forms())
+    _known_laws: dict[int, Laws] = field(init=False, repr=False, default_factory=dict)
 
     def at(self, plan: Plan) -> Forecast:
         """The same of the same call at another budget."""
         check_type("plan", plan, Plan, "a plan of the same call, as plan.at(eps) makes it")
-        _check_plan(plan)
-        return replace(self, plan=plan)
+        found = replace(self, plan=plan)
+        _check_plan(found.dearest)
+        return found
 
-    @cached_property
-    def _noise_law(self) -> ReleasedLaw:
-        """Of the noise in the coefficients: one for all draws, as it has draws of its own."""
-        stage = self.plan.stages[-1].plan
-        return ReleasedLaw(stage.noise, stage.noise_shape)
+    @property
+    def dearest(self) -> Plan:
+        """The plan that spends most on errors, of those that the number of rows decides among."""
+        return self.plan
+
+    def plan_at(self, n: float) -> Plan:
+        """What a fit of `n` rows is planned as."""
+        return self.plan
+
+    def _laws(self, n: float) -> Laws:
+        """Of the noise of `n` rows, for all draws: each holds what takes a while."""
+        plan = self.plan_at(n)
+        if id(plan) not in self._known_laws:
+            self._known_laws[id(plan)] = Laws.of(plan)
+        return self._known_laws[id(plan)]
 
     def errors(self, n: int) -> pd.DataFrame:
         """Errors of `n` rows; see `Plan.standard_errors`."""
@@ -162,10 +183,12 @@ class Forecast:
 
     def sampling(self, name: str) -> Vector:
         """Errors of one row of a population that no noise adds to, in the user's units, shape (p,)."""
-        return _sampling(self.plan, self.populations[name])
+        return _sampling(self.dearest, self.populations[name])
 
     def expected(self, name: str, n: int) -> Vector:
         """Errors of `n` rows of a population where noise leaves the information at its mean, shape (p,)."""
+        if not _releases_errors(self.plan_at(n)):
+            return np.full(len(self.plan.names), np.inf)
         least = self.sampling(name) / np.sqrt(n)
         with quiet():
             return np.asarray(np.maximum(self._inferred(name, n).se, least))
@@ -187,15 +210,13 @@ class Forecast:
 
     def identified_draws(self, name: str, n: int, draws: int) -> Iterator[NDArray[np.bool_]]:
         """Which coefficients draws of the information's noise leave an error, of rows of a population, each (p,)."""
-        random = np.random.default_rng(SEED)
-        if self.plan.objective.statistics is not None:
+        information, random = self.plan_at(n).stages[-1].plan.information, np.random.default_rng(SEED)
+        if information is None:  # none, or those of released statistics
             yield np.isfinite(self.expected(name, n))
             return
         if (plain := self._plain_answer(name, n)) is not None:
             yield from [np.full(len(self.plan.names), plain)] * draws
             return
-        information = self.plan.stages[-1].plan.information
-        assert information is not None
         # A search asks again for the numbers that its table is of.
         known = self._cache.setdefault((name, n), [])
         for place in range(draws):
@@ -211,18 +232,16 @@ class Forecast:
         Noise of one in every entry moves the eigenvalues of a matrix by up to about 2 sqrt(p), and ratios are in units
         of sqrt(2).
         """
-        ratios = self._known(n * self.populations[name].information, noisy=False).identified.ratios
+        mean = n * self.populations[name].information
+        factors = self.plan.design.dummies
+        ratios = forecast_information(mean, self._laws(n).projection, factors, noisy=False).identified.ratios
         if ratios.min() >= math.sqrt(2 * len(ratios)) + SURE:
             return True
         return False if ratios.max() < HOPELESS else None
 
-    def _known(self, matrix: Vector, *, noisy: bool) -> KnownInformation:
-        """What is known of an information matrix, and identified of it."""
-        return forecast_information(matrix, self._projection, self.plan.design.dummies, noisy=noisy)
-
     def _inferred(self, name: str, n: float, noise: Vector | None = None) -> Inference:
         """The table of errors of `n` rows that are as their mean, with some noise in the information or with none."""
-        plan, means = self.plan, self.populations[name]
+        plan, means = self.plan_at(n), self.populations[name]
         if plan.objective.statistics is not None:
             return sums_inference(plan, ReleasedSums(n * means.moments), None).table
         stage = plan.stages[-1].plan
@@ -231,10 +250,11 @@ class Forecast:
         start = matrix @ means.coef + curvature @ shrunk_towards(stage)
         params = np.asarray(np.linalg.solve(matrix + curvature, start), dtype=np.float64)
         matrix = matrix if noise is None else matrix + noise
-        known = self._known(matrix, noisy=noise is not None)
+        laws = self._laws(n)
+        known = forecast_information(matrix, laws.projection, plan.design.dummies, noisy=noise is not None)
         spread = _spread(plan, stage.information, known, n * means.square, n * means.weight)
         released = Information(tuple(range(stage.size)), matrix, spread)
-        return inference_of(plan, params, released, known, self._noise_law).table
+        return inference_of(plan, params, released, known, laws.noise).table
 
     def enough(
         self, n: int, columns: Sequence[int] | None = None, draws: int | None = None, name: str | None = None
@@ -260,7 +280,12 @@ def forecast(plan: Plan, residual_sd: float | None = None, typical: object = Non
     everything = known.covers(plan.design, response=residual is None)
     priors = {"known": KNOWN} if everything else {"usual": USUAL, "rich": RICH, "poor": POOR}
     with quiet():
-        return Forecast(plan, {name: row_means(plan, known, prior, residual) for name, prior in priors.items()})
+        samples = {name: sample_rows(plan, known, prior, residual, DRAWS) for name, prior in priors.items()}
+        return Forecast(plan, {name: row_means(plan.family, one, weight_cap(plan)) for name, one in samples.items()})
+
+
+def _releases_errors(plan: Plan) -> bool:
+    return plan.objective.statistics is not None or plan.stages[-1].plan.information is not None
 
 
 def _check_plan(plan: Plan) -> None:
@@ -277,11 +302,12 @@ def _check_plan(plan: Plan) -> None:
             "plan: standard errors are foreseen for a formula whose rows count alike, not with weights, trials or a "
             "unit; plan.simulate(n, seed).bse shows those of made-up rows"
         )
-    if plan.bought or plan.screening is not None or plan.stages[-1].plan.size != len(plan.names):
+    unknown = [name for name in plan.bought if name not in plan.trimmed]
+    if unknown or plan.screening is not None or plan.stages[-1].plan.size != len(plan.names):
         raise ArgumentError(
             "plan: standard errors are foreseen over declared ranges and for all columns: declare "
-            f"{', '.join(name for name in plan.bought if name not in plan.trimmed) or 'what is fitted'}, and leave out "
-            f"{argument('ranges') + ', ' if plan.trimmed else ''}{argument('screen')} and {argument('refit_share')}"
+            f"{', '.join(unknown) or 'what is fitted'}, and leave out {argument('screen')} and "
+            f"{argument('refit_share')}"
         )
 
 
@@ -304,18 +330,31 @@ def _residual(plan: Plan, known: KnownColumns, residual_sd: float | None) -> flo
     return found
 
 
-def row_means(
-    plan: Plan, known: KnownColumns, prior: ColumnPrior, residual: float | None, draws: int = DRAWS
-) -> RowMeans:
-    """What a row adds in the mean that is as the analyst says, and else as a prior has it."""
+class Sample(NamedTuple):
+    """Rows in model units with a response, of which the first `size` are of one draw of coefficients."""
+
+    exog: Vector  # (rows, p)
+    offset: Vector
+    eta: Vector  # linear predictors
+    endog: Vector
+    size: int
+    coef: Vector | None = None  # those of the linear predictor, where they are known
+
+
+def sample_rows(plan: Plan, known: KnownColumns, prior: ColumnPrior, residual: float | None, draws: int) -> Sample:
+    """Rows that are as the analyst says, and else as a prior has it."""
     design, family = plan.design, plan.family
     assert isinstance(design, DesignSpec)
     random = np.random.default_rng(SEED)
-    table = known.rows(design, ROWS if known.like is None else min(len(known.like), PUBLIC_ROWS), prior, random)
-    exog, complete, offset = design.predicting(table, offset=True)
-    complete = complete & design.keeps(table)
-    endog = design.endog(table) if known.has_response(design) else np.zeros(len(exog))
-    complete = complete & np.isfinite(endog)
+    endog = np.zeros(ROWS)
+    if known.like is None:
+        encoded = known.drawn(design, ROWS, prior, random)
+        exog, complete, offset = design.of_encoded(encoded, ROWS)
+    else:
+        table = known.rows(design, min(len(known.like), PUBLIC_ROWS), prior, random)
+        exog, complete, offset = design.predicting(table, offset=True)
+        endog = design.endog(table) if known.has_response(design) else np.zeros(len(exog))
+        complete = complete & design.keeps(table) & np.isfinite(endog)
     if not complete.any():
         raise ArgumentError(
             "like: the formula has no value at any row; are its numbers and levels those of the domain?"
@@ -326,29 +365,40 @@ def row_means(
     if known.has_response(design):
         coef = _fitted(family, exog, endog, offset)
         endog = np.asarray(family.clip_response(endog), dtype=np.float64)
-        return _mean_of(plan, coef, exog, exog @ coef + offset, endog)
-    level = response_level(design, known, prior, table)
+        return Sample(exog, offset, exog @ coef + offset, endog, len(exog), coef)
+    level = response_level(design, known, prior, lambda: decoded(encoded) if known.like is None else table)
     size = len(exog)
     exog, offset = np.tile(exog, (draws, 1)), np.tile(offset, draws)
     signal = np.concatenate([population_signal(part, random) for part in np.split(exog, draws)])
     eta = linear_predictor(design, signal, offset, level)
     deviation = np.sqrt(1 - EXPLAINED) * level.deviation if residual is None else residual
-    coef = np.asarray(np.linalg.lstsq(exog[:size], (eta - offset)[:size], rcond=None)[0], dtype=np.float64)
-    return _mean_of(plan, coef, exog, eta, _endog(family, eta, deviation, random), size)
+    return Sample(exog, offset, eta, _endog(family, eta, deviation, random), size)
 
 
-def _mean_of(plan: Plan, coef: Vector, exog: Vector, eta: Vector, endog: Vector, size: int | None = None) -> RowMeans:
-    """The means over rows, of which the first `size` have responses of one draw of coefficients."""
-    family, information = plan.family, plan.stages[-1].plan.information
-    cap = None if information is None else information.purchase.weight_cap
-    weights, slopes = row_weights(family, eta, endog, cap), family.slope(eta, endog)
+def weight_cap(plan: Plan) -> float | None:
+    """The cap on the rows' weights in the information that a plan releases."""
+    information = plan.stages[-1].plan.information
+    return None if information is None else information.purchase.weight_cap
+
+
+def mean_information(family: Family, sample: Sample, cap: float | None) -> Vector:
+    """The mean of l'' x x' over rows whose weights have that cap, shape (p, p)."""
+    weights = row_weights(family, sample.eta, sample.endog, cap)
+    return np.asarray((sample.exog * weights[:, None]).T @ sample.exog / len(sample.exog))
+
+
+def row_means(family: Family, sample: Sample, cap: float | None) -> RowMeans:
+    """What a row of the sample adds in the mean."""
+    exog, offset, eta, endog, size, coef = sample
+    if coef is None:
+        coef = np.asarray(np.linalg.lstsq(exog[:size], (eta - offset)[:size], rcond=None)[0], dtype=np.float64)
     # Of one draw: over all of them the response would go with no column.
-    both = np.column_stack((exog, endog))[:size]
+    both = np.column_stack((exog[:size], endog[:size]))
     return RowMeans(
         coef,
-        (exog * weights[:, None]).T @ exog / len(exog),
-        float(np.mean(weights)),
-        float(np.mean(slopes**2)),
+        mean_information(family, sample, cap),
+        float(np.mean(row_weights(family, eta, endog, cap))),
+        float(np.mean(family.slope(eta, endog) ** 2)),
         both.T @ both / len(both),
     )
 

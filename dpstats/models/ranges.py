@@ -17,13 +17,15 @@ from dpstats.data import Block, Rows, Table, as_table
 from dpstats.domain import Domain, Range
 from dpstats.errors import ArgumentError, DomainError, DPStatsError
 from dpstats.families.base import pad_rows
+from dpstats.families.negative_binomial import NegativeBinomial, least_alpha
 from dpstats.formula import reader
 from dpstats.formula.design import DesignSpec, response_values
 from dpstats.ledger import LedgerLike
 from dpstats.models.release import Release, check_unit, counted_rows, counted_values
-from dpstats.plan import Plan
+from dpstats.plan import Plan, range_eps
 from dpstats.plan.methods import MEAN_SHARE, ResponsePurchase
 from dpstats.privacy.calibration import check_positive
+from dpstats.privacy.dispersion import buy_count_moments
 from dpstats.privacy.guarantee import ROW, Adjacency, Guarantee, Unit
 from dpstats.privacy.randomness import RandomSource
 from dpstats.privacy.ranges import (
@@ -211,6 +213,26 @@ def ranges_of(
     return ranges
 
 
+def bought_ranges(plan: Plan, data: Table, random: RandomSource) -> dict[str, Range]:
+    """Buy the ranges that a plan leaves open, or intervals within them. Reads rows: charge first."""
+    request, design = plan.request, plan.design
+    assert isinstance(design, DesignSpec)
+    declared = Domain({name: design.domain[name] for name in plan.trimmed})
+    eps, record = range_eps(request, plan.bought), request.options.record
+    ranges = ranges_of(data, plan.bought, eps, request.adjacency, random, record, declared)
+    if request.options.ranges != "bought":
+        return ranges
+    clipped = {*declared, *design.parsed.response_columns}
+    return {name: one if name in clipped else replace(one, outside="drop") for name, one in ranges.items()}
+
+
+def trimmable(design: DesignSpec, open_ranges: Sequence[str] = ()) -> tuple[str, ...]:
+    """Columns that explain of which an interval within the declared range may be bought: no `open_ranges`."""
+    left_out = {*open_ranges, *design.parsed.response_columns}
+    names = (name for name in design.parsed.exog_columns if name not in left_out)
+    return tuple(name for name in names if can_be_trimmed(design.domain.get(name)))
+
+
 def can_be_trimmed(declared: object) -> bool:
     """Whether a declaration is a range of which an inner interval may be bought: of more than two codes, with none."""
     return (
@@ -275,16 +297,27 @@ def bought_response(plan: Plan, data: Table, random: RandomSource) -> ResponsePu
     assert isinstance(design, DesignSpec)
     eps, rows = planned.eps, _CountedRows(design, data, plan.request.options.record, random)
     if plan.family.response == "continuous":
-        low, high = buy_interval(
-            rows.unexplained(), planned.low, planned.high, eps=eps, adjacency=adjacency, random=random
-        )
+        low, high = design.response.low, design.response.high
+        low, high = buy_interval(rows.unexplained(), low, high, eps=eps, adjacency=adjacency, random=random)
         return replace(planned, low=low, high=high)
+    if isinstance(plan.request.family, NegativeBinomial):
+        return _bought_dispersion(planned, rows, adjacency, centred=design.has_intercept and design.offset is None)
     share = MEAN_SHARE if design.has_intercept else 0.0
     high = buy_reach(rows.responses(), planned.high, eps=(1 - share) * eps, random=random)
     if not share:
         return replace(planned, high=high)
     mean = _mean(rows, high, eps=share * eps, adjacency=adjacency, random=random)
     return replace(planned, high=high, mean=mean)
+
+
+def _bought_dispersion(
+    planned: ResponsePurchase, rows: _CountedRows, adjacency: Adjacency, *, centred: bool
+) -> ResponsePurchase:
+    """The greatest count that is worth its noise, the dispersion and, for an intercept to centre, the mean."""
+    values, each = rows.responses(), planned.eps / 2
+    high = buy_reach(values, planned.high, eps=each, random=rows.random)
+    found = buy_count_moments(values, planned.high, eps=each, adjacency=adjacency, random=rows.random)
+    return replace(planned, high=high, mean=found.mean if centred else None, alpha=least_alpha(high, found.alpha))
 
 
 class _CountedRows(NamedTuple):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,25 +18,24 @@ from dpstats.data import Block, Column, Floats, Matrix, MemoryRows, Rows, Table,
 from dpstats.data.passes import map_runs, split_runs
 from dpstats.domain import Domain, Range
 from dpstats.errors import ArgumentError, DataError, DPStatsError
-from dpstats.families import BinomialCounts, Family, Gaussian, Poisson, get_family
-from dpstats.formula.advice import advice
-from dpstats.formula.design import DesignSpec, design_spec, numeric_columns_undeclared, schema_domain
-from dpstats.formula.faults import column_facts, possible_faults
+from dpstats.families import Family, get_family
+from dpstats.formula.advice import advice, schema_domain
+from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.formula.parse import expand_dot, parse
 from dpstats.formula.syntax import add_terms
 from dpstats.mechanisms.design import ArrayDesign, NormName, array_norms
-from dpstats.mechanisms.spec import obstacle
-from dpstats.models.adaptive import choose, foreseeable
-from dpstats.models.ranges import STAND_IN, bought_response, can_be_trimmed, ranges_of, serve
+from dpstats.mechanisms.spec import automatic_alpha
+from dpstats.models.adaptive import affordable, interval_follows, offered_intervals, settled, with_intervals
+from dpstats.models.ranges import STAND_IN, bought_ranges, bought_response, serve, trimmable
 from dpstats.models.release import check_unit, person_rows
-from dpstats.models.row_counts import count_rows
-from dpstats.plan import Plan, make_plan, range_eps, with_settled_law
-from dpstats.plan.methods import ResponsePurchase, response_purchase
-from dpstats.plan.row_counts import CHECK_SHARE, LEAST_EPS, RowCounts
+from dpstats.models.row_counts import counts_obstacle, plan_counts
+from dpstats.plan import Plan, make_plan, settle_law, with_settled_law
+from dpstats.plan.methods import response_purchase
+from dpstats.plan.scaling import UNIT_RESPONSE, plan_model, rescaled
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.randomness import RandomSource
 from dpstats.quiet import quiet
-from dpstats.wording import argument, phrase
+from dpstats.wording import argument
 
 BLOCK_ROWS = 8192
 """Rows of a block: it is copied as soon as one of them must change."""
@@ -193,13 +192,6 @@ def _length(exog: NDArray[np.float64], norm: NormName) -> NDArray[np.float64]:
     return np.sqrt(total) if norm == "l2" else total
 
 
-UNIT_RESPONSE = (-1.0, 1.0)
-"""The range assumed of a continuous array response, as row_norm=1 is of the rows."""
-
-WORKING_CAP = 0.35
-"""The default residual cap as a multiple of half the width of a bought interval (docs/proofs/purchases)."""
-
-
 class ArraySource:
     """Plain arrays, with bounds on the rows' norms: one l2 bound, or bounds under the keys l1, l2, linf.
 
@@ -299,67 +291,63 @@ class FormulaSource:
         person = request.options.record.column
         if person is not None and person in parse(self.formula).exog_columns:
             raise ArgumentError(f"unit: {person!r} tells persons apart, and the formula reads it; leave it out of one")
-        undeclared, ranges = self.undeclared(request.family), self._stand_ins(request)
-        advised = advice(self.formula, self.domain, self.data, undeclared, request.family.response)
+        known, open_ranges = schema_domain(self.formula, self.domain, self.data, request.family)
+        advised = advice(self.formula, self.domain, self.data, open_ranges, request.family.response)
         if request.options.ranges == "bought" and not alone:
             bought = argument("ranges", "bought")
             raise ArgumentError(f"{bought} is for a single fit: dp.buy_ranges buys the intervals once for several")
-        counts = self._row_counts(request, alone)
-        plan = self._plan(request, ranges, counts=counts)
-        if not plan.law_is_settled:
-            plan = self._plan(with_settled_law(plan), ranges, counts=counts)
-        if request.options.n is not None:
-            plan = settled(plan, self.candidates(plan), request.options.n)
+        known = known.with_(dict.fromkeys(open_ranges, STAND_IN)) if open_ranges else known
+        design = design_spec(self.formula, known, family=request.family)
+        trimmed = trimmable(design, open_ranges) if request.options.ranges == "bought" else ()
+        counts = plan_counts(request, design, open_ranges, alone=alone)
+        plan = plan_model(request, design, bought=(*open_ranges, *trimmed), trimmed=trimmed, counts=counts)
+        plan = settle_law(plan)
+        if (rows := request.options.n) is not None:
+            if not open_ranges and counts_obstacle(request, alone=alone) is None:
+                plan = with_intervals(plan, offered_intervals(request, design), rows)
+            plan = affordable(plan, rows)
+            chosen = settled(plan, rows)
+            plan = rescaled(plan, chosen.request) if interval_follows(plan.request) else chosen
         return replace(plan, advice=advised)
-
-    def count_rows(self, plan: Plan, data: Table, random: RandomSource) -> RowCounts:
-        """Release how many rows a fit uses, and how many have a fault. Reads rows: charge first."""
-        assert plan.counts is not None
-        assert isinstance(plan.design, DesignSpec)
-        facts, complete = column_facts(self.formula, self.domain, self.data, plan.request.family)
-        faults = possible_faults(parse(self.formula).columns, facts, complete)
-        with quiet():
-            return count_rows(plan.counts, plan.design, facts, faults, data, random)
 
     def complete(self, plan: Plan, data: Table, random: RandomSource) -> Plan:
         """Buy what the Domain and the options leave open and plan with it. Reads rows: charge first."""
-        adapts = plan.counts is not None and plan.counts.settles_errors
-        if not plan.bought and plan.response is None and not adapts:
-            return plan
-        request, advised = with_settled_law(plan), plan.advice
-        build = partial(self._plan, counts=plan.counts)
-        ranges: Mapping[str, Range] = {}
+        design, counts, advised = plan.design, plan.counts, plan.advice
+        rows = plan.request.options.n if counts is None else counts.rows
+        if counts is not None and counts.trimmable:
+            assert counts.rows is not None
+            plan = with_intervals(plan, counts.trimmable, counts.rows)
+        plan = affordable(plan, rows)
+        adapts = counts is not None and counts.settles_errors
+        weighs = automatic_alpha(plan.request.penalty, plan.request.options)
+        counted = rows if weighs and counts is not None else None
+        if not plan.bought and plan.response is None and not adapts and counted is None:
+            return replace(plan, advice=advised)
+        assert isinstance(design, DesignSpec)
+        request = with_settled_law(plan)
+        if counted is not None:
+            request = replace(request, options=replace(request.options, n=max(float(counted), 1.0)))
+        build = partial(plan_model, request, bought=plan.bought, trimmed=plan.trimmed, counts=counts)
+
+        def with_ranges(usable: Mapping[str, Range]) -> Plan:
+            return build(design_spec(self.formula, design.domain.with_(usable), family=request.family))
+
         if plan.bought:
-            ranges = self._bought_ranges(plan, data, random)
-            plan, ranges = serve(ranges, lambda usable: (build(request, usable), usable), self.domain)
-        build = partial(build, ranges=ranges)
+            plan = serve(bought_ranges(plan, data, random), with_ranges, self.domain)
+        elif counted is not None:
+            plan = build(design)
+        # Of least squares errors are chosen first: coefficients alone buy nothing of the response. With it once more.
+        follows = rows is not None and interval_follows(request)
+        if rows is not None and follows:
+            plan = settled(plan, rows)
         if plan.response is not None:
             bought = bought_response(plan, data, random)
             # What cannot be planned is decided by released and public values alone; the plan that was charged serves.
             with contextlib.suppress(DPStatsError):
-                plan, build = build(request, response=bought), partial(build, response=bought)
-        if adapts:
-            assert plan.counts is not None
-            assert plan.counts.rows is not None
-            plan = settled(plan, self.candidates(plan, build), plan.counts.rows)
+                plan = rescaled(plan, with_settled_law(plan), bought)
+        if rows is not None and (plan.response is not None if follows else adapts):
+            plan = settled(plan, rows, request if follows else None)
         return replace(plan, advice=advised)
-
-    def candidates(self, plan: Plan, build: Callable[[Request], Plan] | None = None) -> list[Plan]:
-        """The plans that differ from `plan` in what they spend on errors: nothing first, more each time.
-
-        None but `plan` where there is nothing to choose. `build` makes a plan of a request.
-        """
-        if not (adaptive_errors(plan.request, plan.family) and foreseeable(plan)):
-            return [plan]
-        build = (
-            partial(self._plan, ranges=self._stand_ins(plan.request), counts=plan.counts) if build is None else build
-        )
-        request, found = with_settled_law(plan), []
-        settings: tuple[Literal["auto", True] | None, ...] = (None, "auto", True)
-        for setting in settings:
-            with contextlib.suppress(DPStatsError):  # as public as what is planned
-                found.append(build(replace(request, options=replace(request.options, inference=setting))))
-        return found or [plan]
 
     def rows(self, plan: Plan, data: Table, random: RandomSource) -> Rows[Block]:
         """Clipped, scaled row blocks. Reads rows: charge first."""
@@ -373,103 +361,7 @@ class FormulaSource:
 
     def undeclared(self, family: Family) -> tuple[str, ...]:
         """Columns whose range must be bought, from the schema alone."""
-        return tuple(numeric_columns_undeclared(self.formula, self.domain, self.data, family))
-
-    def _trimmed(self, request: Request) -> dict[str, Range]:
-        """The declared ranges of which an inner interval is bought."""
-        parsed = parse(self.formula)
-        names = parsed.exog_columns if request.options.ranges == "bought" else ()
-        found = {name: self.domain.get(name) for name in names if name not in parsed.response_columns}
-        return {name: one for name, one in found.items() if isinstance(one, Range) and can_be_trimmed(one)}
-
-    def _stand_ins(self, request: Request) -> dict[str, Range]:
-        """What stands for the ranges that will be bought."""
-        return dict.fromkeys(self.undeclared(request.family), STAND_IN) | self._trimmed(request)
-
-    def _bought_ranges(self, plan: Plan, data: Table, random: RandomSource) -> dict[str, Range]:
-        """Buy the ranges that a plan leaves open. Reads rows: charge first."""
-        eps, options = range_eps(plan.request, plan.bought), plan.request.options
-        ranges = ranges_of(data, plan.bought, eps, plan.request.adjacency, random, options.record, self.domain)
-        if options.ranges == "declared":
-            return ranges
-        clipped = {*self.domain, *parse(self.formula).response_columns}
-        return {name: one if name in clipped else replace(one, outside="drop") for name, one in ranges.items()}
-
-    def _row_counts(self, request: Request, alone: bool) -> RowCounts | None:
-        """What counts the rows before all else: where it is offered, unless the call says otherwise."""
-        share = request.options.check_share
-        obstacle = counts_obstacle(request, alone)
-        if share is None:
-            offered = obstacle is None and request.options.n is None and request.eps >= LEAST_EPS
-            share = CHECK_SHARE if offered else 0.0
-        if share == 0:
-            return None
-        if obstacle is not None:
-            raise ArgumentError(f"check_share {obstacle}")
-        facts, complete = column_facts(self.formula, self.domain, self.data, request.family)
-        faults = possible_faults(parse(self.formula).columns, facts, complete)
-        adapts = adaptive_errors(request, request.family)
-        return RowCounts.planned(request.eps, share, request.adjacency, faults, settles_errors=adapts)
-
-    def _plan(
-        self,
-        request: Request,
-        ranges: Mapping[str, Range],
-        response: ResponsePurchase | None = None,
-        counts: RowCounts | None = None,
-    ) -> Plan:
-        """The plan under a Domain completed by `ranges`, and what was bought of the response."""
-        known = schema_domain(self.formula, self.domain, self.data, request.family)
-        known = known.with_(ranges) if ranges else known
-        design = design_spec(self.formula, known, family=request.family)
-        response = response or response_purchase(request, design)
-        if response is not None and request.family.response == "continuous":
-            design = design.with_working(response.low, response.high)
-        family = scaled_family(request.family, design, response)
-        return make_plan(
-            request,
-            design,
-            family,
-            formula=self.formula,
-            bought=tuple(ranges),
-            trimmed=tuple(name for name in ranges if name in self.domain),
-            response=response,
-            counts=counts,
-        )
-
-
-def adaptive_errors(request: Request, family: Family) -> bool:
-    """Whether what is spent on errors follows the number of rows: of one plain fit whose errors are left open."""
-    options = request.options
-    plain = options.screen is None and options.refit_share == 0 and options.stages == 1
-    return plain and options.inference == "auto" and obstacle(family, request.penalty, options) is None
-
-
-def settled(plan: Plan, candidates: Sequence[Plan], rows: float) -> Plan:
-    """The candidate that suits `rows` best; `plan` where public facts foresee none of them."""
-    if len(candidates) < 2:
-        return plan
-    with contextlib.suppress(DPStatsError, np.linalg.LinAlgError):  # as public as what is planned
-        return candidates[choose(candidates, rows)]
-    return plan
-
-
-def counts_obstacle(request: Request, alone: bool) -> str | None:
-    """Why no rows are counted before a fit, with the fix; those of several fits that go together are not."""
-    check = phrase("call dp.check", shell="run python -m dpstats check")
-    if not alone:
-        return f"is for a single fit: leave it out, and {check} first"
-    if request.options.unit is not None:
-        by_person = f"{check} with {argument('unit')}"
-        return f"counts rows, and the guarantee is for persons: leave it out, and {by_person} first"
-    if request.method not in ("napp", "objective"):
-        return f"is not offered with {argument('method', request.method)}: leave it out, and {check} first"
-    if request.options.replicates:
-        return "is not part of the replicated paper; leave it out"
-    if request.options.retrieval == "return":
-        returned, recycled = argument("retrieval", "return"), argument("retrieval", "recycle")
-        return f"leaves open what {returned} would return; take {recycled}"
-    return None
+        return schema_domain(self.formula, self.domain, self.data, family)[1]
 
 
 def cap_rows(rows: Rows[Block], family: Family) -> Rows[Block]:
@@ -494,22 +386,3 @@ def model_formula(formula: str, family: str | Family, **row_terms: Unpack[RowKey
             f"{argument('offset')} is added to any linear predictor"
         )
     return add_terms(formula, **row_terms)
-
-
-def scaled_family(family: Family, design: DesignSpec, response: ResponsePurchase | None = None) -> Family:
-    """The family on the scale of the design's response, open caps filled in from its public range.
-
-    A residual cap is given in the response's units; the solver sees a continuous response scaled to [-1, 1].
-    """
-    if design.response.trials is not None:
-        return BinomialCounts(design.response.trials)
-    if isinstance(family, Gaussian):
-        _, half_width = design.response_scaling()
-        given = family.residual_cap
-        if given is not None:
-            return Gaussian(given / half_width)
-        return family.resolve(UNIT_RESPONSE) if response is None else Gaussian(WORKING_CAP)
-    if response is not None and isinstance(family, Poisson):
-        most = response.high if family.y_max is None else min(response.high, family.y_max)
-        return replace(family, y_max=most).resolve(None)
-    return family.resolve((design.response.low, design.response.high))

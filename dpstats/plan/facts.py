@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpstats.arguments import check_flag
 from dpstats.call import Request
 from dpstats.domain import Range
-from dpstats.families import Family
+from dpstats.families import Family, NegativeBinomial
 from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
 from dpstats.mechanisms.design import PublicDesign
@@ -288,7 +288,8 @@ def _budget_frame(plan: PlanFacts) -> pd.DataFrame:
         rows.append(("ranges", cost, 0.0, cost, cost, 0.0, ", ".join(plan.bought)))
     if plan.response is not None:
         cost = plan.response.eps
-        facts = "greatest count, mean" if plan.family.response == "count" else "centre, spread"
+        counts = "count, mean, alpha" if isinstance(plan.family, NegativeBinomial) else "greatest count, mean"
+        facts = counts if plan.family.response == "count" else "centre, spread"
         rows.append(("response", cost, 0.0, cost, cost, 0.0, facts))
     if plan.screening is not None:
         rows += _screening_rows(plan.screening)

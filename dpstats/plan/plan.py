@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +32,7 @@ from dpstats.plan.methods import (
     plan_releases,
     proof_page,
     range_eps,
+    response_purchase,
     uncertified_method,
     zcdp_of,
 )
@@ -191,13 +191,14 @@ class Plan(PlanFacts):
         return self._call("standard_errors").forecast(self, residual_sd, typical, like)
 
     def by_rows(self) -> pd.DataFrame:
-        """What the plan will spend on standard errors once it knows the number of rows.
+        """What the plan will spend on ranges and on standard errors once it knows the number of rows.
 
         Returns
         -------
         DataFrame
-            By number of rows: errors, "none", "free" or "paid", and share, that of the coefficients expected to have an
-            interval, of rows that say little (docs/proofs/adaptive).
+            By number of rows: ranges, "bought" where intervals within the declared ranges are; errors, "none", "free"
+            or "paid"; and share, that of the coefficients expected to have an interval, of rows that say little and
+            with the ranges as they are declared (docs/proofs/adaptive).
 
         Examples
         --------
@@ -231,7 +232,7 @@ class Plan(PlanFacts):
         True
         """
         tables = [header_table(self, "none read"), column_table(self), *plan_tables(self)]
-        if self.counts is not None and self.call is not None and self.counts.settles_errors:
+        if self.counts is not None and self.call is not None and (self.counts.settles_errors or self.counts.trimmable):
             found = self.by_rows()
             tables += [] if found.empty else [rows_table(found)]
         return Summary(tables, [*plan_notes(self), *rounding_note(self.objective)])
@@ -284,7 +285,7 @@ class Plan(PlanFacts):
             "design": self.design.to_dict(),
             "stages": [[role, plan.to_dict()] for role, plan in self.stages],
             "guarantee": self.guarantee.to_dict(),
-            "response": None if self.response is None else asdict(self.response),
+            "response": None if self.response is None else self.response.to_dict(),
             "completed": self.completed,
             "screening": None if self.screening is None else self.screening.to_dict(),
             **({} if self.fitstats is None else {"fitstats": self.fitstats.to_dict()}),
@@ -343,7 +344,7 @@ def make_plan(
         raise ArgumentError(f"{shares} must be lower: nothing of eps is left for the coefficients")
     screening, stages = plan_releases(request, design, family, rest, mean)
     if fitstats is not None and stages[-1].plan.information is None:
-        if request.options.fitstats != "auto":
+        if request.options.fitstats != "auto" or fitstats.variables is not None or fitstats.by is not None:
             raise ArgumentError(f"fitstats {needs_errors()}")
         fitstats, (screening, stages) = None, plan_releases(request, design, family, left, mean)
     if response is not None and response.mean is not None:
@@ -432,25 +433,30 @@ def replan(plan: Plan, eps: float) -> Plan:
     asked = plan.request if plan.call is None else plan.call.request
     request = replace(plan.request, eps=eps, options=replace(plan.request.options, noise=asked.options.noise))
     response = plan.response
-    if response is not None:
-        response = replace(response, eps=request.options.response_share * request.row_eps)
-    counts = plan.counts
-    if counts is not None:
-        counts = counts.at(eps)
-    build = partial(
-        make_plan,
-        design=plan.design,
-        family=plan.family,
+    if response is not None and (priced := response_purchase(request, plan.design)) is not None:
+        response = replace(response, eps=priced.eps)
+    counts = None if plan.counts is None else plan.counts.at(eps)
+    again = settle_law(replan_request(replace(plan, response=response, counts=counts), request))
+    return replace(again, call=None if plan.call is None else plan.call.at(eps))
+
+
+def replan_request(plan: Plan, request: Request) -> Plan:
+    """What another request plans for the same model, purchases and counts; reads no row."""
+    return make_plan(
+        request,
+        plan.design,
+        plan.family,
         formula=plan.formula,
         bought=plan.bought,
         trimmed=plan.trimmed,
-        response=response,
-        counts=counts,
+        response=plan.response,
+        counts=plan.counts,
     )
-    again = build(request)
-    if not again.law_is_settled:
-        again = build(with_settled_law(again))
-    return replace(again, call=None if plan.call is None else plan.call.at(eps))
+
+
+def settle_law(plan: Plan) -> Plan:
+    """The plan, or one that insists on its law of noise where a purchase could change it."""
+    return plan if plan.law_is_settled else replan_request(plan, with_settled_law(plan))
 
 
 def with_settled_law(plan: Plan) -> Request:

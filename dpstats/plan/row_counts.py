@@ -46,6 +46,8 @@ class RowCounts:
     settles_errors: bool  # whether what is spent on standard errors follows the number of rows
     rows: int | None = None  # released: about how many rows the fit uses, or how many there are where that is public
     at_fault: tuple[int, ...] | None = None  # released: about how many rows have each fault first
+    # numbers of which an interval within the declared range is bought if the number of rows says that it pays
+    trimmable: tuple[str, ...] = ()
 
     @classmethod
     def planned(
@@ -56,16 +58,18 @@ class RowCounts:
         faults: Iterable[Fault],
         *,
         settles_errors: bool = False,
+        trimmable: tuple[str, ...] = (),
     ) -> Self:
         """For a share of all that a fit may cost; rows below and above a range are counted together."""
         paid = share if adjacency == "add_remove" else (1 - ROWS_PART) * share
         (cost, _), (rest, _) = split_budget(eps, 0.0, [paid, 1 - paid])
         told = tuple(dict.fromkeys(fault.either_side for fault in faults))
-        return cls(share, cost, rest, adjacency, told, settles_errors)
+        return cls(share, cost, rest, adjacency, told, settles_errors, trimmable=trimmable)
 
     def at(self, eps: float) -> RowCounts:
         """The same share of another eps; nothing is released of it."""
-        planned = self.planned(eps, self.share, self.adjacency, self.faults, settles_errors=self.settles_errors)
+        follows: dict[str, Any] = {"settles_errors": self.settles_errors, "trimmable": self.trimmable}
+        planned = self.planned(eps, self.share, self.adjacency, self.faults, **follows)
         return replace(planned, faults=self.faults)
 
     @property
@@ -145,14 +149,17 @@ class RowCounts:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""
-        return asdict(self) | {"faults": [list(fault) for fault in self.faults]}
+        stored = asdict(self) | {"faults": [list(fault) for fault in self.faults]}
+        # Without any it is as older versions stored it, and keeps its digest.
+        return {name: value for name, value in stored.items() if name != "trimmable" or value}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
         """The counts whose `to_dict` gave `stored`."""
         faults = tuple(Fault(*fault) for fault in stored["faults"])
         at_fault = None if stored["at_fault"] is None else tuple(stored["at_fault"])
-        return cls(**{**stored, "faults": faults, "at_fault": at_fault})
+        trimmable = tuple(stored.get("trimmable", ()))
+        return cls(**{**stored, "faults": faults, "at_fault": at_fault, "trimmable": trimmable})
 
 
 def about_rows(count: float, deviation: float) -> str:

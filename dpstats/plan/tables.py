@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from statsmodels.iolib.table import SimpleTable
 
+from dpstats.families import NegativeBinomial
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.stage import NoiseFacts
@@ -79,12 +80,24 @@ def banner(guarantee: Guarantee) -> list[str]:
 
 def model_title(plan: PlanFacts) -> str:
     """The first line of a table of coefficients."""
-    return f"Private Generalized Linear Model: {plan.family.name}".center(WIDTH)
+    family = plan.family.title
+    if plan.response is not None and isinstance(plan.family, NegativeBinomial):
+        bought = plan.response.alpha is not None
+        family = family.removesuffix(")") + ", bought)" if bought else "negative binomial (alpha to be bought)"
+    return f"Private Generalized Linear Model: {family}".center(WIDTH)
 
 
 def facts_lines(facts: Sequence[str]) -> list[str]:
-    """Facts below a title, as wide as the tables."""
-    return [line.center(WIDTH) for line in textwrap.wrap("; ".join(facts), WIDTH - 4)]
+    """Facts below a title, as wide as the tables: as many on a line as it has room for, each of them whole."""
+    lines: list[str] = []
+    for fact in facts:
+        joined = f"{lines[-1]}; {fact}" if lines else fact
+        if lines and len(joined) <= WIDTH - 4:
+            lines[-1] = joined
+        else:
+            lines = [*lines[:-1], f"{lines[-1]};"] if lines else []
+            lines += textwrap.wrap(fact, WIDTH - 4)
+    return [line.center(WIDTH) for line in lines]
 
 
 def capped_at(plan: PlanFacts) -> float | None:
@@ -161,18 +174,22 @@ def bought_tables(plan: PlanFacts) -> list[SimpleTable]:
     if plan.completed and plan.response is not None:
         found = plan.response
         use = "centre, scale and cap" if plan.family.response == "continuous" else "greatest count"
+        if not plan.objective.caps_loss:
+            use = "choice of method"
         rows.append((plan.design.response_name, [format_number(found.low), format_number(found.high), use]))
         if found.mean is not None:
             what = "rate, per exp(offset)" if plan.design.offset_bound else "mean"
             rows.append((plan.design.response_name, ["", format_number(found.mean), what]))
+        if found.alpha is not None:
+            rows.append((plan.design.response_name, ["", format_number(found.alpha), "alpha, dispersion"]))
     return [full_width(["low", "high", "for"], rows, [12, 12, 23], title="Bought with the budget")] if rows else []
 
 
 def rows_table(found: pd.DataFrame) -> SimpleTable:
     """What the number of rows decides."""
-    rows = [(f"{rows:,}", [row["errors"], f"{row['share']:.0%}"]) for rows, row in found.iterrows()]
-    title = "Standard errors by the number of rows that is counted"
-    return full_width(["standard errors", "coefficients with one"], rows, [20, 24], title=title)
+    rows = [(f"{rows:,}", [row["ranges"], row["errors"], f"{row['share']:.0%}"]) for rows, row in found.iterrows()]
+    title = "Ranges and standard errors by the number of rows that is counted"
+    return full_width(["ranges", "standard errors", "coefficients with one"], rows, [12, 20, 24], title=title)
 
 
 NOISE_WIDTHS = {"curvature": 20, "on": 13, "drawn": 13, "sd of noise": 14, "ratio": 9}
@@ -218,3 +235,11 @@ def _shares(plan: PlanFacts) -> str:
     """How the rows of a person count."""
     record = plan.request.options.record
     return "equal shares" if record.shared else f"1, {record.rows} rows at most"
+
+
+def weighing(plan: PlanFacts) -> str:
+    """How persons count, for a title."""
+    record = plan.request.options.record
+    if record.shared:
+        return f"every {record.column} weighs the same"
+    return f"{record.rows} row{'s' * (record.rows != 1)} of each {record.column} at most"

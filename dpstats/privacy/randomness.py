@@ -83,8 +83,8 @@ def check_scale(scale: float) -> None:
     """
     if not scale <= LARGEST_SCALE:
         raise ArgumentError(
-            f"eps is too small: noise of scale 2**{math.log2(scale):.0f} on the lattice would leave the 64-bit "
-            "integers, and any data would drown in it"
+            f"eps is too small: noise of scale 2**{math.log2(scale):.0f} on the lattice would exceed 64-bit "
+            "integers and hide any data"
         )
 
 

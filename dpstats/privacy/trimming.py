@@ -144,6 +144,34 @@ def buy_inner_interval(
     return (float(first), float(last)) if first < last else (low, high)
 
 
+MOST_SHARE, LEAST_SHARE = 0.07, 0.01
+"""Of a fit's budget for intervals that a count of its rows decides to buy: the most, and the least where rows are many.
+
+Where the declared ranges are right the most costs three hundredths of the standard errors (docs/proofs/trimming)."""
+
+SHARE_STEP = 0.005
+"""The share is a multiple of that."""
+
+ENOUGH, WORTHWHILE = 4.0, 2.4
+"""Rows of a column, over those from which a range can be narrowed at all, that a purchase pays for, and from how many
+on one is made."""
+
+
+def share_to_spend(rows_eps: float, adjacency: Adjacency, columns: int) -> float:
+    """The share of a fit's budget that buys intervals of some columns, for so many rows times eps; 0 for none."""
+    if not columns or rows_eps < rows_that_pay(1.0, adjacency, columns):
+        return 0.0
+    needed = columns * rows_to_narrow(1.0, adjacency, columns)
+    # In whole steps: plans for numbers of rows that hardly differ are the same.
+    steps = math.ceil(ENOUGH * needed / rows_eps / SHARE_STEP - 1e-9)
+    return min(max(steps * SHARE_STEP, LEAST_SHARE), MOST_SHARE)
+
+
+def rows_that_pay(eps: float, adjacency: Adjacency, columns: int) -> float:
+    """The number of rows from which on a fit for eps buys intervals of some columns: public."""
+    return WORTHWHILE * columns * rows_to_narrow(1.0, adjacency, columns) / (MOST_SHARE * eps)
+
+
 def rows_to_narrow(eps: float, adjacency: Adjacency, columns: int = 1) -> float:
     """The number of rows below which no inner interval is likely to be chosen, whatever the values are: public."""
     steps, scale = allowances(), trimming_scale((1 - COUNT_SHARE) * eps, adjacency)

@@ -253,7 +253,7 @@ def plan_replication(stages: Sequence[Stage], spec: FitSpec) -> tuple[Stage, ...
         two = argument("stages", 2)
         raise ArgumentError(f"{two} and refit_share are not part of the replicated paper; leave them out")
     if penalty is None and options.as_printed:
-        raise ArgumentError("penalty must be given: the replicated paper's modes realise one, such as 'lasso'")
+        raise ArgumentError("penalty must be given, such as 'lasso': the modes of the replicated paper need one")
     plan = stages[0].plan
     if options.realization == "augmented":
         noise_row(plan.family)

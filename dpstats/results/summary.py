@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from scipy import special
 from statsmodels.iolib.table import SimpleTable
 
-from dpstats.families import NegativeBinomial
 from dpstats.mechanisms.design import SubDesign
 from dpstats.mechanisms.information import ReleasedSums
 from dpstats.mechanisms.options import ROWS_GUESS
@@ -25,6 +24,7 @@ from dpstats.plan.notes import (
     limit_note,
     link_note,
     lost_errors,
+    persons_note,
     plan_notes,
 )
 from dpstats.plan.plan import Plan
@@ -41,10 +41,11 @@ from dpstats.plan.tables import (
     model_title,
     modelled_level,
     plan_tables,
+    weighing,
 )
 from dpstats.results.contrasts import inference_table, to_the_noise
 from dpstats.results.model import ReleasedModel
-from dpstats.results.standard_errors import rare_references
+from dpstats.results.standard_errors import beyond_cap, hiding_references
 from dpstats.summaries import Summary, format_number, full_width, wrap_note
 from dpstats.wording import argument, phrase
 
@@ -64,6 +65,9 @@ MANY = 100
 
 HALF_LINE = 21
 """So many characters of a fact have room on the right of a table's header."""
+
+MOST_UNSURE = 0.02
+"""A share of rows with more noise is not printed."""
 
 MOST_NOTES = 3
 """A short summary has so many notes on its coefficients, the most important ones; the full one has all."""
@@ -90,10 +94,13 @@ def summarize(
     observations = rows_text(results).replace("about ", "")
     if len(observations) > HALF_LINE:
         observations = observations.replace(" (s.d. ", " +- ").rstrip(")")
-    tables = [header_table(plan, observations, fit_facts(results)), coefficient_table(results, full=True)]
-    if len(results.selection):
+    text = chosen_text(results) if results.selects else None
+    title = None if text is None else text[0].upper() + text[1:]
+    tables = [header_table(plan, observations, fit_facts(results)), coefficient_table(results, full=True, title=title)]
+    if results.selects:
         tables.append(selection_table(results))
-    notes = [*plan_notes(plan, released=results.has_errors), *risk, *inference_notes(results)]
+    notes = [*plan_notes(plan, released=results.has_errors), *beyond_cap_note(results), *risk]
+    notes += inference_notes(results)
     return Summary([*tables, *plan_tables(plan)], notes)
 
 
@@ -107,21 +114,30 @@ def heading(results: ReleasedModel) -> list[str]:
     ]
     if (cap := capped_at(plan)) is not None:
         facts.append(f"residuals capped at {cap:,.4g}")
-    if isinstance(plan.family, NegativeBinomial):
-        facts.append(f"alpha = {plan.family.alpha:.4g}")
+    if plan.guarantee.unit is not None:
+        facts.append(weighing(plan))
     if plan.request.method in ("output", "posterior", "statistics"):
         facts.append(f"method: {plan.request.method}")
     if plan.guarantee.basis == "docs/proofs/tuning":
         facts.append("tuned")
     if plan.request.penalty is not None:
         facts.append(f"penalty: {plan.request.penalty.name}")
+    if results.selects:
+        facts.append(chosen_text(results))
     facts += [f"{name.lower()} {fact}" for name, fact in auxiliary_facts(plan.design)]
     return [*banner(plan.guarantee), model_title(plan), *facts_lines(facts), *facts_lines(fit_facts(results))]
 
 
+def chosen_text(results: ReleasedModel) -> str:
+    """Which model the effects belong to."""
+    terms = results.in_model[[name != "Intercept" for name in results.plan.names]]
+    return f"effects in the model chosen: {int(np.sum(terms))} of {len(terms)} columns"
+
+
 def fit_facts(results: ReleasedModel) -> list[str]:
-    """The fit of the whole model with its errors, where it was bought and the table shows errors."""
-    if results.fit_sums is None or not shows_errors(results):
+    """The fit of the whole model with its errors, where it is known and the table shows errors."""
+    known = results.fit_sums is not None or isinstance(results.released, ReleasedSums)
+    if not known or not shows_errors(results):
         return []
     figures = results.fitstats.T.to_dict()
     facts = []
@@ -175,7 +191,7 @@ def risk_note(results: ReleasedModel, n: int | None) -> list[str]:
     if math.isnan(most):
         return []
     loss = null_loss(plan)
-    compared = "" if loss is None else f", beside {loss:.4g} of the model without coefficients"
+    compared = "" if loss is None else f", compared with a loss of {loss:.4g} without coefficients"
     return [
         f"Excess risk: privacy adds at most {most:.2g} to the mean loss of {rows:,} rows, with probability "
         f"{1 - RISK_LEVEL:g}{compared}."
@@ -210,7 +226,7 @@ def bounded_table(results: ReleasedModel, full: bool, title: str | None = None) 
     Where the noise in the coefficients has an exact standard deviation, it always stands beside them.
     """
     bounds = full or has_exact_noise(results)
-    facts = zip(results.params.items(), results.scaled_params, results.noise_at_most, results.plan.kept, strict=True)
+    facts = zip(results.params.items(), results.scaled_params, results.noise_at_most, results.in_model, strict=True)
     rows = [
         (
             name,
@@ -240,16 +256,40 @@ def bound_name(results: ReleasedModel) -> str:
 def essential_notes(results: ReleasedModel) -> list[str]:
     """What no reader of the coefficients may miss."""
     plan = results.plan
-    notes = [*inference_notes(results), *limit_note(plan), *cap_note(plan), *link_note(plan), *design_notes(plan)]
+    capped = [" ".join([*cap_note(plan), *beyond_cap_note(results)])] if capped_at(plan) is not None else []
+    notes = [*inference_notes(results), *limit_note(plan), *capped, *link_note(plan), *design_notes(plan)]
     if plan.guarantee.basis == "docs/proofs/tuning":
-        notes = ["dp.tune chose the settings by the same rows; the budget is that of the whole tuning.", *notes]
+        notes = ["dp.tune chose the settings on the same rows; the budget covers the whole tuning.", *notes]
     notes = [*counts_note(plan), *assumed_response_note(plan), *notes]
-    if len(results.selection):
-        chosen = results.selection["selected"].drop("Intercept", errors="ignore")
-        notes.insert(0, f"Selection: {int(np.sum(chosen))} of {len(chosen)} columns kept; see selection.")
+    if plan.guarantee.unit is not None:
+        notes.insert(0, persons_note(plan))
+    if results.selects:
+        notes.insert(0, selection_note(results))
     if shows_errors(results):
         return notes
     return [no_errors_note(results), *notes]
+
+
+def beyond_cap_note(results: ReleasedModel) -> list[str]:
+    """How many rows have a residual beyond the cap, where that follows from what was released."""
+    plan, sums = results.plan, results.fit_sums
+    rows = None if plan.counts is None or not plan.counts_rows_used else plan.counts.released_rows
+    if sums is not None:
+        rows = sums.count, sums.count_sd
+    share = None if rows is None or capped_at(plan) is None else beyond_cap(plan, results.released, rows)
+    if share is None or share.sd > MOST_UNSURE:
+        return []
+    return [f"About {max(share.value, 0.0):.1%} of the rows (s.d. {share.sd:.1%}) have one."]
+
+
+def selection_note(results: ReleasedModel) -> str:
+    """What was left out, and what the effects shown may then hold."""
+    out = results.left_out
+    if not out:
+        return "Selection: no column was left out."
+    names = ", ".join(out[:MOST_NAMES]) + (f" and {len(out) - MOST_NAMES} more" if len(out) > MOST_NAMES else "")
+    meaning = " A column above can carry the effect of one left out that it resembles." if shows_errors(results) else ""
+    return f"Left out: {names} (left_out).{meaning}"
 
 
 def no_errors_note(results: ReleasedModel) -> str:
@@ -261,8 +301,8 @@ def no_errors_note(results: ReleasedModel) -> str:
     if is_output(plan):
         return f"'noise sd' is the exact standard deviation of the noise; {napp}."
     if plan.request.method == "posterior":
-        return f"The coefficients are one draw from a flattened posterior; {napp}."
-    without = "Coefficients are shrunk towards zero and hold privacy noise; this fit has no standard errors"
+        return f"The coefficients are one draw from a posterior flattened by the privacy budget; {napp}."
+    without = "Coefficients are shrunk towards zero and contain privacy noise; this fit has no standard errors"
     reason = obstacle(plan.family, plan.request.penalty, plan.request.options)
     if reason is not None:
         return f"{without}. Inference {reason}."
@@ -270,9 +310,9 @@ def no_errors_note(results: ReleasedModel) -> str:
         screen, check = phrase("screen=", shell="--set screen=K"), phrase("dp.check", shell="python -m dpstats check")
         forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
         return (
-            f"{without}: the budget identifies no coefficient. More eps, {paid_errors(results)}fewer columns ({screen} "
-            f"chooses them) may help, see {forecast}; or rows were lost to levels that are not declared, which {check} "
-            "counts."
+            f"{without}: the budget identifies no coefficient. More eps, {paid_errors(results)}fewer columns "
+            f"({screen} chooses them) may help; {forecast} predicts it. Rows may also be lost to levels that are "
+            f"not declared, which {check} counts."
         )
     lost = lost_errors(plan)
     if lost is not None:
@@ -302,9 +342,9 @@ def inference_notes(results: ReleasedModel) -> list[str]:
             "levels would help."
         )
         notes += rare_note(results)
-    notes.append("coef and std err are corrected for shrinkage; params, the coefficients as released, predict better.")
+    notes.append("coef and std err are bias-corrected; params, the coefficients as released, predict better.")
     if beyond_normal(results.tvalues.to_numpy(), results.pvalues.to_numpy()):
-        notes.append("P>|z| takes the law of the privacy noise into account: a normal table gives another value.")
+        notes.append("P>|z| accounts for the distribution of the privacy noise, so it differs from a normal table.")
     return notes
 
 
@@ -318,9 +358,10 @@ def rare_note(results: ReleasedModel) -> list[str]:
     assert results.released is not None
     design = SubDesign(results.plan.design, np.array(results.released.columns))
     return [
-        f"{name} is measured from a level that is too rare for this budget. Name a common one as its reference, as in "
-        f"C({column_of_term(name)}, Treatment('a common level')), to see the others."
-        for name in rare_references(design, results._inferred)
+        f"{name} is measured from a level that {'is too rare' if rare else 'has too few rows'} for this budget. Name "
+        f"{'a common' if rare else 'the commonest'} one as its reference, as in C({column_of_term(name)}, "
+        "Treatment('a common level')), to see the others."
+        for name, rare in hiding_references(design, results._inferred).items()
     ]
 
 
@@ -337,10 +378,10 @@ def beyond_normal(statistics: NDArray[Any], pvalues: NDArray[Any]) -> bool:
 
 def selection_table(results: ReleasedModel) -> SimpleTable:
     """Which columns a sparse penalty kept, or screening: of those that it put out the number alone."""
-    facts = results.selection[results.plan.kept]
+    facts = results.selection.drop(columns="coef")
     rows = [(name, [_cell(row[column]) for column in facts.columns]) for name, row in facts.iterrows()]
-    out = len(results.selection) - len(facts)
-    title = f"Selection ({out} columns screened out)" if out else "Selection"
+    out = len(results.left_out)
+    title = f"Selection ({out} columns left out)" if out else "Selection"
     return full_width(list(facts.columns), rows, columns=[10, *[12] * (len(facts.columns) - 1)], title=title)
 
 

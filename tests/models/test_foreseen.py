@@ -147,7 +147,7 @@ def test_the_spread_of_residuals_is_the_analysts() -> None:
 @pytest.mark.parametrize(
     ("options", "formula", "given", "fix"),
     [
-        ({}, "y ~ x", {}, "inference=True"),
+        ({"inference": None}, "y ~ x", {}, "inference=True"),
         ({"inference": True, "unit": "who"}, "y ~ x", {}, "count alike"),
         ({"inference": True, "weights": "t"}, "y ~ x", {}, "count alike"),
         ({"inference": True, "screen": 1}, "y ~ x + g", {}, "leave out screen="),

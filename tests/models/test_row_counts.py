@@ -19,12 +19,12 @@ from dpstats.data import as_table
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, BudgetExceeded, MismatchError, NotReleasedError, ReleaseError
 from dpstats.families import get_family
-from dpstats.formula.design import DesignSpec
-from dpstats.formula.faults import Fault, column_facts, possible_faults
-from dpstats.formula.parse import parse
-from dpstats.models import row_counts
+from dpstats.formula.design import design_spec
+from dpstats.formula.faults import Fault, column_facts, fault_flags, possible_faults
+from dpstats.models import adaptive, row_counts
 from dpstats.models.row_counts import _row_sums
 from dpstats.models.sources import FormulaSource
+from dpstats.plan import range_eps
 from dpstats.plan.row_counts import CHECK_SHARE, RowCounts
 from dpstats.privacy.accounting import exact
 from dpstats.privacy.guarantee import Adjacency, Guarantee
@@ -50,11 +50,10 @@ def frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
 def sums(rows: list[tuple[Any, ...]], formula: str = FORMULA, domain: dict[str, Any] | None = None) -> np.ndarray:
     """What is counted of some rows, before any noise: rows used, then first faults."""
     table, declared, family = as_table(frame(rows)), Domain(domain or DOMAIN), get_family("binomial")
-    facts, design = column_facts(formula, declared, table, family)
-    assert isinstance(design, DesignSpec)
-    faults = possible_faults(parse(formula).columns, facts, design)
-    counted = RowCounts.planned(1.0, 0.03, "add_remove", faults).faults
-    return _row_sums(design, facts, faults, counted, [table])
+    design = design_spec(formula, declared, family=family)
+    facts = column_facts(design.parsed, design.domain, family)
+    counted = RowCounts.planned(1.0, 0.03, "add_remove", possible_faults(facts, design)).faults
+    return _row_sums(design, facts, counted, True, [table])
 
 
 row = st.tuples(*(st.sampled_from(cells) for cells in CELLS.values()))
@@ -80,10 +79,10 @@ def test_a_row_counts_once_among_those_used_and_once_among_faults(
 def test_counting_every_fault_of_a_row_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted bug: a row with two columns at fault adds two."""
 
-    def all_faults(design: Any, facts: Any, faults: Any, counted: Any, tables: Any) -> np.ndarray:
+    def all_faults(design: Any, facts: Any, faults: Any, encode: bool, tables: Any) -> np.ndarray:
         total = np.zeros(1 + len(faults), dtype=np.int64)
         for table in tables:
-            total[1:] += row_counts.fault_flags(table, facts, design, faults).sum(axis=0)
+            total[1:] += fault_flags(table, facts, design, faults).sum(axis=0)
         return total
 
     monkeypatch.setitem(globals(), "_row_sums", all_faults)
@@ -280,17 +279,11 @@ def test_an_error_of_less_than_a_row_is_not_printed_as_none() -> None:
 
 def test_counts_have_the_noise_that_is_planned() -> None:
     """The standard deviation of 400 draws of Laplace noise has a relative standard error of .056."""
-    table, declared, family = as_table(good_rows(300)), Domain(DOMAIN), get_family("binomial")
-    facts, design = column_facts(FORMULA, declared, table, family)
-    assert design is not None
-    faults = possible_faults(parse(FORMULA).columns, facts, design)
-    counts = RowCounts.planned(1.0, 0.3, "add_remove", faults)
-    draws = np.array(
-        [
-            row_counts.count_rows(counts, design, facts, faults, table, np.random.default_rng(seed)).rows
-            for seed in range(400)
-        ]
-    )
+    table, request = as_table(good_rows(300)), make_request(eps=1.0, family="binomial", check_share=0.3)
+    plan = FormulaSource(FORMULA, table, Domain(DOMAIN)).plan(request, alone=True)
+    counts = plan.counts
+    assert counts is not None
+    draws = np.array([row_counts.count_rows(plan, table, np.random.default_rng(seed)).rows for seed in range(400)])
     assert draws.std() == pytest.approx(counts.rows_sd, rel=0.25)
     assert draws.mean() == pytest.approx(300, abs=4 * counts.rows_sd / 20)
 
@@ -336,12 +329,12 @@ def test_fits_that_share_a_budget_count_nothing() -> None:
 
 def test_what_the_count_settled_is_said(people: pd.DataFrame) -> None:
     fit = dp.glm(MODEL, people[:150], 1.0, family="binomial", domain=CENSUS, seed=1)
-    with pytest.raises(NotReleasedError, match="so few rows"):
+    with pytest.raises(NotReleasedError, match="too few rows were counted"):
         _ = fit.bse
     insists = dp.glm(MODEL, people[:150], 1.0, family="binomial", domain=CENSUS, seed=1, inference=None)
     with pytest.raises(NotReleasedError, match="asked for coefficients alone"):
         _ = insists.bse
-    assert dp.plan(MODEL, CENSUS, 1.0, family="binomial", inference=True).by_rows().empty
+    assert dp.plan(MODEL, CENSUS, 1.0, family="binomial", inference=True, ranges="declared").by_rows().empty
 
 
 @pytest.mark.parametrize("eps", [1e-9, 1e3, 1e6, 1e14])
@@ -411,7 +404,7 @@ def test_what_errors_cost_follows_the_count(people: pd.DataFrame) -> None:
     assert plan.by_rows()["errors"].tolist()[0] == "none"
     assert plan.by_rows()["share"].is_monotonic_increasing
     shown = " ".join(str(plan).split())
-    assert "Standard errors by the number of rows" in shown
+    assert "Ranges and standard errors by the number of rows" in shown
     for rows, setting in ((150, None), (20_000, True)):
         fit = dp.glm(MODEL, people[:rows], 1.0, family="binomial", domain=CENSUS, check_share=0.03, seed=1)
         assert fit.plan.request.options.inference is setting
@@ -419,20 +412,24 @@ def test_what_errors_cost_follows_the_count(people: pd.DataFrame) -> None:
         # What is settled by the count is what the same count, as a public guess, settles beforehand.
         guess = dp.plan(MODEL, CENSUS, 1.0, family="binomial", n=float(max(fit.plan.counts.rows, 1)))
         assert guess.request.options.inference == setting
+        assert guess.bought == fit.plan.bought == (() if setting is None else ("age", "hours"))
+        assert guess.request.options.range_share == fit.plan.request.options.range_share
         assert guess.counts is None
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(-500, 10**7), st.sampled_from([0.05, 1.0, 20.0]), st.sampled_from([0.0, 1e-6]))
-def test_every_count_gives_a_plan_within_the_budget(rows: int, eps: float, delta: float) -> None:
+def test_every_count_gives_a_plan_within_the_budget(people: pd.DataFrame, rows: int, eps: float, delta: float) -> None:
     """Joint calibration whose parameters follow a release: the condition holds for every value of it."""
-    source = FormulaSource(MODEL, None, Domain(CENSUS))
+    table = as_table(people[:50])
+    source = FormulaSource(MODEL, table, Domain(CENSUS))
     request = make_request(eps=eps, delta=delta, family="binomial", check_share=0.1)
     charged = source.plan(request, alone=True)
     assert charged.counts is not None
     counted = replace(charged, counts=charged.counts.released(rows, [0] * len(charged.counts.faults)))
-    plan = source.complete(counted, None, np.random.default_rng(1))  # type: ignore[arg-type]  # nothing is left to buy
-    spent = charged.counts.eps + sum(stage.cost for _, stage in plan.stages)
+    plan = source.complete(counted, table, np.random.default_rng(1))
+    assert bool(plan.bought) == (rows * eps > 5_200) or 4_800 < rows * eps < 5_200
+    spent = charged.counts.eps + range_eps(plan.request, plan.bought) + sum(stage.cost for _, stage in plan.stages)
     assert spent <= charged.guarantee.eps * (1 + 1e-12)
     assert sum(stage.delta for _, stage in plan.stages) <= charged.guarantee.delta * (1 + 1e-12)
     assert plan.noise.kind == charged.noise.kind
@@ -440,13 +437,12 @@ def test_every_count_gives_a_plan_within_the_budget(rows: int, eps: float, delta
 
 def test_a_plan_that_forgets_the_count_is_caught(people: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted bug: after the count the rest is planned with all of eps."""
-    planned = FormulaSource._plan
+    planned = adaptive.replan_request
 
-    def forgets(self: Any, request: Any, ranges: Any, response: Any = None, counts: Any = None) -> Any:
-        plan = planned(self, request, ranges, response, counts if counts is None or counts.rows is None else None)
-        return replace(plan, counts=counts)
+    def forgets(plan: Any, request: Any) -> Any:
+        return replace(planned(replace(plan, counts=None), request), counts=plan.counts)
 
-    monkeypatch.setattr(FormulaSource, "_plan", forgets)
+    monkeypatch.setattr(adaptive, "replan_request", forgets)
     with pytest.raises(ReleaseError):
         dp.glm(MODEL, people, 1.0, family="binomial", domain=CENSUS, check_share=0.03, seed=1)
 

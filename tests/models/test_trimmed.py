@@ -34,8 +34,8 @@ def test_a_plan_shows_the_purchase_and_its_price() -> None:
     assert plan.budget.loc["ranges", "eps"] == pytest.approx(0.2)
     assert plan.budget.loc["total", "eps"] == pytest.approx(1.0)
     said = " ".join(str(plan).split())
-    assert "0.2 of eps buys, within the declared range of x, z, the interval" in said
-    assert "rows keep the declared range. Until then the declared ranges stand in" in said
+    assert "0.2 of eps buys an interval within the declared range of x, z that holds" in said
+    assert "rows the declared range stays. This plan uses the declared ranges" in said
     assert dp.Plan.from_dict(plan.to_dict()).trimmed == plan.trimmed
     assert plan.at(0.5).budget.loc["ranges", "eps"] == pytest.approx(0.1)
 
@@ -178,9 +178,15 @@ def test_an_interval_that_suits_no_formula_leaves_the_declared_range() -> None:
     assert serve(inner, build, WIDE) == {"x": dp.Range(0, 200), "z": inner["z"]}
 
 
-def test_forecasts_say_what_to_leave_out() -> None:
-    with pytest.raises(ArgumentError, match="leave out ranges="):
-        dp.plan("y ~ x + z", WIDE, 1.0, ranges="bought", inference=True).standard_errors(1000)
+KNOWN = {"x": (100, 40), "z": (50, 20)}
+
+
+@pytest.mark.slow
+def test_forecasts_have_the_ranges_as_declared_at_what_a_purchase_leaves() -> None:
+    call = {"inference": True, "check_share": 0}
+    bought = dp.plan("y ~ x + z", WIDE, 1.0, ranges="bought", **call).standard_errors(10_000, typical=KNOWN)
+    left = dp.plan("y ~ x + z", WIDE, 0.9, **call).standard_errors(10_000, typical=KNOWN)
+    assert bought["std_error"].to_numpy() == pytest.approx(left["std_error"].to_numpy(), rel=0.02)
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])

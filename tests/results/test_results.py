@@ -60,7 +60,7 @@ def test_summaries_fit_the_page_and_say_what_was_bought(result: dp.GLMResults) -
         # With standard errors the line has the corrected coefficient.
         assert result.has_errors or to_the_noise(result.params[name], bound / 10) in line
     assert ("NOT CERTIFIED" in text) == (not result.guarantee.certified)
-    assert ("Selection" in text) == bool(len(result.selection))
+    assert ("Selection" in text) == result.selects
     summary = result.summary(full=True)
     assert "<table" in summary.as_html()
     assert summary.as_latex().count(r"\begin{tabular}") == len(summary.tables)
@@ -162,8 +162,8 @@ def test_frames(result: dp.GLMResults) -> None:
     assert risk["bound"].is_unique
     assert set(risk["value"]) < set(printed["value"])
     assert set(printed.loc[printed["value"].isin(risk["value"]), "holds"]) == {"proved"}
-    if len(result.selection):
-        assert result.selection["selected"].tolist() == (result.scaled_params != 0).tolist()
+    if result.selects:
+        assert result.selection.index.tolist() == result.params.index[result.scaled_params != 0].tolist()
 
 
 @pytest.mark.slow
@@ -231,14 +231,14 @@ def test_what_a_user_of_r_asks_for_is_answered() -> None:
     for name in ("vcov", "residuals", "fitted"):
         with pytest.raises(NotReleasedError, match=name):
             getattr(fit, name)
-    assert "of the delta of 1e-06 that was allowed 0 is spent" in words(fit, full=True).lower()
+    assert "spends 0 of the allowed delta of 1e-06" in words(fit, full=True).lower()
 
 
 def test_notes_say_up_to_which_mean_the_link_is_a_logarithm() -> None:
     data = frame().assign(c=np.random.default_rng(1).poisson(2, 2000))
     declared = {**DOMAIN, "c": (0, 30)}
     capped = dp.poisson("c ~ x", data, 1.0, domain=declared, y_max=20)
-    assert "logarithm for means up to 13.33; larger means rise more slowly, to 20 at most" in words(capped)
+    assert "logarithm for means up to 13.33. Larger means rise more slowly, to at most 20" in words(capped)
     assert "logarithm for means" not in words(dp.poisson("c ~ x", data, 1.0, domain=declared, y_max=20, mean_cap=20))
 
 
