@@ -88,23 +88,23 @@ def glm(
         Such as ``"y ~ x1 + C(group) + bs(age, df=4)"``, ``"y ~ x + offset(np.log(t))"`` or, for counts of a binomial
         family, ``"successes + failures ~ x"``.
     data : DataFrame or another table, or path
-        The private rows: a pandas or polars DataFrame, an Arrow table or a dict of columns; what is read in batches, a
-        polars LazyFrame, an Arrow reader or dataset, or a DuckDB relation; a Dask DataFrame, on its cluster
+        The private rows: a pandas or polars DataFrame, an Arrow table or a dict of columns; a source that is read in
+        batches (a polars LazyFrame, an Arrow reader or dataset, or a DuckDB relation); a Dask DataFrame, on its cluster
         (docs/guide/clusters); or the path or pattern of Parquet or CSV files (docs/guide/files). Column names and types
-        are taken to be public, cells and the number of rows are not.
+        are public; cells and the number of rows are private.
     eps, delta : float
         The budget of this call.
     family : str or Family
         "gaussian", "binomial", "poisson", "negative_binomial", "huber_svm", "smooth_svm", or an object of
         ``dp.families``.
     method : {"napp", "objective", "output", "statistics", "posterior"}
-        What gets the noise (docs/guide/methods); `compare` says which suits.
+        Where the noise is added (docs/guide/methods); `compare` ranks the methods.
     penalty, alpha : str or Penalty, float
-        ``penalty="ridge", alpha=2.0`` or ``penalty=dp.penalties.Ridge(2.0)``; on the sum of the losses and the
+        ``penalty="ridge", alpha=2.0`` or ``penalty=dp.penalties.Ridge(2.0)``; acts on the sum of the losses and the
         scaled coefficients.
     domain : Domain or dict, optional
-        Public ranges and levels: ``dict(age=(17, 90), sex=["F", "M"])``. Ranges of numeric columns left out are
-        bought with a share of eps; levels must be declared. Left out altogether it is the one that the ledger keeps.
+        Public ranges and levels: ``dict(age=(17, 90), sex=["F", "M"])``. Ranges of numeric columns left out are bought
+        with a share of eps; levels must be declared. By default the Domain that the ledger keeps.
     adjacency : {"add_remove", "replace_one"}
     ledger : Ledger, Part or path, optional
         Charged durably before any row is read.
@@ -112,40 +112,41 @@ def glm(
         For tests only; the guarantee is then not certified.
     allow_uncertified : bool
     memory : float, optional
-        Bytes that rows in model units may take up in memory, half of the machine's by default. More rows are kept in a
-        file without a name and read again in every pass (docs/guide/files). It changes no release.
+        Bytes of memory for rows in model units, by default half of the machine's memory. More rows are kept in a file
+        without a name and read again in every pass (docs/guide/files). It does not change the release.
     weights : str, optional
         A column of weights, or an expression of columns, as in a survey (docs/guide/weights). They are divided by the
-        upper end of their declared range, so that a row counts once at most; a row is dropped if its weight is
-        missing or not positive. Standard errors are then robust ones.
+        upper end of their declared range, so a row counts at most once; a row is dropped if its weight is missing or
+        not positive. Standard errors are then robust.
     offset : str, optional
         A column, or an expression of columns, that is added to the linear predictor. It costs no privacy.
     exposure : str, optional
         A positive column or expression whose logarithm is added, for Poisson models.
     subset : str, optional
-        A condition on columns, such as ``"(age >= 18) & (sex == 'F')"``: rows that do not meet it are left out, like
-        those with a missing cell. Cells are clipped to their range before.
+        A condition on columns, such as ``"(age >= 18) & (sex == 'F')"``. Other rows are left out, as are rows with a
+        missing cell. Cells are clipped to their range first.
     engine : {"dask"}, optional
-        Read files on the workers of the cluster that this process is a client of (docs/guide/clusters). A Dask frame is
-        worked out there anyway.
+        Read files on the workers of the Dask cluster of this process (docs/guide/clusters). A Dask frame is always read
+        there.
     label, analyst : str, optional
-        What the entry in the ledger is called, and who makes it.
+        The title of the entry in the ledger, and the analyst who makes it.
     **options
         ``inference``: standard errors, tests and intervals. "auto", the default, releases them where they take nothing
-        from the coefficients' budget (logistic and Poisson models, if eps is not too small); ``True``, "model" or
-        "robust" pay for them, whatever the family; None leaves them out. ``unit``: the column that tells persons apart,
-        for a guarantee for persons with all their rows (docs/guide/persons). ``curvature``, ``radius``,
-        ``range_share``, ``screen``, ``split`` and others: see `dpstats.call.Options`.
+        from the budget of the coefficients (logistic and Poisson models, if eps is not too small); ``True``, "model" or
+        "robust" pay for them for any family; None leaves them out. ``unit``: the column that identifies persons, for a
+        guarantee for persons with all their rows (docs/guide/persons). ``curvature``, ``radius``, ``range_share``,
+        ``screen``, ``split`` and others: see `dpstats.call.Options`.
 
     Returns
     -------
     GLMResults
-        ``params`` as released, for prediction; with inference ``debiased``, which errors, tests and intervals refer to.
+        ``params`` as released, for prediction; with inference also ``debiased``, to which errors, tests and intervals
+        refer.
 
     See Also
     --------
     plan : the same without data, free of charge.
-    evaluate : how good the fit is, from a budget of its own.
+    evaluate : measures of the fit, for a separate budget.
 
     Notes
     -----
@@ -183,7 +184,7 @@ def ols(
     Parameters
     ----------
     residual_cap : float, optional
-        In the response's units; see `dpstats.families.Gaussian`.
+        In units of the response; see `dpstats.families.Gaussian`.
     **arguments
         As for `glm`.
 
@@ -273,7 +274,7 @@ def svm(
     Parameters
     ----------
     loss : {"huber", "smooth"}
-        How the hinge's corner is rounded: by a parabola, or so that the loss is twice differentiable.
+        Rounding of the hinge's corner: a parabola, or a smoother curve with a second derivative everywhere.
     h : float
         Half-width of the hinge's rounded part.
     **arguments
@@ -343,7 +344,7 @@ def plan(
 ) -> Plan:
     """What `glm` with these arguments would release and what it would cost; reads no data and spends nothing.
 
-    Columns that the Domain leaves out are taken to be numeric, with their range to be bought.
+    Columns that the Domain leaves out are assumed to be numeric, and their range is bought.
 
     Returns
     -------

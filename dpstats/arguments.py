@@ -82,7 +82,7 @@ def check_path(name: str, value: object) -> Path:
     if not isinstance(text, str) or not text:
         raise ArgumentError(f"{name} must be the path of a file, got {safe_repr(value)}")
     if not can_be_path(text):
-        raise ArgumentError(f"{name} must be the path of a file; this text is too long for that, or has several lines")
+        raise ArgumentError(f"{name} must be the path of a file; this text is too long or has several lines")
     return Path(text)
 
 
@@ -99,7 +99,9 @@ def check_numbers(name: str, value: object) -> NDArray[np.float64]:
     except (TypeError, ValueError, OverflowError):
         matrix = np.full((1, 1), np.nan)
     if matrix.ndim > 2 or not np.isfinite(matrix).all():
-        raise ArgumentError(f"{name} must be finite numbers: one, a list, or a list of rows; got {safe_repr(value)}")
+        raise ArgumentError(
+            f"{name} must be a finite number, a list of them, or a list of rows; got {safe_repr(value)}"
+        )
     return matrix
 
 
@@ -110,7 +112,7 @@ def check_names(name: str, value: object, of: str = "columns") -> list[str]:
     """
     names = list(value) if isinstance(value, (list, tuple)) else []
     if not names or not all(isinstance(one, str) for one in names) or len(set(names)) < len(names):
-        raise ArgumentError(f"{name} must be a list of different names of {of}, at least one; got {safe_repr(value)}")
+        raise ArgumentError(f"{name} must be a list of one or more distinct names of {of}; got {safe_repr(value)}")
     return names
 
 
@@ -176,7 +178,7 @@ def explain_calls(
         def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
             for name in kwargs:
                 if name in refused:
-                    raise ArgumentError(f"{name} is not taken by {called}(): {refused[name]}")
+                    raise ArgumentError(f"{called}() does not take {name}: {refused[name]}")
                 if name not in names and (meant := OTHER_ARGUMENTS.get(name)) in names:
                     raise ArgumentError(f"{called}() has no argument {name!r}; write {argument(meant)}")
             try:
@@ -196,7 +198,7 @@ def _mismatch(function: str, complaint: str, given: Mapping[str, object], names:
         return f"{function}() needs eps, the privacy budget, such as eps=1.0; dp.plan shows what it would buy"
     listed = f"its arguments are {', '.join(names)}"
     if "too many positional" in complaint:
-        return f"{function}(): {complaint}; write the later ones by name, such as eps=1.0: {listed}"
+        return f"{function}(): {complaint}; pass the other arguments by name, such as eps=1.0: {listed}"
     unknown = [name for name in given if name not in names]
     near = near_miss(unknown[0], names) if unknown and "unexpected" in complaint else None
     return f"{function}(): {complaint}; {f'did you mean {argument(near)}?' if near else listed}"

@@ -41,9 +41,9 @@ class RowsChangedError(ReleaseError):
 
     def __init__(self) -> None:
         super().__init__(
-            "the data were changed while they were read; nothing was released, and what was charged stays charged. "
-            "Pass data that nobody writes to until the call ends, such as a copy; new rights, owners "
-            "and hard links of a file count as a change too"
+            "the data were changed while they were read; nothing was released, and the charge stays. Pass data "
+            "that are not written to during the call, such as a copy; new rights, owners and hard links of a file "
+            "count as changes too"
         )
 
 
@@ -52,8 +52,8 @@ class NoRoomError(ReleaseError):
 
     def __init__(self) -> None:
         super().__init__(
-            "there was no room to keep the rows; nothing was released, and what was charged stays charged. Set the "
-            "variable TMPDIR to a folder with more room"
+            "there was no room to keep the rows; nothing was released, and the charge stays. Set the variable "
+            "TMPDIR to a folder with more room"
         )
 
 

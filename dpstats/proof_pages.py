@@ -58,12 +58,12 @@ class Proof:
 
 
 def proof(of: str | HasProof) -> Proof:
-    """The page that proves a guarantee, as it comes with this version of dpstats.
+    """The page that proves a guarantee, in this version of dpstats.
 
     Parameters
     ----------
     of : str or Guarantee
-        A page's name, as summaries and notes cite it, or a guarantee such as ``fit.guarantee``.
+        The name of a page, as cited in summaries and notes, or a guarantee such as ``fit.guarantee``.
 
     Returns
     -------

@@ -23,8 +23,8 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 FAILED = (
-    "the release failed after rows were read; nothing was released, and what was charged stays charged. "
-    "This is a defect of dpstats: report it with formula, Domain and options, never with rows"
+    "the release failed after rows were read; nothing was released, and the charge stays. This is a defect of "
+    "dpstats: report it with formula, Domain and options, never with rows"
 )
 
 SAID = (RowsChangedError, NoRoomError)

@@ -22,11 +22,23 @@ WIDTH = 78
 BREAKS = " :,;[(=*+/_-"
 """A name that is too long goes on in another line behind one of these."""
 
-EXPONENT = re.compile(r"\S*\de[-+]\d\S*")
-"""A number such as -3.981e-06."""
+NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?%?")
+"""A number such as 12, -3.981e-06 or 8,123."""
 
 DETAILS = re.compile(r"\s+Details:\s+summary\(full=True\)\.")
 """What a table in a text does not lead to."""
+
+GAP = "\ue000"
+"""Stands where another cell of a column has a star, and is as wide."""
+
+HTML_CELLS = {
+    "data_fmts": ['<td style="text-align: right">%s</td>'],
+    "header_fmt": '<th style="text-align: right">%s</th>',
+    "header": '<th style="text-align: right">%s</th>',
+    "stub_fmt": '<th style="text-align: left">%s</th>',
+    "stub": '<th style="text-align: left">%s</th>',
+}
+"""Numbers stand to the right, their names to the left, with any style sheet."""
 
 LATEX = str.maketrans(
     {sign: f"\\{sign}" for sign in "&%$#_{}"}
@@ -37,6 +49,7 @@ LATEX = str.maketrans(
         "<": r"\textless{}",
         ">": r"\textgreater{}",
         "|": r"\textbar{}",
+        GAP: r"\phantom{*}",
     }
 )
 """How LaTeX writes the signs that mean something to it."""
@@ -55,21 +68,30 @@ class Summary(statsmodels_summary.Summary):
         if notes:
             self.add_extra_txt(wrap_notes(notes))
 
+    def as_text(self) -> str:
+        """The tables one below the other, then the notes."""
+        return str(super().as_text()).replace(GAP, " ")
+
     def as_latex(self) -> str:
         """Each table as a tabular of its own, then the notes; for a preamble with ``\\usepackage{booktabs}``."""
         # statsmodels' own replacements know only some of the signs.
-        parts = [_as_text(table, _latex).as_latex_tabular(replacements={}) for table in self.tables]
+        tables = [_as_text(table, _latex) for table in self._whole()]
+        parts = [table.as_latex_tabular(replacements={}, data_aligns="r", header_align="r") for table in tables]
         return "\n\n".join([*parts, *map(_latex, self._notes())])
 
     def as_html(self) -> str:
         """Each table, then the notes."""
-        parts = [_as_text(table, html.escape).as_html() for table in self.tables]
+        parts = [_as_text(table, _html).as_html(**HTML_CELLS) for table in self._whole()]
         notes = [html.escape(note) for note in self._notes()]
         return "".join([*parts, *(["<br/><br/>" + "<br/>".join(notes)] if notes else [])])
 
     def as_markdown(self) -> str:
         """Each table in the pipes of Markdown, then the notes."""
-        return "\n\n".join([*map(markdown_table, self.tables), *self._notes()])
+        return "\n\n".join([*map(markdown_table, self._whole()), *self._notes()])
+
+    def _whole(self) -> list[SimpleTable]:
+        """The tables, without those that go on with one before: where lines have no end it is whole."""
+        return [table for table in self.tables if getattr(table, "unbroken", table) is not None]
 
     def _notes(self) -> list[str]:
         return [] if self.extra_txt is None else notes_of(DETAILS.sub("", self.extra_txt))
@@ -114,10 +136,14 @@ def _latex(text: str) -> str:
     return text.translate(LATEX)
 
 
+def _html(text: str) -> str:
+    return html.escape(text).replace(GAP, '<span style="visibility: hidden">*</span>')
+
+
 def markdown_table(table: SimpleTable) -> str:
     """A table in the pipes of Markdown, its title above it; columns of numbers to the right."""
     table = _unbroken(table)
-    cells = [[str(cell.data).strip().replace("|", "\\|") for cell in row] for row in table]
+    cells = [[str(cell.data).replace(GAP, "").strip().replace("|", "\\|") for cell in row] for row in table]
     size = max(map(len, cells))
     cells = [["", *row] if len(row) < size else row for row in cells]
     above = [row for row, made in zip(cells, table, strict=True) if made.datatype == "header"]
@@ -168,21 +194,29 @@ def _row_lines(name: str, cells: list[str], room: int, columns: Sequence[int]) -
 
 
 def wrap_text(text: str, width: int, indent: str = "") -> list[str]:
-    """The text on lines of at most `width` characters, broken behind a sign where there is one."""
+    """The text on lines of at most `width` characters, broken behind a sign where there is one, but in no number."""
     lines: list[str] = []
     while len(text) > width:
-        at = max((place for place in range(width // 2 + 1, width + 1) if text[place - 1] in BREAKS), default=width)
-        lines.append(text[:at].rstrip())
-        text = indent + text[at:].lstrip()
+        numbers = [found.span() for found in NUMBER.finditer(text)]
+        at = next((place for place in range(width, width // 2, -1) if _may_break(text, place, numbers)), width)
+        split = next((start for start, end in numbers if len(indent) < start < at < end), at)
+        lines.append(text[:split].rstrip())
+        text = indent + text[split:].lstrip()
     return [*lines, text]
 
 
+def _may_break(text: str, place: int, numbers: Sequence[tuple[int, int]]) -> bool:
+    """Whether a line may end at a place: behind a sign, outside of numbers, and not behind a bracket after a blank."""
+    within = any(start < place < end for start, end in numbers)
+    return text[place - 1] in BREAKS and not within and text[max(place - 2, 0) : place] != " ("
+
+
 def _widened(rows: Sequence[tuple[Any, list[str]]], columns: Sequence[int]) -> list[int]:
-    """Widths of the columns, or of the longest numbers in them that have an exponent, if these are longer."""
+    """Widths of the columns, or of the longest numbers in them if these are longer."""
     longest = list(columns)
     for _, cells in rows:
         for at, cell in enumerate(cells):
-            longest[at] = max(longest[at], *map(len, EXPONENT.findall(cell)), 0)
+            longest[at] = max(longest[at], *map(len, NUMBER.findall(cell)), 0)
     return longest
 
 
@@ -211,14 +245,18 @@ def wrap_note(note: str, indent: str = "  ") -> list[str]:
 
 
 def shorten(name: Any, width: int) -> str:
-    """The name, cut to at most `width` characters."""
+    """The name, cut to at most `width` characters: behind a word where there is one in its latter half."""
     text = str(name)
-    return text if len(text) <= width else text[: width - 3] + "..."
+    if len(text) <= width:
+        return text
+    most = width - 3
+    ends = (at for at in range(most, most // 2, -1) if text[at] in BREAKS or text[at - 1] in BREAKS)
+    return text[: next(ends, most)].rstrip(BREAKS) + "..."
 
 
 def format_number(value: float) -> str:
     """Four significant digits; nothing for what is not a number."""
-    return "" if value != value else f"{value:.4g}"
+    return "" if value != value else f"{value + 0.0:.4g}"  # zero has no sign
 
 
 def format_range(values: Any) -> str:

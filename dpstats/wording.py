@@ -26,6 +26,11 @@ def phrase(python: str, *, shell: str) -> str:
     return shell if in_shell() else python
 
 
+def sentence(text: str) -> str:
+    """The text as a sentence: it begins with a capital and ends with one mark, its own if it is a question."""
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '?', '!')) else '.'}"
+
+
 def in_shell() -> bool:
     """Whether a command of the shell is at work."""
     return _OPTION.get() is not None

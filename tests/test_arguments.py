@@ -173,7 +173,7 @@ class TestChoices:
 
 def test_what_must_be_named_is_said() -> None:
     with pytest.raises(
-        ArgumentError, match=r"too many positional arguments; write the later ones by name, such as eps=1\.0"
+        ArgumentError, match=r"too many positional arguments; pass the other arguments by name, such as eps=1\.0"
     ):
         dp.tune("y ~ x", FRAME, {"curvature": [1.0]}, 1.0)  # type: ignore[misc]
 

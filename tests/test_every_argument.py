@@ -127,6 +127,8 @@ def calls(folder: Path) -> Iterator[tuple[str, Callable[..., Any], dict[str, Any
     yield "fit.t_test", fit.t_test, {"r_matrix": "x = 0"}
     yield "fit.wald_test", fit.wald_test, {"r_matrix": "x = 0"}
     yield "fit.predict", fit.predict, {"newdata": FRAME}
+    for name in ("get_margeff", "comparisons", "predictions"):
+        yield f"fit.{name}", getattr(fit, name), {} if name == "get_margeff" else {"newdata": FRAME}
     yield "evaluation.save", evaluation.save, {"path": folder / "score.json"}
     yield "evaluation.plot", evaluation.plot, {"kind": "residuals"}
     yield "plan.at", plan.at, {"eps": 2.0}
@@ -225,7 +227,7 @@ class TestChecks:
     def test_numbers_are_rows(self) -> None:
         assert check_numbers("weights", [1, 2]).shape == (1, 2)
         for wrong in ("a", [1, None], np.zeros((1, 1, 1)), [float("nan")], 10**400):
-            with pytest.raises(ArgumentError, match="weights must be finite numbers"):
+            with pytest.raises(ArgumentError, match="weights must be a finite number, a list of them"):
                 check_numbers("weights", wrong)
 
     def test_what_makes_it_is_said(self) -> None:

@@ -73,7 +73,7 @@ def test_a_call_may_leave_keywords_out_and_has_no_others() -> None:
     shown = inspect.signature(dp.compare).parameters
     assert {"method", "seed", "allow_uncertified"}.isdisjoint(shown)
     assert {"delta", "penalty", "alpha", "adjacency"} <= set(shown)
-    with pytest.raises(ArgumentError, match="give methods="):
+    with pytest.raises(ArgumentError, match="pass methods="):
         dp.compare("y ~ x", DOMAIN, 1.0, method="output")
     beside = inspect.signature(GLM.from_formula).parameters
     assert "options" not in beside

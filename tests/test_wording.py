@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import dpstats as dp
 from dpstats.cli.shared import OPTIONS, shell_argument
 from dpstats.mechanisms.options import Options
-from dpstats.wording import argument, in_shell, phrase, shell_wording
+from dpstats.wording import argument, in_shell, phrase, sentence, shell_wording
 
 PACKAGE = Path(dp.__file__).parent
 
@@ -114,3 +116,36 @@ def test_no_module_words_a_text_when_it_is_imported() -> None:
             called = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
             assert called not in (*SOURCES, "in_shell"), f"{path}:{node.lineno}"
             pending += ast.iter_child_nodes(node)
+
+
+def test_a_sentence_ends_in_one_mark() -> None:
+    assert sentence("did you mean that?") == "Did you mean that?"
+    assert sentence("a b") == sentence("A b.") == "A b."
+    assert sentence("") == "."
+
+
+def test_no_message_has_two_marks_where_one_belongs() -> None:
+    """As it is written; what is put together when it is made is below."""
+    marks = re.compile(r"[?!][.;:,]|[;:,]\.(?!\.|\w)|\w\.[;:](?!\w)")
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        texts = [
+            text
+            for _, text in messages(ast.parse(path.read_text()))
+            if " " in text and "VALUES" not in text and marks.search(text)
+        ]
+        found |= {str(path): texts} if texts else {}
+    assert found == {}
+
+
+def test_questions_are_put_together_with_one_mark() -> None:
+    plan = dp.plan("y ~ x + g", {"X": (0, 1), "g": ["a"], "y": (0, 9)}, 1.0)
+    assert "did you mean that?" in " ".join(str(plan).split())
+    data = pd.DataFrame({"x": np.linspace(0, 10, 400), "z": np.linspace(0, 10, 400), "y": 1.0})
+    declared = {name: dp.Range(0, 10, outside="drop", inner=(0, 1)) for name in "xz"} | {"y": (0, 2)}
+    with pytest.raises(dp.errors.MismatchError, match="is it right") as caught:
+        dp.ols("y ~ x + z", data, 5.0, domain=declared)
+    fit = dp.ols("y ~ x + z", data, 5.0, domain=declared, on_mismatch="go")
+    check = dp.check("y ~ x + z", data, declared, 5.0)
+    for text in (str(plan), str(caught.value), str(fit), str(fit.summary(full=True)), str(check)):
+        assert not re.search(r"[?!;:,][.;:,]", " ".join(text.split())), text

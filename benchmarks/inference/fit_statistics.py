@@ -1,7 +1,8 @@
 """Coverage of fit statistics and of average marginal effects, where the truth is known.
 
-`python -m benchmarks.inference.fit_statistics [RUNS]`: a line a cell. Rows are drawn anew in every run; the truth is
-that of the population they come from. `ratio` is the median of an effect's relative error over its coefficient's.
+`python -m benchmarks.inference.fit_statistics [RUNS]`: a line a cell, then a line a cell of averages by groups. Rows
+are drawn anew in every run; the truth is that of the population they come from. `ratio` is the median of an effect's
+relative error over its coefficient's.
 """
 
 from __future__ import annotations
@@ -181,12 +182,80 @@ def cell(name: str, n: int, eps: float, runs: int) -> pd.Series:
     return pd.concat([pd.Series({"runs": len(table), "truth": known.explained}), table.mean()])
 
 
+STEP = 0.5
+BY_GROUPS = [
+    ("logit", 10_000, 1.0),
+    ("logit", 50_000, 0.5),
+    ("rare", 30_000, 1.0),
+    ("normal", 20_000, 1.0),
+    ("counts", 30_000, 1.0),
+]
+
+
+class Averages(NamedTuple):
+    overall: np.ndarray  # changes to b and c and by a step of x
+    changes: np.ndarray  # the same in each group, shape (9,)
+    ratios: np.ndarray
+    means: np.ndarray  # predictions in each group
+    adjusted: np.ndarray  # were all rows of each level
+
+
+def true_averages(population: Population) -> Averages:
+    frame = covariates(LARGE, np.random.default_rng(99))
+    effects, mean = population.effects, population.mean
+    base, raised = mean(predictor(frame, effects)), mean(predictor(frame.assign(x=frame["x"] + STEP), effects))
+    at = {level: mean(predictor(frame, effects, level)) for level in "abc"}
+    pairs = [(at["b"], at["a"]), (at["c"], at["a"]), (raised, base)]
+    inside = [(frame["g"] == level).to_numpy() for level in "abc"]
+    return Averages(
+        np.array([np.mean(after - before) for after, before in pairs]),
+        np.array([np.mean((after - before)[rows]) for after, before in pairs for rows in inside]),
+        np.array([np.mean(after) / np.mean(before) for after, before in pairs]),
+        np.array([base[rows].mean() for rows in inside]),
+        np.array([at[level].mean() for level in "abc"]),
+    )
+
+
+def groups_cell(name: str, n: int, eps: float, runs: int) -> pd.Series:
+    """Coverage of averages by groups, and of changes of named variables."""
+    population, known = POPULATIONS[name], true_averages(POPULATIONS[name])
+    linear = population.family == "gaussian"
+    found: list[dict[str, float]] = []
+    for run in range(runs):
+        random = np.random.default_rng([run, n, int(1000 * eps), 1])
+        frame = covariates(n, random)
+        frame["y"] = population.draw(random, predictor(frame, population.effects))
+        fit = dp.glm(
+            "y ~ x + z + g", frame, eps, family=population.family, domain={**DOMAIN, "y": population.response},
+            inference=True, fitstats_variables={"g": None, "x": STEP}, fitstats_by="g",
+            seed=int(random.integers(2**40)),
+        )  # fmt: skip
+        tables = {
+            "overall": fit.comparisons(),
+            "changes": fit.comparisons(by="g"),
+            "means": fit.predictions(by="g"),
+        }
+        if not linear:
+            tables |= {"ratios": fit.comparisons(comparison="ratio"), "adjusted": fit.predictions("g")}
+        line: dict[str, float] = {}
+        for key, table in tables.items():
+            shown = np.isfinite(table["std_error"].to_numpy())
+            inside = covers(table["conf_low"], table["conf_high"], getattr(known, key))[shown]
+            line |= {key: inside.mean() if shown.any() else np.nan, f"{key} shown": shown.mean()}
+        line["s.e."] = tables["means"]["std_error"].replace(np.inf, np.nan).mean()
+        found.append(line)
+    return pd.concat([pd.Series({"runs": runs}), pd.DataFrame(found).mean()])
+
+
 def main(runs: int = 400) -> None:
     """Print the table."""
     pd.set_option("display.width", 220)
     for name, n, eps in CELLS:
         line = cell(name, n, eps, runs)
         print(f"{name} n={n} eps={eps}: " + ", ".join(f"{key} {value:.4g}" for key, value in line.items()), flush=True)
+    for name, n, eps in BY_GROUPS:
+        line = groups_cell(name, n, eps, runs)
+        print(f"by groups, {name} n={n} eps={eps}: " + ", ".join(f"{key} {one:.4g}" for key, one in line.items()))
 
 
 if __name__ == "__main__":

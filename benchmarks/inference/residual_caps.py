@@ -25,7 +25,7 @@ import statsmodels.formula.api as smf
 
 import dpstats as dp
 from benchmarks.prediction import checked, cps1988, diamonds
-from dpstats.models import sources
+from dpstats.plan import scaling
 from dpstats.privacy.randomness import random_source
 from dpstats.privacy.ranges import buy_reach
 
@@ -40,8 +40,8 @@ GRID = 2**20
 """Cells of the largest possible residual, among which the reach is chosen."""
 
 
-BOUGHT, BOUGHT_LEFT = "bought 0.7", 0.94
-"""The bought cap that is recommended, and the part of eps that the purchase leaves."""
+BOUGHT, BOUGHT_LEFT = "bought 0.9", 0.94
+"""The cap of the default where it buys an interval, and the part of eps that the purchase leaves."""
 
 
 class Task(NamedTuple):
@@ -152,7 +152,7 @@ def bought(multiple: float) -> Callable[[str, float, int], Any]:
     """A fit whose response is bought, with a cap of so many half widths of the interval."""
 
     def fit(name: str, eps: float, seed: int) -> Any:
-        with mock.patch.object(sources, "WORKING_CAP", multiple):
+        with mock.patch.object(scaling, "INTERVAL_CAP", multiple):
             return fitted(name, eps, seed, inference=True, response="bought")
 
     return fit
@@ -169,7 +169,8 @@ def piloted(multiple: float) -> Callable[[str, float, int], Any]:
 
 
 WAYS: dict[str, Callable[[str, float, int], Any]] = {
-    "default": lambda name, eps, seed: fitted(name, eps, seed, inference=True),
+    "default": fitted,
+    "an eighth": lambda name, eps, seed: fitted(name, eps, seed, inference=True, response="declared"),
     "statistics": lambda name, eps, seed: fitted(name, eps, seed, method="statistics"),
     **{
         f"{multiple:g} s.d.": lambda name, eps, seed, multiple=multiple: capped(  # type: ignore[misc]
@@ -177,7 +178,7 @@ WAYS: dict[str, Callable[[str, float, int], Any]] = {
         )
         for multiple in (2.0, 3.0, 4.0)
     },
-    **{f"bought {multiple:g}": bought(multiple) for multiple in (0.35, 0.7)},
+    **{f"bought {multiple:g}": bought(multiple) for multiple in (0.35, 0.7, 0.9)},
     **{f"pilot {multiple:g}": piloted(multiple) for multiple in (0.7, 1.0)},
 }
 
@@ -186,14 +187,16 @@ def one(name: str, eps: float, way: str, seed: int) -> dict[str, Any]:
     """The intervals of one fit, as they lie to OLS: centre less OLS and half width, in OLS's standard errors."""
     fit = WAYS[way](name, eps, SEED + 1000 * seed)
     plain = least_squares(name)
-    interval = fit.conf_int().loc[plain.params.index].to_numpy(dtype=float)[1:]
+    unbounded = pd.DataFrame(-np.inf, plain.params.index, ["lower", "upper"]).assign(upper=np.inf)
+    interval = (fit.conf_int() if fit.has_errors else unbounded).loc[plain.params.index].to_numpy(dtype=float)[1:]
     errors, params = plain.errors.to_numpy()[1:], plain.params.to_numpy()[1:]
     half = (interval[:, 1] - interval[:, 0]) / 2 / errors
     with np.errstate(invalid="ignore"):
         off = np.where(np.isfinite(half), (interval.mean(axis=1) - params) / errors, 0.0)
     line = {"off": np.round(off, 4).tolist(), "half": [None if np.isinf(h) else round(float(h), 4) for h in half]}
     cap = getattr(fit.plan.family, "residual_cap", None)
-    if cap is not None and way != "statistics":
+    line["method"] = fit.plan.request.method if fit.has_errors else "alone"
+    if cap is not None and line["method"] == "napp":
         line["cap"] = round(float(cap * fit.plan.design.response_scaling()[1] / plain.sd), 3)
     return line
 

@@ -123,9 +123,9 @@ class AuditResult(Printed):
         summary.add_extra_txt([f"hits, other: of {self.findings[0].runs:,} fresh runs on each data set."])
         return summary
 
-    def plot(self, what: str = "bounds", *, ax: Axes | None = None) -> Axes:
+    def plot(self, what: str = "bounds", *, caption: bool = True, ax: Axes | None = None) -> Axes:
         """Draw lower bounds on eps by threshold, or the "scores" on both data sets; see `dpstats.plots.audit`."""
-        return plots.audit(self, what=what, ax=ax)
+        return plots.audit(self, what=what, caption=caption, ax=ax)
 
 
 def picture_of(curve: Curve, first: FloatArray, second: FloatArray) -> AuditCurve:
@@ -139,7 +139,7 @@ def picture_of(curve: Curve, first: FloatArray, second: FloatArray) -> AuditCurv
 
 # Two aims (eps, divergence) in two directions, each event with a bound above and a bound below.
 _BOUNDS = 8
-_NOTHING = Score("nothing to tell the runs apart", lambda outcomes: np.zeros(len(outcomes.labels)))
+_NOTHING = Score("no difference between the runs", lambda outcomes: np.zeros(len(outcomes.labels)))
 
 
 def audit(
@@ -169,11 +169,11 @@ def audit(
         ``mechanism(data, rng)`` returns a number, an array, text, or a tuple, list or mapping of these; `rng` is a
         numpy Generator. What it raises, warns or logs counts as its output.
     data, neighbour : object
-        The two data sets, handed to `mechanism` as they are.
+        The two data sets, passed to `mechanism` unchanged.
     eps, delta : float
         The claim.
     runs : int
-        Runs on each data set, at least 100. With n runs no more than about log(n) - 3 can be shown.
+        Runs on each data set, at least 100. With n runs the bound can reach at most about log(n) - 3.
     confidence : float
         All bounds of the result hold together with at least this probability, so 1 - `confidence` bounds the chance
         that a sound mechanism fails.
@@ -198,8 +198,8 @@ def audit(
 
     Notes
     -----
-    A pass is no proof: it says that these runs on this pair do not refute the claim. See docs/audits. The approach
-    follows Jagielski, Ullman & Oprea (2020) and the event search of Bichsel et al. (2021).
+    A pass is not a proof: these runs on this pair do not refute the claim. See docs/audits. The approach follows
+    Jagielski, Ullman & Oprea (2020) and the event search of Bichsel et al. (2021).
 
     Examples
     --------

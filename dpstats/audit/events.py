@@ -129,7 +129,9 @@ class _RunBatch:
             values = np.asarray(self.mechanism(self.data, rng, self.runs), dtype=np.float64)
         if witness.messages:
             # One warning for a block of runs cannot be shared out among them without breaking their independence.
-            raise ArgumentError("vectorized=True needs a mechanism that neither warns nor logs; audit it run by run")
+            raise ArgumentError(
+                "vectorized=True needs a mechanism without warnings and log entries; use vectorized=False"
+            )
         if values.shape[:1] != (self.runs,):
             raise ArgumentError(f"vectorized=True needs an array of {self.runs} rows, got shape {values.shape}")
         return values.reshape(self.runs, -1), [""] * self.runs
@@ -177,7 +179,7 @@ def observe_pair(
         advance(len(words))
     if "raises " in labels[0] and len(set(labels)) == 1:
         kind = labels[0].partition("raises ")[2].partition(":")[0]
-        raise ArgumentError(f"mechanism raised {kind} on every run, so nothing was audited; run it alone to see why")
+        raise ArgumentError(f"mechanism raised {kind} in every run, so nothing was audited; call it once to see why")
     return _encode(vectors, labels, runs)
 
 

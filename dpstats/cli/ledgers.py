@@ -12,6 +12,7 @@ from dpstats.cli.shared import ADJACENCIES, Commands, as_json, read_domain, reco
 from dpstats.errors import LedgerError
 from dpstats.ledger import Ledger
 from dpstats.ledger.accounts import LedgerAccountant
+from dpstats.ledger.ledger import ledger_path, store_at
 
 FORMULA = re.compile(r"""(^|;)([\s"]*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])""")
 """Where spreadsheets may take text for a formula: analysts write labels, others open the file.
@@ -57,7 +58,7 @@ def add_commands(commands: Commands) -> None:
     for action in (html, export):
         action.add_argument("--output", type=Path, help="a new file (default: standard output)")
     for action in (show, init, quota, html, export):
-        action.add_argument("path", type=Path, help="the ledger's file")
+        action.add_argument("path", type=ledger_path, help="the ledger's file, or the URL of a database")
 
 
 def _show(options: argparse.Namespace) -> None:
@@ -75,8 +76,8 @@ def _show(options: argparse.Namespace) -> None:
 
 
 def _init(options: argparse.Namespace) -> None:
-    if options.path.exists():
-        raise LedgerError(f"path: {options.path} exists already; choose another path")
+    if (store := store_at(options.path)).exists():
+        raise LedgerError(f"path: {store.path} exists already; choose another path")
     domain = None if options.domain is None else read_domain(options.domain)
     fixed = ("dataset", "eps", "delta", "adjacency", "unit", "accountant")
     totals = {name: getattr(options, name) for name in fixed}

@@ -30,6 +30,7 @@ from dpstats.cli.shared import (
 from dpstats.errors import ArgumentError
 from dpstats.families import get_family
 from dpstats.ledger import Ledger
+from dpstats.ledger.ledger import ledger_path
 from dpstats.plan import Plan
 from dpstats.plan.row_counts import RowCounts
 from dpstats.results.glm_results import GLMResults
@@ -41,7 +42,7 @@ def add_commands(commands: Commands) -> None:
     """Add ``plan`` and ``fit``."""
     dry = commands.add_parser("plan", help="what a fit would release and cost; reads no data")
     dry.add_argument("formula", help='such as "income ~ age + C(sex)"')
-    dry.add_argument("--ledger", type=Path, help="take the Domain that this ledger keeps; nothing is charged")
+    dry.add_argument("--ledger", type=ledger_path, help="take the Domain that this ledger keeps; nothing is charged")
     dry.add_argument("--rows", type=int, metavar="N", help="the standard errors that a fit of N rows is likely to have")
     _add_model(dry)
     add_output(dry)
@@ -62,7 +63,7 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--eps", type=float, required=True, help="the budget of this model")
     parser.add_argument("--delta", type=float, default=0.0)
     parser.add_argument("--family", default="gaussian", help="gaussian (default), binomial, poisson, huber_svm ...")
-    parser.add_argument("--method", choices=METHODS, default="napp")
+    parser.add_argument("--method", choices=METHODS, default="auto")
     parser.add_argument("--penalty", help="ridge, lasso, elastic_net ...; with --alpha")
     parser.add_argument("--alpha", type=float, help="strength of the penalty")
     for name, (family, text) in CAPS.items():

@@ -21,6 +21,7 @@ from dpstats.domain import Domain
 from dpstats.domain.codebook import codebook_text
 from dpstats.errors import ArgumentError, DomainError, DPStatsError, ReleaseError
 from dpstats.ledger import Ledger
+from dpstats.ledger.ledger import ledger_path
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.results.stored import Released, text_of
 from dpstats.writing import write_whole
@@ -37,7 +38,9 @@ ADJACENCIES: tuple[Adjacency, ...] = ("add_remove", "replace_one")
 def add_payment(parser: argparse.ArgumentParser) -> None:
     """The arguments that say who pays."""
     group = parser.add_argument_group("who pays")
-    group.add_argument("--ledger", type=Path, help="the file of an existing ledger; charged before rows are read")
+    group.add_argument(
+        "--ledger", type=ledger_path, help="the file or URL of an existing ledger; charged before rows are read"
+    )
     group.add_argument("--analyst", help="who asks: whose quota pays")
     group.add_argument("--purpose", help="what it is for")
     group.add_argument("--label", help="the title of the ledger's entry")

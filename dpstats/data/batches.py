@@ -154,8 +154,8 @@ def check_room() -> None:
         if free_bytes(file.fileno()) > KEPT_IN_MEMORY:
             return
     raise DataError(
-        "data: the rows of a query are kept in a file until the release is made, and there is no folder for temporary "
-        "files with room for it; set the variable TMPDIR to one"
+        "data: the rows of a query are kept in a temporary file until the release, and no temporary folder has "
+        "room for it; set the variable TMPDIR to a folder with more room"
     )
 
 
@@ -228,7 +228,7 @@ class Files:
         """Raise DataError unless the files are still what they were; for before the charge."""
         for name, mark in self._marks.items():
             if mark is None or _mark(name) != mark:
-                raise DataError(f"data: {safe_repr(name)} was changed after it was opened; give its path anew")
+                raise DataError(f"data: {safe_repr(name)} was changed after it was opened; pass its path again")
 
     def check(self, name: str, where: int | None = None) -> None:
         """Raise RowsChangedError unless a file, by its name or as it is open, is what it was."""
@@ -350,8 +350,8 @@ def check_fragments(dataset: Any) -> None:
         return
     if dataset.format.default_extname not in _TYPED:
         raise DataError(
-            f"data: a dataset of {dataset.format.default_extname} files takes the types of its columns from cells; "
-            "give the path of CSV files itself, or convert them to Parquet"
+            f"data: a dataset of {dataset.format.default_extname} files infers column types from cells; pass the "
+            "path of the CSV files, or convert them to Parquet"
         )
     try:
         fragments = list(dataset.get_fragments())
@@ -359,9 +359,9 @@ def check_fragments(dataset: Any) -> None:
         fragments = None
     if fragments is None:
         raise DataError(
-            "data: a dataset with a filter of its own cannot be read by its files; pass the dataset without it and "
-            f"give {argument('subset')}, such as {argument('subset', 'age > 30')}, or "
-            "pass data.scanner().to_reader(), which is read once"
+            "data: a dataset with a filter cannot be read by its files; pass the dataset without the filter and "
+            f"give {argument('subset')}, such as {argument('subset', 'age > 30')}, or pass "
+            "data.scanner().to_reader(), which is read once"
         )
     for fragment in fragments:
         check_types(dataset.schema, fragment.physical_schema, fragment.path)
@@ -395,7 +395,7 @@ def from_reader(reader: Any) -> Stream:
     """
     if reader in _PASSED:
         raise DataError(
-            "data: this reader has been read already, and its rows pass once; pass a new one, or a table or a file"
+            "data: this reader was read already and can be read only once; pass a new reader, a table or a file"
         )
     known = [(name, column) for name, column in zip(reader.schema.names, declared_columns(reader.schema), strict=True)]
     usable = [at for at, (_, column) in enumerate(known) if column.kind is not None]
@@ -433,7 +433,7 @@ def from_lazyframe(frame: Any) -> Stream:
         schema = None
     if schema is None:
         # Outside of the handler: what polars says may quote cells.
-        raise DataError("data: polars cannot tell the columns and types of the LazyFrame; check the query")
+        raise DataError("data: polars cannot resolve the columns and types of the LazyFrame; check the query")
 
     def produce(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for batch in frame.select(list(names)).collect_batches(chunk_size=BATCH_ROWS):

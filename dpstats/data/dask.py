@@ -324,7 +324,7 @@ def running_client() -> Any:
     except ValueError:
         return None
     if client.asynchronous:
-        raise DataError("data: a Dask client with asynchronous=True cannot be waited for; use a synchronous one")
+        raise DataError("data: a Dask client with asynchronous=True is not supported; use a synchronous client")
     return client
 
 
@@ -404,14 +404,14 @@ def _check_operations(frame: Any) -> None:
         name = type(node).__name__
         if not isinstance(node, Blockwise) and name not in KEEPS_ROWS:
             raise DataError(
-                f"data: rows of one partition of the Dask frame depend on others ({name}); call data.persist() first "
-                "and pass what it returns, or write the frame to Parquet"
+                f"data: partitions of the Dask frame depend on one another ({name}); pass data.persist(), or write "
+                "the frame to Parquet"
             )
         reader = node.operand("func") if "func" in node._parameters else None
         if getattr(getattr(reader, "func", reader), "__module__", "") == READS_LINES:
             raise DataError(
-                "data: dask.dataframe.read_csv takes the types of its columns from cells; give the path of the files "
-                'itself, with engine="dask", or convert them to Parquet'
+                "data: dask.dataframe.read_csv infers column types from cells; pass the path of the files with "
+                'engine="dask", or convert them to Parquet'
             )
 
 

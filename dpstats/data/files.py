@@ -35,7 +35,7 @@ def from_files(path: str | os.PathLike[str]) -> Stream:
     files = Files(matching_files(os.fspath(path)))
     endings = {file_kind(name) for name in files.names}
     if len(endings) > 1 or not endings <= {*PARQUET, *DELIMITERS}:
-        raise DataError(f"data: {os.fspath(path)!r} must name files that end alike, in .parquet, .pq, .csv or .tsv")
+        raise DataError(f"data: {os.fspath(path)!r} must name files with one ending: .parquet, .pq, .csv or .tsv")
     return _parquet(files) if endings <= set(PARQUET) else _lines(files, DELIMITERS[endings.pop()])
 
 
@@ -46,12 +46,16 @@ def matching_files(pattern: str) -> list[str]:
     """
     if not can_be_path(pattern):
         raise DataError(
-            "data: a text stands for the path of files, and this one is too long for that or has several lines; pass a "
-            "table, or a path such as 'folder/*.parquet'"
+            "data: a text must be the path of files, and this one is too long or has several lines; pass a table, "
+            "or a path such as 'folder/*.parquet'"
         )
     found = [pattern] if Path(pattern).is_file() else sorted(filter(os.path.isfile, glob.glob(pattern, recursive=True)))
     if not found:
-        what = "is a folder; name its files with a pattern such as" if Path(pattern).is_dir() else "is no file, such as"
+        what = (
+            "is a folder; name its files with a pattern such as"
+            if Path(pattern).is_dir()
+            else "does not exist; pass a path such as"
+        )
         raise DataError(f"data: {safe_repr(pattern)} {what} 'folder/*.parquet'")
     return found
 
@@ -69,10 +73,10 @@ def _parquet(files: Files) -> Stream:
     except (pa.ArrowException, OSError):
         dataset = None
     if dataset is None:
-        raise DataError(f"data: {found[0]!r} or a file beside it is no Parquet file that can be opened")
+        raise DataError(f"data: {found[0]!r} or another file of the pattern is not a readable Parquet file")
     for name, schema in zip(found, schemas, strict=True):
         if schema.names != dataset.schema.names:
-            raise DataError(f"data: {name!r} has other columns than {found[0]!r}; name files of one kind")
+            raise DataError(f"data: {name!r} has other columns than {found[0]!r}; name files with the same columns")
     check_fragments(dataset)
     return Stream(
         dataset.schema.names,
@@ -119,7 +123,7 @@ def _lines(files: Files, delimiter: str) -> Stream:
     dialect = Dialect(_header(found[0], delimiter), delimiter)
     for name in found[1:]:
         if _header(name, delimiter) != dialect.names:
-            raise DataError(f"data: {name!r} has other columns than {found[0]!r}; name files of one kind")
+            raise DataError(f"data: {name!r} has other columns than {found[0]!r}; name files with the same columns")
 
     def read(names: Sequence[str]) -> Iterator[Table]:
         for name in found:
@@ -156,8 +160,8 @@ def _header(name: str, delimiter: str) -> tuple[str, ...]:
     if len(names) == 1 and others:
         what = {",": "commas", "\t": "tabulators"}[delimiter]
         raise DataError(
-            f"data: {name!r} has one column, by its first line; {what} divide the columns of such a file, and this one "
-            f"has {others[0]!r}: write it with {what}, or name it .tsv for tabulators"
+            f"data: {name!r} has one column according to its first line, which has {others[0]!r}; columns must be "
+            f"divided by {what}: write the file so, or name it .tsv for tabulators"
         )
     return names
 

@@ -118,7 +118,7 @@ def as_exog(values: object) -> Matrix:
     if table is None or isinstance(table, Stream):
         raise DataError(
             f"exog must be a two-dimensional array or a frame of numeric columns, got {type(values).__name__}; "
-            "give numpy.asarray(exog, dtype=float)"
+            "pass numpy.asarray(exog, dtype=float)"
         )
     if isinstance(values, pd.DataFrame) and _one_numpy_type(list(values.dtypes)):
         return replace(_from_array(values.to_numpy()), names=tuple(map(str, table.labels)))

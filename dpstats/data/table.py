@@ -151,21 +151,21 @@ def table_from_mapping(data: Mapping[Any, Any]) -> Table:
     columns = dict(data)
     lengths = {len(values) for values in columns.values() if is_column(values)}
     if len(lengths) > 1:
-        raise DataError("the columns of data must have one length; data is a mapping of columns of several")
+        raise DataError("data must have columns of one length; this mapping has columns of several lengths")
     names = list(columns)
 
     def fetch(position: int) -> Column:
         values = columns[names[position]]
         if isinstance(values, pd.Series):
             raise DataError(
-                f"column {names[position]!r} of the mapping is a Series, which would have to be aligned by its index; "
-                "give a DataFrame, or its values: series.array"
+                f"column {names[position]!r} of the mapping is a Series, which would need alignment by its index; "
+                "pass a DataFrame, or series.array"
             )
         column = column_of(values)
         if column is None:
             raise DataError(
-                f"column {names[position]!r} of the mapping is a {type(values).__name__}, which declares neither type "
-                "nor length; give a list or an array"
+                f"column {names[position]!r} of the mapping is a {type(values).__name__}, which has no declared "
+                "type or length; pass a list or an array"
             )
         return column
 

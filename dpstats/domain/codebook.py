@@ -96,13 +96,13 @@ def _places(headings: list[str]) -> dict[str, int]:
     """Which column of the codebook holds what."""
     places = {what: headings.index(found) for what, names in HEADINGS.items() for found in names if found in headings}
     if "name" not in places or not {"levels", "low", "high"} & set(places):
-        raise DomainError("the codebook's first line must name its columns: name,low,high,levels")
+        raise DomainError("the first line of the codebook must be name,low,high,levels")
     unread = [heading for at, heading in enumerate(headings) if heading and at not in places.values()]
     over = [heading for heading in unread if heading not in REMARKS or unread.count(heading) > 1]
     if over:
         raise DomainError(
-            f"the codebook has a column {over[0]!r}, which is unknown or there twice; its columns are "
-            "name,low,high,levels: rename it, or leave it out"
+            f"the codebook has an unknown or repeated column {over[0]!r}; the columns are name,low,high,levels: "
+            "rename it, or leave it out"
         )
     return places
 
@@ -127,7 +127,7 @@ def _declaration(place: int, cells: dict[str, str], number: Callable[[object], f
     ends = (number(low), number(high))
     if levels or any(end != end for end in ends):
         raise DomainError(
-            f"line {place} of the codebook must have two numbers, low and high, or levels as a|b|c, or bool"
+            f"line {place} of the codebook must have two numbers (low and high), levels such as a|b|c, or bool"
         )
     return range_of(f"line {place} of the codebook", _short_numbers(ends), extras)
 
@@ -260,7 +260,7 @@ def _from_yaml(name: str, value: Any, number: Callable[[object], float]) -> Any:
         case "bool":
             return bool
         case {"range": [*given]} | {"levels": [*given]} if "..." in given:
-            raise DomainError(f"{name!r} is still to be filled in: write its range or its levels from the codebook")
+            raise DomainError(f"{name!r} is not filled in: write its range or its levels from the codebook")
         case {"range": [low, high], **rest} if set(rest) <= set(OPTIONAL):
             ends = (number(low), number(high))
             if any(end != end for end in ends):
@@ -382,8 +382,8 @@ def _schema(frame: Any) -> Iterable[tuple[str, str]]:
     if hasattr(schema, "names") and hasattr(schema, "types"):
         return [(str(n), str(t).partition("<")[0]) for n, t in zip(schema.names, schema.types, strict=True)]
     raise DataError(
-        "frame must be a pandas or polars DataFrame, an Arrow table, a dict of arrays or a path, whose names and types "
-        f"can be told without reading cells; got {type(frame).__name__}"
+        "frame must be a pandas or polars DataFrame, an Arrow table, a dict of arrays or a path, whose names and "
+        f"types are declared; got {type(frame).__name__}"
     )
 
 

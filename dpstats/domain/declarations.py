@@ -75,28 +75,29 @@ ENDS = 1.001
 
 @dataclass(frozen=True, repr=False)
 class Range:
-    """A numeric column's range, and which rows a fit keeps by it.
+    """The range of a numeric column, and the treatment of cells beyond it.
 
     Parameters
     ----------
     low, high : float
         Finite, with ``low < high``. Splines and other bases are laid out over the range.
     outside : {"clip", "drop"}
-        "clip", as for a plain pair: a cell outside counts as the nearer end. "drop": the row is left out of the fit, as
-        one with a missing cell is. A slope on clipped cells is another slope; leaving rows out by what explains moves
-        none if the model is right. So a response cannot drop rows. A model that drops rows predicts beyond by its
-        formula.
+        "clip", as for a plain pair: a cell outside is moved to the nearer end. "drop": the row is left out of the fit,
+        like a row with a missing cell. Clipping an explanatory column changes its slope; dropping rows by an
+        explanatory column does not, if the model is right. Dropping rows by the response biases the model and is
+        refused. A model that drops rows extrapolates by its formula.
     typical : (float, float), optional
         Mean and standard deviation, from a published table: public, never computed from the data. Rows further than
-        three standard deviations from the mean are left out, and the noise follows that interval instead of the range.
-        As a response, and with the range (0, 1) of codes, the column keeps its range.
+        three standard deviations from the mean are left out, and the noise follows this interval instead of the range.
+        A response, and a column of codes with the range (0, 1), keep their range.
     inner : (float, float), optional
-        An interval within the range: rows with a cell outside of it are left out. `dpstats.buy_ranges` returns some.
+        An interval within the range; rows with a cell outside it are left out. `dpstats.buy_ranges` buys such
+        intervals.
 
     Raises
     ------
     ArgumentError
-        If `outside` is neither word, or `typical` or `inner` is no pair of numbers. A Domain checks the numbers.
+        If `outside` is neither word, or `typical` or `inner` is not a pair of numbers. A Domain checks the numbers.
 
     Examples
     --------
@@ -191,8 +192,8 @@ def declaration_of(name: object, value: object) -> Range | Levels:
         return Range(0, 1)
     if isinstance(value, (set, frozenset)):
         raise DomainError(
-            f"the levels of {name!r} are a set, which has no order: write a list of levels; the first is the reference "
-            "and, of a response of two, the second what is modelled"
+            f"the levels of {name!r} are a set, which has no order: write a list. The first level is the "
+            "reference; for a response with two levels, the second is modelled"
         )
     levels = value if isinstance(value, list) else _typed_levels(name, value)
     if levels is not None:
@@ -201,15 +202,15 @@ def declaration_of(name: object, value: object) -> Range | Levels:
     if isinstance(value, np.ndarray) or any(kind.__module__.split(".")[0] == "pandas" for kind in type(value).__mro__):
         # Such as data["sex"].unique(): levels found in the data are not public.
         raise DomainError(
-            f"the levels of {name!r} must be a list written from the codebook, not a {type(value).__name__}: values "
-            "found in the data are not public"
+            f"the levels of {name!r} must be a list written from the codebook, not a {type(value).__name__}: "
+            "values from the data are not public"
         )
     if isinstance(value, tuple):
         return _range(name, value)
     if isinstance(value, range) and len(value) > 1:
         raise DomainError(
-            f"declare {name!r} as ({value[0]}, {value[-1]}), a range of numbers, or as list({value!r}), levels: "
-            "Python's range is neither"
+            f"declare {name!r} as ({value[0]}, {value[-1]}), a range of numbers, or as list({value!r}), levels; a "
+            "Python range is neither"
         )
     raise DomainError(f"declare {name!r} as a range (low, high), a list of levels, or bool; got {type(value).__name__}")
 
@@ -230,7 +231,7 @@ def _typed_levels(name: object, value: object) -> list[object] | None:
 
 def _range(name: object, pair: tuple[object, ...]) -> Range:
     if any(end is ... for end in pair):
-        raise DomainError(f"the range of {name!r} is still to be filled in: write (low, high) from the codebook")
+        raise DomainError(f"the range of {name!r} is not filled in: write (low, high) from the codebook")
     ends = [_python_scalar(end) for end in pair]
     if len(ends) != 2 or any(isinstance(end, bool) or not isinstance(end, (int, float)) for end in ends):
         raise DomainError(f"the range of {name!r} must be a pair of numbers (low, high); write levels as a list")
@@ -256,7 +257,7 @@ def _with_extras(name: object, declared: Range) -> Range:
         if not 0 < deviation <= ENDS * most:
             raise DomainError(
                 f"the typical standard deviation of {name!r} must be positive and, for a mean of {mean:g}, at most "
-                f"{most:.4g}: that of rows at the two ends of its range"
+                f"{most:.4g}, which rows at the two ends of its range have"
             )
     first, last = declared.interval
     if declared.inner is not None and not (low <= first < last <= high):
@@ -264,21 +265,22 @@ def _with_extras(name: object, declared: Range) -> Range:
             f"the inner interval of {name!r} must have two ends in order within its range, ({low}, {high})"
         )
     if not first < last:
-        raise DomainError(f"the typical standard deviation of {name!r} is too small to be told from 0 at its mean")
+        raise DomainError(f"the typical standard deviation of {name!r} is too small to differ from 0 at its mean")
     return declared
 
 
 def _levels(name: object, values: list[object]) -> Levels:
     levels = tuple(_python_scalar(value) for value in values)
     if any(level is ... for level in levels):
-        raise DomainError(f"the levels of {name!r} are still to be filled in: write [...] from the codebook")
+        raise DomainError(f"the levels of {name!r} are not filled in: write [...] from the codebook")
     if not levels:
         raise DomainError(f"the levels of {name!r} are empty; list every value the column may take")
     if any(not isinstance(level, Scalar) or canonical(level) is None for level in levels):
         raise DomainError(f"the levels of {name!r} must be strings, finite numbers or booleans")
     if len({canonical(level) for level in levels}) < len(levels):
         raise DomainError(
-            f"the levels of {name!r} are not distinct (1, 1.0, '1' and '01' are one level: cells go by their value)"
+            f"the levels of {name!r} are not distinct (1, 1.0, '1' and '01' are the same level, since cells are "
+            "compared by value)"
         )
     # Taken as levels, [17, 90] would drop every other age, silently: missing rows are private.
     if len(levels) == 2 and all(type(level) in (int, float) for level in levels) and levels[1] - levels[0] > 1:

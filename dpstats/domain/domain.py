@@ -15,30 +15,28 @@ from dpstats.errors import DomainError
 
 
 class Domain(Mapping[str, Range | Levels]):
-    """The public facts about a data set, on which every design and every noise scale is planned.
+    """The public facts about a data set, from which every design and every noise scale is planned.
 
     Parameters
     ----------
     columns : mapping, optional
-        Column name to declaration; the way to declare names that are not Python identifiers.
+        Column name to declaration; needed for names that are not Python identifiers.
     **named
         The same by keyword. A declaration is a pair ``(low, high)``, the range of a numeric column, whose cells are
         clipped to it, or a `Range`, which may leave rows out instead; a list, the levels of a categorical column in
-        coding order (a two-level response is coded 0, 1); or ``bool``, the range (0, 1). An
-        Enum class, and a CategoricalDtype or polars Enum that was written down (not one that was found in the data),
-        stand for their levels.
+        coding order (a two-level response is coded 0, 1); or ``bool``, the range (0, 1). An Enum class, a
+        CategoricalDtype or a polars Enum stands for its levels; it must be written by hand, not taken from the data.
 
     Raises
     ------
     DomainError
-        If a declaration is neither, a range is not finite with low < high, or levels are empty, repeated or not
-        scalars (numbers compare as numbers, so 1, 1.0 and "1" are the same level), or are two numbers that look like a
-        range.
+        If a declaration is none of these, a range is not finite with low < high, levels are empty, repeated or not
+        scalars (numbers compare as numbers, so 1, 1.0 and "1" are the same level), or two levels look like a range.
 
     Notes
     -----
-    Ranges and levels must come from public knowledge, never from the data at hand: what is declared here is not
-    protected. Immutable and hashable.
+    Ranges and levels must come from public knowledge, never from the data at hand: declarations are not protected. A
+    Domain is immutable and hashable.
 
     Examples
     --------
@@ -86,7 +84,7 @@ class Domain(Mapping[str, Range | Levels]):
         return f"Domain({ {name: _short(column) for name, column in self.items()}!r})"
 
     def with_(self, columns: Mapping[str, Any] | None = None, /, **named: Any) -> Domain:
-        """A new Domain with these declarations added, or put in the place of those of the same names.
+        """A new Domain with these declarations added; they replace declarations of the same names.
 
         Examples
         --------
@@ -109,17 +107,17 @@ class Domain(Mapping[str, Range | Levels]):
         Parameters
         ----------
         frame : DataFrame, Arrow table, LazyFrame, dict of arrays, or path
-            Of a Parquet file the schema is read, of a CSV file the first line alone.
+            Of a Parquet file only the schema is read, of a CSV file only the first line.
 
         Returns
         -------
         str
-            Python code: print it, and write down what the codebook says.
+            Python code: print it, and fill in the facts from the codebook.
 
         Raises
         ------
         DataError
-            If names and types cannot be told without reading rows.
+            If names and types are not declared.
 
         Examples
         --------
@@ -135,14 +133,14 @@ class Domain(Mapping[str, Range | Levels]):
 
     @classmethod
     def from_csv(cls, path: str | Path) -> Domain:
-        """The Domain that a codebook declares, one column of the data a line.
+        """The Domain that a codebook declares, with one line per column of the data.
 
         Parameters
         ----------
         path : str or Path
-            A CSV file, or its text of several lines, with the columns name, low, high and levels; levels are divided by
-            ``|``: ``sex,,,F|M``; of a column of true and false the word bool stands for them. What else a `Range` says
-            may stand in columns outside, mean and sd, inner_low and inner_high.
+            A CSV file, or its text of several lines, with the columns name, low, high and levels. Levels are divided by
+            ``|``, as in ``sex,,,F|M``; the word bool declares a column of true and false. The further columns outside,
+            mean, sd, inner_low and inner_high hold the other facts of a `Range`.
 
         Raises
         ------
@@ -161,7 +159,7 @@ class Domain(Mapping[str, Range | Levels]):
 
     @classmethod
     def from_yaml(cls, path: str | Path) -> Domain:
-        """The Domain that a YAML file declares, one column of the data a line.
+        """The Domain that a YAML file declares, with one line per column of the data.
 
         Parameters
         ----------
@@ -206,7 +204,7 @@ class Domain(Mapping[str, Range | Levels]):
         Raises
         ------
         DomainError
-            If a name or level would be read as another one, such as a level with a ``|``: `to_yaml` writes all.
+            If a name or level would be read back differently, such as a level with a ``|``; use `to_yaml`.
         """
         text = codebook.to_csv({name: _short(column) for name, column in self.items()})
         try:
@@ -215,7 +213,7 @@ class Domain(Mapping[str, Range | Levels]):
         except DomainError:
             same = False
         if not same:
-            raise DomainError("to_csv: a name or a level would be read as another one; to_yaml writes all of them")
+            raise DomainError("to_csv: a name or a level would be read back as a different one; use to_yaml")
         return text
 
     def matches(self, other: Domain) -> bool:

@@ -78,7 +78,7 @@ class BinaryModel:
                 low = -math.inf if name == "deviance" else 0.0
                 found.metrics[_NAMES.get(name, name)] = (figure(block) if enough else UNKNOWN, low, high)
         if not enough:
-            found.notes.append("The number of rows does not stand out from the noise: nothing can be said of them.")
+            found.notes.append("The number of rows does not stand out from the noise, so no metric can be estimated.")
             return found
         if "accuracy" in self.metrics:
             found.confusion = _confusion(block)

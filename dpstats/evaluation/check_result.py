@@ -127,7 +127,8 @@ class Check(Released):
     at : ndarray
         These counts, one place after the other, in rows.
     steps : tuple of int
-        What a row gives to its faults, to "no fault" and to each of its places, in steps of the noise's lattice.
+        The contribution of a row to its faults, to "no fault" and to each of its places, in steps of the lattice of the
+        noise.
 
     Examples
     --------
@@ -258,9 +259,9 @@ class Check(Released):
                 low, high = place.ends[start], place.ends[start + width]
                 declared = next(fault.declared for fault in self.faults if fault.column == place.column)
                 return [
-                    f"nearly all rows have `{place.column}` between {low:.4g} and {high:.4g}, {PART_NAMES[width]} of "
-                    f"its declared range {declared}: is it far too wide? A narrower one has less noise, and "
-                    f"{argument('ranges', 'bought')} finds one"
+                    f"nearly all rows have `{place.column}` between {low:.4g} and {high:.4g}, {PART_NAMES[width]} "
+                    f"of its declared range {declared}, which may be far too wide. A narrower range gives less "
+                    f"noise; {argument('ranges', 'bought')} finds one"
                 ]
         return []
 
@@ -271,8 +272,8 @@ class Check(Released):
         --------
         >>> "y ~ x" in found.summary().as_text()
         True
-        >>> "tabular" in found.to_latex(), "---:|" in found.to_markdown()
-        (True, True)
+        >>> "tabular" in found.to_latex(), "<td" in found.to_html(), "---:|" in found.to_markdown()
+        (True, True, True)
         """
         title = f"Check of {self.formula}" if len(self.formula) < 60 else "Check"
         if self.guarantee.unit is not None:
@@ -300,8 +301,8 @@ class Check(Released):
             private = f"No guarantee is claimed for these counts ({self.guarantee.reason}), made"
         return [
             f"{private} under {self.guarantee.neighbours}. std err is that of their noise.",
-            "A row lost to several columns is shared equally among them, and so is one clipped in several: the parts "
-            "add up. Only rows that are not lost count as clipped.",
+            "A row that is lost to several columns counts for each of them in equal parts, and so does a row "
+            "clipped in several. Only rows that are not lost count as clipped.",
             *([self._place_note()] if self.places else []),
             self._hidden(),
         ]
@@ -310,9 +311,9 @@ class Check(Released):
         """How well it is known where rows lie."""
         least = SURE * math.hypot(self.clean_err, self.place_err) / MOST_OUTSIDE
         return (
-            "Where rows without a fault lie, by level or eighth of the range, is in "
-            f"{phrase('`located`', shell='--json')} (std err {self.place_err:,.0f}). Of fewer than "
-            f"about {least:,.0f} rows it does not tell ranges that are too wide."
+            f"{phrase('`located`', shell='--json')} counts the rows without a fault by level or eighth of the "
+            f"range (std err {self.place_err:,.0f}). With fewer than about {least:,.0f} rows it cannot find ranges "
+            "that are too wide."
         )
 
     def _hidden(self) -> str:
@@ -320,11 +321,14 @@ class Check(Released):
         least = SURE * self.std_err
         if least >= MOST_HIDDEN * self.rows:
             return (
-                f"A fault of fewer than {least:,.0f} rows does not stand out from the noise, and there are about "
-                f"{self.rows:,.0f}: this check says little. Raise eps."
+                f"Only a fault of {least:,.0f} rows or more stands out from the noise, and there are about "
+                f"{self.rows:,.0f} rows, so this check can find little. Raise eps."
             )
         seen = "Beside these, no" if self.findings else "No"
-        return f"{seen} fault stands out from the noise. One of fewer than {max(math.ceil(least), 2):,} rows would not."
+        return (
+            f"{seen} fault stands out from the noise. A fault of fewer than {max(math.ceil(least), 2):,} rows "
+            "would not."
+        )
 
     def __repr__(self) -> str:
         return f"<Check: {self.formula if len(self.formula) < 50 else 'formula'}; {self.guarantee}>"

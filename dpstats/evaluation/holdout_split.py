@@ -52,7 +52,7 @@ class HoldoutRule:
         """Whether each row is for testing, shape (rows,)."""
         for name in self.by:
             if table.count(name) != 1:
-                raise DataError(f"data must have exactly one column {name!r}, which the holdout goes by")
+                raise DataError(f"data must have exactly one column {name!r}, which the holdout is split by")
         tokens = np.empty((table.rows, len(self.by)), dtype="<u8")
         for place, name in enumerate(self.by):
             tokens[:, place] = table.column(name).tokens()
@@ -124,8 +124,8 @@ def open_holdout(
     if requested != (rule.share, rule.by, rule.key):
         columns = ", ".join(rule.by[:6]) + (f" and {len(rule.by) - 6} more" if len(rule.by) > 6 else "")
         raise LedgerError(
-            f"share, by or seed: the ledger knows a holdout of share {rule.share:g} by {columns}, which every later "
-            "call must repeat; another split of the same rows would put some of them on both sides"
+            f"share, by or seed: the ledger has a holdout of share {rule.share:g} by {columns}, and every later "
+            "call must repeat it: another split of the same rows would put some of them on both sides"
         )
     train, test = (HoldoutPart(spender, account.id, rule, side) for account, side in zip(accounts, SIDES, strict=True))
     return train, test
@@ -138,9 +138,9 @@ class Holdout:
     Attributes
     ----------
     train, test : Table
-        Pass them wherever a data frame is expected. How many rows they have is private.
+        Pass them wherever a data frame is expected. Their numbers of rows are private.
     train_ledger, test_ledger : Part or None
-        Charges to them compose in parallel: the whole ledger pays for the greater. None without a ledger.
+        Charges to them compose in parallel: the whole ledger pays for the larger one. None without a ledger.
     share : float
         The chance of each row to be a test row.
     by : tuple of str
@@ -183,22 +183,21 @@ def holdout(
     ledger: LedgerLike = None,
     engine: str | None = None,
 ) -> Holdout:
-    """Set rows aside for testing: each with the same chance, by a draw of its own.
+    """Set rows aside for testing, each at random with the same probability.
 
     Parameters
     ----------
     data : DataFrame or another table
     share : float
-        The chance of a row to be set aside, strictly between 0 and 1.
+        The probability that a row is set aside, strictly between 0 and 1.
     by : str or sequence of str, optional
         Columns that are never altered later, such as a person's identifier; rows that agree in all of them stay
         together. By default every column of numbers or text; the ledger remembers which.
     seed : int, optional
-        Fixes the draws; with different seeds, splits are independent. The guarantees of later releases do not depend
-        on it. Left out, the draws are new, or those that the ledger remembers.
+        Fixes the draws; different seeds give independent splits. The guarantees of later releases do not depend on it.
+        By default the draws are new, or those stored in the ledger.
     ledger : Ledger, Part or path, optional
-        Remembers the split, and knows it as a partition: what is charged to the two sides composes in parallel. Nothing
-        is charged here.
+        Stores the split as a partition: charges to the two sides compose in parallel. The call itself charges nothing.
     engine : {"dask"}, optional
         Read files on the cluster that this process is a client of; see `dpstats.glm`.
 
@@ -215,9 +214,9 @@ def holdout(
 
     Notes
     -----
-    A row's side is a keyed hash of its cells, hence a function of that row alone, whatever the other rows are and in
-    whatever order they come (docs/proofs/evaluation, section 4). It follows that a row whose cells are altered between
-    calls may change sides: keep the data as they are, or name columns with `by` that stay.
+    The side of a row is a keyed hash of its cells, so it depends neither on the other rows nor on their order
+    (docs/proofs/evaluation, section 4). A row whose cells are altered between calls may therefore change sides: keep
+    the data unchanged, or name columns with `by` that do not change.
 
     Releases from one side are private for that side's rows under add_remove, where the number of its rows is private
     too. ``adjacency="replace_one"`` is refused on one side: a replaced row may change sides.
@@ -243,7 +242,7 @@ def holdout(
     columns = usable_columns(table)
     names = None if by is None else _check_by(by, table)
     if names is None and not columns:
-        raise DataError("data must have a column of numbers or text for the holdout to go by")
+        raise DataError("data must have a column of numbers or text to split the holdout by")
     key = None
     if seed is not None:  # another key for another share, so that splits of splits differ
         key = hashlib.blake2b(f"{int(seed)} {chance!r}".encode(), digest_size=16).hexdigest()

@@ -57,36 +57,36 @@ def evaluate(
     unit: str | None = None,
     engine: str | None = None,
 ) -> Evaluation:
-    """How good a released model is: accuracy, calibration, ROC curve, R2, residuals; in one release, with errors.
+    """Evaluate a released model: accuracy, calibration, ROC curve, R2 and residuals in one release, with errors.
 
     Parameters
     ----------
     fit : GLMResults
         Public: its coefficients are released already.
     data : DataFrame or another table
-        The private rows, best those that the model was not fitted to (`dpstats.holdout`). Incomplete rows are left
-        out. For a model of plain arrays the pair (endog, exog). Weights and offset of a formula are taken into account.
+        The private rows, preferably rows that the model was not fitted to (`dpstats.holdout`). Incomplete rows are left
+        out. For a model of plain arrays, the pair (endog, exog). Weights and offset of a formula are used.
     eps, delta : float
-        The budget of this call. A delta permits Gaussian noise and stays unspent where Laplace noise is less.
+        The budget of this call. A delta permits Gaussian noise and stays unspent if Laplace noise is smaller.
     metrics : sequence of str, optional
-        All that the family has, by default; fewer have less noise. Binomial: accuracy, brier, log_score, deviance (the
-        share explained), calibration, roc, residuals. SVMs: accuracy, roc. Gaussian: r2, rmse, mae, residuals.
-        Poisson: deviance, mae, residuals; negative binomial without the deviance.
+        By default all metrics of the family; fewer metrics have less noise. Binomial: accuracy, brier, log_score,
+        deviance (the share explained), calibration, roc, residuals. SVMs: accuracy, roc. Gaussian: r2, rmse, mae,
+        residuals. Poisson: deviance, mae, residuals; negative binomial without the deviance.
     adjacency : {"add_remove", "replace_one"}
     ledger : Ledger, Part or path, optional
         Charged durably before any row is read.
     seed : int, optional
         For tests only; the guarantee is then not certified.
     bins : int
-        Bins of the tables of calibration and residuals, at most; from 1 to 100. They are formed from the release, and
-        fewer where the noise asks for it.
+        The largest number of bins in the tables of calibration and residuals, from 1 to 100. Bins are formed from the
+        release, and there are fewer if the noise is large.
     weights, offset : array_like, shape (rows,), optional
-        Those of the rows of plain arrays, within the bounds that the model was fitted with.
+        For plain arrays, within the bounds of the fit.
     unit : str, optional
-        The column that tells persons apart, if the guarantee is to be for persons: one row of each is counted, by a
-        draw among the complete ones, so that errors of sampling are right.
+        The column that identifies persons, for a guarantee for persons: one complete row of each person is drawn and
+        counted, so sampling errors are valid.
     engine : {"dask"}, optional
-        Read files on the cluster that this process is a client of; see `dpstats.glm`.
+        Read files on the Dask cluster of this process; see `dpstats.glm`.
 
     Returns
     -------
@@ -101,8 +101,8 @@ def evaluate(
 
     Notes
     -----
-    A row falls into one cell of each histogram, so that the noise does not grow with the number of metrics that share
-    one, nor with the number of bins (docs/proofs/evaluation).
+    A row falls into one cell of each histogram, so the noise grows neither with the number of metrics that share a
+    histogram nor with the number of bins (docs/proofs/evaluation).
 
     Examples
     --------
@@ -163,8 +163,8 @@ def plan_evaluation(fit: GLMResults, metrics: Sequence[str] | None, bins: int) -
     possible = known.get(family.name, known.get(family.response, DECISION_METRICS))
     if family.response == "continuous" and family.link != "identity":
         raise ArgumentError(
-            f"fit: predictions of numbers are evaluated for the identity link, and family {family.name!r} has the "
-            f"{family.link} link"
+            f"fit: numeric predictions are evaluated for the identity link only, and family {family.name!r} has "
+            f"the {family.link} link"
         )
     chosen = _check_metrics(metrics, possible, family.name)
     if not is_whole(bins) or not 1 <= bins <= 100:
@@ -226,10 +226,10 @@ def weights_note(blocks: Sequence[Histogram]) -> list[str]:
         return []
     ratio = blocks[0].score_ratio
     if ratio < 1:
-        return [f"'rows' counts the trials of all rows over {1 / ratio:.4g}, the greatest number of a row."]
+        return [f"'rows' is the number of trials divided by {1 / ratio:.4g}, the greatest number of trials in a row."]
     return [
-        "Rows are weighted: 'rows' adds up their weights over the greatest weight. sampling takes every weight for the "
-        "greatest; it is at most too large."
+        "Rows are weighted: 'rows' is the sum of the weights divided by the greatest weight. sampling assumes the "
+        "greatest weight for every row, so it can only be too large."
     ]
 
 
@@ -283,23 +283,27 @@ def _checked_data(
     design = plan.design
     if isinstance(design, DesignSpec):
         if weights is not None or offset is not None:
-            raise ArgumentError("weights and offset are those of the formula; leave them out")
+            raise ArgumentError("weights and offset come from the formula; leave them out")
         table = as_table(data, engine)
         design.check_schema(table)
         check_unit(table, record)
         return table, AuxiliaryArrays()
     assert isinstance(design, ArrayDesign)
     if record.column is not None:
-        raise ArgumentError("unit names a column of a data frame; a model of plain arrays has none")
+        raise ArgumentError(
+            "unit is the name of a column of a data frame, and a model of plain arrays has none; leave it out"
+        )
     if not isinstance(data, tuple) or len(data) != 2:
         raise DataError("data must be the pair (endog, exog) for a model of plain arrays")
     endog, exog = as_endog(data[0]), as_exog(data[1])
     if len(endog) != exog.rows or exog.size != len(plan.names):
-        raise DataError(f"data must be (endog, exog) with as many rows in both, and {len(plan.names)} columns in exog")
+        raise DataError(
+            f"data must be (endog, exog) with the same number of rows, and {len(plan.names)} columns in exog"
+        )
     if (offset is None) != (design.offset_bound == 0):
-        raise ArgumentError("offset must be given if the model was fitted with one, and only then")
+        raise ArgumentError("offset must be given exactly if the model was fitted with one")
     if weights is not None and design.weight_bound is None:
-        raise ArgumentError("weights are for models that were fitted with weights, whose bound they follow")
+        raise ArgumentError("weights are for models that were fitted with weights; leave them out")
     bounds = design.weight_bound or 1.0, design.offset_bound or OFFSET_BOUND
     return None, auxiliary_arrays(weights, offset, *bounds, exog.rows)
 

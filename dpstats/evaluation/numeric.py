@@ -110,7 +110,7 @@ class NumericModel:
         first = remaining[0]
         found = Tables(Estimate(first.rows, math.sqrt(first.count_variance * first.counts.size), 0.0))
         if not all(block.enough(block.counts) for block in remaining):
-            found.notes.append("The number of rows does not stand out from the noise: nothing can be said of them.")
+            found.notes.append("The number of rows does not stand out from the noise, so no metric can be estimated.")
             found.metrics = {_NAMES.get(n, n): (UNKNOWN, -math.inf, math.inf) for n in self.metrics if n != "residuals"}
             return found
         metrics = set(self.metrics)
@@ -119,16 +119,12 @@ class NumericModel:
         if self._sizes:
             value, pull, tail = _held_mean(remaining.pop(0))
             if tail.rows:
-                found.notes.append(
-                    f"Residuals beyond {tail.end:.4g} in size count as that much in mae: {tail.rows} such rows."
-                )
+                found.notes.append(f"mae clips residuals to a size of {tail.end:.4g}: {tail.rows} rows.")
             found.metrics["mae"] = (estimate(value, [pull], hidden=tail.share * tail.end / 2), 0.0, self.width)
         if "residuals" in metrics:
             most, beyond = _residual_reach(remaining[0])
             if most < self.width:
-                found.notes.append(
-                    f"Residuals beyond {most:.4g} in size count as that much in the bins: {beyond} such rows."
-                )
+                found.notes.append(f"The bins clip residuals to a size of {most:.4g}: {beyond} rows.")
             found.residuals = self._residual_table(remaining.pop(0), most)
         return found
 
@@ -137,8 +133,8 @@ class NumericModel:
         value, pull, tail = _held_mean(block)
         most, hidden = tail.end, tail.share * tail.end / 2  # half an octave further, on average
         if tail.rows:
-            what = f"Unit deviances beyond {most:.4g}" if self.count else f"Residuals beyond {math.sqrt(most):.4g}"
-            tables.notes.append(f"{what} in size count as that much in the metrics: {tail.rows} such rows.")
+            what = f"unit deviances to {most:.4g}" if self.count else f"residuals to a size of {math.sqrt(most):.4g}"
+            tables.notes.append(f"The metrics clip {what}: {tail.rows} rows.")
         if "rmse" in self.metrics:
             root = math.sqrt(max(value, 0.0))
             figure = estimate(root, [scaled(pull, 0.5 / root)], hidden=0.5 / root * hidden) if root else UNKNOWN
@@ -168,7 +164,7 @@ class NumericModel:
         if (low, high) != (block.grid.ends[0], block.grid.ends[-1]):
             low = max(low, 0.0) if self.count else low
             ends = f"({low:.4g}, {high:.4g})"
-            tables.notes.append(f"Responses count as within {ends} in what the model is compared with.")
+            tables.notes.append(f"The model of comparison clips responses to {ends}.")
         center = 0.0 if self.count else (low + high) / 2
 
         def clipped(y: Array) -> Array:

@@ -27,7 +27,7 @@ FRAMES = ("metrics", "calibration", "roc", "residuals", "confusion")
 
 @dataclass(frozen=True, eq=False)
 class Evaluation(Released):
-    """How good a model is on some rows.
+    """Metrics of a model on some rows.
 
     Attributes
     ----------
@@ -36,9 +36,9 @@ class Evaluation(Released):
     rows, rows_se : float
         About how many complete rows were evaluated, and the standard deviation of the noise in that number.
     metrics : DataFrame
-        One row a metric: estimate; std_err, of noise and sampling together; noise_se, known from the law of the noise;
-        sampling_se, of the rows as a sample, by the delta method; low and high, a 95 % interval within the possible
-        range; cells, a bound on what the estimate is off by because functions are lines within cells.
+        One row per metric: estimate; std_err, for noise and sampling together; noise_se, known from the law of the
+        noise; sampling_se, by the delta method; low and high, a 95 % interval within the possible range; cells, a bound
+        on the error of the estimate from the linear interpolation within cells.
     calibration : DataFrame or None
         Predicted and observed frequency by bins of about equal numbers of rows.
     roc : DataFrame or None
@@ -48,7 +48,7 @@ class Evaluation(Released):
     confusion : DataFrame or None
         Rows by response and decision.
     guarantee : Guarantee
-        For everything this object shows, apart from the model's own.
+        For everything this object shows; the cost of the model itself is not included.
     noise : IntegerNoise
         The law of the noise, in lattice steps.
     notes : tuple of str
@@ -91,8 +91,8 @@ class Evaluation(Released):
         --------
         >>> "rmse" in found.summary().as_text()
         True
-        >>> "tabular" in found.to_latex(), "---:|" in found.to_markdown()
-        (True, True)
+        >>> "tabular" in found.to_latex(), "<td" in found.to_html(), "---:|" in found.to_markdown()
+        (True, True, True)
         """
         tables = [self._metrics_table()]
         if self.confusion is not None:
@@ -117,9 +117,9 @@ class Evaluation(Released):
 
     def _notes(self) -> list[str]:
         return [
-            guarantee_sentence(self.guarantee, "This evaluation is", "; what the model itself cost comes on top"),
-            "noise is the standard error that privacy adds, sampling that of the rows as a sample of more; the "
-            "interval has both. Rows that the model was fitted to flatter it.",
+            guarantee_sentence(self.guarantee, "This evaluation is", "; the cost of the model itself is not included"),
+            "noise is the standard error due to privacy, sampling the one due to the sample; the interval "
+            "includes both. On rows that the model was fitted to, metrics are too good.",
             *([] if self.roc is None else [f"The ROC curve is in {phrase('.roc', shell='--json')}."]),
             *self.notes,
         ]

@@ -70,7 +70,7 @@ def known_name(family: object) -> object:
     home = kind.__module__
     if home.startswith("sklearn."):
         raise ArgumentError(
-            f"family must be a name, not scikit-learn's {kind.__name__}, whose other settings would be lost: "
+            f"family must be a name, not scikit-learn's {kind.__name__}, whose other settings would be ignored: "
             f"{argument('family', 'binomial')} is logistic regression, and {argument('penalty', 'ridge')}, "
             f"{argument('alpha')}... its penalty"
         )
@@ -80,11 +80,11 @@ def known_name(family: object) -> object:
         return family
     refuse(kind.__name__.lower())
     if kind.__name__ not in LINKS:
-        raise ArgumentError(f"family {kind.__name__} of statsmodels has no counterpart; take one of {sorted(LINKS)}")
+        raise ArgumentError(f"family {kind.__name__} of statsmodels has no counterpart; use one of {sorted(LINKS)}")
     name, link = LINKS[kind.__name__]
     given = "" if isinstance(family, type) else type(getattr(family, "link", None)).__name__
     if given.lower() not in ("", link.lower()):
-        raise ArgumentError(f"family {kind.__name__} has the link {link} here and no other, got {given}")
+        raise ArgumentError(f"family {kind.__name__} has only the link {link}, got {given}")
     return name
 
 
@@ -128,8 +128,8 @@ _BY_NAME: dict[str, type[Family]] = {
 def get_family(family: Any) -> Family:
     """A family by name, with its default caps, or the family itself.
 
-    Names of statsmodels, R and scikit-learn are taken too ("logistic", "normal"), and statsmodels' families, such as
-    ``sm.families.Binomial()``, with the links that are offered here.
+    Names of statsmodels, R and scikit-learn are accepted too ("logistic", "normal"), as are families of statsmodels,
+    such as ``sm.families.Binomial()``, with the links offered here.
 
     Raises
     ------

@@ -61,8 +61,8 @@ def one_cell(gradient: float, curvature: float) -> LossCurve:
 class Family(ABC):
     """A convex GLM loss l(eta; y), eta = x'theta, with bounded l' and l''.
 
-    Subclasses are frozen dataclasses whose fields are the caps. ``signed`` says that l' keeps one sign for any given
-    record whatever eta is (docs/proofs/objective uses it in the Gaussian calibration).
+    Subclasses are frozen dataclasses whose fields are the caps. ``signed`` states that l' has one sign for a given
+    record at any eta (docs/proofs/objective uses it in the Gaussian calibration).
 
     Examples
     --------
@@ -87,6 +87,17 @@ class Family(ABC):
     """No coefficient is expected to be larger than this where there are few."""
     typical_intercept: ClassVar[float] = 1.5
     """What is expected of the intercept, in units of the linear predictor."""
+
+    @property
+    def title(self) -> str:
+        """The family as titles name it.
+
+        Examples
+        --------
+        >>> dp.families.NegativeBinomial(alpha=0.5).title
+        'negative binomial (alpha = 0.5)'
+        """
+        return self.name
 
     @property
     @abstractmethod
@@ -183,7 +194,7 @@ class Family(ABC):
         return slope, weight
 
     def resolve(self, response_range: tuple[float, float] | None) -> Family:
-        """Fill in caps left open from the public range of the response (after scaling); the default has none.
+        """Fill in missing caps from the public range of the response (after scaling); the base class has no caps.
 
         Examples
         --------
@@ -228,14 +239,14 @@ def check_cap(name: str, value: object, within: tuple[float, float] = CAPS) -> N
 def closed_cap(name: str, value: float | None) -> float:
     """The cap's value; ArgumentError if it is still open."""
     if value is None:
-        raise ArgumentError(f"{name} is not set: give it a value, or declare the range of the response in the domain")
+        raise ArgumentError(f"{name} is not set: pass {name}, or declare the range of the response in the domain")
     return float(value)
 
 
 def declared_range(response_range: tuple[float, float] | None, name: str) -> tuple[float, float]:
     """The (low, high) of a declared range, checked; ArgumentError tells to set `name` when there is none."""
     if response_range is None:
-        raise ArgumentError(f"{name} is not set: give it a value, or declare the range of the response in the domain")
+        raise ArgumentError(f"{name} is not set: pass {name}, or declare the range of the response in the domain")
     low, high = response_range
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         raise ArgumentError(f"response_range must be finite with low < high, got {safe_repr(response_range)}")

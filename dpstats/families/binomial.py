@@ -116,15 +116,15 @@ def _curve(size: int) -> LossCurve:
 class BinomialCounts(Binomial):
     """Binomial, for rows that hold several trials each: ``successes + failures ~ x``.
 
-    A row's loss is divided by `trials`, so that one row has at most the influence of one 0/1 response, however many
-    trials it holds (docs/proofs/objective, Weights). It is the binomial loss at the share of successes, times the
-    row's trials over `trials`.
+    The loss of a row is divided by `trials`, so one row has at most the influence of one 0/1 response, for any number
+    of its trials (docs/proofs/objective, Weights). It is the binomial loss at the share of successes, times the row's
+    trials over `trials`.
 
     Parameters
     ----------
     trials : float, optional
-        The greatest number of trials in a row; a row with more counts as this many in the same proportion. Left open,
-        it becomes the sum of the upper ends of the two columns' ranges.
+        The greatest number of trials in a row; a row with more counts as this many in the same proportion. By default
+        the sum of the upper ends of the ranges of the two columns.
 
     Raises
     ------

@@ -23,9 +23,9 @@ class Gaussian(Family):
     Parameters
     ----------
     residual_cap : float, optional
-        The cap tau. For plain arrays in the units of endog; with a formula in the response's units, which are scaled
-        to [-1, 1] before fitting. Left open, it becomes an eighth of the width of the response's range: noise
-        grows with the cap, and rows beyond it still pull, as in Huber's regression (docs/defaults).
+        The cap tau. For plain arrays in the units of endog; with a formula in the units of the response, which is
+        scaled to [-1, 1] before fitting. By default an eighth of the width of the response's range: noise grows with
+        the cap, and rows beyond it still have influence, as in Huber's regression (docs/defaults).
 
     Raises
     ------

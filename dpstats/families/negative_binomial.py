@@ -25,10 +25,10 @@ class NegativeBinomial(Family):
     Parameters
     ----------
     alpha : float
-        The dispersion, as statsmodels has it. Public: not estimated from the rows. Below 1 / y_max the noise grows with
-        1 / alpha; ``family="poisson"`` is better there.
+        The dispersion, as in statsmodels. Public: it must not be estimated from the rows. Below 1 / y_max the noise
+        grows with 1 / alpha; ``family="poisson"`` is better there.
     y_max : float, optional
-        Responses are clipped to [0, y_max]. Left open, it becomes the upper end of the response's range.
+        Responses are clipped to [0, y_max]. By default the upper end of the response's range.
 
     Raises
     ------
@@ -57,6 +57,11 @@ class NegativeBinomial(Family):
             raise ArgumentError(f"alpha must be from 1e-6 to 1e6, got {safe_repr(self.alpha)}")
         if self.y_max is not None:
             check_cap("y_max", self.y_max)
+
+    @property
+    def title(self) -> str:
+        """The family and its alpha."""
+        return f"negative binomial (alpha = {self.alpha:.4g})"
 
     @property
     def failures(self) -> float:

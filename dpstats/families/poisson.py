@@ -26,12 +26,12 @@ class Poisson(Family):
     Parameters
     ----------
     mean_cap : float, optional
-        The greatest mean with a log link. Beyond it the mean rises on, as a line and then ever more slowly, towards
-        y_max: so l'' vanishes where |l'| is extreme, which takes up to half the noise. Left open, it becomes two
-        thirds of y_max (docs/defaults). If it is y_max or more the mean stays there, and the loss goes straight on.
+        The greatest mean with a log link. Beyond it the mean rises as a line and then more and more slowly towards
+        y_max, so l'' vanishes where |l'| is extreme; this halves the noise at best. By default two thirds of y_max
+        (docs/defaults). At y_max or more, the mean stays at y_max and the loss is linear beyond it.
     y_max : float, optional
-        Responses are clipped to [0, y_max]. Left open, it becomes the upper end of the response's range; a fit by
-        formula that has neither cap buys a lower one within it (docs/proofs/purchases).
+        Responses are clipped to [0, y_max]. By default the upper end of the response's range; a fit of a formula
+        without caps buys a lower one within the range (docs/proofs/purchases).
 
     Raises
     ------

@@ -25,7 +25,15 @@ from dpstats.formula.bounds import LEAST, Array, Term, TermBody, term_bodies, un
 from dpstats.formula.expression import Column
 from dpstats.formula.parse import Formula, parse
 from dpstats.formula.patsy_internals import DesignInfo
-from dpstats.formula.reader import kept_rows, owned_blocks, prediction_rows, read_blocks, response_rows, usable_rows
+from dpstats.formula.reader import (
+    kept_rows,
+    owned_blocks,
+    prediction_rows,
+    read_blocks,
+    response_rows,
+    unknown_levels,
+    usable_rows,
+)
 from dpstats.formula.response import (
     Kind,
     ResponseSpec,
@@ -105,6 +113,12 @@ class DesignSpec(ScaledDesign):
         """
         with quiet():
             return prediction_rows(self, as_table(data), offset=offset)
+
+    def unknown_levels(self, data: object, *, offset: bool) -> dict[str, int]:
+        """By column in how many rows that are read for predictions a level is not declared; missing cells aside."""
+        names = self.parsed.predicting_columns if offset else self.parsed.exog_columns
+        with quiet():
+            return unknown_levels(self.unbounded, as_table(data), names)
 
     def keeps(self, data: object) -> NDArray[np.bool_]:
         """Which rows no range of what explains leaves out of a fit, shape (n,); errors as in `exog`."""

@@ -76,7 +76,7 @@ def bin_numbers(bins: Bins, values: NDArray[np.float64]) -> NDArray[np.float64]:
 def _ends(breaks: Any, least: int, example: str) -> tuple[float, ...]:
     good = isinstance(breaks, Sequence) and not isinstance(breaks, str) and len(breaks) >= least
     if not good or not all(isinstance(one, (int, float)) and not isinstance(one, bool) for one in breaks):
-        raise ValueError(f"breaks must be written out, as in {example}: any other rule would look at the data")
+        raise ValueError(f"breaks must be written out, as in {example}: any other rule would depend on the data")
     ends = tuple(float(one) for one in breaks)
     if not all(low < high for low, high in itertools.pairwise(ends)):
         raise ValueError(f"breaks must increase, as in {example}")
@@ -272,12 +272,12 @@ def categorical(value: Value, contrast: Any = None, levels: tuple[Any, ...] | No
     contrast = codes.contrast if contrast is None else contrast
     reference = getattr(contrast, "reference", None)
     if isinstance(reference, str) and canonical(reference) not in [canonical(level) for level in codes.levels]:
-        raise ValueError(f"there is no level {reference!r} to measure from; write one of {list(codes.levels)}")
+        raise ValueError(f"there is no level {reference!r} to use as reference; write one of {list(codes.levels)}")
     if levels is None:
         return Codes(codes.values, codes.levels, contrast)
     position = {canonical(level): code for code, level in enumerate(levels)}
     if len(levels) != len(codes.levels) or set(position) != {canonical(level) for level in codes.levels}:
-        raise ValueError(f"levels must be all declared levels in another order; they are {list(codes.levels)}")
+        raise ValueError(f"levels must be the declared levels in another order; they are {list(codes.levels)}")
     moved = np.array([*(position[canonical(level)] for level in codes.levels), -1])
     ordered = sorted(codes.levels, key=lambda level: position[canonical(level)])
     return Codes(moved[codes.values], tuple(ordered), contrast)

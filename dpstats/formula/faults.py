@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.expression import Column as ColumnNode
 from dpstats.formula.parse import Formula
+from dpstats.formula.scaled_design import all_within
 
 Flags = NDArray[np.bool_]
 
@@ -93,35 +94,44 @@ def _declared(fact: Range | Levels | None) -> str:
     return f"{len(fact.values)} levels"
 
 
-def fault_flags(block: Table, facts: Facts, design: DesignSpec | None, faults: Sequence[Fault]) -> Flags:
-    """Which faults count for each row of `block`, shape (r, faults): what loses it, or else what clips it."""
+NOWHERE = np.zeros(1, dtype=bool)
+"""The flag of every row, where none has it."""
+
+
+def raw_flags(block: Table, facts: Facts, design: DesignSpec | None, faults: Iterable[Fault]) -> Iterator[Flags]:
+    """For each fault which rows of `block` have it, whatever else is wrong with them: (r,), or (1,) for none."""
     states = {name: _states(block, name, fact) for name, fact in facts.items()}
-    lost_somewhere = np.logical_or.reduce([state["lost"] for state in states.values()])
-    columns = []
     for fault in faults:
         if fault.column == FORMULA:
             assert design is not None
-            columns.append(~design.usable(block) & ~lost_somewhere)
+            yield ~design.usable(block)
         elif fault.kind == "outside":
-            columns.append(states[fault.column]["below"] | states[fault.column]["above"])
+            yield states[fault.column]["below"] | states[fault.column]["above"]
         else:
-            columns.append(states[fault.column][fault.kind])
-    flags = np.column_stack(columns)
-    losing = np.array([fault.kind == "lost" for fault in faults])
-    lost = flags[:, losing].any(axis=1)
-    flags[np.ix_(lost, ~losing)] = False
+            yield states[fault.column][fault.kind]
+
+
+def fault_flags(block: Table, facts: Facts, design: DesignSpec | None, faults: Sequence[Fault]) -> Flags:
+    """Which faults count for each row of `block`, shape (r, faults): what loses it, or else what clips it."""
+    flags = np.empty((block.rows, len(faults)), dtype=bool)
+    lost = np.zeros(block.rows, dtype=bool)
+    for own, fault, raw in zip(flags.T, faults, raw_flags(block, facts, design, faults), strict=True):
+        own[:] = raw if fault.kind == "lost" and fault.column != FORMULA else raw & ~lost
+        lost |= own & (fault.kind == "lost")
     return flags
 
 
 def _states(table: Table, name: str, fact: Range | Levels | None) -> dict[str, Flags]:
-    """Which cells are lost, below and above, each of shape (r,)."""
+    """Which cells are lost, below and above, each of shape (r,), or (1,) for none."""
     cells = table.column(name)
     if isinstance(fact, Levels):
         return {"lost": cells.codes(fact.code_of()) < 0}
     numbers = cells.numbers()
-    lost = ~np.isfinite(numbers)
     if fact is None:
-        return {"lost": lost}
+        return {"lost": ~np.isfinite(numbers)}
     if fact.drops:
         return {"lost": ~fact.holds(numbers)}
+    if all_within(numbers, fact.low, fact.high):
+        return {"lost": NOWHERE, "below": NOWHERE, "above": NOWHERE}
+    lost = ~np.isfinite(numbers)
     return {"lost": lost, "below": ~lost & (numbers < fact.low), "above": ~lost & (numbers > fact.high)}

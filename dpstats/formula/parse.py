@@ -158,7 +158,7 @@ def _refuse_powers(tree: ParseNode) -> None:
         base, power = (branch.token.extra for branch in tree.args)
         base = base[2:-1] if base.startswith("I(") else base
         at = tree.args[0].token.origin.start
-        raise FormulaError(locate(f"{base}**{power} of one term is the term itself; write I({base}**{power})", at))
+        raise FormulaError(locate(f"{base}**{power} of one term equals the term itself; write I({base}**{power})", at))
     for branch in tree.args:
         _refuse_powers(branch)
 
@@ -197,12 +197,12 @@ def expand_dot(formula: str, domain: Domain | Mapping[str, Any] | None) -> str:
     if not places:
         return formula
     if places[0] < formula.find("~"):
-        raise FormulaError(locate("'.' is refused on the left of '~'; name the response", places[0]))
+        raise FormulaError(locate("'.' is not allowed on the left of '~'; name the response", places[0]))
     bare = parse(_with(formula, places, "1"))
     taken = {*bare.response_columns, *bare.weight_columns, *(set(bare.predicting_columns) - set(bare.exog_columns))}
     names = [name for name in Domain.coerce(domain) if name not in taken]
     if not names:
-        reason = "'.' stands for all columns that the domain declares, and it declares no other"
+        reason = "'.' means all columns that the domain declares, and it declares no other"
         raise FormulaError(locate(f"{reason}: add some to {argument('domain')}", places[0]))
     return _with(formula, places, f"({' + '.join(map(_code, names))})" if len(names) > 1 else _code(names[0]))
 

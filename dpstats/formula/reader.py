@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.data import Block, Column, Table, slices
-from dpstats.data.columns import Kind, usable_kind
+from dpstats.data.columns import MISSING_TOKEN, Kind, usable_kind
 from dpstats.data.persons import OwnedRows
 from dpstats.domain import Domain, Levels, Range
 from dpstats.errors import DomainError
 from dpstats.formula.public_frame import Codes, Encoded
-from dpstats.formula.scaled_design import ScaledDesign, packed_rows
+from dpstats.formula.scaled_design import ScaledDesign, all_within, packed_rows
 
 Array = NDArray[np.float64]
 
@@ -86,6 +86,8 @@ def _within(numbers: Array, declared: Range, beyond: bool) -> tuple[Array, NDArr
     if declared.drops:
         known = np.isfinite(numbers) if beyond else declared.holds(numbers)
         return np.where(known, numbers, np.nan), known
+    if all_within(numbers := np.ascontiguousarray(numbers), declared.low, declared.high):
+        return numbers, np.ones(len(numbers), dtype=bool)
     clipped, known = np.clip(numbers, declared.low, declared.high), np.isfinite(numbers)
     if not known.all():
         clipped[~known] = np.nan
@@ -175,6 +177,28 @@ def _prediction_part(spec: ScaledDesign, offset: bool, table: Table) -> Array:
     return result
 
 
+def unknown_levels(spec: ScaledDesign, table: Table, names: Iterable[str]) -> dict[str, int]:
+    """Of a checked table, in how many rows each of some columns has a cell that is none of its declared levels.
+
+    Missing cells are not counted.
+    """
+    coded = [name for name in names if isinstance(spec.domain[name], Levels)]
+    parts = table.batches(coded).map(partial(_unknown_part, spec.domain, coded)).collect() if coded else []
+    counts = {name: sum(part[at] for part in parts) for at, name in enumerate(coded)}
+    return {name: count for name, count in counts.items() if count}
+
+
+def _unknown_part(domain: Domain, names: Sequence[str], table: Table) -> list[int]:
+    """The counts of `unknown_levels` of one table, one for each column."""
+    counts = []
+    for name in names:
+        column, declared = table.column(name), domain[name]
+        assert isinstance(declared, Levels)
+        unknown = (column.codes(declared.code_of()) < 0) & (column.tokens() != MISSING_TOKEN)
+        counts.append(int(unknown.sum()))
+    return counts
+
+
 def response_rows(spec: ScaledDesign, table: Table) -> Array:
     """Responses of a table that suits the design, in model units, shape (n,); NaN where there is none."""
     result = np.full(table.rows, np.nan)
@@ -207,10 +231,11 @@ def counting_rows(spec: ScaledDesign, table: Table) -> NDArray[np.bool_]:
     Where weight or trials are missing a row is lost to them, so it is one of these.
     """
     parsed, chosen = spec.parsed, selected_rows(spec, table)
-    outcome, known = _encode_table(table, parsed.response_columns, spec.encoder.domain)
-    trials = spec.encoder.trials(outcome)
-    if trials is not None:
-        chosen &= ~(known & (trials <= 0))
+    if spec.encoder.failures is not None:
+        outcome, known = _encode_table(table, parsed.response_columns, spec.encoder.domain)
+        trials = spec.encoder.trials(outcome)
+        if trials is not None:
+            chosen &= ~(known & (trials <= 0))
     if spec.weights is not None:
         weighed, known = _encode_table(table, parsed.weight_columns, spec.weights.domain)
         chosen &= ~(known & (spec.weights(weighed) <= 0))

@@ -109,7 +109,7 @@ def bind_response(
     low, high, partial = float(public.min()), float(public.max()), len(public) < len(everywhere)
     if kind == "count":
         if high <= 0:
-            raise DomainError(f"the response {name!r} must be able to exceed 0 to be a count; declare (0, most)")
+            raise DomainError(f"the response {name!r} is a count and must have a range above 0; declare (0, most)")
         return Response(ResponseSpec(name, max(low, 0.0), high, kind, None), node, domain, partial)
     center, scale = center_and_scale(low, high, has_intercept)
     if not LEAST <= scale <= 1 / LEAST:
@@ -130,9 +130,9 @@ def clipping_response(formula: Formula, domain: Domain) -> Domain:
         ends = declared.low, declared.high
         if declared.outside == "drop" or declared.inner is not None:
             raise DomainError(
-                f"the range of {name!r} drops rows beyond it, and {name!r} is part of the response: rows left out by "
-                "what is to be explained bias every coefficient. Declare a range that clips: "
-                f"domain.with_({{{name!r}: {ends}}})"
+                f"the range of {name!r} drops rows beyond it, and {name!r} is part of the response: rows dropped "
+                f"by their response bias every coefficient. Declare a range that clips: domain.with_({{{name!r}: "
+                f"{ends}}})"
             )
         kept[name] = replace(declared, inner=ends)
     return domain.with_(kept) if kept else domain
@@ -248,9 +248,9 @@ def bind_weights(formula: Formula, domain: Domain) -> RowValue | None:
         domain = Domain({**domain, node.name: (0.0, declared.high)})
     found = _bound(name, node, domain)
     if not found.high > 0:
-        raise DomainError(f"{name} must be able to exceed 0: declare (0, greatest weight) for its columns")
+        raise DomainError(f"{name} must have a range above 0: declare (0, greatest weight) for its columns")
     if not LEAST <= found.high <= 1 / LEAST:
-        raise DomainError(f"{name} must reach to between {LEAST:g} and {1 / LEAST:g}; rescale it")
+        raise DomainError(f"{name} must have a greatest value between {LEAST:g} and {1 / LEAST:g}; rescale it")
     return found
 
 
@@ -274,9 +274,9 @@ def bind_subset(formula: Formula, domain: Domain) -> Condition | None:
     node = bind(formula.subset.node, domain)
     public = public_values(node, support_of(domain))
     if not isinstance(public, np.ndarray) or public.dtype != bool:
-        raise FormulaError(locate(f"{name} is no condition: write a comparison, such as subset(age >= 18)", at))
+        raise FormulaError(locate(f"{name} is not a condition: write a comparison, such as subset(age >= 18)", at))
     if not public.any():
-        raise FormulaError(locate(f"{name}: no row of the declared ranges meets it; move its bounds", at))
+        raise FormulaError(locate(f"{name}: no row within the declared ranges meets it; change its bounds", at))
     return Condition(name, node)
 
 

@@ -148,9 +148,16 @@ class ScaledDesign:
 
         Whatever the interval is, it changes no bound on a row of columns: the family's cap bounds the response's part.
         """
+        return self._scaled(low, high, (low, high))
+
+    def _scaled(self, low: float, high: float, working: tuple[float, float] | None) -> Self:
         center, scale = center_and_scale(low, high, self.has_intercept)
-        spec = replace(self.response, center=center, scale=scale, working=(low, high))
+        spec = replace(self.response, center=center, scale=scale, working=working)
         return replace(self, response=spec, encoder=replace(self.encoder, spec=spec))
+
+    def without_working(self) -> Self:
+        """The design with a continuous response scaled by its declared range."""
+        return self if self.response.working is None else self._scaled(self.response.low, self.response.high, None)
 
     def response_scaling(self) -> tuple[float, float]:
         """Middle and half width: a continuous response in the user's units is middle + half width * scaled."""
@@ -239,6 +246,11 @@ def packed_rows(
     return numbers.T, _kept_levels(spec, values, rows), np.broadcast_to(known, rows)
 
 
+def all_within(values: Array, low: float, high: float) -> bool:
+    """Whether no value is missing or outside of a finite range: two quick looks save what would be done about them."""
+    return bool(values.size) and bool(low <= values.min() and values.max() <= high)
+
+
 def _scale(spec: ScaledDesign, places: NDArray[np.intp], parts: Iterable[list[Part]], out: Array) -> NDArray[np.bool_]:
     """Fill in some columns in model units, shape (k, rows), from what they are products of.
 
@@ -250,12 +262,15 @@ def _scale(spec: ScaledDesign, places: NDArray[np.intp], parts: Iterable[list[Pa
         values = of_rows(factors[0]) if factors else np.ones(1)
         for part in factors[1:]:
             values = values * of_rows(part)
-        finite = np.isfinite(values)
-        np.clip(values, spec.lower[place], spec.upper[place], out=column)
-        if spec.center[place]:
-            column -= spec.center[place]
-        column /= spec.scale[place]
-        if not finite.all():
+        low, high, center = spec.lower[place], spec.upper[place], spec.center[place]
+        finite = None
+        if not all_within(values, low, high):
+            finite = np.isfinite(values)
+            values = np.clip(values, low, high, out=column)
+        if center:
+            values = np.subtract(values, center, out=column)
+        np.divide(values, spec.scale[place], out=column)
+        if finite is not None and not finite.all():
             np.copyto(column, np.nan, where=~finite)
             known = known & finite
     return known

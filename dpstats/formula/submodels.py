@@ -45,13 +45,13 @@ def combinations(whole: DesignSpec, part: DesignSpec) -> tuple[Array, Array]:
     strangers = [name for name, share in zip(names, missed, strict=True) if not share <= EXACT]
     if strangers:
         raise FormulaError(
-            f"{strangers[0]!r} does not follow from the columns whose statistics were released; "
-            f"these are {whole.response_name}, {', '.join(whole.names)}"
+            f"{strangers[0]!r} is not a combination of the columns whose statistics were released: "
+            f"{whole.response_name}, {', '.join(whole.names)}"
         )
     if np.linalg.matrix_rank(wanted[:, :-1] / np.linalg.norm(wanted[:, :-1], axis=0), tol=1e-7) < len(part.names):
         raise FormulaError(
-            f"the columns of {part.formula!r} depend on each other linearly, so that no coefficients follow from the "
-            "statistics; leave one out, or the intercept with '0 +'"
+            f"the columns of {part.formula!r} are linearly dependent, so the statistics do not determine "
+            "coefficients; leave out one column, or the intercept with '0 +'"
         )
     found[np.abs(found) <= EXACT * np.abs(found).max(axis=0)] = 0.0
     return found[:, :-1], found[:, -1]

@@ -22,10 +22,10 @@ OTHER_NAMES = {
     "round": "write np.rint(...)",
     "ceiling": "write np.ceil(...)",
     "interaction": "write a:b",
-    "lag": "another row's value is not this row's; add it as a column",
+    "lag": "it reads another row; add its value as a column",
     "mean": "it combines rows; center(...) centres by the declared range",
-    "qcut": "quantiles are of the data; write cut(x, [0, 10, 20])",
-    "ntile": "quantiles are of the data; write cut(x, [0, 10, 20])",
+    "qcut": "quantiles depend on the data; write cut(x, [0, 10, 20])",
+    "ntile": "quantiles depend on the data; write cut(x, [0, 10, 20])",
     "onehot": "write C(...)",
     "i": "there are no i() terms; write C(g, Treatment('b')) or a:b",
 }

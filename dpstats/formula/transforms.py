@@ -112,7 +112,7 @@ def _checked(gamma: object, count: object, kernel: str, features: str, seed: obj
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST:
         raise ValueError(f"D must be a whole number of features from 1 to {MOST}")
     if features == "pairs" and count % 2:
-        raise ValueError("D must be even: features='pairs' come in pairs of cosine and sine")
+        raise ValueError("D must be even: features='pairs' has pairs of cosine and sine")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise ValueError("seed must be a non-negative whole number")
     return (count // 2 if features == "pairs" else count), float(gamma)
@@ -306,7 +306,7 @@ def _inner_knots(
         return np.quantile(values, np.linspace(0, 1, count + 2)[1:-1])
     given = np.asarray(knots, dtype=float)
     if given.ndim != 1 or (count is not None and count != len(given)):
-        raise ValueError("knots must be a list of numbers that agrees with df")
+        raise ValueError("knots must be a list of numbers whose length agrees with df")
     if not ((low <= given) & (given <= high)).all():
         raise ValueError("knots must lie within the declared range and the bounds")
     return given

@@ -79,7 +79,10 @@ BARE = ("abs", "exp", "expm1", "log", "log10", "log1p", "log2", "sqrt")
 CODINGS = ("C", "factor")
 """Calls that take a column for one of levels."""
 
-STANDS = "stands by itself: offset(), weights() and subset() as terms on the right of '~', cbind() on its left"
+STANDS = (
+    "cannot be part of another term: write offset(), weights() and subset() as terms on the right of '~', cbind() "
+    "on its left"
+)
 
 
 def compile_factor(code: str, at: int | None = None) -> Factor:
@@ -110,7 +113,7 @@ def _unreadable(code: str, error: Exception) -> str:
     """Why a factor's code is no Python expression, and what was meant."""
     if code == ".":
         given = argument("domain")
-        return f"'.' stands for all columns that a domain declares: give {given}, or write the columns out"
+        return f"'.' means all columns that a domain declares: pass {given}, or write the columns out"
     if re.fullmatch(r"\w+( \w+)+", code):
         return f"{code!r} is not one name: put + or : between two columns, or write Q({code!r}) for a name with spaces"
     return f"{code!r} is not a valid expression ({first_line(error)}); names with spaces or keywords need Q('name')"
@@ -261,7 +264,7 @@ class _Translator:
             return self._apply(tree, expression.elementwise(partial(bins.bin_numbers, found)), tree.args[0])
         if tree.keywords:
             raise FormulaError(
-                f"{text} is refused: np functions take no keyword arguments in a formula; leave them out"
+                f"{text} is refused: np functions in a formula have no keyword arguments; leave them out"
             )
         function = getattr(np, name, None)
         if name == "where" and len(tree.args) == 3:

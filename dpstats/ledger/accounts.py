@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import sqlite3
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Literal, NamedTuple
@@ -19,7 +18,7 @@ from dpstats.arguments import near_miss, safe_repr
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, BudgetExceeded, LedgerError, UncertifiedError
 from dpstats.frames import WideFrame
-from dpstats.ledger.store import ROOT
+from dpstats.ledger.store import ROOT, Connection
 from dpstats.privacy.accounting import (
     DELTA_UNIT,
     EPS_UNIT,
@@ -183,7 +182,7 @@ class Quota(NamedTuple):
     limit: Amount
 
 
-def read_books(connection: sqlite3.Connection) -> Books:
+def read_books(connection: Connection) -> Books:
     """The tree of accounts."""
     rows = connection.execute(
         "SELECT id, parent, rule, part, spent_eps, spent_delta, spent_rho FROM account ORDER BY id"
@@ -191,7 +190,7 @@ def read_books(connection: sqlite3.Connection) -> Books:
     return Books(Account(row[0], row[1], row[2], row[3], Amount(*row[4:])) for row in rows)
 
 
-def analyst_books(connection: sqlite3.Connection, analyst: str | None) -> Books:
+def analyst_books(connection: Connection, analyst: str | None) -> Books:
     """The tree of accounts with what `analyst` has spent alone; None stands for charges without a name."""
     rows = connection.execute(
         "SELECT account.id, parent, rule, part, COALESCE(SUM(cost_eps), 0), COALESCE(SUM(cost_delta), 0), "
@@ -202,7 +201,7 @@ def analyst_books(connection: sqlite3.Connection, analyst: str | None) -> Books:
     return Books(Account(row[0], row[1], row[2], row[3], Amount(*row[4:])) for row in rows)
 
 
-def read_quotas(connection: sqlite3.Connection) -> dict[str | None, Quota]:
+def read_quotas(connection: Connection) -> dict[str | None, Quota]:
     """The quotas in force: the latest of each analyst, and under None that of all who have none of their own."""
     rows = connection.execute(
         "SELECT analyst, eps, delta, limit_eps, limit_delta, limit_rho FROM quota ORDER BY id"
@@ -215,7 +214,7 @@ def quota_of(quotas: dict[str | None, Quota], analyst: str | None) -> Quota | No
     return quotas.get(analyst, quotas.get(None))
 
 
-def quota_left(connection: sqlite3.Connection, analyst: str | None, account: int) -> Amount | None:
+def quota_left(connection: Connection, analyst: str | None, account: int) -> Amount | None:
     """What the analyst's quota leaves for one more charge to `account`; None without a quota."""
     quota = quota_of(read_quotas(connection), analyst)
     if quota is None:
@@ -279,8 +278,8 @@ def convert_guarantee(guarantee: Guarantee, facts: LedgerFacts, account: int) ->
         other = phrase('adjacency="add_remove"', shell="--adjacency add_remove")
         where = "a part of a partition" if account != ROOT else "an add_remove ledger"
         raise LedgerError(
-            f"guarantee: replace_one takes the number of rows for public, which {where} does not; "
-            f"make the release with {other}"
+            f"guarantee: replace_one treats the number of rows as public, but {where} does not; make the release "
+            f"with {other}"
         )
     return guarantee if guarantee.adjacency == facts.adjacency else group_rule(guarantee)
 
@@ -291,7 +290,7 @@ def left_of(books: Books, facts: LedgerFacts, account: int) -> Amount:
 
 
 def check_price(
-    connection: sqlite3.Connection, books: Books, facts: LedgerFacts, account: int, price: Amount, analyst: str | None
+    connection: Connection, books: Books, facts: LedgerFacts, account: int, price: Amount, analyst: str | None
 ) -> None:
     """Raise BudgetExceeded, with the most that both leave, unless the budget and a quota of the analyst cover it."""
     ledger_left, quota = left_of(books, facts, account), quota_left(connection, analyst, account)
@@ -300,7 +299,7 @@ def check_price(
     if quota is not None and not price.within(quota):
         quotas = read_quotas(connection)
         limit = quota_of(quotas, analyst)
-        assert limit is not None, "there is something left of it"
+        assert limit is not None, "some budget is left"
         owner = "those who give no name" if analyst is None else f"analyst {analyst!r}"
         short.append(f"the quota of {owner}, eps={limit.eps:g}, delta={limit.delta:g}")
         signature = _quota_advice(quotas, analyst)
@@ -332,7 +331,7 @@ def _budget_exceeded(what: str, left: Amount, facts: LedgerFacts, signature: str
 COLUMNS = ("entries", "eps", "delta", "rho", "quota_eps", "quota_delta", "remaining_eps", "remaining_delta")
 
 
-def analysts(connection: sqlite3.Connection, facts: LedgerFacts) -> pd.DataFrame:
+def analysts(connection: Connection, facts: LedgerFacts) -> pd.DataFrame:
     """One row an analyst, by name; see `Spender.spending`."""
     quotas, ledger_left = read_quotas(connection), left_of(read_books(connection), facts, ROOT)
     counted = dict(
@@ -360,7 +359,7 @@ def analysts(connection: sqlite3.Connection, facts: LedgerFacts) -> pd.DataFrame
     )
 
 
-def history(connection: sqlite3.Connection, facts: LedgerFacts, account: int) -> pd.DataFrame:
+def history(connection: Connection, facts: LedgerFacts, account: int) -> pd.DataFrame:
     """What was spent after each entry that counts; see `Spender.history`."""
     books = read_books(connection)
     below = set(books.below(account))

@@ -16,7 +16,8 @@ from dpstats.errors import ArgumentError, LedgerError
 from dpstats.ledger.accounts import Amount, Budget, LedgerAccountant, LedgerFacts, limits
 from dpstats.ledger.reader import store_codebook
 from dpstats.ledger.spender import Part, Spender, check_texts
-from dpstats.ledger.store import ROOT, Store, create, insert
+from dpstats.ledger.sqlite import SQLiteStore
+from dpstats.ledger.store import ROOT, Store, insert
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 
 _FIXED = ("dataset", "eps", "delta", "adjacency", "unit", "accountant")
@@ -26,13 +27,14 @@ _FIXED = ("dataset", "eps", "delta", "adjacency", "unit", "accountant")
 class Ledger(Spender):
     """The budget of one data set in a file, shared safely by processes and threads of one machine.
 
-    Opens the file at `path`, or makes it. Totals are fixed when it is made: an existing file must agree with the
-    arguments. Opening checks the whole file. docs/ledger says what the file must be protected from.
+    Opens the file at `path`, or creates it. Totals are fixed at creation: an existing file must agree with the
+    arguments. Opening checks the whole file. docs/ledger describes how the file must be protected.
 
     Parameters
     ----------
     path : str or path-like
-        On a local disk; SQLite keeps a ``-wal`` and a ``-shm`` file beside it.
+        On a local disk; SQLite keeps a ``-wal`` and a ``-shm`` file beside it. For several machines the URL of a
+        PostgreSQL database, ``postgresql://keeper@server/office?schema=survey``: one schema holds one ledger.
     dataset : str
         The name of the data set.
     eps, delta : float
@@ -40,16 +42,17 @@ class Ledger(Spender):
     adjacency : {"add_remove", "replace_one"}
         The notion of neighbouring data that the total is stated for.
     unit : str, optional
-        The column that tells persons apart, if the total is for persons with all their rows: it then takes charges of
-        calls with the same ``unit`` only. Left out, it is for rows, and takes charges of calls without.
+        The column that identifies persons, if the total is for persons with all their rows: the ledger then accepts
+        only charges of calls with the same ``unit``. By default the total is for rows, and the ledger accepts only
+        charges of calls without a unit.
     accountant : {"basic", "zcdp"}
         "basic" adds eps and delta. "zcdp" adds rho, which is better for many Gaussian releases; half of delta pays
         for its conversion, the other half for charges that have a delta and no rho.
     domain : Domain or dict, optional
-        The codebook of the data set, kept in the file: every call that is charged must declare its columns as this
-        does, so that a fit to another data set is refused. A file that keeps none yet keeps it from now on.
+        The codebook of the data set, stored in the file: every charged call must declare its columns in the same way,
+        so a fit to another data set is refused. A file without a Domain stores it from now on.
     timeout : float
-        Seconds to wait for other processes' charges.
+        Seconds to wait for charges of other processes.
 
     Raises
     ------
@@ -96,21 +99,20 @@ class Ledger(Spender):
             raise ArgumentError(f"unit must be None or the name of a column, got {safe_repr(unit)}")
         limit = limits(accountant, eps, delta)
         requested = LedgerFacts(dataset, eps, delta, check_adjacency(adjacency), accountant, limit, unit)
-        file = _resolve(path)
-        if not file.exists():
-            create(file, _row(requested))
-        self._open(file, timeout)
+        store = store_at(path, timeout)
+        store.create(_row(requested))
+        self._open(store)
         for name in _FIXED:
             stored, argument = getattr(self._facts, name), getattr(requested, name)
             if stored != argument:
                 self.close()
                 raise LedgerError(
-                    f"{name}: ledger {file} was made with {name}={stored!r}, not {argument!r}; pass {name}={stored!r}, "
-                    "or another path for another budget"
+                    f"{name}: ledger {store.path} was made with {name}={stored!r}, not {argument!r}; pass "
+                    f"{name}={stored!r}, or another path for another budget"
                 )
         if declared is not None:
             with self._store.transaction(write=True) as connection:
-                store_codebook(connection, declared, file)
+                store_codebook(connection, declared, store.path)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, timeout: float = 60.0) -> Ledger:
@@ -122,12 +124,12 @@ class Ledger(Spender):
         'survey'
         """
         ledger = cls.__new__(cls)
-        ledger._open(_resolve(path), timeout)
+        ledger._open(store_at(path, timeout))
         return ledger
 
     @property
-    def path(self) -> Path:
-        """The file."""
+    def path(self) -> Path | str:
+        """The file, or the URL of the database without its password."""
         return self._store.path
 
     @property
@@ -144,15 +146,15 @@ class Ledger(Spender):
         Parameters
         ----------
         analyst : str or None
-            Whose charges, as `Spender.signed` names them; None for everyone without a quota of their own, each for
-            themselves, and for charges without a name together.
+            The analyst, as named by `Spender.signed`; None sets the quota of each analyst without an own quota, and of
+            all charges without a name together.
         eps, delta : float
             eps may be 0: nothing may be spent.
 
         Raises
         ------
         ArgumentError
-            If an argument is invalid, or a name differs in case alone from one that the ledger knows.
+            If an argument is invalid, or a name differs only in case from one in the ledger.
         LedgerError
             If the file cannot be written.
 
@@ -165,7 +167,9 @@ class Ledger(Spender):
         check_texts({"analyst": analyst})
         alike = [name for name in self.spending().index if name and name != analyst]
         if analyst and (known := next((name for name in alike if name.casefold() == analyst.casefold()), None)):
-            raise ArgumentError(f"analyst: the ledger knows {known!r}, which {analyst!r} differs from in case alone")
+            raise ArgumentError(
+                f"analyst: {analyst!r} differs only in case from {known!r}, whom the ledger knows; use one spelling"
+            )
         number = isinstance(eps, (int, float)) and not isinstance(eps, bool)
         eps, delta = (0.0, check_budget(1.0, delta)[1]) if number and eps == 0 else check_budget(eps, delta)
         limit = Amount(0, 0, 0) if eps == 0 else limits(self.accountant, eps, delta)
@@ -197,10 +201,8 @@ class Ledger(Spender):
         facts = f"dataset={self.dataset!r}, eps={self.total.eps}, delta={self.total.delta}"
         return f"Ledger({str(self.path)!r}, {facts}{signed})"
 
-    def _open(self, path: Path, timeout: float) -> None:
-        if not is_number(timeout) or timeout < 0:
-            raise ArgumentError(f"timeout must be a number of seconds, 0 or more; got {safe_repr(timeout)}")
-        self._store, self._account = Store(path, timeout), ROOT
+    def _open(self, store: Store) -> None:
+        self._store, self._account = store, ROOT
         self._store.verify()
         with self._store.transaction(write=False) as connection:
             row = connection.execute(
@@ -209,15 +211,36 @@ class Ledger(Spender):
         self._facts = LedgerFacts(row[0], row[1], row[2], row[3], row[4], Amount(*row[5:8]), row[8])
 
 
-def _resolve(path: str | os.PathLike[str]) -> Path:
-    """The absolute path without symbolic links, so that every process agrees on the name of the log."""
+def store_at(path: str | os.PathLike[str], timeout: float = 60.0) -> Store:
+    """The file at the absolute path without symbolic links, so that all processes agree on the name of the log; or the
+    database of a URL."""
+    if not is_number(timeout) or timeout < 0:
+        raise ArgumentError(f"timeout must be a number of seconds, 0 or more; got {safe_repr(timeout)}")
+    if is_url(path):
+        try:
+            from dpstats.ledger.postgres import PostgresStore
+        except ImportError as error:
+            raise ArgumentError(
+                'a ledger in PostgreSQL needs the package psycopg: pip install "psycopg[binary]"'
+            ) from error
+        return PostgresStore(str(path), timeout)
     try:
         resolved = Path(path)
     except TypeError as error:
         raise ArgumentError("path must be a string or a path-like object") from error
     if not can_be_path(str(resolved)):
-        raise ArgumentError("path must name a file; this text is too long for that, or has several lines")
-    return resolved.resolve()
+        raise ArgumentError("path must name a file; this text is too long or has several lines")
+    return SQLiteStore(resolved.resolve(), timeout)
+
+
+def ledger_path(text: str) -> Path | str:
+    """What a text typed in a shell names: a file, or the URL of a database."""
+    return text if is_url(text) else Path(text)
+
+
+def is_url(path: object) -> bool:
+    """Whether a ledger's path is the URL of a PostgreSQL database."""
+    return isinstance(path, str) and path.startswith(("postgresql://", "postgres://"))
 
 
 def _row(facts: LedgerFacts) -> dict[str, Any]:
@@ -246,11 +269,13 @@ def as_ledger(ledger: LedgerLike) -> Ledger | Part | None:
             "ledger must be a Ledger, a part of one, or the path of its file, as dp.Ledger(path, dataset=, eps=) "
             f"makes; got {safe_repr(ledger)}"
         )
+    if is_url(ledger):
+        return Ledger.open(ledger)
     if not can_be_path(os.fspath(ledger)):
-        raise LedgerError("ledger must name a file; this text is too long for that, or has several lines")
+        raise LedgerError("ledger must name a file; this text is too long or has several lines")
     if not Path(ledger).exists():
         raise LedgerError(
-            f"ledger {safe_repr(os.fspath(ledger))} is missing; correct the path, restore the file, or make it: "
+            f"ledger {safe_repr(os.fspath(ledger))} is missing; correct the path, restore the file, or create it: "
             "dp.Ledger(path, dataset=..., eps=...) (nothing was charged or released)"
         )
     return Ledger.open(ledger)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
-import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -28,7 +27,7 @@ from dpstats.ledger.accounts import (
     quota_left,
     read_books,
 )
-from dpstats.ledger.store import Store, insert
+from dpstats.ledger.store import Connection, Store, insert
 from dpstats.privacy.accounting import RHO_UNIT, float_down
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.wording import phrase
@@ -57,13 +56,13 @@ def used_declarations(domain: Domain, columns: Iterable[str]) -> Domain:
     return Domain({name: domain[name] for name in columns if name in domain})
 
 
-def read_codebook(connection: sqlite3.Connection) -> Domain | None:
+def read_codebook(connection: Connection) -> Domain | None:
     """The Domain that the file keeps, if any."""
     row = connection.execute("SELECT domain FROM codebook").fetchone()
     return None if row is None else Domain.from_json(row[0])
 
 
-def store_codebook(connection: sqlite3.Connection, domain: Domain, path: Path) -> None:
+def store_codebook(connection: Connection, domain: Domain, path: Path | str) -> None:
     """Keep `domain` for good, or check that it is the one kept. Raises LedgerError on another one."""
     stored = read_codebook(connection)
     if stored is None:
@@ -72,12 +71,12 @@ def store_codebook(connection: sqlite3.Connection, domain: Domain, path: Path) -
         insert(connection, "codebook", row)
     elif schema_hash(stored) != schema_hash(domain):
         raise LedgerError(
-            f"domain: ledger {path} keeps another one ({_difference(stored, domain)}); leave domain out and read it "
-            "from ledger.domain, or use another path for another data set"
+            f"domain: ledger {path} keeps a different Domain ({_difference(stored, domain)}); leave domain out and "
+            "use ledger.domain, or use another path for another data set"
         )
 
 
-def check_codebook(stored: Domain | None, domain: Domain | None, columns: Iterable[str], path: Path) -> None:
+def check_codebook(stored: Domain | None, domain: Domain | None, columns: Iterable[str], path: Path | str) -> None:
     """Raise LedgerError if a release of `columns`, declared by `domain`, is about other data than the ledger's.
 
     Columns that `domain` leaves out have their ranges bought, which no declaration contradicts; they must be known.
@@ -88,16 +87,16 @@ def check_codebook(stored: Domain | None, domain: Domain | None, columns: Iterab
     names = list(dict.fromkeys(columns))
     if unknown := [name for name in names if name not in stored]:
         raise LedgerError(
-            f"domain: column {unknown[0]!r} is not in the Domain of ledger {path}, which is for the data set that has "
-            f"{_abbreviated(list(stored))}; charge the ledger of the data at hand"
+            f"domain: column {unknown[0]!r} is not in the Domain of ledger {path}, which is for the data set that "
+            f"has {_abbreviated(list(stored))}; use the ledger of these data"
         )
     for name in names:
         if name in domain and _canonical(domain[name]) != _canonical(stored[name]):
             fix = phrase("pass domain=ledger.domain", shell="leave out --domain")
             raise LedgerError(
                 f"domain: column {name!r} is declared as {_declaration(domain[name])}, and as "
-                f"{_declaration(stored[name])} in the Domain of ledger {path}; {fix}, or charge the ledger of the "
-                "data at hand"
+                f"{_declaration(stored[name])} in the Domain of ledger {path}; {fix}, or use the ledger of these "
+                "data"
             )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import textwrap
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from html import escape
@@ -11,6 +10,7 @@ import pandas as pd
 
 from dpstats.frames import WideFrame
 from dpstats.ledger.accounts import Books, Statement
+from dpstats.ledger.store import Connection
 from dpstats.privacy.accounting import DELTA_UNIT, EPS_UNIT, RHO_UNIT
 
 WIDTH = 80
@@ -21,13 +21,13 @@ _COLUMNS = (
 _OPTIONAL = ("analyst", "purpose", "formula", "method", "plan_hash", "domain_hash")
 _DERIVED = ("rho", "part", "unit")
 WORST_PART = (
-    "Of the parts of a partition, only the worst one counts: this holds as long as every row keeps its part from call "
-    "to call, which the ledger cannot see."
+    "Only the worst part of a partition counts. This holds as long as every row keeps its part from call to call, "
+    "which the ledger cannot check."
 )
 NAMELESS = "(no name)"
 
 
-def entries(connection: sqlite3.Connection, books: Books, account: int, unit: str | None) -> pd.DataFrame:
+def entries(connection: Connection, books: Books, account: int, unit: str | None) -> pd.DataFrame:
     """The entries of `account` and of the parts below it, indexed by their number; all are for the ledger's `unit`."""
     columns = ", ".join(name for name in _COLUMNS if name not in _DERIVED)
     rows = connection.execute(f"SELECT id, account, cost_rho, {columns} FROM entry ORDER BY id").fetchall()
@@ -139,8 +139,8 @@ th { border-bottom: 2px solid #1b2733; font-weight: 600; } td { border-bottom: 1
 .bar div { background: #2f6f9f; height: 100%; border-radius: 2px; }
 """
 _ABOUT = (
-    "Spent is spent: no budget comes back by deleting a result. A charge is made before its rows are read, and entries "
-    "are never changed. Nothing on this page is computed from rows."
+    "Spent budget does not come back when a result is deleted. A charge is made before its rows are read, and "
+    "entries are never changed. Nothing on this page is computed from rows."
 )
 
 

@@ -112,7 +112,7 @@ def all_hold(rules: Sequence[Holds], table: Table) -> NDArray[np.bool_]:
 def has_code(by: str, code_of: Mapping[float | str, int], code: int, table: Table) -> NDArray[np.bool_]:
     """Where the column `by` has the value of that code, shape (rows,)."""
     if table.count(by) != 1:
-        raise DataError(f"data must have exactly one column {by!r}, which the partition goes by")
+        raise DataError(f"data must have exactly one column {by!r}, which the partition is made by")
     return table.column(by).codes(code_of) == code
 
 
@@ -127,7 +127,7 @@ def check_texts(texts: Mapping[str, str | None]) -> None:
         if text is not None and any("\ud800" <= letter <= "\udfff" for letter in text):
             raise ArgumentError(f"{name} must be valid Unicode, without lone surrogates")
         if name == "analyst" and text is not None and text != (text.strip() or None):
-            raise ArgumentError("analyst must be a name, without blanks around it")
+            raise ArgumentError("analyst must be a name without leading or trailing blanks")
 
 
 def check_parts(by: str, parts: Sequence[Level]) -> list[str]:
@@ -273,7 +273,9 @@ class Spender(Reader):
                 **{"basis": guarantee.basis, "version": __version__, "time": now, "note": "; ".join(notes)},
                 "domain_hash": None if domain is None else schema_hash(used_declarations(domain, names)),
             }
-            return Charge(self._store, insert(connection, "entry", row), converted)
+            insert(connection, "entry", row)
+            number = connection.execute("SELECT MAX(id) FROM entry").fetchone()[0]
+            return Charge(self._store, number, converted)
 
     def check_charges(self, guarantees: Sequence[Guarantee]) -> None:
         """Raise unless the budget and the analyst's quota suffice for all of these, one after the other.
@@ -299,19 +301,19 @@ class Spender(Reader):
             check_price(connection, read_books(connection), self._facts, self._account, whole, self._signature.analyst)
 
     def partition(self, by: str, parts: Sequence[Level]) -> Partition:
-        """Split the rows by the public rule "the value of column `by`" into disjoint parts with books of their own.
+        """Split the rows by the value of column `by` into disjoint parts with separate accounts.
 
-        The parts compose in parallel: the whole pays for the worst part only, since a record lies in one part. Each
-        part takes add_remove guarantees only, because the number of its rows is never public; in a replace_one
-        ledger the group rule then covers a record that moves to another part (docs/proofs/composition, section 5).
+        The parts compose in parallel: the whole ledger pays only for the worst part, since a row lies in one part. Each
+        part accepts only add_remove guarantees, because the number of its rows is never public; in a replace_one ledger
+        the group rule then covers a record that moves to another part (docs/proofs/composition, section 5).
 
         Parameters
         ----------
         by : str
-            A column that describes each row by itself and is never altered later: never one computed from several rows,
-            such as a quantile bin, nor one that analysts code anew.
+            A column that describes each row by itself and never changes: not a column computed from several rows, such
+            as a quantile bin, and not one that analysts recode.
         parts : sequence of str, int or bool
-            The values, known beforehand; rows with another value, or none, belong to no part.
+            The values, known beforehand; rows with another value or a missing one belong to no part.
 
         Returns
         -------
@@ -327,9 +329,9 @@ class Spender(Reader):
 
         Notes
         -----
-        The ledger trusts the column as it is in the data of each call. A row whose cell is altered between calls (coded
-        anew, imputed, rounded) is in both parts, and pays in each as if it were not in the other: its guarantee is the
-        sum of both. Where analysts pass data of their own making, charge the whole ledger instead.
+        The ledger relies on the column in the data of each call. A row whose cell is altered between calls (recoded,
+        imputed, rounded) is in both parts, and its guarantee is the sum of both. If analysts pass data that they have
+        prepared themselves, charge the whole ledger instead.
 
         Examples
         --------
@@ -351,7 +353,7 @@ class Spender(Reader):
         declared = [account.part for account in accounts]
         if declared != levels:
             names = ", ".join(str(part) for part in declared)
-            raise LedgerError(f"parts: the ledger knows the partition by {by!r} with parts [{names}], in this order")
+            raise LedgerError(f"parts: the ledger has the partition by {by!r} with parts [{names}], in this order")
         return Partition(self, by, [(account.id, json.loads(account.part or "")) for account in accounts])
 
     def rows(self, data: pd.DataFrame) -> pd.DataFrame:
@@ -383,8 +385,8 @@ class Spender(Reader):
         """
         if self.unit is not None and set(columns) != {self.unit}:
             raise LedgerError(
-                f"by must be {self.unit!r}: the ledger is for persons, and by other columns the rows of one person "
-                "could fall into several parts"
+                f"by must be {self.unit!r}: the ledger is for persons, and a partition by another column could "
+                "spread the rows of one person over several parts"
             )
 
     def _texts(self, **given: str | None) -> dict[str, str | None]:
@@ -432,7 +434,7 @@ class Part(Spender):
         # By type alone, before a row is read: pyarrow has no way to take rows of some of its types.
         for name, dtype in zip(data.columns, data.dtypes, strict=True):
             if isinstance(dtype, pd.ArrowDtype) and not rows_can_be_taken(dtype.pyarrow_dtype):
-                raise DataError(f"column {name!r} has dtype {dtype}, which rows cannot be taken of; leave it out")
+                raise DataError(f"column {name!r} has dtype {dtype}, from which rows cannot be selected; leave it out")
         with quiet():
             return data.iloc[np.flatnonzero(self._rule(as_table(data)))]
 
@@ -458,7 +460,7 @@ class Part(Spender):
             if paid is not None and paid.part != held.part:
                 raise ArgumentError(
                     f"ledger pays for {paid.name}, and data are {held.name}: no row would be left (nothing was "
-                    "charged); pass the part of the ledger that belongs to these rows, or all of the data"
+                    "charged); pass the part of the ledger that belongs to these rows, or all data"
                 )
 
     @property

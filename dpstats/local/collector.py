@@ -332,8 +332,8 @@ def fit(
     moments = _feature_moments(reports, spec, features) if spec.scheme == "features" else _moments(reports, spec)
     if moments.count < spec.n:
         raise ArgumentError(
-            f"reports must be at least the n = {spec.n} that spec promises, got {moments.count}: with fewer, the noise "
-            "of all of them is less than the guarantee needs"
+            f"reports must be at least n = {spec.n}, as spec promises, got {moments.count}: the noise of fewer "
+            "reports is less than the guarantee needs"
         )
     design = local_design(spec.formula, spec.domain, spec.family)
     moments = _projected(moments, design)
@@ -374,7 +374,9 @@ def _moments(reports: Reports, spec: Spec) -> ReportMoments:
 def _feature_moments(reports: Reports, spec: Spec, features: Features) -> ReportMoments:
     """Sums of products of noisy features, scheme "features"."""
     if isinstance(reports, Total):
-        raise ArgumentError("reports of scheme='features' are needed one by one: their products are added, not they")
+        raise ArgumentError(
+            "reports of scheme='features' must be passed one by one, because their products are added up"
+        )
     p, (gradient, unit) = len(spec.names), spec.units
     matrix, vector, count = np.zeros((p, p)), np.zeros(p), 0
     for values in checked_batches(reports, spec):

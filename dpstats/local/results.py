@@ -191,8 +191,8 @@ class LocalResults(Released):
         --------
         >>> "x" in fit.summary().as_text()
         True
-        >>> "tabular" in fit.to_latex(), "---:|" in fit.to_markdown()
-        (True, True)
+        >>> "tabular" in fit.to_latex(), "<td" in fit.to_html(), "---:|" in fit.to_markdown()
+        (True, True, True)
         """
         return Summary([_header(self), _coefficients(self), _guarantees(self)], _notes(self))
 
@@ -291,24 +291,24 @@ def _notes(results: LocalResults) -> list[str]:
     """What the reader must know, in plain words."""
     spec, guarantee = results.spec, results.guarantee
     notes = [
-        "Guarantees are for a record that becomes another one or the null report; the number of reports is public "
-        f"({cite_proof('docs/proofs/local')}). Whoever sends nothing also leaves out their noise, which "
-        "is not covered.",
-        "The collector who sees single reports has the local guarantee only. A secure sum of the reports leaves the "
-        "collector with what the central guarantee covers.",
+        "The guarantees cover replacing a record by another one or by the null report; the number of reports is "
+        f"public ({cite_proof('docs/proofs/local')}). A contributor who sends nothing also leaves out their noise, "
+        "which the guarantees do not cover.",
+        "Against a collector who sees single reports, only the local guarantee holds. If the reports are added up "
+        "by a secure sum, the central guarantee holds against the collector too.",
     ]
     if spec.exposed:
         notes.append(f"{EXPOSED[0].upper()}{EXPOSED[1:]}.")
     if not guarantee.certified:
         notes.append(f"The central epsilon is the paper's claim and not certified: {guarantee.reason}.")
     if results.nobs > spec.n:
-        notes.append("There are more reports than promised: each brings its noise, so the guarantees hold with room.")
+        notes.append("There are more reports than promised. Each adds noise, so the guarantees hold with a margin.")
     if spec.family == "binomial":
         notes.append(
-            "Sums of squares and products stand in for the logistic likelihood: log odds are right as far as their law "
-            "is a beta law on the range that the design gives them."
+            "Sums of squares and products approximate the logistic likelihood. Log odds are accurate as far as "
+            "they follow a beta law on the range that the design allows."
         )
     notes.append(
-        "noise sd is what the reports' noise gives a coefficient, to first order; the sample's error is extra."
+        "noise sd is the standard deviation due to the noise of the reports, to first order. Sampling error is extra."
     )
     return notes

@@ -51,8 +51,8 @@ MOST_SENSITIVITY = 2.0**60
 """With noise beside them, records that are this far apart stay within 64-bit integers."""
 
 EXPOSED = (
-    "one report protects nothing from whoever sees it: at this local_eps two records are told apart by it with errors "
-    "rarer than delta. Add reports up by a secure sum, or give local_eps in place of eps"
+    "a single report protects nothing from those who see it: at this local_eps it distinguishes two records with "
+    "an error rate below delta. Add up reports by a secure sum, or give local_eps instead of eps"
 )
 
 _log = logging.getLogger("dpstats")
@@ -102,7 +102,7 @@ def lattice_for(mu: float, reports: int, size: int, n: int) -> ReportLattice:
     check_scale(scale)
     sensitivity = mu / SLACK * math.sqrt(reports * scale**2 - SMOOTHING)
     if not sensitivity <= MOST_SENSITIVITY:
-        raise ArgumentError("eps is too large: beside so little noise a record would leave the 64-bit integers")
+        raise ArgumentError("eps is too large: with so little noise a record would exceed 64-bit integers")
     return ReportLattice(size, scale, n, sensitivity)
 
 
@@ -504,7 +504,7 @@ def _refuse_constant(constant: str) -> NoReturn:
 def _check_facts(eps: Any, local_eps: Any, delta: Any, n: Any, radius: Any, family: Any, scheme: Any) -> dict[str, Any]:
     """The arguments of a specification by their names, numbers as plain Python ones, or ArgumentError."""
     if (eps is None) == (local_eps is None):
-        raise ArgumentError("give either eps (central) or local_eps, and the other follows")
+        raise ArgumentError("give exactly one of eps (central) and local_eps")
     spent, _ = check_budget(local_eps if eps is None else eps, delta)
     if spent > MOST_EPS:
         raise ArgumentError(f"eps and local_eps must be at most {MOST_EPS:g}, got {safe_repr(spent)}")

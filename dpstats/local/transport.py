@@ -28,8 +28,8 @@ BATCH, LINES = 8192, 1024
 CHANCE = 1e-6
 """Copies are looked for where so many or fewer pairs of honest reports are expected to be alike."""
 
-MISMATCH = "a report answers another specification than spec; keep reports of different collections apart"
-TOO_MANY = "these are too many reports for 64-bit sums; add up parts of them modulo 2**128"
+MISMATCH = "a report belongs to another specification than spec; keep reports of different collections apart"
+TOO_MANY = "there are too many reports for 64-bit sums; add up parts of them modulo 2**128"
 UNREADABLE = (
     "a line is not a report; each must be a JSON object with 'spec', a string, and 'values', a list of integers"
 )
@@ -185,7 +185,7 @@ class Total:
         if not isinstance(other, Total):
             return NotImplemented
         if other.spec != self.spec:
-            raise ArgumentError("these sums answer different specifications and cannot be added")
+            raise ArgumentError("these sums belong to different specifications and cannot be added")
         values = self.values.astype(object) + other.values
         if max(map(abs, values), default=0) >= 2**63:
             raise ArgumentError(TOO_MANY)
@@ -264,9 +264,7 @@ class _Fingerprints:
         fingerprints = np.concatenate(self._prints)
         order = np.lexsort(fingerprints.T)
         if (fingerprints[order[1:]] == fingerprints[order[:-1]]).all(axis=1).any():
-            raise DataError(
-                "a report occurs more than once: copies count towards n and bring no noise; keep one of each"
-            )
+            raise DataError("a report occurs more than once: copies count towards n but add no noise; keep one of each")
 
 
 def total(reports: Total | str | Path | Iterable[Report], spec: Spec) -> Total:
@@ -442,8 +440,8 @@ def _check_batch(batch: Batch, spec: Spec, bounds: ReportBounds, before: int) ->
     fitting = bounds.fits(values)
     if not fitting.all():
         raise DataError(
-            f"report {before + int(np.argmin(fitting))}, counted from 0, holds integers that no record and noise give; "
-            "it was not made by dp.local.randomize"
+            f"report {before + int(np.argmin(fitting))}, counted from 0, holds integers that no record with noise "
+            "can have; it was not made by dp.local.randomize"
         )
     return values
 

@@ -222,14 +222,14 @@ def price_fit(design: Bounds, family: Family, budget: NoiseBudget, metric: Noise
     if not kappa > 0:
         raise ArgumentError(
             f"eps = {budget.eps:.3g}, the part of eps that is left for this fit, is too small: noise of about "
-            f"{family.lipschitz / budget.eps:.1g} would drown any data. Give an eps between 0.01 and 10, as is usual"
+            f"{family.lipschitz / budget.eps:.1g} would hide any data. Pass an eps between 0.01 and 10, as is usual"
         )
     joint = scales(family, budget, metric, kappa).fit
     if not np.isfinite(joint):
         square = design.curvature_ratio(np.ones(len(curvature)))
         least = least_curvature(family, square, budget.eps, shared=budget.shared)
         raise ArgumentError(
-            f"curvature is too small for eps = {budget.eps:.3g}: give more than about {least:.4g}, or raise eps"
+            f"curvature is too small for eps = {budget.eps:.3g}: pass more than about {least:.4g}, or raise eps"
         )
     classical, need = _classical(family, budget, metric, budget.eps, kappa)
     # Too little curvature for the classical split leaves nothing to retrieve: the joint bound then asks for more noise.

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -47,6 +48,9 @@ LARGE_PART = 1 / 3
 COUNT_LEVELS_PART = 0.12
 """The same for counts, of which a factor needs its reference level alone."""
 
+NAMED_PART = 2 / 3
+"""The part that buys changes of variables that are named, and averages by groups."""
+
 COUNT_SLOPE = 8.0
 """What the square of an error of the average slope of counts is worth beside the others': slopes have long tails."""
 
@@ -71,16 +75,26 @@ class FitStatisticsPlan:
     adjacency: Adjacency
     # The number of rows and its standard deviation, where it was released before; None buys it here.
     counted: tuple[float, float] | None = None
+    # Variables whose changes are averaged, with the steps of numbers; None for every factor by itself.
+    variables: tuple[tuple[str, float | None], ...] | None = None
+    by: str | None = None  # the factor by whose levels averages are taken
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
-        return asdict(self)
+        """Plain public values, for JSON; what is not asked for is left out, as older plans have it."""
+        named = {name: value for name in ("variables", "by") if (value := getattr(self, name)) is not None}
+        return {"eps": self.eps, "adjacency": self.adjacency, "counted": self.counted, **named}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> FitStatisticsPlan:
         """The plan whose `to_dict` gave `stored`."""
-        counted = stored.get("counted")
-        return cls(stored["eps"], stored["adjacency"], None if counted is None else tuple(counted))
+        counted, variables = stored.get("counted"), stored.get("variables")
+        return cls(
+            stored["eps"],
+            stored["adjacency"],
+            None if counted is None else tuple(counted),
+            None if variables is None else tuple((name, step) for name, step in variables),
+            stored.get("by"),
+        )
 
 
 def fit_statistics_obstacle(spec: FitSpec) -> str | None:
@@ -104,8 +118,15 @@ def fit_statistics_obstacle(spec: FitSpec) -> str | None:
 class Quantity(NamedTuple):
     """What is averaged over rows."""
 
-    kind: str  # "null", "deviance", "gain", "slope", or of a factor "reference" or "level"
+    kind: str  # "null", "deviance", "gain", "slope", "mean", of a factor "reference" or "level", of a number "step"
     column: int = -1  # of a factor's the column: that of the level, or the first one for the reference
+
+
+class Step(NamedTuple):
+    """A change of a number, which moves one column of every row."""
+
+    column: int
+    amount: float  # in model units
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +138,13 @@ class RowFunctions:
     null: float  # the mean response that the model is compared with
     factors: tuple[Dummies, ...] = ()  # whose levels' effects are averaged
     slope_is_known: bool = False  # the information's weights are the slopes: their sum was released
+    steps: tuple[Step, ...] = ()  # of numbers, whose effects are averaged
+    by: Dummies | None = None  # the factor by whose levels averages are taken
+
+    @property
+    def buys_slope(self) -> bool:
+        """Whether the sum of slopes is bought: under a logarithm groups and steps need it, which has the mean."""
+        return self.by is not None or bool(self.steps) or not self.slope_is_known
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:
@@ -124,14 +152,17 @@ class RowFunctions:
 
         The deviance and what the model takes off that of the null model; of two classes the latter itself, which is a
         count. The information has the sum of slopes where that is its weight (docs/proofs/fit_statistics, 4), and under
-        a logarithm a level multiplies the mean.
+        a logarithm a level or a step multiplies the mean, which is the slope.
         """
         binary = isinstance(self.family, Binomial)
         found = [Quantity("null" if binary else "deviance"), Quantity("gain")]
         if self.family.link == "identity":
-            return tuple(found)
-        if not self.slope_is_known:
+            return (*found, Quantity("mean")) if self.by is not None else tuple(found)
+        if self.buys_slope:
             found.append(Quantity("slope"))
+        if binary and (self.by is not None or self.steps):
+            found.append(Quantity("mean"))
+            found += [Quantity("step", step.column) for step in self.steps]
         for factor in self.factors:
             found.append(Quantity("reference", factor.columns[0]))
             found += [Quantity("level", column) for column in factor.columns if binary]
@@ -146,9 +177,12 @@ class RowFunctions:
         binary = isinstance(self.family, Binomial)
         found = [null if binary else null - gain, gain]
         if self.family.link == "identity":
-            return np.array(found)
-        if not self.slope_is_known:
+            return np.array([*found, eta] if self.by is not None else found)
+        if self.buys_slope:
             found.append(self.slope(eta))
+        if binary and (self.by is not None or self.steps):
+            mean = self.mean(eta)
+            found += [mean, *(self.mean(eta + self.effect(step.column)) - mean for step in self.steps)]
         for factor in self.factors:
             apart = np.array(eta)
             for column in factor.columns:
@@ -207,22 +241,45 @@ class RowFunctions:
         """Between which values a quantity lies, whatever the row."""
         if quantity.kind == "gain":
             return -math.inf, math.inf
+        if self.family.link == "identity" and quantity.kind == "mean":
+            return -math.inf, math.inf
         if not isinstance(self.family, Binomial):
             return 0.0, math.inf
         if quantity.kind == "null":
             low, high = sorted((-2 * math.log(self.null), -2 * math.log1p(-self.null)))
             return low, max(high, low + EDGE)
-        if quantity.kind == "level":
+        if quantity.kind in ("level", "step"):
             reach = math.tanh(self.effect(quantity.column) / 4)
             return min(reach, 0.0), max(reach, 0.0)
         return 0.0, 0.25 if quantity.kind == "slope" else 1.0
 
     def effect(self, column: int) -> float:
-        """What a level adds to the linear predictor."""
+        """What a level or a step adds to the linear predictor."""
+        for step in self.steps:
+            if step.column == column:
+                return float(self.params[column]) * step.amount
         for factor in self.factors:
             if column in factor.columns:
                 return float(self.params[column]) * factor.codes[factor.columns.index(column)]
         raise KeyError(column)
+
+    @property
+    def groups(self) -> int:
+        """How many levels averages are taken by; 1 for none."""
+        return 1 if self.by is None else 1 + len(self.by.columns)
+
+    def is_parted(self, quantity: Quantity) -> bool:
+        """Whether there is a sum for each group: of what comparisons and predictions are made of."""
+        of_model = ("null", "deviance", "gain", "slope" if self.family.link == "logit" else "")
+        return self.by is not None and quantity.kind not in of_model
+
+    def group(self, columns: Vector) -> NDArray[np.intp]:
+        """The one group of each row, shape (rows,), the reference level's first, from columns (p, rows)."""
+        found = np.zeros(columns.shape[1], dtype=np.intp)
+        if self.by is not None:
+            for level, column in enumerate(self.by.columns, start=1):
+                found[columns[column] != 0] = level
+        return found
 
 
 class MadeUpRows(NamedTuple):
@@ -241,6 +298,7 @@ class Lattice(NamedTuple):
     high: float
     middle: int  # in steps from `low`
     steps: int  # from `low` to `high`
+    groups: int = 1  # every row adds to the sum of one of so many groups
 
     @property
     def unit(self) -> float:
@@ -259,8 +317,14 @@ class Lattice(NamedTuple):
         return (np.nan_to_num(steps, nan=float(self.middle)) - self.middle).astype(np.int64)
 
     def sensitivity(self, adjacency: Adjacency) -> int:
-        """By how many steps one row, or one in place of another or of none, moves the sum at most."""
-        return self.steps if adjacency == "replace_one" else max(self.middle, self.steps - self.middle)
+        """By how many steps one row, or one in place of another or of none, moves the sums at most.
+
+        A row in place of one of another group takes its part from one sum and adds its own to another.
+        """
+        reach = max(self.middle, self.steps - self.middle)
+        if adjacency != "replace_one":
+            return reach
+        return self.steps if self.groups == 1 else 2 * reach
 
 
 COUNT = Lattice(0.0, 1.0, 0, 1)
@@ -288,15 +352,19 @@ def choose_lattices(
     # Where the information has the sum of slopes, its average is as well known as the number of rows.
     counts = functions.family.link == "log"
     shown = 2.0 if functions.slope_is_known else 1.0
-    weights = [0.0 if plan.counted is not None else shown]
-    for quantity, (low, high, middle) in zip(quantities, spans, strict=True):
-        reach = high - low if plan.adjacency == "replace_one" else max(high - middle, middle - low)
+    groups = [functions.groups if functions.is_parted(quantity) else 1 for quantity in quantities]
+    counted = plan.counted is not None and functions.by is None
+    weights = [0.0 if counted else shown]
+    for quantity, span, parted in zip(quantities, spans, groups, strict=True):
+        reach = _reach(span, plan.adjacency, parted)
         worth = COUNT_SLOPE if counts and quantity.kind == "slope" else 1.0
         weights.append(worth * _importance(quantity, means, quantities) * reach**2)
     parts = np.cbrt(np.array(weights))
-    levels = np.array([False] + [quantity.column >= 0 for quantity in quantities])
+    named = plan.variables is not None or plan.by is not None
+    mean = ("slope" if counts else "mean") if named else None
+    levels = np.array([False] + [one.column >= 0 or one.kind == mean for one in quantities])
     if levels.any():  # each level's effect is in proportion to its bound: equal parts, equal relative errors
-        part = COUNT_LEVELS_PART if counts else LEVELS_PART
+        part = NAMED_PART if named else COUNT_LEVELS_PART if counts else LEVELS_PART
         parts[levels] = part / levels.sum()
         parts[~levels] *= (1 - part) / parts[~levels].sum()
     parts = parts / parts.sum()
@@ -304,9 +372,11 @@ def choose_lattices(
         place = kinds.index("null") + 1
         parts[place] = max(parts[place], NULL_PART)
         parts = parts / parts.sum()
-    lattices = [_lattice(span, part, plan.adjacency) for span, part in zip(spans, parts[1:], strict=True)]
-    count = None if plan.counted is not None else COUNT._replace(steps=max(1, math.floor(parts[0] * PARTS)))
-    return count, lattices
+    lattices = [_lattice(*one, plan.adjacency) for one in zip(spans, parts[1:], groups, strict=True)]
+    if counted:
+        return None, lattices
+    whole = COUNT._replace(groups=functions.groups)
+    return whole._replace(steps=max(1, math.floor(parts[0] * PARTS / whole.sensitivity(plan.adjacency)))), lattices
 
 
 def _span(
@@ -337,18 +407,28 @@ def _importance(quantity: Quantity, means: Vector, quantities: Sequence[Quantity
     own = dict(zip((one.kind for one in quantities), means.tolist(), strict=False))
     whole = max(own["null"] if "null" in own else own["deviance"] + own["gain"], 1e-12)
     explained = min(max(own["gain"] / whole, LEAST_EXPLAINED), 1 - LEAST_EXPLAINED)
-    if quantity.kind == "slope":
-        return 1 / max(own["slope"], 1e-12) ** 2
+    if quantity.kind == "slope" or (quantity.kind == "mean" and "null" in own):
+        return 1 / max(own[quantity.kind], 1e-12) ** 2
+    if quantity.kind == "mean":
+        return 1 / whole
     gain = 1.0 if "null" in own else (1 - explained) ** 2
     return {"gain": gain, "null": explained**2, "deviance": explained**2}.get(quantity.kind, 0.0) / whole**2
 
 
-def _lattice(span: tuple[float, float, float], part: float, adjacency: Adjacency) -> Lattice:
-    """A lattice on which one row moves the sum by no more than its part of all steps."""
+def _reach(span: tuple[float, float, float], adjacency: Adjacency, groups: int) -> float:
+    """By how much one row moves a sum, or those of several groups, as `Lattice.sensitivity` has it in steps."""
     low, high, middle = span
-    reach = high - low if adjacency == "replace_one" else max(high - middle, middle - low)
-    steps = max(1, math.floor(part * PARTS * (high - low) / reach))
-    return Lattice(low, high, min(steps, max(0, round((middle - low) / (high - low) * steps))), steps)
+    reach = max(high - middle, middle - low)
+    if adjacency != "replace_one":
+        return reach
+    return high - low if groups == 1 else 2 * reach
+
+
+def _lattice(span: tuple[float, float, float], part: float, groups: int, adjacency: Adjacency) -> Lattice:
+    """A lattice on which one row moves the sums by no more than its part of all steps."""
+    low, high, middle = span
+    steps = max(1, math.floor(part * PARTS * (high - low) / _reach(span, adjacency, groups)))
+    return Lattice(low, high, min(steps, max(0, round((middle - low) / (high - low) * steps))), steps, groups)
 
 
 @dataclass(frozen=True, eq=False)
@@ -357,41 +437,53 @@ class FitSums:
 
     quantities: tuple[Quantity, ...]
     lattices: tuple[Lattice, ...]
-    sums: tuple[int, ...]  # with their noise, in steps from the middle
+    sums: tuple[int, ...]  # over all rows, with their noise, in steps from the middle
     scale: float  # of the noise, in steps
     null: float  # the mean response that the model is compared with, in model units
     count: float  # the number of rows with its noise
     count_sd: float
+    # Of each group the sums of every quantity, zero where it is of the whole model, and the number of rows.
+    groups: tuple[tuple[int, ...], ...] = ()
+    group_counts: tuple[float, ...] = ()
+    group_sd: float = 0.0
 
-    @property
-    def rows(self) -> float:
+    def number(self, group: int | None = None) -> tuple[float, float]:
+        """The number of rows, or of one group, with the standard deviation of its noise."""
+        return (self.count, self.count_sd) if group is None else (self.group_counts[group], self.group_sd)
+
+    def rows(self, group: int | None = None) -> float:
         """The number of rows where it is divided by: no less than its noise."""
-        return max(self.count, self.count_sd, 1.0)
+        return max(*self.number(group), 1.0)
 
     def place(self, kind: str, column: int = -1) -> int | None:
         """Where a quantity stands; None if it was not bought."""
         wanted = Quantity(kind, column)
         return self.quantities.index(wanted) if wanted in self.quantities else None
 
-    def mean(self, place: int) -> float:
-        """A quantity's average over the rows."""
-        lattice = self.lattices[place]
-        return lattice.center + self.sums[place] * lattice.unit / self.rows
+    def mean(self, place: int, group: int | None = None) -> float:
+        """A quantity's average over the rows, or over one group."""
+        lattice, sums = self.lattices[place], self.sums if group is None else self.groups[group]
+        return lattice.center + sums[place] * lattice.unit / self.rows(group)
 
-    def noise(self, place: int) -> float:
+    def noise(self, place: int, group: int | None = None) -> float:
         """The standard deviation that the noise in its sum gives a quantity's average."""
-        return math.sqrt(2) * self.scale * self.lattices[place].unit / self.rows
+        lattice = self.lattices[place]
+        summed = lattice.groups if group is None else 1
+        return math.sqrt(2 * summed) * self.scale * lattice.unit / self.rows(group)
 
-    def count_effect(self, place: int) -> float:
+    def count_effect(self, place: int, group: int | None = None) -> float:
         """The derivative of a quantity's average by the number of rows."""
-        return -(self.mean(place) - self.lattices[place].center) / self.rows
+        return -(self.mean(place, group) - self.lattices[place].center) / self.rows(group)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain released values, for JSON."""
-        return {**asdict(self), "quantities": [list(one) for one in self.quantities]} | {
-            "lattices": [list(one) for one in self.lattices],
-            "sums": list(self.sums),
-        }
+        """Plain released values, for JSON; without groups as older results have them."""
+        stored = {**asdict(self), "quantities": [list(one) for one in self.quantities], "sums": list(self.sums)}
+        if self.groups:
+            lattices = [list(one) for one in self.lattices]
+            return stored | {"lattices": lattices, "groups": [list(one) for one in self.groups]}
+        for name in ("groups", "group_counts", "group_sd"):
+            del stored[name]
+        return stored | {"lattices": [list(one[:-1]) for one in self.lattices]}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> FitSums:
@@ -400,7 +492,13 @@ class FitSums:
             tuple(Quantity(*one) for one in stored["quantities"]),
             tuple(Lattice(*one) for one in stored["lattices"]),
             tuple(int(one) for one in stored["sums"]),
-            *(float(stored[name]) for name in ("scale", "null", "count", "count_sd")),
+            float(stored["scale"]),
+            float(stored["null"]),
+            float(stored["count"]),
+            float(stored["count_sd"]),
+            tuple(tuple(int(part) for part in one) for one in stored.get("groups", ())),
+            tuple(float(one) for one in stored.get("group_counts", ())),
+            float(stored.get("group_sd", 0.0)),
         )
 
 
@@ -416,12 +514,19 @@ def release_fit_statistics(
     every = [*lattices] if count is None else [*lattices, count]
     exact = rows.total_of_pieces(partial(exact_sums, functions, tuple(lattices), count), _added)
     sensitivity = sum(one.sensitivity(plan.adjacency) for one in every)
-    held = np.array([min(max(total, -MOST_PARTS), MOST_PARTS) for total in exact[: len(every)]], dtype=np.int64)
-    noisy = [int(total) for total in noisy_integers(held, sensitivity, plan.eps, random)]
+    bought = sum(one.groups for one in every)
+    held = np.array([min(max(total, -MOST_PARTS), MOST_PARTS) for total in exact[:bought]], dtype=np.int64)
+    noisy = iter(int(total) for total in noisy_integers(held, sensitivity, plan.eps, random))
     scale = sensitivity / plan.eps
-    counted = plan.counted if count is None else (noisy.pop() / count.steps, math.sqrt(2) * scale / count.steps)
-    assert counted is not None
-    return FitSums(functions.quantities, tuple(lattices), tuple(noisy), scale, functions.null, *counted)
+    parted = [list(itertools.islice(noisy, lattice.groups)) for lattice in every]
+    numbers = [] if count is None else [total / count.steps for total in parted.pop()]
+    each = math.sqrt(2) * scale / (1 if count is None else count.steps)
+    counted = plan.counted or (sum(numbers), math.sqrt(len(numbers)) * each)
+    sums = FitSums(functions.quantities, tuple(lattices), tuple(map(sum, parted)), scale, functions.null, *counted)
+    if functions.by is None:
+        return sums
+    whole = [one if len(one) > 1 else [0] * functions.groups for one in parted]
+    return replace(sums, groups=tuple(zip(*whole, strict=True)), group_counts=tuple(numbers), group_sd=each)
 
 
 def _added(one: list[int], other: list[int]) -> list[int]:
@@ -431,17 +536,24 @@ def _added(one: list[int], other: list[int]) -> list[int]:
 def exact_sums(
     functions: RowFunctions, lattices: Sequence[Lattice], count: Lattice | None, blocks: Iterable[Block]
 ) -> list[int]:
-    """What some rows add to each sum, and last to their number: whole steps."""
-    totals = [0] * (len(lattices) + 1)
+    """What some rows add to each sum, group by group, and last to their number: whole steps."""
+    # Row by row there is one part of each, in the row's own group.
+    every = [*lattices, COUNT if count is None else count]
+    starts = np.cumsum([0, *(lattice.groups for lattice in every)])
+    totals = [0] * int(starts[-1])
     for block in pieces_by_columns(0, blocks):
         size = len(block.endog)
         eta, endog = pad_rows(linear_predictors(functions.params, block)), pad_rows(block.endog)
         columns = block.exog.T
+        members = functions.group(columns)
         if functions.factors:
             columns = np.array([pad_rows(column) for column in columns])
         with np.errstate(all="ignore"):
             values = functions.values(columns, eta, endog)[:, :size]
-        for place, (lattice, value) in enumerate(zip(lattices, values, strict=True)):
-            totals[place] += int(lattice.whole(value).sum())
-        totals[-1] += size * (0 if count is None else count.steps)
+        parts = [lattice.whole(value) for lattice, value in zip(lattices, values, strict=True)]
+        parts.append(np.full(size, 0 if count is None else count.steps))
+        for start, lattice, part in zip(starts, every, parts, strict=False):
+            for group in range(lattice.groups):
+                inside = part if lattice.groups == 1 else part[members == group]
+                totals[start + group] += int(inside.sum())
     return totals

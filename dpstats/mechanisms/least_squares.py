@@ -112,12 +112,12 @@ class LeastSquaresPlan(StagePlan):
     def errors_note(self) -> str:
         """What the sums allow, errors among it unless they have chosen columns."""
         return (
-            "What was bought are the sums of squares and products of all columns, and the guarantee covers every "
-            "linear model of them: statistics.fit(formula) costs nothing. "
+            "The release holds the sums of squares and products of all columns, and the guarantee covers every "
+            "linear model fitted from them: statistics.fit(formula) costs nothing. "
             + (
-                "Errors of this fit would not be valid after a selection by the same sums."
+                "This fit has no standard errors, which would not be valid after a selection from the same sums."
                 if self.penalty is not None and self.penalty.sparse
-                else "Standard errors (model-based) account for the sample and for the noise."
+                else "Standard errors (model-based) account for sampling and for the noise."
             )
         )
 
@@ -235,20 +235,22 @@ def _check_options(options: Options) -> None:
     this, other = argument("method", "statistics"), argument("method", "napp")
     for name, given in conflicts.items():
         if given:
-            raise ArgumentError(f"{name} does not go with {this}; leave it out, or take {other}")
+            raise ArgumentError(f"{name} cannot be combined with {this}; leave it out, or use {other}")
 
 
 def _checked_design(design: Bounds, family: Family) -> DesignSpec:
     """The design of a formula; ArgumentError for a model that does not follow from sums of its rows."""
     this, other = argument("method", "statistics"), argument("method", "napp")
     if not isinstance(family, Gaussian):
-        raise ArgumentError(f"{this} fits linear models, the family 'gaussian'; take {other}")
+        raise ArgumentError(f"{this} fits linear models, the family 'gaussian'; use {other}")
     if not isinstance(design, DesignSpec):
-        raise ArgumentError(f"{this} needs a formula and a frame, not arrays; take {other}")
+        raise ArgumentError(f"{this} needs a formula and a frame, not arrays; use {other}")
     if any(part is not None for part in (design.weights, design.offset, design.subset)):
-        raise ArgumentError(f"weights, offset and subset do not go with {this}; take {other}")
+        raise ArgumentError(f"weights, offset and subset cannot be combined with {this}; use {other}")
+    if design.response.working is not None:
+        raise ArgumentError(f"{this} uses the declared range of the response as its bound; buy no interval of it")
     if not design.has_intercept:
         raise ArgumentError(
-            f"{this} needs the intercept: leave it in, and fit a model without one from the result's statistics"
+            f"{this} needs an intercept: keep it, and fit a model without one from the statistics of the result"
         )
     return design

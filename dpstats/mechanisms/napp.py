@@ -61,7 +61,7 @@ def plan_stages(spec: FitSpec, eps: float, delta: float, *, charged: bool = Fals
         )
     if options.refit_share > 0 and options.selection is None and not (penalty is not None and penalty.sparse):
         aware = argument("selection", "noise_aware")
-        raise ArgumentError(f"refit_share needs a sparse penalty or {aware}: nothing is selected")
+        raise ArgumentError(f"refit_share needs a sparse penalty or {aware}; without them nothing is selected")
     first = options.first_stage_share if two else 0.0
     # Rows that are divided between choice and refit pay for each with the whole budget.
     apart = options.split is not None and options.refit_share > 0

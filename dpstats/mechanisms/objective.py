@@ -101,9 +101,10 @@ class ObjectivePlan(StagePlan):
             return
         least = float(np.min(self.curvature))
         raise ArgumentError(
-            f"curvature leaves {least:.2g} for the flattest column, too little for floating point to tell where the "
-            f"optimum is: the noise that hides this, of a norm of {self.final_norm:.2g}, would drown coefficients of a "
-            f"norm of {self.radius:.2g}. Give {least * math.sqrt(drowned / CLEAR):.0e} or more, or leave curvature out"
+            f"curvature leaves {least:.2g} for the flattest column, too little for floating point to locate the "
+            f"optimum: the noise that hides the rounding error has a norm of {self.final_norm:.2g} and would "
+            f"exceed coefficients of a norm of {self.radius:.2g}. Give {least * math.sqrt(drowned / CLEAR):.0e} or "
+            "more, or leave curvature out"
         )
 
     def limit_note(self, rows: float) -> str | None:
@@ -111,9 +112,9 @@ class ObjectivePlan(StagePlan):
         if self.final_share_at(rows) <= 1 or self.final_norm < SEEN * self.radius:
             return None
         return (
-            "The last step's noise, which hides what floating point leaves open of an optimum that the curvature of "
-            f"{float(np.min(self.curvature)):.2g} hardly holds, has a norm of {self.final_norm:.2g} in model units, "
-            f"more than the rest at {rows:,.0f} rows (rows_guess). More curvature has less of it."
+            "The noise of the last step hides the rounding error of the optimum. At a curvature of "
+            f"{float(np.min(self.curvature)):.2g} it has a norm of {self.final_norm:.2g} in model units, more than "
+            f"all other noise at {rows:,.0f} rows (rows_guess). More curvature reduces it."
         )
 
     @property
@@ -261,8 +262,8 @@ def _price_stage(
         if budget.information is None or budget.information.free or budget.charged:
             return None
         raise ArgumentError(
-            "inference costs too much beside a last step for so many rows: lower rows_at_most, raise curvature or "
-            f"release_share, or pass {argument('inference', None)}"
+            "inference costs too much together with a last step for so many rows: lower rows_at_most, raise "
+            f"curvature or release_share, or pass {argument('inference', None)}"
         )
 
     bought = budget.information

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, TypedDict
 
@@ -45,8 +45,15 @@ LATER: dict[str, Any] = {
     "ranges": None,
     "information_cap": None,
     "fitstats": None,
+    "fitstats_variables": None,
+    "fitstats_by": None,
 }
 """Options that came after plans had been stored, and what those plans had of them."""
+
+Variables = str | Sequence[str] | Mapping[str, float | None] | None
+"""Variables of a formula as a caller names them, with the steps of numbers."""
+
+NamedVariables = tuple[tuple[str, float | None], ...]
 
 ARGUMENTS = ("alpha", "adjacency", "delta", "domain", "family", "ledger", "method", "penalty", "seed")
 """Named arguments of a fit that a misspelt option may have meant."""
@@ -55,14 +62,14 @@ ARGUMENTS = ("alpha", "adjacency", "delta", "domain", "family", "ledger", "metho
 def not_offered() -> dict[str, str]:
     """What users of statsmodels or scikit-learn may look for, and what there is instead."""
     place = phrase(" to dp.glm, dp.plan or GLM.from_formula", shell="")
-    weights = f"a model has them from the start: pass {argument('weights', 'w')}, a column's name,{place}"
-    offset = f"a model has it from the start: pass a column's name{place}"
+    weights = f"weights belong to the model: pass {argument('weights', 'w')}, the name of a column,{place}"
+    offset = f"an offset belongs to the model: pass the name of a column{place}"
     return {
         **dict.fromkeys(("offset", "exposure"), offset),
         **dict.fromkeys(("freq_weights", "var_weights", "weights"), weights),
-        "missing": "rows with a missing cell are dropped, and how many is private",
+        "missing": "rows with a missing cell are dropped, and their number is private",
         "link": "each family has one link: logit for 'binomial', log for 'poisson', identity for 'gaussian'",
-        "cov_type": f"{argument('inference', 'robust')} has the errors of HC0, and {argument('unit')} those by cluster",
+        "cov_type": f"{argument('inference', 'robust')} has HC0 errors, and {argument('unit')} clustered errors",
         "l1_ratio": phrase("pass penalty=", shell="in Python, ") + "dp.penalties.ElasticNet(alpha, l1_ratio)",
     }
 
@@ -77,120 +84,126 @@ class Options:
         Quadratic term added to the objective, per column, in model units, from 1e-100 to 1e100; chosen from public
         facts by default.
     radius : float, optional
-        Guess at the norm of the coefficients in model units, which the default curvature is chosen for. Of
-        method="statistics" in the metric of the design, 1 by default: as far as predictions reach from the middle of
-        the response's range, in half widths of it.
+        Guess at the norm of the coefficients in model units; the default curvature is chosen for it. With
+        method="statistics" it is in the metric of the design and 1 by default: the largest distance of a prediction
+        from the middle of the response's range, in half widths of the range.
     ranges : {None, "declared", "bought"}
-        "bought" buys, within the declared range of each numeric column that explains, the interval that holds nearly
-        all rows; the others are left out, and the noise follows the interval (docs/proofs/trimming). Few rows keep the
-        declared range. Not of columns whose interval is declared already. Columns left out of the Domain have their
-        range bought in either case, and with "bought" rows beyond it are left out too, not clipped. None, the default,
-        buys intervals where the number of rows that is counted, or `n`, says that they pay: from rows times eps of
-        about 2,500 a column, for at most 0.07 of eps, and less the more rows there are (docs/proofs/trimming, 6); no
-        range must be left out of the Domain then. "declared" never buys them.
+        "bought" buys, for each numeric explanatory column, an interval within its declared range that holds nearly all
+        rows. Rows outside it are left out, and the noise follows the interval (docs/proofs/trimming). With few rows the
+        declared range stays, as it does for columns whose inner interval is declared. Columns left out of the Domain
+        have their range bought in either case; with "bought", rows beyond it are left out instead of clipped. None, the
+        default, buys intervals where the number of rows that is counted, or `n`, says that they pay: from rows times
+        eps of about 2,500 a column, for at most 0.07 of eps, and less the more rows there are (docs/proofs/trimming,
+        6); no column's range may be left out of the Domain then. "declared" never buys them.
     range_share : float
         Share of eps that buys the ranges of numeric columns left out of the Domain, and the intervals of
         ranges="bought", in equal parts; by default intervals cost no more than that.
     rows_at_least : float
-        A public lower bound on the number of rows, by which a budget is judged too small to buy ranges with. No
+        A public lower bound on the number of rows; a budget that cannot buy ranges of so many rows is refused. No
         guarantee depends on it.
     response : {"auto", "bought", "declared"}
-        "bought" buys, within the declared range of the response, what the fit needs to know of it: an interval that
-        holds most of a continuous response, for centre, scale and residual cap; the greatest count and the mean
-        (docs/proofs/purchases). "auto" does so for counts whose caps are left open.
+        "bought" buys an estimate of where the response lies within its declared range: an interval that holds most of a
+        continuous response, for centre, scale and residual cap; for counts, the greatest count and the mean
+        (docs/proofs/purchases). "auto" does so for counts without caps.
     response_share : float
-        Share of eps that this costs.
+        Share of eps that buys it.
     release_share : float
-        Share of each release's eps that the final discrete noise is charged.
+        Share of the eps of each release for the final discrete noise.
     rows_guess : float
-        A public guess at the number of rows, for the default curvature of method="output", which goes by its cube root.
+        A public guess at the number of rows. The default curvature of method="output" is proportional to its cube root.
         No guarantee depends on it.
     rows_at_most : float
-        A public bound on the number of rows, from 1 to 1e10. The final discrete noise is made so small that it is not
-        seen beside the rest at so many rows. It is not a limit: 1e7 rows are covered whatever it is, and more of them
-        wherever this machine's arithmetic allows, which is mostly far beyond (docs/proofs/release). Where a guarantee
-        is not proved for 1e10 rows the plan says for how many; with method="posterior" and a delta these are no more
-        than said here, or 1e7.
+        A public bound on the number of rows, from 1 to 1e10. The final discrete noise is chosen to be negligible at
+        this number of rows. It is not a limit: the guarantee always covers 1e7 rows, and usually far more
+        (docs/proofs/release). If the guarantee is not proved for 1e10 rows, the plan states for how many it is; with
+        method="posterior" and a delta, for the larger of `rows_at_most` and 1e7.
     penalty_weights : dict, optional
         Penalty weights by name of term or column; 0 leaves it unpenalised, as the intercept is by default.
     stages : {1, 2, "auto"}
-        With two, a first release decides in public where the second is shrunk (docs/proofs/two_stage). "auto" takes
-        two for a penalty that is not convex, which has no guarantee in one, and one for all others.
+        With two stages, a first release determines where the second one is shrunk (docs/proofs/two_stage). "auto" uses
+        two stages for a penalty that is not convex, which has no guarantee in one, and one stage otherwise.
     first_stage_share : float
-        The share of the budget that buys the first of two stages.
+        The share of the budget for the first of two stages.
     selection : {None, "auto", "noise_aware", "vs", "vs+"}
-        "auto" raises the lasso weight of each penalised column to the root mean square of its noise where the strength
-        asked for is less (docs/benchmarks_napp): a weaker lasso fits and selects the noise.
-        "noise_aware" adds a threshold to a sparse penalty that keeps false positives caused by noise below
-        `selection_level` (docs/proofs/selection). The others replicate a paper and are not certified.
+        "auto" raises the lasso weight of each penalised column to at least the root mean square of its noise
+        (docs/benchmarks_napp), because a weaker lasso selects noise. "noise_aware" adds a threshold to a sparse penalty
+        that keeps false positives caused by noise below `selection_level` (docs/proofs/selection). The others replicate
+        a paper and are not certified.
     selection_level : float
-        Probability that noise alone brings any column in.
+        Probability that noise alone selects any column.
     refit_share : float
         Share of the budget kept for a second, unpenalised fit of the selected columns; 0 for none.
     retrieval : {"recycle", "return", None, "paper"}
-        What becomes of the budget that the joint bound retrieves from the classical split: less noise, a lower charge
-        for noise of the classical scale, or nothing. "paper" replicates a paper and is not certified.
+        Use of the budget that the joint bound retrieves from the classical split: less noise ("recycle"), a lower
+        charge for noise of the classical scale ("return"), or none. "paper" replicates a paper and is not certified.
     realization : {"analytic", "augmented"}
         "augmented" appends noise rows and calls statsmodels' GLM; not certified.
     moor : {None, "paper"}
         "paper" replicates NAPP-ERM's iteration; not certified.
     noise : {None, "laplace", "gaussian"}
-        The noise to insist on. By default the one that costs less by the plan's bound: delta > 0 permits Gaussian noise
-        and does not ask for it; Laplace noise leaves delta unspent.
+        The law of the noise. By default the one with the smaller bound in the plan: delta > 0 permits Gaussian noise
+        but does not require it; Laplace noise leaves delta unspent.
     screen : int, optional
-        Choose so many terms of the formula (columns of an array) by a private screening and fit them alone; all other
-        coefficients are zero. For wide designs of which few columns matter: where many do, it loses
-        (docs/guide/screening). The intercept, and terms of penalty weight 0, are kept without being chosen.
+        The number of terms of the formula (columns of an array) to choose by a private screening. Only these are
+        fitted; all other coefficients are zero. It suits wide designs in which few columns matter; if many do, a full
+        fit is more accurate (docs/guide/screening). The intercept and terms of penalty weight 0 are always kept.
     screen_share : float
-        The share of eps that pays for screening; settled by an experiment (docs/guide/screening).
+        The share of eps that pays for screening; the default comes from an experiment (docs/guide/screening).
     inference : {"auto", "model", "robust", True, None}
         Standard errors, intervals and tests (docs/guide/inference). "auto" releases the information matrix where it
-        takes nothing from the coefficients' budget: logistic regression, and Poisson regression with `mean_cap` below
-        the largest count, whose dispersion then takes `spread_share`. Its price is a curvature up to twice as large
-        (docs/defaults); where eps is too small for that, coefficients are released alone. True, or a kind, pays for
-        the matrix, whatever the family. "model" trusts the family for the variance of the response, up to a dispersion
-        (Gaussian and Poisson); "robust" does not, and is what True means for a support vector machine, and "auto" too
-        with weights. None releases coefficients alone.
+        takes nothing from the budget of the coefficients: logistic regression, and Poisson regression with `mean_cap`
+        below the largest count, whose dispersion then costs `spread_share`. The price is a curvature up to twice as
+        large (docs/defaults). If eps is too small for that, only coefficients are released. True, or a kind, pays for
+        the matrix for any family. "model" uses the variance of the response in the family, up to a dispersion (Gaussian
+        and Poisson). "robust" does not rely on that variance; True means "robust" for a support vector machine, and so
+        does "auto" with weights. None releases only coefficients.
     information_share : float, optional
-        What the information matrix would cost by itself, as a share of eps, where it is paid for (`inference=True` or
-        a kind); beside the coefficients it costs less. Normal noise of the coefficients is 1 / (1 - share) times what
-        it is without. By default settled by family and number of columns (docs/defaults).
+        The price of the information matrix by itself, as a share of eps, if it is paid for (`inference=True` or a
+        kind); together with the coefficients it costs less. Gaussian noise in the coefficients grows by the factor
+        1 / (1 - share). The default depends on family and number of columns (docs/defaults).
     spread_share : float, optional
         Share of eps for the dispersion, or for the robust variances; 0.05 and 0.15 by default. A binomial family has
         neither unless inference is "robust".
     fitstats : float, "auto" or None
-        Share of eps that buys fit statistics beside standard errors (docs/guide/results): the number of rows, R2 or the
-        deviance explained, and what average marginal effects need. "auto" takes 0.05 where they can be had, and the
-        plan says where they cannot; 0 and None buy none.
+        Share of eps that buys fit statistics together with standard errors (docs/guide/results): the number of rows, R2
+        or the deviance explained, and the averages for marginal effects. "auto" spends 0.05 where they are offered, and
+        the plan states where they are not; 0 and None buy none.
+    fitstats_variables : str, list of str or dict, optional
+        Variables whose changes `comparisons` averages over the rows: a dict has the steps of numbers, ``{"age": 10,
+        "sex": None}``, and a list steps of 1. They take two thirds of the share of fit statistics. By default every
+        factor that stands by itself, with a quarter.
+    fitstats_by : str, optional
+        A factor of the formula by whose levels `comparisons` and `predictions` have averages too.
     information_cap : float, optional
-        The greatest weight of a row in the information matrix, whose noise is in proportion to it. A row of counts has
-        its fitted mean for a weight, one of a logistic regression p (1 - p): take two to four times what is typical, as
-        far as it is public. What the cap takes away is made up for (docs/proofs/inference). By default twice the bought
-        mean of counts, and none elsewhere. It needs a formula with an intercept and without an offset.
+        The greatest weight of a row in the information matrix, whose noise is proportional to it. The weight of a row
+        is its fitted mean for counts, and p (1 - p) for a logistic regression: use two to four times a typical weight,
+        as far as that is public. The estimates are corrected for the cap (docs/proofs/inference). By default twice the
+        bought mean of counts, and no cap elsewhere. It needs a formula with an intercept and without an offset.
     split : {None, "rows"}
-        "rows" sends each row by a draw of its own to one of two parts. One chooses columns (a sparse penalty with
-        `refit_share`, or `screen`), the other fits them, and inference is valid for what was chosen. Each part has the
-        whole eps, since no row is in both; the price is rows. With a unit it sends persons.
+        "rows" assigns each row at random to one of two parts. One part chooses columns (by a sparse penalty with
+        `refit_share`, or by `screen`), the other fits them, and inference is valid for the columns chosen. Each part
+        has the whole eps, since no row is in both, but fewer rows. With a unit, persons are assigned.
     unit : str, optional
-        The column that tells persons apart: the guarantee is then for persons with all their rows, not for rows
-        (docs/proofs/persons). Rows where it is missing are left out. Pure privacy alone: delta = 0.
+        The column that identifies persons: the guarantee is then for persons with all their rows instead of single rows
+        (docs/proofs/persons). Rows where it is missing are left out. It needs delta = 0.
     unit_weight : {None, "equal", "one"}
-        "equal", the default: a person's rows share the weight 1, however many they are, for no more noise than one row
-        needs. "one": each has the weight 1, at most `max_rows` of them.
+        "equal", the default: the rows of a person share the weight 1, for the noise of one row. "one": each row has the
+        weight 1, for at most `max_rows` rows of a person.
     max_rows : int, optional
-        The most rows of a person, which go by a draw if there are more; the noise is so many times as large. Implies
-        weights of one.
+        The largest number of rows of a person; if there are more, they are drawn at random. The noise grows in
+        proportion. Implies weights of one.
     check_share : float, optional
-        Share of eps that counts the rows before the rest is planned (docs/proofs/adaptive): how many the fit uses, and
-        how many each column loses or clips. A third of it counts rows; under "replace_one" their number is public, and
-        that third is left to the fit. By default 0.03 for a single fit of a formula by napp, and none for persons
-        (`unit`), other methods, arrays, fits that share a budget, and where `n` is stated; 0 counts none.
+        Share of eps that counts rows before the rest is planned (docs/proofs/adaptive): the rows that the fit uses, and
+        the rows that each column loses or clips. A third of it counts rows; under "replace_one" their number is public,
+        and this third goes to the fit. By default 0.03 for a single fit of a formula by napp, and 0 for persons
+        (`unit`), other methods, arrays, fits that share a budget, and a given `n`.
     on_mismatch : {"stop", "go"}
-        What becomes of the fit if a column loses or clips more than a fifth of the rows for sure: "stop" raises
-        MismatchError, and only the count is charged.
+        If a column certainly loses or clips more than a fifth of the rows, "stop" raises MismatchError, and only the
+        count is charged; "go" fits all the same.
     n : float, optional
-        A PUBLIC guess at the number of rows, which settles what errors may cost before the call, as a count of rows
-        would (``inference="auto"``); not the number of private rows under "add_remove". No guarantee depends on it.
+        A PUBLIC guess at the number of rows. With ``inference="auto"`` it decides how much of the budget goes to
+        errors, in place of a private count of rows. Under "add_remove" never pass the actual number of the private
+        rows. No guarantee depends on it.
     """
 
     curvature: float | None = None
@@ -219,6 +232,8 @@ class Options:
     information_share: float | None = None
     spread_share: float | None = None
     fitstats: float | Literal["auto"] | None = "auto"
+    fitstats_variables: Variables = None
+    fitstats_by: str | None = None
     information_cap: float | None = None
     split: Literal["rows"] | None = None
     unit: str | None = None
@@ -261,6 +276,9 @@ class Options:
         share = self.fitstats
         if share not in (None, "auto") and not (is_number(share) and 0 <= share < 1):
             raise ArgumentError(f"fitstats must be a share of eps below 1, 'auto' or None, got {safe_repr(share)}")
+        named_variables("fitstats_variables", self.fitstats_variables)
+        if self.fitstats_by is not None and not isinstance(self.fitstats_by, str):
+            raise ArgumentError(f"fitstats_by must be the name of a factor, got {safe_repr(self.fitstats_by)}")
         cap = self.information_cap
         if cap is not None and not (is_number(cap) and CAPS[0] <= cap <= CAPS[1]):
             raise ArgumentError(
@@ -270,10 +288,12 @@ class Options:
         if share is not None and not (is_number(share) and 0 <= share < 1):
             raise ArgumentError(f"check_share must be 0, for no count of rows, or below 1, got {safe_repr(share)}")
         if self.n is not None and not (is_number(self.n) and self.n > 0):
-            raise ArgumentError(f"n must be a positive number, a public guess at the rows, got {safe_repr(self.n)}")
+            raise ArgumentError(
+                f"n must be a positive number, a public guess at the number of rows, got {safe_repr(self.n)}"
+            )
         self._check_penalty_weights()
         if self.record.column is not None and self.replicates:
-            raise ArgumentError("unit is not part of the replicated paper, which is about rows; leave it out")
+            raise ArgumentError("unit is not part of the replicated paper, which protects rows; leave it out")
 
     def _check_penalty_weights(self) -> None:
         given = self.penalty_weights
@@ -318,6 +338,28 @@ class Options:
         return self.as_printed or self.realization == "augmented"
 
 
+def named_variables(name: str, asked: object) -> NamedVariables | None:
+    """Names of variables with the steps of numbers, None where none is given, of what a caller asks for."""
+    if asked is None:
+        return None
+    given = [asked] if isinstance(asked, str) else asked
+    if isinstance(given, Mapping):
+        named: Sequence[tuple[Any, Any]] = list(given.items())
+    elif isinstance(given, (list, tuple)):
+        named = [(one, None) for one in given]
+    else:
+        named = []
+    right = [
+        isinstance(one, str) and (step is None or (is_number(step) and 0 < abs(step) <= 1e100)) for one, step in named
+    ]
+    if not named or not all(right) or len({one for one, _ in named}) < len(named):
+        raise ArgumentError(
+            f"{name} must be names of columns, or a dict from names to the steps of numbers such as "
+            f"{{'age': 10, 'sex': None}}, got {safe_repr(asked)}"
+        )
+    return tuple((one, None if step is None else float(step)) for one, step in named)
+
+
 class OptionKeywords(TypedDict, total=False):
     """The fields of `Options` as keywords of a call, for type checkers; a test holds the two together."""
 
@@ -347,6 +389,8 @@ class OptionKeywords(TypedDict, total=False):
     information_share: float | None
     spread_share: float | None
     fitstats: float | Literal["auto"] | None
+    fitstats_variables: Variables
+    fitstats_by: str | None
     information_cap: float | None
     split: Literal["rows"] | None
     unit: str | None

@@ -124,9 +124,9 @@ class OutputPlan(StagePlan):
     def errors_note(self) -> str:
         """Why there are none, and what stands in for them."""
         return (
-            "The noise is in the coefficients themselves and its law is public: 'noise sd' is its exact standard "
-            "deviation. Standard errors would add what the sample leaves open, which is a function of the rows and no "
-            f"part of this release; {argument('method', 'napp')} releases them."
+            "The noise is added to the coefficients themselves and its law is public: 'noise sd' is its exact "
+            "standard deviation. Standard errors would include sampling error, which depends on the rows and is "
+            f"not part of this release; {argument('method', 'napp')} releases them."
         )
 
     def risk(self, tables: RiskTables[Table]) -> Table:
@@ -279,7 +279,7 @@ def check_output_options(options: Options, method: str) -> None:
     for name, given in conflicts.items():
         if given:
             this, other = argument("method", method), argument("method", "napp")
-            raise ArgumentError(f"{name} does not go with {this}; leave it out, or take {other}")
+            raise ArgumentError(f"{name} cannot be combined with {this}; leave it out, or use {other}")
 
 
 def _unit(family: Family, budget: NoiseBudget, kind: Kind) -> Noise:

@@ -78,8 +78,8 @@ ACROSS = {1: 4001, 2: 71, 3: 19}
 """Points of the lattice along each axis, by the number of columns: about 4,000 in all."""
 
 NOT_EXACT = (
-    f"posterior samples of more than {EXACT_COLUMNS} columns come from a Markov chain, whose distance from the "
-    "posterior nobody has proved"
+    f"posterior samples of more than {EXACT_COLUMNS} columns come from a Markov chain, and no bound on its "
+    "distance from the posterior is proved"
 )
 
 FARTHEST = 10.0
@@ -214,9 +214,9 @@ class PosteriorPlan(StagePlan):
     def errors_note(self) -> str:
         """Why there are none, and what bounds the noise."""
         return (
-            "The coefficients are one draw from a posterior that the budget has flattened. 'noise at most' bounds its "
-            "standard deviation, whatever the rows are; with many rows it is far less. Standard errors are no part of "
-            f"this release; {argument('method', 'napp')} releases them."
+            "The coefficients are one draw from a posterior flattened by the privacy budget. 'noise at most' "
+            "bounds its standard deviation for any rows; with many rows it is far smaller. Standard errors are "
+            f"not part of this release; {argument('method', 'napp')} releases them."
         )
 
     def risk(self, tables: RiskTables[Table]) -> Table:
@@ -241,11 +241,11 @@ class PosteriorPlan(StagePlan):
         apart = f"{self.spacing:.2g} of the region's half-width apart"
         said = f"The draw is one of {points:,} points of a public lattice, {apart}"
         if costs is None or costs.each * rows * self.temperature < math.log(points):
-            return f"{said}: no eps makes it finer."
+            return f"{said}; more eps does not make it finer."
         return (
-            f"{said}: at {rows:,.0f} rows (rows_guess) the lattice limits it, not the budget, and more eps "
-            f"changes nothing. A smaller radius is a finer lattice; a delta has none; {argument('method', 'napp')} is "
-            "better than either."
+            f"{said}. At {rows:,.0f} rows (rows_guess) the lattice limits the accuracy, not the budget: more eps "
+            "changes nothing. A smaller radius makes the lattice finer, and a delta removes it; "
+            f"{argument('method', 'napp')} is more accurate than both."
         )
 
     def predicted_error(self, hessian: Matrix, coefficients: Vector) -> tuple[Matrix, Matrix]:
@@ -290,9 +290,9 @@ def plan_posterior(spec: FitSpec, eps: float, delta: float) -> PosteriorPlan:
     check_output_options(spec.options, "posterior")
     this, other = argument("method", "posterior"), argument("method", "napp")
     if spec.family.response == "count":
-        raise ArgumentError(f"family: {this} is not offered for counts; take {other}")
+        raise ArgumentError(f"family: {this} is not offered for counts; use {other}")
     if spec.design.offset_bound or spec.design.score_ratio not in (None, 1.0):
-        raise ArgumentError(f"offset and numbers of trials do not go with {this}; take {other}")
+        raise ArgumentError(f"offset and numbers of trials cannot be combined with {this}; use {other}")
     if spec.penalty is not None and not spec.penalty.convex:
         raise ArgumentError(f"penalty {spec.penalty.name!r} is not convex: {this} has no guarantee for it")
     budget = spec.budget(eps, delta)
@@ -331,9 +331,9 @@ def _table(family: Family, reach: float, rows_at_most: float) -> LossTable:
     table = LossTable.of(family, reach) if LEAST_REACH <= reach <= MOST_REACH else None
     if table is None or table.span == 0 or table.rows < max(rows_at_most, ROWS_AT_MOST):
         raise ArgumentError(
-            f"radius makes a region on which linear predictors reach {reach:.2g}, and "
-            f"{argument('method', 'posterior')} counts in whole numbers that cannot tell losses apart or hold the sum "
-            f"of many rows there; give a radius of a few units, or take {argument('method', 'napp')}"
+            f"radius makes a region on which linear predictors reach {reach:.2g}, too far for the integer "
+            f"arithmetic of {argument('method', 'posterior')}; give a radius of a few units, or use "
+            f"{argument('method', 'napp')}"
         )
     return table
 
@@ -374,8 +374,8 @@ def _curved(spec: FitSpec, budget: NoiseBudget, sizes: Vector) -> PosteriorPlan:
         )
     if budget.delta * math.exp(-2 * error) < DELTA_MIN:
         raise ArgumentError(
-            f"eps is too large for {argument('method', 'posterior')} with a delta: rounding would cost nearly all of "
-            f"delta; lower eps, or take {argument('method', 'napp')}"
+            f"eps is too large for {argument('method', 'posterior')} with a delta: rounding would cost nearly all "
+            f"of delta; lower eps, or use {argument('method', 'napp')}"
         )
     _check_accepted(hottest, None if budget.curvature is None else _bend(design, rows))
     return assembled(budget.eps - 4 * error, budget.delta * math.exp(-2 * error), 4 * error)
@@ -388,8 +388,8 @@ def _check_accepted(plan: PosteriorPlan, bend: Vector | None) -> None:
     """
     if bend is not None and np.prod(np.sqrt(plan.curvature / (plan.curvature + bend))) < LEAST_ACCEPTED:
         raise ArgumentError(
-            f"curvature is too small for {argument('method', 'posterior')}, which draws from the normal law of the "
-            "curvature alone until the rows agree, and that would take millions of draws: give more, or leave it out"
+            f"curvature is too small for {argument('method', 'posterior')}: rejection sampling from the normal law "
+            "of the curvature would take millions of draws; give more, or leave it out"
         )
     if plan.penalty is None:
         return
@@ -405,8 +405,8 @@ def _check_accepted(plan: PosteriorPlan, bend: Vector | None) -> None:
         share *= float(np.sum(density * np.exp(-plan.temperature * costs)))
     if share < LEAST_ACCEPTED:
         raise ArgumentError(
-            f"alpha, or a penalty weight, is too large for {argument('method', 'posterior')}, which draws from a law "
-            "without the penalty until it agrees, and that would take millions of draws: lower it, or take "
+            f"alpha, or a penalty weight, is too large for {argument('method', 'posterior')}: rejection sampling "
+            "from the law without the penalty would take millions of draws; lower it, or use "
             f"{argument('method', 'napp')}"
         )
 

@@ -111,7 +111,7 @@ def least_gradient_tolerance(
     At least `share` of it; the other parameters and errors are those of `gradient_tolerance`.
     """
     if not rms <= LARGEST_NOISE:
-        raise ArgumentError("eps is too small for such long rows or large caps: the noise would drown any data")
+        raise ArgumentError("eps is too small for such long rows or large caps: the noise would hide any data")
     public, longest = _lengths(rms, curvature, linear)
     least = float(np.min(curvature))
     if not row_length * (rows * family.lipschitz * row_length + longest) + least * offset_bound <= LARGEST * least:
@@ -215,8 +215,8 @@ class LatticeRelease:
             raise ArgumentError("curvature is too small or too large beside the noise: coefficients could overflow")
         if not self.sensitivity / self.eps <= LARGEST_SCALE:
             raise ArgumentError(
-                f"release_share leaves eps = {self.eps:.3g} for the last step, whose noise would drown any data; raise "
-                "release_share, or eps"
+                f"release_share leaves eps = {self.eps:.3g} for the last step, whose noise would hide any data; "
+                "raise release_share, or eps"
             )
 
     def release(self, theta: Pair, random: RandomSource) -> Vector:

@@ -58,11 +58,11 @@ class FitSpec:
                 "leave it out"
             )
         if self.options.inference is None or obstacle(family, self.penalty, self.options) is not None:
-            raise ArgumentError("information_cap is of standard errors, and this fit has none; leave it out")
+            raise ArgumentError("information_cap applies to standard errors, and this fit has none; leave it out")
         if constant_column(self.design) is None or self.design.offset_bound > 0:
             raise ArgumentError(
-                "information_cap needs a formula with an intercept and without an offset, where what it takes away "
-                "can be made up for; leave it out"
+                "information_cap needs a formula with an intercept and without an offset, which the correction "
+                "for the cap relies on; leave it out"
             )
 
     def budget(self, eps: float, delta: float) -> NoiseBudget:
@@ -104,7 +104,7 @@ MANY_COLUMNS = 20
 """Beyond so many the other families' needs a larger one."""
 
 TOO_FAR = (
-    "needs variances in the units of the formula's columns and the response, and these are 1e70 times apart or more: "
+    "needs variances in the units of the columns and the response, which differ by a factor of 1e70 or more: "
     "rescale them"
 )
 
@@ -132,9 +132,8 @@ def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
         return budget
     if kind == "model" and _variance_is_open(family, design):
         raise ArgumentError(
-            f"{argument('inference', 'model')} is not offered with weights, which leave the variance of a weighted "
-            "response open; "
-            "take 'robust'"
+            f"{argument('inference', 'model')} is not offered with weights, which do not determine the variance of "
+            "the response; use 'robust'"
         )
     spread = _spread(spec)
     total = budget.eps + budget.final_eps
@@ -151,7 +150,7 @@ def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
         weight_cap=spec.weight_cap,
     ).suited(design)
     if information.extra_eps >= budget.eps:
-        raise ArgumentError("spread_share and release_share leave nothing for the coefficients; lower them")
+        raise ArgumentError("spread_share and release_share leave no budget for the coefficients; lower them")
     return replace(budget, eps=budget.eps - information.extra_eps, information=information)
 
 
@@ -169,19 +168,22 @@ def obstacle(family: Family, penalty: Penalty | None, options: Options) -> str |
         return "is not part of the replicated paper; leave it out"
     recycled = argument("retrieval", "recycle")
     if options.retrieval == "return":
-        return f"leaves open what {argument('retrieval', 'return')} would return; take {recycled}"
+        return (
+            f"cannot be combined with {argument('retrieval', 'return')}, which needs a price known beforehand; use "
+            f"{recycled}"
+        )
     if options.retrieval is None:
-        return f"is priced together with the coefficients; take {recycled}"
+        return f"is priced together with the coefficients; use {recycled}"
     if family.response == "binary" and not isinstance(family, Binomial) and options.inference == "model":
-        return f"is not offered for family {family.name!r}, which models no variance; take 'robust'"
+        return f"is not offered for family {family.name!r}, which has no model of the variance; use 'robust'"
     if options.unit is not None and options.inference == "model":
-        return "takes the rows of one person for independent; take 'robust', by persons, with a unit"
+        return "treats the rows of one person as independent; use 'robust' with a unit"
     if options.refit_share > 0:
         return None
     if options.selection is not None or (penalty is not None and _biased(penalty)):
         return (
-            "is not offered for coefficients under such a penalty, whose bias it cannot undo: add "
-            f"{argument('refit_share', 0.5)}, best with {argument('split', 'rows')}, or take a ridge penalty or none"
+            "is not offered for coefficients under such a penalty, whose bias it cannot correct: add "
+            f"{argument('refit_share', 0.5)}, best with {argument('split', 'rows')}, or use a ridge penalty or none"
         )
     return None
 
@@ -191,7 +193,7 @@ def _check_shares(spec: FitSpec, *, offered: bool) -> None:
     options, family = spec.options, spec.family
     kind, paid = options.inference, argument("inference", True)
     if options.information_share is not None and kind in (None, "auto"):
-        raise ArgumentError(f"information_share is of information that is paid for: pass {paid} or leave it out")
+        raise ArgumentError(f"information_share needs standard errors that are paid for: pass {paid}, or leave it out")
     if options.spread_share is None:
         return
     if kind is None or (kind == "auto" and (not offered or headroom(family) == 0)):

@@ -184,8 +184,8 @@ class StagePlan(ABC):
         apart = 2 * self.tolerance / float(np.min(self.curvature))
         if not (self.tolerance * ROUNDED >= least and self.final.distance * ROUNDED >= apart):
             raise ArgumentError(
-                f"tolerance = {self.tolerance:.3g} is too small for the proof, which asks for {least:.3g} beside this "
-                "noise, or final is for another one: no guarantee would hold"
+                f"tolerance = {self.tolerance:.3g} is too small for the proof, which needs {least:.3g} with this "
+                "noise, or final belongs to another noise: no guarantee would hold"
             )
         self.final.check()
 

@@ -145,8 +145,8 @@ def plan_statistics(
     radius = check_size("radius", radius)
     if not has_errors(design):
         raise ArgumentError(
-            "the units of the columns and the response are 1e70 times apart or more, so that errors would have no "
-            "variances: rescale them"
+            "the units of the columns and the response differ by a factor of 1e70 or more, so errors would have "
+            "no variances: rescale them"
         )
     cover = COVER_SHARE * eps
     noise = statistics_noise(

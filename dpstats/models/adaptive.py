@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
-from dpstats.cached import cached_property
 from dpstats.call import Request
 from dpstats.errors import DPStatsError
 from dpstats.families import Family
@@ -26,10 +25,21 @@ from dpstats.frames import WideFrame
 from dpstats.inference import KnownInformation, MatrixLaw, SpanNoise
 from dpstats.inference.inverse import LEAST_RATIO
 from dpstats.mechanisms.spec import obstacle
-from dpstats.models.forecast import Forecast, RowMeans, forecast, row_means
+from dpstats.models.forecast import (
+    Forecast,
+    RowMeans,
+    forecast,
+    mean_information,
+    releases_errors,
+    row_means,
+    sample_rows,
+    weight_cap,
+)
 from dpstats.models.population import POOR, USUAL, KnownColumns
 from dpstats.models.ranges import trimmable
 from dpstats.plan import Plan, replan_request, with_settled_law
+from dpstats.plan.methods import ERRORS_SHARE, ResponsePurchase, is_open_least_squares, response_purchase
+from dpstats.plan.scaling import rescaled
 from dpstats.privacy.information import headroom
 from dpstats.privacy.trimming import share_to_spend
 from dpstats.results.standard_errors import shrunk_towards
@@ -41,6 +51,21 @@ EXPECTED_RATIO = 2.5
 
 LOSS_PRICE = 2.0
 """Errors for a further tenth of the coefficients are worth a loss that is larger by a twentieth: one over this."""
+
+WIDTH_PRICE = 1.0
+"""Intervals that are wider by a tenth are worth those of a tenth of the coefficients fewer, of what has any."""
+
+CAP_PRICE = 1.05
+"""Intervals under a residual cap must be so much narrower than those of released statistics, which no cap bends."""
+
+FAR = 1e6
+"""So many times the rows: what shrinkage does to them is not seen."""
+
+FEWEST_BOUGHT = 50.0
+"""An interval of the response that is not asked for is bought for so many rows times its eps or more."""
+
+LIKELY_PART = 0.3
+"""Until it is bought the interval is taken for so much of the middle of the response's range."""
 
 DRAWS = 2
 """Draws of coefficients that a forecast's means are over: more move fewer choices than another seed
@@ -57,22 +82,29 @@ class Outlook(NamedTuple):
     # Of predictions, over that of the best coefficients. That of counts is taken for one: their dispersion beyond
     # Poisson's is not known, and errors cost them at most a tenth.
     loss: float
+    width: float = 1.0  # of intervals of least squares, over what is the same for all plans
 
     @property
     def worth(self) -> float:
-        """What the rule maximises."""
+        """What the rule maximises, among plans whose intervals are as wide."""
         return self.share - LOSS_PRICE * math.log(self.loss)
 
 
 class Populations(NamedTuple):
-    """What a row adds in the mean, by two priors."""
+    """What a row adds in the mean."""
 
-    poor: RowMeans
+    identifying: Vector  # of l'' x x', for what is identified; shape (p, p)
     usual: RowMeans
+    scaling: tuple[float, float]  # middle and half width of the response, in units of which they are
 
-    def identifying(self, family: Family) -> RowMeans:
-        """For what is identified rows that say little; but poor counts would be rare besides."""
-        return self.usual if family.response == "count" else self.poor
+    def coefficients(self, plan: Plan) -> Vector:
+        """Usual ones in the model units of a plan, shape (p,)."""
+        (middle, half), (own_middle, own_half) = self.scaling, plan.design.response_scaling()
+        coef = self.usual.coef * (half / own_half)
+        if isinstance(plan.design, DesignSpec) and plan.design.has_intercept:
+            at = plan.names.index("Intercept")
+            coef[at] += plan.design.scale[at] * (middle - own_middle) / own_half
+        return coef
 
 
 def foreseeable(plan: Plan) -> bool:
@@ -90,10 +122,34 @@ def foreseeable(plan: Plan) -> bool:
 
 
 def adaptive_errors(request: Request, family: Family) -> bool:
-    """Whether what is spent on errors follows the number of rows: of one plain fit whose errors are left open."""
+    """Whether what is spent on errors follows the number of rows: of one plain fit that leaves it open."""
     options = request.options
     plain = options.screen is None and options.refit_share == 0 and options.stages == 1
-    return plain and options.inference == "auto" and obstacle(family, request.penalty, options) is None
+    if not plain or obstacle(family, request.penalty, options) is not None:
+        return False
+    return options.inference == "auto" or (options.inference is True and _may_take_statistics(request))
+
+
+def _may_take_statistics(request: Request) -> bool:
+    """Whether released statistics may take the place of the method: of plain least squares with nothing asked for."""
+    plain = request.penalty is None and request.options.response != "bought" and request.method == "napp"
+    return request.open_method and plain and is_open_least_squares(request)
+
+
+def interval_follows(request: Request) -> bool:
+    """Whether it follows the choice of errors if an interval of the response is bought: none for coefficients alone."""
+    undecided = request.options.response == "auto" and is_open_least_squares(request)
+    return undecided and adaptive_errors(request, request.family)
+
+
+def affordable(plan: Plan, rows: float | None) -> Plan:
+    """The plan, without the interval of the response that nobody asked for if `rows` are too few to tell it."""
+    request, options = plan.request, plan.request.options
+    if rows is None or options.inference is None or options.response != "auto" or not is_open_least_squares(request):
+        return plan
+    if rows * request.row_eps * min(options.response_share, ERRORS_SHARE) >= FEWEST_BOUGHT:
+        return plan
+    return rescaled(plan, replace(request, options=replace(options, response="declared")))
 
 
 def offered_intervals(request: Request, design: DesignSpec) -> tuple[str, ...]:
@@ -119,14 +175,18 @@ def interval_share(request: Request, names: tuple[str, ...], rows: float) -> flo
     return min(share, request.options.range_share)
 
 
-def candidates_of(plan: Plan) -> list[Plan]:
+def candidates_of(plan: Plan, asked: Request | None = None) -> list[Plan]:
     """The plans of the same model that differ in what they spend on errors, nothing first, more each time.
 
-    They insist on its law of noise. None where there is nothing to choose.
+    They insist on its law of noise. None where there is nothing to choose. `asked` was the request before the response
+    of least squares was bought.
     """
-    if not (adaptive_errors(plan.request, plan.family) and foreseeable(plan)):
+    request = plan.request if asked is None else asked
+    if not (adaptive_errors(request, plan.family) and foreseeable(plan)):
         return []
-    automatic = with_settled_law(plan)
+    automatic = with_settled_law(replace(plan, request=request))
+    if is_open_least_squares(automatic):
+        return _least_squares_candidates(plan, automatic, None if _is_first(request, asked) else plan.response)
     without, paid = (
         replace(automatic, options=replace(automatic.options, inference=setting)) for setting in (None, True)
     )
@@ -142,12 +202,58 @@ def candidates_of(plan: Plan) -> list[Plan]:
     return found
 
 
-def settled(plan: Plan, rows: float) -> Plan:
-    """The candidate that suits `rows` best; `plan` where public facts foresee none of them."""
-    candidates = candidates_of(plan)
+def _is_first(request: Request, asked: Request | None) -> bool:
+    """Whether the choice is whether an interval of the response is bought, not what to do with it."""
+    return asked is None and interval_follows(request)
+
+
+def _least_squares_candidates(plan: Plan, request: Request, bought: ResponsePurchase | None) -> list[Plan]:
+    """Coefficients alone, unless errors are asked for, and errors that are paid for; what is not bought stands in."""
+    settings: tuple[Literal[True] | None, ...] = (True,) if request.options.inference is True else (None, True)
+    found = []
+    for setting in settings:
+        one = replace(request, options=replace(request.options, inference=setting))
+        with contextlib.suppress(DPStatsError):
+            found.append(rescaled(plan, one, bought or _likely_interval(one, plan)))
+    return found
+
+
+def _likely_interval(request: Request, plan: Plan) -> ResponsePurchase | None:
+    """What stands for the interval of a response until it is bought; None if it is not."""
+    planned = response_purchase(request, plan.design)
+    if planned is None:
+        return None
+    middle, half = (planned.high + planned.low) / 2, LIKELY_PART * (planned.high - planned.low) / 2
+    return replace(planned, low=middle - half, high=middle + half)
+
+
+def settled(plan: Plan, rows: float, asked: Request | None = None) -> Plan:
+    """The candidate that suits `rows` best, `plan` where public facts foresee none; `asked` as for `candidates_of`."""
+    candidates, is_last = candidates_of(plan, asked), not _is_first(plan.request, asked)
     with contextlib.suppress(DPStatsError, np.linalg.LinAlgError):  # as public as what is planned
-        return candidates[choose(candidates, rows)] if candidates else plan
+        plan = candidates[choose(candidates, rows)] if candidates else plan
+        plan = _or_statistics(plan, rows) if is_last else plan
     return plan
+
+
+def carried_out(plan: Plan, rows: float) -> Plan:
+    """What a plan that counts its rows becomes at so many; of what is bought, ranges as declared stand in."""
+    counts = plan.counts
+    assert counts is not None
+    plan = affordable(with_intervals(plan, counts.trimmable, rows), rows)
+    request, chosen = with_settled_law(plan), settled(plan, rows)
+    if not interval_follows(request):
+        return chosen
+    chosen = chosen if chosen.response is None else settled(chosen, rows, request)
+    return rescaled(plan, chosen.request)
+
+
+def _or_statistics(plan: Plan, rows: float) -> Plan:
+    """Released statistics in the place of errors that are paid for, where their intervals are expected narrower."""
+    if plan.request.options.inference is not True or not _may_take_statistics(plan.request) or not foreseeable(plan):
+        return plan
+    sums = rescaled(plan, replace(plan.request, method="statistics"), plan.response)
+    return (plan, sums)[choose([plan, sums], rows)]
 
 
 def choose(candidates: Sequence[Plan], n: float, typical: object = None) -> int:
@@ -161,92 +267,86 @@ def choose(candidates: Sequence[Plan], n: float, typical: object = None) -> int:
 
 def preferred(expected: Sequence[Outlook]) -> int:
     """The place of the outlook that is worth most; the first, unless another shows intervals."""
-    worths = [outlook.worth if outlook.share >= LEAST_SHARE else -math.inf for outlook in expected[1:]]
-    return int(np.argmax([expected[0].worth, *worths]))
+    shown = [outlook.share >= LEAST_SHARE for outlook in expected]
+    narrowest = min((outlook.width for outlook, shows in zip(expected, shown, strict=True) if shows), default=1.0)
+    worths = [
+        outlook.worth - WIDTH_PRICE * math.log(outlook.width / narrowest) if shows else -math.inf
+        for outlook, shows in zip(expected, shown, strict=True)
+    ]
+    return int(np.argmax([worths[0] if shown[0] else expected[0].worth, *worths[1:]]))
 
 
 def outlooks(candidates: Sequence[Plan], rows: Sequence[float], typical: object = None) -> list[list[Outlook]]:
     """What each of the candidates is expected to show of each number of rows; arguments as for `choose`."""
-    each = populations_of(candidates, typical)
-    return [[expected_outlook(*both, n) for both in zip(candidates, each, strict=True)] for n in rows]
-
-
-def populations_of(candidates: Sequence[Plan], typical: object = None) -> list[Populations]:
-    """What is supposed of the rows of each candidate; arguments as for `choose`."""
     first = candidates[0]
     assert isinstance(first.design, DesignSpec)
     known = KnownColumns.from_arguments(first.design, typical, None)
-    each: list[Populations] = []
-    means: dict[float | None, Populations] = {}
-    for plan in candidates:
-        information = plan.stages[-1].plan.information
-        cap = None if information is None else information.purchase.weight_cap
-        if cap not in means:
-            means[cap] = Populations(*(row_means(plan, known, prior, None, DRAWS) for prior in (POOR, USUAL)))
-        each.append(means[cap])
-    return each
-
-
-class Choices:
-    """What a fit of a plan that counts its rows becomes by their number, its ranges as they are declared.
-
-    What intervals cost is as if so much less were to be had of the rows: noise and rows go together.
-    """
-
-    def __init__(self, plan: Plan) -> None:
-        counts = plan.counts
-        self.plan, self.names = plan, () if counts is None else counts.trimmable
-        offered = candidates_of(plan) if counts is not None and counts.settles_errors else []
-        self.candidates = offered or [plan]
-        self.open = bool(offered or self.names) and foreseeable(plan)
-        self._known: dict[tuple[int, float], Plan] = {}
-
-    @cached_property
-    def _populations(self) -> list[Populations]:
-        return populations_of(self.candidates)
-
-    def share(self, rows: float) -> float:
-        """The share of eps that intervals cost."""
-        return interval_share(self.plan.request, self.names, rows)
-
-    def outlook(self, rows: float) -> tuple[int, Outlook]:
-        """The place of the candidate that is chosen, and what it is expected to show."""
-        left = rows * (1 - self.share(rows))
-        expected = [expected_outlook(*both, left) for both in zip(self.candidates, self._populations, strict=True)]
-        return (place := preferred(expected)), expected[place]
-
-    def at(self, rows: float) -> Plan:
-        """The plan that is carried out, but for what is bought of the columns."""
-        place = self.outlook(rows)[0] if len(self.candidates) > 1 else 0
-        key = (place, self.share(rows))
-        if key not in self._known:
-            self._known[key] = with_intervals(self.candidates[place], self.names, rows)
-        return self._known[key]
+    usual = sample_rows(first, known, USUAL, None, DRAWS)
+    # What is identified is judged by rows that say little; but poor counts would be rare besides.
+    poor = usual if first.family.response == "count" else sample_rows(first, known, POOR, None, DRAWS)
+    means = {
+        cap: Populations(
+            mean_information(first.family, poor, cap),
+            row_means(first.family, usual, cap),
+            first.design.response_scaling(),
+        )
+        for cap in {weight_cap(plan) for plan in candidates}
+    }
+    each = [means[weight_cap(plan)] for plan in candidates]
+    return [[expected_outlook(*both, n) for both in zip(candidates, each, strict=True)] for n in rows]
 
 
 @dataclass(frozen=True, eq=False)
 class AdaptiveForecast(Forecast):
-    """Standard errors of fits of a plan that follows the number of its rows."""
+    """Standard errors of fits of a plan that follows the number of its rows; `plan` is what spends most on errors."""
 
-    @cached_property
-    def _choices(self) -> Choices:
-        return Choices(self.plan)
+    followed: Plan
+    assumptions: tuple[float | None, object, object]
+    _known: dict[float, tuple[Plan, Forecast | None]] = field(init=False, repr=False, default_factory=dict)
+    _populations: dict[object, Forecast] = field(init=False, repr=False, default_factory=dict)
 
-    @property
-    def dearest(self) -> Plan:
-        return self._choices.candidates[-1]
+    def at(self, plan: Plan) -> Forecast:
+        return forecast_by_rows(plan, *self.assumptions)
 
     def plan_at(self, n: float) -> Plan:
-        return self._choices.at(n)
+        return self._settled(n)[0]
+
+    def expected(self, name: str, n: int) -> Vector:
+        found = self._settled(n)[1]
+        return np.full(len(self.plan.names), np.inf) if found is None else found.expected(name, n)
+
+    def identified_draws(self, name: str, n: int, draws: int) -> Iterator[NDArray[np.bool_]]:
+        found = self._settled(n)[1]
+        if found is None:
+            return iter([np.zeros(len(self.plan.names), dtype=bool)])
+        return found.identified_draws(name, n, draws)
+
+    def _settled(self, n: float) -> tuple[Plan, Forecast | None]:
+        """The plan for `n` rows, to two digits, and what is foreseen of its errors; None if it has none.
+
+        A search asks for many numbers of rows, and the choice changes at few.
+        """
+        rows = float(f"{n:.2g}")
+        if rows not in self._known:
+            plan = carried_out(self.followed, rows)
+            # Populations are in units of the response.
+            kind = (plan.design.response_scaling(), weight_cap(plan))
+            if releases_errors(plan) and kind not in self._populations:
+                self._populations[kind] = forecast(plan, *self.assumptions)
+            self._known[rows] = (plan, self._populations[kind].at(plan) if releases_errors(plan) else None)
+        return self._known[rows]
 
 
-def forecast_by_rows(
-    plan: Plan, residual_sd: float | None = None, typical: object = None, like: object = None
-) -> Forecast:
+def forecast_by_rows(plan: Plan, residual_sd: float | None, typical: object, like: object) -> Forecast:
     """What is foreseen of a plan's standard errors, as each number of rows settles it; see `Plan.standard_errors`."""
-    choices = Choices(plan)
-    found = forecast(choices.candidates[-1], residual_sd, typical, like)
-    return AdaptiveForecast(plan, found.populations) if choices.open else found
+    counts = plan.counts
+    if counts is None or not (counts.settles_errors or counts.trimmable) or not foreseeable(plan):
+        return forecast(plan, residual_sd, typical, like)
+    dearest = [plan, *candidates_of(plan)][-1]
+    if interval_follows(plan.request):
+        dearest = rescaled(plan, dearest.request)
+    found = forecast(dearest, residual_sd, typical, like)
+    return AdaptiveForecast(dearest, found.populations, plan, (residual_sd, typical, like))
 
 
 ROWS = (300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
@@ -254,29 +354,51 @@ ROWS = (300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 
 
 def by_rows(plan: Plan) -> pd.DataFrame:
-    """What would be chosen by number of rows: which ranges, how errors are paid for, and how many to expect."""
-    choices, found = Choices(plan), []
-    for rows in ROWS if choices.open else ():
-        place, expected = choices.outlook(rows)
-        setting = choices.candidates[place].request.options.inference
-        paid = "none" if not expected.share else "free" if setting == "auto" else "paid"
-        found.append((rows, "bought" if choices.share(rows) else "declared", paid, expected.share))
+    """What would be chosen by number of rows: which ranges, how errors are paid for, and how many to expect.
+
+    What intervals cost is as if so much less were to be had of the rows: noise and rows go together.
+    """
+    names = () if plan.counts is None else plan.counts.trimmable
+    candidates = candidates_of(plan) or ([plan] if names and foreseeable(plan) else [])
+    shares = [interval_share(plan.request, names, rows) for rows in ROWS]
+    left = [rows * (1 - share) for rows, share in zip(ROWS, shares, strict=True)]
+    found: list[tuple[int, str, str, float]] = []
+    for rows, share, expected in zip(ROWS, shares, outlooks(candidates, left), strict=True) if candidates else ():
+        place = preferred(expected)
+        setting = candidates[place].request.options.inference
+        paid = "none" if not expected[place].share else "free" if setting == "auto" else "paid"
+        found.append((rows, "bought" if share else "declared", paid, expected[place].share))
     return WideFrame(pd.DataFrame(found, columns=["rows", "ranges", "errors", "share"]).set_index("rows"))
 
 
 def expected_outlook(plan: Plan, means: Populations, n: float) -> Outlook:
     """What a plan is expected to show of `n` rows, at least one: a released count may be negative."""
     n, family, usual = max(float(n), 1.0), plan.family, means.usual
-    ratios = information_ratios(plan, n * means.identifying(family).information)
+    ratios = information_ratios(plan, n * means.identifying)
     # Near the threshold the noise decides, so that the chance is smooth in n.
     share = float(np.mean(np.where(ratios > 0, special.ndtr(ratios - EXPECTED_RATIO), 0.0)))
     if family.response == "count":
         return Outlook(share, 1.0)
-    stage = plan.stages[-1].plan
-    noise, bias = stage.predicted_error(n * usual.information, usual.coef - shrunk_towards(stage))
-    excess = float(np.sum(usual.information * (noise + bias)))
+    stage, coef = plan.stages[-1].plan, means.coefficients(plan)
+    noise, bias = stage.predicted_error(n * usual.information, coef - shrunk_towards(stage))
     # Of a well-specified model l'^2 over l'' is twice the loss of a row that is left: the unit of an excess.
-    return Outlook(share, 1 + max(excess, 0.0) * usual.weight / usual.square)
+    unit = usual.square / usual.weight * (means.scaling[1] / plan.design.response_scaling()[1]) ** 2
+    excess = float(np.sum(usual.information * (noise + bias))) / unit
+    width = expected_width(plan, n * usual.information, coef, unit) if family.link == "identity" and share else 1.0
+    return Outlook(share, 1 + max(excess, 0.0), width)
+
+
+def expected_width(plan: Plan, information: Vector, coef: Vector, variance: float) -> float:
+    """The geometric mean of the slopes' standard errors in the user's units, of residuals of this variance.
+
+    With a residual cap its price is on top.
+    """
+    far, _ = plan.stages[-1].plan.predicted_error(FAR * information, coef)
+    rows = plan.design.back_transform()[0][[name != "Intercept" for name in plan.names]]
+    covariance = FAR**2 * far + variance * np.linalg.pinv(information)
+    squares = np.sum(rows @ covariance * rows, axis=1)
+    price = CAP_PRICE if plan.objective.caps_loss else 1.0
+    return price * float(np.exp(np.mean(np.log(squares[squares > 0])) / 2)) if np.any(squares > 0) else 1.0
 
 
 def information_ratios(plan: Plan, information: Vector) -> Vector:

@@ -32,10 +32,11 @@ if TYPE_CHECKING:
 
 NOTES = (
     "No row was read and nothing spent: a comparison is a function of formula, Domain and options.",
-    "'excess' is a prediction: what privacy is likely to add to the mean loss of the rows, for typical coefficients "
-    "and rows drawn evenly from the Domain. Real rows are less even: the order of the methods matters more than the "
-    "figures. 'at most' is proved, in the mean over the noise and for any rows.",
-    "'noise' is the predicted standard deviation, root mean square over the coefficients in model units.",
+    "'excess' predicts how much privacy adds to the mean loss of the rows, for typical coefficients and rows "
+    "drawn uniformly from the Domain. Real rows are less uniform, so the order of the methods matters more than "
+    "the figures. 'at most' is a proved bound on its mean over the noise, for any rows.",
+    "'noise' is the predicted standard deviation of a coefficient's noise: the root mean square over the "
+    "coefficients, in model units.",
 )
 
 
@@ -88,8 +89,8 @@ class Comparison(Printed):
         --------
         >>> found.best in found.summary().as_text()
         True
-        >>> "tabular" in found.to_latex(), "---:|" in found.to_markdown()
-        (True, True)
+        >>> "tabular" in found.to_latex(), "<td" in found.to_html(), "---:|" in found.to_markdown()
+        (True, True, True)
         """
         names = ("noise", "excess", "at_most", "delta")
         rows = [
@@ -203,7 +204,7 @@ class _Model:
 
 
 @hide_frames
-@explain_calls(method="give methods=[...], or none for all that suit the model")
+@explain_calls(method="pass methods=[...], or leave it out for all methods that suit the model")
 @expand_signature(RequestKeywords, without=("method", "allow_uncertified", "seed"))
 def compare(  # type: ignore[misc]  # n is an option too: the same public guess
     formula: str,
@@ -282,7 +283,7 @@ def _model(plan: Plan, request: Request) -> _Model:
     sizes = typical_sizes(plan.family, plan.design, request.options.radius)
     center = -plan.objective.linear / plan.objective.curvature
     if len(exog) == 0:
-        raise ArgumentError("formula has no value at any row drawn from the domain")
+        raise ArgumentError("formula has no finite value at any row drawn from the domain")
     return _Model(request, plan, uniform_populations(plan.family, exog, sizes, center))
 
 
@@ -293,7 +294,7 @@ def _curves(model: _Model, methods: Sequence[str], n: int, *, named: bool) -> tu
     for method in methods:
         try:
             if method in ("posterior", "statistics") and model.request.options.unit is not None:
-                raise ArgumentError(f"{argument('method', method)} is proved for rows and takes no unit")
+                raise ArgumentError(f"{argument('method', method)} is proved for rows only and takes no unit")
             rows += [_line(model, method, max(1, round(n * factor))) for factor in FACTORS]
         except (ArgumentError, UncertifiedError) as error:
             if named:
@@ -322,7 +323,7 @@ def _checked_methods(methods: Sequence[str] | None) -> tuple[str, ...]:
     """The methods to compare; ArgumentError for a name that is none."""
     if methods is None:
         return COMPARED
-    known = tuple(dict.fromkeys((*METHODS, *COMPARED)))
+    known = tuple(dict.fromkeys((*METHODS[1:], *COMPARED)))
     if isinstance(methods, str) or not isinstance(methods, Sequence) or not methods:
         raise ArgumentError(f"methods must be a list of names among {list(known)}")
     unknown = [method for method in methods if not isinstance(method, str) or method not in known]

@@ -95,14 +95,8 @@ class Forecast:
     def at(self, plan: Plan) -> Forecast:
         """The same of the same call at another budget."""
         check_type("plan", plan, Plan, "a plan of the same call, as plan.at(eps) makes it")
-        found = replace(self, plan=plan)
-        _check_plan(found.dearest)
-        return found
-
-    @property
-    def dearest(self) -> Plan:
-        """The plan that spends most on errors, of those that the number of rows decides among."""
-        return self.plan
+        _check_plan(plan)
+        return replace(self, plan=plan)
 
     def plan_at(self, n: float) -> Plan:
         """What a fit of `n` rows is planned as."""
@@ -141,19 +135,17 @@ class Forecast:
 
     def sampling(self, name: str) -> Vector:
         """Errors of one row of a population that no noise adds to, in the user's units, shape (p,)."""
-        return _sampling(self.dearest, self.populations[name])
+        return _sampling(self.plan, self.populations[name])
 
     def expected(self, name: str, n: int) -> Vector:
         """Errors of `n` rows of a population where noise leaves the information at its mean, shape (p,)."""
-        plan, means = self.plan_at(n), self.populations[name]
-        if not _releases_errors(plan):
-            return np.full(len(plan.names), np.inf)
+        means = self.populations[name]
         least = self.sampling(name) / np.sqrt(n)
         with quiet():
-            typical = _inferred(plan, means, float(n)).se
+            typical = _inferred(self.plan, means, float(n)).se
             if not np.all(np.isfinite(typical)):
                 # At the edge of what is identified.
-                typical = np.fmin(typical, _inferred(plan, means, float(n), corrected=False).se)
+                typical = np.fmin(typical, _inferred(self.plan, means, float(n), corrected=False).se)
         return np.asarray(np.maximum(typical, least))
 
     def likely(self, name: str, n: int) -> tuple[Vector, Vector]:
@@ -164,18 +156,19 @@ class Forecast:
 
     def identified_draws(self, name: str, n: int, draws: int) -> Iterator[NDArray[np.bool_]]:
         """Which coefficients draws of the information's noise leave an error, of rows of a population, each (p,)."""
-        plan, means, random = self.plan_at(n), self.populations[name], np.random.default_rng(SEED)
-        information = plan.stages[-1].plan.information
-        if information is None:  # none, or those of released statistics
+        means, random = self.populations[name], np.random.default_rng(SEED)
+        if self.plan.objective.statistics is not None:
             yield np.isfinite(self.expected(name, n))
             return
+        information = self.plan.stages[-1].plan.information
+        assert information is not None
         # A search asks again for the numbers that its table is of.
         known = self._cache.setdefault((name, n), [])
         for place in range(draws):
             noise = information.noise.sample(random)
             if place == len(known):
                 with quiet():
-                    known.append(np.isfinite(_inferred(plan, means, float(n), noise=noise).se))
+                    known.append(np.isfinite(_inferred(self.plan, means, float(n), noise=noise).se))
             yield known[place]
 
     def enough(
@@ -201,10 +194,12 @@ def forecast(plan: Plan, residual_sd: float | None = None, typical: object = Non
     everything = known.covers(plan.design, response=residual is None)
     priors = {"known": KNOWN} if everything else {"usual": USUAL, "rich": RICH, "poor": POOR}
     with quiet():
-        return Forecast(plan, {name: row_means(plan, known, prior, residual) for name, prior in priors.items()})
+        samples = {name: sample_rows(plan, known, prior, residual, DRAWS) for name, prior in priors.items()}
+        return Forecast(plan, {name: row_means(plan.family, one, weight_cap(plan)) for name, one in samples.items()})
 
 
-def _releases_errors(plan: Plan) -> bool:
+def releases_errors(plan: Plan) -> bool:
+    """Whether standard errors follow from what a plan releases."""
     return plan.objective.statistics is not None or plan.stages[-1].plan.information is not None
 
 
@@ -250,10 +245,19 @@ def _residual(plan: Plan, known: KnownColumns, residual_sd: float | None) -> flo
     return found
 
 
-def row_means(
-    plan: Plan, known: KnownColumns, prior: ColumnPrior, residual: float | None, draws: int = DRAWS
-) -> RowMeans:
-    """What a row adds in the mean that is as the analyst says, and else as a prior has it."""
+class Sample(NamedTuple):
+    """Rows in model units with a response, of which the first `size` are of one draw of coefficients."""
+
+    exog: Vector  # (rows, p)
+    offset: Vector
+    eta: Vector  # linear predictors
+    endog: Vector
+    size: int
+    coef: Vector | None = None  # those of the linear predictor, where they are known
+
+
+def sample_rows(plan: Plan, known: KnownColumns, prior: ColumnPrior, residual: float | None, draws: int) -> Sample:
+    """Rows that are as the analyst says, and else as a prior has it."""
     design, family = plan.design, plan.family
     assert isinstance(design, DesignSpec)
     random = np.random.default_rng(SEED)
@@ -272,29 +276,40 @@ def row_means(
     if known.has_response(design):
         coef = _fitted(family, exog, endog, offset)
         endog = np.asarray(family.clip_response(endog), dtype=np.float64)
-        return _mean_of(plan, coef, exog, exog @ coef + offset, endog)
+        return Sample(exog, offset, exog @ coef + offset, endog, len(exog), coef)
     level = response_level(design, known, prior, table)
     size = len(exog)
     exog, offset = np.tile(exog, (draws, 1)), np.tile(offset, draws)
     signal = np.concatenate([population_signal(part, random) for part in np.split(exog, draws)])
     eta = linear_predictor(design, signal, offset, level)
     deviation = np.sqrt(1 - EXPLAINED) * level.deviation if residual is None else residual
-    coef = np.asarray(np.linalg.lstsq(exog[:size], (eta - offset)[:size], rcond=None)[0], dtype=np.float64)
-    return _mean_of(plan, coef, exog, eta, _endog(family, eta, deviation, random), size)
+    return Sample(exog, offset, eta, _endog(family, eta, deviation, random), size)
 
 
-def _mean_of(plan: Plan, coef: Vector, exog: Vector, eta: Vector, endog: Vector, size: int | None = None) -> RowMeans:
-    """The means over rows, of which the first `size` have responses of one draw of coefficients."""
-    family, information = plan.family, plan.stages[-1].plan.information
-    cap = None if information is None else information.purchase.weight_cap
-    weights, slopes = row_weights(family, eta, endog, cap), family.slope(eta, endog)
+def weight_cap(plan: Plan) -> float | None:
+    """The cap on the rows' weights in the information that a plan releases."""
+    information = plan.stages[-1].plan.information
+    return None if information is None else information.purchase.weight_cap
+
+
+def mean_information(family: Family, sample: Sample, cap: float | None) -> Vector:
+    """The mean of l'' x x' over rows whose weights have that cap, shape (p, p)."""
+    weights = row_weights(family, sample.eta, sample.endog, cap)
+    return np.asarray((sample.exog * weights[:, None]).T @ sample.exog / len(sample.exog))
+
+
+def row_means(family: Family, sample: Sample, cap: float | None) -> RowMeans:
+    """What a row of the sample adds in the mean."""
+    exog, offset, eta, endog, size, coef = sample
+    if coef is None:
+        coef = np.asarray(np.linalg.lstsq(exog[:size], (eta - offset)[:size], rcond=None)[0], dtype=np.float64)
     # Of one draw: over all of them the response would go with no column.
-    both = np.column_stack((exog, endog))[:size]
+    both = np.column_stack((exog[:size], endog[:size]))
     return RowMeans(
         coef,
-        (exog * weights[:, None]).T @ exog / len(exog),
-        float(np.mean(weights)),
-        float(np.mean(slopes**2)),
+        mean_information(family, sample, cap),
+        float(np.mean(row_weights(family, eta, endog, cap))),
+        float(np.mean(family.slope(eta, endog) ** 2)),
         both.T @ both / len(both),
     )
 

@@ -33,13 +33,14 @@ from dpstats.models.release import Release, check_rows
 from dpstats.models.row_counts import count_rows
 from dpstats.models.sources import OFFSET_BOUND, ArraySource, FormulaSource, model_formula
 from dpstats.plan import Plan, fit_spec, paid_apart, range_eps
+from dpstats.plan.row_counts import RowCounts
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.randomness import RandomSource, random_source
 from dpstats.quiet import hide_frames, quiet
 from dpstats.replication.napp import release_replication
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.model import averaged_functions
-from dpstats.wording import argument, phrase
+from dpstats.wording import argument, phrase, sentence
 
 _log = logging.getLogger("dpstats")
 
@@ -259,7 +260,7 @@ def fit_source(
         if opened is None or opened.domain is None:
             raise
         fix = phrase("pass domain=ledger.domain", shell="leave out --domain")
-        raise DomainError(f"{error}; the ledger keeps the Domain of its data: {fix}") from None
+        raise DomainError(f"{sentence(str(error))} The ledger keeps the Domain of its data: {fix}") from None
     for one in plan.advice:
         _log.warning("dpstats: %s", one)
     if unknown := [name for name in plan.bought if name not in plan.trimmed]:
@@ -280,29 +281,51 @@ def fit_source(
         memory=limit,
     )
     charge = {"analyst": analyst, "label": label}
-    rest = plan.guarantee
+    rest, rows = plan.guarantee, None
     if plan.counts is not None:
         counted, rest = plan.counts.guarantees(plan.guarantee)
         if ledger is not None:
             check_rows(ledger, counted, data)
             ledger.signed(analyst).check_charges([counted, rest])
-        work = partial(count_rows, plan, random=random)
-        counts = release(counted, work=work, label=f"rows of a {plan.title}").run(ledger, **charge)
+        counting = release(
+            counted, work=partial(_release_counts, source, plan, random), label=f"rows of a {plan.title}"
+        )
+        counts, rows = counting.run(ledger, **charge)
         plan = replace(plan, counts=counts)
         wrong = counts.mismatch()
         if wrong and request.options.on_mismatch == "stop":
             raise MismatchError(
-                f"{'; '.join(wrong)}. No fit was made; counting the rows cost {counted}. Correct the Domain, or pass "
-                f"{argument('on_mismatch', 'go')} to fit all the same"
+                f"{' '.join(map(sentence, wrong))} No fit was made; counting the rows cost {counted}. Correct the "
+                f"Domain, or pass {argument('on_mismatch', 'go')} to fit all the same"
             )
-    return release(rest, work=partial(release_fit, source, plan, random), label=plan.title).run(ledger, **charge)
+    work = partial(release_fit, source, plan, random, encoded=rows)
+    return release(rest, work=work, label=plan.title).run(ledger, **charge)
 
 
-def release_fit(source: ArraySource | FormulaSource, plan: Plan, random: RandomSource, data: Any) -> GLMResults:
+def _release_counts(
+    source: ArraySource | FormulaSource, plan: Plan, random: RandomSource, data: Any
+) -> tuple[RowCounts, Rows[Block] | None]:
+    """The counts, and the encoded rows if the fit will use the same: they wait in this process for its charge."""
+    same = not plan.bought and plan.response is None and not data.distributed
+    rows = source.rows(plan, data, random) if same else None
+    return count_rows(plan, data, random, rows), rows
+
+
+def release_fit(
+    source: ArraySource | FormulaSource,
+    plan: Plan,
+    random: RandomSource,
+    data: Any,
+    *,
+    encoded: Rows[Block] | None = None,
+) -> GLMResults:
     """Read the rows, those of `data` if the source is a formula's, and release; the budget is spent by now."""
     completed = source.complete(plan, data, random)
-    rows = source.rows(completed, data, random)
-    return release_rows(completed, plan.guarantee, rows, source.nobs(plan.request, data), random)
+    same = completed.design is plan.design and completed.family == plan.family
+    rows = encoded if same and encoded is not None else source.rows(completed, data, random)
+    # The adaptive plan may have settled on another method, which another page proves.
+    charged = replace(plan.guarantee, basis=completed.guarantee.basis)
+    return release_rows(completed, charged, rows, source.nobs(plan.request, data), random)
 
 
 def release_rows(

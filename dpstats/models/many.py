@@ -136,8 +136,8 @@ class ManyPlans(Printed):
         --------
         >>> "y ~ x" in plans.summary().as_text()
         True
-        >>> "tabular" in plans.to_latex(), "---:|" in plans.to_markdown()
-        (True, True)
+        >>> "tabular" in plans.to_latex(), "<td" in plans.to_html(), "---:|" in plans.to_markdown()
+        (True, True, True)
         """
         rows = [("ranges", [format_number(self.range_eps), "0", ", ".join(self.bought)])]
         rows = rows if self.bought else []

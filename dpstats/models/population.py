@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import optimize, special, stats
+from scipy import optimize, special
 
 from dpstats.arguments import is_number, safe_repr
 from dpstats.domain import Levels, Range, Scalar, canonical
@@ -86,8 +86,8 @@ class KnownColumns:
             missing = [name for name in others if name not in known.like and name not in known.typical]
             if missing:
                 raise ArgumentError(
-                    f"like has no column {missing[0]!r}, which the formula reads; say what is typical of it, as in "
-                    f"typical={{{missing[0]!r}: ...}}, or add it"
+                    f"like has no column {missing[0]!r}, which the formula reads; add it, or describe it by "
+                    f"typical={{{missing[0]!r}: ...}}"
                 )
         return known
 
@@ -136,15 +136,22 @@ def _column_values(declared: Range | Levels, typical: Any, prior: ColumnPrior, p
     mean, deviation = (
         (0.5 - prior.off, prior.spread) if typical is None else ((typical[0] - low) / width, typical[1] / width)
     )
-    shares = np.interp(place, LEVELS, _beta(mean, deviation)) if deviation else np.full(len(place), mean)
+    shares = _interpolated(_beta(mean, deviation), place) if deviation else np.full(len(place), mean)
     return np.clip(low + width * shares, declared.low, declared.high)
+
+
+def _interpolated(quantiles: Vector, place: Vector) -> Vector:
+    """What `np.interp` makes of quantiles at `LEVELS`, which lie evenly: nothing is searched for."""
+    at = np.clip((place * len(LEVELS) - 0.5).astype(np.intp), 0, len(LEVELS) - 2)
+    slopes = np.diff(quantiles) / np.diff(LEVELS)
+    return np.clip(slopes[at] * (place - LEVELS[at]) + quantiles[at], quantiles[0], quantiles[-1])
 
 
 @lru_cache(maxsize=64)
 def _beta(mean: float, deviation: float) -> Vector:
     """Quantiles of the beta distribution of a mean and a standard deviation at `LEVELS`; columns share it."""
     size = mean * (1 - mean) / deviation**2 - 1
-    return np.asarray(stats.beta.ppf(LEVELS, mean * size, (1 - mean) * size))
+    return np.asarray(special.betaincinv(mean * size, (1 - mean) * size, LEVELS))
 
 
 def _shares(declared: Levels, typical: Mapping[float | str | None, float], prior: ColumnPrior) -> Vector:
@@ -235,7 +242,7 @@ def _public_frame(like: object) -> pd.DataFrame | None:
     if not len(frame):
         raise ArgumentError("like must have rows")
     if not frame.columns.is_unique:
-        raise ArgumentError("like has several columns of one name; leave one of each")
+        raise ArgumentError("like has several columns of one name; keep one of each")
     return frame
 
 
@@ -300,7 +307,9 @@ def response_level(design: DesignSpec, known: KnownColumns, prior: ColumnPrior, 
         values = design.endog(table)
         values = values[np.isfinite(values)]
         if not len(values):
-            raise ArgumentError(f"typical: {design.response_name} has no value at what is typical of its columns")
+            raise ArgumentError(
+                f"typical: {design.response_name} has no finite value at the typical values of its columns"
+            )
         return Level(float(values.mean()), float(values.std()))
     if design.response.kind == "binary":
         return Level(prior.second, 0.0)

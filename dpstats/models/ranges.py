@@ -295,9 +295,8 @@ def bought_response(plan: Plan, data: Table, random: RandomSource) -> ResponsePu
     assert isinstance(design, DesignSpec)
     eps, rows = planned.eps, _CountedRows(design, data, plan.request.options.record, random)
     if plan.family.response == "continuous":
-        low, high = buy_interval(
-            rows.unexplained(), planned.low, planned.high, eps=eps, adjacency=adjacency, random=random
-        )
+        low, high = design.response.low, design.response.high
+        low, high = buy_interval(rows.unexplained(), low, high, eps=eps, adjacency=adjacency, random=random)
         return replace(planned, low=low, high=high)
     share = MEAN_SHARE if design.has_intercept else 0.0
     high = buy_reach(rows.responses(), planned.high, eps=(1 - share) * eps, random=random)

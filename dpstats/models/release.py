@@ -94,23 +94,29 @@ def check_rows(ledger: Ledger | Part | None, guarantee: Guarantee, data: Table |
     if data is None:
         if ledger is not None and ledger.domain is not None:
             raise LedgerError(
-                "ledger: it keeps the Domain of its data set, and arrays have no declared columns to compare with it; "
-                "give a formula and a data frame"
+                "ledger: it keeps the Domain of its data set, and arrays have no declared columns to compare; "
+                "pass a formula and a data frame"
             )
         if isinstance(ledger, Part):
-            raise ArgumentError("ledger: a part of a partition pays for rows of a data frame; arrays cannot be divided")
+            raise ArgumentError(
+                "ledger: a part of a partition pays for rows of a data frame, and arrays cannot be divided; pass "
+                "a data frame"
+            )
         return
     data.check_ready()
     if data.filtered and guarantee.adjacency == "replace_one":
         raise ArgumentError(
-            f"{argument('adjacency', 'replace_one')} does not go with one side of a holdout: a replaced row may change "
-            f"sides, and how many rows a side has is private; use {argument('adjacency', 'add_remove')}"
+            f"{argument('adjacency', 'replace_one')} cannot be combined with one side of a holdout: a replaced row "
+            "may change sides, and the number of rows of a side is private; use "
+            f"{argument('adjacency', 'add_remove')}"
         )
     if isinstance(ledger, Part):
         ledger.check_rows(data)
         for by in ledger.columns:
             if data.count(by) != 1:
-                raise DataError(f"data must have exactly one column {by!r}, which the partition of the ledger goes by")
+                raise DataError(
+                    f"data must have exactly one column {by!r}, which the partition of the ledger is made by"
+                )
             usable_kind(by, data.column(by))
 
 
@@ -140,7 +146,7 @@ def check_unit(table: Table, record: Unit) -> None:
     usable_kind(record.column, table.column(record.column))
     if table.recomputed:
         raise ArgumentError(
-            "unit needs a cluster for a Dask frame, where the rows of a person are brought together: from distributed "
+            "unit needs a cluster for a Dask frame, to bring the rows of a person together: from distributed "
             "import Client; client = Client(), or its address. Or write the frame to Parquet and pass the path"
         )
 

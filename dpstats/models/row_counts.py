@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.call import Request
-from dpstats.data import Table, slices
+from dpstats.data import Block, Rows, Table, slices
+from dpstats.data.passes import row_count
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
-from dpstats.formula.faults import Facts, Fault, column_facts, fault_flags, possible_faults
+from dpstats.formula.faults import Facts, Fault, column_facts, possible_faults, raw_flags
 from dpstats.formula.reader import counting_rows, read_blocks
 from dpstats.models.adaptive import adaptive_errors, offered_intervals
 from dpstats.plan import Plan
@@ -72,29 +73,36 @@ def _known_facts(design: DesignSpec, open_ranges: Sequence[str], family: Family)
     return column_facts(design.parsed, known, family)
 
 
-def count_rows(plan: Plan, data: Table, random: RandomSource) -> RowCounts:
-    """Release the counts that are planned. Reads rows: charge first."""
+def count_rows(plan: Plan, data: Table, random: RandomSource, rows: Rows[Block] | None = None) -> RowCounts:
+    """Release the counts that are planned. Reads rows, or those encoded already as the plan has it: charge first."""
     counts, design = plan.counts, plan.design
     assert counts is not None
     assert isinstance(design, DesignSpec)
     facts = _known_facts(design, [name for name in plan.bought if name not in plan.trimmed], plan.request.family)
     with quiet():
-        sums = data.batches(design.parsed.columns).total(partial(_row_sums, design, facts, counts.faults), operator.add)
+        part = partial(_row_sums, design, facts, counts.faults, rows is None)
+        sums = data.batches(design.parsed.columns).total(part, operator.add)
+        sums[0] += 0 if rows is None else row_count(rows)
     at_fault = noisy_integers(sums[1:], counts.fault_sensitivity, counts.fault_eps, random)
-    rows = data.rows if not counts.rows_eps else noisy_integers(sums[:1], 1, counts.rows_eps, random)[0]
-    assert rows is not None
-    return counts.released(int(rows), at_fault.tolist())
+    used = data.rows if not counts.rows_eps else noisy_integers(sums[:1], 1, counts.rows_eps, random)[0]
+    return counts.released(int(used), at_fault.tolist())
 
 
-def _row_sums(design: DesignSpec, facts: Facts, faults: Sequence[Fault], tables: Iterable[Table]) -> NDArray[np.int64]:
-    """How many rows of some tables a fit uses, and how many have each fault first; shape (1 + faults,)."""
+def _row_sums(
+    design: DesignSpec, facts: Facts, faults: Sequence[Fault], encode: bool, tables: Iterable[Table]
+) -> NDArray[np.int64]:
+    """How many rows of some tables a fit uses, if they are to be encoded for that, and how many have each fault first.
+
+    Shape (1 + faults,).
+    """
     total = np.zeros(1 + len(faults), dtype=np.int64)
     for table in tables:
         for rows in slices(table.rows, BLOCK_ROWS):
             block = table.select(rows, rows.stop - rows.start)
-            total[0] += sum(len(one.endog) for one in read_blocks(design, block, BLOCK_ROWS))
-            chosen = counting_rows(design, block)
-            flags = fault_flags(block, facts, design, faults)[chosen]
-            first = flags.argmax(axis=1)[flags.any(axis=1)]
-            total[1:] += np.bincount(first, minlength=len(faults))
+            total[0] += sum(len(one.endog) for one in read_blocks(design, block, BLOCK_ROWS)) if encode else 0
+            left = counting_rows(design, block)
+            for place, flags in enumerate(raw_flags(block, facts, design, faults), start=1):
+                if flags.any():
+                    total[place] += np.count_nonzero(left & flags)
+                    left &= ~flags
     return total

@@ -18,19 +18,19 @@ from dpstats.data import Block, Column, Floats, Matrix, MemoryRows, Rows, Table,
 from dpstats.data.passes import map_runs, split_runs
 from dpstats.domain import Domain, Range
 from dpstats.errors import ArgumentError, DataError, DPStatsError
-from dpstats.families import BinomialCounts, Family, Gaussian, Poisson, get_family
+from dpstats.families import Family, get_family
 from dpstats.formula.advice import advice, schema_domain
 from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.formula.parse import expand_dot, parse
 from dpstats.formula.syntax import add_terms
 from dpstats.mechanisms.design import ArrayDesign, NormName, array_norms
-from dpstats.models.adaptive import offered_intervals, settled, with_intervals
+from dpstats.models.adaptive import affordable, interval_follows, offered_intervals, settled, with_intervals
 from dpstats.models.ranges import STAND_IN, bought_ranges, bought_response, serve, trimmable
 from dpstats.models.release import check_unit, person_rows
 from dpstats.models.row_counts import counts_obstacle, plan_counts
 from dpstats.plan import Plan, make_plan, settle_law, with_settled_law
-from dpstats.plan.methods import ResponsePurchase, response_purchase
-from dpstats.plan.row_counts import RowCounts
+from dpstats.plan.methods import response_purchase
+from dpstats.plan.scaling import UNIT_RESPONSE, plan_model, rescaled
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.randomness import RandomSource
 from dpstats.quiet import quiet
@@ -191,13 +191,6 @@ def _length(exog: NDArray[np.float64], norm: NormName) -> NDArray[np.float64]:
     return np.sqrt(total) if norm == "l2" else total
 
 
-UNIT_RESPONSE = (-1.0, 1.0)
-"""The range assumed of a continuous array response, as row_norm=1 is of the rows."""
-
-WORKING_CAP = 0.35
-"""The default residual cap as a multiple of half the width of a bought interval (docs/proofs/purchases)."""
-
-
 class ArraySource:
     """Plain arrays, with bounds on the rows' norms: one l2 bound, or bounds under the keys l1, l2, linf.
 
@@ -308,21 +301,25 @@ class FormulaSource:
         counts = plan_counts(request, design, open_ranges, alone=alone)
         plan = plan_model(request, design, bought=(*open_ranges, *trimmed), trimmed=trimmed, counts=counts)
         plan = settle_law(plan)
-        if request.options.n is not None:
+        if (rows := request.options.n) is not None:
             if not open_ranges and counts_obstacle(request, alone=alone) is None:
-                plan = with_intervals(plan, offered_intervals(request, design), request.options.n)
-            plan = settled(plan, request.options.n)
+                plan = with_intervals(plan, offered_intervals(request, design), rows)
+            plan = affordable(plan, rows)
+            chosen = settled(plan, rows)
+            plan = rescaled(plan, chosen.request) if interval_follows(plan.request) else chosen
         return replace(plan, advice=advised)
 
     def complete(self, plan: Plan, data: Table, random: RandomSource) -> Plan:
         """Buy what the Domain and the options leave open and plan with it. Reads rows: charge first."""
         design, counts, advised = plan.design, plan.counts, plan.advice
+        rows = plan.request.options.n if counts is None else counts.rows
         if counts is not None and counts.trimmable:
             assert counts.rows is not None
             plan = with_intervals(plan, counts.trimmable, counts.rows)
+        plan = affordable(plan, rows)
         adapts = counts is not None and counts.settles_errors
         if not plan.bought and plan.response is None and not adapts:
-            return plan
+            return replace(plan, advice=advised)
         assert isinstance(design, DesignSpec)
         request = with_settled_law(plan)
         build = partial(plan_model, request, bought=plan.bought, trimmed=plan.trimmed, counts=counts)
@@ -332,15 +329,17 @@ class FormulaSource:
 
         if plan.bought:
             plan = serve(bought_ranges(plan, data, random), with_ranges, self.domain)
+        # Of least squares errors are chosen first: coefficients alone buy nothing of the response. With it once more.
+        follows = rows is not None and interval_follows(request)
+        if rows is not None and follows:
+            plan = settled(plan, rows)
         if plan.response is not None:
             bought = bought_response(plan, data, random)
             # What cannot be planned is decided by released and public values alone; the plan that was charged serves.
             with contextlib.suppress(DPStatsError):
-                plan = build(plan.design, response=bought)  # type: ignore[arg-type]  # a formula's
-        if adapts:
-            assert counts is not None
-            assert counts.rows is not None
-            plan = settled(plan, counts.rows)
+                plan = rescaled(plan, with_settled_law(plan), bought)
+        if rows is not None and (plan.response is not None if follows else adapts):
+            plan = settled(plan, rows, request if follows else None)
         return replace(plan, advice=advised)
 
     def rows(self, plan: Plan, data: Table, random: RandomSource) -> Rows[Block]:
@@ -356,32 +355,6 @@ class FormulaSource:
     def undeclared(self, family: Family) -> tuple[str, ...]:
         """Columns whose range must be bought, from the schema alone."""
         return schema_domain(self.formula, self.domain, self.data, family)[1]
-
-
-def plan_model(
-    request: Request,
-    design: DesignSpec,
-    *,
-    bought: tuple[str, ...],
-    trimmed: tuple[str, ...],
-    response: ResponsePurchase | None = None,
-    counts: RowCounts | None,
-) -> Plan:
-    """The plan of a design with every range, and of what was bought of the response; the rest as for `make_plan`."""
-    response = response or response_purchase(request, design)
-    if response is not None and request.family.response == "continuous":
-        design = design.with_working(response.low, response.high)
-    family = scaled_family(request.family, design, response)
-    return make_plan(
-        request,
-        design,
-        family,
-        formula=design.formula,
-        bought=bought,
-        trimmed=trimmed,
-        response=response,
-        counts=counts,
-    )
 
 
 def cap_rows(rows: Rows[Block], family: Family) -> Rows[Block]:
@@ -406,22 +379,3 @@ def model_formula(formula: str, family: str | Family, **row_terms: Unpack[RowKey
             f"{argument('offset')} is added to any linear predictor"
         )
     return add_terms(formula, **row_terms)
-
-
-def scaled_family(family: Family, design: DesignSpec, response: ResponsePurchase | None = None) -> Family:
-    """The family on the scale of the design's response, open caps filled in from its public range.
-
-    A residual cap is given in the response's units; the solver sees a continuous response scaled to [-1, 1].
-    """
-    if design.response.trials is not None:
-        return BinomialCounts(design.response.trials)
-    if isinstance(family, Gaussian):
-        _, half_width = design.response_scaling()
-        given = family.residual_cap
-        if given is not None:
-            return Gaussian(given / half_width)
-        return family.resolve(UNIT_RESPONSE) if response is None else Gaussian(WORKING_CAP)
-    if response is not None and isinstance(family, Poisson):
-        most = response.high if family.y_max is None else min(response.high, family.y_max)
-        return replace(family, y_max=most).resolve(None)
-    return family.resolve((design.response.low, design.response.high))

@@ -100,7 +100,9 @@ def release_statistics(
             "columns must be columns of the sums: weights, offsets and subsets are not offered here, use dp.glm"
         )
     if not design.has_intercept:
-        raise ArgumentError("columns must leave the intercept in: a model without one follows from the same statistics")
+        raise ArgumentError(
+            "columns must keep the intercept; a model without one can be fitted from the same statistics"
+        )
     table = as_table(data, engine)
     design.check_schema(table)
     plan = plan_statistics(design, eps=privacy.eps, delta=privacy.delta, adjacency=privacy.adjacency, radius=radius)
@@ -137,5 +139,5 @@ def statistics_formula(columns: Sequence[str], response: str | None) -> str:
     outcome = response.strip() if response is not None else terms[0] if terms else ""
     others = [term for term in terms if term != outcome]
     if not others or len(set(terms)) != len(terms):
-        raise ArgumentError("columns must name at least one column besides the response, each of them once")
+        raise ArgumentError("columns must name at least one column besides the response, and each column once")
     return f"{outcome} ~ {' + '.join(others)}"

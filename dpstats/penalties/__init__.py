@@ -58,7 +58,7 @@ def penalty(which: str | Penalty | None, alpha: float | None = None, **parameter
     if which is None or isinstance(which, Penalty):
         if alpha is not None or parameters:
             raise ArgumentError(
-                f"alpha must not be given beside {argument('penalty', which)}: name the penalty, as in 'lasso'"
+                f"alpha must not be given with {argument('penalty', which)}; name a penalty, such as 'lasso'"
             )
         return which
     if not isinstance(which, str) or which not in _KINDS:

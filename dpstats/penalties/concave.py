@@ -23,7 +23,7 @@ class SCAD(Penalty):
         Greater than 2; where the penalty is flat, in units of `knot`.
     knot : float, optional
         Size of a coefficient from which the slope falls. None is Fan and Li's choice, alpha, which suits a mean of
-        losses; on their sum name a coefficient's size.
+        losses; for the sum of losses pass the size of a coefficient.
 
     Examples
     --------

@@ -13,14 +13,15 @@ from dpstats.call import Request
 from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.families import Family, Gaussian, Poisson
 from dpstats.formula.design import DesignSpec
+from dpstats.mechanisms.averaged_variables import averaged_variables
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.fit_statistics import LEAST_EPS, SHARE, FitStatisticsPlan, fit_statistics_obstacle
 from dpstats.mechanisms.least_squares import plan_least_squares
-from dpstats.mechanisms.options import Options
+from dpstats.mechanisms.options import Options, named_variables
 from dpstats.mechanisms.output import plan_output
 from dpstats.mechanisms.posterior import EXACT_COLUMNS, NOT_EXACT, plan_posterior
 from dpstats.mechanisms.screening import ScreeningPlan, plan_fit
-from dpstats.mechanisms.spec import FitSpec
+from dpstats.mechanisms.spec import FitSpec, obstacle
 from dpstats.mechanisms.stage import Stage, StagePlan
 from dpstats.wording import argument
 
@@ -67,20 +68,22 @@ def plan_releases(
     spec.check_information_cap()
     if request.method == "statistics" and isinstance(request.family, Gaussian) and request.family.residual_cap:
         method = argument("method", "statistics")
-        raise ArgumentError(f"residual_cap does not go with {method}, plain least squares; leave it out")
+        raise ArgumentError(
+            f"residual_cap cannot be combined with {method}, which is plain least squares; leave it out"
+        )
     if request.method not in APART:
         return plan_fit(spec, eps, request.delta)
     reason = uncertified_method(request, design)
     if reason is not None and not request.allow_uncertified:
         allowed = argument("allow_uncertified", True)
-        raise UncertifiedError(f"not certified: {reason}. Pass {allowed} to have it all the same")
+        raise UncertifiedError(f"not certified: {reason}. Pass {allowed} to fit it without a guarantee")
     return None, (Stage("fit", APART[request.method](spec, eps, request.delta)),)
 
 
 def needs_errors() -> str:
     """Why fit statistics do not go without standard errors, with the fix."""
     return (
-        "buys averages at coefficients that are corrected for shrinkage, and this fit has no standard errors: pass "
+        "buys averages at bias-corrected coefficients, and this fit has no standard errors: pass "
         f"{argument('inference', True)}, or leave fitstats out"
     )
 
@@ -90,17 +93,25 @@ def plan_fit_statistics(request: Request, design: PublicDesign, family: Family) 
 
     ArgumentError if they are asked for where there are none.
     """
-    asked = request.options.fitstats
+    options = request.options
+    asked, by = options.fitstats, options.fitstats_by
+    variables = named_variables("fitstats_variables", options.fitstats_variables)
+    named = "fitstats_by" if by is not None else "fitstats_variables" if variables is not None else None
     if asked is None or asked == 0:
+        if named is not None:
+            raise ArgumentError(
+                f"{named} needs fit statistics: pass {argument('fitstats', SHARE)} too, or leave it out"
+            )
         return None
     reason = no_fit_statistics(request, design, family)
     eps = (SHARE if asked == "auto" else asked) * request.eps
     if reason is None and eps < LEAST_EPS:
-        reason = f"would be noise alone for an eps of {eps:.2g}; raise eps"
+        reason = f"would be only noise at an eps of {eps:.2g}; raise eps"
     if reason is None:
-        return FitStatisticsPlan(eps, request.adjacency)
-    if asked != "auto":
-        raise ArgumentError(f"fitstats {reason}")
+        averaged_variables(design, variables, by)
+        return FitStatisticsPlan(eps, request.adjacency, variables=variables, by=by)
+    if asked != "auto" or named is not None:
+        raise ArgumentError(f"{named or 'fitstats'} {reason}")
     return None
 
 
@@ -108,7 +119,7 @@ def no_fit_statistics(request: Request, design: PublicDesign, family: Family) ->
     """Why a model has no fit statistics to buy, with the fix."""
     if request.method in APART:
         method, napp = argument("method", request.method), argument("method", "napp")
-        return f"does not go with {method}; take {napp}, or leave it out"
+        return f"cannot be combined with {method}; use {napp}, or leave it out"
     if request.options.replicates:
         return "is not part of the replicated paper; leave it out"
     return fit_statistics_obstacle(fit_spec(request, design, family))
@@ -173,20 +184,41 @@ class ResponsePurchase:
     mean: float | None = None
 
 
+ERRORS_SHARE = 0.03
+"""The share of eps that buys an interval of the response for the sake of errors, unless `response_share` is less."""
+
+
 def response_purchase(request: Request, design: PublicDesign) -> ResponsePurchase | None:
     """What the request buys of its response, the declared range standing in for what is not known yet; None if nothing.
 
     ArgumentError if the purchase is asked for where there is nothing to buy or no room for it in the plan.
     """
-    obstacle = _obstacle(request, design)
-    setting = request.options.response
-    if setting == "bought" and obstacle is not None:
-        raise ArgumentError(f"{argument('response', 'bought')} {obstacle}")
-    open_counts = isinstance(request.family, Poisson) and not _capped(request.family)
-    if setting == "declared" or obstacle is not None or not (setting == "bought" or open_counts):
+    reason, options = _obstacle(request, design), request.options
+    asked = options.response == "bought"
+    if asked and reason is not None:
+        raise ArgumentError(f"{argument('response', 'bought')} {reason}")
+    if options.response == "declared" or reason is not None:
         return None
+    share, intervals = options.response_share, caps_for_intervals(request)
+    if not (asked or intervals or (isinstance(request.family, Poisson) and not _capped(request.family))):
+        return None
+    if intervals and not asked:
+        share = min(share, ERRORS_SHARE)
     assert isinstance(design, DesignSpec)
-    return ResponsePurchase(request.options.response_share * request.row_eps, design.response.low, design.response.high)
+    return ResponsePurchase(share * request.row_eps, design.response.low, design.response.high)
+
+
+def is_open_least_squares(request: Request) -> bool:
+    """Whether the residual cap of a linear model is left open."""
+    return isinstance(request.family, Gaussian) and request.family.residual_cap is None
+
+
+def caps_for_intervals(request: Request) -> bool:
+    """Whether the residual cap is open and to be so wide that intervals cover the slopes of least squares."""
+    options = request.options
+    if not is_open_least_squares(request) or request.method in APART:
+        return False
+    return options.inference not in (None, "auto") and obstacle(request.family, request.penalty, options) is None
 
 
 def centre_stages(stages: Sequence[Stage], design: PublicDesign, mean: float, kept: Sequence[int]) -> tuple[Stage, ...]:
@@ -218,7 +250,7 @@ def _obstacle(request: Request, design: PublicDesign) -> str | None:
         return "is not part of the replicated paper; leave it out"
     if request.options.retrieval == "return":
         returned, recycled = argument("retrieval", "return"), argument("retrieval", "recycle")
-        return f"leaves open what {returned} would return; take {recycled}"
+        return f"cannot be combined with {returned}, which needs a price known beforehand; use {recycled}"
     return None
 
 

@@ -22,7 +22,7 @@ from dpstats.privacy.information.exact_sums import COVER_PLACES, LATTICE_LIMIT
 from dpstats.privacy.trimming import MOST_SHARE, rows_that_pay, rows_to_narrow
 from dpstats.proof_pages import cite_proof
 from dpstats.summaries import format_number
-from dpstats.wording import argument, phrase
+from dpstats.wording import argument, phrase, sentence
 
 ROWS_TRIED = tuple(250 * 2**doubled for doubled in range(16))
 """Numbers of rows that a forecast tries."""
@@ -60,8 +60,8 @@ def plan_notes(plan: PlanFacts, *, released: bool = True) -> list[str]:
     notes = [guarantee_note(plan), plan.stages[-1].plan.shrinkage_note, errors_note(plan, released=released)]
     if guarantee.delta < plan.request.delta:
         notes.append(
-            f"Of the delta of {plan.request.delta:.4g} that was allowed {guarantee.delta:.4g} is spent: pure noise is "
-            "less here than Gaussian noise."
+            f"The fit spends {guarantee.delta:.4g} of the allowed delta of {plan.request.delta:.4g}: the noise of "
+            "pure epsilon is smaller here than Gaussian noise."
         )
     notes += covered_note(plan)
     notes += sums_note(plan)
@@ -77,37 +77,42 @@ def plan_notes(plan: PlanFacts, *, released: bool = True) -> list[str]:
             str(plan.request.options.retrieval), "not used"
         )
         notes.append(
-            f"Noise of scale {objective.classical_scale:.4g} is what the classical calibration buys with eps "
-            f"{objective.planned_eps:.4g}; by the proved joint bound it needs {objective.joint_need:.4g} only. "
-            f"The difference, {retrieved:.4g} ('retrieved'), is {use}."
+            f"The classical calibration spends eps {objective.planned_eps:.4g} on noise of scale "
+            f"{objective.classical_scale:.4g}. By the proved joint bound the same noise needs only "
+            f"{objective.joint_need:.4g}. The difference, {retrieved:.4g} ('retrieved'), is {use}."
         )
     notes += fit_statistics_note(plan)
     if plan.screening is not None:
         notes.append(screening_note(plan))
     if plan.request.options.split is not None:
         notes.append(
-            "Each row went by a draw of its own to one of two parts: one chose the columns, the other fitted them. A "
-            f"row pays for its own part only, so the total is not the sum ({cite_proof('docs/proofs/composition')}, 5)."
+            "Each row is assigned at random to one of two parts: one part chooses the columns, the other fits "
+            "them. A row pays for its own part only, so the total is less than the sum "
+            f"({cite_proof('docs/proofs/composition')}, 5)."
         )
     unknown = [name for name in plan.bought if name not in plan.trimmed]
     if unknown:
         names = ", ".join(unknown)
-        notes.append(f"Ranges bought with the budget: {names}. Declaring what a codebook says of them would save it.")
+        notes.append(
+            f"Ranges bought with the budget: {names}. Declaring them from a codebook would save this part of the "
+            "budget."
+        )
     notes += trimmed_note(plan)
     if plan.response is not None:
         notes.append(
-            f"{plan.response.eps:.4g} of eps buys what the fit needs to know of {plan.design.response_name} within its "
-            "range." + ("" if plan.completed else " Until then the range stands in: the noise will be less than shown.")
+            f"{plan.response.eps:.4g} of eps buys an estimate of where {plan.design.response_name} lies within its "
+            "range."
+            + ("" if plan.completed else " This plan uses the whole range; the fit will have less noise than shown.")
         )
     if plan.response is not None and plan.response.mean is not None:
         notes.append(
             f"The intercept is shrunk towards a {'rate' if plan.design.offset_bound else 'mean'} of "
-            f"{plan.response.mean:.4g}, not zero; the excess risk is over coefficients whose norm is counted from "
+            f"{plan.response.mean:.4g} instead of zero. The excess risk measures the norm of coefficients from "
             "there."
         )
     notes += weights_note(plan.design)
     notes += counts_note(plan)
-    advised = [] if plan.completed else [f"{one[0].upper()}{one[1:]}." for one in plan.advice if TAKEN not in one]
+    advised = [] if plan.completed else [sentence(one) for one in plan.advice if TAKEN not in one]
     return [*notes, *assumed_response_note(plan), *design_notes(plan), *advised]
 
 
@@ -115,7 +120,7 @@ def counts_note(plan: PlanFacts) -> list[str]:
     """What the rows, counted before the fit, say of the Domain."""
     if plan.counts is None or plan.counts.rows is None:
         return []
-    return [f"{one[0].upper()}{one[1:]}." for one in plan.counts.findings()]
+    return [sentence(one) for one in plan.counts.findings()]
 
 
 def trimmed_note(plan: PlanFacts) -> list[str]:
@@ -133,11 +138,11 @@ def trimmed_note(plan: PlanFacts) -> list[str]:
         return []
     eps, number = range_eps(plan.request, plan.bought), len(plan.trimmed)
     least = rows_to_narrow(eps / len(plan.bought), plan.request.adjacency, number)
-    until = "" if plan.completed else " Until then the declared ranges stand in: the noise will be less than shown."
+    until = "" if plan.completed else " This plan uses the declared ranges; the fit will have less noise than shown."
     return [
-        f"{eps:.4g} of eps buys, within the declared range of {', '.join(plan.trimmed)}, the interval that holds "
-        "nearly all rows; the others are left out. Fewer than about "
-        f"{least:,.0f} rows keep the declared range.{until}"
+        f"{eps:.4g} of eps buys an interval within the declared range of {', '.join(plan.trimmed)} that holds "
+        f"nearly all rows. Rows outside it are left out. With fewer than about {least:,.0f} rows the declared "
+        f"range stays.{until}"
     ]
 
 
@@ -157,8 +162,9 @@ def cap_note(plan: PlanFacts) -> list[str]:
     if units is None:
         return []
     return [
-        f"Residuals beyond {units:,.4g} (residual_cap, in units of the response) count linearly, not squared: of a "
-        f"skewed response this is not the mean. {argument('method', 'statistics')} is least squares without a cap."
+        f"Residuals beyond {units:,.4g} (residual_cap, in units of the response) count linearly, not squared, so "
+        f"the model of a skewed response does not describe its mean. {argument('method', 'statistics')} is least "
+        "squares without a cap."
     ]
 
 
@@ -171,10 +177,10 @@ def alpha_note(plan: PlanFacts) -> list[str]:
     noise = float(np.median(plan.noise_sd))
     most = objective.family.lipschitz * max(term.l2 for term in design.terms)
     return [
-        f"alpha = {penalty.alpha:.4g} is on the sum of the losses, in model units: a column is kept where its "
-        f"gradient, summed over the rows, passes alpha. Noise alone gives that sum a standard deviation of "
-        f"{noise:.3g}, below which alpha chooses noise; a row adds {most:.3g} at most, so that no column is kept above "
-        f"{most * rows:.3g} for {rows:,.0f} rows (rows_guess), and in practice far below."
+        f"alpha = {penalty.alpha:.4g} applies to the sum of the losses, in model units: a column is kept if its "
+        "gradient, summed over the rows, exceeds alpha. Noise alone gives this sum a standard deviation of "
+        f"{noise:.3g}, below which alpha selects noise. Each row adds at most {most:.3g}, so no column is kept "
+        f"above {most * rows:.3g} for {rows:,.0f} rows (rows_guess); the practical limit is far lower."
     ]
 
 
@@ -184,16 +190,16 @@ def link_note(plan: PlanFacts) -> list[str]:
         alpha = f"{plan.family.alpha:.4g}"
         made = phrase(" (family=dp.families.NegativeBinomial(alpha=...))", shell="")
         return [
-            f"Counts of mean mu have the variance mu + {alpha} mu^2: alpha = {alpha} is taken as known"
-            f"{made}, by model-based standard errors too; {argument('inference', 'robust')} "
-            "does not trust it."
+            f"A count of mean mu has the variance mu + {alpha} mu^2. alpha = {alpha} is assumed to be known{made}, "
+            f"also for model-based standard errors; {argument('inference', 'robust')} does not rely on it."
         ]
     if not isinstance(plan.family, Poisson) or plan.family.curvature_bound >= plan.family.lipschitz:
         return []
     return [
-        f"The link is the logarithm for means up to {plan.family.curvature_bound:.4g}; larger means rise more slowly, "
-        f"to {plan.family.lipschitz:.4g} at most, and greater counts are clipped to that. Coefficients and their "
-        "intervals are those of this capped model: logarithms of ratios of means where few rows lie beyond."
+        f"The link is the logarithm for means up to {plan.family.curvature_bound:.4g}. Larger means rise more "
+        f"slowly, to at most {plan.family.lipschitz:.4g}, and greater counts are clipped to it. Coefficients and "
+        "intervals are those of this capped model; they are logarithms of ratios of means if few rows lie above "
+        "the cap."
     ]
 
 
@@ -205,18 +211,18 @@ def lost_errors(plan: PlanFacts) -> str | None:
     role, last = plan.stages[-1]
     if last.information is not None:
         unchosen = "no column was chosen, or " if role == "refit" else ""
-        return f"{unchosen}the coefficients are too large for the information at them to be priced"
+        return f"{unchosen}the released coefficients are too large for an information matrix to be priced"
     if wanted == "auto":
         return None
     return (
-        "beside the columns that were chosen no noise within the budget leaves room for them, and all of it went to "
-        "the coefficients; fewer terms, another choice or more eps may have them"
+        "for the columns chosen, the budget has no room for them and went to the coefficients alone; fewer terms, "
+        "another selection or more eps may help"
     )
 
 
 def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
     """Whether standard errors are part of the release."""
-    few = "Few rows say little: coefficients of rare levels and rare 0/1 columns carry the most noise."
+    few = "Coefficients of rare levels and rare 0/1 columns carry the most noise."
     last = plan.stages[-1].plan
     information = last.information
     if last.errors_note is not None:
@@ -224,8 +230,8 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
     lost = lost_errors(plan)
     if lost is not None and not (released and information is not None):
         return (
-            f"Standard errors were planned and are no part of this release: {lost}. 'noise at most' bounds the "
-            f"standard deviation that noise alone gives a coefficient, whatever the rows are. {few}"
+            f"Standard errors were planned but are not part of this release: {lost}. 'noise at most' bounds the "
+            f"standard deviation of the privacy noise in a coefficient, for any rows. {few}"
         )
     if plan.counts is not None and plan.counts.settles_errors and plan.counts.rows is None:
         foreseen = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
@@ -238,24 +244,26 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
         offered = obstacle(plan.family, plan.request.penalty, plan.request.options) is None
         buys = f"; {argument('inference', True)} buys them" if offered else ""
         return (
-            f"Standard errors are functions of the rows and no part of this release{buys}. 'noise "
-            f"at most' bounds the standard deviation that noise alone gives a coefficient, whatever the rows are. {few}"
+            f"Standard errors depend on the rows and are not part of this release{buys}. 'noise at most' bounds "
+            f"the standard deviation of the privacy noise in a coefficient, for any rows. {few}"
         )
     spread = information.purchase.spread
     if information.purchase.free:
         few = (
-            "They are free, of what room the fit leaves, and a matter of luck where that is little: with many "
-            "columns, rare levels or wide ranges one draw has them and the next has not. "
-            f"{argument('inference', True)} pays for errors that are there. {rows_needed_note(plan)}{few}"
+            "They cost no extra budget, but not every fit has them: with many columns, rare levels or wide ranges "
+            f"it depends on the draw of the noise. {argument('inference', True)} reserves budget for them. "
+            f"{rows_needed_note(plan)}{few}"
         )
     cap = information.purchase.weight_cap
     capped = (
-        "" if cap is None else f"No row weighs more than {cap:.3g} there, and what that leaves out is made up for. "
+        ""
+        if cap is None
+        else f"Each row has a weight of at most {cap:.3g} in it, and the errors are corrected for this cap. "
     )
     kind = {"robust": "robust", "clustered": f"robust, clustered by {plan.guarantee.unit}"}.get(spread, "model-based")
     return (
-        f"Standard errors ({kind}) account for the sample, for the noise in the coefficients and for that in the "
-        f"information matrix, which is released beside them (proof: {cite_proof('docs/proofs/information')}). "
+        f"Standard errors ({kind}) account for sampling, for the noise in the coefficients and for the noise in "
+        f"the information matrix, which is released with them (proof: {cite_proof('docs/proofs/information')}). "
         f"{capped}{few}"
     )
 
@@ -266,8 +274,8 @@ def covered_note(plan: PlanFacts) -> list[str]:
     if not plan.guarantee.certified or covered >= MOST_COVERED:
         return []
     return [
-        f"The guarantee is proved for up to {covered:,.0f} rows; rounding may tell more of more. Who has more says so "
-        "in public, by rows_at_most."
+        f"The guarantee is proved for up to {covered:,.0f} rows; with more rows, rounding may reveal more. For "
+        "larger data raise rows_at_most, which is public."
     ]
 
 
@@ -277,10 +285,10 @@ def sums_note(plan: PlanFacts) -> list[str]:
     sums = last.statistics is not None
     if plan.request.options.rows_at_most <= rows or not (sums or last.information):
         return []
-    what = "coefficients and errors" if sums else "standard errors, and coefficients that are free of the shrinkage,"
+    what = "coefficients and errors" if sums else "standard errors and bias-corrected coefficients"
     return [
-        f"Sums of squares end at what {rows:,.0f} of the longest rows make: of more rows {what} may be wrong, though "
-        "as private as ever. A fit to a random part of the rows has them."
+        f"Sums of squares are capped at those of {rows:,.0f} rows of the greatest length. With more rows {what} "
+        "may be wrong; the guarantee holds all the same. A fit to a random part of the rows avoids this."
     ]
 
 
@@ -296,7 +304,7 @@ def rows_needed_note(plan: PlanFacts) -> str:
         return ""
     if len(plan.names) > MOST_FORETOLD:
         forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
-        return f"{forecast} foretells whether they will be. "
+        return f"{forecast} predicts whether a fit will have them. "
     try:
         place = bisect_left(ROWS_TRIED, True, key=plan.call.forecast(plan, None, None, None).enough)
     except ArgumentError:  # of persons, weights or ranges still to be bought nothing is foreseen
@@ -304,8 +312,8 @@ def rows_needed_note(plan: PlanFacts) -> str:
     if place == len(ROWS_TRIED):
         return ""
     return (
-        f"About {ROWS_TRIED[place]:,} rows are enough for all of them, even if numbers are narrow and levels rare "
-        f"({phrase('plan.standard_errors', shell='python -m dpstats plan --rows N')}). "
+        f"About {ROWS_TRIED[place]:,} rows are enough for all of them, even if levels are rare and numbers fill a "
+        f"small part of their range ({phrase('plan.standard_errors', shell='python -m dpstats plan --rows N')}). "
     )
 
 
@@ -314,12 +322,12 @@ def persons_note(plan: PlanFacts) -> str:
     record = plan.request.options.record
     if record.shared:
         return (
-            f"The rows of one {record.column} share a weight of 1 in equal parts, however many they are: a mean row of "
-            f"each counts. Rows with no {record.column} are left out."
+            f"The rows of one {record.column} share a weight of 1 equally, so each {record.column} counts the same. "
+            f"Rows without {record.column} are left out."
         )
     return (
-        f"At most {record.rows} rows of each {record.column} count, drawn at random where there are more, with "
-        f"{record.rows} times the noise of one. Rows with no {record.column} are left out."
+        f"At most {record.rows} rows of each {record.column} count, drawn at random if there are more. The noise "
+        f"is {record.rows} times that of one row each. Rows without {record.column} are left out."
     )
 
 
@@ -329,8 +337,9 @@ def rounding_note(stage: StagePlan) -> list[str]:
         return []
     added = 100 * (math.hypot(1.0, stage.final_share) - 1)
     return [
-        f"'rounding' pays for discrete noise that hides what floating point betrays. Up to {stage.rows_at_most:.4g} "
-        f"rows (rows_at_most) it adds less than {max(added, 0.001):.2g} % to the noise's standard deviation."
+        "'rounding' pays for discrete noise that hides floating-point rounding. For up to "
+        f"{stage.rows_at_most:.4g} rows (rows_at_most) it adds less than {max(added, 0.001):.2g} % to the standard "
+        "deviation of the noise."
     ]
 
 
@@ -338,9 +347,13 @@ def fit_statistics_note(plan: PlanFacts) -> list[str]:
     """What is bought of the fit of the whole model, or why it cannot be beside errors."""
     if plan.fitstats is not None:
         figure = "R2" if plan.family.link == "identity" else "the deviance explained"
+        names = [name for name, _ in plan.fitstats.variables or ()]
+        changes = f"changes of {', '.join(names)}" if names else "changes of factors"
+        named = "the averages for marginal effects" if not names and plan.fitstats.by is None else changes
+        groups = "" if plan.fitstats.by is None else f", averages by the levels of {plan.fitstats.by} as well"
         return [
-            f"{plan.fitstats.eps:.4g} of eps buys the number of rows, {figure} and what average marginal effects need, "
-            f"each with its error (fitstats; proof: {cite_proof('docs/proofs/fit_statistics')})."
+            f"{plan.fitstats.eps:.4g} of eps buys the number of rows, {figure} and {named}, "
+            f"each with its standard error{groups} (fitstats; proof: {cite_proof('docs/proofs/fit_statistics')})."
         ]
     if plan.request.options.fitstats != "auto" or plan.stages[-1].plan.information is None:
         return []
@@ -352,11 +365,11 @@ def screening_note(plan: PlanFacts) -> str:
     """What screening did to the model."""
     assert plan.screening is not None
     screening = plan.screening
-    follows = "" if plan.completed else " Noise and curvature above are those of the widest terms, which stand in."
+    follows = "" if plan.completed else " The noise and curvature shown are those of the widest terms."
     return (
         f"Screening keeps {screening.choices} of {screening.candidates} terms, chosen by noisy scores (noise of "
-        f"{format_number(screening.scale)} rows); all other coefficients are zero. Terms that matter little, "
-        f"alone or beside others, are missed: where many matter, a fit of all loses less.{follows}"
+        f"{format_number(screening.scale)} rows); all other coefficients are zero. Terms with small effects, alone "
+        f"or given the others, are missed. If many terms matter, a fit of all of them is more accurate.{follows}"
     )
 
 
@@ -366,12 +379,10 @@ def weights_note(design: PublicDesign) -> list[str]:
     if design.score_ratio is None:
         most = design.weights.high if isinstance(design, DesignSpec) and design.weights is not None else None
         bound = "the greatest weight allowed" if most is None else f"{most:.4g}, the upper end of their range"
-        notes.append(
-            f"Weights are divided by {bound}, so that one row counts once at most. Standard errors are robust."
-        )
+        notes.append(f"Weights are divided by {bound}, so one row counts at most once. Standard errors are robust.")
     if isinstance(design, DesignSpec) and design.response.trials is not None:
         notes.append(
-            f"A row of successes and failures counts as its trials over {design.response.trials:.4g}, the greatest "
-            "number of them: one row has the influence of one 0/1 response at most."
+            f"A row of successes and failures is weighted by its trials divided by {design.response.trials:.4g}, "
+            "the greatest possible number, so one row has at most the influence of one 0/1 response."
         )
     return notes

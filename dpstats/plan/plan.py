@@ -32,6 +32,7 @@ from dpstats.plan.methods import (
     plan_releases,
     proof_page,
     range_eps,
+    response_purchase,
     uncertified_method,
     zcdp_of,
 )
@@ -343,7 +344,7 @@ def make_plan(
         raise ArgumentError(f"{shares} must be lower: nothing of eps is left for the coefficients")
     screening, stages = plan_releases(request, design, family, rest, mean)
     if fitstats is not None and stages[-1].plan.information is None:
-        if request.options.fitstats != "auto":
+        if request.options.fitstats != "auto" or fitstats.variables is not None or fitstats.by is not None:
             raise ArgumentError(f"fitstats {needs_errors()}")
         fitstats, (screening, stages) = None, plan_releases(request, design, family, left, mean)
     if response is not None and response.mean is not None:
@@ -432,8 +433,8 @@ def replan(plan: Plan, eps: float) -> Plan:
     asked = plan.request if plan.call is None else plan.call.request
     request = replace(plan.request, eps=eps, options=replace(plan.request.options, noise=asked.options.noise))
     response = plan.response
-    if response is not None:
-        response = replace(response, eps=request.options.response_share * request.row_eps)
+    if response is not None and (priced := response_purchase(request, plan.design)) is not None:
+        response = replace(response, eps=priced.eps)
     counts = None if plan.counts is None else plan.counts.at(eps)
     again = settle_law(replan_request(replace(plan, response=response, counts=counts), request))
     return replace(again, call=None if plan.call is None else plan.call.at(eps))

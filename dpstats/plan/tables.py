@@ -79,12 +79,20 @@ def banner(guarantee: Guarantee) -> list[str]:
 
 def model_title(plan: PlanFacts) -> str:
     """The first line of a table of coefficients."""
-    return f"Private Generalized Linear Model: {plan.family.name}".center(WIDTH)
+    return f"Private Generalized Linear Model: {plan.family.title}".center(WIDTH)
 
 
 def facts_lines(facts: Sequence[str]) -> list[str]:
-    """Facts below a title, as wide as the tables."""
-    return [line.center(WIDTH) for line in textwrap.wrap("; ".join(facts), WIDTH - 4)]
+    """Facts below a title, as wide as the tables: as many on a line as it has room for, each of them whole."""
+    lines: list[str] = []
+    for fact in facts:
+        joined = f"{lines[-1]}; {fact}" if lines else fact
+        if lines and len(joined) <= WIDTH - 4:
+            lines[-1] = joined
+        else:
+            lines = [*lines[:-1], f"{lines[-1]};"] if lines else []
+            lines += textwrap.wrap(fact, WIDTH - 4)
+    return [line.center(WIDTH) for line in lines]
 
 
 def capped_at(plan: PlanFacts) -> float | None:
@@ -161,6 +169,8 @@ def bought_tables(plan: PlanFacts) -> list[SimpleTable]:
     if plan.completed and plan.response is not None:
         found = plan.response
         use = "centre, scale and cap" if plan.family.response == "continuous" else "greatest count"
+        if not plan.objective.caps_loss:
+            use = "choice of method"
         rows.append((plan.design.response_name, [format_number(found.low), format_number(found.high), use]))
         if found.mean is not None:
             what = "rate, per exp(offset)" if plan.design.offset_bound else "mean"
@@ -218,3 +228,11 @@ def _shares(plan: PlanFacts) -> str:
     """How the rows of a person count."""
     record = plan.request.options.record
     return "equal shares" if record.shared else f"1, {record.rows} rows at most"
+
+
+def weighing(plan: PlanFacts) -> str:
+    """How persons count, for a title."""
+    record = plan.request.options.record
+    if record.shared:
+        return f"every {record.column} weighs the same"
+    return f"{record.rows} row{'s' * (record.rows != 1)} of each {record.column} at most"

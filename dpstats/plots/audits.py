@@ -38,8 +38,8 @@ class AuditedSubject(Protocol):
     def picture(self) -> Any: ...
 
 
-def audit(result: AuditedSubject, *, what: str = "bounds", ax: Axes | None = None) -> Axes:
-    """What an audit found.
+def audit(result: AuditedSubject, *, what: str = "bounds", caption: bool = True, ax: Axes | None = None) -> Axes:
+    """The findings of an audit.
 
     Parameters
     ----------
@@ -48,6 +48,8 @@ def audit(result: AuditedSubject, *, what: str = "bounds", ax: Axes | None = Non
     what : {"bounds", "scores"}
         Lower confidence bounds on eps by the threshold of the most telling score, with the claim; or the distribution
         of that score on both data sets.
+    caption : bool
+        Write below the picture what it shows and what is protected.
     ax : Axes, optional
         To draw on; by default those of a new figure.
 
@@ -83,7 +85,7 @@ def audit(result: AuditedSubject, *, what: str = "bounds", ax: Axes | None = Non
         ax.set_ylim(bottom=0.0)
         labels = f"the output's {score}", "share of the runs"
     title = f"Audit: eps = {result.eps:.4g} is {'not refuted' if result.passed else 'REFUTED'}"
-    return style.finish(ax, title, *_audit_caption(result, what), labels=labels, legend="above")
+    return style.finish(ax, title, *_audit_caption(result, what), labels=labels, legend="above", caption=caption)
 
 
 def _draw_bounds(ax: Axes, result: AuditedSubject) -> None:
@@ -106,13 +108,13 @@ def _audit_caption(result: AuditedSubject, what: str) -> list[str]:
     claim = f"eps = {result.eps:.4g}" + (f", delta = {result.delta:.4g}" if result.delta else "")
     legend = {
         "bounds": "Bounds by threshold are from the runs that chose the event; the verdict is from fresh ones.",
-        "scores": "What the claim allows is how far the two may differ; the central 99 % of the runs are shown.",
+        "scores": "The claim limits how far the two may differ. The central 99 % of the runs are shown.",
     }[what]
     end = "These runs do not refute it, which proves nothing." if result.passed else "The claim does not hold."
     return [
-        f"Claimed: that the two data sets tell no more apart than {claim} allows. {end}",
+        f"The claim: outputs for the two data sets differ by no more than {claim} allows. {end}",
         legend,
-        f"{result.runs:,} runs on each, confidence {result.confidence:g}; both data sets are taken to be public.",
+        f"{result.runs:,} runs on each, confidence {result.confidence:g}; both data sets are assumed to be public.",
     ]
 
 
@@ -125,13 +127,15 @@ SHORT = pd.Timedelta(minutes=10)
 NAMELESS = "(no name)"
 
 
-def spending(ledger: LedgerLike, *, ax: Axes | None = None) -> Axes:
-    """What is spent of a ledger's budget over time, in all and by analyst.
+def spending(ledger: LedgerLike, *, caption: bool = True, ax: Axes | None = None) -> Axes:
+    """The spent budget of a ledger over time, in total and by analyst.
 
     Parameters
     ----------
     ledger : Ledger or path
         Of the whole data set, not of a part.
+    caption : bool
+        Write below the picture what it shows and what is protected.
     ax : Axes, optional
         To draw on; by default those of a new figure.
 
@@ -168,9 +172,11 @@ def spending(ledger: LedgerLike, *, ax: Axes | None = None) -> Axes:
     across = _draw_steps(ax, books, table, counted)
     ax.axhline(total, linestyle=":", color=style.RED, linewidth=1.4, label=f"total, {total:.4g}")
     ax.set_ylim(0.0, 1.06 * total)
-    caption = _spending_caption(books, table, counted, spent)
+    sentences = _spending_caption(books, table, counted, spent)
     labels = across, f"{counted} spent"
-    return style.finish(ax, f"Privacy budget of {books.dataset}", *caption, labels=labels, legend="above")
+    return style.finish(
+        ax, f"Privacy budget of {books.dataset}", *sentences, labels=labels, legend="above", caption=caption
+    )
 
 
 def _draw_steps(ax: Axes, ledger: Ledger, table: pd.DataFrame, counted: str) -> str:
@@ -224,9 +230,9 @@ def _spending_caption(ledger: Ledger, table: pd.DataFrame, counted: str, spent: 
     people, apart = table["analyst"].nunique(), table.groupby("analyst")["by_analyst"].max().sum()
     if table.empty:
         return [f"Protected: {protected}. Nothing has been charged yet."]
-    parallel = "Of the parts of a partition the worst counts, so that lines do not add up."
+    parallel = "Only the worst part of a partition counts, so the lines do not add up."
     return [
-        f"Protected: {protected}, of which all charges together tell no more than {counted} = {spent:.4g} allows.",
+        f"Protected: {protected}. The guarantee for all charges together is {counted} = {spent:.4g}.",
         parallel if apart > spent * (1 + 1e-9) else "",
         f"The {MOST_ANALYSTS} who spent most, of {people}." if people > MOST_ANALYSTS else "",
         "Dashed: quotas." if counted == "eps" and ledger.spending()["quota_eps"].notna().any() else "",

@@ -33,14 +33,15 @@ def coefficients(
     alpha: float = 0.05,
     by_range: bool = False,
     intercept: bool = False,
+    caption: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """The coefficients with their intervals, or with what noise may have done to them.
+    """The coefficients with their intervals, or with bounds on their noise.
 
-    With inference, points are the debiased coefficients and lines their intervals; a pale bar is the part of an
-    interval that privacy alone would ask for. A coefficient that the budget does not identify has an open mark, as
-    released, and a dotted line with arrows: its interval has no ends. Without inference a bar is twice the proved bound
-    on the noise's standard deviation, and open marks are coefficients within it, which noise alone may have made.
+    With inference, points are the bias-corrected coefficients and lines their intervals; a pale bar is the part of an
+    interval due to privacy. A coefficient that the budget does not identify has an open mark, as released, and a dotted
+    line with arrows, because its interval is unbounded. Without inference a bar is twice the proved bound on the
+    standard deviation of the noise, and open marks are coefficients within it, which may be noise alone.
 
     Parameters
     ----------
@@ -48,10 +49,12 @@ def coefficients(
     alpha : float
         1 less the coverage of the intervals.
     by_range : bool
-        Coefficients times the declared width of their column, so that columns in different units compare. The columns
-        of a spline or a product have widths of their own.
+        Multiply coefficients by the declared width of their column, so columns in different units compare. The columns
+        of a spline or a product have their own widths.
     intercept : bool
         Show the intercept too.
+    caption : bool
+        Write below the picture what it shows and what is protected.
     ax : Axes, optional
         To draw on; by default those of a new figure.
 
@@ -83,23 +86,23 @@ def coefficients(
     ax = style.new_axes(ax, 2.3 + 0.27 * len(table))
     style.name_rows(ax, list(table.index))
     ax.axvline(0.0, color=style.INK, linewidth=0.8, zorder=1)
-    caption = [
+    sentences = [
         *(_draw_intervals(ax, table, alpha) if result.has_errors else _draw_bounds(ax, table)),
-        "Widths are those of the design's columns: splines and products have their own." if by_range else "",
+        "Splines and products are scaled by the widths of their columns in the design." if by_range else "",
         "Not adjusted for selection." if result.ignores_selection else "",
         style.promise(result.guarantee, "the fit"),
     ]
     label = "coefficient, times the declared width of its column" if by_range else "coefficient"
-    return style.finish(ax, _title(result.plan), *caption, labels=(label, ""), legend="above")
+    return style.finish(ax, _title(result.plan), *sentences, labels=(label, ""), legend="above", caption=caption)
 
 
-def shares(result: FittedSubject, *, intercept: bool = False, ax: Axes | None = None) -> Axes:
-    """Where the error of each coefficient comes from: shares of its squared standard error.
+def shares(result: FittedSubject, *, intercept: bool = False, caption: bool = True, ax: Axes | None = None) -> Axes:
+    """The sources of the error of each coefficient, as shares of its squared standard error.
 
     Parameters
     ----------
     result : GLMResults
-    intercept, ax
+    intercept, caption, ax
         As for `coefficients`.
 
     Returns
@@ -146,9 +149,12 @@ def shares(result: FittedSubject, *, intercept: bool = False, ax: Axes | None = 
         hatched: dict[str, Any] = {"facecolor": "none", "edgecolor": style.GREY, "hatch": "///", "linewidth": 0.6}
         ax.barh(blank, np.ones(len(blank)), height=0.7, label="not identified", **hatched)
     ax.set_xlim(0, 1)
-    caption = "More budget shrinks the noise, more rows shrink every part.", style.promise(result.guarantee, "the fit")
+    sentences = (
+        "More budget shrinks the noise, more rows shrink every part.",
+        style.promise(result.guarantee, "the fit"),
+    )
     labels = "share of the squared standard error", ""
-    return style.finish(ax, _title(result.plan), *caption, labels=labels, legend="above")
+    return style.finish(ax, _title(result.plan), *sentences, labels=labels, legend="above", caption=caption)
 
 
 def _table(result: FittedSubject, alpha: float, intercept: bool) -> pd.DataFrame:
@@ -170,7 +176,7 @@ def _shown(values: pd.Series[float], intercept: bool) -> pd.Series[float]:
     if not intercept:
         values = values[values.index != INTERCEPT]
     if not len(values):
-        raise ArgumentError("intercept: the model has no other coefficient to draw; pass intercept=True")
+        raise ArgumentError("intercept: the model has no other coefficient; pass intercept=True")
     return values
 
 
@@ -180,7 +186,7 @@ def _draw_intervals(ax: Axes, table: pd.DataFrame, alpha: float) -> list[str]:
     ends = table[["low", "high"]].to_numpy()
     bounded = np.isfinite(ends).all(axis=1)
     low, high, cut = _limits(values, ends, bounded)
-    caption = ["Points are free of the shrinkage; intervals cover sampling and the noise of privacy."]
+    caption = ["Points are bias-corrected. Intervals include sampling error and privacy noise."]
     if bounded.any():
         noise = table["noise"].to_numpy()[bounded]
         pale: dict[str, Any] = {"height": 0.4, "color": style.SKY, "alpha": 0.45, "linewidth": 0}
@@ -220,8 +226,8 @@ def _draw_bounds(ax: Axes, table: pd.DataFrame) -> list[str]:
     ax.margins(x=0.05)
     if hidden.any():
         _open_marks(ax, rows[hidden], values[hidden], "within noise")
-    bars = "Bars: twice a proved bound on the noise's standard deviation. Without sampling error they are no intervals."
-    return [bars, "Open marks: noise alone may have made them." if hidden.any() else ""]
+    bars = "Bars: twice a proved bound on the standard deviation of the noise. They omit sampling error."
+    return [bars, "Open marks may be noise alone." if hidden.any() else ""]
 
 
 def _open_marks(ax: Axes, rows: Float, values: Float, label: str) -> None:
@@ -257,4 +263,4 @@ def _widths(plan: FittedPlan, names: pd.Index) -> Float:
 
 
 def _title(plan: FittedPlan) -> str:
-    return f"{plan.design.response_name} ({plan.family.name})"
+    return f"{plan.design.response_name} ({plan.family.title})"

@@ -35,11 +35,12 @@ def effect(
     at: Mapping[str, Any] | None = None,
     points: int = 101,
     alpha: float = 0.05,
+    caption: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
     """The mean response over the declared range or levels of one column, the others held, with a pointwise band.
 
-    The points are public, so that drawing costs no budget.
+    The points are public, so drawing costs no budget.
 
     Parameters
     ----------
@@ -48,13 +49,15 @@ def effect(
     column : str
         A column that the formula reads.
     at : dict, optional
-        Values of other columns; by default the middle of a range, the first level, and 0 of what is declared as bool
-        or as (0, 1). Such a column is drawn at 0 and 1 alone; declare (0.0, 1.0) for a share in between. A list of
-        values for one of them draws a line for each.
+        Values of other columns; by default the middle of a range, the first level, and 0 for a column declared as bool
+        or as (0, 1). Such a column is drawn only at 0 and 1; declare (0.0, 1.0) for a share in between. A list of
+        values for one column draws a line for each.
     points : int
-        How many points of a range; at least 2.
+        The number of points in a range; at least 2.
     alpha : float
         1 less the coverage of the band at each point.
+    caption : bool
+        Write below the picture what it shows and what is protected.
     ax : Axes, optional
         To draw on; by default those of a new figure.
 
@@ -105,13 +108,14 @@ def effect(
         _name_levels(ax, declared)
     return style.finish(
         ax,
-        f"Effect of {column} ({result.plan.family.name})",
+        f"Effect of {column} ({result.plan.family.title})",
         _fixed(held, at),
         _band(result, alpha, unbounded, isinstance(declared, Range)),
         "Points are public: the picture costs no budget.",
         style.promise(result.guarantee, "the fit"),
         labels=(column, _response(design)),
         legend="best",
+        caption=caption,
     )
 
 
@@ -119,7 +123,7 @@ def _design(result: FittedSubject) -> DesignSpec:
     """The formula's design; ArgumentError without formula or mean."""
     design, family = result.plan.design, result.plan.family
     if not isinstance(design, DesignSpec):
-        raise ArgumentError("result: an effect needs a formula, and this model is of plain arrays")
+        raise ArgumentError("result: an effect needs a formula, and this model was fitted to plain arrays")
     if family.name.endswith("svm"):
         raise ArgumentError("result: a support vector machine has no mean response; draw predict(which='linear')")
     return design
@@ -249,5 +253,5 @@ def _band(result: FittedSubject, alpha: float, unbounded: bool, numeric: bool) -
     if not result.has_errors:
         return "No band: the call released no standard errors (bse says why)."
     name, lost = ("Band", "Hatched") if numeric else ("Bars", "Dotted")
-    band = f"{name}: {100 * (1 - alpha):g} % at each point, of sampling and noise."
+    band = f"{name}: {100 * (1 - alpha):g} % at each point, for sampling error and noise."
     return f"{band} {lost}: not identified at this budget, any value is possible." if unbounded else band

@@ -24,7 +24,7 @@ Float = NDArray[np.float64]
 FACTORS = 2.0 ** np.arange(-3, 3.5, 0.5)
 """The budgets of a picture, in units of the plan's own eps."""
 
-UNPROVED = "what: no bound on the risk of this plan is proved; what='noise' can be drawn"
+UNPROVED = "what: no bound on the risk of this plan is proved; use what='noise'"
 
 
 def budget(
@@ -38,9 +38,10 @@ def budget(
     typical: Mapping[str, Any] | None = None,
     like: Any = None,
     pi: float = 0.05,
+    caption: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """What privacy would cost at other budgets and numbers of rows; reads no row and spends nothing.
+    """The cost of privacy at other budgets and numbers of rows; reads no row and spends nothing.
 
     Parameters
     ----------
@@ -49,18 +50,20 @@ def budget(
     eps : sequence of float, optional
         At least two budgets; by default from an eighth to eight times the plan's, as far as they can be planned.
     n : int or sequence of int, optional
-        Numbers of rows, public or assumed: a line for each. Without, the cost is that of the sum over all rows.
+        Numbers of rows, public or assumed, with a line for each. By default the cost is for the sum over all rows.
     what : {"risk", "noise", "se"}
-        The proved bound on what privacy adds to the loss per row, against any coefficients of the plan's radius; or
-        the standard deviation of the noise in the columns' mean gradients, in model units: the median column, and the
-        range of all. Or the standard error of a coefficient that is to be expected, of `n` rows made up from the
-        Domain, with a band from rows that say more to rows that say less; and below it what is left without any noise.
+        The proved bound on what privacy adds to the loss per row, against any coefficients of the plan's radius; or the
+        standard deviation of the noise in the columns' mean gradients, in model units: the median column, and the range
+        of all. Or the expected standard error of a coefficient for `n` rows simulated from the Domain, with a band from
+        more to less informative rows, and the error without noise below it.
     coefficient : str, optional
-        Whose standard error; by default the last one.
+        The coefficient whose standard error is drawn; by default the last one.
     residual_sd, typical, like : float, dict, DataFrame, optional
-        What is known of the rows, as for ``plan.standard_errors``; `like` must be public rows.
+        Public facts about the rows, as for ``plan.standard_errors``; `like` must be public rows.
     pi : float
         Probability, over the noise, that the bound on the risk may fail.
+    caption : bool
+        Write below the picture what it shows and what is protected.
     ax : Axes, optional
         To draw on; by default those of a new figure.
 
@@ -121,9 +124,9 @@ def budget(
     ax.set_xticks(ticks, [f"{value:.3g}" for value in ticks])
     ax.set_xticks([], minor=True)
     cost = f"standard error of {named}" if what == "se" else COSTS[what, n is not None]
-    title = f"What eps buys: {plan.formula or plan.design.response_name} ({plan.family.name})"
-    caption = _caption(plan, what, pi, forecast is not None and forecast.known)
-    return style.finish(ax, title, *caption, labels=("eps", cost), legend="best")
+    title = f"What eps buys: {plan.formula or plan.design.response_name} ({plan.family.title})"
+    sentences = _caption(plan, what, pi, forecast is not None and forecast.known)
+    return style.finish(ax, title, *sentences, labels=("eps", cost), legend="best", caption=caption)
 
 
 def _rows(n: int | Sequence[int] | None) -> list[int | None]:
@@ -206,13 +209,15 @@ COSTS = {
 def _caption(plan: Plan, what: str, pi: float, known: bool) -> list[str]:
     """The caption's sentences."""
     legend = {
-        "risk": f"Proved bound on what privacy adds to the loss, with probability {1 - pi:g}; mostly it is far less.",
+        "risk": (
+            f"Proved bound on the loss that privacy adds, with probability {1 - pi:g}. The loss is usually far smaller."
+        ),
         "se": (
-            "Forecast for rows as typical= or like= has them. "
+            "Forecast for rows as described by typical= or like=. "
             if known
-            else "Forecast for rows made up from the Domain; band: from rows that say more to ones that say less. "
+            else "Forecast for rows simulated from the Domain. Band: from more to less informative rows. "
         )
-        + "Dashed: without noise. Marks and band: where an error is likely to be there.",
+        + "Dashed: without noise. Marks and band: where the error is likely to be released.",
         "noise": "Line: the median column; band: all columns; columns in model units.",
     }[what]
     delta = f", delta = {plan.request.delta:.4g}" if plan.request.delta else ""
@@ -220,7 +225,7 @@ def _caption(plan: Plan, what: str, pi: float, known: bool) -> list[str]:
         legend,
         "Plans alone: no row was read and nothing spent.",
         f"Protected by a fit at eps{delta}: {style.neighbours(plan.guarantee)}.",
-        "" if plan.guarantee.certified else f"NO GUARANTEE is claimed: {plan.guarantee.reason}.",
+        "" if plan.guarantee.certified else f"{style.UNPROTECTED}: {plan.guarantee.reason}.",
     ]
 
 
@@ -245,9 +250,13 @@ class ComparedSubject(Protocol):
 
 
 def methods(
-    comparison: ComparedSubject, *, what: Literal["excess", "noise", "at_most"] = "excess", ax: Axes | None = None
+    comparison: ComparedSubject,
+    *,
+    what: Literal["excess", "noise", "at_most"] = "excess",
+    caption: bool = True,
+    ax: Axes | None = None,
 ) -> Axes:
-    """What each method would cost at several numbers of rows.
+    """The cost of each method at several numbers of rows.
 
     Parameters
     ----------
@@ -256,6 +265,8 @@ def methods(
     what : {"excess", "noise", "at_most"}
         The predicted excess of the mean loss, the predicted standard deviation of the noise in a coefficient, root mean
         square in model units, or the proved bound on the excess, in the mean.
+    caption : bool
+        Write below the picture what it shows and what is protected.
     ax : Axes, optional
         To draw on; by default those of a new figure.
 
@@ -293,4 +304,5 @@ def methods(
         "No row was read and nothing spent.",
         labels=("rows", MEASURES[what]),
         legend="best",
+        caption=caption,
     )

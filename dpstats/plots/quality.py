@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 from dpstats.errors import ArgumentError
 from dpstats.plots import style
@@ -19,18 +19,20 @@ if TYPE_CHECKING:
 Float = NDArray[np.float64]
 
 AREA = "area under ROC"
-BARS = "Bars: 95 % intervals of noise and sampling; pale, the part due to privacy."
-LEVEL = float(stats.norm.ppf(0.975))
+BARS = "Bars: 95 % intervals for noise and sampling. Pale: the part due to privacy."
+LEVEL = float(special.ndtri(0.975))
 ROC_BARS = 12
 """About so many thresholds of an ROC curve show their errors: bars at each would hide the curve."""
 
 
-def calibration(evaluation: EvaluatedSubject, *, ax: Axes | None = None) -> Axes:
+def calibration(evaluation: EvaluatedSubject, *, caption: bool = True, ax: Axes | None = None) -> Axes:
     """Observed against predicted frequency by bins, with 95 % intervals of noise and sampling.
 
     Parameters
     ----------
     evaluation : Evaluation
+    caption : bool
+        Write below the picture what it shows and what is protected.
     ax : Axes, optional
         To draw on; by default those of a new figure.
 
@@ -63,10 +65,10 @@ def calibration(evaluation: EvaluatedSubject, *, ax: Axes | None = None) -> Axes
     ax.set(xlim=(-0.02 * most, most), ylim=(-0.02 * most, most))
     labels = "predicted frequency", "observed frequency"
     title = f"Calibration: {evaluation.model}"
-    return style.finish(ax, title, BARS, _promise(evaluation), labels=labels, legend="upper left")
+    return style.finish(ax, title, BARS, _promise(evaluation), labels=labels, legend="upper left", caption=caption)
 
 
-def residuals(evaluation: EvaluatedSubject, *, ax: Axes | None = None) -> Axes:
+def residuals(evaluation: EvaluatedSubject, *, caption: bool = True, ax: Axes | None = None) -> Axes:
     """Mean residual (response less prediction) by bins of the fitted value, with 95 % intervals.
 
     Parameters, returns and errors as for `calibration`.
@@ -87,13 +89,15 @@ def residuals(evaluation: EvaluatedSubject, *, ax: Axes | None = None) -> Axes:
     ax = style.new_axes(ax)
     ax.axhline(0.0, linestyle="--", color=style.GREY, linewidth=1.0)
     _binned(ax, table, "fitted", "residual")
-    caption = BARS, "Where bars stay away from zero, the model misses something.", _promise(evaluation)
+    sentences = BARS, "Bars that exclude zero show misfit.", _promise(evaluation)
     labels = "fitted value", "mean residual"
     # Inside, the bars leave no corner free.
-    return style.finish(ax, f"Residuals: {evaluation.model}", *caption, labels=labels, legend="above")
+    return style.finish(
+        ax, f"Residuals: {evaluation.model}", *sentences, labels=labels, legend="above", caption=caption
+    )
 
 
-def roc(evaluation: EvaluatedSubject, *, ax: Axes | None = None) -> Axes:
+def roc(evaluation: EvaluatedSubject, *, caption: bool = True, ax: Axes | None = None) -> Axes:
     """The ROC curve with its area, and 95 % intervals of both rates at some of its thresholds.
 
     Parameters, returns and errors as for `calibration`.
@@ -120,15 +124,21 @@ def roc(evaluation: EvaluatedSubject, *, ax: Axes | None = None) -> Axes:
     crosses: dict[str, Any] = {"fmt": "none", "ecolor": style.ORANGE, "elinewidth": 1.6, "zorder": 4}
     ax.errorbar(false[some], true[some], xerr=sizes[0], yerr=sizes[1], label="0.95 intervals", **crosses)
     ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
-    crossed = "Crosses: 95 % intervals of both rates, of noise and sampling, at some thresholds."
+    crossed = "Crosses: 95 % intervals of both rates for noise and sampling, at some thresholds."
     labels = "false positive rate", "true positive rate"
     return style.finish(
-        ax, f"ROC: {evaluation.model}", crossed, _promise(evaluation), labels=labels, legend="lower right"
+        ax,
+        f"ROC: {evaluation.model}",
+        crossed,
+        _promise(evaluation),
+        labels=labels,
+        legend="lower right",
+        caption=caption,
     )
 
 
 def _promise(evaluation: EvaluatedSubject) -> str:
-    return f"{style.promise(evaluation.guarantee, 'this evaluation')} What the model cost comes on top."
+    return f"{style.promise(evaluation.guarantee, 'this evaluation')} The cost of the model is not included."
 
 
 def _table(evaluation: EvaluatedSubject, metric: str, columns: list[str]) -> pd.DataFrame:

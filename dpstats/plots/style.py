@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.arguments import safe_repr
+from dpstats.arguments import check_flag, safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.ledger import Ledger
@@ -34,6 +34,12 @@ WIDTH, HEIGHT = 7.0, 4.6
 NAME_WIDTH = 34
 CAPTION = "caption"
 """The gid of a picture's caption."""
+
+UNPROTECTED = "NO GUARANTEE is claimed"
+"""Begins the sentence that no picture leaves out."""
+
+WORD_ENDS = " :,;[(=*+/_-"
+"""A text may be cut behind these."""
 
 
 def new_axes(ax: Axes | None, height: float = HEIGHT, width: float = WIDTH) -> Axes:
@@ -83,11 +89,16 @@ def show_legend(ax: Axes, **arguments: Any) -> None:
         literal_text(legend.get_texts())
 
 
-def finish(ax: Axes, title: str, *sentences: str, labels: tuple[str, str], legend: str | None = None) -> Axes:
+def finish(
+    ax: Axes, title: str, *sentences: str, labels: tuple[str, str], legend: str | None = None, caption: bool = True
+) -> Axes:
     """Labels of both axes, legend, title and caption; the last two are as wide as the axes. Comes last: that is known.
 
     `legend` is a place inside the axes, or "above" them, below the title, for pictures that are full; None for none.
+    Without a `caption` only that nothing is guaranteed is said, where that is so.
     """
+    if not check_flag("caption", caption):
+        sentences = tuple(sentence for sentence in sentences if sentence.startswith(UNPROTECTED))
     name_axes(ax, *labels)
     lines_above = 0
     if legend == "above":
@@ -100,14 +111,17 @@ def finish(ax: Axes, title: str, *sentences: str, labels: tuple[str, str], legen
     figure.draw_without_rendering()
     width = ax.get_window_extent().width / figure.dpi * 72
     heading = ax.set_title(
-        shorten(title, _characters(width, LABEL_SIZE + 1)),
+        wrapped(title, _characters(width, LABEL_SIZE + 1)),
         loc="left",
         fontsize=LABEL_SIZE + 1,
         color=INK,
         pad=10 + 1.7 * TICK_SIZE * lines_above,
     )
     text = textwrap.fill(" ".join(sentence for sentence in sentences if sentence), _characters(width, CAPTION_SIZE))
-    caption = ax.annotate(
+    if not text:
+        literal_text([heading])
+        return ax
+    below = ax.annotate(
         text,
         (0.0, 0.0),
         xytext=(0, -7),
@@ -120,8 +134,8 @@ def finish(ax: Axes, title: str, *sentences: str, labels: tuple[str, str], legen
         linespacing=1.35,
         annotation_clip=False,
     )
-    caption.set_gid(CAPTION)
-    literal_text([heading, caption])
+    below.set_gid(CAPTION)
+    literal_text([heading, below])
     return ax
 
 
@@ -133,9 +147,9 @@ def _characters(points: float, size: float) -> int:
 def promise(guarantee: Guarantee, what: str) -> str:
     """What is protected, in a sentence; `what` is released under the guarantee."""
     if not guarantee.certified:
-        return f"NO GUARANTEE is claimed for {what}: {guarantee.reason}."
+        return f"{UNPROTECTED} for {what}: {guarantee.reason}."
     budget = f"eps = {guarantee.eps:.4g}" + (f", delta = {guarantee.delta:.4g}" if guarantee.delta else "")
-    return f"Protected: {neighbours(guarantee)}, of which {what} tells no more than {budget} allows."
+    return f"Protected: {neighbours(guarantee)}. The guarantee for {what} is {budget}."
 
 
 def neighbours(protected: Guarantee | Ledger) -> str:
@@ -146,12 +160,28 @@ def neighbours(protected: Guarantee | Ledger) -> str:
 
 
 def shorten(name: object, width: int) -> str:
-    """The name cut in its middle to at most `width` characters: levels of a factor differ at the end."""
-    text = "".join(letter if letter.isprintable() else " " for letter in str(name))
+    """The name cut in its middle to at most `width` characters, at words: levels of a factor differ at the end."""
+    text = _printable(name)
     if len(text) <= width:
         return text
     front = (width - 1) // 2
-    return f"{text[:front]}…{text[len(text) - (width - 1 - front) :]}"
+    start = next((at for at in range(front, front // 2, -1) if text[at - 1] in WORD_ENDS), front)
+    first = len(text) - (width - 1 - start)
+    rest = next((at for at in range(first, (first + len(text)) // 2) if text[at - 1] in WORD_ENDS), first)
+    return f"{text[:start].rstrip()}…{text[rest:]}"
+
+
+def wrapped(name: object, width: int) -> str:
+    """The text on two lines of at most `width` characters, broken and at need shortened at words."""
+    text = _printable(name)
+    if len(text) <= width:
+        return text
+    at = next((place for place in range(width, width // 2, -1) if text[place - 1] in WORD_ENDS), width)
+    return f"{text[:at].rstrip()}\n{shorten(text[at:].lstrip(), width)}"
+
+
+def _printable(name: object) -> str:
+    return "".join(letter if letter.isprintable() else " " for letter in str(name))
 
 
 def bars(ax: Axes, at: Float, values: Float, ends: Float, *, across: bool = False, **style: Any) -> Any:

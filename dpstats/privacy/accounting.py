@@ -67,7 +67,7 @@ def group_rule(guarantee: Guarantee) -> Guarantee:
     if guarantee.adjacency != "add_remove":
         other = phrase('adjacency="add_remove"', shell="--adjacency add_remove")
         raise ArgumentError(
-            f"guarantee is under replace_one, which promises nothing under add_remove; make the release with {other}"
+            f"guarantee is under replace_one, which guarantees nothing under add_remove; make the release with {other}"
         )
     delta = Fraction(0)
     if guarantee.delta > 0:
@@ -76,7 +76,7 @@ def group_rule(guarantee: Guarantee) -> Guarantee:
         if not 0 < delta < 1:
             other = phrase('adjacency="replace_one"', shell="--adjacency replace_one")
             raise ArgumentError(
-                f"guarantee with eps={guarantee.eps:g}, delta={guarantee.delta:g} promises nothing under "
+                f"guarantee with eps={guarantee.eps:g}, delta={guarantee.delta:g} guarantees nothing under "
                 f"replace_one; lower its eps or delta, or make the release with {other}"
             )
     return replace(
@@ -136,18 +136,19 @@ def zcdp_budget(eps: float, delta: float) -> float:
 def compose(
     guarantees: Sequence[Guarantee | Any], *, delta: float | None = None, accountant: Accountant = "basic"
 ) -> Guarantee:
-    """The guarantee of several releases on the same data, each free to depend on the ones before.
+    """The guarantee of several releases on the same data; each may depend on the ones before.
 
-    The guarantees themselves must have been fixed beforehand; budgets chosen as results come in belong to a
-    `Ledger`, which is a filter. Uncertified parts make the whole uncertified, with their reasons. Under mixed
-    adjacencies the add_remove parts are converted to replace_one by `group_rule`.
+    The guarantees themselves must be fixed beforehand; budgets that depend on earlier results need a `Ledger`, which is
+    a privacy filter. Uncertified parts make the whole uncertified, with their reasons. Under mixed adjacencies the
+    add_remove parts are converted to replace_one by `group_rule`.
 
     Parameters
     ----------
     guarantees : sequence of Guarantee, or of results
-        At least one; of a result its `guarantee`.
+        At least one; the `guarantee` of a result counts.
     delta : float, optional
-        The delta of the total, in (0, 1), at which "zcdp" and "pld" report eps; the sum of the parts' by default.
+        The delta of the total, in (0, 1), at which "zcdp" and "pld" report eps; by default the sum of the deltas of the
+        parts.
     accountant : {"basic", "zcdp", "pld"}
         "basic" adds eps and delta. "zcdp" adds rho. "pld" convolves privacy loss distributions with Google's
         dp-accounting: Gaussian for a part with `mu`, else the worst one with the part's (eps, delta). The last two
@@ -156,7 +157,7 @@ def compose(
     Returns
     -------
     Guarantee
-        Its `rho` and `mu` are those of the whole where every part has them (a pure part has rho = eps^2/2).
+        It has `rho` and `mu` if every part has them (a pure part has rho = eps^2/2).
 
     Raises
     ------
@@ -179,7 +180,7 @@ def compose(
     total_delta = sum((exact(part.delta) for part in parts), Fraction(0))
     target = float_up(total_delta) if delta is None else check_budget(1.0, delta)[1]
     if target >= 1:
-        raise ArgumentError("guarantees: their deltas sum to 1 or more, which promises nothing")
+        raise ArgumentError("guarantees: their deltas sum to 1 or more, which guarantees nothing")
     candidates = []
     if exact(target) >= total_delta:
         basic_delta = float_up(total_delta)
@@ -192,7 +193,7 @@ def compose(
         if math.isfinite(tighter):
             candidates.append((max(tighter, float(EPS_UNIT)), target))
     if not candidates:
-        raise ArgumentError(f"delta={delta!r} is below what the guarantees reach together; raise it")
+        raise ArgumentError(f"delta={delta!r} is below the smallest delta of these guarantees together; raise it")
     eps, reached = min(candidates)
     return _summarise(parts, eps, reached)
 

@@ -189,8 +189,8 @@ def check_pure(delta: float, *, shared: bool) -> None:
     """Raise ArgumentError for rows that share a weight and a positive delta, for which nothing is proved."""
     if shared and delta > 0:
         raise ArgumentError(
-            f"delta must be 0 for persons with several rows, got {safe_repr(delta)}: normal noise is proved for "
-            "one row a record only"
+            f"delta must be 0 for persons with several rows, got {safe_repr(delta)}: Gaussian noise is proved for "
+            "one row per person only"
         )
 
 
@@ -336,7 +336,7 @@ def _design_noise(
 ) -> Noise | KNormNoise:
     """The noise cut to the design, or Gaussian noise if delta permits it and it is less."""
     if not design.images:
-        raise ArgumentError("design has no bodies, since only norms of its rows are bounded; give row_norm instead")
+        raise ArgumentError("design has bounds on the norms of its rows only; pass row_norm instead")
     cut = k_norm_noise(design.images)
     if len(diagonal) not in (1, cut.size):
         raise ArgumentError(f"curvature must have one entry or one per column: {cut.size}, got {len(diagonal)}")
@@ -356,7 +356,7 @@ def _check_scale(scale: float, family: Family, row_square: float, eps: float) ->
     if math.isinf(scale):
         least = row_square * family.curvature_bound / math.expm1(min(eps, 700.0))
         raise ArgumentError(
-            f"curvature is too small for eps = {eps:.3g}: give more than about {least:.4g}, or raise eps"
+            f"curvature is too small for eps = {eps:.3g}: pass more than about {least:.4g}, or raise eps"
         )
 
 

@@ -51,8 +51,8 @@ class Guarantee:
         The privacy parameters: P(S | D) <= exp(eps) P(S | D') + delta for all events S and neighbours D, D'.
     adjacency : {"add_remove", "replace_one"}
         Neighbours differ by the presence of one row, or by the contents of one row (n is then public). With a `unit`
-        by one person's rows: all of them are there or not, or others take their place (the number of persons is then
-        public, that of rows is not).
+        they differ by all rows of one person: their presence, or their contents (the number of persons is then public,
+        the number of rows is private).
     certified : bool
         True if the proof at `basis` covers the release.
     basis : str
@@ -65,7 +65,7 @@ class Guarantee:
         The release is also mu-GDP, as one Gaussian mechanism of sensitivity mu times its standard deviation
         (Dong, Roth & Su 2022, Definition 4); None if unproved. It implies rho = mu^2/2.
     unit : str or None
-        The column whose values tell persons apart (docs/proofs/persons); None if every row counts by itself.
+        The column whose values identify persons (docs/proofs/persons); None if every row counts by itself.
 
     Examples
     --------
@@ -174,10 +174,10 @@ def make_unit(unit: str | None, unit_weight: str | None = None, max_rows: int | 
         raise ArgumentError(f"max_rows must be a positive whole number, got {safe_repr(max_rows)}")
     if unit is None:
         if unit_weight is not None or max_rows is not None:
-            raise ArgumentError("unit_weight and max_rows need unit, the name of the column that tells persons apart")
+            raise ArgumentError("unit_weight and max_rows need unit, the name of the column that identifies persons")
         return ROW
     if not isinstance(unit, str) or not unit:
-        raise ArgumentError(f"unit must be the name of the column that tells persons apart, got {type(unit).__name__}")
+        raise ArgumentError(f"unit must be the name of the column that identifies persons, got {type(unit).__name__}")
     if max_rows is None:
         if unit_weight == "one":
             raise ArgumentError(

@@ -123,9 +123,9 @@ def check_range_eps(eps: float, names: Sequence[str], adjacency: Adjacency, rows
     least = ROWS_TIMES_EPS * (1 if adjacency == "add_remove" else 2) / rows
     if eps < least * (1 - 1e-9):
         raise ArgumentError(
-            f"eps is too small to buy ranges: {eps:.3g} for each of {len(names)} columns, and less than {least:.3g} "
-            f"tells nothing of {rows_at_least:g} rows. Declare ranges of {', '.join(names)} in the domain, raise eps "
-            "or range_share, or state more rows with rows_at_least"
+            f"eps is too small to buy ranges: {eps:.3g} for each of {len(names)} columns, and {rows_at_least:g} "
+            f"rows need at least {least:.3g}. Declare ranges of {', '.join(names)} in the domain, raise eps or "
+            "range_share, or state more rows with rows_at_least"
         )
 
 

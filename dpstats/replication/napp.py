@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-import statsmodels.api as sm
 from numpy.typing import NDArray
 from scipy.special import gammaincinv, ndtri
 
@@ -227,10 +226,14 @@ def augmented_fit(
 
 def _ordinary_fit(family: Family, exog: NDArray[np.float64], endog: Vector, start: Vector) -> Vector:
     """Maximum likelihood by statsmodels, silent: its warnings would tell of the data."""
-    likelihood = {"gaussian": sm.families.Gaussian, "binomial": sm.families.Binomial, "poisson": sm.families.Poisson}
+    # Half as long to import as all of dpstats, and for nothing else.
+    from statsmodels.genmod import families
+    from statsmodels.genmod.generalized_linear_model import GLM
+
+    likelihood = {"gaussian": families.Gaussian, "binomial": families.Binomial, "poisson": families.Poisson}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = sm.GLM(endog, exog, family=likelihood[family.name]())
+        model = GLM(endog, exog, family=likelihood[family.name]())
         fitted = model.fit(start_params=start, tol=1e-12, tol_criterion="params", maxiter=200)
     return np.asarray(fitted.params, dtype=np.float64)
 
@@ -250,7 +253,7 @@ def plan_replication(stages: Sequence[Stage], spec: FitSpec) -> tuple[Stage, ...
         two = argument("stages", 2)
         raise ArgumentError(f"{two} and refit_share are not part of the replicated paper; leave them out")
     if penalty is None and options.as_printed:
-        raise ArgumentError("penalty must be given: the replicated paper's modes realise one, such as 'lasso'")
+        raise ArgumentError("penalty must be given, such as 'lasso': the modes of the replicated paper need one")
     plan = stages[0].plan
     if options.realization == "augmented":
         noise_row(plan.family)

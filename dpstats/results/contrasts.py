@@ -32,7 +32,7 @@ def to_the_noise(value: float, error: float) -> str:
     if value != value:
         return ""
     if not (math.isfinite(value) and math.isfinite(error) and error > 0):
-        return f"{value:.3g}"
+        return f"{value + 0.0:.3g}"
     places = SHOWN - 1 - math.floor(math.log10(float(f"{error:.{SHOWN - 1}e}")))
     if -MOST_PLACES <= places <= MOST_PLACES:
         # Adding zero turns the -0 of a rounded small number into 0.
@@ -55,13 +55,13 @@ class ContrastTests(Printed):
     ----------
     names : tuple of str
     effect, sd : ndarray, shape (k,)
-        Estimates and standard errors; an infinite one where the budget does not identify the combination.
+        Estimates and standard errors; the error is infinite if the budget does not identify the combination.
     statistic, pvalue : ndarray, shape (k,)
-        ``tvalue`` is the same as ``statistic``. p-values follow from the law of noise and sampling error together, not
-        from the statistic alone.
+        ``tvalue`` is the same as ``statistic``. p-values follow from the joint distribution of noise and sampling
+        error, not from the statistic alone.
     intervals : ndarray, shape (k, 2)
     alpha : float
-        1 less the coverage of the intervals.
+        One minus the coverage of the intervals.
     """
 
     names: tuple[str, ...]
@@ -117,9 +117,9 @@ def coefficient_cells(values: Sequence[float] | Float) -> list[str]:
     """
     estimate, error, statistic, pvalue, low, high = (float(value) for value in values)
     if not np.isfinite(error):
-        return [f"{estimate:.2g}" if math.isfinite(estimate) else "", *[""] * 5]
+        return [f"{estimate + 0.0:.2g}" if math.isfinite(estimate) else "", *[""] * 5]
     places = 3 if abs(statistic) < 100 else 1
-    known = f"{statistic:.{places}f}" if abs(statistic) < 1e5 else ""
+    known = f"{round(statistic, places) + 0.0:.{places}f}" if abs(statistic) < 1e5 else ""
     numbers = [to_the_noise(number, error) for number in (estimate, error, low, high)]
     return [*numbers[:2], known, f"{pvalue:.3f}", *numbers[2:]]
 
@@ -142,7 +142,7 @@ class WaldTest:
     statistic : float
         Chi-squared in the limit of many rows.
     pvalue : float
-        From the law of noise and sampling error together.
+        From the joint distribution of noise and sampling error.
     df_constraint : int
         Independent combinations tested.
     untested : int
@@ -172,7 +172,7 @@ class WaldTestTerms:
     ----------
     table : DataFrame
         A row for each term; columns statistic, pvalue, df_constraint and untested, as in `WaldTest`. statistic and
-        pvalue are NaN of a term that the budget does not identify.
+        pvalue are NaN for a term that the budget does not identify.
     """
 
     table: pd.DataFrame
@@ -188,7 +188,7 @@ class WaldTestTerms:
     __repr__ = __str__
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PredictionResults:
     """The mean response at given rows, each with its own interval.
 
@@ -197,14 +197,14 @@ class PredictionResults:
     index : Index or None
         Of the rows, if they have one.
     predicted_mean, se_mean : ndarray, shape (rows,)
-        From the debiased coefficients, not the shrunken ones that `predict` goes by; the error by the delta method.
-        NaN for incomplete rows.
+        From the bias-corrected coefficients, unlike `predict`, which uses the shrunken ones; the error follows by the
+        delta method. NaN for incomplete rows.
     intervals : ndarray, shape (rows, 2)
         Images of the linear predictor's intervals.
     linear, linear_se, linear_intervals : ndarray
-        The same before the link is undone.
+        The same on the scale of the linear predictor.
     alpha : float
-        1 less the coverage of the intervals.
+        One minus the coverage of the intervals.
     again : callable or None
         The same rows at another alpha.
     """
@@ -242,6 +242,15 @@ class PredictionResults:
             "mean_ci_upper": self.intervals[:, 1],
         }
         return WideFrame(columns, index=self.index)
+
+    def __str__(self) -> str:
+        return repr(self.summary_frame())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> Any:
+        """What notebooks show."""
+        return self.summary_frame()._repr_html_()  # type: ignore[operator]
 
 
 def hypotheses(weights: Any, values: Any) -> tuple[Float, Float]:

@@ -11,7 +11,9 @@ import numpy as np
 import pandas as pd
 from statsmodels.iolib.table import SimpleTable
 
+from dpstats.arguments import check_flag
 from dpstats.errors import ArgumentError
+from dpstats.families import NegativeBinomial
 from dpstats.frames import WideFrame
 from dpstats.penalties import Penalty
 from dpstats.plan.tables import auxiliary_facts, capped_at, modelled_level
@@ -21,7 +23,7 @@ from dpstats.results.glm_results import GLMResults
 from dpstats.results.model import FittedModel
 from dpstats.results.stored import Printed
 from dpstats.results.summary import has_exact_noise, rows_text, shows_errors
-from dpstats.summaries import WIDTH, Summary, full_width, wrap_text
+from dpstats.summaries import GAP, WIDTH, Summary, full_width, wrap_text
 
 COLUMN = 14
 """Width of a fit's column."""
@@ -29,8 +31,17 @@ COLUMN = 14
 NAMES = 16
 """Least width of the column of names."""
 
-ALWAYS = ("Family", "Epsilon", "Delta", "Neighbours", "Certified", "Rows")
+ALWAYS = ("Family", "Alpha", "Epsilon", "Delta", "Neighbours", "Certified", "Rows")
 """Facts that every table has; others have a row where fits differ in them."""
+
+
+STARS = {"*": 0.05, "**": 0.01, "***": 0.001}
+"""Marks of p-values below these levels."""
+
+MOST_STARS = 3
+
+RATIOS = {"logit": "odds ratios", "log": "ratios of means"}
+"""What exponentiated coefficients are, by link."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +53,8 @@ class ETable(Printed):
     fits : tuple of GLMResults
     labels : tuple of str
         Of the columns.
+    exponentiate, stars : bool
+        As `etable` was given them.
 
     Examples
     --------
@@ -54,15 +67,19 @@ class ETable(Printed):
 
     fits: tuple[GLMResults, ...]
     labels: tuple[str, ...]
+    exponentiate: bool = False
+    stars: bool = False
 
     @property
     def frame(self) -> pd.DataFrame:
         """Numbers: a row for each term; columns (label, "coef"), (label, "std_error") and (label, "noise_at_most").
 
-        "coef" is debiased where there are errors and as released where there are none; NaN for what a fit has not.
+        "coef" is bias-corrected if the fit has errors and as released otherwise; NaN for terms that are not in a fit.
+        Ratios have "ratio", "low" and "high" instead, the ends of their 95 % intervals.
         """
+        numbers = _ratios if self.exponentiate else _numbers
         return WideFrame(
-            pd.concat({label: _numbers(fit) for label, fit in zip(self.labels, self.fits, strict=True)}, axis=1)
+            pd.concat({label: numbers(fit) for label, fit in zip(self.labels, self.fits, strict=True)}, axis=1)
         )
 
     def summary(self) -> Summary:
@@ -73,13 +90,50 @@ class ETable(Printed):
         >>> table = dp.etable(fits)
         >>> "education" in table.summary().as_text()
         False
-        >>> "tabular" in table.to_latex(), table.to_markdown().startswith("|")
-        (True, True)
+        >>> "tabular" in table.to_latex(), table.to_markdown().startswith("|"), "<td" in table.to_html()
+        (True, True, True)
         """
         each = self._abreast()
         starts = range(0, len(self.fits), each)
         tables = [table for start in starts for table in self._panel(slice(start, start + each))]
+        for table in tables:
+            table.unbroken = None
+        tables[0].unbroken = self._whole()
         return Summary(tables, self._notes())
+
+    def _whole(self) -> SimpleTable:
+        """All fits beside each other in one table, their facts below a line."""
+        cells = [self._cells(fit) for fit in self.fits]
+        rows = [
+            (name if at == 0 else "", [column.get(name, ("", ""))[at] for column in cells])
+            for name in self._names(self.fits)
+            for at in (0, 1)
+        ]
+        facts = self._facts(slice(None))
+        data, stubs = [cells for _, cells in [*rows, *facts]], [name for name, _ in [*rows, *facts]]
+        table = SimpleTable(data, headers=list(self.labels), stubs=stubs)
+        table[len(rows)].dec_below = "header_dec_below"  # row 0 holds the labels
+        return table
+
+    def _names(self, fits: Sequence[GLMResults]) -> list[str]:
+        """The coefficients that any of the fits has kept."""
+        return list(dict.fromkeys(name for fit in fits for name, kept in _kept(fit) if kept))
+
+    def _cells(self, fit: GLMResults) -> dict[str, tuple[str, str]]:
+        """Coefficient and what is known of its error, as text, by name."""
+        cells = _ratio_cells(fit) if self.exponentiate else _cells(fit)
+        if not self.stars:
+            return cells
+        marks = {name: _stars(fit.pvalues[name]) if shows_errors(fit) else "" for name in cells}
+        return {
+            name: (f"{first}{marks[name]}{GAP * (MOST_STARS - len(marks[name]))}", f"{second}{GAP * MOST_STARS}")
+            for name, (first, second) in cells.items()
+        }
+
+    @property
+    def _column(self) -> int:
+        """Width of a fit's column."""
+        return COLUMN + MOST_STARS * self.stars
 
     def __repr__(self) -> str:
         return f"<ETable of {', '.join(self.labels)}>"
@@ -87,15 +141,15 @@ class ETable(Printed):
     def _abreast(self) -> int:
         """How many fits stand beside each other: two at least, and more where the names leave room for them."""
         longest = max(NAMES, *(len(name) for fit in self.fits for name, kept in _kept(fit) if kept))
-        return max(2, (WIDTH - longest) // (COLUMN + 1))
+        return max(2, (WIDTH - longest) // (self._column + 1))
 
     def _panel(self, which: slice) -> list[SimpleTable]:
         """Coefficients and facts of as many fits as stand beside each other."""
         fits = self.fits[which]
-        widths = [COLUMN] * len(fits)
+        widths = [self._column] * len(fits)
         room = WIDTH - sum(widths) - len(widths)
-        names = list(dict.fromkeys(name for fit in fits for name, kept in _kept(fit) if kept))
-        cells = [_cells(fit) for fit in fits]
+        names = self._names(fits)
+        cells = [self._cells(fit) for fit in fits]
         rows: list[tuple[str, list[str]]] = []
         for name in names:
             # What is left of a long name stands beside the errors.
@@ -115,12 +169,20 @@ class ETable(Printed):
     def _notes(self) -> list[str]:
         """What the cells are, and what the fits cost together."""
         notes = []
+        if self.exponentiate:
+            notes.append(
+                f"Ratios, exp(coef): {' and '.join(dict.fromkeys(RATIOS[fit.plan.family.link] for fit in self.fits))}."
+            )
         if any(shows_errors(fit) for fit in self.fits):
-            notes.append("In brackets: standard errors, of coefficients that are corrected for shrinkage.")
+            bracketed = "95 % intervals" if self.exponentiate else "standard errors"
+            notes.append(f"In brackets: {bracketed}, of bias-corrected coefficients.")
+            if self.stars:
+                levels = ", ".join(f"{mark} p < {level:g}" for mark, level in STARS.items())
+                notes.append(f"{levels}, by p-values that take the noise of privacy into account.")
         without = [fit for fit in self.fits if not shows_errors(fit)]
-        if any(has_exact_noise(fit) for fit in without):
+        if any(has_exact_noise(fit) for fit in without) and not self.exponentiate:
             notes.append("In square brackets: the standard deviation of the noise in coefficients as released.")
-        if not all(has_exact_noise(fit) for fit in without):
+        if not all(has_exact_noise(fit) and not self.exponentiate for fit in without):
             notes.append("Nothing in brackets: coefficients as released, shrunk towards zero, without standard errors.")
         about: dict[str, list[str]] = {}
         for label, fit in zip(self.labels, self.fits, strict=True):
@@ -135,29 +197,39 @@ class ETable(Printed):
         if len(guarantees) > 1 and len({(one.adjacency, one.unit) for one in guarantees}) == 1:
             total = compose(guarantees)
             spent = f"eps {total.eps:.4g}" + (f" and delta {total.delta:.4g}" if total.delta else "")
-            notes.append(f"Fitted to the same rows by calls of their own, these cost {spent} together.")
+            notes.append(f"These fits were charged separately; on the same rows they cost {spent} together.")
         return [*uncertified, *notes]
 
 
-def etable(fits: Sequence[Any] | Mapping[str, Any], labels: Sequence[str] | None = None) -> ETable:
-    """Released fits side by side: coefficients, errors or bounds on the noise, and what each cost.
+def etable(
+    fits: Sequence[Any] | Mapping[str, Any],
+    labels: Sequence[str] | None = None,
+    *,
+    exponentiate: bool = False,
+    stars: bool = False,
+) -> ETable:
+    """Released fits side by side: coefficients, errors or bounds on the noise, and the budget of each.
 
     Parameters
     ----------
     fits : sequence of GLMResults, or dict
-        A dict's keys are the labels. Tuned fits are taken too.
+        The keys of a dict are the labels. Tuned fits are allowed.
     labels : sequence of str, optional
         Of the columns; (1), (2), ... by default.
+    exponentiate : bool
+        Show odds ratios, or ratios of means, with their 95 % intervals; for fits with a logit or log link.
+    stars : bool
+        Mark coefficients by their p-values: * below .05, ** below .01, *** below .001.
 
     Returns
     -------
     ETable
-        ``frame`` has the numbers; ``summary()``, ``to_latex()`` and ``to_markdown()`` the table.
+        ``frame`` has the numbers; ``summary()``, ``to_latex()``, ``to_html()`` and ``to_markdown()`` the table.
 
     Raises
     ------
     ArgumentError
-        If there are no fits, something is none, or labels do not go with them.
+        If there are no fits, an entry is not a fit, the labels do not match the fits, or a fit has no ratios.
 
     Examples
     --------
@@ -170,7 +242,7 @@ def etable(fits: Sequence[Any] | Mapping[str, Any], labels: Sequence[str] | None
     """
     if isinstance(fits, Mapping):
         if labels is not None:
-            raise ArgumentError("labels must be left out where fits is a dict: its keys are the labels")
+            raise ArgumentError("labels must be left out if fits is a dict, whose keys are the labels")
         labels, fits = list(fits), list(fits.values())
     if not isinstance(fits, Sequence) or not fits:
         raise ArgumentError("fits must be a list of results, such as [fit1, fit2], or a dict of them by label")
@@ -180,14 +252,18 @@ def etable(fits: Sequence[Any] | Mapping[str, Any], labels: Sequence[str] | None
             raise ArgumentError(f"fits[{place}] must be what dp.glm returns, got {type(fits[place]).__name__}")
         if not isinstance(one, GLMResults):
             raise ArgumentError(
-                f"fits[{place}] is a regression of a stream, all of which share one charge; see history, between and "
-                "change of the stream for them side by side"
+                f"fits[{place}] is a regression of a stream, whose regressions share one charge; use history, "
+                "between and change of the stream to compare them"
             )
     given = list(labels) if isinstance(labels, (list, tuple)) else []
     named = [f"({place + 1})" for place in range(len(found))] if labels is None else given
     if len(named) != len(found) or len(set(named)) != len(named) or not all(isinstance(one, str) for one in named):
         raise ArgumentError(f"labels must be {len(found)} different strings, one for each fit")
-    return ETable(found, tuple(named))  # type: ignore[arg-type]
+    if check_flag("exponentiate", exponentiate) and (
+        others := [label for label, one in zip(named, found, strict=True) if one.plan.family.link not in RATIOS]  # type: ignore[union-attr]
+    ):
+        raise ArgumentError(f"exponentiate needs a logit or log link, which {others[0]} has not; leave it out")
+    return ETable(found, tuple(named), exponentiate, check_flag("stars", stars))  # type: ignore[arg-type]
 
 
 def _kept(fit: GLMResults) -> list[tuple[str, bool]]:
@@ -222,12 +298,38 @@ def _cells(fit: GLMResults) -> dict[str, tuple[str, str]]:
     return cells
 
 
+def _ratios(fit: GLMResults) -> pd.DataFrame:
+    """ratio, low and high of a fit, a row for each column that it kept; no ends where there are no errors."""
+    numbers = _numbers(fit)["coef"].to_frame("coef")
+    ends = fit.conf_int() if shows_errors(fit) else pd.DataFrame(np.nan, index=numbers.index, columns=[0, 1])
+    with np.errstate(over="ignore"):
+        ratios = np.exp(numbers.join(ends).to_numpy())
+    return pd.DataFrame(ratios, numbers.index, ["ratio", "low", "high"])
+
+
+def _ratio_cells(fit: GLMResults) -> dict[str, tuple[str, str]]:
+    """Ratio and interval, as text, by name."""
+    cells = {}
+    for name, (ratio, low, high) in _ratios(fit).iterrows():
+        known = np.isfinite([ratio, low, high]).all() and high > low
+        size = (high - low) / 4  # about a standard error
+        ends = f"[{to_the_noise(low, size)}, {to_the_noise(high, size)}]"
+        cells[str(name)] = (to_the_noise(ratio, size), ends) if known else (f"{ratio:.2g}", "")
+    return cells
+
+
+def _stars(pvalue: float) -> str:
+    """The longest mark whose level a p-value is below."""
+    return max((mark for mark, level in STARS.items() if pvalue < level), key=len, default="")
+
+
 def _facts(fit: GLMResults) -> dict[str, str]:
     """What stands below a fit's coefficients."""
     plan, guarantee, penalty = fit.plan, fit.guarantee, fit.plan.request.penalty
     return {
         "Response": plan.design.response_name,
-        "Family": plan.family.name,
+        "Family": plan.family.name.replace("_", " "),
+        **({"Alpha": f"{plan.family.alpha:.4g}"} if isinstance(plan.family, NegativeBinomial) else {}),
         "Method": plan.request.method,
         "Penalty": "none" if penalty is None else ", ".join([penalty.name, *_sizes(penalty)]),
         "Residual cap": "" if (cap := capped_at(plan)) is None else f"{cap:,.4g}",
@@ -259,7 +361,7 @@ def _figures(fit: GLMResults) -> dict[str, str]:
         if name in table:
             value, error = table[name]["value"], table[name]["std_error"]
             number, own = to_the_noise(value, error), f"({to_the_noise(error, error)})"
-            cells[words] = f"{number} {own}" if len(number) + len(own) < COLUMN else number + own
+            cells[words] = f"{number} {own}"
     return cells
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from dpstats.cached import cached_property
 from dpstats.families import Binomial, Family, Gaussian, NegativeBinomial, Poisson
-from dpstats.formula.design import DesignSpec
 from dpstats.inference import Dummies, Estimates, ModelSpread, similar_rows
 from dpstats.inference.estimates import LEVEL, NORMAL
-from dpstats.mechanisms.design import PublicDesign, constant_column
-from dpstats.mechanisms.fit_statistics import FitSums, MadeUpRows, RowFunctions
+from dpstats.mechanisms.averaged_variables import averaged_variables
+from dpstats.mechanisms.design import constant_column
+from dpstats.mechanisms.fit_statistics import FitSums, MadeUpRows, RowFunctions, Step
 from dpstats.mechanisms.information import ReleasedSums
 from dpstats.mechanisms.least_squares import whole_model
 from dpstats.mechanisms.statistics import Moments, noisy_count
@@ -42,6 +42,9 @@ NEAREST = 1e-3
 LARGEST_EFFECT = 300.0
 """Of a level on the linear predictor, whose exponential is then a number."""
 
+KNOWN = 4.0
+"""A group's averages are told where its number of rows is so many standard deviations of its noise."""
+
 SEEN = 3.0
 """The mean response is another than was guessed where it is so many standard deviations of its noise away."""
 
@@ -52,19 +55,6 @@ STEP = 1e-4
 def debiased_params(errors: ReleasedErrors) -> Vector:
     """Debiased coefficients in model units, shape (p,), as released where they are not identified."""
     return errors.center + errors.basis @ errors.table.estimates.debiased
-
-
-def averaged_factors(design: PublicDesign) -> tuple[Dummies, ...]:
-    """Factors whose level moves no other column: a change of the level is a change of their dummies."""
-    if not isinstance(design, DesignSpec):
-        return ()
-    terms = [term.factors for term in design.coding.terms]
-    alone = [
-        design.coding.term_slices[term].start
-        for term in design.coding.terms
-        if len(term.factors) == 1 and sum(term.factors[0] in factors for factors in terms) == 1
-    ]
-    return tuple(factor for factor in design.dummies if factor.columns and factor.columns[0] in alone)
 
 
 def made_up_rows(plan: Plan, params: Vector, errors: ReleasedErrors) -> MadeUpRows | None:
@@ -142,7 +132,11 @@ def row_functions(plan: Plan, params: Vector, made_up: MadeUpRows) -> RowFunctio
     elif family.link == "log":
         null = max(null, NEAREST)
     known = isinstance(family, Poisson) and weight_cap(plan) is None
-    return RowFunctions(family, params, null, averaged_factors(plan.design), known)
+    bought = plan.fitstats
+    factors, steps, by = averaged_variables(
+        plan.design, None if bought is None else bought.variables, None if bought is None else bought.by
+    )
+    return RowFunctions(family, params, null, factors, known, steps, by)
 
 
 def weight_cap(plan: Plan) -> float | None:
@@ -169,6 +163,15 @@ class Derivatives(NamedTuple):
     sums: dict[int, float]  # by the average of a quantity, through its own noise
     by_count: float  # by the number of rows
     normal: float  # the standard deviation of what else it moves with
+    group: int | None = None  # over whose rows averages are
+
+
+class Average(NamedTuple):
+    """An average over rows: its value, its parts, and its gradient by the coefficients, shape (p,)."""
+
+    value: float
+    parts: dict[int, float]
+    gradient: Vector
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,16 +203,28 @@ class FitStatistics:
         """Whether the number of rows stands out from its noise."""
         return self.sums.count > 2 * self.sums.count_sd
 
+    def knows(self, group: int | None) -> bool:
+        """Whether averages over a group can be told: it stands out from the noise, and rows like its own were made."""
+        count, deviation = self.sums.number(group)
+        return count > KNOWN * deviation and bool(self._shares(group).any())
+
+    def _shares(self, group: int | None) -> Vector:
+        """The made-up rows' shares of all rows, or of one group, shape (m,)."""
+        if group is None:
+            return self.made_up.shares
+        inside = self.made_up.shares * (self.functions.group(self.made_up.exog.T) == group)
+        return np.asarray(inside / max(float(inside.sum()), 1e-300))
+
     @cached_property
     def _clipped(self) -> Vector:
-        """What clipping takes off each average, by the model, shape (k,)."""
+        """What clipping takes off each quantity of the made-up rows, shape (k, m)."""
         values = self._made_up_values
         inside = [np.clip(value, one.low, one.high) for one, value in zip(self.sums.lattices, values, strict=True)]
-        return np.asarray((values - np.array(inside)) @ self.made_up.shares)
+        return np.asarray(values - np.array(inside))
 
-    def mean(self, place: int) -> float:
-        """The average of a quantity over the rows."""
-        return self.sums.mean(place) + float(self._clipped[place])
+    def mean(self, place: int, group: int | None = None) -> float:
+        """The average of a quantity over the rows, or over those of one group."""
+        return self.sums.mean(place, group) + float(self._clipped[place] @ self._shares(group))
 
     def rows(self) -> Figure:
         """The number of rows used."""
@@ -226,7 +241,7 @@ class FitStatistics:
         unknown = Figure(math.nan, math.inf, 0.0, 1.0)
         if not self.known:
             return unknown
-        rows, apart = self.sums.rows, self._null_distance()
+        rows, apart = self.sums.rows(), self._null_distance()
         gained = self.mean(gain) - apart
         total = self.mean(rest) + (-apart if binary else gained)
         if not total > 2 * self.sums.noise(rest):
@@ -296,9 +311,9 @@ class FitStatistics:
 
     def half_width(self, moves: Derivatives, alpha: float = LEVEL) -> float:
         """Half the width of an interval of coverage 1 - alpha: noises of Laplace's law and a normal part."""
-        total = moves.normal * self._draws[0] + moves.by_count * self.sums.count_sd * self._draws[1]
+        total = moves.normal * self._draws[0] + moves.by_count * self.sums.number(moves.group)[1] * self._draws[1]
         for place, derivative in moves.sums.items():
-            total += derivative * self.sums.noise(place) * self._draws[2 + place]
+            total += derivative * self.sums.noise(place, moves.group) * self._draws[2 + place]
         return float(np.quantile(np.abs(total), 1 - alpha))
 
     @cached_property
@@ -319,9 +334,10 @@ class FitStatistics:
         eta = exog @ self.functions.params
         bend = (self.functions.slope(eta + STEP) - self.functions.slope(eta - STEP)) / (2 * STEP)
         gradient = (shares * bend) @ exog
-        if (place := self.sums.place("slope")) is not None:
+        place = self.sums.place("slope")
+        if place is not None and not self.functions.slope_is_known:
             return self.mean(place), self.moves({place: 1.0}), gradient
-        rows, (total, deviation) = self.sums.rows, self._released_slopes()
+        rows, (total, deviation) = self.sums.rows(), self._released_slopes()
         sampled = self.functions.slope(eta)
         spread = max(float(sampled**2 @ shares) - float(sampled @ shares) ** 2, 0.0)
         normal = math.hypot(deviation / rows, math.sqrt(spread / rows))
@@ -342,47 +358,76 @@ class FitStatistics:
         deviation = math.sqrt(float(estimates.matrix.bilinear(unit, unit)[0])) / constant**2
         return float(total + moved), deviation
 
-    def moves(self, weights: dict[int, float]) -> Derivatives:
+    def moves(self, weights: dict[int, float], group: int | None = None) -> Derivatives:
         """How a combination of averages moves with noise, the number of rows and the sample of rows."""
-        values, shares = self._made_up_values, self.made_up.shares
+        values, shares = self._made_up_values, self._shares(group)
         total = np.sum([weight * values[place] for place, weight in weights.items()], axis=0)
         variance = max(float(total**2 @ shares) - float(total @ shares) ** 2, 0.0)
-        count = sum(weight * self.sums.count_effect(place) for place, weight in weights.items())
-        return Derivatives(weights, count, math.sqrt(variance / self.sums.rows))
+        count = sum(weight * self.sums.count_effect(place, group) for place, weight in weights.items())
+        return Derivatives(weights, count, math.sqrt(variance / self.sums.rows(group)), group)
 
-    def level_mean(self, factor: Dummies, column: int | None) -> tuple[float, dict[int, float], Vector]:
-        """The average mean response were all rows of one level, its parts, and its gradient, shape (p,).
+    def fitted_mean(self, group: int | None = None) -> Average | None:
+        """The average mean response in model units, over a group or over all rows; None if it was not bought."""
+        functions, exog = self.functions, self.made_up.exog
+        # Under a logarithm the slope is the mean.
+        place = self.sums.place("slope" if functions.family.link == "log" else "mean")
+        if place is None:
+            return None
+        eta = exog @ functions.params
+        slope = np.ones_like(eta) if functions.family.link == "identity" else functions.slope(eta)
+        return Average(self.mean(place, group), {place: 1.0}, (self._shares(group) * slope) @ exog)
+
+    def level_mean(self, factor: Dummies, column: int | None, group: int | None = None) -> Average:
+        """The average mean response were all rows, or those of a group, of one level.
 
         Without a column of the factor's reference level.
         """
         reference = self.sums.place("reference", factor.columns[0])
         assert reference is not None
-        exog = np.array(self.made_up.exog)
+        exog, shares = np.array(self.made_up.exog), self._shares(group)
         exog[:, list(factor.columns)] = 0.0
-        before, parts = self.mean(reference), {reference: 1.0}
+        before, parts = self.mean(reference, group), {reference: 1.0}
         slope = self.functions.slope(exog @ self.functions.params)
-        gradient = (self.made_up.shares * slope) @ exog
+        gradient = (shares * slope) @ exog
         if column is None:
-            return before, parts, gradient
+            return Average(before, parts, gradient)
         code = factor.codes[factor.columns.index(column)]
         place = self.sums.place("level", column)
         if place is None:  # under a logarithm a level multiplies the mean
-            times = math.exp(min(self.functions.effect(column), LARGEST_EFFECT))
-            gradient[column] += before * code
-            return times * before, {reference: times}, times * gradient
+            return self._multiplied(Average(before, parts, gradient), column, code)
         exog[:, column] = code
         slope = self.functions.slope(exog @ self.functions.params)
         parts[place] = 1.0
-        return before + self.mean(place), parts, (self.made_up.shares * slope) @ exog
+        return Average(before + self.mean(place, group), parts, (shares * slope) @ exog)
 
-    def effect(self, row: Vector, moves: Derivatives, column: int, alpha: float = LEVEL) -> float:
-        """Half the width of the interval of a level's effect, which moves with the coefficients by `row`, shape (p,).
+    def _multiplied(self, before: Average, column: int, amount: float) -> Average:
+        """What becomes of an average mean under a logarithm if every row's column gains an amount."""
+        times = math.exp(min(float(self.functions.params[column]) * amount, LARGEST_EFFECT))
+        gradient = np.array(before.gradient)
+        gradient[column] += before.value * amount
+        return Average(times * before.value, dict.fromkeys(before.parts, times), times * gradient)
 
-        Infinite where the level's coefficient, that of `column`, is not identified.
-        """
+    def step_means(self, step: Step, group: int | None = None) -> tuple[Average, Average] | None:
+        """The average mean response as it is, and with a number higher by a step; None if it was not bought."""
+        before = self.fitted_mean(group)
+        if before is None or self.functions.family.link == "log":
+            return None if before is None else (before, self._multiplied(before, *step))
+        place = self.sums.place("step", step.column)
+        if place is None or step not in self.functions.steps:
+            return None
+        exog = np.array(self.made_up.exog)
+        exog[:, step.column] += step.amount
+        slope = self.functions.slope(exog @ self.functions.params)
+        gradient = (self._shares(group) * slope) @ exog
+        return before, Average(before.value + self.mean(place, group), {**before.parts, place: 1.0}, gradient)
+
+    def half_widths(self, parts: Sequence[tuple[Average, float]], group: int | None = None) -> Callable[[float], float]:
+        """Of a combination of averages half the width of its interval, by 1 less its coverage."""
+        row = np.sum([factor * average.gradient for average, factor in parts], axis=0)
+        moves = self.moves(merged([(average.parts, factor) for average, factor in parts]), group)
         inner = np.where(self.estimates.identified.active, row @ self.errors.basis, 0.0)
-        own = float(self.estimates.contrasts(inner[None, :]).half_width(alpha)[0])
-        return math.hypot(own, self.half_width(moves, alpha)) if np.isfinite(self.errors.table.se[column]) else math.inf
+        contrast = self.estimates.contrasts(inner[None, :])
+        return lambda alpha: math.hypot(float(contrast.half_width(alpha)[0]), self.half_width(moves, alpha))
 
 
 def figures_of_sums(

@@ -32,7 +32,7 @@ TESTED = ("estimate", "std_error", "statistic", "p_value", "conf_low", "conf_hig
 def as_ratios(table: pd.DataFrame, link: str) -> pd.DataFrame:
     """A tidy table with estimates and ends of intervals exponentiated; ArgumentError unless the link is a logarithm."""
     if link not in ("logit", "log"):
-        raise ArgumentError(f"exponentiate needs a logit or log link; this one's is {link!r}")
+        raise ArgumentError(f"exponentiate needs a logit or log link; the link of this model is {link!r}")
     ratios = [name for name in ("estimate", "conf_low", "conf_high") if name in table]
     with np.errstate(over="ignore"):
         return table.assign(**{name: np.exp(table[name].to_numpy()) for name in ratios})
@@ -44,13 +44,13 @@ class GLMResults(ReleasedModel):
     Attributes
     ----------
     plan : Plan
-        The public plan the release followed.
+        The public plan of the release.
     scaled_params : ndarray, shape (p,)
         Released coefficients in model units, as the mechanism released them.
     nobs : int or None
         The number of rows where it is public (``adjacency="replace_one"``), else None.
     released : Information, ReleasedSums or None
-        What was released for inference, if anything.
+        The quantities released for inference, if any.
 
     Examples
     --------
@@ -107,22 +107,22 @@ class GLMResults(ReleasedModel):
         return f"<GLMResults: {self.plan.description}>"
 
     def tidy(self, *, exponentiate: bool = False) -> pd.DataFrame:
-        """One row a coefficient, columns as broom names them.
+        """One row per coefficient, with the column names of broom.
 
-        term; estimate, in the user's units, with inference free of the shrinkage (`debiased`) and followed by its
-        std_error, statistic, p_value, conf_low and conf_high; released and scaled_released, the coefficient as
-        released, in the user's and in model units; noise_at_most.
+        The columns are term; estimate, in the user's units; with inference the estimate is bias-corrected (`debiased`)
+        and followed by std_error, statistic, p_value, conf_low and conf_high; released and scaled_released, the
+        coefficient as released, in the user's and in model units; noise_at_most.
 
         Parameters
         ----------
         exponentiate : bool
-            Of a logit or log link: odds ratios or ratios of means in the place of estimate, conf_low and conf_high; the
-            other columns stay on the scale of the coefficients, as broom has them.
+            For a logit or log link: estimate, conf_low and conf_high become odds ratios or ratios of means; the other
+            columns stay on the scale of the coefficients, as in broom.
 
         Raises
         ------
         ArgumentError
-            If it is asked for with another link.
+            If the link is another one.
 
         Examples
         --------
@@ -139,10 +139,10 @@ class GLMResults(ReleasedModel):
         return WideFrame(table.assign(**as_released, noise_at_most=self.noise_at_most.to_numpy()))
 
     def glance(self) -> pd.DataFrame:
-        """One row of facts about the model; nobs is missing where it is private.
+        """One row of facts about the model; nobs is missing if it is private.
 
-        With `fitstats` in the call nobs has its noise, and these follow: nobs_std_error, r_squared or
-        deviance_explained with its std_error, statistic, p_value and df of the joint test of all slopes.
+        With `fitstats`, nobs is noisy and these columns follow: nobs_std_error, r_squared or deviance_explained with
+        its std_error, and statistic, p_value and df of the joint test of all slopes.
         """
         plan, request = self.plan, self.plan.request
         facts = {
@@ -177,7 +177,7 @@ class GLMResults(ReleasedModel):
         full : bool
             Also mechanism, budget, noise, proved excess risk and all notes.
         n : int, optional
-            A public number of rows: what privacy costs each of them is then shown.
+            A public number of rows, for the cost of privacy per row.
 
         Raises
         ------
@@ -188,8 +188,8 @@ class GLMResults(ReleasedModel):
         --------
         >>> "x" in fit.summary(full=True).as_text()
         True
-        >>> "tabular" in fit.to_latex(), "|---:|" in fit.to_markdown()
-        (True, True)
+        >>> "tabular" in fit.to_latex(), "<td" in fit.to_html(), "|---:|" in fit.to_markdown()
+        (True, True, True)
         """
         return summarize(self, full=check_flag("full", full), n=n)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -10,7 +11,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.arguments import is_number
-from dpstats.data import as_endog, as_exog, as_table
+from dpstats.data import Table, as_endog, as_exog, as_table
+from dpstats.domain import Levels
 from dpstats.errors import ArgumentError, DataError, NotReleasedError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
@@ -25,6 +27,10 @@ from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
+
+
+MOST_LEVELS = 12
+"""A warning lists so many declared levels."""
 
 
 class NewRows(NamedTuple):
@@ -55,7 +61,8 @@ def with_exposure(link: str, offset: Any, exposure: Any) -> Any:
         return offset
     if link != "log":
         raise ArgumentError(
-            f"exposure needs a log link, and this one's is {link!r}; {argument('offset')} goes with any"
+            f"exposure needs a log link, and the link of this model is {link!r}; {argument('offset')} works with "
+            "any link"
         )
     try:
         given = np.asarray(exposure, dtype=np.float64)
@@ -76,8 +83,22 @@ def as_offset(offset: Any, rows: int) -> Vector:
     return column.numbers()
 
 
+def warn_of_levels(design: DesignSpec, table: Table, *, offset: bool) -> None:
+    """Warn of rows for prediction that have a level which is not declared: columns and numbers of rows, no cell."""
+    for name, rows in design.unknown_levels(table, offset=offset).items():
+        declared = design.domain[name]
+        assert isinstance(declared, Levels)
+        levels = ", ".join(map(repr, declared.values[:MOST_LEVELS])) + ", ..." * (len(declared.values) > MOST_LEVELS)
+        warnings.warn(
+            f"newdata: {rows:,} of {table.rows:,} rows have a level of {name!r} that the Domain does not declare, and "
+            f"no prediction (NaN); declared are {levels}",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
 class InferenceMixin:
-    """Errors of released coefficients; for every model, of rows, of a stream and of released sums.
+    """Standard errors, tests and intervals of released coefficients.
 
     Examples
     --------
@@ -127,9 +148,9 @@ class InferenceMixin:
 
     @property
     def debiased(self) -> pd.Series[float]:
-        """Coefficients without the shrinkage, in the user's units; as released where they are not identified.
+        """Bias-corrected coefficients in the user's units; as released where they are not identified.
 
-        They are what standard errors, intervals and tests refer to. `params` is better for prediction.
+        Standard errors, intervals and tests refer to them. `params` predicts better.
         """
         values = self._series(self._inference.coef, "debiased", other=0.0)
         # Of what is not identified the user's units may mix in columns that are.
@@ -158,7 +179,7 @@ class InferenceMixin:
     def pvalues(self) -> pd.Series[float]:
         """p-values of the tests that a coefficient is zero; 1, or at least above 0.05, where it is not identified.
 
-        From the law of noise and sampling error together, not from `tvalues` and a normal table.
+        They follow from the joint distribution of noise and sampling error, not from `tvalues` and a normal table.
         """
         return self._series(self._inference.pvalues, "pvalues")
 
@@ -176,8 +197,8 @@ class InferenceMixin:
     def cov_params(self) -> pd.DataFrame:
         """Covariance of the errors of `debiased`, for the fitted columns.
 
-        NaN beside a coefficient that is not identified. For combinations `t_test` and `wald_test` are better than what
-        follows from this matrix: they know of the noise in the information.
+        NaN for a coefficient that is not identified. For combinations, `t_test` and `wald_test` are more accurate than
+        this matrix, because they account for the noise in the information.
 
         Examples
         --------
@@ -209,14 +230,12 @@ class InferenceMixin:
 
     @property
     def scale(self) -> float:
-        """The dispersion that the errors go by, in the response's units squared; 1 for 0/1 responses and negative
-        binomial counts, whose mean settles their variance.
+        """The dispersion used for the errors, in squared units of the response; 1 for 0/1 and negative binomial
+        responses.
         """
         spread = self._inference.estimates.spread
         if not hasattr(spread, "value"):
-            raise NotReleasedError(
-                f"scale: robust errors do without a dispersion; {argument('inference', 'model')} buys it"
-            )
+            raise NotReleasedError(f"scale: robust errors need no dispersion; {argument('inference', 'model')} buys it")
         ratio = self._design.score_ratio or 1.0
         return float(spread.value) / ratio * self._design.response_scaling()[1] ** 2
 
@@ -226,10 +245,10 @@ class InferenceMixin:
         Parameters
         ----------
         r_matrix : str, list of str, dict, tuple or array_like, shape (k, p)
-            Such as ``"x1 - x2 = 0"``, or the combinations' weights, tested against 0; ``(weights, values)`` tests
+            Such as ``"x1 - x2 = 0"``, or the weights of the combinations, tested against 0; ``(weights, values)`` tests
             against other values.
         alpha : float
-            1 less the coverage of the intervals.
+            One minus the coverage of the intervals.
 
         Raises
         ------
@@ -306,7 +325,7 @@ class InferenceMixin:
         newdata : DataFrame or another table, or ndarray of shape (rows, p) for a model of plain arrays
             As for `predict`.
         alpha : float
-            1 less the coverage of the intervals.
+            One minus the coverage of the intervals.
         offset, exposure : float or array_like, shape (rows,), optional
             As for `predict`.
 
@@ -376,6 +395,8 @@ class InferenceMixin:
                 f"{argument('exposure', 1.0)} for a rate where the link is a logarithm, or {argument('offset', 0.0)}"
             )
         exog, complete, own = design.predicting(table, offset=offset is None)
+        if not complete.all():
+            warn_of_levels(design, table, offset=offset is None)
         if offset is not None:
             own = design.scaled_offset(as_offset(offset, len(exog)))
             complete = complete & np.isfinite(own)
@@ -396,6 +417,6 @@ class InferenceMixin:
         outside = np.any(np.delete(weights, columns, axis=1) != 0, axis=0)
         if outside.any():
             left_out = np.delete(np.array(names), columns)[outside]
-            raise ArgumentError(f"r_matrix: {left_out[0]} is not in the fit, so that nothing can be tested of it")
+            raise ArgumentError(f"r_matrix: {left_out[0]} is not in the fit and cannot be tested")
         shown = tuple(f"c{number}" for number in range(len(weights)))
         return weights[:, columns], values.astype(np.float64), shown

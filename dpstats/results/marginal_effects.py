@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -20,7 +20,7 @@ from dpstats.inference import Contrasts
 from dpstats.inference.estimates import NORMAL, check_level
 from dpstats.plan import Plan
 from dpstats.results.contrasts import inference_table
-from dpstats.results.fit_statistics import Derivatives, FitStatistics, merged, scaled
+from dpstats.results.fit_statistics import Average, Derivatives, FitStatistics, scaled
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.results.stored import Printed
 from dpstats.summaries import Summary
@@ -29,14 +29,32 @@ Vector = NDArray[np.float64]
 At = Literal["overall", "mean", "zero"]
 
 NOT_BOUGHT = (
-    "get_margeff(at='overall') averages over the rows, and no fit statistics were bought: fitstats=0.05 buys them; "
-    "at='zero' needs none"
+    "get_margeff(at='overall') needs averages over the rows, and this fit bought no fit statistics: fitstats=0.05 "
+    "buys them; at='zero' needs none"
 )
 NO_MEANS = (
-    "get_margeff(at='mean') needs the columns' means, which were not released; at='overall' averages over the rows, "
-    "and get_prediction gives the mean response at public values of the columns"
+    "get_margeff(at='mean') needs the means of the columns, which were not released; at='overall' averages over the "
+    "rows, and comparisons(newdata=...) has effects at public means or other values, at no charge"
 )
 STEP = 1e-4
+
+
+class FittedColumns(NamedTuple):
+    """The k columns that were fitted last, with their errors."""
+
+    plan: Plan
+    errors: ReleasedErrors
+    columns: NDArray[np.intp]  # positions in the design
+
+    @property
+    def names(self) -> list[str]:
+        """Their names."""
+        return [self.plan.names[column] for column in self.columns]
+
+    @property
+    def rows(self) -> Vector:
+        """Their coefficients in the user's units by those in model units, shape (k, k)."""
+        return self.plan.design.back_transform()[0][np.ix_(self.columns, self.columns)]
 
 
 class Effect(NamedTuple):
@@ -56,13 +74,14 @@ class MarginalEffects(Printed):
     names : tuple of str
     margeff, margeff_se, tvalues, pvalues : ndarray, shape (k,)
         Effects in units of the response per unit of the column, or for a change of a factor from its reference level.
-        An effect is nil where the coefficient is, and the p-value is that of the coefficient.
+        The effect of a column with one coefficient is zero exactly if the coefficient is, so the p-value is that of the
+        coefficient.
     ratios : DataFrame
-        Of changes of levels, with ``dummy=True``: the mean response were all rows of the level, over that were all of
-        the reference level; ratio, low and high.
+        For changes of levels, with ``dummy=True``: the mean response if all rows had the level, divided by the mean
+        response if all rows had the reference level; columns ratio, low and high.
     at : str
     alpha : float
-        1 less the coverage of the intervals.
+        One minus the coverage of the intervals.
 
     Examples
     --------
@@ -117,9 +136,10 @@ class MarginalEffects(Printed):
 
 
 def marginal_effects(
-    plan: Plan, errors: ReleasedErrors, statistics: FitStatistics | None, at: At, dummy: bool, alpha: float
+    model: FittedColumns, statistics: FitStatistics | None, at: At, dummy: bool, alpha: float
 ) -> MarginalEffects:
     """The effects of all columns but the intercept; NotReleasedError where they do not follow from what was bought."""
+    plan = model.plan
     check_choice("at", at, ("overall", "mean", "zero"))
     check_flag("dummy", dummy)
     check_level(alpha)
@@ -127,18 +147,18 @@ def marginal_effects(
     if family.link == "none" or family.name.endswith("svm"):
         raise NotReleasedError("get_margeff: a support vector machine has no mean response")
     if family.link == "identity":
-        effects = _slopes(plan, errors, 1.0, np.zeros(len(plan.names)), None, None)
+        effects = _slopes(model, 1.0, np.zeros(len(model.columns)), None, None)
     elif at == "zero":
-        effects = _at_zero(plan, errors)
+        effects = _at_zero(model)
     elif at == "mean":
         raise NotReleasedError(NO_MEANS)
     elif statistics is None or (average := statistics.average_slope()) is None:
         raise NotReleasedError(NOT_BOUGHT)
     else:
-        effects = _slopes(plan, errors, average[0], average[2], statistics, average[1])
+        effects = _slopes(model, average[0], average[2], statistics, average[1])
     ratios: dict[str, tuple[float, float, float]] = {}
     if dummy and statistics is not None and at == "overall" and family.link != "identity":
-        changes, ratios = _changes(plan, errors, statistics, alpha)
+        changes, ratios = _changes(model, statistics, alpha)
         effects |= changes
     value = np.array([one.value for one in effects.values()])
     se = np.array([one.half_width(0.05) / NORMAL for one in effects.values()])
@@ -156,24 +176,18 @@ def marginal_effects(
     )
 
 
-def _coefficients(plan: Plan, errors: ReleasedErrors) -> tuple[Vector, Vector]:
-    """The rows of the coefficients in the user's units, shape (p, p), and their p-values."""
-    return plan.design.back_transform()[0], errors.table.pvalues
-
-
 def _slopes(
-    plan: Plan,
-    errors: ReleasedErrors,
+    model: FittedColumns,
     slope: float,
     gradient: Vector,
     statistics: FitStatistics | None,
     moves: Derivatives | None,
 ) -> dict[str, Effect]:
     """The effect of a unit of each column: its coefficient times a slope that moves with coefficients and sums."""
-    rows, pvalues = _coefficients(plan, errors)
-    active, estimates = errors.table.estimates.identified.active, errors.table.estimates
+    rows, errors = model.rows, model.errors
+    active, estimates, pvalues = errors.table.estimates.identified.active, errors.table.estimates, errors.table.pvalues
     found: dict[str, Effect] = {}
-    for place, name in enumerate(plan.names):
+    for place, name in enumerate(model.names):
         if name == "Intercept":
             continue
         coef = float(errors.table.coef[place])
@@ -192,16 +206,16 @@ def _slopes(
     return found
 
 
-def _at_zero(plan: Plan, errors: ReleasedErrors) -> dict[str, Effect]:
+def _at_zero(model: FittedColumns) -> dict[str, Effect]:
     """The effects where every column is zero, in the user's units."""
-    rows, _ = _coefficients(plan, errors)
-    if "Intercept" not in plan.names:
-        return _slopes(plan, errors, float(_slope(plan.family, np.zeros(1))[0]), np.zeros(len(plan.names)), None, None)
-    place = plan.names.index("Intercept")
-    eta = np.array([float(errors.table.coef[place])])
-    slope = float(_slope(plan.family, eta)[0])
-    bend = float((_slope(plan.family, eta + STEP) - _slope(plan.family, eta - STEP))[0] / (2 * STEP))
-    return _slopes(plan, errors, slope, bend * rows[place], None, None)
+    family, names = model.plan.family, model.names
+    if "Intercept" not in names:
+        return _slopes(model, float(_slope(family, np.zeros(1))[0]), np.zeros(len(names)), None, None)
+    place = names.index("Intercept")
+    eta = np.array([float(model.errors.table.coef[place])])
+    slope = float(_slope(family, eta)[0])
+    bend = float((_slope(family, eta + STEP) - _slope(family, eta - STEP))[0] / (2 * STEP))
+    return _slopes(model, slope, bend * model.rows[place], None, None)
 
 
 def _slope(family: Family, eta: Vector) -> Vector:
@@ -209,30 +223,34 @@ def _slope(family: Family, eta: Vector) -> Vector:
     return np.asarray((family.mean(eta + STEP) - family.mean(eta - STEP)) / (2 * STEP), dtype=np.float64)
 
 
+def level_width(
+    statistics: FitStatistics, column: int, parts: Sequence[tuple[Average, float]], group: int | None = None
+) -> Callable[[float], float]:
+    """Of a change half the width of its interval: infinite where the coefficient of `column` is not identified."""
+    if not np.isfinite(statistics.errors.table.se[column]):
+        return lambda alpha: math.inf
+    return statistics.half_widths(parts, group)
+
+
 def _changes(
-    plan: Plan, errors: ReleasedErrors, statistics: FitStatistics, alpha: float
+    model: FittedColumns, statistics: FitStatistics, alpha: float
 ) -> tuple[dict[str, Effect], dict[str, tuple[float, float, float]]]:
     """Changes of factors from their reference levels, as differences and as ratios with their intervals."""
     effects: dict[str, Effect] = {}
     ratios: dict[str, tuple[float, float, float]] = {}
-    pvalues = errors.table.pvalues
+    pvalues = model.errors.table.pvalues
     for factor in statistics.functions.factors:
-        before, parts, by_before = statistics.level_mean(factor, None)
+        before = statistics.level_mean(factor, None)
         for column in factor.columns:
-            after, more, by_after = statistics.level_mean(factor, column)
-            name = plan.names[column]
-            moves = statistics.moves(merged([(more, 1.0), (parts, -1.0)]))
-            row = by_after - by_before
-
-            def half(alpha: float, row: Vector = row, moves: Derivatives = moves, column: int = column) -> float:
-                return statistics.effect(row, moves, column, alpha)
-
-            effects[name] = Effect(after - before, half, float(pvalues[column]))
+            after, name = statistics.level_mean(factor, column), model.plan.names[column]
+            half = level_width(statistics, column, [(after, 1.0), (before, -1.0)])
+            effects[name] = Effect(after.value - before.value, half, float(pvalues[column]))
             ratios[name] = (math.nan, 0.0, math.inf)
-            if min(after, before) > 0:
-                moves = statistics.moves(merged([(more, 1 / after), (parts, -1 / before)]))
-                width = statistics.effect(by_after / after - by_before / before, moves, column, alpha)
+            if min(after.value, before.value) > 0:
+                ratio = after.value / before.value
+                parts = [(after, 1 / after.value), (before, -1 / before.value)]
+                width = level_width(statistics, column, parts)(alpha)
                 with np.errstate(over="ignore"):
-                    low, high = np.exp(math.log(after / before) + width * np.array([-1.0, 1.0]))
-                ratios[name] = (after / before, float(low), float(high))
+                    low, high = np.exp(math.log(ratio) + width * np.array([-1.0, 1.0]))
+                ratios[name] = (ratio, float(low), float(high))
     return effects, ratios

@@ -21,6 +21,7 @@ from dpstats.inference.estimates import NORMAL
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.fit_statistics import FitSums, MadeUpRows, RowFunctions
 from dpstats.mechanisms.information import Information, ReleasedSums
+from dpstats.mechanisms.options import Variables
 from dpstats.mechanisms.screening import split_terms
 from dpstats.plan import Plan, penalty_weights
 from dpstats.plan.tables import capped_at
@@ -28,6 +29,7 @@ from dpstats.plots import draw_result
 from dpstats.plots.style import FittedPlan
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import quiet
+from dpstats.results.comparisons import Comparer, Comparison, PrivateRows, PublicRows, public_frame
 from dpstats.results.fit_statistics import (
     FitStatistics,
     debiased_params,
@@ -36,7 +38,7 @@ from dpstats.results.fit_statistics import (
     row_functions,
 )
 from dpstats.results.inference_mixin import InferenceMixin, with_exposure
-from dpstats.results.marginal_effects import At, MarginalEffects, marginal_effects
+from dpstats.results.marginal_effects import At, FittedColumns, MarginalEffects, marginal_effects
 from dpstats.results.standard_errors import (
     ReleasedErrors,
     inference_of,
@@ -195,7 +197,7 @@ class FittedModel(InferenceMixin, Released):
         """
         binary = self.plan.family.response == "binary"
         if not isinstance(which, str) or which not in ("mean", "linear", *(("decision", "class") if binary else ())):
-            more = ", 'decision' or 'class'" if binary else "; there are classes where the response has two values"
+            more = ", 'decision' or 'class'" if binary else "; only a response of two values has classes"
             raise ArgumentError(f"which must be 'mean' or 'linear'{more}, got {safe_repr(which)}")
         rows = self._model_rows(newdata, with_exposure(self.plan.family.link, offset, exposure))
         predicted = np.full(len(rows.exog), np.nan)
@@ -339,7 +341,99 @@ class ReleasedModel(FittedModel):
         >>> fit.get_margeff().names
         ('x',)
         """
-        return marginal_effects(self.plan, self._inferred, self._fit_statistics, at, dummy, alpha)
+        model = FittedColumns(self.plan, self._inferred, self._fitted_columns)
+        return marginal_effects(model, self._fit_statistics, at, dummy, alpha)
+
+    def comparisons(
+        self,
+        variables: Variables = None,
+        *,
+        comparison: Comparison = "difference",
+        by: str | None = None,
+        newdata: Any = None,
+        alpha: float = 0.05,
+    ) -> pd.DataFrame:
+        """Average differences or ratios of the mean response, as R's marginaleffects has them.
+
+        Parameters
+        ----------
+        variables : str, list of str or dict, optional
+            What changes: a factor, from its reference level to each other one, or a number, by 1 or by a step,
+            ``{"age": 10}``. By default what the call bought (`fitstats_variables`), else every factor, and every
+            number where it costs nothing.
+        comparison : {"difference", "ratio"}
+            Of the average means before and after, "differenceavg" and "ratioavg" there: risk differences and risk
+            ratios of a logistic model.
+        by : str, optional
+            Over the rows of each level of this factor, the one that `fitstats_by` named in the call.
+        newdata : DataFrame or dict of columns, optional
+            Public rows to average over in the place of the private ones, at no charge, such as one of typical values.
+        alpha : float
+            1 less the coverage of the intervals.
+
+        Returns
+        -------
+        DataFrame
+            One row a change: term, contrast, the level of `by`, estimate, std_error, statistic, p_value, conf_low,
+            conf_high. Differences with an identity link and ratios with a logarithm are coefficients and the same in
+            every group.
+
+        Raises
+        ------
+        NotReleasedError
+            If it needs sums over the rows that the call did not buy.
+
+        Examples
+        --------
+        >>> fit.comparisons({"x": 0.5}, newdata={"x": [0.0, 0.2]})["contrast"].tolist()
+        ['+0.5']
+        """
+        with quiet():
+            return self._comparer(newdata).comparisons(variables, comparison, by, alpha)
+
+    def predictions(
+        self, variables: str | None = None, *, by: str | None = None, newdata: Any = None, alpha: float = 0.05
+    ) -> pd.DataFrame:
+        """Average predictions: over the rows, by groups of them, or were all rows of each level of a factor.
+
+        Parameters
+        ----------
+        variables : str, optional
+            A factor: every row is taken to be of each of its levels in turn (adjusted predictions).
+        by, newdata, alpha
+            As for `comparisons`. `get_prediction` has public rows one by one.
+
+        Returns
+        -------
+        DataFrame
+            One row an average: the level, estimate, std_error, conf_low, conf_high.
+
+        Raises
+        ------
+        NotReleasedError
+            If it needs sums over the rows that the call did not buy.
+
+        Examples
+        --------
+        >>> fit.predictions(newdata={"x": [0.0, 0.2]}).columns.tolist()
+        ['estimate', 'std_error', 'conf_low', 'conf_high']
+        """
+        with quiet():
+            return self._comparer(newdata).predictions(variables, by, alpha)
+
+    def _comparer(self, newdata: Any) -> Comparer:
+        model, family = FittedColumns(self.plan, self._inferred, self._fitted_columns), self.plan.family
+        if family.link == "none" or family.name.endswith("svm"):
+            raise NotReleasedError("comparisons and predictions: a support vector machine has no mean response")
+
+        def rows(frame: pd.DataFrame) -> tuple[Vector, Vector]:
+            exog, complete, _, added = self._model_rows(frame, None)
+            return exog[complete][:, model.columns], added[complete]
+
+        source: PrivateRows | PublicRows = PrivateRows(self.plan, self._fit_statistics)
+        if newdata is not None:
+            source = PublicRows(model.errors, public_frame(newdata), rows, self._mean)
+        return Comparer(model, source)
 
     @property
     def information(self) -> pd.DataFrame:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.families import Family, NegativeBinomial
+from dpstats.families import Family, Gaussian, NegativeBinomial
 from dpstats.inference import (
     Estimates,
     Identified,
@@ -37,6 +39,13 @@ Vector = NDArray[np.float64]
 
 CURVED = ("logit", "log")
 """Links of families whose information follows from the linear predictor and moves with it."""
+
+
+class Estimate(NamedTuple):
+    """A number and the standard deviation of its noise."""
+
+    value: float
+    sd: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +100,24 @@ def sums_inference(plan: Plan, released: ReleasedSums, nobs: int | None) -> Rele
     moments = Moments.of(statistics, released.sums)
     table, basis = moments_inference(statistics, moments, statistics.design, whole_model(size), nobs, statistics.radius)
     return ReleasedErrors(table, basis, np.zeros(size))
+
+
+def beyond_cap(plan: Plan, released: Information | ReleasedSums | None, rows: tuple[float, float]) -> Estimate | None:
+    """The share of rows with a residual beyond the cap, of about so many with a standard deviation; None if not known.
+
+    Rows within weigh 1 in the information and the others nothing: the intercept's entry counts them.
+    """
+    stage, (count, count_sd) = plan.stages[-1].plan, rows
+    known = constant_column(plan.design)
+    if not isinstance(released, Information) or stage.information is None or known is None or count <= 0:
+        return None
+    if not isinstance(plan.family, Gaussian) or plan.design.score_ratio != 1.0 or known[0] not in released.columns:
+        return None
+    at = released.columns.index(known[0])
+    unit = count * known[1] ** 2
+    share = 1 - float(released.matrix[at, at]) / unit
+    noise = math.sqrt(float(stage.information.noise.variances()[at, at])) / unit
+    return Estimate(share, math.hypot(noise, (1 - share) * count_sd / count))
 
 
 def sums_noise(plan: Plan, scaled_params: Vector, released: ReleasedSums) -> Vector:
@@ -160,23 +187,29 @@ def _carried(spread: Spread, basis: Vector, rows: Vector, before: Identified, af
     return RobustSpread(spread.variances * factor, spread.deviations * factor, rows)
 
 
-def rare_references(design: Bounds, inferred: ReleasedErrors) -> list[str]:
-    """Terms fitted last that are measured from a level too rare for this budget: a common reference would show more.
+RARE = 0.5
+"""A level is rare of which the released weight is below so much of the mean weight of its factor's levels."""
+
+
+def hiding_references(design: Bounds, inferred: ReleasedErrors) -> dict[str, bool]:
+    """Terms fitted last of which a common reference would show more, each with whether its reference is rare.
 
     In the basis that measures each factor from its commonest level (docs/proofs/inference, 4) the column of the old
     reference has no bounded interval, whether or not it is identified, and another level's has one.
     """
     turned = np.diag(inferred.basis) < 0
     if not np.any(turned):
-        return []
-    bounded = np.isfinite(inferred.table.estimates.contrasts(np.eye(len(turned))).se)
-    helped = [
-        factor.columns[0]
-        for factor in design.dummies
-        if np.any(turned[list(factor.columns)] & ~bounded[list(factor.columns)])
-        and np.any(bounded[list(factor.columns)])
-    ]
-    return [term.name for term in design.terms if any(term.columns.start <= at < term.columns.stop for at in helped)]
+        return {}
+    estimates, back = inferred.table.estimates, np.linalg.inv(inferred.basis)
+    bounded = np.isfinite(estimates.contrasts(np.eye(len(turned))).se)
+    information, found = back.T @ estimates.information @ back, {}
+    for factor in design.dummies:
+        columns = list(factor.columns)
+        if np.any(turned[columns] & ~bounded[columns]) and np.any(bounded[columns]):
+            weights = factor.weights(information)
+            term = next(one for one in design.terms if one.columns.start <= columns[0] < one.columns.stop)
+            found[term.name] = bool(weights[0] < RARE * np.mean(weights))
+    return found
 
 
 def shrunk_towards(stage: StagePlan) -> Vector:
@@ -217,13 +250,15 @@ def missing_information(plan: Plan) -> str:
         )
     if plan.request.options.inference is None and plan.guarantee.basis == "docs/proofs/tuning":
         return (
-            "not released: dp.tune releases coefficients alone, since errors do not know that the rows chose the "
-            "settings; dp.tune(..., inference=True) has them all the same, and a fit of its own with what was chosen "
-            "has valid ones if it is of other rows (dp.holdout)"
+            "not released: dp.tune releases coefficients alone, since errors do not account for the choice of the "
+            "settings; dp.tune(..., inference=True) releases them all the same, and a fit of the chosen settings "
+            "to other rows (dp.holdout) has valid ones"
         )
     counts = plan.counts
     if plan.request.options.inference is None and counts is not None and counts.settles_errors:
-        return f"not released: for so few rows they are not worth their price; {paid} buys them all the same"
+        return (
+            f"not released: too few rows were counted for errors to be worth their price; {paid} buys them all the same"
+        )
     if plan.request.options.inference is None:
         none = argument("inference", None)
         return f"not released: this call asked for coefficients alone; leave {none} out, or pass {paid}"
@@ -233,6 +268,6 @@ def missing_information(plan: Plan) -> str:
     if (lost := lost_errors(plan)) is not None:
         return f"not released: {lost}"
     return (
-        "not released: the coefficients took the whole budget, and standard errors are not free for this model; "
-        f"pass {paid} to share the budget ({phrase('dp.plan', shell='python -m dpstats plan')} shows the price)"
+        "not released: the coefficients took the whole budget, and this model has no free standard errors; pass "
+        f"{paid} to share the budget ({phrase('dp.plan', shell='python -m dpstats plan')} shows the price)"
     )

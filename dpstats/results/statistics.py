@@ -45,7 +45,7 @@ def summarize_release(plan: StatisticsPlan, mass: NoisyCount) -> Summary:
         ("Complete Rows:", f"{round(mass.count / step) * step} ± {mass.deviation:.2g}"),
     ]
     notes = [
-        "The guarantee covers this release and every model fitted from it: a fit is charged nothing.",
+        "The guarantee covers this release and every model fitted from it: a fit costs nothing.",
         f"Columns: {', '.join(plan.design.names)}.",
         *(f"{note}." for note in plan.design.notes),
     ]
@@ -71,13 +71,12 @@ def _plain_table(model: StatisticsResults) -> SimpleTable:
 
 
 def _notes(model: StatisticsResults, sparse: bool) -> list[str]:
-    notes = ["The guarantee is that of the released statistics; this fit is charged nothing."]
+    notes = ["The guarantee is that of the released statistics; this fit cost nothing more."]
     if sparse:
-        return [*notes, "Errors are not shown: the penalty selects by the same statistics."]
+        return [*notes, "No standard errors are shown: the penalty selected columns from the same statistics."]
     notes.append(
-        "coef is free of the shrinkage, and what std err and the tests refer to; params holds the coefficients "
-        "shrunk as the noise asks for, which predict better. Errors (model-based) account for the sample and for "
-        "the noise."
+        "coef, std err and the tests are bias-corrected; params holds the coefficients shrunk according to the "
+        "noise, which predict better. Standard errors (model-based) account for sampling and for the noise."
     )
     unknown = [name for name, error in model.bse.items() if np.isinf(error)]
     if unknown:
@@ -110,18 +109,18 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class ReleasedStatistics(Released):
-    """X'X, X'y and y'y of one data set with noise; `dpstats.release_statistics` makes it.
+    """X'X, X'y and y'y of one data set with noise, as returned by `dpstats.release_statistics`.
 
     Attributes
     ----------
     plan : StatisticsPlan
-        The public plan the release followed.
+        The public plan of the release.
     released : ndarray, shape (p + 1, p + 1)
         Sums of products of the columns and, last, the response, in model units, as the mechanism released them.
     nobs : int or None
         The number of rows where it is public (``adjacency="replace_one"``), else None.
     ranges_eps : float
-        The part of the budget that bought ranges first, where a fit found them out.
+        The part of the budget that bought ranges first, if a fit did so.
 
     Examples
     --------
@@ -140,8 +139,8 @@ class ReleasedStatistics(Released):
     >>> sums.save(path)
     >>> dp.ReleasedStatistics.load(path).names
     ('Intercept', 'y', 'x')
-    >>> "tabular" in sums.to_latex(), "|---:|" in sums.to_markdown()
-    (True, True)
+    >>> "tabular" in sums.to_latex(), "<td" in sums.to_html(), "|---:|" in sums.to_markdown()
+    (True, True, True)
     """
 
     plan: StatisticsPlan
@@ -189,18 +188,19 @@ class ReleasedStatistics(Released):
         alpha: float | None = None,
         radius: float | None = None,
     ) -> StatisticsResults:
-        """A linear model of these columns: post-processing, without rows and without charge.
+        """A linear model of these columns: post-processing, which reads no rows and costs nothing.
 
         Parameters
         ----------
         formula : str
-            Every column, and the response, must be a linear combination of the columns that were released: any of the
-            terms, another coding of a factor, no intercept, another number as the response.
+            Every column, and the response, must be a linear combination of the released columns: a subset of the terms,
+            another coding of a factor, no intercept, another numeric column as the response.
         penalty, alpha : str or Penalty, float
-            A convex penalty on the scaled coefficients beside the ridge that the noise asks for, as in `dpstats.glm`.
+            A convex penalty on the scaled coefficients, in addition to the ridge penalty for the noise, as in
+            `dpstats.glm`.
         radius : float, optional
-            A guess at how far predictions reach from the middle of the response's range, in half widths of it; that of
-            the release by default. Larger: less ridge.
+            A guess at the largest distance of predictions from the middle of the response's range, in half widths of
+            the range; by default that of the release. A larger radius means less ridge.
 
         Returns
         -------
@@ -209,7 +209,7 @@ class ReleasedStatistics(Released):
         Raises
         ------
         ArgumentError, FormulaError
-            If the model does not follow from the statistics, or an argument is not usable.
+            If the statistics do not determine the model, or an argument is not usable.
 
         Examples
         --------
@@ -237,9 +237,7 @@ class ReleasedStatistics(Released):
             )
         part = design_spec(formula, domain, family=Gaussian())
         if any(one is not None for one in (part.weights, part.offset, part.subset)):
-            raise ArgumentError(
-                "formula: statistics were released without weights, offsets and subsets; leave them out"
-            )
+            raise ArgumentError("formula: the statistics have no weights, offsets and subsets; leave them out")
         return part
 
     def __repr__(self) -> str:
@@ -309,8 +307,8 @@ class StatisticsResults(InferenceMixin, Released):
     True
     >>> dp.StatisticsResults.from_dict(model.to_dict()).radius == model.radius
     True
-    >>> "tabular" in model.to_latex(), "|---:|" in model.to_markdown()
-    (True, True)
+    >>> "tabular" in model.to_latex(), "<td" in model.to_html(), "|---:|" in model.to_markdown()
+    (True, True, True)
     >>> model.debiased.shape == model.bse.shape == model.tvalues.shape == model.pvalues.shape
     True
     """

@@ -75,13 +75,17 @@ class Printed:
         """The summary as LaTeX."""
         return self.summary().as_latex()
 
+    def to_html(self) -> str:
+        """The summary as HTML."""
+        return self.summary().as_html()
+
     def to_markdown(self) -> str:
         """The summary as Markdown."""
         return self.summary().as_markdown()
 
     def _repr_html_(self) -> str:
         """What notebooks show."""
-        return self.summary().as_html()
+        return self.to_html()
 
     def __str__(self) -> str:
         return self.summary().as_text()

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy import special
 from statsmodels.iolib.table import SimpleTable
 
-from dpstats.families import NegativeBinomial
 from dpstats.mechanisms.design import SubDesign
 from dpstats.mechanisms.information import ReleasedSums
 from dpstats.mechanisms.options import ROWS_GUESS
@@ -25,6 +24,7 @@ from dpstats.plan.notes import (
     limit_note,
     link_note,
     lost_errors,
+    persons_note,
     plan_notes,
 )
 from dpstats.plan.plan import Plan
@@ -41,10 +41,11 @@ from dpstats.plan.tables import (
     model_title,
     modelled_level,
     plan_tables,
+    weighing,
 )
 from dpstats.results.contrasts import inference_table, to_the_noise
 from dpstats.results.model import ReleasedModel
-from dpstats.results.standard_errors import rare_references
+from dpstats.results.standard_errors import beyond_cap, hiding_references
 from dpstats.summaries import Summary, format_number, full_width, wrap_note
 from dpstats.wording import argument, phrase
 
@@ -64,6 +65,9 @@ MANY = 100
 
 HALF_LINE = 21
 """So many characters of a fact have room on the right of a table's header."""
+
+MOST_UNSURE = 0.02
+"""A share of rows with more noise is not printed."""
 
 MOST_NOTES = 3
 """A short summary has so many notes on its coefficients, the most important ones; the full one has all."""
@@ -93,7 +97,8 @@ def summarize(
     tables = [header_table(plan, observations, fit_facts(results)), coefficient_table(results, full=True)]
     if len(results.selection):
         tables.append(selection_table(results))
-    notes = [*plan_notes(plan, released=results.has_errors), *risk, *inference_notes(results)]
+    notes = [*plan_notes(plan, released=results.has_errors), *beyond_cap_note(results), *risk]
+    notes += inference_notes(results)
     return Summary([*tables, *plan_tables(plan)], notes)
 
 
@@ -107,8 +112,8 @@ def heading(results: ReleasedModel) -> list[str]:
     ]
     if (cap := capped_at(plan)) is not None:
         facts.append(f"residuals capped at {cap:,.4g}")
-    if isinstance(plan.family, NegativeBinomial):
-        facts.append(f"alpha = {plan.family.alpha:.4g}")
+    if plan.guarantee.unit is not None:
+        facts.append(weighing(plan))
     if plan.request.method in ("output", "posterior", "statistics"):
         facts.append(f"method: {plan.request.method}")
     if plan.guarantee.basis == "docs/proofs/tuning":
@@ -120,8 +125,9 @@ def heading(results: ReleasedModel) -> list[str]:
 
 
 def fit_facts(results: ReleasedModel) -> list[str]:
-    """The fit of the whole model with its errors, where it was bought and the table shows errors."""
-    if results.fit_sums is None or not shows_errors(results):
+    """The fit of the whole model with its errors, where it is known and the table shows errors."""
+    known = results.fit_sums is not None or isinstance(results.released, ReleasedSums)
+    if not known or not shows_errors(results):
         return []
     figures = results.fitstats.T.to_dict()
     facts = []
@@ -175,7 +181,7 @@ def risk_note(results: ReleasedModel, n: int | None) -> list[str]:
     if math.isnan(most):
         return []
     loss = null_loss(plan)
-    compared = "" if loss is None else f", beside {loss:.4g} of the model without coefficients"
+    compared = "" if loss is None else f", compared with a loss of {loss:.4g} without coefficients"
     return [
         f"Excess risk: privacy adds at most {most:.2g} to the mean loss of {rows:,} rows, with probability "
         f"{1 - RISK_LEVEL:g}{compared}."
@@ -240,16 +246,31 @@ def bound_name(results: ReleasedModel) -> str:
 def essential_notes(results: ReleasedModel) -> list[str]:
     """What no reader of the coefficients may miss."""
     plan = results.plan
-    notes = [*inference_notes(results), *limit_note(plan), *cap_note(plan), *link_note(plan), *design_notes(plan)]
+    capped = [" ".join([*cap_note(plan), *beyond_cap_note(results)])] if capped_at(plan) is not None else []
+    notes = [*inference_notes(results), *limit_note(plan), *capped, *link_note(plan), *design_notes(plan)]
     if plan.guarantee.basis == "docs/proofs/tuning":
-        notes = ["dp.tune chose the settings by the same rows; the budget is that of the whole tuning.", *notes]
+        notes = ["dp.tune chose the settings on the same rows; the budget covers the whole tuning.", *notes]
     notes = [*counts_note(plan), *assumed_response_note(plan), *notes]
+    if plan.guarantee.unit is not None:
+        notes.insert(0, persons_note(plan))
     if len(results.selection):
         chosen = results.selection["selected"].drop("Intercept", errors="ignore")
         notes.insert(0, f"Selection: {int(np.sum(chosen))} of {len(chosen)} columns kept; see selection.")
     if shows_errors(results):
         return notes
     return [no_errors_note(results), *notes]
+
+
+def beyond_cap_note(results: ReleasedModel) -> list[str]:
+    """How many rows have a residual beyond the cap, where that follows from what was released."""
+    plan, sums = results.plan, results.fit_sums
+    rows = None if plan.counts is None or not plan.counts_rows_used else plan.counts.released_rows
+    if sums is not None:
+        rows = sums.count, sums.count_sd
+    share = None if rows is None or capped_at(plan) is None else beyond_cap(plan, results.released, rows)
+    if share is None or share.sd > MOST_UNSURE:
+        return []
+    return [f"About {max(share.value, 0.0):.1%} of the rows (s.d. {share.sd:.1%}) have one."]
 
 
 def no_errors_note(results: ReleasedModel) -> str:
@@ -261,8 +282,8 @@ def no_errors_note(results: ReleasedModel) -> str:
     if is_output(plan):
         return f"'noise sd' is the exact standard deviation of the noise; {napp}."
     if plan.request.method == "posterior":
-        return f"The coefficients are one draw from a flattened posterior; {napp}."
-    without = "Coefficients are shrunk towards zero and hold privacy noise; this fit has no standard errors"
+        return f"The coefficients are one draw from a posterior flattened by the privacy budget; {napp}."
+    without = "Coefficients are shrunk towards zero and contain privacy noise; this fit has no standard errors"
     reason = obstacle(plan.family, plan.request.penalty, plan.request.options)
     if reason is not None:
         return f"{without}. Inference {reason}."
@@ -270,9 +291,9 @@ def no_errors_note(results: ReleasedModel) -> str:
         screen, check = phrase("screen=", shell="--set screen=K"), phrase("dp.check", shell="python -m dpstats check")
         forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
         return (
-            f"{without}: the budget identifies no coefficient. More eps, {paid_errors(results)}fewer columns ({screen} "
-            f"chooses them) may help, see {forecast}; or rows were lost to levels that are not declared, which {check} "
-            "counts."
+            f"{without}: the budget identifies no coefficient. More eps, {paid_errors(results)}fewer columns "
+            f"({screen} chooses them) may help; {forecast} predicts it. Rows may also be lost to levels that are "
+            f"not declared, which {check} counts."
         )
     lost = lost_errors(plan)
     if lost is not None:
@@ -302,9 +323,9 @@ def inference_notes(results: ReleasedModel) -> list[str]:
             "levels would help."
         )
         notes += rare_note(results)
-    notes.append("coef and std err are corrected for shrinkage; params, the coefficients as released, predict better.")
+    notes.append("coef and std err are bias-corrected; params, the coefficients as released, predict better.")
     if beyond_normal(results.tvalues.to_numpy(), results.pvalues.to_numpy()):
-        notes.append("P>|z| takes the law of the privacy noise into account: a normal table gives another value.")
+        notes.append("P>|z| accounts for the distribution of the privacy noise, so it differs from a normal table.")
     return notes
 
 
@@ -318,9 +339,10 @@ def rare_note(results: ReleasedModel) -> list[str]:
     assert results.released is not None
     design = SubDesign(results.plan.design, np.array(results.released.columns))
     return [
-        f"{name} is measured from a level that is too rare for this budget. Name a common one as its reference, as in "
-        f"C({column_of_term(name)}, Treatment('a common level')), to see the others."
-        for name in rare_references(design, results._inferred)
+        f"{name} is measured from a level that {'is too rare' if rare else 'has too few rows'} for this budget. Name "
+        f"{'a common' if rare else 'the commonest'} one as its reference, as in C({column_of_term(name)}, "
+        "Treatment('a common level')), to see the others."
+        for name, rare in hiding_references(design, results._inferred).items()
     ]
 
 
@@ -330,7 +352,7 @@ def beyond_normal(statistics: NDArray[Any], pvalues: NDArray[Any]) -> bool:
     A statistic of 0 or NaN stands for a coefficient that is not identified.
     """
     tested = np.isfinite(statistics) & (statistics != 0)
-    normal = 2 * norm.sf(np.abs(statistics[tested]))
+    normal = 2 * special.ndtr(-np.abs(statistics[tested]))
     more = pvalues[tested] > np.maximum(2 * normal, normal + VISIBLE)
     return bool(np.any(more | (normal > np.maximum(2 * pvalues[tested], pvalues[tested] + VISIBLE))))
 

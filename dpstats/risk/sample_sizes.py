@@ -64,28 +64,28 @@ def sample_size(
     curvature: float | None = None,
     method: Literal["objective", "output"] = "objective",
 ) -> SampleSize | ErrorSize:
-    """How many rows make the price of privacy at most `target` per row, or standard errors as small as `se`.
+    """The number of rows at which privacy costs at most `target` per row, or standard errors are as small as `se`.
 
-    The price is (1/n) sum_i l(x_i'theta; y_i), without its quadratic term, at the released coefficients less its
-    value at any coefficients of norm `radius`: the best for the same rows, not for new ones. On the sum objective
-    that bound does not depend on n, so n is the bound divided by the target.
+    The cost is the mean loss (1/n) sum_i l(x_i'theta; y_i) at the released coefficients minus its value at any
+    coefficients of norm `radius`: at the best ones for the same rows, not for new rows. The bound on the sum of the
+    losses does not depend on n, so n is this bound divided by the target.
 
     Parameters
     ----------
     family : str, Family or Plan
-        The loss, its caps set; or what `dpstats.plan` returned, of which all facts are then taken: n is the bound of
-        ``plan.excess_risk(pi)`` over the target. An eps that is given takes the place of the plan's.
+        The loss, with its caps set; or a plan from `dpstats.plan`, which provides all facts: n is the bound of
+        ``plan.excess_risk(pi)`` divided by the target. An `eps` replaces that of the plan.
     columns : int
-        p, every column counted (the intercept's too).
+        p, the number of columns, with the intercept.
     eps, delta : float
         The budget of the noise.
     target : float
         Excess of the mean loss, in units of the loss; with probability 1 - `pi`.
     se : dict
-        With a plan, in place of a target: standard errors by coefficient, such as ``{"smoker": 0.1}``, in the user's
-        units. The answer is a forecast for rows made up from the Domain, from which real rows differ.
+        With a plan, instead of a target: standard errors by coefficient, such as ``{"smoker": 0.1}``, in the user's
+        units. The answer is a forecast for rows simulated from the Domain; real rows differ.
     residual_sd, typical, like : float, dict, DataFrame, optional
-        With `se`, what is known of the rows, as for ``plan.standard_errors``; `like` must be public rows.
+        With `se`, public facts about the rows, as for ``plan.standard_errors``; `like` must be public rows.
     radius : float
         Norm of the coefficients to compare with, in model units.
     pi : float
@@ -96,12 +96,12 @@ def sample_size(
     curvature : float, optional
         The quadratic term; by default the one that needs the fewest rows.
     method : {"objective", "output"}
-        The noise in the objective, or in its optimum (l2 noise then, whatever `row_norm` bounds).
+        Noise in the objective, or in its optimum (always l2 noise).
 
     Returns
     -------
     SampleSize or ErrorSize
-        ``n``, and ``table``; a number with words when printed.
+        With ``n`` and ``table``; it prints as a sentence.
 
     Raises
     ------
@@ -202,7 +202,7 @@ def _of_plan(
     fit = plan.objective
     if plan.request.method not in ("napp", "objective") or plan.request.options.unit is not None:
         napp = argument("method", "napp")
-        raise ArgumentError(f"plan must be of {napp} and for rows: the bounds are of noise in the objective")
+        raise ArgumentError(f"plan must have {napp} and protect rows: the bounds are for noise in the objective")
     norms = dict(plan.design.row_norms) if hasattr(plan.design, "row_norms") else {"l2": 1.0}
     radius = plan.radius if radius is None else check_positive("radius", radius)
     best = sample_size(

@@ -12,7 +12,6 @@ import glob
 import hashlib
 import os
 import secrets
-import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ from dpstats.data import Table
 from dpstats.errors import ArgumentError, LedgerError, StreamError
 from dpstats.ledger.ledger import LedgerLike, as_ledger
 from dpstats.ledger.spender import Spender
-from dpstats.ledger.store import is_mount_point, sync_directory
+from dpstats.ledger.sqlite import is_mount_point, sync_directory
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import strip_context
 from dpstats.streaming.sums.running import TickLock, pack, unpack
@@ -69,9 +68,10 @@ class StreamBooks:
         LedgerError if the charge was refunded, or the file cannot be written.
         """
         with self._store.transaction(write=True) as connection:
-            for statement in CREATE:
-                connection.execute(statement)
-            connection.execute("INSERT OR IGNORE INTO stream VALUES (?, 0, ?)", (entry, digest))
+            if not self._store.has_table(connection, "stream"):
+                for statement in CREATE:
+                    connection.execute(statement)
+            connection.execute("INSERT INTO stream VALUES (?, 0, ?) ON CONFLICT DO NOTHING", (entry, digest))
             connection.execute("UPDATE entry SET state = 'read' WHERE id = ? AND state = 'charged'", (entry,))
             state = connection.execute("SELECT state FROM entry WHERE id = ?", (entry,)).fetchone()
             if state is None or state[0] != "read":
@@ -80,7 +80,7 @@ class StreamBooks:
     def position(self, entry: int) -> Position | None:
         """Where the stream of an entry stands; None if the ledger knows of none."""
         with self._store.transaction(write=False) as connection:
-            if not _has_table(connection):
+            if not self._store.has_table(connection, "stream"):
                 return None
             row = connection.execute("SELECT tick, digest FROM stream WHERE entry = ?", (entry,)).fetchone()
         return None if row is None else Position(int(row[0]), str(row[1]))
@@ -95,17 +95,10 @@ class StreamBooks:
         return updated == 1
 
 
-def _has_table(connection: sqlite3.Connection) -> bool:
-    return (
-        connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'stream'").fetchone()
-        is not None
-    )
-
-
 _FULL = "cannot be written: the disk is full, or a quota or limit is reached; free some space"
 _FORBIDDEN = "cannot be read or written; give this process permission to the file and its folder"
 _UNLOCKED = "cannot be locked: this file system has no locks; keep it on a local disk"
-MOUNTED = "is a mount point, and a state is replaced by renaming; mount the folder that it is in, not the file"
+MOUNTED = "is a mount point, and a state is replaced by renaming; mount its folder instead"
 
 _ADVICE = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _FULL),
@@ -176,12 +169,12 @@ def _open_last(path: Path, make: bool, lock: Callable[[int], None]) -> int | Non
 
 
 OLD = (
-    "the state is not the valid one: it is an old copy, or another process has closed a tick since. It is refused, as "
-    "a release from it would be one that no charge covers; go on from the state that is up to date"
+    "the state is not the valid one: it is an old copy, or another process has closed a tick since. No charge "
+    "covers a release from it; continue from the current state"
 )
-WAITS = "The tick is computed and waits to be recorded: call update again, which records and shows it and reads no rows"
-BROKEN = "a tick was not completed: open the stream again from its state, nothing is lost"
-LOST = "a tick was not completed, and without state= the stream cannot go on: begin a new one, with state="
+WAITS = "The tick is computed but not recorded: call update again, which records and shows it and reads no rows"
+BROKEN = "a tick was not completed: open the stream again from its state; nothing is lost"
+LOST = "a tick was not completed, and a stream without state= cannot continue: start a new one with state="
 
 
 class Checkpoint:
@@ -195,7 +188,7 @@ class Checkpoint:
         if self.path is not None and not self.path.parent.is_dir():
             raise ArgumentError(f"state: there is no directory {str(self.path.parent)!r}; make it first")
         if self.path is not None and self.path.exists() and self.path.stat().st_nlink > 1:
-            raise ArgumentError(f"state: {str(self.path)!r} has another name as well, a hard link; keep one of them")
+            raise ArgumentError(f"state: {str(self.path)!r} has a second hard link; keep one of them")
         if self.path is not None:
             with on_disk(self.path):
                 mounted = is_mount_point(self.path)
@@ -225,7 +218,7 @@ class Checkpoint:
             facts = unpack(content)
             if facts["charged"] != (self._books is not None):
                 fix = "pass the ledger that it was charged to" if facts["charged"] else "leave it out"
-                raise StreamError(f"ledger: the stream of this state was begun otherwise; {fix}")
+                raise StreamError(f"ledger: the stream of this state was started differently; {fix}")
             if self._books is not None:
                 content = self._valid(content, facts["identity"])
             self._put(content)
@@ -322,7 +315,7 @@ class Checkpoint:
         self._entry = self._books.charge_of(identity)
         position = None if self._entry is None else self._books.position(self._entry)
         if position is None:
-            raise StreamError("ledger: it was not charged for the stream of this state; pass the one that was")
+            raise StreamError("ledger: it was not charged for the stream of this state; pass the ledger that was")
         if position.digest == digest_of(content):
             return content
         for staged in self._staged():
@@ -452,12 +445,14 @@ class DurableTicks(ABC):
         if self._waiting is not None:
             if label != self._waiting.label:
                 named = "no label" if self._waiting.label is None else f"label={safe_repr(self._waiting.label)}"
-                raise StreamError(f"label: the tick that waits to be recorded has {named}; call update with that first")
+                raise StreamError(
+                    f"label: the tick that is not recorded yet has {named}; call update with that label first"
+                )
             return
         if self.tick and (label is None) != (self.label is None):
             raise ArgumentError("label must be given for every tick, or for none")
         if label is not None and self.label is not None and label <= self.label:
-            raise StreamError("label: this tick is out of order; the tick closed last is this one or a later one")
+            raise StreamError("label: this tick is out of order; it, or a later tick, was closed already")
 
     @property
     def waits(self) -> bool:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 def header(plan: StreamPlan, ticks: str) -> SimpleTable:
     """Pairs of facts on the stream (left) and on the guarantee (right)."""
     guarantee, mechanism = plan.guarantee, plan.sums.mechanism
-    title = f"Private Stream of Regressions: {plan.family.name}"
+    title = f"Private Stream of Regressions: {plan.family.title}"
     if not guarantee.certified:
         title = "\n".join([*textwrap.wrap(f"*** NOT CERTIFIED: {guarantee.reason} ***", WIDTH), title])
     model_facts = [
@@ -81,13 +81,13 @@ WITHOUT_HORIZON = 1000
 
 @dataclass(frozen=True, eq=False)
 class StreamPlan:
-    """A stream of regressions, fixed before a row is read.
+    """The plan of a stream of regressions, fixed before any row is read.
 
     Attributes
     ----------
     design : DesignSpec
     vector : RowVector
-        What a row adds to its tick.
+        The contribution of a row to its tick.
     sums : SumsPlan
         The noise of their sums.
     radius : float
@@ -197,9 +197,9 @@ class StreamPlan:
         if self.design.score_ratio is None:
             return "weights leave the variance of a response open, and no sum of squared scores is kept"
         if self.method == "linear" and self.vector.square == 0:
-            return "errors of a linear stream need an intercept, from which the number of rows is known"
+            return "errors of a linear stream need an intercept, which gives the number of rows"
         if self.method == "renewable" and name not in ("binomial", "binomial_counts"):
-            return f"the dispersion of family {name!r} is not among the sums; params and noise are"
+            return f"the sums do not hold the dispersion of family {name!r}; params and noise are released"
         return None
 
     def deviation(self, tick: int) -> float:
@@ -211,7 +211,7 @@ class StreamPlan:
         return float(np.sqrt(self.sums.covariance([(a, b)])[0, 0]))
 
     def ticks(self, ticks: Sequence[int] | None = None) -> pd.DataFrame:
-        """Noise and predicted excess, a row a tick.
+        """Noise and predicted excess, with one row per tick.
 
         Parameters
         ----------
@@ -221,9 +221,9 @@ class StreamPlan:
         Returns
         -------
         DataFrame
-            Indexed by tick. noise_sd, of an entry of the rows' x y (of their g x); rows, as guessed, of what the tick's
-            regression is of; excess, what the noise is likely to add to the sum of losses at so many rows, per_row the
-            same divided by them; null, what the null model would add at coefficients as guessed by `radius`.
+            Indexed by tick. noise_sd: of an entry of the sum of x y (of g x). rows: the guessed number of rows in the
+            regression of the tick. excess: the predicted increase of the sum of losses due to noise. per_row: excess
+            divided by rows. null: the increase due to the null model at coefficients of norm `radius`.
 
         Raises
         ------
@@ -270,11 +270,13 @@ class StreamPlan:
         """
         return Summary([header(self, "none read"), ticks_table(self.ticks())], self.notes())
 
-    def plot(self, *, ax: Axes | None = None) -> Axes:
-        """Draw the predicted excess per row by tick beside that of the null model.
+    def plot(self, *, caption: bool = True, ax: Axes | None = None) -> Axes:
+        """Draw the predicted excess per row by tick, with that of the null model.
 
         Parameters
         ----------
+        caption : bool
+            Write below the picture what it shows and what is protected.
         ax : Axes, optional
             To draw on; by default those of a new figure.
 
@@ -299,33 +301,34 @@ class StreamPlan:
         guess = (
             f"Predicted for {self.rows_guess:,.0f} rows a tick and coefficients of norm {self.radius:g} in model units."
         )
-        title, labels = f"{self.family.name}: {self.workload}", ("tick", "predicted excess per row")
-        return style.finish(ax, title, guess, promise(self, "all ticks together"), labels=labels, legend="above")
+        title, labels = f"{self.family.title}: {self.workload}", ("tick", "predicted excess per row")
+        protected = promise(self, "all ticks together")
+        return style.finish(ax, title, guess, protected, labels=labels, legend="above", caption=caption)
 
     def notes(self) -> list[str]:
         """What the reader must know, in plain words."""
         verb = "replacing" if self.guarantee.adjacency == "replace_one" else "adding or removing"
         unit, rows = self.guarantee.unit, rows_of_one(self.guarantee, self.sums.mechanism.participation)
         notes = [
-            f"One charge covers all that is ever shown of the stream: {verb} one {unit or 'row'} {rows}. Ticks are "
-            "public, the rows of a tick are not, nor is their number unless ticks are counted in rows.",
+            f"One charge covers everything that the stream ever shows: {verb} one {unit or 'row'} {rows}. Ticks "
+            "are public. The rows of a tick are private, and so is their number unless ticks are counted in rows.",
         ]
         if unit is not None:
             notes.append(
-                f"No stream looks at whose a row is: it is for whoever feeds it to see that no {unit} has more. The "
-                "guarantee of one who has is weaker."
+                f"The stream cannot check this: the caller must ensure that no {unit} has more rows. The guarantee "
+                f"of a {unit} with more rows is weaker."
             )
         if self.design.weights is not None:
             notes.append(
-                f"Rows count by their weight over {self.design.weights.high:g}, the greatest that is declared."
+                f"Rows count by their weight divided by {self.design.weights.high:g}, the greatest weight declared."
             )
         if self.horizon is None:
             notes.append("The noise does not grow: the stream may run for ever.")
         if self.method == "renewable":
             notes.append(
-                "A tick's rows are linearised at the coefficients released before it. With a strong signal "
-                "(probabilities near 0 or 1) the first ticks are linearised badly: up to half of the ticks are "
-                "left out where released coefficients say so, and between(a, b) leaves out more at no charge."
+                "The rows of a tick are linearised at the coefficients released before it. With a strong signal "
+                "(probabilities near 0 or 1) this is inaccurate for the first ticks. Up to half of the ticks are "
+                "left out if the released coefficients show this; between(a, b) leaves out more at no charge."
             )
         notes.append(
             f"Predictions are for {self.rows_guess:,.0f} rows a tick (rows_guess) and coefficients of norm "

@@ -272,14 +272,14 @@ def plan_projection(
     else:
         raise ArgumentError("directions must be an integer, 'auto' or 'printed'")
     if chosen >= columns and directions != "auto":
-        fix = f"give fewer, or take all {columns:,} columns, which are more accurate"
+        fix = f"pass fewer, or use all {columns:,} columns, which is more accurate"
         raise ArgumentError(f"directions: {chosen:,} are no fewer than the {columns:,} columns; {fix}")
     how = "which exceeds d" if printed >= columns else "for comparison"
     notes = [
-        f"Rows are summed along m = {chosen:,} public random directions (seed {seed}) in place of d = {columns:,} "
-        f"columns: {chosen * (chosen + 3) // 2:,} sums in place of {columns * (columns + 3) // 2:,}.",
+        f"Rows are summed along m = {chosen:,} public random directions (seed {seed}) instead of d = {columns:,} "
+        f"columns: {chosen * (chosen + 3) // 2:,} sums instead of {columns * (columns + 3) // 2:,}.",
         f"m as printed in the source, T^(2/3) W^(4/3), is {printed:,}, {how}.",
-        "Fewer directions buy memory and time, not accuracy: with room for all columns take mechanism 'linear'.",
+        "Fewer directions save memory and time but lose accuracy: with memory for all columns use mechanism 'linear'.",
     ]
     return Projection(columns, chosen, seed), notes
 
@@ -302,7 +302,10 @@ class _Scaled:
         return self.rho * self.constraint.support(direction)
 
 
-NO_ERRORS = "what a sketch leaves out of coefficients is not known, so there are no errors; mechanism='linear' has them"
+NO_ERRORS = (
+    "the part of the coefficients that a sketch leaves out is unknown, so there are no errors; mechanism='linear' "
+    "has them"
+)
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ DELTA_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Schedule:
-    """The ticks after which a stream is fitted anew.
+    """The ticks after which a stream is fitted again.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Schedule:
     Raises
     ------
     ArgumentError
-        If they are no such integers, or none.
+        If `times` are not increasing integers within the horizon.
 
     Examples
     --------
@@ -98,7 +98,7 @@ class Schedule:
 
     @classmethod
     def geometric(cls, horizon: int, ratio: float = RATIO, first: int = 1) -> Schedule:
-        """At first, first ratio, first ratio^2, ..., rounded up: about log(horizon / first) / log(ratio) fits.
+        """Fits at first, first ratio, first ratio^2, ..., rounded up: about log(horizon / first) / log(ratio) fits.
 
         The rows that the latest fit has not seen are at all times at most 1 - 1/ratio of the ticks so far, and a tick.
 
@@ -204,7 +204,7 @@ BASIS = "docs/proofs/geometry"
 
 @dataclass(frozen=True, eq=False)
 class RefitsPlan:
-    """When a stream will be fitted anew, and what that costs: no function of rows.
+    """The schedule of a stream of refits and its cost, from public facts alone.
 
     Attributes
     ----------
@@ -366,6 +366,8 @@ class RunningRefits(DurableTicks):
 
     def _resume(self, facts: dict[str, Any]) -> None:
         if facts.get("stream") != "refits" or facts["plan"] != self._digest:
-            raise StreamError("state: it belongs to another stream; open it as it was begun, or give another file")
+            raise StreamError(
+                "state: it belongs to another stream; use the arguments it was started with, or another file"
+            )
         self._tick, self.history = int(facts["tick"]), facts["history"]
         self.results = None if facts["results"] is None else GLMResults.from_dict(facts["results"])

@@ -75,81 +75,82 @@ class _Stream:
         return self._running.tick
 
     def __reduce__(self) -> Any:
-        raise StreamError("a stream is not pickled or copied: give it state=, from which it goes on")
+        raise StreamError("a stream cannot be pickled or copied: pass state=, from which it continues")
 
 
 class Regression(_Stream):
     """A regression of a stream of rows, released again at every tick.
 
-    A stream is a sequence of ticks, a public clock: a batch, a day, a month. How many rows a tick brings is private. At
-    each tick the noisy sums of bounded statistics of all rows are released; coefficients, errors, windows and changes
-    follow from them at no further charge.
+    A stream is a sequence of ticks of a public clock: a batch, a day, a month. The number of rows of a tick is private.
+    At each tick the noisy sums of bounded statistics of all rows are released; coefficients, errors, windows and
+    changes follow from them at no further cost.
 
     Parameters
     ----------
     formula : str
         As for `dpstats.glm`; a binomial response may be ``successes + failures``.
     domain : Domain or dict
-        Declares every column that the formula reads: nothing of a stream can be bought beforehand.
+        Must declare every column that the formula reads, because a stream cannot buy ranges.
     eps, delta : float
         The budget of the whole stream. With ``delta=0`` the noise is pure, a tree of sums, and larger.
     family : str or Family
     mechanism : {"linear", "renewable", "projected", "refits"}, optional
-        "linear" releases the sums of x y and x x'; the default of the Gaussian family. "renewable" linearises a tick's
-        rows at the coefficients released before it; that of all others. "projected" is "linear" along few public random
-        directions, for wide rows. "refits" fits any method of `dpstats.glm` anew at a few ticks: the
-        stream is a `Refits`, with all its arguments, and its `update` takes all rows so far.
+        "linear", the default of the Gaussian family, releases the sums of x y and x x'. "renewable", the default of all
+        other families, linearises the rows of a tick at the coefficients released before it. "projected" is "linear"
+        along few public random directions, for wide rows. "refits" fits any method of `dpstats.glm` again at a few
+        ticks: the stream is a `Refits`, with all its arguments, and its `update` takes all rows so far.
     weights, offset, exposure, subset : str, optional
         As for `dpstats.glm`: a column or an expression of columns, or terms of the formula. Weighted streams have no
         errors.
     horizon : int, optional
-        The last tick. Left out, a million ticks are declared, for 30 to 45 % more noise.
+        The last tick. By default a million ticks are planned, with 30 to 45 % more noise.
     halflife : float, optional
-        A tick counts half after so many ticks: the stream may run for ever.
+        The number of ticks after which the weight of a tick is one half. The stream may run for ever.
     window : int, optional
-        Each regression is of the last `window` ticks: likewise.
+        Each regression covers the last `window` ticks. The stream may run for ever.
     workload : Workload or str, optional
         The same in one object, see `dpstats.streaming.sums`.
     participation : sequence of int
-        Offsets of the ticks in which one person may have a row, such as ``(0, 1, 2, 3, 12, 13, 14, 15)``: the guarantee
-        is then the person's. Whoever feeds the stream answers for it.
+        Offsets of the ticks in which one person may have a row, such as ``(0, 1, 2, 3, 12, 13, 14, 15)``. The guarantee
+        is then for persons, and the caller is responsible for this pattern.
     unit : str, optional
-        What persons are called in the guarantee, as in the ledger that pays for them; "person" by default where
-        `participation` has several ticks. Without several, a person has one row in all. **This is taken on trust**:
-        unlike `dpstats.glm`, a stream does not look for persons in its rows; one with more has a weaker guarantee.
+        The name of a person in the guarantee, as in the ledger that pays for it; by default "person" if `participation`
+        has several ticks. Otherwise a person has one row in the whole stream. **The stream does not check this**:
+        unlike `dpstats.glm`, it does not look for persons in its rows, and a person with more rows has a weaker
+        guarantee.
     sums : {"blt", "toeplitz", "tree", "honaker", "knorm_tree"}, optional
-        The noise of the sums; "blt" has nearly the least in constant memory.
+        The noise of the sums; "blt" has nearly the least noise, in constant memory.
     penalty, alpha : str or Penalty, float
-        Convex, as for `dpstats.glm`, beside the ridge that the noise asks for.
+        A convex penalty, as for `dpstats.glm`, in addition to the ridge penalty for the noise.
     constraint : Constraint, optional
-        A set of ``dpstats.streaming.constraints`` for the coefficients in model units, the intercept aside, in place of
-        the ridge: `params` lies in it. "projected" needs one.
+        A set of ``dpstats.streaming.constraints`` for the coefficients in model units, without the intercept, instead
+        of the ridge: `params` lies in it. "projected" needs one.
     solver : {"accelerated", "paper"}
-        For a constraint: to a certified gap, or the averaged descent that Kasiviswanathan, Nissim and Jin print, for a
-        model without an intercept.
+        For a constraint: a solver with a certified gap, or the averaged descent of Kasiviswanathan, Nissim and Jin, for
+        a model without an intercept.
     radius : float, optional
-        Public guess at the norm of the coefficients in the metric of the rows, from which ridge and noise are balanced.
+        Public guess at the norm of the coefficients in the metric of the rows; it determines the ridge.
     directions : int or {"auto", "printed"}, optional
-        Of "projected": how many; "auto" balances sketch and noise within a quarter of a million sums.
+        For "projected": the number of directions; "auto" balances sketch and noise within a quarter of a million sums.
     region : Constraint or int, optional
-        Of "projected": rows outside it enter as zeros: a set of rows in model units, or the most entries not 0.
+        For "projected": rows outside it count as zeros; a set of rows in model units, or the largest number of entries
+        that are not 0.
     projection_seed : int, optional
-        Of "projected": that of its public matrix, 0 by default.
+        For "projected": the seed of its public matrix, 0 by default.
     lift : bool
-        Of "projected": whether to release the coefficients of least gauge among those that the sketch cannot tell
-        apart, which takes seconds a tick, or the ones found first.
+        For "projected": whether to release the coefficients of least gauge among those with the same sketch, which
+        takes seconds per tick, or the first ones found.
     adjacency : {"add_remove", "replace_one"}
-        Of one row in its tick; ticks are public.
+        For one row in its tick; ticks are public.
     ledger : Ledger, Part or path, optional
-        Charged once, durably, before the first row is read; it keeps the tick, so that an old copy of the state is
-        refused.
+        Charged once, durably, before the first row is read; it stores the tick, so an old copy of the state is refused.
     state : path, optional
-        Of the file from which the stream goes on after the process has ended, however it ended. It holds private data.
-        The releases are kept beside it, in a file with ".releases" added to the name.
+        The file from which the stream continues after the process has ended. It holds private data. The releases are
+        stored next to it, in a file with ".releases" added to the name.
     recall : int
-        Without `state` so many releases are remembered for `between`, `window` and `history`.
+        Without `state`, the number of releases kept for `between`, `window` and `history`.
     rows_guess : float
-        Public guess at the rows of a tick, for the predictions of `plan` and the directions of "auto".
+        Public guess at the number of rows of a tick, for the predictions of `plan` and directions="auto".
     seed : int, optional
         For tests only; the guarantee is then not certified.
 
@@ -168,7 +169,7 @@ class Regression(_Stream):
     Notes
     -----
     The guarantee is proved in docs/proofs/streams (docs/proofs/geometry for "projected"). The state is on the disk
-    before a release is returned, so that a process that is killed repeats the same numbers.
+    before a release is returned, so a process that is killed repeats the same numbers.
 
     Examples
     --------
@@ -222,13 +223,13 @@ class Regression(_Stream):
     def update(self, rows: object, *, label: str | None = None) -> StreamResults:
         """Close a tick with its rows and release its regression.
 
-        A tick that is computed but cannot be recorded, on a full disk or while the ledger stays locked, waits: the next
-        call records and shows it and does not look at `rows`, whatever they are, as a tick has one release.
+        A tick that is computed but cannot be recorded (the disk is full, or the ledger stays locked) is kept: the next
+        call records and shows it and ignores `rows`, because a tick has only one release.
 
         Parameters
         ----------
         rows : DataFrame or another table
-            All rows of the tick, perhaps none; whatever `dpstats.glm` takes.
+            All rows of the tick, possibly none, in any form that `dpstats.glm` accepts.
         label : str, optional
             A public name of the tick, such as the month; labels must increase.
 
@@ -265,17 +266,17 @@ class Regression(_Stream):
         data : DataFrame or another table, path, or iterator of tables
             Each item of an iterator is a tick, unless `tick` is a number.
         tick : int or str, optional
-            A number of rows: every so many rows, in their order, are a tick, the last of what is left. The number of
-            rows is then public, and a neighbour is a stream in which one row is empty. Or a column whose levels the
-            Domain declares, in their order: each level is a tick, with rows or without.
+            A number of rows per tick, in their order; the last tick has the remaining rows. The number of rows is then
+            public, and a neighbour is a stream in which one row is empty. Or a column whose levels the Domain declares,
+            in their order: each level is a tick, with or without rows.
         until : int, optional
             Stop after tick number `until`; the last level of a column by default.
 
         Yields
         ------
         StreamResults
-            Of each tick as it is closed; nothing happens before one is asked for. A stream that goes on begins with the
-            level after the last tick; of rows and items it takes the next that it is given.
+            One for each tick, computed when it is requested. A stream that continues starts with the level after the
+            last tick, or with the next rows and items that it is passed.
 
         Raises
         ------
@@ -324,7 +325,7 @@ class Regression(_Stream):
         return self.at(self.tick)
 
     def at(self, tick: int) -> StreamResults:
-        """The regression as it was released at a past tick.
+        """The regression released at a past tick.
 
         Raises
         ------
@@ -347,7 +348,7 @@ class Regression(_Stream):
         return self._results(release.params, release.released, deviation, start, tick)
 
     def between(self, a: int, b: int) -> StreamResults:
-        """The regression of the ticks a + 1, ..., b: from the same noisy sums, at no charge.
+        """The regression of the ticks a + 1, ..., b from the same noisy sums, at no cost.
 
         Parameters
         ----------
@@ -394,7 +395,7 @@ class Regression(_Stream):
         return self.between(self.tick - ticks, self.tick)
 
     def change(self, ticks: int) -> pd.DataFrame:
-        """How coefficients of the last `ticks` ticks differ from those of as many ticks before, with errors.
+        """Differences of coefficients between the last `ticks` ticks and as many ticks before, with errors.
 
         Returns
         -------
@@ -438,15 +439,17 @@ class Regression(_Stream):
             }
         )
 
-    def plot(self, term: str, *, window: int | None = None, ax: Axes | None = None) -> Axes:
-        """Draw a coefficient over the remembered ticks with 95 % intervals.
+    def plot(self, term: str, *, window: int | None = None, caption: bool = True, ax: Axes | None = None) -> Axes:
+        """Draw a coefficient over the stored ticks with 95 % intervals.
 
         Parameters
         ----------
         term : str
             Its name, see ``plan().names``.
         window : int, optional
-            Of the last so many ticks at each tick, rather than as it was released.
+            Draw the coefficient of the last `window` ticks at each tick instead of the released one.
+        caption : bool
+            Write below the picture what it shows and what is protected.
         ax : Axes, optional
             To draw on; by default those of a new figure.
 
@@ -467,17 +470,17 @@ class Regression(_Stream):
             raise ArgumentError("window must be positive, and there must be a tick to draw: close one with update")
         results = [self.at(tick) if window is None else self.between(tick - window, tick) for tick in ticks]
         span = self._running.plan.workload if window is None else f"the last {window} ticks"
-        return coefficient_picture(results, term, f"{term}: {span}", ax)
+        return coefficient_picture(results, term, f"{term}: {span}", ax, caption=caption)
 
     def __repr__(self) -> str:
         return f"<Regression: tick {self.tick}, {self._running.plan.description}>"
 
 
 class Refits(Regression):
-    """A private regression of a stream of rows, fitted anew at ticks fixed beforehand.
+    """A private regression of a stream of rows, fitted again at ticks fixed beforehand.
 
-    The rows stay where they are: at every tick all rows so far are passed, and read only if the tick is one of the
-    schedule's. A result is on the disk before it is returned, so a process that is killed never makes a second one.
+    The stream stores no rows: every tick is passed all rows so far, and reads them only if the schedule has the tick. A
+    result is on the disk before it is returned, so a process that is killed never makes a second one.
 
     Parameters
     ----------
@@ -488,16 +491,16 @@ class Refits(Regression):
     horizon : int
         The last tick.
     schedule : Schedule or int, optional
-        When to fit: `dpstats.streaming.Schedule`; a number tau means every tau ticks. By default geometric with the
-        ratio 1.6: few fits, none of which is missing more than the last 3/8 of the ticks and one.
+        The ticks of the fits: a `dpstats.streaming.Schedule`; a number tau means every tau ticks. By default geometric
+        with the ratio 1.6: few fits, each of which misses at most the last 3/8 of the ticks and one tick.
     family, method, penalty, alpha, weights, offset, exposure, subset, adjacency, seed
         As for `dpstats.glm`.
     ledger : Ledger, Part or path, optional
-        Charged once, durably, before the first fit; it keeps the tick.
+        Charged once, durably, before the first fit; it stores the tick.
     state : path, optional
-        Of the file from which the stream goes on after the process has ended, however it ended.
+        The file from which the stream continues after the process has ended.
     **options
-        As for `dpstats.glm`, such as ``unit``; ``inference`` is off unless it is asked for.
+        As for `dpstats.glm`, such as ``unit``; ``inference`` is None by default.
 
     Attributes
     ----------
@@ -575,7 +578,7 @@ class Refits(Regression):
     def params(self) -> pd.Series[float]:
         """The latest coefficients in the user's units; ArgumentError before the first fit."""
         if self.results is None:
-            raise ArgumentError(f"params: the first fit is that of tick {self.plan().schedule.times[0]}")
+            raise ArgumentError(f"params: the first fit is at tick {self.plan().schedule.times[0]}")
         return self.results.params
 
     @property
@@ -585,15 +588,16 @@ class Refits(Regression):
 
     @hide_frames
     def update(self, so_far: object) -> GLMResults | None:  # type: ignore[override]
-        """Close a tick, and fit anew if it is one of the schedule's.
+        """Close a tick, and fit again if the schedule has this tick.
 
-        A tick that cannot be recorded, on a full disk or while the ledger stays locked, waits: the next call records
-        and shows it and does not look at `so_far`.
+        A tick that cannot be recorded (the disk is full, or the ledger stays locked) is kept: the next call records and
+        shows it and ignores `so_far`.
 
         Parameters
         ----------
         so_far : DataFrame or another table, or path
-            All rows of the ticks so far, this one's too; whatever `dpstats.glm` takes. Read only if a fit is due.
+            All rows of the ticks so far, including this tick, in any form that `dpstats.glm` accepts. They are read
+            only if a fit is due.
 
         Returns
         -------
@@ -625,8 +629,8 @@ class Refits(Regression):
     def _without_sums(self, *_: Any, **__: Any) -> NoReturn:
         """ArgumentError: what other streams answer from their sums."""
         raise ArgumentError(
-            "a stream of refits keeps its latest fit, results, and the coefficients of all, history: give all rows so "
-            "far to update; other ticks, intervals and changes are answered by a stream of sums"
+            "a stream of refits keeps its latest fit (results) and the coefficients of all fits (history): pass "
+            "all rows so far to update; only a stream of sums has other ticks, intervals and changes"
         )
 
     run = at = between = window = change = plot = _without_sums

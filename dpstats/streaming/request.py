@@ -15,9 +15,10 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Family, get_family
 from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.mechanisms.statistics import check_size
-from dpstats.models.sources import model_formula, scaled_family
+from dpstats.models.sources import model_formula
 from dpstats.penalties import Penalty
 from dpstats.penalties import penalty as get_penalty
+from dpstats.plan.scaling import scaled_family
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_planned
 from dpstats.privacy.information import MatrixNoise
 from dpstats.privacy.information.statistics import frobenius_sensitivity
@@ -121,7 +122,7 @@ class StreamRequest:
         """The family, its caps perhaps open."""
         loss = get_family(self.family)
         if not type(loss).__module__.startswith("dpstats."):
-            raise ArgumentError("family must be one of dpstats for a stream: nobody has proved what another declares")
+            raise ArgumentError("family must be one of dpstats for a stream: no proof covers the bounds of another")
         return loss
 
     @cached_property
@@ -132,9 +133,11 @@ class StreamRequest:
             return "linear" if family == "gaussian" else "renewable"
         check_choice("mechanism", name, ("linear", "renewable", "projected", "refits"))
         if name != "renewable" and family != "gaussian":
-            raise ArgumentError(f"mechanism={name!r} is for family='gaussian'; take 'renewable' for {family!r}")
+            raise ArgumentError(f"mechanism={name!r} is for family='gaussian'; use 'renewable' for {family!r}")
         if name == "renewable" and family == "gaussian":
-            raise ArgumentError("mechanism='renewable' renews what is not linear; take 'linear' for family='gaussian'")
+            raise ArgumentError(
+                "mechanism='renewable' is for models that are not linear; use 'linear' for family='gaussian'"
+            )
         return name
 
     @cached_property
@@ -195,8 +198,8 @@ class StreamRequest:
         """Whose rows a neighbour differs by; None if every row counts by itself."""
         if self.unit is not None and not (isinstance(self.unit, str) and self.unit.strip()):
             raise ArgumentError(
-                f"unit must be None or the name of what tells persons apart, got {safe_repr(self.unit)}; persons who "
-                "have rows in several ticks are declared by participation="
+                f"unit must be None or the name of the column that identifies persons, got {safe_repr(self.unit)}; "
+                "declare persons with rows in several ticks by participation="
             )
         return PERSON if self.unit is None and len(self.source.participation) > 1 else self.unit
 
@@ -204,7 +207,7 @@ class StreamRequest:
         if self.constraint is not None and not isinstance(self.constraint, Constraint):
             raise ArgumentError("constraint must be a set of dpstats.streaming.constraints, such as L1Ball(1.0)")
         if self.constraint is not None and self.shrinkage is not None:
-            raise ArgumentError("constraint and penalty: give one of them")
+            raise ArgumentError("constraint and penalty: pass only one of them")
         check_choice("solver", self.solver, ("accelerated", "paper"))
         if self.solver == "paper" and self.constraint is None:
             raise ArgumentError("solver='paper' is for a constraint: give constraint=, such as L1Ball(1.0)")
@@ -221,9 +224,9 @@ class StreamRequest:
             raise ArgumentError("constraint must be given for mechanism='projected', such as L1Ball(1.0)")
         for name in ("radius", "penalty"):
             if getattr(self, name) is not None:
-                raise ArgumentError(f"{name} is not for mechanism='projected', which goes by the constraint")
+                raise ArgumentError(f"{name} is not for mechanism='projected', which uses the constraint")
         if self.solver != "accelerated":
-            raise ArgumentError("solver: mechanism='projected' has one of its own; leave it out")
+            raise ArgumentError("solver: mechanism='projected' has its own solver; leave it out")
 
 
 def make_plan(request: StreamRequest) -> StreamPlan:

@@ -45,17 +45,17 @@ class StreamResults(FittedModel):
     ----------
     plan : StreamPlan
     scaled_params : ndarray, shape (p,)
-        Coefficients in model units, shrunk as the noise asks for.
+        Coefficients in model units, shrunk according to the noise.
     sums : ndarray, shape (size,)
-        The noisy sums that they follow from.
+        The noisy sums behind them.
     deviation : float
         Standard deviation of the noise of each.
     first, last : int
         The ticks; older ones count less in a stream with a half-life.
     linearised : ndarray, shape (k, p)
-        Coefficients at which its ticks were linearised, or the first of them.
+        Coefficients at which the ticks were linearised, or the first of them.
     weights : ndarray, shape (k,)
-        What each of these stands for.
+        The number of ticks for each of these.
 
     Examples
     --------
@@ -73,6 +73,8 @@ class StreamResults(FittedModel):
     1
     >>> "Ticks:" in fit.summary(full=True).as_text(), "tabular" in fit.to_latex(), "|---:|" in fit.to_markdown()
     (True, True, True)
+    >>> "<td" in fit.to_html()
+    True
     >>> list(fit.tidy().columns[:2]), fit.glance()["last_tick"].item()
     (['term', 'estimate'], 1)
     >>> fit.excess_risk()
@@ -114,8 +116,8 @@ class StreamResults(FittedModel):
             return self.plan.without_errors
         if self._remainder > MOST_REMAINDER:
             return (
-                "rows were linearised so far from these coefficients that errors would not hold; those of later ticks "
-                "have errors, see between and window"
+                "the rows were linearised too far from these coefficients for valid errors; regressions of later "
+                "ticks have errors, see between and window"
             )
         return None
 
@@ -155,8 +157,8 @@ class StreamResults(FittedModel):
         return self._series(np.where(np.isnan(values), np.inf, values), "noise_sd")
 
     def tidy(self, *, exponentiate: bool = False) -> pd.DataFrame:
-        """One row a coefficient, columns as broom names them: term, estimate, where there are errors the debiased one
-        with std_error, statistic, p_value, conf_low and conf_high, and as shrunk released and scaled_released.
+        """One row per coefficient, with the column names of broom: term; estimate, bias-corrected if there are errors,
+        with std_error, statistic, p_value, conf_low and conf_high; released and scaled_released, as shrunk.
         `exponentiate` as for `GLMResults.tidy`."""
         table = pd.DataFrame({"term": list(self.plan.names), "estimate": self.params.to_numpy()})
         if self.has_errors:
@@ -218,16 +220,16 @@ class StreamResults(FittedModel):
         return full_width(["coef", "scaled coef"], lines, [14, 14])
 
     def _notes(self, errors: bool) -> list[str]:
-        notes = ["One charge covers the whole stream; this regression was charged nothing beside it."]
+        notes = ["One charge covers the whole stream; this regression cost nothing more."]
         reason = self._obstacle()
         if reason is not None:
             return [*notes, f"No errors are shown: {reason}."]
         if not errors:
-            return [*notes, "At this tick the budget identifies no coefficient: coef is as shrunk towards 0."]
+            return [*notes, "At this tick the budget identifies no coefficient; coef is shrunk towards 0."]
         notes.append(
-            "coef is free of the shrinkage, and what std err and the tests refer to; params holds the coefficients "
-            "shrunk as the noise asks for, which predict better. Errors (model-based) account for the sample and for "
-            "the noise."
+            "coef, std err and the tests are bias-corrected; params holds the coefficients shrunk according to "
+            "the noise, which predict better. Standard errors (model-based) account for sampling and for the "
+            "noise."
         )
         unknown = [str(name) for name, error in self.bse.items() if np.isinf(error)]
         return [*notes, f"Not identified at this budget: {', '.join(unknown)}."] if unknown else notes
@@ -335,7 +337,9 @@ MOST_TICKS = 60
 """Ticks of which a picture has intervals, evenly spread."""
 
 
-def coefficient_picture(results: Sequence[StreamResults], term: str, title: str, ax: Axes | None) -> Axes:
+def coefficient_picture(
+    results: Sequence[StreamResults], term: str, title: str, ax: Axes | None, *, caption: bool
+) -> Axes:
     """A coefficient over the ticks at which the results end, with 95 % intervals where there are any."""
     ax = style.new_axes(ax)
     plan = results[0].plan
@@ -352,5 +356,6 @@ def coefficient_picture(results: Sequence[StreamResults], term: str, title: str,
             ax.fill_between(at, low, high, color=style.SKY, alpha=0.3, linewidth=0, label="95 % interval")
             ax.plot(at, middle, color=style.BLUE, linewidth=1.6, label="without shrinkage")
     ax.plot(ticks, values, color=style.ORANGE, linewidth=1.2, linestyle="--", label="params, for prediction")
-    caption = "Intervals hold sampling error and noise.", promise(plan, "the whole stream")
-    return style.finish(ax, title, *caption, labels=("tick", f"coefficient of {term}"), legend="above")
+    labels = "tick", f"coefficient of {term}"
+    sentences = "Intervals include sampling error and noise.", promise(plan, "the whole stream")
+    return style.finish(ax, title, *sentences, labels=labels, legend="above", caption=caption)

@@ -111,7 +111,7 @@ class Releases:
         place = tick - self.tick + len(self._latest) - 1
         if place < 0:
             raise ArgumentError(
-                f"tick {tick} is not remembered: start the stream with a larger recall=, or with state="
+                f"tick {tick} is no longer kept: start the stream with a larger recall=, or with state="
             )
         return self._latest[place]
 
@@ -144,7 +144,7 @@ class Releases:
         marks = (checksum(tick, content[8:]), np.array([tick], dtype="<f8").tobytes())
         if len(content) != length or content[:8] not in marks:
             raise StreamError(
-                f"the releases up to tick {tick} are gone from {self._path.name!r}, or damaged; restore that file"
+                f"the releases up to tick {tick} are missing from {self._path.name!r} or damaged; restore that file"
             )
         return Release.of(np.frombuffer(content[8:], dtype="<f8"), self._size)
 
@@ -212,7 +212,7 @@ class RunningStream(DurableTicks):
         seed: int | None,
     ) -> None:
         if not is_whole(recall) or not 1 <= recall < 2**31:
-            raise ArgumentError("recall must be a positive integer: the releases to remember")
+            raise ArgumentError("recall must be a positive integer: the number of releases to keep")
         super().__init__(state, ledger, plan.sums.mechanism.workload.ticks)
         path = self._checkpoint.path
         releases_path = None if path is None else path.with_name(f"{path.name}.releases")
@@ -248,8 +248,8 @@ class RunningStream(DurableTicks):
             self._counted = counted is not None
         elif counted is not None and not self._counted and self.plan.guarantee.adjacency == "add_remove":
             raise StreamError(
-                "tick: this stream was begun with ticks whose number of rows is private, and ticks of so many rows "
-                "would tell it; close them with update or by a column, or begin a new stream"
+                "tick: this stream was started with ticks whose number of rows is private, and ticks of a public "
+                "number of rows would reveal it; close them with update or by a column, or start a new stream"
             )
         if self._begun:
             return
@@ -337,13 +337,13 @@ class RunningStream(DurableTicks):
     def _resume(self, facts: dict[str, Any]) -> None:
         """Go on from a state. StreamError if it is that of another stream."""
         if facts.get("stream") != "regression":
-            raise StreamError("state: this is no state of a regression")
+            raise StreamError("state: this is not the state of a regression")
         self.plan = self.plan.on_noise_of(stored_plan(facts["sums"].encode()))
         digests = self.plan.digests()
         if changed := [name for name, digest in digests.items() if facts["plan"].get(name) != digest]:
             raise StreamError(
-                f"state: it belongs to a stream with another {'; another '.join(changed)}. Open it as it was begun, or "
-                "begin a new stream with a state of its own"
+                f"state: it belongs to a stream with another {'; another '.join(changed)}. Open it with the "
+                "arguments it was started with, or start a new stream with another state"
             )
         self.label, self._counted = facts["label"], facts["counted"]
         self._sums = PrefixSums.from_bytes(facts["sums"].encode(), self.plan.sums)

@@ -47,15 +47,15 @@ def check_tick(tick: object, iterated: bool) -> None:
     if tick is None:
         if not iterated:
             raise ArgumentError(
-                "tick must say how rows become ticks: a number of rows, or a column whose levels the Domain declares; "
-                "for one tick call update"
+                "tick must be a number of rows per tick, or a column whose levels the Domain declares; for a "
+                "single tick call update"
             )
         return
     if isinstance(tick, str):
         if iterated:
             raise ArgumentError(
-                "tick: the ticks of an iterator are its items, or a number of rows; a column would have the time of a "
-                "release tell when a row came. Give a table or files, or one item a tick"
+                "tick: the ticks of an iterator are its items, or a number of rows; with a column, the time of a "
+                "release would reveal when a row arrived. Pass a table or files, or one item per tick"
             )
         return
     if not is_whole(tick) or not 1 <= tick <= MOST_ROWS:
@@ -67,8 +67,8 @@ def tick_levels(tick: str, domain: Domain) -> tuple[Any, ...]:
     declared = domain.get(tick)
     if not isinstance(declared, Levels):
         raise ArgumentError(
-            f"tick: the Domain must declare the values of column {tick!r} as levels, in their order: which there are, "
-            "and which have no rows, must not be learnt from the data"
+            f"tick: the Domain must declare the values of column {tick!r} as levels, in their order, because the "
+            "list of ticks must not depend on the data"
         )
     return declared.values
 
@@ -84,7 +84,7 @@ def by_column(table: Table, tick: str, domain: Domain, first: int, last: int) ->
 def check_column(table: Table, tick: str) -> None:
     """Raise DataError or DomainError unless the table has the column, by its schema alone."""
     if table.count(tick) != 1:
-        raise DataError(f"data must have exactly one column {tick!r}, which the ticks go by")
+        raise DataError(f"data must have exactly one column {tick!r}, which defines the ticks")
     usable_kind(tick, table.column(tick))
 
 
@@ -108,7 +108,7 @@ def by_count(tables: Iterable[Table], rows: int) -> Iterator[Tick]:
 def in_memory_batches(table: Table, names: Sequence[str]) -> Iterator[Table]:
     """The rows of a table as tables in memory, in order. Reads rows. ArgumentError if they are on other machines."""
     if table.distributed:
-        raise ArgumentError("tick: rows on a cluster have no order to count by; name a column with public values")
+        raise ArgumentError("tick: rows on a cluster have no order; name a column with public values")
     return table.read(names) if isinstance(table, Stream) else iter([table])
 
 
@@ -128,15 +128,15 @@ class TickFeed:
         table = None if iterated else running.table(data)
         if table is not None and table.filtered and not isinstance(tick, str):
             raise ArgumentError(
-                "tick: how many rows these are is private, since their cells chose them from others, and a number of "
-                "rows a tick would tell it; name a column with public values"
+                "tick: the number of these rows is private, since they were selected by their cells, and ticks of "
+                "a number of rows would reveal it; name a column with public values"
             )
         if table is not None and isinstance(tick, str):
             check_column(table, tick)
             if running.plan.guarantee.adjacency == "replace_one":
                 raise ArgumentError(
-                    "tick: with adjacency='replace_one' a replaced row may change ticks, which is not paid for; use "
-                    "adjacency='add_remove', or call update with the rows of each tick"
+                    "tick: with adjacency='replace_one' a replaced row may change ticks, which the charge does "
+                    "not cover; use adjacency='add_remove', or call update with the rows of each tick"
                 )
         self._ticks = self._cut(data, table, tick, domain)
 
@@ -156,8 +156,8 @@ class TickFeed:
         running.check_usable()
         if running.waits:
             raise StreamError(
-                f"tick {running.tick + 1} is computed and waits to be recorded: call update once with its rows, which "
-                "are not read again, and run with what follows it"
+                f"tick {running.tick + 1} is computed but not recorded: call update once with its rows, which are "
+                "not read again, and then run with the rows after it"
             )
         running.begin(self._rows)
         tick = fail_closed(self._read)
@@ -202,8 +202,8 @@ class TickFeed:
             table = self._running.table(item)
             if self._rows is not None and table.filtered:
                 raise ArgumentError(
-                    "tick: how many rows an item has is private, since their cells chose them from others, and ticks "
-                    "of so many rows would tell it; let each item be a tick"
+                    "tick: the number of rows of an item is private, since they were selected by their cells, and "
+                    "ticks of a number of rows would reveal it; let each item be a tick"
                 )
             yield table
 

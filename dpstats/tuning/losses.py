@@ -124,8 +124,7 @@ class ModelLosses:
         facts = {(spec.name, spec.kind, spec.low, spec.high, spec.levels) for spec in responses}
         if any(_design(fit).score_ratio != 1 for fit in self.fits):
             raise ArgumentError(
-                "candidates must be models of rows that count alike, without weights and counts of trials; "
-                "dp.evaluate takes those into account"
+                "candidates must be models without weights and numbers of trials; dp.evaluate takes those into account"
             )
         if len(facts) > 1:
             raise ArgumentError("candidates must be models of one response, with one declared range or list of levels")
@@ -195,7 +194,7 @@ def model_loss(fit: GLMResults, loss: str, exog: Array, response: Array, offset:
 def _design(fit: GLMResults) -> DesignSpec:
     design = fit.plan.design
     if not isinstance(design, DesignSpec):
-        raise ArgumentError("candidates must be models of a formula: those of plain arrays have no columns to find")
+        raise ArgumentError("candidates must be models of a formula; models of plain arrays have no named columns")
     return design
 
 
@@ -262,7 +261,7 @@ def _declared_range(code: str, domain: Domain, declared: str) -> tuple[float, fl
     try:
         losses = as_numbers(evaluate(_bound(code, declared), public_frame(domain, columns)))
     except TypeError as error:
-        raise FormulaError(f"score {safe_repr(code)} is no number or comparison: {error}") from error
+        raise FormulaError(f"score {safe_repr(code)} is not a number or a comparison: {error}") from error
     known = losses[np.isfinite(losses)]
     return float(known.min(initial=0.0)), float(known.max(initial=0.0))
 
@@ -271,7 +270,7 @@ def _beyond(score: str, place: int, losses: tuple[float, float] | None, low: flo
     """What to do about losses that are not within [low, 1]."""
     start = f"score {safe_repr(score)} with candidate {place}"
     if losses is None:
-        return f"{start} leaves [{low:g}, 1] on the declared ranges: divide by the width of what it can be"
+        return f"{start} leaves [{low:g}, 1] on the declared ranges: divide it by the width of its range"
     least, most = losses
     negative = " and pass monotone=False" if low == 0 and least < -CLOSE else ""
     return (

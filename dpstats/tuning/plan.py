@@ -70,9 +70,9 @@ def candidates_of(grid: Grid, common: Mapping[str, Any]) -> dict[str, dict[str, 
     chosen = _combinations(grid)
     for name in itertools.chain(common, *chosen):
         if name in PERSONS:
-            raise ArgumentError(f"{name} is not taken by tune(): rows of a person share a weight; give unit= alone")
+            raise ArgumentError(f"tune() does not take {name}: the rows of a person share a weight; pass unit= alone")
         if name in TERMS:
-            raise ArgumentError(f"{name} is not taken here: weights() and offset() are terms of the formula")
+            raise ArgumentError(f"{name} is not an argument here: write weights() and offset() as terms of the formula")
     for one in chosen:
         for name in one:
             if not isinstance(name, str) or name in FIXED:
@@ -118,7 +118,9 @@ def check_share(strategy: str, share: float | None) -> float:
     """The share of eps that scores or the choice take; ArgumentError if it is none."""
     if strategy not in SHARES:
         if share is not None:
-            raise ArgumentError(f"score_share does not go with strategy={strategy!r}, which pays for it apart")
+            raise ArgumentError(
+                f"score_share cannot be combined with strategy={strategy!r}, which pays for the score separately"
+            )
         return 0.0
     if share is None:
         return SHARES[strategy]
@@ -139,7 +141,7 @@ def check_score(score: str | None, response: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class TuningPlan(Printed):
-    """What a tuned fit would cost; a function of formula, Domain, grid and options alone.
+    """The cost of a tuned fit; a function of formula, Domain, grid and options alone.
 
     Attributes
     ----------
@@ -148,13 +150,13 @@ class TuningPlan(Printed):
     names : tuple of str
         The candidates.
     plans : tuple of Plan
-        Of each candidate's fit, at the budget that it has.
+        The plan of each candidate's fit, at its share of the budget.
     default : Plan or None
-        Of one fit with the whole budget and nothing set by the grid; None if the grid has to set something.
+        The plan of one fit with the whole budget and defaults for the grid; None if the grid must set an argument.
     score : str
         The loss of a row that candidates are compared by.
     score_eps : float
-        What a noisy score, or the choice, costs.
+        The cost of a noisy score, or of the choice.
     runs : RandomStopping or None
         The law of the number of runs of "stopping".
     choice : PermuteAndFlip or None
@@ -184,12 +186,12 @@ class TuningPlan(Printed):
 
     @property
     def budget(self) -> pd.DataFrame:
-        """What the budget is spent on, one purchase a row.
+        """The parts of the budget, with one row per purchase.
 
         Returns
         -------
         DataFrame
-            Columns eps and delta of each; times, how often it is paid; charged, the eps that all of them have of the
+            Columns eps and delta of each purchase; times, the number of times it is paid; charged, its eps in the
             total; and buys.
         """
         eps, total = self.plans[0].request.eps, self.guarantee.eps
@@ -260,14 +262,14 @@ class TuningPlan(Printed):
         notes = [guarantee_sentence(self.guarantee, "The released fit and which candidate it is are"), UNTUNED]
         if self.runs is not None:
             notes.append(
-                f"The number of runs is random, {self.runs.mean:g} on average, and private like the scores: do not let "
-                f"readers of the result time the call. A given candidate is tried with probability "
+                f"The number of runs is random, {self.runs.mean:g} on average, and private like the scores: keep "
+                "the duration of the call private too. Each candidate is tried with probability "
                 f"{self.runs.coverage(len(self.names)):.2f}."
             )
         if any(stage.plan.information is not None for plan in self.plans for stage in plan.stages):
-            notes.append("Standard errors do not know that the data chose among the candidates.")
+            notes.append("Standard errors do not account for the choice among the candidates.")
         if self.strategy == "public":
-            notes.append("The rows given as public are taken to be so: nothing protects them.")
+            notes.append("The rows passed as public are not protected.")
         return notes
 
     def summary(self) -> Summary:
@@ -277,8 +279,8 @@ class TuningPlan(Printed):
         --------
         >>> "stopping" in plan.summary().as_text()
         True
-        >>> "tabular" in plan.to_latex(), "---:|" in plan.to_markdown()
-        (True, True)
+        >>> "tabular" in plan.to_latex(), "<td" in plan.to_html(), "---:|" in plan.to_markdown()
+        (True, True, True)
         """
         return Summary(self.tables(), self.notes())
 
@@ -316,7 +318,7 @@ def plan_tuning(
     seed: int | None = None,
     **arguments: Any,
 ) -> TuningPlan:
-    """What `tune` with these arguments would cost, and what one fit with the defaults would have; reads no data.
+    """The cost of `tune` with these arguments, beside one fit with the defaults; reads no data.
 
     Parameters
     ----------
@@ -396,7 +398,7 @@ def tuning_plan(
     ]
     for plan in plans:
         if strategy == "parts" and plan.response is not None:
-            raise ArgumentError("response='declared' is needed with strategy='parts': a fit sees its own rows only")
+            raise ArgumentError("response='declared' is needed with strategy='parts', where each fit has its own rows")
     guarantee = Guarantee(eps, delta, neighbours, basis=PROOF, unit=record.column)
     for reason in dict.fromkeys(plan.guarantee.reason for plan in plans):
         guarantee = guarantee if reason is None else guarantee.uncertified(reason)
@@ -421,8 +423,8 @@ def _check_strategy(strategy: str, delta: float, record: Unit) -> None:
         raise ArgumentError("delta must be 0 with strategy='stopping', whose theorem is for pure eps; use 'all'")
     if record.column is not None and strategy not in PERSONAL:
         raise ArgumentError(
-            f"unit goes with strategy='stopping' and 'all', not with {strategy!r}: rows of a person could come into "
-            "several parts, and public ones need no guarantee; choose by public rows first, and fit by dp.glm"
+            f"unit goes with strategy='stopping' and 'all', not with {strategy!r}: rows of a person could fall "
+            "into several parts, and public rows need no guarantee; choose on public rows first, and fit by dp.glm"
         )
 
 
@@ -435,8 +437,8 @@ def _planned(source: FormulaSource, arguments: Mapping[str, Any], prefix: str = 
         raise ArgumentError(f"{prefix}{error}") from error
     if plan is None:
         raise ArgumentError(
-            f"domain must declare the range of {', '.join(undeclared)}: tuning buys none; dp.buy_ranges does, once for "
-            "all"
+            f"domain must declare the range of {', '.join(undeclared)}: tuning does not buy ranges; dp.buy_ranges "
+            "buys them once for all candidates"
         )
     return plan
 

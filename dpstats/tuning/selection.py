@@ -43,7 +43,7 @@ def realizable_bound(choice: PermuteAndFlip, beta: float, n: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Selection(Released):
-    """What `select` chose.
+    """The choice of `select`.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class Selection(Released):
         return WideFrame([entry], columns=["eps", "delta", "buys"], index=pd.Index(["choice"], name="purchase"))
 
     def utility(self, beta: float = BETA, n: float | None = None) -> pd.DataFrame:
-        """What the chosen candidate may lose beyond the best one: bounds that fail with probability at most `beta`.
+        """Bounds on the loss of the chosen candidate beyond the best one, which fail with probability at most `beta`.
 
         Parameters
         ----------
@@ -130,8 +130,8 @@ class Selection(Released):
         --------
         >>> found.chosen in found.summary().as_text()
         True
-        >>> "tabular" in found.to_latex(), "---:|" in found.to_markdown()
-        (True, True)
+        >>> "tabular" in found.to_latex(), "<td" in found.to_html(), "---:|" in found.to_markdown()
+        (True, True, True)
         """
         title = marked_title(f"Choice of the least {shorten(self.score, 40)}", self.guarantee)
         listed = [(name, ["chosen" if name == self.chosen else ""]) for name in self.names]
@@ -144,13 +144,15 @@ class Selection(Released):
         tables = [
             full_width([""], listed, [10], title=title),
             full_width(["eps", "delta"], bought, [10, 10], title="Budget"),
-            full_width(["rows", "holds"], rows, [10, 10], title=f"Loss beyond the best, but for a chance of {BETA:g}"),
+            full_width(["rows", "holds"], rows, [10, 10], title=f"Loss beyond the best, with probability {1 - BETA:g}"),
         ]
         unit = self.guarantee.unit
         who = "A row adds" if unit is None else f"All rows of one {unit} together add"
         each = "between 0 and 1" if self.choice.monotone else "between -1 and 1"
         notes = [
-            guarantee_sentence(self.guarantee, "The choice is", "; what the candidates themselves cost comes on top"),
+            guarantee_sentence(
+                self.guarantee, "The choice is", "; the cost of the candidates themselves is not included"
+            ),
             f"{who} {each} to a candidate's loss. The losses are not released: only which candidate was chosen.",
         ]
         return Summary(tables, notes)
@@ -200,31 +202,32 @@ def select(
     ledger: LedgerLike = None,
     seed: int | None = None,
 ) -> Selection:
-    """Choose the candidate of least loss on private rows; which one it is is all that is released.
+    """Choose the candidate with the least loss on private rows; only its name is released.
 
     Parameters
     ----------
     candidates : dict or sequence
-        Released models, as `dpstats.glm` returns; or rules, such as ``"age > 40"``; or numbers. A dict gives them
-        names. They are public: which there are must not depend on the data.
+        Released models, as `dpstats.glm` returns; or rules, such as ``"age > 40"``; or numbers. A dict names them. The
+        list of candidates is public and must not depend on the data.
     score : str
-        The loss of a row. Of models "mistakes" (of a response of two values), "absolute_error" or "squared_error",
-        errors divided by the width of the response's declared range. Else an expression, as a formula may hold, that
-        reads the name ``candidate``: ``"candidate != (income == '>50K')"``, ``"abs(age - candidate) / 73"``.
+        The loss of a row. For models "mistakes" (for a response of two values), "absolute_error" or "squared_error",
+        where errors are divided by the width of the declared range of the response. Otherwise an expression, as in a
+        formula, that reads the name ``candidate``: ``"candidate != (income == '>50K')"``, ``"abs(age - candidate) /
+        73"``.
     data : DataFrame or another table
-        The private rows, best those that models were not fitted to. Rows with a cell missing that any candidate needs
-        are left out.
+        The private rows, preferably rows that the models were not fitted to. Rows that lack a cell which any candidate
+        needs are left out.
     domain : Domain or dict, optional
-        Of every column that an expression reads; models bring their own.
+        For every column that an expression reads; models have their own.
     eps : float
         The budget; the choice is pure.
     monotone : bool
-        A row's loss is kept within [0, 1]; with ``monotone=False`` within [-1, 1], and the noise is twice as large: a
-        row may then help one candidate and harm another.
+        The loss of a row is clipped to [0, 1]. With ``monotone=False`` it is clipped to [-1, 1], so a row may help one
+        candidate and harm another, and the noise is twice as large.
     adjacency : {"add_remove", "replace_one"}
     unit : str, optional
-        A column that tells persons apart, who may have several rows: these share what one row may add, in equal parts,
-        and the guarantee is for persons.
+        The column that identifies persons with several rows. The rows of a person share the influence of one row
+        equally, and the guarantee is for persons.
     ledger : Ledger, Part or path, optional
         Charged durably before any row is read.
     seed : int, optional
@@ -243,8 +246,8 @@ def select(
 
     Notes
     -----
-    Permute-and-flip [1]_ by OpenDP: never worse than the exponential mechanism, and with half its noise where all
-    scores move together (docs/proofs/choice).
+    Permute-and-flip [1]_ by OpenDP: it is never worse than the exponential mechanism, and has half its noise if one row
+    moves all scores in the same direction (docs/proofs/choice).
 
     References
     ----------
@@ -301,7 +304,7 @@ def named_candidates(candidates: Mapping[str, Any] | Sequence[Any]) -> dict[str,
         raise ArgumentError("candidates must be a dict or a list of at least two, such as [fit1, fit2]")
     if isinstance(candidates, Mapping):
         if not all(isinstance(name, str) for name in candidates):
-            raise ArgumentError("candidates must have texts as names")
+            raise ArgumentError("candidates must have strings as names")
         return dict(candidates)
     named = {
         str(place) if isinstance(candidate, GLMResults) else str(candidate): candidate
@@ -318,11 +321,11 @@ def losses_of(
     """What rows cost the candidates, by the candidates' type; `low` is the least that a loss may be."""
     if not isinstance(score, str):
         raise ArgumentError(
-            f"score must be a text, got {type(score).__name__}: a function of the caller's could combine rows; write "
-            "an expression that reads the name candidate"
+            f"score must be a string, got {type(score).__name__}: a Python function could combine rows; write an "
+            "expression that reads the name candidate"
         )
     if all(isinstance(candidate, GLMResults) for candidate in candidates):
         if domain is not None:
-            raise ArgumentError("domain must be left out for fitted models, which bring their own")
+            raise ArgumentError("domain must be left out for fitted models, which have their own")
         return ModelLosses(tuple(candidates), score)
     return rule_losses(score, candidates, Domain.coerce(domain), low)

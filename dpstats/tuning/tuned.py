@@ -197,8 +197,8 @@ class Tuned(Printed):
         --------
         >>> "alpha" in found.summary().as_text()
         True
-        >>> "tabular" in found.to_latex(), "---:|" in found.to_markdown()
-        (True, True)
+        >>> "tabular" in found.to_latex(), "<td" in found.to_html(), "---:|" in found.to_markdown()
+        (True, True, True)
         """
         of_fit, summary = self.fit.summary(full=full, n=n), Summary()
         if full:
@@ -210,7 +210,7 @@ class Tuned(Printed):
             WIDTH,
             subsequent_indent="  ",
         )
-        aware = "\nStandard errors do not know of the choice." if self.fit.released is not None else ""
+        aware = "\nStandard errors do not account for the choice." if self.fit.released is not None else ""
         summary.tables = of_fit.tables
         summary.add_extra_txt([f"{choice}\n{of_fit.extra_txt}{aware}"])
         return summary
@@ -251,15 +251,15 @@ def tune(
     data : DataFrame or another table
         The private rows.
     grid : dict or list of dict
-        Lists of values by argument of `dpstats.glm`, of which every combination is a candidate, such as
-        ``{"curvature": [1, 10, 100]}`` or ``{"penalty": ["lasso"], "alpha": [1.0, 10.0]}``; or the candidates one by
-        one. Families must have one kind of response. Public: it must not come out of the data.
+        Lists of values by argument of `dpstats.glm`, such as ``{"curvature": [1, 10, 100]}`` or ``{"penalty":
+        ["lasso"], "alpha": [1.0, 10.0]}``. Every combination is a candidate. Or a list of candidates. Families must
+        have the same kind of response. The grid is public and must not depend on the data.
     eps, delta : float
         The budget of the whole call. "stopping" is pure.
     strategy : {"stopping", "all", "parts", "public"}
         "stopping": a random number of runs, each a fit of a random candidate on all rows and a noisy score; the best
         fit is released. "all": every candidate on all rows with its share of the budget, then a private choice.
-        "parts": every candidate on rows of its own with the whole budget, and a choice on the rest (Chaudhuri,
+        "parts": every candidate on separate rows with the whole budget, and a choice on the other rows (Chaudhuri,
         Monteleoni and Sarwate 2011, Algorithm 4). "public": public rows choose, at no cost.
     domain : Domain or dict
         Ranges and levels of all columns; none are bought here.
@@ -267,7 +267,8 @@ def tune(
     score : {"mistakes", "absolute_error", "squared_error"}, optional
         The loss of a row; mistakes for a response of two values, else the absolute error as a share of its range.
     score_share : float, optional
-        Of a run's eps for its score ("stopping"), or of the whole eps for the choice ("all"); 0.2 and 0.1 by default.
+        The share of a run's eps for its score ("stopping"), or of the whole eps for the choice ("all"); 0.2 and 0.1 by
+        default.
     runs : float
         The mean number of runs of "stopping".
     eta : {-0.5, 0.0, 1.0}
@@ -280,8 +281,8 @@ def tune(
         For tests only; the guarantee is then not certified.
     allow_uncertified : bool
     **arguments
-        Those of `dpstats.glm` that all candidates share: family, method, penalty, alpha and options. With
-        strategy="stopping" or "all" `unit` too, a column that tells persons apart, whose rows share a weight of 1.
+        Arguments of `dpstats.glm` that all candidates share: family, method, penalty, alpha and options. With
+        strategy="stopping" or "all" also `unit`, the column that identifies persons, whose rows share a weight of 1.
 
     Returns
     -------
@@ -297,8 +298,8 @@ def tune(
 
     Notes
     -----
-    The time that "stopping" takes tells how many runs there were, which its guarantee takes to be unknown: keep it from
-    whoever gets the result (docs/proofs/tuning, section 5).
+    The duration of "stopping" reveals the number of runs, and the guarantee assumes that readers of the result do not
+    know it: keep the duration private (docs/proofs/tuning, section 5).
 
     Examples
     --------
@@ -329,7 +330,7 @@ def tune(
         **arguments,
     )
     if public is not None and public is data:
-        raise ArgumentError("public must be rows that need no protection: these are the rows of data, which do")
+        raise ArgumentError("public must be rows that need no protection; these are the private rows of data")
     public_table = _public_rows(plan, source, public)
     check_for_unit(ledger, plan.guarantee.unit, "dp.tune")
     _log.warning("dpstats.tune: %s plan_tuning() shows its plan beside that of the candidates.", UNTUNED)

@@ -293,7 +293,7 @@ def test_a_vectorised_mechanism_must_not_warn():
         warnings.warn("one for all runs", stacklevel=2)
         return rng.normal(size=runs)
 
-    with pytest.raises(ArgumentError, match="run by run"):
+    with pytest.raises(ArgumentError, match="use vectorized=False"):
         audit(mechanism, [], [1.0], eps=1, vectorized=True)
 
 

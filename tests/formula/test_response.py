@@ -116,7 +116,7 @@ def test_a_constant_response_is_zero() -> None:
 def test_counts_are_clipped_and_not_scaled() -> None:
     assert endog("count ~ x", Poisson(), count=[0, 3, 25, -1, None]) == [0, 3, 20, 0]
     assert endog("y ~ x", Poisson(), y=[-2, 3]) == [0, 3]
-    with pytest.raises(DomainError, match="must be able to exceed 0"):
+    with pytest.raises(DomainError, match="must have a range above 0"):
         design_spec("debt ~ x", DOMAIN, family=Poisson())
 
 

@@ -86,7 +86,7 @@ WRONG: list[tuple[str, int, str]] = [
     ("y ~ Q(x)", 5, "Q('name')"),
     ("y ~ I()", 5, "I(x**2)"),
     ("y ~ offset(x, z)", 5, "offset(np.log(t))"),
-    ("y ~ x:offset(z)", 5, "stands by itself"),
+    ("y ~ x:offset(z)", 5, "cannot be part of another term"),
     ("y ~ weights(x) + weights(z)", 18, "weights(a * b)"),
     (". ~ x", 1, "name the response"),
 ]

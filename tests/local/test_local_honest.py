@@ -215,11 +215,11 @@ class TestExposed:
     def test_it_is_said_to_who_writes_who_reports_and_who_reads(self, caplog: pytest.LogCaptureFixture) -> None:
         spec = make(n=5000)
         assert spec.exposed
-        assert [record.getMessage()[:20] for record in caplog.records] == ["dpstats: one report "]
+        assert [record.getMessage()[:20] for record in caplog.records] == ["dpstats: a single re"]
         received = dp.local.Spec.from_json(spec.to_json())
         assert len(caplog.records) == 2
         text = str(dp.local.fit(dp.local.Total(received.hash, np.zeros(received.size, dtype=np.int64), 5000), received))
-        assert "protects nothing from whoever sees it" in " ".join(text.split())
+        assert "protects nothing from those who see it" in " ".join(text.split())
 
     def test_a_local_guarantee_that_means_something_passes_in_silence(self, caplog: pytest.LogCaptureFixture) -> None:
         assert not make(eps=None, local_eps=8.0).exposed

@@ -159,8 +159,8 @@ def test_a_manipulated_program_does_not_reach_beyond_the_bounds() -> None:
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"local_eps": 3.0}, "either eps"),
-        ({"eps": None}, "either eps"),
+        ({"local_eps": 3.0}, "exactly one"),
+        ({"eps": None}, "exactly one"),
         ({"eps": -1.0}, "eps"),
         ({"delta": 0.0}, "delta"),
         ({"n": 0}, "n must"),

@@ -17,7 +17,7 @@ import statsmodels.formula.api as smf
 
 import dpstats as dp
 from dpstats.data import Block
-from dpstats.errors import ArgumentError, NotReleasedError
+from dpstats.errors import ArgumentError, DPStatsError, NotReleasedError
 from dpstats.mechanisms import fit_statistics as mechanism
 from dpstats.mechanisms.fit_statistics import (
     FitStatisticsPlan,
@@ -59,12 +59,12 @@ def fitted(family: str, eps: float = 1.0, rows: int = 20_000, **options: Any) ->
 class Taken:
     """What a fit took of rows, to be taken again of others."""
 
-    def __init__(self, family: str, adjacency: str) -> None:
-        fit = fitted(family, rows=3_000)
+    def __init__(self, family: str, adjacency: str, by: str | None = None) -> None:
+        fit = fitted(family, rows=3_000, **(GROUPED if by else {}))
         averaged = averaged_functions(fit)
         assert averaged is not None
         self.functions, self.made_up = averaged
-        self.plan = FitStatisticsPlan(0.05, adjacency)  # type: ignore[arg-type]
+        self.plan = FitStatisticsPlan(0.05, adjacency, by=by)  # type: ignore[arg-type]
         self.count, self.lattices = choose_lattices(self.plan, self.functions, self.made_up)
         self.design = fit.plan.design
 
@@ -104,23 +104,24 @@ def worst(taken: Taken, family: str) -> float:
     return float(apart / taken.sensitivity)
 
 
-CASES = list(itertools.product(FAMILIES, ("add_remove", "replace_one")))
+CASES = list(itertools.product(FAMILIES, ("add_remove", "replace_one"), (None, "g")))
+GROUPED: dict[str, Any] = {"fitstats_variables": ("g", "x"), "fitstats_by": "g"}
 
 
-@pytest.mark.parametrize(("family", "adjacency"), CASES)
+@pytest.mark.parametrize(("family", "adjacency", "by"), CASES)
 class TestSensitivity:
-    def test_no_row_moves_the_sums_by_more(self, family: str, adjacency: str) -> None:
-        found = worst(Taken(family, adjacency), family)
+    def test_no_row_moves_the_sums_by_more(self, family: str, adjacency: str, by: str | None) -> None:
+        found = worst(Taken(family, adjacency, by), family)
         assert found <= 1
         assert found > 0.5  # the bound is not far from what rows do
 
     def test_rows_that_are_not_clipped_are_caught(
-        self, family: str, adjacency: str, monkeypatch: pytest.MonkeyPatch
+        self, family: str, adjacency: str, by: str | None, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def unclipped(one: Lattice, values: np.ndarray) -> np.ndarray:
             return np.rint((values - one.low) / (one.high - one.low) * one.steps - one.middle).astype(np.int64)
 
-        taken = Taken(family, adjacency)
+        taken = Taken(family, adjacency, by)
         monkeypatch.setattr(Lattice, "whole", unclipped)
         assert worst(taken, family) > 1
 
@@ -135,8 +136,35 @@ def test_a_replaced_row_is_not_an_added_one(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_row_adds_the_same_among_others(family: str) -> None:
-    taken = Taken(family, "add_remove")
+def test_a_row_that_goes_to_another_group_moves_two_sums(family: str) -> None:
+    """Planted: what one row in place of another does to one sum is not enough for the sums of groups."""
+    taken = Taken(family, "replace_one", "g")
+    assert taken.count is not None
+    wrong = sum(replace_groups(one).sensitivity("replace_one") for one in (*taken.lattices, taken.count))
+    assert worst(taken, family) * taken.sensitivity > wrong
+
+
+def replace_groups(lattice: Lattice) -> Lattice:
+    return lattice._replace(groups=1)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_row_is_of_one_group(family: str) -> None:
+    taken = Taken(family, "add_remove", "g")
+    exog, endog = hostile_rows(taken, family)
+    vectors, start = taken.vectors(exog, endog), 0
+    for lattice in (*taken.lattices, taken.count):
+        assert lattice is not None
+        assert (np.sum(vectors[:, start : start + lattice.groups] != 0, axis=1) <= 1).all()
+        start += lattice.groups
+    assert start == vectors.shape[1]
+    # The number of rows by group: exactly one.
+    assert (np.sum(vectors[:, -3:] != 0, axis=1) == 1).all()
+
+
+@pytest.mark.parametrize(("family", "by"), list(itertools.product(FAMILIES, (None, "g"))))
+def test_a_row_adds_the_same_among_others(family: str, by: str | None) -> None:
+    taken = Taken(family, "add_remove", by)
     exog, endog = hostile_rows(taken, family)
     one_by_one = taken.vectors(exog, endog).sum(axis=0)
     for size in (len(endog), 7, 50):
@@ -305,6 +333,168 @@ def test_saved_and_loaded(tmp_path: Any) -> None:
         assert loaded.get_margeff(dummy=True).summary_frame().equals(fit.get_margeff(dummy=True).summary_frame())
         assert loaded.summary().as_text() == fit.summary().as_text()
         assert loaded.plan.digest() == fit.plan.digest()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["binomial", "poisson", "gaussian", "negative"])
+def test_much_budget_gives_the_averages_of_statsmodels(family: str) -> None:
+    options = {"fitstats_variables": {"g": None, "x": 0.5}, "fitstats_by": "g"}
+    fit = fitted.__wrapped__(family, eps=2_000.0, response="declared", **options)  # type: ignore[attr-defined]
+    data = frame(family).copy()
+    data["y"] = data["y"].clip(*RESPONSES.get(family, (0, 20)))
+    kinds = {"binomial": sm.families.Binomial(), "poisson": sm.families.Poisson(), "gaussian": None}
+    own = smf.glm("y ~ x + z + g", data, family=kinds.get(family, sm.families.NegativeBinomial(alpha=0.3))).fit()
+    means = {level: own.predict(data.assign(g=level)) for level in "abc"} | {"0": own.predict(data)}
+    means["+0.5"] = own.predict(data.assign(x=data["x"] + 0.5))
+    pairs = {"b - a": ("b", "a"), "c - a": ("c", "a"), "+0.5": ("+0.5", "0"), "b / a": ("b", "a"), "c / a": ("c", "a")}
+
+    def near(table: pd.DataFrame, wanted: list[float]) -> None:
+        error = table["std_error"].to_numpy()
+        assert (np.abs(table["estimate"].to_numpy() - np.array(wanted)) < 0.1 * error).all()
+        assert ((table["conf_low"] < table["estimate"]) & (table["estimate"] < table["conf_high"])).all()
+
+    changes, first = fit.comparisons(), [means[a] - means[b] for a, b in list(pairs.values())[:3]]
+    assert changes["contrast"].tolist() == ["b - a", "c - a", "+0.5"]
+    near(changes, [one.mean() for one in first])
+    parted = fit.comparisons({"g": None, "x": 0.5}, by="g")
+    near(parted, [one[data["g"] == level].mean() for one in first for level in "abc"])
+    near(fit.predictions(by="g"), [means["0"][data["g"] == level].mean() for level in "abc"])
+    near(fit.predictions(), [means["0"].mean()])
+    some = data[data["x"] < 0.5].head(40)  # at public rows a step ends at the declared range, as in predict
+    near(fit.comparisons(newdata=some), [one[some.index].mean() for one in first])
+    near(fit.predictions(newdata=some), [means["0"][some.index].mean()])
+    near(fit.predictions("g", newdata=some), [means[level][some.index].mean() for level in "abc"])
+    if family == "gaussian":
+        with pytest.raises(ArgumentError, match="logit and log links"):
+            fit.comparisons(comparison="ratio")
+        return
+    near(fit.predictions("g"), [means[level].mean() for level in "abc"])
+    ratios = fit.comparisons(comparison="ratio")
+    near(ratios, [means[a].mean() / means[b].mean() for a, b in list(pairs.values())[:3]])
+    near(fit.comparisons("g", comparison="ratio", newdata=some), [
+        means[level][some.index].mean() / means["a"][some.index].mean() for level in "bc"
+    ])  # fmt: skip
+    effects = fit.get_margeff(dummy=True)
+    assert changes["estimate"][:2].tolist() == pytest.approx(effects.margeff[:2].tolist())
+    assert ratios["estimate"][:2].tolist() == pytest.approx(effects.ratios["ratio"].tolist())
+
+
+class TestComparisons:
+    """Where comparisons and predictions are to be had, and what is said where not."""
+
+    def test_what_was_not_bought_is_refused_by_what_to_type(self) -> None:
+        fit = fitted("binomial")
+        for call, wanted in (
+            (lambda: fit.comparisons({"x": 0.5}), r"fitstats_variables=\{'x': 0.5\}"),
+            (lambda: fit.comparisons(by="g"), "fitstats_by='g'"),
+            (lambda: fit.predictions(by="g"), "fitstats_by='g'"),
+            (fit.predictions, "fitstats_by="),
+            (lambda: fitted("binomial", fitstats=None, rows=2_000).comparisons(), "fitstats=0.05"),
+        ):
+            with pytest.raises(NotReleasedError, match=wanted) as caught:
+                call()  # type: ignore[no-untyped-call]
+            assert "newdata=" in str(caught.value)
+
+    def test_what_is_free_needs_no_sums(self) -> None:
+        linear, counts = fitted("gaussian", fitstats=None), fitted("poisson", fitstats=None)
+        effect = linear.comparisons({"x": 2.0}).iloc[0]
+        assert effect["estimate"] == pytest.approx(2 * linear.debiased["x"])
+        assert effect["std_error"] == pytest.approx(2 * linear.bse["x"])
+        assert effect["p_value"] == linear.pvalues["x"]
+        ratios = counts.comparisons("g", comparison="ratio")
+        assert ratios["estimate"].tolist() == pytest.approx(np.exp(counts.debiased[["g[T.b]", "g[T.c]"]]).tolist())
+        assert linear.comparisons("x", by="g")["g"].tolist() == ["a", "b", "c"]
+        assert (
+            fitted("binomial", fitstats=None).comparisons("x", newdata={"x": [0], "z": [0], "g": ["a"]}).shape[0] == 1
+        )
+
+    def test_public_rows_follow_the_formula_with_interactions(self) -> None:
+        domain = {**DOMAIN, "y": (0, 1)}
+        fit = dp.logit("y ~ x * g + z", frame("binomial"), 2.0, domain=domain, inference=True, seed=1)
+        rows = pd.DataFrame({"x": [0.0, 0.5], "z": 0.0, "g": ["b", "c"]})
+        found = fit.comparisons({"x": 0.4}, newdata=rows).iloc[0]
+        moved = [fit.get_prediction(rows.assign(x=rows["x"] + step)).summary_frame()["mean"] for step in (0.4, 0.0)]
+        means = [one.mean() for one in moved]
+        assert found["estimate"] == pytest.approx(means[0] - means[1])
+        tested = fit.comparisons({"x": 0.4}, newdata=rows, alpha=float(found["p_value"])).iloc[0]
+        assert min(abs(tested["conf_low"]), abs(tested["conf_high"])) == pytest.approx(0, abs=1e-3 * found["std_error"])
+        with pytest.raises(ArgumentError, match="whose column no other term reads: z"):
+            fit.comparisons("x")
+        curved = dp.logit("y ~ poly(x, 2) + z", frame("binomial"), 5.0, domain=domain, inference=True, seed=1)
+        assert curved.comparisons({"x": 0.4}, newdata=rows)["contrast"].tolist() == ["+0.4"]
+
+    def test_columns_that_were_screened_out_have_no_effect(self) -> None:
+        domain = {**DOMAIN, "y": (-6, 6)}
+        fit = dp.ols("y ~ x + z + g", frame("gaussian"), 20.0, domain=domain, inference=True, screen=1, seed=1)
+        (name,) = fit.get_margeff().names
+        table = fit.comparisons()
+        assert table["term"].tolist() == [name]
+        assert table["estimate"].tolist() == pytest.approx(fit.get_margeff().margeff.tolist())
+        with pytest.raises(ArgumentError, match="which left it out"):
+            fit.comparisons("x" if name != "x" else "z")
+
+    def test_models_of_arrays_have_no_variables(self) -> None:
+        rows = frame("gaussian")[["x", "z"]].to_numpy()
+        model = dp.GLM(frame("gaussian")["y"].to_numpy(), rows, row_norm=2.0, family="gaussian")
+        fit = model.fit(5.0, inference=True, seed=1)
+        with pytest.raises(NotReleasedError, match="no factor stands by itself"):
+            fit.comparisons()
+        with pytest.raises(DPStatsError):
+            fit.comparisons("x1", newdata={"x1": [1.0]})
+
+    @pytest.mark.parametrize(
+        ("call", "match"),
+        [
+            ({"variables": "nothing"}, "variables must name a factor or a plain number.*x, z.*g"),
+            ({"variables": {"g": 2.0}}, "no step"),
+            ({"variables": {"x": 0}}, "steps of numbers"),
+            ({"comparison": "lnor"}, "comparison"),
+            ({"by": "x"}, "by must name a factor"),
+            ({"by": "g", "newdata": {"x": [0], "z": [0], "g": ["a"]}}, "rows of a group as newdata"),
+            ({"newdata": [1, 2]}, "newdata must be a DataFrame"),
+            ({"variables": "x", "newdata": {"x": ["low"], "z": [0], "g": ["a"]}}, "numbers in column 'x'"),
+            ({"variables": "x", "newdata": {"z": [0], "g": ["a"]}}, "no column 'x'"),
+            ({"newdata": {"x": [None], "z": [0], "g": ["a"]}}, "no complete row"),
+        ],
+    )
+    def test_wrong_arguments(self, call: dict[str, Any], match: str) -> None:
+        with pytest.raises(DPStatsError, match=match):
+            fitted("binomial").comparisons(**call)
+
+    @pytest.mark.parametrize(
+        ("options", "match"),
+        [
+            ({"fitstats_by": "x"}, "fitstats_by must name a factor"),
+            ({"fitstats_variables": "w"}, "fitstats_variables must name"),
+            ({"fitstats_variables": {"g": 1}}, "no step"),
+            ({"fitstats_variables": []}, "fitstats_variables must be names"),
+            ({"fitstats_variables": ["x", 1]}, "fitstats_variables must be names"),
+            ({"fitstats_by": 3}, "fitstats_by must be the name"),
+            ({"fitstats_by": "g", "fitstats": 0}, "fitstats_by needs fit statistics"),
+            ({"fitstats_by": "g", "method": "output", "inference": "auto"}, "fitstats_by does not go with"),
+        ],
+    )
+    def test_wrong_options_are_refused_by_the_plan(self, options: dict[str, Any], match: str) -> None:
+        settings = {"inference": True, **options}
+        with pytest.raises(ArgumentError, match=match):
+            dp.plan("y ~ x + z + g", {**DOMAIN, "y": (0, 1)}, 1.0, family="binomial", **settings)
+
+    def test_groups_cost_nothing_beside_the_share_and_are_stored(self, tmp_path: Any) -> None:
+        fit = fitted("binomial", **GROUPED)
+        assert fit.budget["eps"].equals(fitted("binomial").budget["eps"])
+        assert "averages by the levels of g" in " ".join(fit.plan.summary().as_text().split())
+        fit.save(tmp_path / "fit.json")
+        loaded = dp.GLMResults.load(tmp_path / "fit.json")
+        assert loaded.comparisons(by="g").equals(fit.comparisons(by="g"))
+        assert loaded.predictions("g").equals(fit.predictions("g"))
+        assert loaded.plan.digest() == fit.plan.digest() != fitted("binomial").plan.digest()
+
+    def test_a_group_that_its_noise_hides_is_left_open(self) -> None:
+        fit = fitted("binomial", eps=0.1, rows=2_000, **GROUPED)
+        table = fit.predictions(by="g")
+        hidden = table["estimate"].isna()
+        assert hidden.any()
+        assert (table.loc[hidden, ["conf_low", "conf_high"]] == [0.0, 1.0]).all(axis=None)
 
 
 def test_a_number_of_rows_that_is_known_is_not_bought_again() -> None:

@@ -153,7 +153,7 @@ def test_a_curvature_that_floating_point_cannot_hold_is_refused(
 
 
 def test_a_last_step_that_is_seen_is_said_to_be() -> None:
-    said = "More curvature has less of it."
+    said = "More curvature reduces it."
     for curvature, seen in [(1e-12, True), (1e-6, False), (None, False)]:
         plan, fit = square("binomial").plan(1e6, curvature=curvature), square("binomial").fit(1e6, curvature=curvature)
         for text in (plan, fit, fit.summary(full=True)):

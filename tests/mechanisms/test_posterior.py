@@ -595,9 +595,9 @@ def test_the_lattice_is_no_secret():
     bounds = fit.excess_risk(pi=FALSE_ALARM, n=2000).set_index("bound")["value"]
     assert 0.5 < excess <= bounds["regularised, on the region, with probability 0.999999"]
     for text in (str(fit), str(fit.plan)):
-        assert "the lattice limits it, not the budget" in " ".join(text.split())
+        assert "the lattice limits the accuracy, not the budget" in " ".join(text.split())
     mild = dp.plan("y ~ 0 + a", {"a": (-1, 1), "y": (0, 1)}, 0.1, family="binomial", method="posterior")
-    assert "no eps makes it finer" in " ".join(str(mild).split())
+    assert "more eps does not make it finer" in " ".join(str(mild).split())
 
 
 def test_a_public_part_that_is_cut_off_has_no_printed_bound():

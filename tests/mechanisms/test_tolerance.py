@@ -325,7 +325,7 @@ def test_the_last_step_is_planned_from_the_noise_that_is_drawn(monkeypatch: pyte
         try:
             plan = made(formula, eps, facts)
         except ArgumentError as refused:
-            assert "inference costs too much beside a last step" in str(refused)  # noqa: PT017
+            assert "inference costs too much together with a last step" in str(refused)  # noqa: PT017
             continue
         accepted += 1
         assert least_over_planned(plan.objective) <= 1 + 1e-9
@@ -344,7 +344,7 @@ def test_noise_raised_by_its_own_last_step_shows_one_row(monkeypatch: pytest.Mon
     probability 1e-8, and by eps = 1 it could be no more than e times as likely.
     """
     facts = {**POISSON, **COUNTED}
-    with pytest.raises(ArgumentError, match="inference costs too much beside a last step"):
+    with pytest.raises(ArgumentError, match="inference costs too much together with a last step"):
         made("c ~ 0 + x", 1.0, facts)
     plant_less_noise(monkeypatch)
     plan = made("c ~ 0 + x", 1.0, facts).objective
@@ -393,10 +393,10 @@ def test_every_plan_checks_its_last_step() -> None:
 
 def test_absurd_noise_is_refused_in_public() -> None:
     """Squares of larger noise are no floats."""
-    with pytest.raises(ArgumentError, match="noise would drown any data"):
+    with pytest.raises(ArgumentError, match="noise would hide any data"):
         gradient_tolerance(Gaussian(1.0), rms=3e163, row_length=1.0, curvature=np.full(2, 1e9), rows=1e7, penalty=None)
     plan = plan_objective(arrays(2), Binomial(), PURCHASE)
-    with pytest.raises(ArgumentError, match="noise would drown any data"):
+    with pytest.raises(ArgumentError, match="noise would hide any data"):
         replace(plan, noise=Noise("laplace", "l2", 3e163))
     with pytest.raises(ArgumentError, match="curvature must be a positive number from 1e-100 to 1e100"):
         Options(curvature=1e-200)
@@ -417,11 +417,11 @@ def test_paid_errors_without_a_price_after_the_choice_lose_no_fit() -> None:
     assert informed == {True, False}
     assert all("0.1" in str(fit) for fit in fits)
     without = next(fit for fit in fits if fit.plan.stages[-1].plan.information is None)
-    with pytest.raises(NotReleasedError, match="leaves room for them") as missing:
+    with pytest.raises(NotReleasedError, match="has no room for them") as missing:
         _ = without.bse
     for text in (str(missing.value), str(without), str(without.summary(full=True))):
         said = " ".join(text.split())
-        assert "no noise within the budget leaves room for them" in said
+        assert "the budget has no room for them" in said
         assert "inference=True" not in said
 
 
@@ -434,18 +434,18 @@ def test_a_refit_of_no_column_does_not_sell_its_errors_again() -> None:
         _ = fit.bse
     for text in (str(fit), str(fit.summary(full=True))):
         assert "inference=True" not in text
-        assert "account for the sample" not in text
+        assert "account for sampling" not in text
 
 
 @pytest.mark.parametrize("how", [{"inference": True}, {"method": "statistics"}], ids=str)
 def test_plans_say_where_the_sums_behind_errors_end(how: dict[str, Any]) -> None:
     """2^29 rows of length 1 and the greatest weight have the clamp's sum: 2^61 steps of 2^-32."""
     domain = {"y": (0, 1), "x": (0, 1)}
-    said = "Sums of squares end at what 536,870,912 of the longest rows make"
+    said = "Sums of squares are capped at those of 536,870,912 rows"
     for rows, warned in [(1e7, False), (5e8, False), (6e8, True), (1e10, True)]:
         plan = dp.plan("y ~ x", domain, 1.0, rows_at_most=rows, **how)
         assert (said in " ".join(str(plan).split())) is warned
-    assert "Sums of squares end" not in str(dp.plan("y ~ x", domain, 1.0, rows_at_most=1e10, inference=None))
+    assert "Sums of squares are capped" not in str(dp.plan("y ~ x", domain, 1.0, rows_at_most=1e10, inference=None))
     total = np.array([[2**29 * 2 ** (2 * PLACES) + 1]], dtype=object)
     noise = MatrixNoise("wishart", 1e-3, (1.0,))
     released = cover_with_noise([total], noise, weight_bound=1.0, cover_eps=1.0, random=np.random.default_rng(0))
@@ -458,4 +458,4 @@ def test_released_information_that_identifies_nothing_is_not_called_unreleased()
     fit = dp.logit("y ~ x", {"x": [0.1, 0.4], "y": [0, 1]}, 0.3, seed=1, domain={"x": (0, 1), "y": (0, 1)})
     assert fit.has_errors
     for text in (str(fit), str(fit.summary(full=True))):
-        assert "planned and are" not in " ".join(text.split())
+        assert "planned but are" not in " ".join(text.split())

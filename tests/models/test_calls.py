@@ -60,8 +60,8 @@ def test_families_of_others_are_taken(given: Any, name: str) -> None:
     [
         ("gamma", "without bound"),
         (sm.families.Gamma(), "without bound"),
-        (sm.families.Binomial(link=sm.families.links.Probit()), "has the link Logit here"),
-        (sm.families.Poisson(link=sm.families.links.Identity()), "has the link Log here"),
+        (sm.families.Binomial(link=sm.families.links.Probit()), "has only the link Logit"),
+        (sm.families.Poisson(link=sm.families.links.Identity()), "has only the link Log,"),
         ("probit", "family='binomial'"),
         ("quasipoisson", "family='poisson'"),
         ("bionmial", "one of"),

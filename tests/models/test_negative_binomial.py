@@ -42,7 +42,7 @@ def test_what_it_releases_and_what_not() -> None:
     assert fit.guarantee.certified
     assert fit.plan.response is None
     assert "alpha = 1" in fit.summary().as_text()
-    assert "alpha = 1 is taken as known" in " ".join(str(fit.plan).split())
+    assert "alpha = 1 is assumed to be known" in " ".join(str(fit.plan).split())
     with pytest.raises(ArgumentError, match="declare the range"):
         dp.plan("y ~ x", DOMAIN, 1.0, family="negative_binomial", response="bought")
     for method in ("output", "objective"):

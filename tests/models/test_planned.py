@@ -140,7 +140,7 @@ class TestSubset:
         [
             ("x", "write a comparison"),
             ("x + 1", "write a comparison"),
-            ("x > 3", "no row of the declared ranges"),
+            ("x > 3", "no row within the declared ranges"),
             ("x > x.mean()", r"center\(x\)"),
             ("g == 'q'", "one of"),
         ],
@@ -152,7 +152,7 @@ class TestSubset:
     def test_it_stands_once_and_by_itself(self) -> None:
         with pytest.raises(FormulaError, match="several subset"):
             dp.plan("y ~ x + subset(x > 0.1)", DOMAIN, 1.0, subset="x > 0.2")
-        with pytest.raises(FormulaError, match="stands by itself"):
+        with pytest.raises(FormulaError, match="cannot be part of another term"):
             dp.plan("y ~ x:subset(x > 0.1)", DOMAIN, 1.0)
         with pytest.raises(ArgumentError, match="name of a column"):
             dp.plan("y ~ x", DOMAIN, 1.0, subset=np.ones(3, dtype=bool))

@@ -65,7 +65,7 @@ def test_convex_penalties(clear: dp.ReleasedStatistics) -> None:
     assert weak.params.to_numpy() == pytest.approx(clear.fit("y ~ a + b + g").params.to_numpy(), abs=1e-3)
     with pytest.raises(dp.errors.ArgumentError, match="selection"):
         _ = strong.bse
-    assert "Errors are not shown" in str(strong)
+    assert "No standard errors are shown" in str(strong)
     with pytest.raises(dp.errors.ArgumentError, match="convex"):
         clear.fit("y ~ a", penalty="scad", alpha=1.0)
 
@@ -74,9 +74,9 @@ def test_convex_penalties(clear: dp.ReleasedStatistics) -> None:
     ("formula", "fragment"),
     [
         ("y ~ z", "'z' were not released"),
-        ("y ~ a:b", "does not follow"),
-        ("np.log(y + 1) ~ a", "does not follow"),
-        ("y ~ a + I(2 * a)", "depend on each other"),
+        ("y ~ a:b", "is not a combination"),
+        ("np.log(y + 1) ~ a", "is not a combination"),
+        ("y ~ a + I(2 * a)", "are linearly dependent"),
         ("y ~", "cannot be parsed"),
     ],
 )

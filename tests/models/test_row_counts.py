@@ -20,7 +20,7 @@ from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, BudgetExceeded, MismatchError, NotReleasedError, ReleaseError
 from dpstats.families import get_family
 from dpstats.formula.design import design_spec
-from dpstats.formula.faults import Fault, column_facts, possible_faults
+from dpstats.formula.faults import Fault, column_facts, fault_flags, possible_faults
 from dpstats.models import adaptive, row_counts
 from dpstats.models.row_counts import _row_sums
 from dpstats.models.sources import FormulaSource
@@ -53,7 +53,7 @@ def sums(rows: list[tuple[Any, ...]], formula: str = FORMULA, domain: dict[str, 
     design = design_spec(formula, declared, family=family)
     facts = column_facts(design.parsed, design.domain, family)
     counted = RowCounts.planned(1.0, 0.03, "add_remove", possible_faults(facts, design)).faults
-    return _row_sums(design, facts, counted, [table])
+    return _row_sums(design, facts, counted, True, [table])
 
 
 row = st.tuples(*(st.sampled_from(cells) for cells in CELLS.values()))
@@ -79,10 +79,10 @@ def test_a_row_counts_once_among_those_used_and_once_among_faults(
 def test_counting_every_fault_of_a_row_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted bug: a row with two columns at fault adds two."""
 
-    def all_faults(design: Any, facts: Any, faults: Any, tables: Any) -> np.ndarray:
+    def all_faults(design: Any, facts: Any, faults: Any, encode: bool, tables: Any) -> np.ndarray:
         total = np.zeros(1 + len(faults), dtype=np.int64)
         for table in tables:
-            total[1:] += row_counts.fault_flags(table, facts, design, faults).sum(axis=0)
+            total[1:] += fault_flags(table, facts, design, faults).sum(axis=0)
         return total
 
     monkeypatch.setitem(globals(), "_row_sums", all_faults)
@@ -329,7 +329,7 @@ def test_fits_that_share_a_budget_count_nothing() -> None:
 
 def test_what_the_count_settled_is_said(people: pd.DataFrame) -> None:
     fit = dp.glm(MODEL, people[:150], 1.0, family="binomial", domain=CENSUS, seed=1)
-    with pytest.raises(NotReleasedError, match="so few rows"):
+    with pytest.raises(NotReleasedError, match="too few rows were counted"):
         _ = fit.bse
     insists = dp.glm(MODEL, people[:150], 1.0, family="binomial", domain=CENSUS, seed=1, inference=None)
     with pytest.raises(NotReleasedError, match="asked for coefficients alone"):

@@ -34,8 +34,8 @@ def test_a_plan_shows_the_purchase_and_its_price() -> None:
     assert plan.budget.loc["ranges", "eps"] == pytest.approx(0.2)
     assert plan.budget.loc["total", "eps"] == pytest.approx(1.0)
     said = " ".join(str(plan).split())
-    assert "0.2 of eps buys, within the declared range of x, z, the interval" in said
-    assert "rows keep the declared range. Until then the declared ranges stand in" in said
+    assert "0.2 of eps buys an interval within the declared range of x, z that holds" in said
+    assert "rows the declared range stays. This plan uses the declared ranges" in said
     assert dp.Plan.from_dict(plan.to_dict()).trimmed == plan.trimmed
     assert plan.at(0.5).budget.loc["ranges", "eps"] == pytest.approx(0.1)
 

@@ -148,7 +148,7 @@ class TestRefusals:
         ({"unit": "nobody"}, DataError, "nobody"),
         ({"unit": "when"}, DomainError, "when"),
         ({"unit": "who", "delta": 1e-6}, ArgumentError, "delta must be 0 with a unit"),
-        ({"unit": "who", "inference": "model"}, ArgumentError, "takes the rows of one person for independent"),
+        ({"unit": "who", "inference": "model"}, ArgumentError, "treats the rows of one person as independent"),
         ({"unit": "who", "unit_weight": "one"}, ArgumentError, "needs max_rows"),
         ({"unit": "who", "method": "posterior"}, ArgumentError, "proved for rows"),
         ({"max_rows": 2}, ArgumentError, "need unit"),

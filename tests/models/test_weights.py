@@ -332,7 +332,7 @@ class TestAround:
         text = fit(data, "y ~ x", POISSON, exposure="t", weights="w").summary(full=True).as_text()
         assert {"Offset:", "np.log(t)", "Weights:"} <= set(text.split())
         assert max(map(len, text.splitlines())) <= 80
-        assert "one row counts once at most" in " ".join(text.split()).replace("[5] ", "")
+        assert "one row counts at most once" in " ".join(text.split()).replace("[5] ", "")
         assert "Trials at most" in fit(data, "s + f ~ x", "binomial").summary(full=True).as_text()
         short = " ".join(str(fit(data, "y ~ x", POISSON, exposure="t", weights="w").summary()).split())
         assert "weights: w; offset: np.log(t)" in short
@@ -426,7 +426,7 @@ class TestRefusedBeforeTheCharge:
             ("b ~ x", {"exposure": "t"}, ArgumentError, "log link"),
             ("b ~ x", {"weights": "nobody"}, (DataError, DomainError), "nobody"),
             ("b ~ x", {"weights": "g"}, FormulaError, "levels"),
-            ("b ~ x", {"weights": "-w"}, DomainError, "exceed 0"),
+            ("b ~ x", {"weights": "-w"}, DomainError, "range above 0"),
             ("b ~ x", {"weights": "w - w.mean()"}, FormulaError, "combine rows"),
             ("b ~ x", {"offset": "np.log(-1 - x)"}, FormulaError, "not finite"),
             ("z + y ~ x", {"family": "gaussian"}, FormulaError, "binomial family"),

@@ -40,7 +40,7 @@ def test_without_inference_bars_are_twice_the_bound(bare: dp.GLMResults) -> None
     assert (found[:, 1] - found[:, 0]) / 4 == pytest.approx(bound.to_numpy())
     assert marks(ax, "within noise") == pytest.approx(np.column_stack([params, range(5)])[[1, 3]])
     assert bars(ax, "coefficient as released", 0)[0] == pytest.approx(np.column_stack([params, range(5)])[[0, 2, 4]])
-    assert "they are no intervals" in caption(ax)
+    assert "They omit sampling error" in caption(ax)
 
 
 def test_what_is_not_identified_has_open_marks_and_arrows(fit: dp.GLMResults) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from matplotlib.axes import Axes
 import dpstats as dp
 from dpstats import plots
 from dpstats.errors import ArgumentError
-from dpstats.plots.style import SERIES, shorten
+from dpstats.plots.style import CAPTION, SERIES, shorten
 
 ALL: dict[str, Callable[..., Axes]] = {
     "coefficients": lambda fit, bare, evaluation, ax: fit.plot(ax=ax),
@@ -71,9 +72,7 @@ def test_pictures_can_share_a_figure(
 def test_certified_captions_name_budget_and_neighbours(rows: pd.DataFrame) -> None:
     arguments = {"adjacency": "replace_one", "delta": 1e-6, "seed": None, "noise": "gaussian", "inference": None}
     said = caption(fitted(rows, "y ~ x + z", family="gaussian", eps=0.5, **arguments).plot())
-    assert (
-        "Protected: the contents of any one row, of which the fit tells no more than eps = 0.5, delta = 1e-06" in said
-    )
+    assert "Protected: the contents of any one row. The guarantee for the fit is eps = 0.5, delta = 1e-06" in said
 
 
 @pytest.mark.slow
@@ -158,3 +157,25 @@ def test_dpstats_imports_matplotlib_only_to_draw() -> None:
     subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, env={**os.environ, "MPLBACKEND": "Agg"}
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ALL)
+def test_captions_can_be_turned_off_but_for_the_lack_of_a_guarantee(
+    name: str, fit: dp.GLMResults, bare: dp.GLMResults, evaluation: dp.Evaluation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish = plots.style.finish
+    monkeypatch.setattr(plots.style, "finish", lambda *args, **given: finish(*args, **{**given, "caption": False}))
+    ax = ALL[name](fit, bare, evaluation, None)
+    assert not faults(ax)
+    said = [text.get_text() for text in ax.texts if text.get_gid() == CAPTION]
+    certified = name in ("noise", "risk", "noise by eps")
+    assert said == [] if certified else " ".join(said[0].split()).startswith("NO GUARANTEE is claimed")
+
+
+def test_every_picture_takes_caption(bare: dp.GLMResults) -> None:
+    assert not [text for text in bare.plot(caption=False).texts if text.get_gid() == CAPTION]
+    for verb in plots.__all__:
+        assert inspect.signature(getattr(plots, verb)).parameters["caption"].default is True, verb
+    with pytest.raises(ArgumentError, match="caption must be True or False"):
+        bare.plot(caption="none")

@@ -96,7 +96,7 @@ def test_standard_errors_against_eps() -> None:
     other = plots.budget(plan, eps=[0.5, 2.0], what="se", n=64_000, coefficient="x", typical=known)
     foreseen = [plan.at(eps).standard_errors(64_000, typical=known).loc["x", "std_error"] for eps in (0.5, 2.0)]
     assert marks(other, "64,000 rows")[:, 1] == pytest.approx(foreseen)
-    assert "rows as typical= or like= has them" in caption(other)
+    assert "rows as described by typical= or like=" in caption(other)
     with pytest.raises(ArgumentError, match="typical goes with what='se'"):
         plots.budget(plan, typical=known)
     assert ax.get_ylabel() == "standard error of x"

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import pytest
 
 from dpstats.errors import LedgerError
-from dpstats.ledger import Ledger, spender, store
+from dpstats.ledger import Ledger, spender, sqlite
 from dpstats.privacy.guarantee import Guarantee
 
 SMALL = Guarantee(0.001)
@@ -159,7 +159,7 @@ def mounted(made: Path, tmp_path: Path) -> Iterator[Path]:
 def test_a_file_mounted_by_itself_is_refused(made: Path, mounted: Path) -> None:
     """Its log would be another file: a process at each name would spend the whole budget."""
     assert os.stat(mounted).st_nlink == 1
-    refuses(mounted, "mount the folder")
+    refuses(mounted, "mount its folder")
     with Ledger(made, "d", 1.0) as ledger:
         ledger.charge(SMALL, label="a")
 
@@ -197,15 +197,15 @@ def test_what_is_mounted_is_read_from_the_system(
     path: str, found: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "mounts").write_text(MOUNTINFO)
-    monkeypatch.setattr(store, "MOUNTS", str(tmp_path / "mounts"))
-    assert store.is_mount_point(Path(path)) is found
+    monkeypatch.setattr(sqlite, "MOUNTS", str(tmp_path / "mounts"))
+    assert sqlite.is_mount_point(Path(path)) is found
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="others have no such file")
 def test_a_system_that_does_not_say_what_is_mounted_has_no_ledger(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "MOUNTS", str(tmp_path / "none"))
+    monkeypatch.setattr(sqlite, "MOUNTS", str(tmp_path / "none"))
     refuses(made, "mount /proc")
 
 

@@ -17,8 +17,8 @@ from dpstats.privacy.guarantee import Guarantee
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
-    return Ledger(tmp_path / "budget.db", "d", 1.0, 1e-5)
+def ledger(path: Path | str) -> Ledger:
+    return Ledger(path, "d", 1.0, 1e-5)
 
 
 def test_the_whole_pays_for_the_worst_part(ledger: Ledger) -> None:
@@ -51,7 +51,7 @@ def test_different_partitions_and_nested_ones_add_up(ledger: Ledger) -> None:
     assert nested["F"].remaining.eps == pytest.approx(0.6)
     assert nested["F"].entries()["part"].tolist() == ["region='north', sex='F'"]
     assert "part region='north'" in north.report()
-    assert "only the worst one counts" in ledger.report()
+    assert "Only the worst part of a partition counts" in ledger.report()
 
 
 def test_rows_that_are_coded_anew_pay_in_both_parts(ledger: Ledger) -> None:
@@ -64,7 +64,7 @@ def test_rows_that_are_coded_anew_pay_in_both_parts(ledger: Ledger) -> None:
     read = pd.concat([parts["north"].rows(frame), parts["south"].rows(recoded)])
     assert read["x"].tolist() == [1.0, 1.0, 2.0]
     assert ledger.remaining.eps == 0.5
-    said = "as long as every row keeps its part from call to call, which the ledger cannot see"
+    said = "as long as every row keeps its part from call to call, which the ledger cannot check"
     assert said in " ".join(ledger.report().split())
     assert said in ledger.to_html()
     assert max(map(len, ledger.report().splitlines())) <= 80
@@ -92,8 +92,8 @@ def test_remaining_is_exactly_what_the_filter_accepts(charges: list[tuple[int, i
         books = after if eps <= left else books
 
 
-def test_under_replace_one_a_part_takes_add_remove_guarantees_and_pays_double(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "budget.db", "d", 1.0, adjacency="replace_one")
+def test_under_replace_one_a_part_takes_add_remove_guarantees_and_pays_double(path: Path | str) -> None:
+    ledger = Ledger(path, "d", 1.0, adjacency="replace_one")
     parts = ledger.partition("region", ["north", "south"])
     # The size of a part is not public: the changed record may move to another part.
     with pytest.raises(LedgerError, match="a part of a partition"):

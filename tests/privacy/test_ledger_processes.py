@@ -16,7 +16,7 @@ from benchmarks.audits.ledger_faults import context, kill_runs
 from dpstats.errors import BudgetExceeded
 from dpstats.ledger import Ledger
 from dpstats.ledger.ledger import _row
-from dpstats.ledger.store import create
+from dpstats.ledger.sqlite import create
 from dpstats.privacy.guarantee import Guarantee
 
 TENTH = Guarantee(0.1)

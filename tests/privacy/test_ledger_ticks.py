@@ -14,8 +14,8 @@ from dpstats.streaming.checkpoint import Position, StreamBooks
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> dp.Ledger:
-    return dp.Ledger(tmp_path / "ledger", dataset="d", eps=1.0, delta=1e-5)
+def ledger(path: Path | str) -> dp.Ledger:
+    return dp.Ledger(path, dataset="d", eps=1.0, delta=1e-5)
 
 
 def test_a_stream_moves_on_from_the_known_state_alone(ledger: dp.Ledger) -> None:

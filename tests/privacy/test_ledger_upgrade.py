@@ -11,9 +11,10 @@ import pytest
 
 from dpstats.errors import BudgetExceeded, LedgerError
 from dpstats.ledger import Ledger
-from dpstats.ledger import store as store_module
+from dpstats.ledger import sqlite as store_module
 from dpstats.ledger.accounts import limits
-from dpstats.ledger.store import SCHEMA_VERSION, UPGRADES
+from dpstats.ledger.sqlite import UPGRADES
+from dpstats.ledger.store import SCHEMA_VERSION
 from dpstats.privacy.accounting import EPS_UNIT
 from dpstats.privacy.guarantee import Guarantee
 

@@ -38,7 +38,7 @@ def test_cells_are_the_fits_own(fits: dict[str, dp.GLMResults]) -> None:
     assert "[" not in text.partition("Notes:")[0], "a bound on the noise is no standard error"
     assert "Nothing in brackets: coefficients as released" in " ".join(text.split())
     assert "logit is NOT CERTIFIED: seeded" in " ".join(text.split())
-    assert "these cost eps 2.5 together" in " ".join(text.split())
+    assert "they cost eps 2.5 together" in " ".join(text.split())
     assert "logit: Pr(b = yes)." in text
     frame = table.frame
     assert frame["paid", "coef"].to_numpy() == pytest.approx(paid.debiased.to_numpy())
@@ -103,7 +103,7 @@ def test_long_names_are_whole(fits: dict[str, dp.GLMResults]) -> None:
         (None, None, "a list of results"),
         ([3], None, r"fits\[0\] must be what dp.glm returns, got int"),
         ("paid", ["a", "b"], "1 different strings"),
-        ("dict", ["a"], "its keys are the labels"),
+        ("dict", ["a"], "whose keys are the labels"),
     ],
 )
 def test_other_things_are_refused(given: Any, labels: Any, fix: str, fits: dict[str, dp.GLMResults]) -> None:
@@ -115,3 +115,45 @@ def test_other_things_are_refused(given: Any, labels: Any, fix: str, fits: dict[
 def test_results_are_composed_as_their_guarantees(fits: dict[str, dp.GLMResults]) -> None:
     both = [fits["paid"], fits["plain"]]
     assert dp.compose(both) == dp.compose([fit.guarantee for fit in both])
+
+
+def test_ratios_have_intervals_and_stars_follow_the_p_values(fits: dict[str, dp.GLMResults]) -> None:
+    fit = fits["logit"]
+    table = dp.etable([fit], exponentiate=True, stars=True)
+    frame = table.frame["(1)"]
+    assert frame["ratio"].to_numpy() == pytest.approx(np.exp(fit.debiased.to_numpy()))
+    assert frame[["low", "high"]].to_numpy() == pytest.approx(np.exp(fit.conf_int().to_numpy()))
+    lines = {line.split()[0]: line.split() for line in str(table).splitlines() if line.split()}
+    assert fit.pvalues["x"] < 0.001
+    assert lines["x"][1].endswith("***")
+    assert "odds ratios" in str(table)
+    assert "*** p < 0.001" in " ".join(str(table).split())
+    plain = str(dp.etable([fit]))
+    assert "*" not in plain
+    with pytest.raises(ArgumentError, match="exponentiate needs a logit or log link, which paid has not"):
+        dp.etable(fits, exponentiate=True)
+    for name in ("exponentiate", "stars"):
+        with pytest.raises(ArgumentError, match=name):
+            dp.etable([fit], **{name: "yes"})  # type: ignore[arg-type]
+
+
+def test_coefficients_and_facts_are_one_table_where_lines_have_no_end(fits: dict[str, dp.GLMResults]) -> None:
+    table = dp.etable([fits["paid"], fits["plain"]] * 3, stars=True)
+    latex, html, markdown = table.to_latex(), table.to_html(), table.to_markdown()
+    assert latex.count(r"\begin{tabular}{lrrrrrr}") == latex.count(r"\begin{tabular}") == 1
+    assert latex.count(r"\midrule") == 2
+    assert html.count("<table") == 1
+    assert markdown.count("|:---|") == 1
+    rows = [line for line in latex.splitlines() if line.endswith(r"\\")]
+    assert {line.count(" & ") for line in rows} == {6}
+    # Numbers end at the same place, whether they have stars or not.
+    cells = [cell for row in rows[1:7] for cell in row.split(" & ")[1:]]
+    stars = {cell.count("*") for cell in cells if cell.strip(" \\")}
+    assert stars == {3}
+    assert 'style="text-align: right"' in html
+
+
+def test_stars_leave_digits_below_each_other(fits: dict[str, dp.GLMResults]) -> None:
+    lines = str(dp.etable([fits["paid"]], stars=True)).splitlines()
+    ends = {len(line.rstrip("* ")) for line in lines[3:9]}
+    assert len(ends) == 1 or {end - min(ends) for end in ends} == {0, 1}, "a bracket is the one sign beyond"

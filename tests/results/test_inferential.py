@@ -172,7 +172,7 @@ class TestShapes:
     @pytest.mark.parametrize("family", ["binomial", "gaussian", "poisson", "huber_svm", "smooth_svm"])
     def test_names_and_shapes(self, family: str, kind: str) -> None:
         if family.endswith("svm") and kind == "model":
-            with pytest.raises(ArgumentError, match="take 'robust'"):
+            with pytest.raises(ArgumentError, match="use 'robust'"):
                 fit(family, inference=kind)
             return
         found = fit(family, eps=20.0, inference=kind)

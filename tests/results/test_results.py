@@ -231,14 +231,14 @@ def test_what_a_user_of_r_asks_for_is_answered() -> None:
     for name in ("vcov", "residuals", "fitted"):
         with pytest.raises(NotReleasedError, match=name):
             getattr(fit, name)
-    assert "of the delta of 1e-06 that was allowed 0 is spent" in words(fit, full=True).lower()
+    assert "spends 0 of the allowed delta of 1e-06" in words(fit, full=True).lower()
 
 
 def test_notes_say_up_to_which_mean_the_link_is_a_logarithm() -> None:
     data = frame().assign(c=np.random.default_rng(1).poisson(2, 2000))
     declared = {**DOMAIN, "c": (0, 30)}
     capped = dp.poisson("c ~ x", data, 1.0, domain=declared, y_max=20)
-    assert "logarithm for means up to 13.33; larger means rise more slowly, to 20 at most" in words(capped)
+    assert "logarithm for means up to 13.33. Larger means rise more slowly, to at most 20" in words(capped)
     assert "logarithm for means" not in words(dp.poisson("c ~ x", data, 1.0, domain=declared, y_max=20, mean_cap=20))
 
 

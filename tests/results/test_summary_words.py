@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ def test_an_undeclared_response_of_two_values_is_said_to_be_taken_as_0_or_1(
 ) -> None:
     domain = {"x": (0, 1)}
     said = "b is not declared: it is taken as 0 or 1, and rows of any other code are left out"
-    fit = dp.logit("b ~ x", rows().assign(b=1 + rows()["b"]), 1.0, domain=domain)
+    fit = dp.logit("b ~ x", rows().assign(b=1 + rows()["b"]), 1.0, domain=domain, on_mismatch="go")
     assert said in caplog.text
     fit.save(tmp_path / "fit.json")
     for shown in (fit, dp.GLMResults.load(tmp_path / "fit.json")):
@@ -140,7 +141,9 @@ def test_ratios_are_exponentials_of_what_errors_are_of(inference: bool | None) -
         assert ratios["conf_low"].to_numpy() == pytest.approx(np.exp(fit.conf_int()[0]).to_numpy())
         assert ratios["std_error"].equals(plain["std_error"])
     assert ratios["released"].equals(plain["released"])
-    with pytest.raises(ArgumentError, match="exponentiate needs a logit or log link; this one's is 'identity'"):
+    with pytest.raises(
+        ArgumentError, match="exponentiate needs a logit or log link; the link of this model is 'identity'"
+    ):
         dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN).tidy(exponentiate=True)
     with pytest.raises(ArgumentError, match="exponentiate"):
         fit.tidy(exponentiate="yes")  # type: ignore[arg-type]
@@ -200,17 +203,75 @@ def test_a_common_reference_is_advised_wherever_the_others_have_errors_among_one
     assert any(within), "one whose information is identified, though its interval is unbounded"
 
 
+@pytest.mark.slow
+def test_a_reference_with_its_share_of_the_rows_is_not_called_rare() -> None:
+    rng = np.random.default_rng(3)
+    levels = ["midwest", "northeast", "south", "west"]
+    data = pd.DataFrame({"region": rng.choice(levels, 1000, p=[0.23, 0.19, 0.37, 0.21])})
+    data["age"] = rng.uniform(18, 65, 1000)
+    data["b"] = rng.random(1000) < np.where(data["region"] == "south", 0.3, 0.5)
+    domain, advised = {"region": levels, "age": (18, 65)}, 0
+    for seed in range(30):
+        text = words(dp.logit("b ~ age + region", data, 0.1, domain=domain, inference=True, seed=seed))
+        assert "too rare" not in text
+        advised += "region is measured from a level that has too few rows for this budget" in text
+    assert advised, "no seed leaves the reference without an interval"
+
+
+def test_the_summary_of_persons_says_how_they_are_weighed() -> None:
+    data = rows().assign(who=np.arange(len(rows())) // 2)
+    text = words(dp.logit("b ~ x", data, 2.0, domain=DOMAIN, unit="who"))
+    assert "every who weighs the same" in text.partition("coef")[0]
+    assert "Every who weighs the same: its rows share a weight of 1" in text
+    several = words(dp.logit("b ~ x", data, 2.0, domain=DOMAIN, unit="who", max_rows=3))
+    assert "3 rows of each who at most" in several.partition("coef")[0]
+
+
+def test_a_negative_binomial_fit_has_its_alpha_in_the_title() -> None:
+    data = rows().assign(n=1)
+    family = dp.families.NegativeBinomial(alpha=0.5)
+    fit = dp.glm("n ~ x", data, 2.0, domain={**DOMAIN, "n": (0, 9)}, family=family)
+    title = "Private Generalized Linear Model: negative binomial (alpha = 0.5)"
+    assert title in words(fit)
+    assert title in " ".join(str(fit.summary(full=True)).split())
+    assert title in " ".join(str(fit.plan).split())
+
+
+def test_predictions_print_as_a_table() -> None:
+    fit = dp.logit("b ~ x", rows(), 5.0, domain=DOMAIN, inference=True)
+    found = fit.get_prediction({"x": [0.2, 0.4]})
+    assert str(found) == repr(found) == repr(found.summary_frame())
+    assert str(found).split()[:2] == ["mean", "mean_se"]
+    assert "<table" in found._repr_html_()
+
+
+def test_levels_that_are_not_declared_are_counted_by_column_and_never_quoted() -> None:
+    data = rows().assign(g="a")
+    fit = dp.logit("b ~ x + g", data, 5.0, domain={**DOMAIN, "g": ["a", "b"]}, inference=True)
+    new = pd.DataFrame({"x": [0.1, 0.2, 0.3, np.nan], "g": ["a", "secret", None, "a"]})
+    for predict in (fit.predict, fit.get_prediction):
+        with pytest.warns(UserWarning, match="1 of 4 rows have a level of 'g' that the Domain does not") as caught:
+            predict(new)
+        assert len(caught) == 1
+        assert "declared are 'a', 'b'" in str(caught[0].message)
+        assert "secret" not in str(caught[0].message)
+        assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert fit.predict(new[new["g"] != "secret"]).isna().tolist() == [False, True, True], "missing is not unknown"
+
+
 def test_a_ledger_that_keeps_the_domain_gives_it(tmp_path: Path) -> None:
     ledger = dp.Ledger(tmp_path / "l.db", dataset="d", eps=2.0, domain=DOMAIN)
     fit = dp.logit("b ~ x", rows(), 1.0, ledger=ledger.signed("ada"))
     assert fit.plan.bought == ()
     assert fit.plan.names == dp.plan("b ~ x", DOMAIN, 1.0, family="binomial").names
     assert ledger.remaining.eps == 1.0
-    with pytest.raises(DomainError, match=r"the ledger keeps the Domain of its data: pass domain=ledger\.domain"):
+    with pytest.raises(DomainError, match=r"The ledger keeps the Domain of its data: pass domain=ledger\.domain"):
         dp.GLM.from_formula("b ~ g", rows().assign(g="text"), "binomial").fit(1.0, ledger=ledger)
     with pytest.raises(DomainError) as caught:
         dp.logit("b ~ g", rows().assign(g="text"), 1.0, domain={"x": (0, 1)}, ledger=ledger)
-    assert "the ledger keeps" not in str(caught.value)
+    assert "ledger keeps" not in str(caught.value)
     assert ledger.remaining.eps == 1.0
 
 
@@ -227,10 +288,10 @@ def test_a_plan_says_that_free_errors_are_a_matter_of_luck_and_of_how_many_rows(
     assert plan.standard_errors(enough // 2)["identified_upper"].min() < 0.95
     assert all(plan.simulate(enough, seed).identified.all() for seed in range(6))
     wide = dp.plan(f"b ~ {' + '.join(f'v{at}' for at in range(24))}", {**DOMAIN, **WIDE}, 0.5, family="binomial")
-    assert "plan.standard_errors(n) foretells whether they will be" in words(wide)
-    assert "inference=True pays for errors that are there" in words(plan)
+    assert "plan.standard_errors(n) predicts whether a fit will have them" in words(wide)
+    assert "inference=True reserves budget for them" in words(plan)
     paid = words(dp.plan("b ~ x + z", DOMAIN, 0.5, family="binomial", inference=True))
-    assert "matter of luck" not in paid
+    assert "not every fit has them" not in paid
     weighted = words(dp.plan("b ~ x", {**DOMAIN, "w": (0, 1)}, 0.5, family="poisson", weights="w"))
     assert "are enough for all" not in weighted
 
@@ -248,7 +309,7 @@ def test_words_hold_no_placeholder(formula: str, family: str, more: dict[str, An
 def test_a_tuned_fit_says_so() -> None:
     found = dp.tune("y ~ x", rows(300), {"curvature": [1.0, 10.0]}, eps=2.0, domain=DOMAIN)
     assert "link; rows: private; residuals capped at 1,000; tuned" in words(found.fit)
-    assert "dp.tune chose the settings by the same rows" in words(found.fit)
+    assert "dp.tune chose the settings on the same rows" in words(found.fit)
     assert "tuned" not in words(dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN))
 
 

@@ -173,9 +173,9 @@ def test_plans_say_what_directions_cost() -> None:
     given: dict[str, Any] = {"rows": 1e5, "noise_sd": 26.0, "region": 10}
     projection, notes = projected.plan_projection(2000, L1Ball(1.0), directions=500, **given)
     assert projection == Projection(2000, 500, 0)
-    assert "125,750 sums in place of 2,003,000" in notes[0]
+    assert "125,750 sums instead of 2,003,000" in notes[0]
     assert "exceeds d" in notes[1]
-    assert "not accuracy" in notes[2]
+    assert "lose accuracy" in notes[2]
     chosen, _ = projected.plan_projection(2000, L1Ball(1.0), **given)
     assert chosen.directions == 705  # a quarter of a million sums
     with pytest.raises(ArgumentError, match="no fewer than the 2,000 columns"):

@@ -144,7 +144,7 @@ def test_a_plan_says_what_is_bought() -> None:
     said = " ".join(text.split())
     assert "m = 15 public random directions" in said
     assert "exceeds d" in said
-    assert "not accuracy" in said
+    assert "lose accuracy" in said
     again = ProjectedPlan.from_dict(plan.to_dict())
     assert again.digest() == plan.digest()
     assert plan.digest() != make(rows_guess=500, directions=16).plan().digest()

@@ -527,6 +527,6 @@ def mounted(folder: Path) -> Iterator[Path]:
 
 
 def test_a_state_that_is_mounted_by_itself_is_refused_before_anything_is_charged(mounted: Path) -> None:
-    with pytest.raises(StreamError, match="mount the folder"):
+    with pytest.raises(StreamError, match="mount its folder"):
         opened(mounted.parent, ledger=None, state=mounted / "state")
     opened(mounted.parent, ledger=None).update(rows(1))

@@ -132,7 +132,7 @@ def test_nothing_happens_before_a_result_is_asked_for(tmp_path: Path) -> None:
 
 
 REFUSED: list[tuple[Any, dict[str, Any], dict[str, Any], type[Exception], str]] = [
-    (frame(), {}, {}, ArgumentError, "tick must say"),
+    (frame(), {}, {}, ArgumentError, "tick must be a number of rows per tick"),
     (frame(), {"tick": 0}, {}, ArgumentError, "positive number"),
     (frame(), {"tick": True}, {}, ArgumentError, "positive number"),
     (frame(), {"tick": 1.5}, {}, ArgumentError, "positive number"),
@@ -214,7 +214,7 @@ def test_rows_that_their_cells_chose_are_not_counted_into_ticks() -> None:
     """How many ticks they make would tell how many rows one side of a holdout has."""
     side = dp.holdout(frame(), 0.3).train
     for run in (lambda: stream().run(side, tick=5), lambda: next(stream().run(iter([side]), tick=5))):
-        with pytest.raises(ArgumentError, match="chose them from others"):
+        with pytest.raises(ArgumentError, match="were selected by their cells"):
             run()
     assert next(stream().run(iter([side]))).plan is not None
 
@@ -258,9 +258,9 @@ def test_the_guarantee_of_a_pattern_of_ticks_is_a_person_s(tmp_path: Path) -> No
     text = " ".join(str(opened(**named).plan()).split())
     assert "one id with at most one row in each of 2 ticks" in text
     assert "id, 2 ticks" in text
-    assert "it is for whoever feeds it to see that no id has more" in text
-    assert "to see that no firm has more" in " ".join(str(opened(unit="firm").plan()).split())
-    assert "looks at whose a row is" not in str(opened().plan())
+    assert "the caller must ensure that no id has more rows" in text
+    assert "must ensure that no firm has more rows" in " ".join(str(opened(unit="firm").plan()).split())
+    assert "The stream cannot check this" not in str(opened().plan())
     rows = pd.DataFrame({"x": [0.0, 1.0], "y": [0.0, 1.0]})
     with pytest.raises(LedgerError, match="for rows"):
         opened(**named, ledger=dp.Ledger(tmp_path / "rows", dataset="d", eps=9.0, delta=1e-5)).update(rows)

@@ -173,7 +173,7 @@ def test_a_weighted_line_with_an_offset_is_that_of_weighted_least_squares() -> N
     assert predicted == pytest.approx(want @ [1, 0.5] + 1, abs=2e-3)
     with pytest.raises(NotReleasedError, match="weights"):
         _ = found.bse
-    assert "weight over 1" in " ".join(str(found.plan).split())
+    assert "weight divided by 1" in " ".join(str(found.plan).split())
     # With an offset alone there are errors: those of the least squares.
     offset = fitted("y ~ x + offset(o)", frame, domain, radius=3.0)
     residual = frame.y - frame.o - exog @ offset.params

@@ -185,7 +185,7 @@ def test_a_file_that_changed_before_the_charge_costs_nothing(tmp_path: Path) -> 
     ledger = dp.Ledger(tmp_path / "a.ledger", "d", eps=9.0)
     model.fit(1.0, ledger=ledger)
     replaced(path, frame(seed=1))
-    with pytest.raises(DataError, match=r"rows\.csv' was changed after it was opened; give its path anew"):
+    with pytest.raises(DataError, match=r"rows\.csv' was changed after it was opened; pass its path again"):
         model.fit(1.0, ledger=ledger)
     assert ledger.remaining.eps == pytest.approx(8.0)
     dp.GLM.from_formula("y ~ x", path, domain=DOMAIN).fit(1.0, ledger=ledger)

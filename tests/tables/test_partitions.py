@@ -99,7 +99,7 @@ def test_partitions_that_depend_on_others_are_refused(client: Any, name: str) ->
 
 def test_types_taken_from_cells_are_refused(client: Any, tmp_path: Path) -> None:
     frame().to_csv(tmp_path / "rows.csv", index=False)
-    with pytest.raises(DataError, match=r"read_csv takes the types"):
+    with pytest.raises(DataError, match=r"read_csv infers column types"):
         as_table(dd.read_csv(tmp_path / "rows.csv").assign(z=1))
 
 

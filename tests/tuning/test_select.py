@@ -157,7 +157,7 @@ def test_an_unclipped_row_is_caught(monkeypatch):
         ({"candidates": ["x > 1", "x >"]}, dp.errors.FormulaError, "not an expression"),
         ({"candidates": ["x > 1", "g"]}, dp.errors.FormulaError, "levels"),
         ({"score": "mistakes"}, dp.errors.ArgumentError, "reads the name candidate"),
-        ({"score": lambda row: 0.0}, dp.errors.ArgumentError, "must be a text"),
+        ({"score": lambda row: 0.0}, dp.errors.ArgumentError, "must be a string"),
         ({"score": "candidate != z"}, dp.errors.DomainError, "'z'"),
         ({"eps": 0}, dp.errors.ArgumentError, "eps"),
         ({"monotone": 1}, dp.errors.ArgumentError, "monotone"),

@@ -102,7 +102,7 @@ def test_a_strength_without_default_has_no_untuned_plan():
         ({"grid": {"curvature": [1e-6, 2.0]}}, "the candidate curvature=1e-06: curvature is too small"),
         ({"grid": {"unit": ["a", "b"]}}, "cannot set 'unit'"),
         ({"unit": "g", "strategy": "parts"}, "unit goes with strategy='stopping' and 'all'"),
-        ({"unit": "g", "strategy": "public", "public": frame(50)}, "choose by public rows first"),
+        ({"unit": "g", "strategy": "public", "public": frame(50)}, "choose on public rows first"),
         ({"unit": "g"}, "the formula reads it"),
         ({"grid": {"curvature": list(range(1, 2000))}}, "1000"),
         ({"strategy": "best"}, "strategy"),
@@ -319,5 +319,5 @@ def test_losses_of_blocks_are_those_of_rows(tmp_path):
 @pytest.mark.parametrize("name", ["max_rows", "unit_weight"])
 def test_persons_are_refused_with_what_there_is_for_them(name: str) -> None:
     given = {name: 2 if name == "max_rows" else "equal"}
-    with pytest.raises(ArgumentError, match=rf"{name} is not taken by tune.*give unit= alone"):
+    with pytest.raises(ArgumentError, match=rf"tune\(\) does not take {name}.*pass unit= alone"):
         plan_tuning("y ~ x", {"x": (0, 1), "y": (0, 1)}, {"curvature": [9, 90]}, 1.0, family="binomial", **given)

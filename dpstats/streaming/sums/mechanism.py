@@ -48,17 +48,17 @@ class Mechanism(ABC):
     Parameters
     ----------
     horizon : int, optional
-        The last tick of a cumulative stream. If no workload is named at all, a million ticks are declared, which
-        costs 30 to 45 % more noise than knowing that there will be a thousand, or a hundred and twenty.
+        The last tick of a cumulative stream. Without any workload, a million ticks are planned, which costs 30 to 45 %
+        more noise than a horizon of 1,000 or of 120 ticks.
     halflife : float, optional
-        Ticks after which a tick weighs half: a stream that runs for ever at constant noise.
+        The number of ticks after which the weight of a tick is one half. The stream may run for ever at constant noise.
     window : int, optional
-        Sums of the last `window` ticks: the same.
+        Sums of the last `window` ticks. The stream may run for ever at constant noise.
     workload : Workload or {"cumulative", "halflife", "window"}, optional
-        The same in one object; a name only checks what the others say.
+        The same in one object; a name only checks the other arguments.
     participation : tuple of int
-        Offsets of the ticks that one person can have a row in, such as (0, 1, 2, 3, 12, 13, 14, 15): the guarantee is
-        then the person's.
+        Offsets of the ticks that one person can have a row in, such as (0, 1, 2, 3, 12, 13, 14, 15). The guarantee is
+        then for persons.
 
     Raises
     ------
@@ -83,7 +83,7 @@ class Mechanism(ABC):
         self.workload = make_workload(**ticks)  # type: ignore[arg-type]
         self.participation = check_participation(arguments.get("participation", (0,)))
         if self.workload.name not in self.workloads:
-            message = f"{type(self).__name__} makes sums of all ticks only: take Blt or Toeplitz for a {{}}"
+            message = f"{type(self).__name__} makes sums of all ticks only: use Blt or Toeplitz for a {{}}"
             raise ArgumentError(message.format(self.workload.name))
 
     @property
@@ -342,7 +342,7 @@ ROUNDING = 1e-11
 
 @dataclass(frozen=True)
 class SumsPlan:
-    """Everything about a private stream that is public: mechanism, noise, lattice and guarantee.
+    """The public facts of a private stream: mechanism, noise, lattice and guarantee.
 
     Attributes
     ----------
@@ -436,7 +436,7 @@ class SumsPlan:
         (2,)
         """
         if self.norm == "design":
-            raise ArgumentError("rows must be made by the design that the body is for, as whole lattice steps")
+            raise ArgumentError("rows must be whole lattice steps made by the design of the body")
         longest = self.row_sensitivity / (2 if self.guarantee.adjacency == "replace_one" else 1)
         return lattice_total(rows, self.size, self.norm, longest, self.step)
 

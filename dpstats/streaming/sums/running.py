@@ -37,7 +37,7 @@ def unpack(content: bytes) -> dict[str, Any]:
         raise ArgumentError("content must be the bytes that to_bytes gave")
     header, _, rest = content.partition(b"\n")
     if header + b"\n" != HEADER % VERSION:
-        raise StreamError("this is no stream state of this version of dpstats")
+        raise StreamError("this is not a stream state of this version of dpstats")
     digest, _, body = rest.partition(b"\n")
     if hashlib.sha256(body).hexdigest().encode() != digest:
         raise StreamError("the state is damaged: its checksum does not match")
@@ -337,10 +337,10 @@ class PrefixSums:
         return f"PrefixSums(tick={self.tick}, mechanism={self.plan.mechanism!r})"
 
     def __reduce__(self) -> Any:
-        raise StreamError("a private stream is not pickled: to_bytes gives its state, which is private data")
+        raise StreamError("a private stream cannot be pickled: to_bytes gives its state, which is private data")
 
     def __copy__(self) -> PrefixSums:
-        raise StreamError("a private stream is not copied: stepping both copies would be a second release")
+        raise StreamError("a private stream cannot be copied: two copies would make two releases")
 
     def __deepcopy__(self, memo: Any) -> PrefixSums:
         return copy.copy(self)

@@ -160,7 +160,7 @@ class Toeplitz(Mechanism):
             if taps is not None:
                 raise ArgumentError("taps is for halflife and window: a cumulative stream needs a tap a tick")
             if workload.ticks > MOST_TAPS:
-                raise ArgumentError(f"horizon must be at most {MOST_TAPS:,} for Toeplitz: take Blt for more")
+                raise ArgumentError(f"horizon must be at most {MOST_TAPS:,} for Toeplitz: use Blt for more")
             taps = workload.ticks
         elif taps is None and isinstance(workload, Window):
             taps = min(MOST_TAPS, _WINDOWS * workload.window)

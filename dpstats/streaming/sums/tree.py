@@ -195,7 +195,7 @@ class Tree(NodeTree):
         super().__init__(**arguments)
         check_choice("calibration", calibration, ("exact", "printed"))
         if calibration == "printed" and self.participation != (0,):
-            raise ArgumentError("calibration='printed' knows of one row a person: drop participation")
+            raise ArgumentError("calibration='printed' is for one row per person: leave participation out")
         self.calibration = calibration
 
     def options(self) -> dict[str, Any]:
@@ -409,7 +409,7 @@ class KNormTree(NodeTree):
     ) -> SumsPlan:
         eps = claim.eps
         if claim.delta != 0:
-            raise ArgumentError("delta must be 0 for KNormTree, which is pure: Blt makes use of a delta")
+            raise ArgumentError("delta must be 0 for KNormTree, which is pure: use Blt with a delta")
         unit = unit_law(row_sensitivity, size)
         deviation = self.sensitivity * law_root_mean_square(unit, size) / math.sqrt(size) / eps
         spacing = lattice_step(step, unit.scale, 2**4 * deviation)

@@ -169,7 +169,7 @@ def make_workload(
     named = [name for name, value in given.items() if value is not None]
     if isinstance(workload, Workload):
         if named:
-            raise ArgumentError(f"workload says it all already: drop {' and '.join(named)}")
+            raise ArgumentError(f"workload already contains {' and '.join(named)}: leave that out")
         return workload
     if len(named) > 1:
         raise ArgumentError(f"give one of horizon, halflife and window, got {' and '.join(named)}")

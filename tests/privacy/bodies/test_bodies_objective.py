@@ -144,7 +144,7 @@ class TestDesignNoise:
         assert found == objective_noise("binomial", row_norm=norm, **much)
 
     def test_bad_designs(self) -> None:
-        with pytest.raises(ArgumentError, match="design has no bodies"):
+        with pytest.raises(ArgumentError, match="design has bounds on the norms of its rows only"):
             objective_noise("binomial", eps=1.0, curvature=9.0, design=ArrayDesign(("a",), {"l2": 1.0}))
         with pytest.raises(ArgumentError, match="one per column: 4"):
             objective_noise("binomial", eps=1.0, curvature=[9.0, 9.0], design=self.design())

@@ -1,0 +1,352 @@
+"""Average adjusted predictions and their comparisons, over the rows, by groups, and at public rows
+(docs/proofs/fit_statistics, 5)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dpstats.arguments import check_choice, safe_repr
+from dpstats.errors import ArgumentError, DataError, NotReleasedError
+from dpstats.formula.design import DesignSpec
+from dpstats.frames import WideFrame
+from dpstats.inference import Contrasts
+from dpstats.inference.estimates import NORMAL, check_level
+from dpstats.mechanisms.averaged_variables import Variable, find_variable, formula_variables
+from dpstats.mechanisms.options import Variables, named_variables
+from dpstats.plan import Plan
+from dpstats.results.fit_statistics import Average, FitStatistics
+from dpstats.results.marginal_effects import FittedColumns, level_width
+from dpstats.results.standard_errors import ReleasedErrors
+from dpstats.wording import argument
+
+Vector = NDArray[np.float64]
+Comparison = Literal["difference", "ratio"]
+HalfWidth = Callable[[float], float]
+
+STEP = 1e-4
+"""Of derivatives by differences, in the linear predictor."""
+
+
+class Change(NamedTuple):
+    """A change of a variable: of a level from the reference, or of a number by a step."""
+
+    label: str
+    column: int
+    before: Any  # the level; of a number nothing
+    after: Any
+    size: float  # of a number the step in the data's units, of a level 1
+
+
+def changes_of(variable: Variable, step: float | None, sign: str) -> Iterator[Change]:
+    """Every change of a variable, under marginaleffects' labels."""
+    if variable.factor is None:
+        size = 1.0 if step is None else step
+        yield Change(f"{size:+g}", variable.column, None, None, size)
+        return
+    reference, *levels = variable.levels
+    for column, level in zip(variable.factor.columns, levels, strict=True):
+        yield Change(f"{level} {sign} {reference}", column, reference, level, 1.0)
+
+
+class Figure(NamedTuple):
+    """A difference, or the logarithm of a ratio."""
+
+    value: float
+    half_width: HalfWidth
+    pvalue: float
+
+    def line(self, alpha: float, *, ratio: bool) -> dict[str, float]:
+        """The columns of a table."""
+        value, half, wide = self.value, self.half_width(alpha), self.half_width(0.05)
+        error = wide / NORMAL
+        with np.errstate(over="ignore"):
+            if ratio:
+                ends, shown = np.exp([value, value - half, value + half]), float(np.exp(value)) * error
+            else:
+                ends, shown = np.array([value, value - half, value + half]), error
+        if math.isinf(half):
+            ends[1:] = (0.0 if ratio else -math.inf), math.inf
+        names = ("estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high")
+        return dict(zip(names, (ends[0], shown, value / error, self.pvalue, ends[1], ends[2]), strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class PrivateRows:
+    """Averages over the rows of the fit, from sums that were bought."""
+
+    plan: Plan
+    statistics: FitStatistics | None
+
+    def needed(self, name: str) -> FitStatistics:
+        """The sums; NotReleasedError where none were bought."""
+        if self.statistics is None:
+            bought, by = argument("fitstats", 0.05), argument("fitstats_variables")
+            raise NotReleasedError(f"{name}: {MISSING}; {bought} buys them, and {by} names variables; {FREE}")
+        return self.statistics
+
+    def groups(self, name: str, by: str | None) -> dict[Any, int | None]:
+        """The groups by their levels, or all rows."""
+        if by is None:
+            return {None: None}
+        variable, statistics = find_variable("by", self.plan.design, by, groups=True), self.statistics
+        bought = None if statistics is None else statistics.functions.by
+        if bought is None or variable.factor is None or bought.columns != variable.factor.columns:
+            raise NotReleasedError(f"{name} by {by!r}: {MISSING}; {argument('fitstats_by', by)} buys them; {FREE}")
+        return {level: place for place, level in enumerate(variable.levels)}
+
+    def fitted(self, name: str, group: int | None) -> Average:
+        """The average prediction as the rows are."""
+        statistics = self.needed(name)
+        average = statistics.fitted_mean(group)
+        if average is None:
+            raise NotReleasedError(f"{name}: {MISSING}; {argument('fitstats_by')} with a factor buys them; {FREE}")
+        if self.plan.family.link != "identity":
+            return average
+        middle, half = self.plan.design.response_scaling()
+        parts = {place: half * part for place, part in average.parts.items()}
+        return Average(middle + half * average.value, parts, half * average.gradient)
+
+    def level(self, name: str, variable: Variable, place: int, group: int | None) -> Average:
+        """The average prediction were all rows of a level."""
+        statistics, factor = self.needed(name), variable.factor
+        assert factor is not None
+        if all(factor.columns != bought.columns for bought in statistics.functions.factors):
+            raise NotReleasedError(self._not_bought(name, variable, None))
+        return statistics.level_mean(factor, factor.columns[place - 1] if place else None, group)
+
+    def change(self, name: str, variable: Variable, change: Change, group: int | None) -> tuple[Average, Average]:
+        """The averages before and after a change."""
+        if variable.factor is not None:
+            place = variable.factor.columns.index(change.column) + 1
+            return self.level(name, variable, 0, group), self.level(name, variable, place, group)
+        means = self.needed(name).step_means(variable.step(change.size), group)
+        if means is None:
+            raise NotReleasedError(self._not_bought(name, variable, change.size))
+        return means
+
+    def _not_bought(self, name: str, variable: Variable, step: float | None) -> str:
+        asked = argument("fitstats_variables", {variable.name: step})
+        return f"{name} of {variable.name!r}: {MISSING}; {asked} in the call of the fit buys them; {FREE}"
+
+    def knows(self, group: int | None) -> bool:
+        """Whether a group stands out from its noise."""
+        assert self.statistics is not None
+        return self.statistics.knows(group)
+
+    def half_widths(self, parts: list[tuple[Average, float]], group: int | None, column: int | None) -> HalfWidth:
+        """Half the width of the interval of a combination of averages, a change of a column or none."""
+        assert self.statistics is not None
+        if column is None:
+            return self.statistics.half_widths(parts, group)
+        return level_width(self.statistics, column, parts, group)
+
+
+MISSING = "averages over the rows were not bought"
+FREE = "newdata= has public rows, at no charge"
+
+
+@dataclass(frozen=True, eq=False)
+class PublicRows:
+    """Averages over public rows, which follow from the coefficients."""
+
+    errors: ReleasedErrors
+    frame: pd.DataFrame
+    model_rows: Callable[[Any], tuple[Vector, Vector]]  # of the fitted columns, and what is added to predictors
+    mean: Callable[[Vector], Vector]
+
+    def groups(self, name: str, by: str | None) -> dict[Any, int | None]:
+        """All rows: others are the caller's to choose."""
+        if by is not None:
+            raise ArgumentError(f"by of {name} goes with the rows of the fit: pass the rows of a group as newdata")
+        return {None: None}
+
+    def at(self, **cells: Any) -> Average:
+        """The average prediction with some columns replaced."""
+        exog, added = self.model_rows(self.frame.assign(**cells))
+        if not len(exog):
+            raise ArgumentError("newdata has no complete row: give columns of the formula within the Domain")
+        eta = exog @ (self.errors.center + self.errors.basis @ self.errors.table.estimates.debiased) + added
+        slope = (self.mean(eta + STEP) - self.mean(eta - STEP)) / (2 * STEP)
+        return Average(float(self.mean(eta).mean()), {}, slope @ exog / len(exog))
+
+    def fitted(self, name: str, group: int | None) -> Average:
+        """The average prediction as the rows are."""
+        return self.at()
+
+    def level(self, name: str, variable: Variable, place: int, group: int | None) -> Average:
+        """The average prediction were all rows of a level."""
+        return self.at(**{variable.column_name: variable.levels[place]})
+
+    def change(self, name: str, variable: Variable, change: Change, group: int | None) -> tuple[Average, Average]:
+        """The averages before and after a change."""
+        column = variable.column_name
+        if variable.factor is not None:
+            return self.at(**{column: change.before}), self.at(**{column: change.after})
+        moved = self._numbers(column) + change.size
+        return self.at(), self.at(**{column: moved})
+
+    def _numbers(self, column: str) -> pd.Series[float]:
+        """A column of numbers."""
+        if column not in self.frame:
+            raise DataError(f"newdata has no column {column!r}, which is to change")
+        try:
+            return self.frame[column].astype(np.float64)
+        except (ValueError, TypeError, OverflowError):
+            raise DataError(f"newdata must have numbers in column {column!r}, which is to change by a step") from None
+
+    def knows(self, group: int | None) -> bool:
+        """Public rows hide nothing."""
+        return True
+
+    def half_widths(self, parts: list[tuple[Average, float]], group: int | None, column: int | None) -> HalfWidth:
+        """Half the width of the interval of a combination of averages."""
+        contrast = self._contrast(parts)
+        return lambda alpha: float(contrast.half_width(alpha)[0])
+
+    def pvalue(self, parts: list[tuple[Average, float]], value: float) -> float:
+        """The p-value of a combination, of this value, being nil."""
+        contrast = self._contrast(parts)
+        return float(contrast.pvalues(contrast.estimates - value)[0])
+
+    def _contrast(self, parts: list[tuple[Average, float]]) -> Contrasts:
+        row = np.sum([factor * average.gradient for average, factor in parts], axis=0) @ self.errors.basis
+        return self.errors.table.estimates.contrasts(row[None, :])
+
+
+@dataclass(frozen=True, eq=False)
+class Comparer:
+    """Comparisons and predictions of a released model."""
+
+    model: FittedColumns
+    source: PrivateRows | PublicRows
+
+    @property
+    def plan(self) -> Plan:
+        """The public plan that the release followed."""
+        return self.model.plan
+
+    def comparisons(self, variables: Variables, comparison: Comparison, by: str | None, alpha: float) -> pd.DataFrame:
+        """The table of `ReleasedModel.comparisons`."""
+        check_choice("comparison", comparison, ("difference", "ratio"))
+        check_level(alpha)
+        ratio, link = comparison == "ratio", self.plan.family.link
+        if ratio and link == "identity":
+            raise ArgumentError("comparison='ratio' is for logit and log links, whose means are positive")
+        named = named_variables("variables", variables)
+        lines = []
+        for name, step in self._offered() if named is None else named:
+            variable = self._variable(name)
+            if variable.factor is not None and step is not None:
+                raise ArgumentError(f"variables: {safe_repr(name)} is a factor, which has no step: give None")
+            # Where the coefficient is the figure no sum is needed, whatever the group.
+            free = isinstance(self.source, PrivateRows) and link == ("log" if ratio else "identity")
+            groups = self._same_groups(by) if free else self.source.groups("comparisons", by)
+            for change in changes_of(variable, step, "/" if ratio else "-"):
+                for level, group in groups.items():
+                    figure = self._coefficient(change) if free else self._compared(variable, change, group, ratio=ratio)
+                    known = {"term": name, "contrast": change.label} | ({} if by is None else {by: level})
+                    lines.append(known | figure.line(alpha, ratio=ratio))
+        return WideFrame(pd.DataFrame(lines))
+
+    def _offered(self) -> list[tuple[str, float | None]]:
+        """What is compared unless variables are named: what was bought, or what costs nothing."""
+        bought = None if self.plan.fitstats is None else self.plan.fitstats.variables
+        if bought is not None:
+            return list(bought)
+        inside = formula_variables(self.plan.design).items()
+        variables = [(name, one) for name, one in inside if one.column in self.model.columns]
+        free = self.plan.family.link != "logit"
+        found: list[tuple[str, float | None]] = [
+            (name, None)
+            for name, one in variables
+            if isinstance(self.source, PublicRows) or (one.alone and (free or one.factor is not None))
+        ]
+        if not found:
+            named = argument("fitstats_variables")
+            raise NotReleasedError(f"comparisons: no factor stands by itself; {named} buys steps of numbers; {FREE}")
+        return found
+
+    def _variable(self, name: str) -> Variable:
+        """What is to change: at public rows whatever column the formula reads."""
+        design, private = self.plan.design, isinstance(self.source, PrivateRows)
+        if not private and isinstance(design, DesignSpec) and name in design.parsed.exog_columns:
+            number = Variable(name, name, None, (), -1, 0.0, alone=False)
+            return formula_variables(design).get(name, number)
+        return find_variable("variables", design, name, alone=private)
+
+    def _same_groups(self, by: str | None) -> dict[Any, int | None]:
+        if by is None:
+            return {None: None}
+        return dict.fromkeys(find_variable("by", self.plan.design, by, groups=True).levels)
+
+    def _coefficient(self, change: Change) -> Figure:
+        """A change of the linear predictor."""
+        model, table = self.model, self.model.errors.table
+        if not np.any(model.columns == change.column):
+            raise ArgumentError(f"variables: {self.plan.names[change.column]} is not in the fit, which left it out")
+        place = int(np.flatnonzero(model.columns == change.column)[0])
+        contrast = table.estimates.contrasts(change.size * model.rows[[place]] @ model.errors.basis)
+        value = change.size * float(table.coef[place])
+        return Figure(value, lambda alpha: float(contrast.half_width(alpha)[0]), float(table.pvalues[place]))
+
+    def _compared(self, variable: Variable, change: Change, group: int | None, *, ratio: bool) -> Figure:
+        before, after = self.source.change("comparisons", variable, change, group)
+        if not self.source.knows(group) or (ratio and min(before.value, after.value) <= 0):
+            return Figure(math.nan, lambda alpha: math.inf, 1.0)
+        weights = (1 / after.value, -1 / before.value) if ratio else (1.0, -1.0)
+        value = math.log(after.value / before.value) if ratio else after.value - before.value
+        parts = list(zip((after, before), weights, strict=True))
+        half = self.source.half_widths(parts, group, change.column)
+        if isinstance(self.source, PublicRows):
+            return Figure(value, half, self.source.pvalue(parts, value))
+        # An effect of a variable by itself is nil where its coefficient is.
+        return Figure(value, half, float(self.model.errors.table.pvalues[self.model.columns == change.column][0]))
+
+    def predictions(self, variables: str | None, by: str | None, alpha: float) -> pd.DataFrame:
+        """The table of `ReleasedModel.predictions`."""
+        check_level(alpha)
+        groups, lines = self.source.groups("predictions", by), []
+        named = named_variables("variables", variables)
+        for level, group in groups.items():
+            known = {} if by is None else {by: level}
+            if named is None:
+                lines.append(known | self._predicted(self.source.fitted("predictions", group), group, alpha))
+                continue
+            name = named[0][0]
+            variable = self._variable(name)
+            if variable.factor is None or len(named) > 1:
+                raise ArgumentError(
+                    f"variables of predictions must be one factor; comparisons has steps of {safe_repr(name)}"
+                )
+            for place, value in enumerate(variable.levels):
+                average = self.source.level("predictions", variable, place, group)
+                lines.append({name: value} | known | self._predicted(average, group, alpha))
+        return WideFrame(pd.DataFrame(lines))
+
+    def _predicted(self, average: Average, group: int | None, alpha: float) -> dict[str, float]:
+        """The columns of a table, within what a mean can be."""
+        low, high = {"logit": (0.0, 1.0), "log": (0.0, math.inf)}.get(self.plan.family.link, (-math.inf, math.inf))
+        if not self.source.knows(group):
+            return {"estimate": math.nan, "std_error": math.inf, "conf_low": low, "conf_high": high}
+        half = self.source.half_widths([(average, 1.0)], group, None)
+        ends = max(average.value - half(alpha), low), min(average.value + half(alpha), high)
+        values = (average.value, half(0.05) / NORMAL, *ends)
+        return dict(zip(("estimate", "std_error", "conf_low", "conf_high"), values, strict=True))
+
+
+def public_frame(newdata: Any) -> pd.DataFrame:
+    """Public rows as a frame whose columns can be replaced."""
+    if not isinstance(newdata, (pd.DataFrame, Mapping)):
+        raise ArgumentError(f"newdata must be a DataFrame or a dict of columns, got {safe_repr(newdata)}")
+    try:
+        frame = pd.DataFrame(newdata)
+    except (ValueError, TypeError):
+        raise ArgumentError("newdata must have columns of one length: a dict of lists, such as {'x': [1.0]}") from None
+    return frame.set_axis(pd.RangeIndex(len(frame)))

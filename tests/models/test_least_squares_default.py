@@ -1,0 +1,237 @@
+"""Least squares with errors: a cap that intervals can do with, or released statistics, and nothing for no errors."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.formula.api as smf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dpstats as dp
+from dpstats.call import make_request
+from dpstats.domain import Domain
+from dpstats.errors import ArgumentError
+from dpstats.formula.design import design_spec
+from dpstats.models import glm, ranges, sources
+from dpstats.models.adaptive import FEWEST_BOUGHT
+from dpstats.models.sources import FormulaSource
+from dpstats.plan import Plan
+from dpstats.plan.methods import ERRORS_SHARE, plan_releases
+from dpstats.plan.scaling import INTERVAL_CAP
+from dpstats.results.standard_errors import beyond_cap
+
+FULL = {"x": (0, 1), "z": (-1, 1), "y": (-1, 3)}
+WIDE = {**FULL, "y": (-50, 50)}
+MODEL = "y ~ x + z"
+
+
+def frame(rows: int, seed: int = 0, *, skewed: bool = False) -> pd.DataFrame:
+    random = np.random.default_rng(seed)
+    data = pd.DataFrame({"x": random.uniform(0, 1, rows), "z": random.uniform(-1, 1, rows)})
+    noise = random.exponential(0.5, rows) - 0.5 if skewed else 0.5 * random.standard_normal(rows)
+    data["y"] = 1 + 0.6 * data["x"] - 0.2 * data["z"] + noise
+    return data
+
+
+def fit(rows: int, eps: float = 1.0, domain: Any = WIDE, **options: Any) -> Any:
+    return dp.ols(MODEL, frame(rows), eps, domain=domain, **{"seed": 1, **options})
+
+
+def test_few_rows_get_coefficients_alone_and_buy_nothing_for_others() -> None:
+    found = fit(60)
+    assert not found.has_errors
+    assert found.plan.response is None
+    assert found.family.residual_cap == pytest.approx(100 / 8)
+
+
+@pytest.mark.slow
+def test_a_wide_range_buys_an_interval_and_a_full_one_takes_statistics() -> None:
+    bought, sums = fit(30_000), fit(30_000, domain=FULL)
+    assert bought.plan.request.method == "napp"
+    assert bought.plan.response is not None
+    half = (bought.plan.response.high - bought.plan.response.low) / 2
+    assert bought.family.residual_cap == pytest.approx(INTERVAL_CAP * half)
+    assert bought.family.residual_cap < 100 / 8
+    assert sums.plan.request.method == "statistics"
+    assert sums.guarantee.basis == "docs/proofs/statistics"
+    assert sums.statistics.fit("y ~ x").params.index.tolist() == ["Intercept", "x"]
+    shown = " ".join(sums.summary().as_text().split())
+    assert "method: statistics" in shown
+    assert "R2 0." in shown
+    for found in (bought, sums):
+        parts = found.budget["eps"].drop("total")
+        assert parts.sum() == pytest.approx(1.0, rel=1e-9)
+        assert parts["response"] == pytest.approx(ERRORS_SHARE)
+        assert found.guarantee.eps == 1.0
+
+
+@pytest.mark.slow
+def test_who_insists_is_heard() -> None:
+    named = fit(30_000, domain=FULL, method="napp")
+    assert named.plan.request.method == "napp"
+    assert named.has_errors
+    assert named.plan.response is not None
+    capped = fit(30_000, domain=FULL, residual_cap=2.0)
+    assert capped.plan.response is None
+    assert capped.family.residual_cap == pytest.approx(2.0)
+    declared = fit(30_000, response="declared", method="napp")
+    assert declared.plan.response is None
+    assert declared.family.residual_cap == pytest.approx(100 / 8)
+    asked = fit(30_000, domain=FULL, response="bought")
+    assert asked.plan.request.method == "napp"
+    assert asked.budget.loc["response", "eps"] == pytest.approx(0.06)
+    assert fit(30_000, inference=None).plan.response is None
+    assert fit(30_000, inference="robust").plan.response is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "buys"),
+    [
+        ({}, False),
+        ({"inference": True}, True),
+        ({"inference": "model"}, True),
+        ({"inference": True, "method": "statistics"}, False),
+        ({"inference": True, "response": "declared"}, False),
+        ({"inference": None}, False),
+        ({"penalty": "lasso", "alpha": 1.0}, False),
+    ],
+)
+def test_a_plan_prices_an_interval_where_errors_are_asked_for(options: dict[str, Any], buys: bool) -> None:
+    plan = dp.plan(MODEL, WIDE, 1.0, **options)
+    assert (plan.response is not None) == buys
+    if plan.response is not None:
+        assert plan.response.eps == pytest.approx(ERRORS_SHARE)
+        assert "buys what the fit needs to know of y" in " ".join(str(plan).split())
+
+
+def test_a_smaller_share_of_the_response_is_what_is_spent() -> None:
+    assert dp.plan(MODEL, WIDE, 1.0, inference=True, response_share=0.01).response.eps == pytest.approx(0.01)  # type: ignore[union-attr]
+
+
+@pytest.mark.slow
+def test_a_public_number_of_rows_settles_the_same_beforehand() -> None:
+    settled = dp.plan(MODEL, FULL, 1.0, n=60.0)
+    assert settled.request.options.inference is None
+    assert settled.response is None
+    wide = dp.plan(MODEL, WIDE, 1.0, n=30_000.0)
+    assert wide.request.options.inference is True
+    assert wide.response is not None
+    found = wide.fit(frame(30_000), seed=1)
+    assert found.plan.response.high < 50
+    assert found.budget["eps"].drop("total").sum() == pytest.approx(1.0, rel=1e-9)
+
+
+def test_too_few_rows_to_tell_an_interval_keep_the_declared_range() -> None:
+    least = FEWEST_BOUGHT / ERRORS_SHARE
+    few, many = (dp.plan(MODEL, WIDE, 1.0, n=rows, inference=True) for rows in (0.9 * least, 1.1 * least))
+    assert few.response is None
+    assert many.response is not None
+    counted = fit(500, inference=True)
+    assert counted.plan.response is None
+    assert counted.budget["eps"].drop("total").sum() == pytest.approx(1.0, rel=1e-9)
+
+
+@pytest.mark.slow
+@settings(max_examples=25, deadline=None)
+@given(st.integers(-500, 10**7), st.sampled_from([0.05, 1.0, 20.0]), st.sampled_from([0.0, 1e-6]), st.booleans())
+def test_every_count_and_interval_gives_a_plan_within_the_budget(
+    rows: int, eps: float, delta: float, full: bool
+) -> None:
+    """What follows the count and the interval costs no more than was charged, for every value of both."""
+    source = FormulaSource(MODEL, None, Domain(FULL if full else WIDE))
+    charged = source.plan(make_request(eps=eps, delta=delta, ranges="declared"), alone=True)
+    assert charged.counts is not None
+    counted = replace(charged, counts=charged.counts.released(rows, [0] * len(charged.counts.faults)))
+    random = np.random.default_rng(abs(rows))
+    bought: list[float] = []
+
+    def interval(plan: Plan, *_: Any) -> Any:
+        assert plan.response is not None
+        bought.append(plan.response.eps)
+        low, high = np.sort(random.uniform(plan.response.low, plan.response.high, 2))
+        return replace(plan.response, low=float(low), high=float(max(high, low + 0.01)))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sources, "bought_response", interval)
+        plan = source.complete(counted, None, np.random.default_rng(1))  # type: ignore[arg-type]
+    statistics = 0.0 if plan.fitstats is None else plan.fitstats.eps
+    spent = charged.counts.eps + sum(bought) + statistics + sum(stage.cost for _, stage in plan.stages)
+    assert len(bought) <= 1
+    assert spent <= charged.guarantee.eps * (1 + 1e-9)
+    assert sum(bought) == (0.0 if plan.response is None else plan.response.eps)
+    assert sum(stage.delta for _, stage in plan.stages) <= charged.guarantee.delta * (1 + 1e-12)
+    assert (plan.request.method == "napp") or plan.design.response.working is None  # type: ignore[union-attr]
+
+
+def final_plan(monkeypatch: pytest.MonkeyPatch, data: pd.DataFrame) -> str:
+    """The completed plan as JSON, where count and interval come out the same whatever the rows are."""
+
+    def fixed(plan: Plan, *_: Any) -> Any:
+        assert plan.counts is not None
+        return plan.counts.released(20_000, [0] * len(plan.counts.faults))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(glm, "count_rows", fixed)
+        patch.setattr(ranges, "buy_interval", lambda *_, **__: (-1.0, 3.0))
+        return json.dumps(dp.ols(MODEL, data, 1.0, domain=WIDE, seed=1).plan.to_dict(), sort_keys=True)
+
+
+def same_plan(monkeypatch: pytest.MonkeyPatch) -> bool:
+    return final_plan(monkeypatch, frame(5000)) == final_plan(monkeypatch, frame(700, 5, skewed=True) * 1.5)
+
+
+def test_the_plan_is_a_function_of_what_was_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert same_plan(monkeypatch)
+
+
+def test_a_cap_that_follows_the_rows_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: the cap is a multiple of the responses' own standard deviation."""
+    honest = sources.bought_response
+
+    def peeking(plan: Plan, data: Any, random: Any) -> Any:
+        spread = 3 * float(np.std(data.column("y").numbers()))
+        return replace(honest(plan, data, random), low=1 - spread, high=1 + spread)
+
+    monkeypatch.setattr(sources, "bought_response", peeking)
+    assert not same_plan(monkeypatch)
+
+
+def test_statistics_never_take_a_bought_interval_for_their_bound() -> None:
+    """Responses beyond a bought interval would add more to the sums than their noise is for."""
+    design = design_spec(MODEL, Domain(WIDE), family=dp.families.Gaussian()).with_working(0.0, 1.0)
+    with pytest.raises(ArgumentError, match="declared range"):
+        plan_releases(make_request(eps=1.0, method="statistics"), design, dp.families.Gaussian(), 1.0)
+
+
+def test_the_share_of_rows_beyond_the_cap_is_told_with_its_error() -> None:
+    data = frame(20_000, skewed=True)
+    found = dp.ols(MODEL, data, 3.0, domain=WIDE, residual_cap=1.0, seed=1)
+    away = np.abs(data["y"] - found.predict(data)) > 1.0
+    share = beyond_cap(found.plan, found.released, (20_000.0, 100.0))
+    assert share is not None
+    assert abs(share.value - np.mean(away)) < 4 * share.sd
+    assert 0 < share.sd < 0.02
+    assert f"About {share.value:.0%}"[:7] in " ".join(found.summary().as_text().split())
+    assert "of the rows (s.d." in " ".join(found.summary(full=True).as_text().split())
+    alone = dp.ols(MODEL, data, 3.0, domain=WIDE, residual_cap=1.0, inference=None, seed=1)
+    assert "of the rows (s.d." not in alone.summary().as_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("domain", "skewed"), [(FULL, False), (WIDE, True)])
+def test_default_intervals_cover_the_slopes_of_least_squares(domain: Any, skewed: bool) -> None:
+    data = frame(20_000, 3, skewed=skewed)
+    inside = data["y"].between(*domain["y"])
+    data = data[inside].reset_index(drop=True)
+    slopes = smf.ols(MODEL, data).fit().params[1:]
+    covered = []
+    for seed in range(40):
+        interval = dp.ols(MODEL, data, 1.0, domain=domain, seed=seed).conf_int().loc[slopes.index].to_numpy()
+        covered.append((interval[:, 0] <= slopes) & (slopes <= interval[:, 1]))
+    assert np.mean(covered, axis=0).min() >= 0.85  # .95 less 3 standard errors
