@@ -35,6 +35,7 @@ from dpstats.models.population import (
     KnownColumns,
     check_row_count,
     counts,
+    decoded,
     linear_predictor,
     population_signal,
     response_level,
@@ -261,11 +262,15 @@ def sample_rows(plan: Plan, known: KnownColumns, prior: ColumnPrior, residual: f
     design, family = plan.design, plan.family
     assert isinstance(design, DesignSpec)
     random = np.random.default_rng(SEED)
-    table = known.rows(design, ROWS if known.like is None else min(len(known.like), PUBLIC_ROWS), prior, random)
-    exog, complete, offset = design.predicting(table, offset=True)
-    complete = complete & design.keeps(table)
-    endog = design.endog(table) if known.has_response(design) else np.zeros(len(exog))
-    complete = complete & np.isfinite(endog)
+    endog = np.zeros(ROWS)
+    if known.like is None:
+        encoded = known.drawn(design, ROWS, prior, random)
+        exog, complete, offset = design.of_encoded(encoded, ROWS)
+    else:
+        table = known.rows(design, min(len(known.like), PUBLIC_ROWS), prior, random)
+        exog, complete, offset = design.predicting(table, offset=True)
+        endog = design.endog(table) if known.has_response(design) else np.zeros(len(exog))
+        complete = complete & design.keeps(table) & np.isfinite(endog)
     if not complete.any():
         raise ArgumentError(
             "like: the formula has no value at any row; are its numbers and levels those of the domain?"
@@ -277,7 +282,7 @@ def sample_rows(plan: Plan, known: KnownColumns, prior: ColumnPrior, residual: f
         coef = _fitted(family, exog, endog, offset)
         endog = np.asarray(family.clip_response(endog), dtype=np.float64)
         return Sample(exog, offset, exog @ coef + offset, endog, len(exog), coef)
-    level = response_level(design, known, prior, table)
+    level = response_level(design, known, prior, lambda: decoded(encoded) if known.like is None else table)
     size = len(exog)
     exog, offset = np.tile(exog, (draws, 1)), np.tile(offset, draws)
     signal = np.concatenate([population_signal(part, random) for part in np.split(exog, draws)])
