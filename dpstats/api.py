@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 import pandas as pd
 
@@ -97,8 +97,9 @@ def glm(
     family : str or Family
         "gaussian", "binomial", "poisson", "negative_binomial", "huber_svm", "smooth_svm", or an object of
         ``dp.families``.
-    method : {"napp", "objective", "output", "statistics", "posterior"}
-        Where the noise is added (docs/guide/methods); `compare` ranks the methods.
+    method : {"auto", "napp", "objective", "output", "statistics", "posterior"}
+        Where the noise is added (docs/guide/methods); `compare` ranks the methods. "auto" is "napp", or "statistics"
+        for least squares with standard errors where intervals are expected narrower.
     penalty, alpha : str or Penalty, float
         ``penalty="ridge", alpha=2.0`` or ``penalty=dp.penalties.Ridge(2.0)``; acts on the sum of the losses and the
         scaled coefficients.
@@ -305,14 +306,21 @@ def svm(
 @explain_calls()
 @expand_signature(ModelKeywords, without=("penalty", "alpha"))
 def lasso(
-    formula: str, data: object, eps: float, *, alpha: float, family: str | Family = "gaussian", **arguments: Any
+    formula: str,
+    data: object,
+    eps: float,
+    *,
+    alpha: float | Literal["auto"] = "auto",
+    family: str | Family = "gaussian",
+    **arguments: Any,
 ) -> GLMResults:
     """A sparse fit: `glm` with penalty="lasso".
 
     Parameters
     ----------
-    alpha : float
-        Weight of sum |t| on the sum of the losses and the scaled coefficients.
+    alpha : float or "auto"
+        Weight of sum |t| on the sum of the losses and the scaled coefficients. "auto" chooses it from the noise and, as
+        far as it is public, from the number of rows.
     **arguments
         As for `glm`, the family included.
 

@@ -58,6 +58,11 @@ def add_commands(commands: Commands) -> None:
     fit.set_defaults(run=_fit)
 
 
+def _strength(text: str) -> float | str:
+    """A number, or the word that has it chosen."""
+    return text if text == "auto" else float(text)
+
+
 def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--domain", type=Path, help="YAML, CSV or JSON file with the columns' ranges and levels")
     parser.add_argument("--eps", type=float, required=True, help="the budget of this model")
@@ -65,7 +70,7 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--family", default="gaussian", help="gaussian (default), binomial, poisson, huber_svm ...")
     parser.add_argument("--method", choices=METHODS, default="auto")
     parser.add_argument("--penalty", help="ridge, lasso, elastic_net ...; with --alpha")
-    parser.add_argument("--alpha", type=float, help="strength of the penalty")
+    parser.add_argument("--alpha", type=_strength, help="strength of the penalty, or auto for a lasso")
     for name, (family, text) in CAPS.items():
         parser.add_argument(flag(name), type=float, help=f"of {family}: {text}")
     parser.add_argument("--adjacency", choices=ADJACENCIES, default="add_remove")

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, BinomialCounts, Family, NegativeBinomial, Poisson
+from dpstats.mechanisms.averaged_variables import find_variable
 from dpstats.mechanisms.calibration import NoiseBudget
 from dpstats.mechanisms.design import Bounds, SubDesign, constant_column, has_errors
 from dpstats.mechanisms.information import COVER, InformationPurchase, SpreadKind
 from dpstats.mechanisms.options import Options
-from dpstats.penalties import Penalty, split_curvature
+from dpstats.penalties import Lasso, Penalty, split_curvature
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.information import headroom
 from dpstats.wording import argument
@@ -80,11 +81,17 @@ class FitSpec:
             options.noise,
             rows_at_most=options.rows_at_most,
             shared=options.record.shared,
+            focus=None if options.focus is None else find_variable("focus", self.design, options.focus).column,
         )
 
     def among(self, columns: NDArray[np.intp]) -> FitSpec:
         """Of the columns at these positions alone."""
         return replace(self, design=SubDesign(self.design, columns), weights=self.weights[columns])
+
+
+def automatic_alpha(penalty: Penalty | None, options: Options) -> bool:
+    """Whether a lasso has no strength of its own: its weights follow from noise and rows."""
+    return isinstance(penalty, Lasso) and penalty.alpha == 0 and options.selection == "auto"
 
 
 CAPPABLE = (Binomial, NegativeBinomial, Poisson)
@@ -117,6 +124,8 @@ def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
     ArgumentError if inference is asked for where there is none, or a share is given that would buy nothing.
     """
     design, family, options = spec.design, spec.family, spec.options
+    if options.focus is not None:  # its sums take the place of the information
+        return budget
     reason = obstacle(family, spec.penalty, options)
     kind = options.inference
     _check_shares(spec, offered=reason is None)

@@ -27,6 +27,7 @@ from dpstats.errors import ArgumentError, DataError, DomainError, MismatchError
 from dpstats.families import Family
 from dpstats.ledger import LedgerLike, Part, as_ledger
 from dpstats.mechanisms.fit_statistics import release_fit_statistics
+from dpstats.mechanisms.focus import release_arm_sums
 from dpstats.mechanisms.napp import release_stages
 from dpstats.mechanisms.screening import release_screened
 from dpstats.models.release import Release, check_rows
@@ -173,7 +174,7 @@ class GLM:
         ----------
         eps, delta : float
             The budget; delta = 0 asks for Laplace noise and a pure guarantee, delta > 0 for Gaussian noise.
-        method : {"napp", "objective", "output", "statistics", "posterior"}
+        method : {"auto", "napp", "objective", "output", "statistics", "posterior"}
         penalty : str, Penalty or None
         alpha : float, optional
             Strength of a penalty given by name.
@@ -350,6 +351,9 @@ def release_rows(
     _check_charge(plan, charged)
     # What is printed and stored is what was charged, whatever the completed plan would cost by itself.
     released = GLMResults(replace(plan, guarantee=charged), fitted.params, nobs, fitted.information)
+    if plan.focus is not None:
+        sums = release_arm_sums(plan.focus, design, plan.family, fitted.params, rows, random)
+        return replace(released, arm_sums=sums)
     return with_fit_statistics(released, rows, random)
 
 
@@ -384,6 +388,7 @@ def _check_charge(plan: Plan, charged: Guarantee) -> None:
     fits = rows * (bought + max(sum(stage.cost for _, stage in part) for part in parts))
     fits += 0.0 if counts is None else counts.eps
     fits += 0.0 if plan.fitstats is None else plan.fitstats.eps
+    fits += 0.0 if plan.focus is None else plan.focus.eps
     dearer = max(plan.guarantee.eps, fits) > charged.eps * slack
     if dearer or max(plan.guarantee.delta, deltas) > charged.delta * slack:
         raise AssertionError("the release does not cost what was charged")

@@ -24,6 +24,7 @@ from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.formula.parse import expand_dot, parse
 from dpstats.formula.syntax import add_terms
 from dpstats.mechanisms.design import ArrayDesign, NormName, array_norms
+from dpstats.mechanisms.spec import automatic_alpha
 from dpstats.models.adaptive import affordable, interval_follows, offered_intervals, settled, with_intervals
 from dpstats.models.ranges import STAND_IN, bought_ranges, bought_response, serve, trimmable
 from dpstats.models.release import check_unit, person_rows
@@ -318,10 +319,14 @@ class FormulaSource:
             plan = with_intervals(plan, counts.trimmable, counts.rows)
         plan = affordable(plan, rows)
         adapts = counts is not None and counts.settles_errors
-        if not plan.bought and plan.response is None and not adapts:
+        weighs = automatic_alpha(plan.request.penalty, plan.request.options)
+        counted = rows if weighs and counts is not None else None
+        if not plan.bought and plan.response is None and not adapts and counted is None:
             return replace(plan, advice=advised)
         assert isinstance(design, DesignSpec)
         request = with_settled_law(plan)
+        if counted is not None:
+            request = replace(request, options=replace(request.options, n=max(float(counted), 1.0)))
         build = partial(plan_model, request, bought=plan.bought, trimmed=plan.trimmed, counts=counts)
 
         def with_ranges(usable: Mapping[str, Range]) -> Plan:
@@ -329,6 +334,8 @@ class FormulaSource:
 
         if plan.bought:
             plan = serve(bought_ranges(plan, data, random), with_ranges, self.domain)
+        elif counted is not None:
+            plan = build(design)
         # Of least squares errors are chosen first: coefficients alone buy nothing of the response. With it once more.
         follows = rows is not None and interval_follows(request)
         if rows is not None and follows:

@@ -17,6 +17,7 @@ from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.fit_statistics import FitStatisticsPlan
+from dpstats.mechanisms.focus import FocusPlan
 from dpstats.mechanisms.information import InformationPlan
 from dpstats.mechanisms.screening import ScreeningPlan
 from dpstats.mechanisms.stage import LatticeCosts, Stage, StagePlan
@@ -85,6 +86,7 @@ class PlanFacts:
     call: PlannedCall | None = field(default=None, repr=False)
     trimmed: tuple[str, ...] = ()
     counts: RowCounts | None = None
+    focus: FocusPlan | None = None
 
     @property
     def objective(self) -> StagePlan:
@@ -299,6 +301,9 @@ def _budget_frame(plan: PlanFacts) -> pd.DataFrame:
     if plan.fitstats is not None:
         cost = plan.fitstats.eps
         rows.append(("fit statistics", cost, 0.0, cost, cost, 0.0, "rows, fit, effects"))
+    if plan.focus is not None:
+        cost = plan.focus.eps
+        rows.append(("focus", cost, 0.0, cost, cost, 0.0, "sums of two arms"))
     sums = [sum(row[column] for row in rows) for column in (4, 5)]
     if plan.request.options.split is not None:
         sums = [float("nan")] * 2  # parts of the rows pay side by side

@@ -17,6 +17,8 @@ from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.averaged_variables import averaged_variables
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.fit_statistics import LEAST_EPS, SHARE, FitStatisticsPlan, fit_statistics_obstacle
+from dpstats.mechanisms.focus import SHARE as FOCUS_SUMS
+from dpstats.mechanisms.focus import FocusPlan, focus_obstacle, treated
 from dpstats.mechanisms.least_squares import plan_least_squares
 from dpstats.mechanisms.options import Options, named_variables
 from dpstats.mechanisms.output import plan_output
@@ -97,6 +99,8 @@ def plan_fit_statistics(request: Request, design: PublicDesign, spec: FitSpec) -
     asked, by = options.fitstats, options.fitstats_by
     variables = named_variables("fitstats_variables", options.fitstats_variables)
     named = "fitstats_by" if by is not None else "fitstats_variables" if variables is not None else None
+    if options.focus is not None:
+        return None
     if asked is None or asked == 0:
         if named is not None:
             raise ArgumentError(
@@ -109,15 +113,31 @@ def plan_fit_statistics(request: Request, design: PublicDesign, spec: FitSpec) -
         reason = f"would be only noise at an eps of {eps:.2g}; raise eps"
     biased = obstacle(spec.family, spec.penalty, spec.options) is not None
     if reason is None and (biased or not buys_errors(spec)):
-        if asked != "auto" or named is not None:
-            raise ArgumentError(f"fitstats {needs_errors()}")
-        return None
+        reason = needs_errors()
     if reason is None:
         averaged_variables(design, variables, by)
         return FitStatisticsPlan(eps, request.adjacency, variables=variables, by=by)
     if asked != "auto" or named is not None:
         raise ArgumentError(f"{named or 'fitstats'} {reason}")
     return None
+
+
+def plan_focus(request: Request, design: PublicDesign, spec: FitSpec) -> FocusPlan | None:
+    """What is set aside for the arms of a treatment; None without one, ArgumentError where there can be none."""
+    options = request.options
+    if options.focus is None:
+        return None
+    if request.method in APART or options.replicates:
+        raise ArgumentError(f"focus goes with {argument('method', 'napp')} alone; leave it out")
+    if options.fitstats not in (None, 0, "auto") or options.fitstats_by or options.fitstats_variables:
+        raise ArgumentError("focus leaves no standard errors for fit statistics: leave out fitstats, or focus")
+    treated(design, options.focus)
+    if (reason := focus_obstacle(spec)) is not None:
+        raise ArgumentError(f"focus {reason}")
+    eps = FOCUS_SUMS * request.eps
+    if eps < LEAST_EPS:
+        raise ArgumentError(f"focus would be noise alone for an eps of {eps:.2g}; raise eps")
+    return FocusPlan(eps, request.adjacency, options.focus)
 
 
 def no_fit_statistics(request: Request, spec: FitSpec) -> str | None:

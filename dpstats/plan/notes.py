@@ -253,6 +253,12 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
             f"is without any that must be paid for. {foreseen} foresees them. {argument('inference', True)} insists on "
             f"them. 'noise at most' bounds the standard deviation that noise alone gives a coefficient. {few}"
         )
+    if information is None and plan.focus is not None:
+        return (
+            f"{plan.focus.eps:.4g} of eps buys two sums of each arm of {plan.focus.treatment}, whose coefficient alone "
+            "has an interval. It takes for granted that chance assigned the treatment, whatever else a row holds "
+            f"(focus; proof: {cite_proof('docs/proofs/focus')}). {few}"
+        )
     if information is None:
         offered = obstacle(plan.family, plan.request.penalty, plan.request.options) is None
         buys = f"; {argument('inference', True)} buys them" if offered else ""
