@@ -291,13 +291,13 @@ def _check_plan(plan: Plan) -> None:
         raise ArgumentError(f"plan: standard errors are {missing_information(plan)}")
     if not isinstance(design, DesignSpec) or design.score_ratio != 1.0 or plan.request.options.unit is not None:
         raise ArgumentError(
-            "plan: standard errors are foreseen for a formula whose rows count alike, not with weights, trials or a "
-            "unit; plan.simulate(n, seed).bse shows those of made-up rows"
+            "plan: standard errors are predicted for formulas without weights, trials or a unit; plan.simulate(n, "
+            "seed).bse has those of simulated rows"
         )
     unknown = [name for name in plan.bought if name not in plan.trimmed]
     if unknown or plan.screening is not None or plan.stages[-1].plan.size != len(plan.names):
         raise ArgumentError(
-            "plan: standard errors are foreseen over declared ranges and for all columns: declare "
+            "plan: standard errors are predicted for declared ranges and all columns: declare "
             f"{', '.join(unknown) or 'what is fitted'}, and leave out {argument('screen')} and "
             f"{argument('refit_share')}"
         )
@@ -309,12 +309,12 @@ def _residual(plan: Plan, known: KnownColumns, residual_sd: float | None) -> flo
         return None
     if plan.family.response != "continuous":
         raise ArgumentError(
-            f"residual_sd is for responses that are numbers; family {plan.family.name!r} has no residual of its "
-            f"own, got {safe_repr(residual_sd)}"
+            f"residual_sd is for numeric responses; family {plan.family.name!r} has no free residual, got "
+            f"{safe_repr(residual_sd)}"
         )
     assert isinstance(plan.design, DesignSpec)
     if known.has_response(plan.design):
-        raise ArgumentError("residual_sd goes without the response in like=, whose residuals are its own")
+        raise ArgumentError("residual_sd must be left out if like= has the response, which determines the residuals")
     size, width = check_positive("residual_sd", residual_sd), plan.design.response.high - plan.design.response.low
     if size > width:
         raise ArgumentError(f"residual_sd must be less than the range of the response, {width:.4g}")
@@ -348,9 +348,9 @@ def sample_rows(plan: Plan, known: KnownColumns, prior: ColumnPrior, residual: f
         complete = complete & design.keeps(table) & np.isfinite(endog)
     if not complete.any():
         raise ArgumentError(
-            "like: the formula has no value at any row; are its numbers and levels those of the domain?"
+            "like: the formula has no finite value at any row; check its numbers and levels against the domain"
             if known.like is not None
-            else "plan: the formula has no value at any row drawn from the domain"
+            else "plan: the formula has no finite value at any row drawn from the domain"
         )
     exog, offset, endog = exog[complete], offset[complete], endog[complete]
     if known.has_response(design):

@@ -210,9 +210,9 @@ def dispersion_note(plan: PlanFacts) -> str:
     assert plan.response is not None
     found = "will be" if plan.response.alpha is None else "was"
     return (
-        f"alpha {found} bought as that of all counts, whatever their columns, and a standard deviation above its "
-        "estimate. It is rather too large, so that model-based standard errors are rather too wide; "
-        f"{argument('inference', 'robust')} does without it, and coefficients are right for any alpha."
+        f"alpha {found} bought for all counts without regard to their columns, and set one standard deviation above "
+        "its estimate. It tends to be too large, so model-based standard errors tend to be too wide; "
+        f"{argument('inference', 'robust')} does not use it, and coefficients are valid for any alpha."
     )
 
 
@@ -369,7 +369,7 @@ def fit_statistics_note(plan: PlanFacts) -> list[str]:
         names = [name for name, _ in plan.fitstats.variables or ()]
         changes = f"changes of {', '.join(names)}" if names else "changes of factors"
         named = "the averages for marginal effects" if not names and plan.fitstats.by is None else changes
-        groups = "" if plan.fitstats.by is None else f", averages by the levels of {plan.fitstats.by} as well"
+        groups = "" if plan.fitstats.by is None else f", and averages by the levels of {plan.fitstats.by}"
         return [
             f"{plan.fitstats.eps:.4g} of eps buys the number of rows, {figure} and {named}, "
             f"each with its standard error{groups} (fitstats; proof: {cite_proof('docs/proofs/fit_statistics')})."
