@@ -18,6 +18,7 @@ from dpstats.data import Block, Rows
 from dpstats.families import Binomial, Family, Gaussian, NegativeBinomial
 from dpstats.families.base import pad_rows
 from dpstats.inference import Dummies
+from dpstats.mechanisms.averaged_variables import Step
 from dpstats.mechanisms.design import constant_column
 from dpstats.mechanisms.information_release import linear_predictors, pieces_by_columns
 from dpstats.mechanisms.spec import FitSpec
@@ -120,13 +121,6 @@ class Quantity(NamedTuple):
 
     kind: str  # "null", "deviance", "gain", "slope", "mean", of a factor "reference" or "level", of a number "step"
     column: int = -1  # of a factor's the column: that of the level, or the first one for the reference
-
-
-class Step(NamedTuple):
-    """A change of a number, which moves one column of every row."""
-
-    column: int
-    amount: float  # in model units
 
 
 @dataclass(frozen=True, eq=False)

@@ -124,7 +124,7 @@ def foreseeable(plan: Plan) -> bool:
 def adaptive_errors(request: Request, family: Family) -> bool:
     """Whether what is spent on errors follows the number of rows: of one plain fit that leaves it open."""
     options = request.options
-    plain = options.screen is None and options.refit_share == 0 and options.stages == 1
+    plain = options.screen is None and options.refit_share == 0 and options.stages == 1 and options.focus is None
     if not plain or obstacle(family, request.penalty, options) is not None:
         return False
     return options.inference == "auto" or (options.inference is True and _may_take_statistics(request))

@@ -16,7 +16,7 @@ from dpstats.mechanisms.release import MOST_COVERED
 from dpstats.mechanisms.spec import obstacle
 from dpstats.mechanisms.stage import StagePlan
 from dpstats.plan.facts import PlanFacts
-from dpstats.plan.methods import no_fit_statistics, range_eps
+from dpstats.plan.methods import fit_spec, no_fit_statistics, range_eps
 from dpstats.plan.tables import capped_at, is_output
 from dpstats.privacy.information.exact_sums import COVER_PLACES, LATTICE_LIMIT
 from dpstats.privacy.trimming import MOST_SHARE, rows_that_pay, rows_to_narrow
@@ -253,6 +253,12 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
             f"is without any that must be paid for. {foreseen} foresees them. {argument('inference', True)} insists on "
             f"them. 'noise at most' bounds the standard deviation that noise alone gives a coefficient. {few}"
         )
+    if information is None and plan.focus is not None:
+        return (
+            f"{plan.focus.eps:.4g} of eps buys two sums of each arm of {plan.focus.treatment}, whose coefficient alone "
+            "has an interval. It takes for granted that chance assigned the treatment, whatever else a row holds "
+            f"(focus; proof: {cite_proof('docs/proofs/focus')}). {few}"
+        )
     if information is None:
         offered = obstacle(plan.family, plan.request.penalty, plan.request.options) is None
         buys = f"; {argument('inference', True)} buys them" if offered else ""
@@ -370,7 +376,7 @@ def fit_statistics_note(plan: PlanFacts) -> list[str]:
         ]
     if plan.request.options.fitstats != "auto" or plan.stages[-1].plan.information is None:
         return []
-    reason = no_fit_statistics(plan.request, plan.design, plan.family)
+    reason = no_fit_statistics(plan.request, fit_spec(plan.request, plan.design, plan.family))
     return [] if reason is None else [f"No fit statistics are bought: fitstats {reason}."]
 
 
