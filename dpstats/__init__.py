@@ -5,7 +5,9 @@
 >>> print(result.summary())  # doctest: +SKIP
 """
 
+from importlib import import_module
 from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 from dpstats import errors, local
 from dpstats._version import __version__ as __version__
@@ -13,7 +15,7 @@ from dpstats.domain import Domain, Range
 
 # Who only sends reports (dpstats.local) needs neither; everything else does.
 if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
-    from dpstats import datasets, families, penalties, plots, privacy, streaming
+    from dpstats import datasets, families, penalties, plots, privacy
     from dpstats.api import glm, lasso, logit, ols, plan, poisson, svm
     from dpstats.audit import audit
     from dpstats.evaluation import Check, Evaluation, Holdout, check, evaluate, holdout
@@ -29,8 +31,11 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.results.etable import ETable, etable
     from dpstats.results.glm_results import GLMResults
     from dpstats.results.statistics import ReleasedStatistics, StatisticsResults
-    from dpstats.risk import sample_size
+    from dpstats.risk import required, sample_size
     from dpstats.tuning import Selection, Tuned, TuningPlan, plan_tuning, select, tune
+
+if TYPE_CHECKING:
+    from dpstats import streaming
 
 __all__ = [
     "GLM",
@@ -79,6 +84,7 @@ __all__ = [
     "privacy",
     "proof",
     "release_statistics",
+    "required",
     "sample_size",
     "select",
     "streaming",
@@ -88,4 +94,11 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    return [name for name in (*__all__, "__version__") if name in globals()]
+    return [name for name in (*__all__, "__version__") if name in globals() or name == "streaming"]
+
+
+def __getattr__(name: str) -> Any:
+    """Streams on first use: the parts of scipy that only they need take half as long to import as all else."""
+    if name == "streaming":
+        return import_module("dpstats.streaming")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

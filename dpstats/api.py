@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 import pandas as pd
 
@@ -23,8 +23,8 @@ from dpstats.data import as_table
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
 from dpstats.ledger import as_ledger
-from dpstats.models.adaptive import by_rows
-from dpstats.models.forecast import Forecast, forecast
+from dpstats.models.adaptive import by_rows, forecast_by_rows
+from dpstats.models.forecast import Forecast
 from dpstats.models.glm import fit_source
 from dpstats.models.population import population_rows
 from dpstats.models.sources import FormulaSource, model_formula
@@ -67,7 +67,7 @@ class DryRun:
 
     def forecast(self, plan: Plan, residual_sd: float | None, typical: object, like: object) -> Forecast:
         """What errors fits are likely to show, by their numbers of rows; see `Plan.standard_errors`."""
-        return forecast(plan, residual_sd, typical, like)
+        return forecast_by_rows(plan, residual_sd, typical, like)
 
 
 SVM_LOSSES: dict[str, type[HuberSVM | SmoothSVM]] = {"huber": HuberSVM, "smooth": SmoothSVM}
@@ -306,14 +306,21 @@ def svm(
 @explain_calls()
 @expand_signature(ModelKeywords, without=("penalty", "alpha"))
 def lasso(
-    formula: str, data: object, eps: float, *, alpha: float, family: str | Family = "gaussian", **arguments: Any
+    formula: str,
+    data: object,
+    eps: float,
+    *,
+    alpha: float | Literal["auto"] = "auto",
+    family: str | Family = "gaussian",
+    **arguments: Any,
 ) -> GLMResults:
     """A sparse fit: `glm` with penalty="lasso".
 
     Parameters
     ----------
-    alpha : float
-        Weight of sum |t| on the sum of the losses and the scaled coefficients.
+    alpha : float or "auto"
+        Weight of sum |t| on the sum of the losses and the scaled coefficients. "auto" chooses it from the noise and, as
+        far as it is public, from the number of rows.
     **arguments
         As for `glm`, the family included.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
 from dpstats.arguments import check_choice, check_flag, safe_repr
 from dpstats.domain import Domain
@@ -51,7 +51,7 @@ class RequestKeywords(OptionKeywords, total=False):
     delta: float
     method: str
     penalty: str | Penalty | None
-    alpha: float | None
+    alpha: float | Literal["auto"] | None
     adjacency: str
     allow_uncertified: bool
     seed: int | None
@@ -247,6 +247,18 @@ class Request:
         )
 
 
+def _automatic(settings: RequestKeywords) -> float:
+    """The strength that stands for one that is chosen: none, with weights by `selection`, which is set to "auto"."""
+    check_choice("alpha", settings["alpha"], ("auto",))
+    if settings["penalty"] != "lasso" or settings["method"] not in ("auto", "napp", "objective"):
+        wanted, napp = argument("penalty", "lasso"), argument("method", "napp")
+        raise ArgumentError(f"{argument('alpha', 'auto')} is for {wanted} with {napp}; give the strength as a number")
+    if settings.get("selection", "auto") != "auto":
+        raise ArgumentError(f"{argument('alpha', 'auto')} chooses the weights: leave selection out")
+    settings["selection"] = "auto"
+    return 0.0
+
+
 def make_request(*, eps: float, family: str | Family = "gaussian", **arguments: Unpack[RequestKeywords]) -> Request:
     """Check every argument that is not data and freeze them; ArgumentError names the first one not usable, and the fix.
 
@@ -258,12 +270,15 @@ def make_request(*, eps: float, family: str | Family = "gaussian", **arguments: 
     method = settings["method"]
     check_choice("method", method, METHODS)
     random_source(settings["seed"])
+    alpha = settings["alpha"]
+    if isinstance(alpha, str):
+        alpha = _automatic(settings)
     request = Request(
         eps=eps,
         delta=delta,
         family=get_family(family),
         method="napp" if method == "auto" else method,
-        penalty=get_penalty(settings["penalty"], settings["alpha"]),
+        penalty=get_penalty(settings["penalty"], alpha),
         adjacency=check_adjacency(settings["adjacency"]),
         allow_uncertified=check_flag("allow_uncertified", settings["allow_uncertified"]),
         seed=settings["seed"],

@@ -31,7 +31,8 @@ def main() -> None:
     for family, slopes in SLOPES.items():
         wide = dp.Domain(x=(0, 200), z=(0, 100), y=RESPONSES[family])
         settings: dict[str, Mapping[str, Any]] = {
-            "declared": {"domain": wide},
+            "declared": {"domain": wide, "ranges": "declared"},
+            "default": {"domain": wide, "inference": "auto"},
             'ranges="bought"': {"domain": wide, "ranges": "bought"},
             "typical": {"domain": wide.with_(x=dp.Range(0, 200, typical=(50, 2)), z=dp.Range(0, 100, typical=(1, 1)))},
             "right ranges": {"domain": wide.with_(x=dp.Range(42, 58, "drop"), z=dp.Range(0, 6, "drop"))},
@@ -40,7 +41,7 @@ def main() -> None:
             shown, held, widths, lost = [], [], [], []
             for seed in range(RUNS):
                 rows = made_up(family, seed)
-                fit = dp.glm("y ~ x + z", rows, EPS, family=LOSSES[family], inference=True, **arguments)
+                fit = dp.glm("y ~ x + z", rows, EPS, family=LOSSES[family], **{"inference": True, **arguments})
                 shown.append(float(np.isfinite(fit.bse).mean()))
                 for column, truth in slopes.items():
                     low, high = fit.conf_int().loc[column]

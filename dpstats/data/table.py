@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dpstats.arguments import near_miss
+from dpstats.cached import cached_property
 from dpstats.data.arrow import from_arrow
 from dpstats.data.columns import Chosen, Column
 from dpstats.data.containers import column_of, from_pandas, from_polars, is_column, is_of
@@ -77,16 +78,26 @@ class Table:
 
     def count(self, name: str) -> int:
         """How many columns are called `name`."""
-        return sum(1 for label in self.labels if isinstance(label, str) and label == name)
+        return len(self._places.get(name, ()))
 
     def column(self, name: str) -> Column:
         """The one column called `name`; DataError if there is none, or more than one."""
-        if (count := self.count(name)) != 1:
-            if count:
+        places = self._places.get(name, ())
+        if len(places) != 1:
+            if places:
                 raise DataError(f"data has more than one column {name!r}; rename or drop one")
             near = near_miss(name, [label for label in self.labels if isinstance(label, str)])
             raise DataError(f"data has no column {name!r}" + (f"; did you mean {near!r}?" if near else ""))
-        return self._fetch(next(i for i, label in enumerate(self.labels) if isinstance(label, str) and label == name))
+        return self._fetch(places[0])
+
+    @cached_property
+    def _places(self) -> dict[str, list[int]]:
+        """Where the columns of each name stand."""
+        places: dict[str, list[int]] = {}
+        for place, label in enumerate(self.labels):
+            if isinstance(label, str):
+                places.setdefault(label, []).append(place)
+        return places
 
     def at(self, position: int) -> Column:
         """The column at a position."""
@@ -128,8 +139,10 @@ class Table:
         return found
 
     def only(self, names: Iterable[str]) -> Table:
-        """The table for one release that reads no other columns than `names`; reads nothing yet."""
-        return self
+        """The table for one release that reads no other columns than `names`, each fetched once; reads nothing yet."""
+        found = copy.copy(self)
+        found._fetch = cache(self._fetch)
+        return found
 
     def check_ready(self) -> None:
         """Raise DataError unless the rows can be read and kept, by what is public; reads nothing."""

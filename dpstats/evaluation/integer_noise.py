@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import opendp.prelude as opendp
 from numpy.typing import NDArray
+from opendp.domains import atom_domain, vector_domain
+from opendp.measurements import make_gaussian
+from opendp.metrics import l2_distance
+from opendp.mod import enable_features
+from opendp.typing import f64, i64
 from scipy import special
 
 from dpstats.errors import ArgumentError
@@ -57,13 +61,13 @@ class IntegerNoise:
         if not isinstance(random, SystemRandom):
             tail, upper = folded_uniforms(random, len(values))
             return values + np.rint(self.scale * special.ndtri(tail) * np.where(upper, -1.0, 1.0)).astype(np.int64)
-        opendp.enable_features("contrib")
-        space = opendp.vector_domain(opendp.atom_domain(T=opendp.i64)), opendp.l2_distance(T=opendp.f64)
+        enable_features("contrib")
+        space = vector_domain(atom_domain(T=i64)), l2_distance(T=f64)
         distance, scale = math.nextafter(math.sqrt(self.sensitivity), math.inf), self.scale
-        measurement = opendp.m.make_gaussian(*space, scale=scale)
+        measurement = make_gaussian(*space, scale=scale)
         while measurement.map(distance) > self.rho:
             scale = math.nextafter(scale, math.inf) * (1 + 1e-15)
-            measurement = opendp.m.make_gaussian(*space, scale=scale)
+            measurement = make_gaussian(*space, scale=scale)
         return np.asarray(measurement([int(value) for value in values]), dtype=np.int64)
 
     def guarantee(self, adjacency: Adjacency) -> Guarantee:

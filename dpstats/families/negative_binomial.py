@@ -1,4 +1,4 @@
-"""Negative binomial regression of counts, with a known dispersion."""
+"""Negative binomial regression of counts, with a dispersion that is known or bought."""
 
 from __future__ import annotations
 
@@ -14,21 +14,26 @@ from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.families.base import Array, Family, LossCurve, check_cap, closed_cap, declared_range
 
+ALPHAS = (1e-6, 1e6)
+"""Dispersions lie between these."""
+
 
 @dataclass(frozen=True)
 class NegativeBinomial(Family):
-    """Negative log-likelihood of a count of mean mu = exp(eta) and variance mu + alpha mu^2, alpha being known.
+    """Negative log-likelihood of a count of mean mu = exp(eta) and variance mu + alpha mu^2.
 
     With c = 1 / alpha and t = eta + log(alpha) it is c log(1 + exp(t)) + y log(1 + exp(-t)), a logistic loss of y
     successes and c failures; what depends on y alone is left out (docs/proofs/families).
 
     Parameters
     ----------
-    alpha : float
+    alpha : float, optional
         The dispersion, as in statsmodels. Public: it must not be estimated from the rows. Below 1 / y_max the noise
-        grows with 1 / alpha; ``family="poisson"`` is better there.
+        grows with 1 / alpha; ``family="poisson"`` is better there. By default a fit by formula buys it, with the
+        greatest count that is worth its noise and the mean (docs/proofs/purchases); where nothing is bought it is 1.
     y_max : float, optional
-        Responses are clipped to [0, y_max]. By default the upper end of the response's range.
+        Responses are clipped to [0, y_max]. By default the upper end of the response's range, or a bought count
+        within it.
 
     Raises
     ------
@@ -43,7 +48,7 @@ class NegativeBinomial(Family):
     20.0
     """
 
-    alpha: float = 1.0
+    alpha: float | None = None
     y_max: float | None = None
 
     name: ClassVar[str] = "negative_binomial"
@@ -52,8 +57,9 @@ class NegativeBinomial(Family):
     response: ClassVar[Literal["continuous", "binary", "count"]] = "count"
 
     def __post_init__(self) -> None:
-        check_cap("alpha", self.alpha)
-        if not 1e-6 <= self.alpha <= 1e6:
+        if self.alpha is not None:
+            check_cap("alpha", self.alpha)
+        if self.alpha is not None and not ALPHAS[0] <= self.alpha <= ALPHAS[1]:
             raise ArgumentError(f"alpha must be from 1e-6 to 1e6, got {safe_repr(self.alpha)}")
         if self.y_max is not None:
             check_cap("y_max", self.y_max)
@@ -61,17 +67,17 @@ class NegativeBinomial(Family):
     @property
     def title(self) -> str:
         """The family and its alpha."""
-        return f"negative binomial (alpha = {self.alpha:.4g})"
+        return "negative binomial" + ("" if self.alpha is None else f", alpha = {self.alpha:.4g}")
 
     @property
     def failures(self) -> float:
         """c = 1 / alpha: the loss is defined by this float."""
-        return 1.0 / self.alpha
+        return 1.0 / closed_cap("alpha", self.alpha)
 
     @property
     def shift(self) -> float:
         """log(alpha), which is added to eta: the loss is defined by this float."""
-        return math.log(self.alpha)
+        return math.log(closed_cap("alpha", self.alpha))
 
     @property
     def lipschitz(self) -> float:
@@ -111,18 +117,35 @@ class NegativeBinomial(Family):
         """exp(eta), at most the largest number."""
         return np.exp(np.minimum(eta, 700.0))
 
+    def predictor(self, mean: float) -> float:
+        """The eta of a positive mean: the inverse of `mean`.
+
+        Examples
+        --------
+        >>> dp.families.NegativeBinomial(0.5, 20.0).predictor(1.0)
+        0.0
+        """
+        return math.log(mean)
+
     def clip_response(self, endog: Array) -> Array:
         """Clip to [0, y_max]."""
         return np.clip(endog, 0, closed_cap("y_max", self.y_max))
 
     def resolve(self, response_range: tuple[float, float] | None) -> NegativeBinomial:
-        """Set `y_max` from the upper end of the response's range."""
+        """Set `y_max` from the upper end of the response's range, and an open alpha to 1."""
+        if self.alpha is None:
+            return replace(self, alpha=1.0).resolve(response_range)
         if self.y_max is not None:
             return self
         high = declared_range(response_range, "y_max")[1]
         if high <= 0:
             raise ArgumentError(f"response_range must reach above 0 for a count, got {safe_repr(response_range)}")
         return replace(self, y_max=high)
+
+
+def least_alpha(y_max: float, alpha: float | None = None) -> float:
+    """A dispersion, or the least one, whose loss has no more than the slope y_max (docs/proofs/purchases)."""
+    return min(max(1 / y_max, ALPHAS[0], 0.0 if alpha is None else alpha), ALPHAS[1])
 
 
 @lru_cache(maxsize=16)

@@ -25,7 +25,9 @@ from dpstats.formula.bounds import LEAST, Array, Term, TermBody, term_bodies, un
 from dpstats.formula.expression import Column
 from dpstats.formula.parse import Formula, parse
 from dpstats.formula.patsy_internals import DesignInfo
+from dpstats.formula.public_frame import Encoded
 from dpstats.formula.reader import (
+    encoded_rows,
     kept_rows,
     owned_blocks,
     prediction_rows,
@@ -119,6 +121,11 @@ class DesignSpec(ScaledDesign):
         names = self.parsed.predicting_columns if offset else self.parsed.exog_columns
         with quiet():
             return unknown_levels(self.unbounded, as_table(data), names)
+
+    def of_encoded(self, encoded: Mapping[str, Encoded], rows: int) -> tuple[Array, NDArray[np.bool_], Array]:
+        """As `predicting`, of encoded columns without a missing cell, but complete are rows that a fit keeps alone."""
+        with quiet():
+            return encoded_rows(self, encoded, rows)
 
     def keeps(self, data: object) -> NDArray[np.bool_]:
         """Which rows no range of what explains leaves out of a fit, shape (n,); errors as in `exog`."""
@@ -302,6 +309,4 @@ def _check_units(names: Sequence[str], response: ResponseSpec, center: Array, sc
     sizes = response.scale / scale
     for name, size, place in zip(names, sizes, center, strict=True):
         if not (LEAST_UNIT < size < 1 / LEAST_UNIT and abs(place) * size < 1 / LEAST_UNIT):
-            raise FormulaError(
-                f"{name}: its coefficient could not be written in units so far from the response's; rescale it"
-            )
+            raise FormulaError(f"{name}: its units are too far from those of the response; rescale it")

@@ -199,6 +199,21 @@ def _unknown_part(domain: Domain, names: Sequence[str], table: Table) -> list[in
     return counts
 
 
+def encoded_rows(
+    spec: ScaledDesign, encoded: Mapping[str, Encoded], rows: int
+) -> tuple[Array, NDArray[np.bool_], Array]:
+    """Rows for prediction from encoded columns; see `DesignSpec.of_encoded`."""
+    kept = np.ones(rows, dtype=bool)
+    for name in spec.parsed.predicting_columns:
+        declared, values = spec.domain[name], encoded[name]
+        if isinstance(declared, Range) and declared.drops and not isinstance(values, Codes):
+            kept &= declared.holds(values)
+    spec = spec.unbounded
+    numbers, levels, known = packed_rows(spec, encoded, rows)
+    offset = np.zeros(rows) if spec.offset is None else spec.scaled_offset(spec.offset(encoded))
+    return spec.packing.columns_of(numbers, levels), kept & known & np.isfinite(offset), offset
+
+
 def response_rows(spec: ScaledDesign, table: Table) -> Array:
     """Responses of a table that suits the design, in model units, shape (n,); NaN where there is none."""
     result = np.full(table.rows, np.nan)

@@ -20,6 +20,7 @@ from dpstats.inference import SpanNoise, project_forms
 from dpstats.inference.basis import self_adjoint
 from dpstats.local.compile import local_design
 from dpstats.local.contributor import Report
+from dpstats.local.inference import ReportMoments
 from dpstats.local.results import LocalResults
 from dpstats.local.spec import Spec
 from dpstats.local.transport import Total, checked_batches, total
@@ -253,17 +254,6 @@ def _slope(line: Callable[[float], BestLinear], step: float) -> Vector:
     return np.asarray((np.array(line(step)) - np.array(line(-step))) / (2 * step), dtype=np.float64)
 
 
-@dataclass(frozen=True, eq=False)
-class ReportMoments:
-    """What the reports say of sum q q' and sum p, and how far off it is."""
-
-    matrix: Matrix  # (p, p)
-    vector: Vector  # (p,)
-    matrix_noise: float  # Variance of the noise in an entry off the diagonal; on it twice as much
-    vector_noise: float  # Variance of the noise in an entry of `vector`
-    count: int  # The number of reports
-
-
 def fit(
     reports: Reports,
     spec: Spec,
@@ -336,6 +326,7 @@ def fit(
             "reports is less than the guarantee needs"
         )
     design = local_design(spec.formula, spec.domain, spec.family)
+    told = moments if spec.scheme == "statistics" and spec.family == "gaussian" and chosen is None else None
     moments = _projected(moments, design)
     # What replicates the paper is its ridge and its approximation.
     plain = spec.scheme == "features" and features == "printed"
@@ -351,7 +342,7 @@ def fit(
         else:  # whose q is x / 2
             scaled = logistic.solve(chosen, weights, tolerance)
             noise = logistic.covariance(scaled, 16 * moments.matrix_noise, moments.vector_noise)
-    return LocalResults(spec, design, scaled, noise, moments.count, ridge, chosen, features)
+    return LocalResults(spec, design, scaled, noise, moments.count, ridge, chosen, features, told)
 
 
 def _moments(reports: Reports, spec: Spec) -> ReportMoments:

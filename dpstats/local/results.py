@@ -14,17 +14,23 @@ from statsmodels.iolib.table import SimpleTable
 from dpstats import penalties
 from dpstats.arguments import check_choice
 from dpstats.data import as_table
+from dpstats.errors import NotReleasedError
 from dpstats.families import get_family
 from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
+from dpstats.inference import Inference
 from dpstats.local.compile import local_design
+from dpstats.local.inference import ReportMoments, least_squares_inference
 from dpstats.local.spec import EXPOSED, Spec
 from dpstats.penalties import Penalty
+from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.quiet import quiet
+from dpstats.results.contrasts import to_the_noise
 from dpstats.results.stored import Released
 from dpstats.summaries import Summary, format_number, full_width, paired_facts, shorten
+from dpstats.wording import sentence
 
 Vector = NDArray[np.float64]
 
@@ -51,6 +57,8 @@ class LocalResults(Released):
     penalty : Penalty or None
     features : str
         Whether the noise's second moment was taken off, in scheme "features".
+    sums : ReportMoments or None
+        The sums of squares and products with their noise, which intervals follow from; None where there are none.
 
     Examples
     --------
@@ -74,6 +82,7 @@ class LocalResults(Released):
     curvature: float
     penalty: Penalty | None = None
     features: str = "debiased"
+    sums: ReportMoments | None = None
 
     @property
     def params(self) -> pd.Series[float]:
@@ -143,6 +152,63 @@ class LocalResults(Released):
             middle, half_width = self.design.response_scaling()
             predicted = middle + half_width * predicted
         return pd.Series(predicted, index=table.index, name="predicted")
+
+    def uncertainty(self, alpha: float = 0.05, *, residual_sd: float | None = None) -> pd.DataFrame:
+        """Coefficients without the ridge, with intervals from the known noise of the reports: one row a coefficient.
+
+        Parameters
+        ----------
+        alpha : float
+            1 less the coverage of the intervals.
+        residual_sd : float, optional
+            The standard deviation of the response beside its columns, in its units: a public guess, which adds the
+            sample's error. Reports do not tell it. Without one intervals are for the coefficients that the same records
+            give without noise, as wide as privacy alone makes them.
+
+        Returns
+        -------
+        DataFrame
+            coef, std_error, low and high; an infinite error where the noise leaves a coefficient open.
+
+        Raises
+        ------
+        NotReleasedError
+            For logistic regression, with a penalty, and in scheme "features".
+
+        Examples
+        --------
+        >>> list(fit.uncertainty().columns)
+        ['coef', 'std_error', 'low', 'high']
+        """
+        inference = self._inference(residual_sd)
+        with quiet():
+            ends = inference.conf_int(alpha)
+            columns = {"coef": inference.coef, "std_error": inference.se, "low": ends[:, 0], "high": ends[:, 1]}
+        return WideFrame(columns, index=list(self.design.names))
+
+    def conf_int(self, alpha: float = 0.05, *, residual_sd: float | None = None) -> pd.DataFrame:
+        """The intervals of `uncertainty`; columns 0 and 1.
+
+        Examples
+        --------
+        >>> fit.conf_int(residual_sd=0.1).shape
+        (2, 2)
+        """
+        table = self.uncertainty(alpha, residual_sd=residual_sd)
+        return WideFrame(table[["low", "high"]].set_axis([0, 1], axis="columns"))
+
+    def _inference(self, residual_sd: float | None = None) -> Inference:
+        """What `uncertainty` tells; NotReleasedError where the noise does not tell it."""
+        if self.sums is None:
+            raise NotReleasedError(
+                "uncertainty: intervals are for least squares in scheme 'statistics' without a penalty; tidy() has the "
+                "standard deviation of the noise, and a file from before there were any is to be fitted again"
+            )
+        if residual_sd is not None:
+            check_positive("residual_sd", residual_sd)
+        variance = 0.0 if residual_sd is None else (residual_sd / self.design.response_scaling()[1]) ** 2
+        with quiet():
+            return least_squares_inference(self.sums, self.design, self.spec.radius, variance)
 
     def tidy(self) -> pd.DataFrame:
         """One row a coefficient: term, estimate, scaled_estimate, noise_sd (in the user's units).
@@ -218,6 +284,7 @@ class LocalResults(Released):
             "curvature": self.curvature,
             "penalty": None if self.penalty is None else self.penalty.to_dict(),
             "features": self.features,
+            **({} if self.sums is None else {"sums": self.sums.to_dict()}),
         }
 
     @classmethod
@@ -239,6 +306,7 @@ class LocalResults(Released):
             facts["curvature"],
             None if facts["penalty"] is None else penalties.from_dict(facts["penalty"]),
             facts["features"],
+            ReportMoments.from_dict(facts["sums"]) if "sums" in facts else None,
         )
 
 
@@ -266,6 +334,11 @@ def _header(results: LocalResults) -> SimpleTable:
 
 
 def _coefficients(results: LocalResults) -> SimpleTable:
+    """With intervals where the noise tells them, else with the noise beside coefficients as fitted."""
+    if results.sums is not None:
+        found = results.uncertainty()
+        rows = [(str(name), _with_ends(row.to_numpy(dtype=np.float64))) for name, row in found.iterrows()]
+        return full_width(["coef", "noise sd", "[0.025", "0.975]"], rows, columns=[12, 12, 12, 12])
     rows = [
         (
             row["term"],
@@ -277,6 +350,14 @@ def _coefficients(results: LocalResults) -> SimpleTable:
         for _, row in results.tidy().iterrows()
     ]
     return full_width(["coef", "scaled coef", "noise sd", ""], rows, columns=[12, 13, 14, 13])
+
+
+def _with_ends(values: Vector) -> list[str]:
+    """Coefficient, noise and ends of the interval, to the noise's digits; the rest blank where it leaves all open."""
+    coef, error = values[:2]
+    if not np.isfinite(error):
+        return [f"{coef:.2g}", "", "", ""]
+    return [to_the_noise(value, error) for value in values]
 
 
 def _guarantees(results: LocalResults) -> SimpleTable:
@@ -298,7 +379,7 @@ def _notes(results: LocalResults) -> list[str]:
         "by a secure sum, the central guarantee holds against the collector too.",
     ]
     if spec.exposed:
-        notes.append(f"{EXPOSED[0].upper()}{EXPOSED[1:]}.")
+        notes.append(sentence(EXPOSED))
     if not guarantee.certified:
         notes.append(f"The central epsilon is the paper's claim and not certified: {guarantee.reason}.")
     if results.nobs > spec.n:
@@ -309,6 +390,9 @@ def _notes(results: LocalResults) -> list[str]:
             "they follow a beta law on the range that the design allows."
         )
     notes.append(
-        "noise sd is the standard deviation due to the noise of the reports, to first order. Sampling error is extra."
+        "Intervals and noise sd cover the noise of the reports alone, which is known: they are for what the same "
+        "records give without it. conf_int(residual_sd=) adds sampling error. params, with a ridge, predict better."
+        if results.sums is not None
+        else "noise sd is the standard deviation due to the reports' noise, to first order. Sampling error is extra."
     )
     return notes

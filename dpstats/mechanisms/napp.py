@@ -24,7 +24,7 @@ from dpstats.mechanisms.objective import ObjectivePlan, plan_objective
 from dpstats.mechanisms.output import OutputPlan
 from dpstats.mechanisms.posterior import PosteriorPlan
 from dpstats.mechanisms.selection import allocate, noise_aware, noise_threshold
-from dpstats.mechanisms.spec import FitSpec, with_inference
+from dpstats.mechanisms.spec import FitSpec, automatic_alpha, with_inference
 from dpstats.mechanisms.stage import Role, Stage, StagePlan, StagesRelease
 from dpstats.penalties import Lasso, split_curvature
 from dpstats.privacy.k_norm import KNormNoise
@@ -35,6 +35,13 @@ Vector = NDArray[np.float64]
 
 HEAVIEST = 1e6
 """A majoriser's weight is held below this multiple of privacy's curvature: a zero of the pilot stays near zero."""
+
+AUTO_FIT, AUTO_CHOICE = (1.0, 1.0), (9.0, 3.0)
+"""The lasso weight of alpha="auto" over the root mean squares of noise and of sampling in a score: of a lasso that is
+released, and of one that chooses columns for a refit, where each column more costs errors (docs/guide/screening)."""
+
+TYPICAL_SLOPE, TYPICAL_RESIDUAL, TYPICAL_SPREAD = 1 / 2, 1 / 4, 1 / 3
+"""Root mean squares of the loss's slope for two classes, and for numbers, and of a column, over their bounds."""
 
 MECHANISMS: dict[str | None, type[StagePlan]] = {
     plan.released: plan for plan in (ObjectivePlan, OutputPlan, PosteriorPlan, LeastSquaresPlan)
@@ -143,12 +150,29 @@ def _thresholds(plan: ObjectivePlan, spec: FitSpec) -> Vector:
 
 
 def _floored(plan: ObjectivePlan, spec: FitSpec) -> ObjectivePlan:
-    """The plan with no lasso weight of a penalised column below the root mean square of its noise."""
-    if spec.penalty is None or not spec.penalty.sparse:
+    """The plan with no lasso weight of a penalised column below the root mean square of its noise.
+
+    A lasso of no strength of its own has multiples of that and of sampling, as far as the number of rows is public.
+    """
+    auto = automatic_alpha(spec.penalty, spec.options)
+    if spec.penalty is None or not (spec.penalty.sparse or auto):
         raise ArgumentError(f"{argument('selection', 'auto')} needs a sparse penalty, such as 'lasso'")
     lasso, _ = noise_aware(spec.penalty, spec.weights, 0.0)
-    floor = np.where(spec.weights > 0, np.sqrt(plan.noise_variances), 0.0)
+    variances = plan.noise_variances
+    if auto:
+        noise, sampling = AUTO_CHOICE if spec.options.refit_share > 0 else AUTO_FIT
+        variances = noise**2 * variances + sampling**2 * _sampling_variances(spec)
+    floor = np.where(spec.weights > 0, np.sqrt(variances), 0.0)
     return replace(plan, penalty=Lasso(1.0), penalty_weights=np.maximum(lasso, floor), threshold=floor)
+
+
+def _sampling_variances(spec: FitSpec) -> Vector:
+    """Of a column that does not matter the variance of its score over samples of so many rows, shape (p,); a guess."""
+    rows = 0.0 if spec.options.n is None else spec.options.n
+    chosen = rows / 2 if spec.options.split is not None else rows
+    slope = spec.family.lipschitz * (TYPICAL_SLOPE if spec.family.response == "binary" else TYPICAL_RESIDUAL)
+    maxima = np.concatenate([term.maxima for term in spec.design.terms])
+    return np.asarray(chosen * (slope * TYPICAL_SPREAD * maxima) ** 2)
 
 
 def _follow(plan: StagePlan, spec: FitSpec, pilot: Vector) -> StagePlan:

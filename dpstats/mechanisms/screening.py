@@ -1,6 +1,7 @@
 """Screening: a noisy choice of a few terms, on which the rest of the budget buys a fit (docs/proofs/screening).
 
-The score of a term is the length of its part of the gradient at the null model, in whole numbers: each row's
+Terms are chosen one by one, as by orthogonal matching pursuit: after each choice the terms chosen so far are fitted.
+The score of another term is the length of its part of the gradient at that fit, in whole numbers: each row's
 contribution is rounded to a public lattice before anything is added up, so that sums are exact and one row moves no
 score by more than `STEPS`.
 """
@@ -22,7 +23,7 @@ from dpstats.families import BinomialCounts, Family
 from dpstats.families.base import pad_rows
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.calibration import NoiseBudget
-from dpstats.mechanisms.design import ArrayDesign, Bounds
+from dpstats.mechanisms.design import ArrayDesign, Bounds, constant_column
 from dpstats.mechanisms.information import Information
 from dpstats.mechanisms.napp import plan_stages, release_stages
 from dpstats.mechanisms.objective import ObjectivePlan, plan_objective
@@ -93,6 +94,25 @@ class NullResidual:
         return residuals if block.weights is None else residuals * block.weights
 
 
+@dataclass(frozen=True, eq=False)
+class FitResidual:
+    """The derivative of one row's loss at released coefficients, as a function of that row alone, over its bound."""
+
+    family: Family
+    columns: tuple[int, ...]
+    coefficients: Vector  # in model units, shape (k,)
+
+    def of(self, block: Block) -> Vector:
+        """The residuals of a block's rows, shape (rows,): weighted, and at their offsets."""
+        # Column by column: a matrix product may round a row by its place in the block.
+        eta = np.zeros(len(block.endog)) if block.offset is None else block.offset.astype(np.float64)
+        for column, coefficient in zip(self.columns, self.coefficients, strict=True):
+            eta = eta + block.exog[:, column].astype(np.float64) * coefficient
+        slope = self.family.slope(pad_rows(eta), pad_rows(block.endog))[: len(eta)]
+        residuals = np.clip(slope.astype(np.float64) / self.family.lipschitz, -1.0, 1.0)
+        return residuals if block.weights is None else residuals * block.weights
+
+
 Integers = NDArray[np.int64]
 
 STEPS = 2**20
@@ -103,6 +123,9 @@ CHUNK_ROWS = 2048
 
 INSIDE = 1 - 2.0**-40
 """Contributions end this much inside the bound, so that rounding of their length does not put them outside."""
+
+REFIT_PRICE = 0.25
+"""What a fit between choices costs, over what a choice does."""
 
 SMALLEST_EPS = 1e-30
 """Below it the scale of the noise would exceed every score by far, and soon what integers of 64 bits hold."""
@@ -130,6 +153,7 @@ class ScreeningPlan:
     candidates: int  # the number of terms to choose from
     adjacency: Adjacency
     null: ObjectivePlan | None  # the null model, an intercept alone; None where every column is chosen among
+    refit_eps: float  # for each fit of the terms chosen so far, one between each two choices
     # Positions of the columns that are fitted: as released or, in a plan, those of the widest terms, which stand in.
     kept: tuple[int, ...]
     fit_eps: float  # what is left for the fit on them, whichever they are
@@ -141,9 +165,14 @@ class ScreeningPlan:
         return 0.0 if self.null is None else self.null.cost
 
     @property
+    def refits_eps(self) -> float:
+        """What the fits between choices cost together."""
+        return (self.choices - 1) * self.refit_eps
+
+    @property
     def choice_eps(self) -> float:
         """The budget of one choice."""
-        return (self.eps - self.null_eps) / self.choices
+        return (self.eps - self.null_eps - self.refits_eps) / self.choices
 
     @property
     def scale(self) -> float:
@@ -159,10 +188,11 @@ class ScreeningPlan:
     def from_dict(cls, stored: Mapping[str, Any]) -> ScreeningPlan:
         """The plan whose `to_dict` gave `stored`."""
         null = None if stored["null"] is None else ObjectivePlan.from_dict(stored["null"])
-        return cls(**{**stored, "null": null, "kept": tuple(stored["kept"])})
+        # Older plans chose all terms by the same scores.
+        return cls(**{"refit_eps": 0.0, **stored, "null": null, "kept": tuple(stored["kept"])})
 
 
-_PLAIN = ("eps", "choices", "candidates", "adjacency", "fit_eps", "fit_delta")
+_PLAIN = ("eps", "choices", "candidates", "adjacency", "refit_eps", "fit_eps", "fit_delta")
 
 
 def plan_fit(spec: FitSpec, eps: float, delta: float) -> tuple[ScreeningPlan | None, tuple[Stage, ...]]:
@@ -184,7 +214,9 @@ def plan_fit(spec: FitSpec, eps: float, delta: float) -> tuple[ScreeningPlan | N
         return None, plan_stages(spec, eps, delta)
     if options.retrieval == "return":
         returned = argument("retrieval", "return")
-        raise ArgumentError(f"{returned} does not go with screen: what is left over follows the columns kept")
+        raise ArgumentError(
+            f"{returned} cannot be combined with screen, because the amount depends on the columns kept"
+        )
     if options.replicates:
         raise ArgumentError("screen is not part of the replicated paper; leave one of them out")
     check_units(spec.design, options)  # whichever columns are kept
@@ -201,17 +233,19 @@ def _check_split(options: Options) -> None:
         return
     rows = argument("split", "rows")
     if options.screen is None and options.refit_share == 0:
-        raise ArgumentError(f"{rows} needs a choice of columns to keep apart: give screen or refit_share")
+        raise ArgumentError(f"{rows} needs a choice of columns: pass screen or refit_share")
     if options.screen is not None and options.refit_share > 0:
-        raise ArgumentError(f"{rows} divides rows once: give screen or refit_share, not both")
+        raise ArgumentError(f"{rows} divides rows once: pass screen or refit_share, not both")
     if options.retrieval == "return":
-        raise ArgumentError(f"{argument('retrieval', 'return')} does not go with {rows}: parts pay side by side")
+        raise ArgumentError(
+            f"{argument('retrieval', 'return')} cannot be combined with {rows}, whose parts pay in parallel"
+        )
     if options.replicates:
         raise ArgumentError("split is not part of the replicated paper; leave one of them out")
 
 
 def plan_screening(spec: FitSpec, eps: float, delta: float) -> ScreeningPlan:
-    """Divide the budget of screening into equal parts, one a choice and one for the null model; reads no rows.
+    """Divide the budget of screening: as much for the null model as for a choice, less for a refit; reads no rows.
 
     Screening takes the share `screen_share` of eps, and no delta. Terms of penalty weight 0, such as the intercept, are
     not chosen among. ArgumentError if there are no more candidates than `screen` or eps is below `SMALLEST_EPS`.
@@ -223,21 +257,26 @@ def plan_screening(spec: FitSpec, eps: float, delta: float) -> ScreeningPlan:
         raise ArgumentError(f"screen must be less than the number of terms to choose from, {len(candidates)}")
     # Divided rows pay for the screening with the whole budget.
     cost = eps if options.split is not None else options.screen_share * eps
-    share = cost / (choices + 1)
+    share = cost / (choices + 1 + REFIT_PRICE * (choices - 1))
     if share < SMALLEST_EPS:
-        raise ArgumentError(f"eps is too small to screen with: a choice needs {SMALLEST_EPS:g} at least; raise eps")
+        raise ArgumentError(f"eps is too small for screening: a choice needs at least {SMALLEST_EPS:g}; raise eps")
     null = None
     if always.size:
-        final = options.release_share * share
-        budget = NoiseBudget(
-            share - final, 0.0, final, spec.adjacency, rows_at_most=options.rows_at_most, shared=options.record.shared
-        )
         intercept = ArrayDesign(("Intercept",), {"l2": 1.0}, offset_bound=design.offset_bound)
-        null = plan_objective(intercept, spec.family, budget)
+        null = plan_objective(intercept, spec.family, _refit_budget(spec, share))
     widest = sorted(range(len(candidates)), key=lambda index: -candidates[index].columns.size)[:choices]
     kept = _columns(always, [candidates[index] for index in widest])
     left = eps if options.split is not None else eps - cost
-    return ScreeningPlan(cost, choices, len(candidates), spec.adjacency, null, kept, left, delta)
+    refit_eps = REFIT_PRICE * share if choices > 1 else 0.0
+    return ScreeningPlan(cost, choices, len(candidates), spec.adjacency, null, refit_eps, kept, left, delta)
+
+
+def _refit_budget(spec: FitSpec, eps: float) -> NoiseBudget:
+    """That of a fit that scores are taken at: pure noise, by the defaults."""
+    options, final = spec.options, spec.options.release_share * eps
+    return NoiseBudget(
+        eps - final, 0.0, final, spec.adjacency, rows_at_most=options.rows_at_most, shared=options.record.shared
+    )
 
 
 def _plan_part(
@@ -278,15 +317,40 @@ def _centred(
 
 
 def release_screening(plan: ScreeningPlan, spec: FitSpec, rows: Rows[Block], random: RandomSource) -> tuple[int, ...]:
-    """Choose the terms on rows that are paid for, and return the positions of all columns of the fit, increasing."""
+    """Choose the terms on rows that are paid for, and return the positions of all columns of the fit, increasing.
+
+    Each choice is by the gradient at a fit of the terms chosen before it.
+    """
     always, candidates = split_terms(spec.design, spec.weights)
-    eta = 0.0
+    eta, released = 0.0, np.zeros(len(spec.weights))
     if plan.null is not None:
         eta = float(plan.null.coefficients(rows.map(_constant), random)[0])
-    residual = NullResidual.at(spec.family, eta, offset=spec.design.offset_bound > 0)
-    scores = term_scores(candidates, residual, rows, centred=plan.null is not None)
-    chosen = choose(scores, plan.choices, noise_scale(plan.choice_eps, plan.adjacency), random)
-    return _columns(always, [candidates[index] for index in chosen])
+        if (constant := constant_column(spec.design)) is not None:
+            released[constant[0]] = eta / constant[1]
+    residual: NullResidual | FitResidual = NullResidual.at(spec.family, eta, offset=spec.design.offset_bound > 0)
+    scale = noise_scale(plan.choice_eps, plan.adjacency)
+    chosen: list[Candidate] = []
+    for _ in range(plan.choices):
+        if chosen:
+            columns = _columns(always, chosen)
+            released = _refit(plan, spec, columns, released, rows, random)
+            residual = FitResidual(spec.family, columns, released[list(columns)])
+        scores = term_scores(candidates, residual, rows, centred=plan.null is not None)
+        chosen.append(candidates.pop(noisy_argmax(scores, scale, random, monotone=False)))
+    return _columns(always, chosen)
+
+
+def _refit(
+    plan: ScreeningPlan, spec: FitSpec, columns: Sequence[int], last: Vector, rows: Rows[Block], random: RandomSource
+) -> Vector:
+    """Released coefficients of a fit of some columns, shape (p,), shrunk towards those released `last`."""
+    kept = np.array(columns)
+    part = spec.among(kept)
+    fit = plan_objective(part.design, spec.family, _refit_budget(spec, plan.refit_eps))
+    fit = fit.recentred(fit.curvature, -fit.curvature * last[kept])
+    released = np.zeros(len(last))
+    released[kept] = fit.coefficients(rows.map(partial(Block.columns, kept=kept)), random)
+    return released
 
 
 def split_terms(design: Bounds, weights: Vector) -> tuple[NDArray[np.intp], list[Candidate]]:
@@ -327,7 +391,7 @@ def _columns(always: NDArray[np.intp], chosen: Sequence[Candidate]) -> tuple[int
 
 def term_scores(
     candidates: Sequence[Candidate],
-    residual: NullResidual,
+    residual: NullResidual | FitResidual,
     blocks: Rows[Block] | Iterable[tuple[Any, ...]],
     *,
     centred: bool,
@@ -343,7 +407,7 @@ def term_scores(
 
 
 def _sums(
-    candidates: Sequence[Candidate], residual: NullResidual, centred: bool, blocks: Iterable[Block]
+    candidates: Sequence[Candidate], residual: NullResidual | FitResidual, centred: bool, blocks: Iterable[Block]
 ) -> list[Integers]:
     """The sums of each candidate's columns over some rows."""
     single = [index for index, candidate in enumerate(candidates) if candidate.columns.size == 1]
@@ -402,13 +466,3 @@ def noise_scale(eps: float, adjacency: Adjacency) -> float:
     """
     sensitivity = STEPS if adjacency == "add_remove" else 2 * STEPS
     return exponential_scale(eps, sensitivity=sensitivity, monotone=False)
-
-
-def choose(scores: Sequence[int], choices: int, scale: float, random: RandomSource) -> list[int]:
-    """The indices of `choices` noisy maxima, each with fresh noise on the scores not yet chosen."""
-    left = list(range(len(scores)))
-    chosen = []
-    for _ in range(choices):
-        winner = noisy_argmax([scores[index] for index in left], scale, random, monotone=False)
-        chosen.append(left.pop(winner))
-    return chosen

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, BinomialCounts, Family, NegativeBinomial, Poisson
+from dpstats.mechanisms.averaged_variables import find_variable
 from dpstats.mechanisms.calibration import NoiseBudget
 from dpstats.mechanisms.design import Bounds, SubDesign, constant_column, has_errors
 from dpstats.mechanisms.information import COVER, InformationPurchase, SpreadKind
 from dpstats.mechanisms.options import Options
-from dpstats.penalties import Penalty, split_curvature
+from dpstats.penalties import Lasso, Penalty, split_curvature
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.information import headroom
 from dpstats.wording import argument
@@ -41,7 +42,7 @@ class FitSpec:
         What it takes away is made up for where rows have no offset and an intercept (docs/proofs/inference, 13).
         """
         cap = self.options.information_cap
-        if cap is None and self.mean is not None:
+        if cap is None and self.mean is not None and isinstance(self.family, Poisson):
             cap = TIMES_MEAN * self.mean
         if cap is None or cap >= self.family.curvature_bound or not isinstance(self.family, CAPPABLE):
             return None
@@ -80,6 +81,7 @@ class FitSpec:
             options.noise,
             rows_at_most=options.rows_at_most,
             shared=options.record.shared,
+            focus=None if options.focus is None else find_variable("focus", self.design, options.focus).column,
         )
 
     def among(self, columns: NDArray[np.intp]) -> FitSpec:
@@ -87,11 +89,16 @@ class FitSpec:
         return replace(self, design=SubDesign(self.design, columns), weights=self.weights[columns])
 
 
+def automatic_alpha(penalty: Penalty | None, options: Options) -> bool:
+    """Whether a lasso has no strength of its own: its weights follow from noise and rows."""
+    return isinstance(penalty, Lasso) and penalty.alpha == 0 and options.selection == "auto"
+
+
 CAPPABLE = (Binomial, NegativeBinomial, Poisson)
 """Families whose weights may be capped in the information."""
 
 TIMES_MEAN = 2.0
-"""Counts whose mean was bought have their weights capped at so many times it (docs/defaults)."""
+"""Poisson counts whose mean was bought have their weights capped at so many times it (docs/defaults)."""
 
 SHARES = {"few": 0.42, "most": 0.5, "many": 0.6}
 """Shares of eps that the information matrix would take if it were bought alone (docs/defaults); beside the fit of a
@@ -117,6 +124,8 @@ def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
     ArgumentError if inference is asked for where there is none, or a share is given that would buy nothing.
     """
     design, family, options = spec.design, spec.family, spec.options
+    if options.focus is not None:  # its sums take the place of the information
+        return budget
     reason = obstacle(family, spec.penalty, options)
     kind = options.inference
     _check_shares(spec, offered=reason is None)
@@ -124,8 +133,7 @@ def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
         if kind in (None, "auto"):
             return budget
         raise ArgumentError(f"{argument('inference', kind)} {reason}")
-    # Nothing is free for persons, whose scores' spread must be bought.
-    if kind is None or (kind == "auto" and (headroom(family) == 0 or options.unit is not None)):
+    if not buys_errors(spec):
         return budget
     check_units(design, options)
     if not has_errors(design):
@@ -152,6 +160,15 @@ def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
     if information.extra_eps >= budget.eps:
         raise ArgumentError("spread_share and release_share leave no budget for the coefficients; lower them")
     return replace(budget, eps=budget.eps - information.extra_eps, information=information)
+
+
+def buys_errors(spec: FitSpec) -> bool:
+    """Whether the stage that is released last is to have standard errors, if there is room for them and no obstacle."""
+    options = spec.options
+    # Nothing is free for persons, whose scores' spread must be bought.
+    if options.inference == "auto":
+        return headroom(spec.family) > 0 and options.unit is None
+    return options.inference is not None
 
 
 def check_units(design: Bounds, options: Options) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -17,6 +17,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
+from dpstats.arguments import check_type
+from dpstats.cached import cached_property
 from dpstats.call import Request
 from dpstats.errors import DPStatsError
 from dpstats.families import Family
@@ -25,7 +27,16 @@ from dpstats.frames import WideFrame
 from dpstats.inference import KnownInformation, MatrixLaw, SpanNoise
 from dpstats.inference.inverse import LEAST_RATIO
 from dpstats.mechanisms.spec import obstacle
-from dpstats.models.forecast import RowMeans, mean_information, row_means, sample_rows, weight_cap
+from dpstats.models.forecast import (
+    Forecast,
+    RowMeans,
+    forecast,
+    mean_information,
+    releases_errors,
+    row_means,
+    sample_rows,
+    weight_cap,
+)
 from dpstats.models.population import POOR, USUAL, KnownColumns
 from dpstats.models.ranges import trimmable
 from dpstats.plan import Plan, replan_request, with_settled_law
@@ -115,7 +126,7 @@ def foreseeable(plan: Plan) -> bool:
 def adaptive_errors(request: Request, family: Family) -> bool:
     """Whether what is spent on errors follows the number of rows: of one plain fit that leaves it open."""
     options = request.options
-    plain = options.screen is None and options.refit_share == 0 and options.stages == 1
+    plain = options.screen is None and options.refit_share == 0 and options.stages == 1 and options.focus is None
     if not plain or obstacle(family, request.penalty, options) is not None:
         return False
     return options.inference == "auto" or (options.inference is True and _may_take_statistics(request))
@@ -227,6 +238,18 @@ def settled(plan: Plan, rows: float, asked: Request | None = None) -> Plan:
     return plan
 
 
+def carried_out(plan: Plan, rows: float) -> Plan:
+    """What a plan that counts its rows becomes at so many; of what is bought, ranges as declared stand in."""
+    counts = plan.counts
+    assert counts is not None
+    plan = affordable(with_intervals(plan, counts.trimmable, rows), rows)
+    request, chosen = with_settled_law(plan), settled(plan, rows)
+    if not interval_follows(request):
+        return chosen
+    chosen = chosen if chosen.response is None else settled(chosen, rows, request)
+    return rescaled(plan, chosen.request)
+
+
 def _or_statistics(plan: Plan, rows: float) -> Plan:
     """Released statistics in the place of errors that are paid for, where their intervals are expected narrower."""
     if plan.request.options.inference is not True or not _may_take_statistics(plan.request) or not foreseeable(plan):
@@ -257,6 +280,12 @@ def preferred(expected: Sequence[Outlook]) -> int:
 
 def outlooks(candidates: Sequence[Plan], rows: Sequence[float], typical: object = None) -> list[list[Outlook]]:
     """What each of the candidates is expected to show of each number of rows; arguments as for `choose`."""
+    each = populations_of(candidates, typical)
+    return [[expected_outlook(*both, n) for both in zip(candidates, each, strict=True)] for n in rows]
+
+
+def populations_of(candidates: Sequence[Plan], typical: object = None) -> list[Populations]:
+    """What is supposed of the rows of each candidate; arguments as for `choose`."""
     first = candidates[0]
     assert isinstance(first.design, DesignSpec)
     known = KnownColumns.from_arguments(first.design, typical, None)
@@ -271,8 +300,89 @@ def outlooks(candidates: Sequence[Plan], rows: Sequence[float], typical: object 
         )
         for cap in {weight_cap(plan) for plan in candidates}
     }
-    each = [means[weight_cap(plan)] for plan in candidates]
-    return [[expected_outlook(*both, n) for both in zip(candidates, each, strict=True)] for n in rows]
+    return [means[weight_cap(plan)] for plan in candidates]
+
+
+class Choices:
+    """What a fit of a plan that counts its rows becomes by their number, its ranges as they are declared.
+
+    What intervals cost is as if so much less were to be had of the rows: noise and rows go together.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        counts = plan.counts
+        self.plan, self.names = plan, () if counts is None else counts.trimmable
+        offered = candidates_of(plan) if counts is not None and counts.settles_errors else []
+        self.candidates = offered or [plan]
+        self.open = bool(offered or self.names) and foreseeable(plan)
+
+    @cached_property
+    def _populations(self) -> list[Populations]:
+        return populations_of(self.candidates)
+
+    def share(self, rows: float) -> float:
+        """The share of eps that intervals cost."""
+        return interval_share(self.plan.request, self.names, rows)
+
+    def outlook(self, rows: float) -> tuple[int, Outlook]:
+        """The place of the candidate that is chosen, and what it is expected to show."""
+        left = rows * (1 - self.share(rows))
+        expected = [expected_outlook(*both, left) for both in zip(self.candidates, self._populations, strict=True)]
+        return (place := preferred(expected)), expected[place]
+
+
+@dataclass(frozen=True, eq=False)
+class AdaptiveForecast(Forecast):
+    """Standard errors of fits of a plan that follows the number of its rows; `plan` is what spends most on errors."""
+
+    followed: Plan
+    assumptions: tuple[float | None, object, object]
+    _plans: dict[float, tuple[Plan, Forecast | None]] = field(init=False, repr=False, default_factory=dict)
+    _populations: dict[object, Forecast] = field(init=False, repr=False, default_factory=dict)
+
+    def at(self, plan: Plan) -> Forecast:
+        check_type("plan", plan, Plan, "a plan of the same call, as plan.at(eps) makes it")
+        return forecast_by_rows(plan, *self.assumptions)
+
+    def plan_at(self, n: float) -> Plan:
+        return self._settled(n)[0]
+
+    def expected(self, name: str, n: int) -> Vector:
+        found = self._settled(n)[1]
+        return np.full(len(self.plan.names), np.inf) if found is None else found.expected(name, n)
+
+    def identified_draws(self, name: str, n: int, draws: int) -> Iterator[NDArray[np.bool_]]:
+        found = self._settled(n)[1]
+        if found is None:
+            return iter([np.zeros(len(self.plan.names), dtype=bool)])
+        return found.identified_draws(name, n, draws)
+
+    def _settled(self, n: float) -> tuple[Plan, Forecast | None]:
+        """The plan for `n` rows, to two digits, and what is foreseen of its errors; None if it has none.
+
+        A search asks for many numbers of rows, and the choice changes at few.
+        """
+        rows = float(f"{n:.2g}")
+        if rows not in self._plans:
+            plan = carried_out(self.followed, rows)
+            # Populations are in units of the response.
+            kind = (plan.design.response_scaling(), weight_cap(plan))
+            if releases_errors(plan) and kind not in self._populations:
+                self._populations[kind] = forecast(plan, *self.assumptions)
+            self._plans[rows] = (plan, self._populations[kind].at(plan) if releases_errors(plan) else None)
+        return self._plans[rows]
+
+
+def forecast_by_rows(plan: Plan, residual_sd: float | None, typical: object, like: object) -> Forecast:
+    """What is foreseen of a plan's standard errors, as each number of rows settles it; see `Plan.standard_errors`."""
+    counts = plan.counts
+    if counts is None or not (counts.settles_errors or counts.trimmable) or not foreseeable(plan):
+        return forecast(plan, residual_sd, typical, like)
+    dearest = [plan, *candidates_of(plan)][-1]
+    if interval_follows(plan.request):
+        dearest = rescaled(plan, dearest.request)
+    found = forecast(dearest, residual_sd, typical, like)
+    return AdaptiveForecast(dearest, found.populations, plan, (residual_sd, typical, like))
 
 
 ROWS = (300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
@@ -280,20 +390,13 @@ ROWS = (300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 
 
 def by_rows(plan: Plan) -> pd.DataFrame:
-    """What would be chosen by number of rows: which ranges, how errors are paid for, and how many to expect.
-
-    What intervals cost is as if so much less were to be had of the rows: noise and rows go together.
-    """
-    names = () if plan.counts is None else plan.counts.trimmable
-    candidates = candidates_of(plan) or ([plan] if names and foreseeable(plan) else [])
-    shares = [interval_share(plan.request, names, rows) for rows in ROWS]
-    left = [rows * (1 - share) for rows, share in zip(ROWS, shares, strict=True)]
-    found: list[tuple[int, str, str, float]] = []
-    for rows, share, expected in zip(ROWS, shares, outlooks(candidates, left), strict=True) if candidates else ():
-        place = preferred(expected)
-        setting = candidates[place].request.options.inference
-        paid = "none" if not expected[place].share else "free" if setting == "auto" else "paid"
-        found.append((rows, "bought" if share else "declared", paid, expected[place].share))
+    """What would be chosen by number of rows: which ranges, how errors are paid for, and how many to expect."""
+    choices, found = Choices(plan), []
+    for rows in ROWS if choices.open else ():
+        place, expected = choices.outlook(rows)
+        setting = choices.candidates[place].request.options.inference
+        paid = "none" if not expected.share else "free" if setting == "auto" else "paid"
+        found.append((rows, "bought" if choices.share(rows) else "declared", paid, expected.share))
     return WideFrame(pd.DataFrame(found, columns=["rows", "ranges", "errors", "share"]).set_index("rows"))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -11,15 +11,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import optimize, special, stats
+from scipy import optimize, special
 
 from dpstats.arguments import is_number, safe_repr
 from dpstats.domain import Levels, Range, Scalar, canonical
 from dpstats.domain.declarations import ENDS
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, NegativeBinomial
+from dpstats.families.base import closed_cap
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.expression import Column
+from dpstats.formula.public_frame import Codes, Encoded
 from dpstats.plan import Plan
 from dpstats.privacy.randomness import random_source
 from dpstats.quiet import quiet
@@ -107,27 +109,43 @@ class KnownColumns:
 
         The response is a column like others, to be replaced unless it is of `like`.
         """
-        common = random.standard_normal(count)
-        columns: dict[str, Any] = {}
-        for name, ranged in design.domain.items():
-            # Of a range of which nothing is typical nearly all rows are taken to lie where they are kept.
-            declared = ranged if name in self.typical else design.support[name]
-            single = random.standard_normal(count)
-            place = special.ndtr(math.sqrt(prior.shared) * common + math.sqrt(1 - prior.shared) * single)
-            of_column = replace(prior, spread=prior.curved) if name in design.parsed.curved_columns else prior
-            columns[name] = _column_values(declared, self.typical.get(name), of_column, place)
+        columns = decoded(self.drawn(design, count, prior, random))
         if self.like is not None:
             many = count > len(self.like)
             chosen = self.like.iloc[random.choice(len(self.like), size=count, replace=many)]
             columns |= {str(name): chosen[name].to_numpy() for name in chosen if name not in self.typical}
         return columns
 
+    def drawn(
+        self, design: DesignSpec, count: int, prior: ColumnPrior, random: np.random.Generator
+    ) -> dict[str, Encoded]:
+        """The columns of `rows` without those of `like`, as a design encodes them."""
+        common = random.standard_normal(count)
+        columns: dict[str, Encoded] = {}
+        curved = design.parsed.curved_columns
+        for name, ranged in design.domain.items():
+            # Of a range of which nothing is typical nearly all rows are taken to lie where they are kept.
+            declared = ranged if name in self.typical else design.support[name]
+            single = random.standard_normal(count)
+            place = special.ndtr(math.sqrt(prior.shared) * common + math.sqrt(1 - prior.shared) * single)
+            of_column = replace(prior, spread=prior.curved) if name in curved else prior
+            columns[name] = _column_values(declared, self.typical.get(name), of_column, place)
+        return columns
 
-def _column_values(declared: Range | Levels, typical: Any, prior: ColumnPrior, place: Vector) -> list[Any] | Vector:
+
+def decoded(columns: Mapping[str, Encoded]) -> dict[str, Any]:
+    """Encoded columns as cells."""
+    return {
+        name: [one.levels[code] for code in one.values] if isinstance(one, Codes) else one
+        for name, one in columns.items()
+    }
+
+
+def _column_values(declared: Range | Levels, typical: Any, prior: ColumnPrior, place: Vector) -> Encoded:
     """Values of a column at places between 0 and 1, in the order of its distribution."""
     if isinstance(declared, Levels):
-        codes = np.searchsorted(np.cumsum(_shares(declared, typical or {}, prior))[:-1], place, side="right")
-        return [declared.values[code] for code in codes]
+        shares = np.cumsum(_shares(declared, typical or {}, prior))
+        return Codes(np.searchsorted(shares[:-1], place, side="right"), declared.values)
     low, width = declared.low, declared.high - declared.low
     if typical is None and declared.is_binary:
         typical = prior.ones
@@ -151,7 +169,7 @@ def _interpolated(quantiles: Vector, place: Vector) -> Vector:
 def _beta(mean: float, deviation: float) -> Vector:
     """Quantiles of the beta distribution of a mean and a standard deviation at `LEVELS`; columns share it."""
     size = mean * (1 - mean) / deviation**2 - 1
-    return np.asarray(stats.beta.ppf(LEVELS, mean * size, (1 - mean) * size))
+    return np.asarray(special.betaincinv(mean * size, (1 - mean) * size, LEVELS))
 
 
 def _shares(declared: Levels, typical: Mapping[float | str | None, float], prior: ColumnPrior) -> Vector:
@@ -285,7 +303,7 @@ def population_rows(plan: Plan, n: int, seed: int, typical: object = None, like:
     if not known.has_response(design):
         assert isinstance(response, Column)
         with quiet():
-            level = response_level(design, known, USUAL, table)
+            level = response_level(design, known, USUAL, lambda: table)
             exog, complete, offset = design.predicting(table, offset=True)
             signal = population_signal(np.where(complete[:, None], np.nan_to_num(exog), 0.0), random)
             table[response.name] = _response(plan.family, design, signal, np.nan_to_num(offset), level, random)
@@ -301,10 +319,12 @@ def population_signal(exog: Vector, random: np.random.Generator) -> Vector:
     return np.asarray((signal - signal.mean()) / (signal.std() or 1.0))
 
 
-def response_level(design: DesignSpec, known: KnownColumns, prior: ColumnPrior, table: Mapping[str, Any]) -> Level:
+def response_level(
+    design: DesignSpec, known: KnownColumns, prior: ColumnPrior, table: Callable[[], Mapping[str, Any]]
+) -> Level:
     """Where the response of the rows of `table` lies: as `typical` says, or else as the prior has it."""
     if any(name in known.typical for name in design.parsed.response_columns):
-        values = design.endog(table)
+        values = design.endog(table())
         values = values[np.isfinite(values)]
         if not len(values):
             raise ArgumentError(
@@ -341,7 +361,8 @@ def _shift(signal: Vector, share: float) -> float:
 def counts(family: Family, means: Vector, random: np.random.Generator) -> Vector:
     """Counts of some means that vary as the family has it, shape (rows,)."""
     if isinstance(family, NegativeBinomial):
-        means = means * random.gamma(1 / family.alpha, family.alpha, len(means))
+        alpha = closed_cap("alpha", family.alpha)
+        means = means * random.gamma(1 / alpha, alpha, len(means))
     return np.asarray(random.poisson(np.minimum(means, MOST_COUNTS)), dtype=np.float64)
 
 

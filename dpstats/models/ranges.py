@@ -17,6 +17,7 @@ from dpstats.data import Block, Rows, Table, as_table
 from dpstats.domain import Domain, Range
 from dpstats.errors import ArgumentError, DomainError, DPStatsError
 from dpstats.families.base import pad_rows
+from dpstats.families.negative_binomial import NegativeBinomial, least_alpha
 from dpstats.formula import reader
 from dpstats.formula.design import DesignSpec, response_values
 from dpstats.ledger import LedgerLike
@@ -24,6 +25,7 @@ from dpstats.models.release import Release, check_unit, counted_rows, counted_va
 from dpstats.plan import Plan, range_eps
 from dpstats.plan.methods import MEAN_SHARE, ResponsePurchase
 from dpstats.privacy.calibration import check_positive
+from dpstats.privacy.dispersion import buy_count_moments
 from dpstats.privacy.guarantee import ROW, Adjacency, Guarantee, Unit
 from dpstats.privacy.randomness import RandomSource
 from dpstats.privacy.ranges import (
@@ -298,12 +300,24 @@ def bought_response(plan: Plan, data: Table, random: RandomSource) -> ResponsePu
         low, high = design.response.low, design.response.high
         low, high = buy_interval(rows.unexplained(), low, high, eps=eps, adjacency=adjacency, random=random)
         return replace(planned, low=low, high=high)
+    if isinstance(plan.request.family, NegativeBinomial):
+        return _bought_dispersion(planned, rows, adjacency, centred=design.has_intercept and design.offset is None)
     share = MEAN_SHARE if design.has_intercept else 0.0
     high = buy_reach(rows.responses(), planned.high, eps=(1 - share) * eps, random=random)
     if not share:
         return replace(planned, high=high)
     mean = _mean(rows, high, eps=share * eps, adjacency=adjacency, random=random)
     return replace(planned, high=high, mean=mean)
+
+
+def _bought_dispersion(
+    planned: ResponsePurchase, rows: _CountedRows, adjacency: Adjacency, *, centred: bool
+) -> ResponsePurchase:
+    """The greatest count that is worth its noise, the dispersion and, for an intercept to centre, the mean."""
+    values, each = rows.responses(), planned.eps / 2
+    high = buy_reach(values, planned.high, eps=each, random=rows.random)
+    found = buy_count_moments(values, planned.high, eps=each, adjacency=adjacency, random=rows.random)
+    return replace(planned, high=high, mean=found.mean if centred else None, alpha=least_alpha(high, found.alpha))
 
 
 class _CountedRows(NamedTuple):

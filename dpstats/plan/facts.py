@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from dpstats.arguments import check_flag
 from dpstats.call import Request
 from dpstats.domain import Range
-from dpstats.families import Family
+from dpstats.families import Family, NegativeBinomial
 from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.fit_statistics import FitStatisticsPlan
+from dpstats.mechanisms.focus import FocusPlan
 from dpstats.mechanisms.information import InformationPlan
 from dpstats.mechanisms.screening import ScreeningPlan
 from dpstats.mechanisms.stage import LatticeCosts, Stage, StagePlan
@@ -85,6 +86,7 @@ class PlanFacts:
     call: PlannedCall | None = field(default=None, repr=False)
     trimmed: tuple[str, ...] = ()
     counts: RowCounts | None = None
+    focus: FocusPlan | None = None
 
     @property
     def objective(self) -> StagePlan:
@@ -95,11 +97,6 @@ class PlanFacts:
     def family(self) -> Family:
         """The loss, every cap filled in from the public range of the response."""
         return self.objective.family
-
-    @property
-    def bought_mean(self) -> float | None:
-        """The mean of counts, once it has been bought."""
-        return None if self.response is None else self.response.mean
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -288,7 +285,8 @@ def _budget_frame(plan: PlanFacts) -> pd.DataFrame:
         rows.append(("ranges", cost, 0.0, cost, cost, 0.0, ", ".join(plan.bought)))
     if plan.response is not None:
         cost = plan.response.eps
-        facts = "greatest count, mean" if plan.family.response == "count" else "centre, spread"
+        counts = "count, mean, alpha" if isinstance(plan.family, NegativeBinomial) else "greatest count, mean"
+        facts = counts if plan.family.response == "count" else "centre, spread"
         rows.append(("response", cost, 0.0, cost, cost, 0.0, facts))
     if plan.screening is not None:
         rows += _screening_rows(plan.screening)
@@ -303,6 +301,9 @@ def _budget_frame(plan: PlanFacts) -> pd.DataFrame:
     if plan.fitstats is not None:
         cost = plan.fitstats.eps
         rows.append(("fit statistics", cost, 0.0, cost, cost, 0.0, "rows, fit, effects"))
+    if plan.focus is not None:
+        cost = plan.focus.eps
+        rows.append(("focus", cost, 0.0, cost, cost, 0.0, "sums of two arms"))
     sums = [sum(row[column] for row in rows) for column in (4, 5)]
     if plan.request.options.split is not None:
         sums = [float("nan")] * 2  # parts of the rows pay side by side

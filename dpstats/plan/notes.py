@@ -16,10 +16,10 @@ from dpstats.mechanisms.release import MOST_COVERED
 from dpstats.mechanisms.spec import obstacle
 from dpstats.mechanisms.stage import StagePlan
 from dpstats.plan.facts import PlanFacts
-from dpstats.plan.methods import no_fit_statistics, range_eps
+from dpstats.plan.methods import fit_spec, no_fit_statistics, range_eps
 from dpstats.plan.tables import capped_at, is_output
 from dpstats.privacy.information.exact_sums import COVER_PLACES, LATTICE_LIMIT
-from dpstats.privacy.trimming import rows_to_narrow
+from dpstats.privacy.trimming import MOST_SHARE, rows_that_pay, rows_to_narrow
 from dpstats.proof_pages import cite_proof
 from dpstats.summaries import format_number
 from dpstats.wording import argument, phrase, sentence
@@ -54,10 +54,34 @@ def guaranteed(plan: PlanFacts) -> str:
     return f"{privacy}-differentially private for {neighbours}."
 
 
+GREATEST_EPS, GREATEST_DELTA = 20.0, 1e-3
+"""Beyond them a guarantee promises hardly anything."""
+
+
+def weak_guarantee_note(plan: PlanFacts) -> list[str]:
+    """A line of warning where eps or delta is so large that the guarantee means little; empty elsewhere."""
+    guarantee, rows = plan.guarantee, plan.request.options.n
+    notes = []
+    if guarantee.eps > GREATEST_EPS:
+        notes.append(
+            f"eps = {guarantee.eps:.4g} is above {GREATEST_EPS:g}: this hardly limits what is learnt of a row."
+        )
+    if guarantee.delta > GREATEST_DELTA:
+        notes.append(
+            f"delta = {guarantee.delta:.4g} is above {GREATEST_DELTA:g}: with this chance the guarantee may fail."
+        )
+    elif rows is not None and guarantee.delta * rows > 1:
+        notes.append(
+            f"delta = {guarantee.delta:.4g} is above 1/n = {1 / rows:.4g}: publishing one of the rows would meet it."
+        )
+    return notes
+
+
 def plan_notes(plan: PlanFacts, *, released: bool = True) -> list[str]:
     """What the reader must know, in plain words; `released` says whether the errors that were planned were."""
     guarantee, objective = plan.guarantee, plan.objective
-    notes = [guarantee_note(plan), plan.stages[-1].plan.shrinkage_note, errors_note(plan, released=released)]
+    notes = [guarantee_note(plan), *weak_guarantee_note(plan)]
+    notes += [plan.stages[-1].plan.shrinkage_note, errors_note(plan, released=released)]
     if guarantee.delta < plan.request.delta:
         notes.append(
             f"The fit spends {guarantee.delta:.4g} of the allowed delta of {plan.request.delta:.4g}: the noise of "
@@ -124,7 +148,16 @@ def counts_note(plan: PlanFacts) -> list[str]:
 
 
 def trimmed_note(plan: PlanFacts) -> list[str]:
-    """What intervals within declared ranges cost, and how many rows it takes to narrow a range."""
+    """What intervals within declared ranges cost or may cost, and how many rows it takes to narrow a range."""
+    counts = plan.counts
+    if not plan.trimmed and counts is not None and counts.trimmable and counts.rows is None:
+        most = min(MOST_SHARE, plan.request.options.range_share)
+        least = rows_that_pay(plan.request.row_eps, plan.request.adjacency, len(counts.trimmable))
+        return [
+            f"From about {least:,.0f} rows on at most {most:.2g} of eps, less of more rows, buys within the declared "
+            f"range of {', '.join(counts.trimmable)} the interval that holds nearly all rows; the others are left out. "
+            f"{argument('ranges', 'declared')} buys none. Until then the declared ranges stand in."
+        ]
     if not plan.trimmed:
         return []
     eps, number = range_eps(plan.request, plan.bought), len(plan.trimmed)
@@ -178,6 +211,8 @@ def alpha_note(plan: PlanFacts) -> list[str]:
 def link_note(plan: PlanFacts) -> list[str]:
     """How counts vary, and up to which mean their link is a logarithm, if not of all."""
     if isinstance(plan.family, NegativeBinomial):
+        if plan.response is not None:
+            return [dispersion_note(plan)]
         alpha = f"{plan.family.alpha:.4g}"
         made = phrase(" (family=dp.families.NegativeBinomial(alpha=...))", shell="")
         return [
@@ -192,6 +227,17 @@ def link_note(plan: PlanFacts) -> list[str]:
         "intervals are those of this capped model; they are logarithms of ratios of means if few rows lie above "
         "the cap."
     ]
+
+
+def dispersion_note(plan: PlanFacts) -> str:
+    """What a bought alpha is, and what standard errors take it for."""
+    assert plan.response is not None
+    found = "will be" if plan.response.alpha is None else "was"
+    return (
+        f"alpha {found} bought for all counts without regard to their columns, and set one standard deviation above "
+        "its estimate. It tends to be too large, so model-based standard errors tend to be too wide; "
+        f"{argument('inference', 'robust')} does not use it, and coefficients are valid for any alpha."
+    )
 
 
 def lost_errors(plan: PlanFacts) -> str | None:
@@ -223,6 +269,19 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
         return (
             f"Standard errors were planned but are not part of this release: {lost}. 'noise at most' bounds the "
             f"standard deviation of the privacy noise in a coefficient, for any rows. {few}"
+        )
+    if plan.counts is not None and plan.counts.settles_errors and plan.counts.rows is None:
+        foreseen = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
+        return (
+            "What is spent on standard errors follows the number of rows, as the table above says. "
+            f"{argument('inference', True)} buys them whatever it is. {foreseen} foresees them. 'noise at most' bounds "
+            f"the standard deviation that noise alone gives a coefficient. {few}"
+        )
+    if information is None and plan.focus is not None:
+        return (
+            f"{plan.focus.eps:.4g} of eps buys two sums of each arm of {plan.focus.treatment}, whose coefficient alone "
+            "has an interval. It takes for granted that chance assigned the treatment, whatever else a row holds "
+            f"(focus; proof: {cite_proof('docs/proofs/focus')}). {few}"
         )
     if information is None:
         offered = obstacle(plan.family, plan.request.penalty, plan.request.options) is None
@@ -334,14 +393,14 @@ def fit_statistics_note(plan: PlanFacts) -> list[str]:
         names = [name for name, _ in plan.fitstats.variables or ()]
         changes = f"changes of {', '.join(names)}" if names else "changes of factors"
         named = "the averages for marginal effects" if not names and plan.fitstats.by is None else changes
-        groups = "" if plan.fitstats.by is None else f", averages by the levels of {plan.fitstats.by} as well"
+        groups = "" if plan.fitstats.by is None else f", and averages by the levels of {plan.fitstats.by}"
         return [
             f"{plan.fitstats.eps:.4g} of eps buys the number of rows, {figure} and {named}, "
             f"each with its standard error{groups} (fitstats; proof: {cite_proof('docs/proofs/fit_statistics')})."
         ]
     if plan.request.options.fitstats != "auto" or plan.stages[-1].plan.information is None:
         return []
-    reason = no_fit_statistics(plan.request, plan.design, plan.family)
+    reason = no_fit_statistics(plan.request, fit_spec(plan.request, plan.design, plan.family))
     return [] if reason is None else [f"No fit statistics are bought: fitstats {reason}."]
 
 

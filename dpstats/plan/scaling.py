@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dpstats.call import Request
-from dpstats.families import BinomialCounts, Family, Gaussian, Poisson
+from dpstats.families import BinomialCounts, Family, Gaussian, NegativeBinomial, Poisson
+from dpstats.families.negative_binomial import least_alpha
 from dpstats.formula.design import DesignSpec
 from dpstats.plan.methods import ResponsePurchase, caps_for_intervals, response_purchase
 from dpstats.plan.plan import Plan, make_plan
@@ -75,4 +76,8 @@ def scaled_family(
     if response is not None and isinstance(family, Poisson):
         most = response.high if family.y_max is None else min(response.high, family.y_max)
         return replace(family, y_max=most).resolve(None)
+    if response is not None and isinstance(family, NegativeBinomial):
+        most = response.high if family.y_max is None else min(response.high, family.y_max)
+        # Until it is bought the least alpha stands in, beside which no other one has more noise.
+        return replace(family, y_max=most, alpha=least_alpha(most, response.alpha))
     return family.resolve((design.response.low, design.response.high))

@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from statsmodels.iolib.table import SimpleTable
 
+from dpstats.families import NegativeBinomial
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.stage import NoiseFacts
@@ -79,7 +80,11 @@ def banner(guarantee: Guarantee) -> list[str]:
 
 def model_title(plan: PlanFacts) -> str:
     """The first line of a table of coefficients."""
-    return f"Private Generalized Linear Model: {plan.family.title}".center(WIDTH)
+    family = plan.family.title
+    if plan.response is not None and isinstance(plan.family, NegativeBinomial):
+        bought = plan.response.alpha is not None
+        family = f"{family} (bought)" if bought else "negative binomial, alpha to be bought"
+    return f"Private Generalized Linear Model: {family}".center(WIDTH)
 
 
 def facts_lines(facts: Sequence[str]) -> list[str]:
@@ -175,6 +180,8 @@ def bought_tables(plan: PlanFacts) -> list[SimpleTable]:
         if found.mean is not None:
             what = "rate, per exp(offset)" if plan.design.offset_bound else "mean"
             rows.append((plan.design.response_name, ["", format_number(found.mean), what]))
+        if found.alpha is not None:
+            rows.append((plan.design.response_name, ["", format_number(found.alpha), "alpha, dispersion"]))
     return [full_width(["low", "high", "for"], rows, [12, 12, 23], title="Bought with the budget")] if rows else []
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 from dpstats.errors import ArgumentError
 from dpstats.plots import style
@@ -20,7 +20,7 @@ Float = NDArray[np.float64]
 
 AREA = "area under ROC"
 BARS = "Bars: 95 % intervals for noise and sampling. Pale: the part due to privacy."
-LEVEL = float(stats.norm.ppf(0.975))
+LEVEL = float(special.ndtri(0.975))
 ROC_BARS = 12
 """About so many thresholds of an ROC curve show their errors: bars at each would hide the curve."""
 

@@ -7,8 +7,12 @@ import os
 from typing import Protocol
 
 import numpy as np
-import opendp.prelude as opendp
 from numpy.typing import NDArray
+from opendp.domains import atom_domain, vector_domain
+from opendp.measurements import make_gaussian, make_laplace
+from opendp.metrics import l1_distance, l2_distance
+from opendp.mod import enable_features
+from opendp.typing import f64, i64
 from scipy import special
 
 from dpstats.arguments import safe_repr
@@ -91,13 +95,13 @@ def noisy_integers(values: NDArray[np.int64], sensitivity: int, eps: float, rand
     """
     if not isinstance(random, SystemRandom):
         return values + discrete_laplace(sensitivity / eps, len(values), random)
-    opendp.enable_features("contrib")
-    space = opendp.vector_domain(opendp.atom_domain(T=opendp.i64)), opendp.l1_distance(T=opendp.i64)
+    enable_features("contrib")
+    space = vector_domain(atom_domain(T=i64)), l1_distance(T=i64)
     scale = sensitivity / eps
-    measurement = opendp.m.make_laplace(*space, scale=scale)
+    measurement = make_laplace(*space, scale=scale)
     while measurement.map(sensitivity) > eps:
         scale = math.nextafter(scale, math.inf) * (1 + 1e-15)
-        measurement = opendp.m.make_laplace(*space, scale=scale)
+        measurement = make_laplace(*space, scale=scale)
     return np.asarray(measurement(np.ascontiguousarray(values, dtype=np.int64)), dtype=np.int64)
 
 
@@ -117,6 +121,6 @@ def gaussian_integers(size: int, scale: float, random: RandomSource) -> NDArray[
     if not isinstance(random, SystemRandom):
         tail, upper = folded_uniforms(random, size)
         return np.rint(np.where(upper, -scale, scale) * special.ndtri(tail)).astype(np.int64)
-    opendp.enable_features("contrib")
-    space = opendp.vector_domain(opendp.atom_domain(T=opendp.i64)), opendp.l2_distance(T=opendp.f64)
-    return np.asarray(opendp.m.make_gaussian(*space, scale=scale)([0] * size), dtype=np.int64)
+    enable_features("contrib")
+    space = vector_domain(atom_domain(T=i64)), l2_distance(T=f64)
+    return np.asarray(make_gaussian(*space, scale=scale)([0] * size), dtype=np.int64)

@@ -15,8 +15,13 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import opendp.prelude as opendp
 from numpy.typing import NDArray
+from opendp.domains import atom_domain, vector_domain
+from opendp.measurements import make_noisy_max
+from opendp.measures import max_divergence, zero_concentrated_divergence
+from opendp.metrics import linf_distance
+from opendp.mod import enable_features
+from opendp.typing import i64
 from scipy import optimize
 
 from dpstats.arguments import check_choice, is_number, safe_repr
@@ -41,11 +46,11 @@ def noisy_max(scale: float, *, monotone: bool) -> Any:
 
     Its ``map(d)`` is the eps at which neighbouring data may move scores by d.
     """
-    opendp.enable_features("contrib")
-    return opendp.m.make_noisy_max(
-        opendp.vector_domain(opendp.atom_domain(T="i64")),
-        opendp.linf_distance(T="i64", monotonic=monotone),
-        opendp.max_divergence(),
+    enable_features("contrib")
+    return make_noisy_max(
+        vector_domain(atom_domain(T=i64)),
+        linf_distance(T=i64, monotonic=monotone),
+        max_divergence(),
         scale=scale,
     )
 
@@ -65,9 +70,9 @@ def exponential_index(scores: NDArray[np.int64], scale: float, random: RandomSou
         # Gumbel noise, whose maximum has that law.
         uniform = np.maximum(random.random(len(scores)), np.finfo(np.float64).tiny)
         return int(np.argmin((scores - scores.min()) / scale + np.log(-np.log(uniform))))
-    opendp.enable_features("contrib")
-    space = opendp.vector_domain(opendp.atom_domain(T=opendp.i64)), opendp.linf_distance(T=opendp.i64)
-    draw = opendp.m.make_noisy_max(*space, opendp.zero_concentrated_divergence(), scale=scale, negate=True)
+    enable_features("contrib")
+    space = vector_domain(atom_domain(T=i64)), linf_distance(T=i64)
+    draw = make_noisy_max(*space, zero_concentrated_divergence(), scale=scale, negate=True)
     return int(draw([int(score) for score in scores]))
 
 

@@ -159,12 +159,17 @@ on one is made."""
 
 def share_to_spend(rows_eps: float, adjacency: Adjacency, columns: int) -> float:
     """The share of a fit's budget that buys intervals of some columns, for so many rows times eps; 0 for none."""
-    needed = columns * rows_to_narrow(1.0, adjacency, columns) if columns else math.inf
-    if not MOST_SHARE * rows_eps >= WORTHWHILE * needed:
+    if not columns or rows_eps < rows_that_pay(1.0, adjacency, columns):
         return 0.0
+    needed = columns * rows_to_narrow(1.0, adjacency, columns)
     # In whole steps: plans for numbers of rows that hardly differ are the same.
     steps = math.ceil(ENOUGH * needed / rows_eps / SHARE_STEP - 1e-9)
     return min(max(steps * SHARE_STEP, LEAST_SHARE), MOST_SHARE)
+
+
+def rows_that_pay(eps: float, adjacency: Adjacency, columns: int) -> float:
+    """The number of rows from which on a fit for eps buys intervals of some columns: public."""
+    return WORTHWHILE * columns * rows_to_narrow(1.0, adjacency, columns) / (MOST_SHARE * eps)
 
 
 def rows_to_narrow(eps: float, adjacency: Adjacency, columns: int = 1) -> float:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-import statsmodels.api as sm
 from numpy.typing import NDArray
 from scipy.special import gammaincinv, ndtri
 
@@ -227,10 +226,14 @@ def augmented_fit(
 
 def _ordinary_fit(family: Family, exog: NDArray[np.float64], endog: Vector, start: Vector) -> Vector:
     """Maximum likelihood by statsmodels, silent: its warnings would tell of the data."""
-    likelihood = {"gaussian": sm.families.Gaussian, "binomial": sm.families.Binomial, "poisson": sm.families.Poisson}
+    # Half as long to import as all of dpstats, and for nothing else.
+    from statsmodels.genmod import families
+    from statsmodels.genmod.generalized_linear_model import GLM
+
+    likelihood = {"gaussian": families.Gaussian, "binomial": families.Binomial, "poisson": families.Poisson}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = sm.GLM(endog, exog, family=likelihood[family.name]())
+        model = GLM(endog, exog, family=likelihood[family.name]())
         fitted = model.fit(start_params=start, tol=1e-12, tol_criterion="params", maxiter=200)
     return np.asarray(fitted.params, dtype=np.float64)
 

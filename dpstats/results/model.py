@@ -20,6 +20,7 @@ from dpstats.inference import JointTest, ModelSpread, wald_test
 from dpstats.inference.estimates import NORMAL
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.fit_statistics import FitSums, MadeUpRows, RowFunctions
+from dpstats.mechanisms.focus import ArmSums
 from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.mechanisms.options import Variables
 from dpstats.mechanisms.screening import split_terms
@@ -37,6 +38,7 @@ from dpstats.results.fit_statistics import (
     made_up_rows,
     row_functions,
 )
+from dpstats.results.focus import focus_table
 from dpstats.results.inference_mixin import InferenceMixin, with_exposure
 from dpstats.results.marginal_effects import At, FittedColumns, MarginalEffects, marginal_effects
 from dpstats.results.standard_errors import (
@@ -49,6 +51,7 @@ from dpstats.results.standard_errors import (
     sums_noise,
 )
 from dpstats.results.stored import Released
+from dpstats.wording import argument
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,8 +60,8 @@ Vector = NDArray[np.float64]
 
 
 _QUALITY = (
-    "fitstats buys R2 or the deviance explained with a fit that has errors, and dp.evaluate both and calibration, on "
-    "rows held out or not"
+    "fitstats buys R2 or the deviance explained with a fit that has errors; dp.evaluate measures both, and "
+    "calibration, on any rows"
 )
 _RESIDUALS = "dp.evaluate buys residuals in bins of the fitted values"
 _FITTED = "predict(newdata) gives the mean at public rows; predictions for private rows are not protected"
@@ -181,7 +184,8 @@ class FittedModel(InferenceMixin, Released):
         Returns
         -------
         Series indexed as `newdata`, or ndarray of shape (rows,)
-            In the response's units. NaN for rows with a missing value or an unknown level.
+            In the response's units. NaN for rows with a missing value or a level that is not declared; a warning names
+            the columns of the latter and counts the rows.
 
         Raises
         ------
@@ -254,6 +258,7 @@ class ReleasedModel(FittedModel):
     nobs: int | None = None
     released: Information | ReleasedSums | None = None
     fit_sums: FitSums | None = None
+    arm_sums: ArmSums | None = None
 
     @property
     def budget(self) -> pd.DataFrame:
@@ -262,14 +267,32 @@ class ReleasedModel(FittedModel):
 
     @property
     def selection(self) -> pd.DataFrame:
-        """What screening and a sparse penalty kept, one column of the design a row; empty without either.
+        """The columns of the design that screening or a sparse penalty left in the model; empty without either.
 
-        Columns: selected; with screening how, "screened" in or out, "penalty" where a sparse one put a column out, or
-        "always" for what is kept unasked; with a sparse penalty weight, the lasso weight of the column in model units
-        (the slope at zero of another sparse penalty), and threshold, what the noise brought into it: a bound noise
-        alone rarely passes ("noise_aware"), or its root mean square, below which no weight is kept ("auto").
+        Columns: coef, as in `params`; with screening how, "screened", or "always" for what is kept unasked; with a
+        sparse penalty weight, the lasso weight of the column in model units (the slope at zero of another sparse
+        penalty), and threshold, what the noise brought into it: a bound noise alone rarely passes ("noise_aware"), or
+        the least weight ("auto"). `left_out` has the names of all others.
         """
-        return _selection_facts(self.plan, self.scaled_params)
+        if not self.selects:
+            return WideFrame(columns=COLUMNS)
+        return _selection_facts(self.plan, self.params, self.in_model)
+
+    @property
+    def left_out(self) -> list[str]:
+        """The columns of the design that screening or a sparse penalty left out; their coefficients are zero.
+
+        Examples
+        --------
+        >>> fit.left_out
+        []
+        """
+        return [name for name, kept in zip(self.plan.names, self.in_model, strict=True) if not kept]
+
+    @property
+    def selects(self) -> bool:
+        """Whether rows decide which columns are in the model."""
+        return self.plan.screening is not None or _is_sparse(self.plan)
 
     @property
     def has_errors(self) -> bool:
@@ -421,6 +444,39 @@ class ReleasedModel(FittedModel):
         with quiet():
             return self._comparer(newdata).predictions(variables, by, alpha)
 
+    def focus(self, alpha: float = 0.05) -> pd.DataFrame:
+        """The coefficient of the randomised treatment that the call had in focus, with its interval.
+
+        Parameters
+        ----------
+        alpha : float
+            1 less the coverage of the interval.
+
+        Returns
+        -------
+        DataFrame
+            One row: coef, without the shrinkage, std_error, z, p_value, low and high. It takes for granted that chance
+            assigned the treatment, whatever else a row holds.
+
+        Raises
+        ------
+        NotReleasedError
+            If the call had no `focus`.
+
+        Examples
+        --------
+        >>> rows["arm"] = rng.integers(0, 2, 2000)
+        >>> domain = {"x": (0, 1), "arm": [0, 1], "y": (0, 1)}
+        >>> trial = dp.logit("y ~ arm + x", rows, 1.0, domain=domain, focus="arm")
+        >>> trial.focus().index.tolist()
+        ['arm[T.1]']
+        """
+        if self.arm_sums is None:
+            named = argument("focus")
+            raise NotReleasedError(f"focus: {named} the name of a randomised treatment in the call buys its interval")
+        with quiet():
+            return focus_table(self.plan, self.scaled_params, self.arm_sums, alpha)
+
     def _comparer(self, newdata: Any) -> Comparer:
         model, family = FittedColumns(self.plan, self._inferred, self._fitted_columns), self.plan.family
         if family.link == "none" or family.name.endswith("svm"):
@@ -471,7 +527,8 @@ class ReleasedModel(FittedModel):
 
     @property
     def in_model(self) -> NDArray[np.bool_]:
-        return self.plan.kept
+        kept = self.plan.kept
+        return kept & (self.scaled_params != 0) if _is_sparse(self.plan) else kept
 
     @property
     def ignores_selection(self) -> bool:
@@ -534,27 +591,29 @@ def slopes_test(results: ReleasedModel) -> JointTest | None:
     return test if test.df else None
 
 
-COLUMNS = ["selected", "weight", "threshold"]
+COLUMNS = ["coef", "weight", "threshold"]
 
 
-def _selection_facts(plan: Plan, scaled_params: NDArray[np.float64]) -> pd.DataFrame:
+def _is_sparse(plan: Plan) -> bool:
+    """Whether the penalty of the fit, with what the noise brought into it, sets coefficients to zero."""
+    penalty = plan.objective.penalty
+    return penalty is not None and penalty.sparse
+
+
+def _selection_facts(plan: Plan, params: pd.Series, chosen: NDArray[np.bool_]) -> pd.DataFrame:
     """The table of `ReleasedModel.selection`."""
     objective = plan.objective
-    sparse = objective.penalty is not None and objective.penalty.sparse
-    if not sparse and plan.screening is None:
-        return WideFrame(columns=COLUMNS)
-    selected = scaled_params != 0
-    table = {"selected": selected if sparse else plan.kept}
+    table: dict[str, Any] = {"coef": params.to_numpy()}
     if plan.screening is not None:
-        table["how"] = np.where(plan.kept & ~selected & sparse, "penalty", _screened(plan))
-    if sparse:
+        table["how"] = _screened(plan)
+    if _is_sparse(plan):
         assert objective.penalty is not None
         slope = objective.penalty.majorizer(1.0, 1.0) if objective.penalty.name == "lasso" else 1.0
         weight, threshold = np.full((2, len(plan.names)), np.nan)
         weight[plan.kept] = float(slope) * objective.penalty_weights
         threshold[plan.kept] = objective.threshold
         table |= {"weight": weight, "threshold": threshold}
-    return WideFrame(table, index=pd.Index(plan.names, name="term"))
+    return WideFrame(pd.DataFrame(table, index=pd.Index(plan.names, name="term"))[chosen])
 
 
 def _screened(plan: Plan) -> NDArray[np.str_]:

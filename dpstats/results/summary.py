@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy import special
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.mechanisms.design import SubDesign
@@ -26,6 +26,7 @@ from dpstats.plan.notes import (
     lost_errors,
     persons_note,
     plan_notes,
+    weak_guarantee_note,
 )
 from dpstats.plan.plan import Plan
 from dpstats.plan.row_counts import about_rows
@@ -94,8 +95,10 @@ def summarize(
     observations = rows_text(results).replace("about ", "")
     if len(observations) > HALF_LINE:
         observations = observations.replace(" (s.d. ", " +- ").rstrip(")")
-    tables = [header_table(plan, observations, fit_facts(results)), coefficient_table(results, full=True)]
-    if len(results.selection):
+    text = chosen_text(results) if results.selects else None
+    title = None if text is None else text[0].upper() + text[1:]
+    tables = [header_table(plan, observations, fit_facts(results)), coefficient_table(results, full=True, title=title)]
+    if results.selects:
         tables.append(selection_table(results))
     notes = [*plan_notes(plan, released=results.has_errors), *beyond_cap_note(results), *risk]
     notes += inference_notes(results)
@@ -120,12 +123,27 @@ def heading(results: ReleasedModel) -> list[str]:
         facts.append("tuned")
     if plan.request.penalty is not None:
         facts.append(f"penalty: {plan.request.penalty.name}")
+    if results.selects:
+        facts.append(chosen_text(results))
     facts += [f"{name.lower()} {fact}" for name, fact in auxiliary_facts(plan.design)]
     return [*banner(plan.guarantee), model_title(plan), *facts_lines(facts), *facts_lines(fit_facts(results))]
 
 
+def chosen_text(results: ReleasedModel) -> str:
+    """Which model the effects belong to."""
+    terms = results.in_model[[name != "Intercept" for name in results.plan.names]]
+    return f"effects in the model chosen: {int(np.sum(terms))} of {len(terms)} columns"
+
+
 def fit_facts(results: ReleasedModel) -> list[str]:
-    """The fit of the whole model with its errors, where it is known and the table shows errors."""
+    """The fit of the whole model with its errors, where it is known and the table shows errors; or the focus."""
+    if results.arm_sums is not None:
+        focus = results.focus()
+        value, error, *_, low, high = focus.iloc[0]
+        if not np.isfinite(error):
+            return [f"{focus.index[0]}: its arms do not stand out from the noise"]
+        ends = f"[{to_the_noise(low, error)}, {to_the_noise(high, error)}]"
+        return [f"in focus: {focus.index[0]} {to_the_noise(value, error)} ({to_the_noise(error, error)}) {ends}"]
     known = results.fit_sums is not None or isinstance(results.released, ReleasedSums)
     if not known or not shows_errors(results):
         return []
@@ -216,7 +234,7 @@ def bounded_table(results: ReleasedModel, full: bool, title: str | None = None) 
     Where the noise in the coefficients has an exact standard deviation, it always stands beside them.
     """
     bounds = full or has_exact_noise(results)
-    facts = zip(results.params.items(), results.scaled_params, results.noise_at_most, results.plan.kept, strict=True)
+    facts = zip(results.params.items(), results.scaled_params, results.noise_at_most, results.in_model, strict=True)
     rows = [
         (
             name,
@@ -253,12 +271,11 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     notes = [*counts_note(plan), *assumed_response_note(plan), *notes]
     if plan.guarantee.unit is not None:
         notes.insert(0, persons_note(plan))
-    if len(results.selection):
-        chosen = results.selection["selected"].drop("Intercept", errors="ignore")
-        notes.insert(0, f"Selection: {int(np.sum(chosen))} of {len(chosen)} columns kept; see selection.")
-    if shows_errors(results):
-        return notes
-    return [no_errors_note(results), *notes]
+    if results.selects:
+        notes.insert(0, selection_note(results))
+    if not shows_errors(results):
+        notes.insert(0, no_errors_note(results))
+    return [*weak_guarantee_note(plan), *notes]
 
 
 def beyond_cap_note(results: ReleasedModel) -> list[str]:
@@ -276,6 +293,16 @@ def beyond_cap_note(results: ReleasedModel) -> list[str]:
     return [f"About {value:.1f} % of the rows (s.d. {error:.1f} %) have a residual beyond the cap."]
 
 
+def selection_note(results: ReleasedModel) -> str:
+    """What was left out, and what the effects shown may then hold."""
+    out = results.left_out
+    if not out:
+        return "Selection: no column was left out."
+    names = ", ".join(out[:MOST_NAMES]) + (f" and {len(out) - MOST_NAMES} more" if len(out) > MOST_NAMES else "")
+    meaning = " A column above can carry the effect of one left out that it resembles." if shows_errors(results) else ""
+    return f"Left out: {names} (left_out).{meaning}"
+
+
 def no_errors_note(results: ReleasedModel) -> str:
     """What coefficients without standard errors are, and what buys those errors."""
     plan = results.plan
@@ -287,6 +314,8 @@ def no_errors_note(results: ReleasedModel) -> str:
     if plan.request.method == "posterior":
         return f"The coefficients are one draw from a posterior flattened by the privacy budget; {napp}."
     without = "Coefficients are shrunk towards zero and contain privacy noise; this fit has no standard errors"
+    if plan.focus is not None:
+        return f"{without} but for {plan.focus.treatment}, which chance assigned: fit.focus() has its interval."
     reason = obstacle(plan.family, plan.request.penalty, plan.request.options)
     if reason is not None:
         return f"{without}. Inference {reason}."
@@ -355,17 +384,17 @@ def beyond_normal(statistics: NDArray[Any], pvalues: NDArray[Any]) -> bool:
     A statistic of 0 or NaN stands for a coefficient that is not identified.
     """
     tested = np.isfinite(statistics) & (statistics != 0)
-    normal = 2 * norm.sf(np.abs(statistics[tested]))
+    normal = 2 * special.ndtr(-np.abs(statistics[tested]))
     more = pvalues[tested] > np.maximum(2 * normal, normal + VISIBLE)
     return bool(np.any(more | (normal > np.maximum(2 * pvalues[tested], pvalues[tested] + VISIBLE))))
 
 
 def selection_table(results: ReleasedModel) -> SimpleTable:
     """Which columns a sparse penalty kept, or screening: of those that it put out the number alone."""
-    facts = results.selection[results.plan.kept]
+    facts = results.selection.drop(columns="coef")
     rows = [(name, [_cell(row[column]) for column in facts.columns]) for name, row in facts.iterrows()]
-    out = len(results.selection) - len(facts)
-    title = f"Selection ({out} columns screened out)" if out else "Selection"
+    out = len(results.left_out)
+    title = f"Selection ({out} columns left out)" if out else "Selection"
     return full_width(list(facts.columns), rows, columns=[10, *[12] * (len(facts.columns) - 1)], title=title)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, special, stats
+from scipy import optimize, special
 
 from dpstats.families import Family
 from dpstats.penalties import Bridge, Penalty
@@ -39,6 +39,11 @@ THIRD = 1 / 3
 """Share of the failure probability of each event: the sample, and the noise, of which output perturbation has two."""
 
 
+def _density(at: Vector) -> Vector:
+    """The normal law's density."""
+    return np.asarray(np.exp(-(at**2) / 2) / math.sqrt(2 * math.pi))
+
+
 def shortfall(noise: Noise, size: int, pi: float, power: int = 1) -> float:
     """The mean of u'g, or of (u'g)^2, over the worst share `pi` of its law, rounded up; u any unit vector.
 
@@ -51,11 +56,11 @@ def shortfall(noise: Noise, size: int, pi: float, power: int = 1) -> float:
         """a + E (X - a)_+ / pi, at least the shortfall whatever a is."""
         if power == 1:
             at = start / np.sqrt(squares)
-            rest = np.sqrt(squares) * stats.norm.pdf(at) - start * special.ndtr(-at)
+            rest = np.sqrt(squares) * _density(at) - start * special.ndtr(-at)
         else:
             at = np.sqrt(start / squares)
             tail = 2 * special.ndtr(-at)
-            rest = squares * (2 * at * stats.norm.pdf(at) + tail) - start * tail
+            rest = squares * (2 * at * _density(at) + tail) - start * tail
         return start + float(weights @ rest) / pi
 
     highest = 100.0 * size * (size + 1) / pi

@@ -281,10 +281,10 @@ class StreamResults(FittedModel):
 
     @property
     def selection(self) -> pd.DataFrame:
-        """Which coefficients are not zero, under a sparse penalty; empty without one."""
+        """The coefficients that are not zero, under a sparse penalty; empty without one."""
         if self.plan.penalty is None or not self.plan.penalty.sparse:
             return WideFrame()
-        return WideFrame({"selected": self.scaled_params != 0}, index=list(self.plan.names))
+        return WideFrame(self.params[self.scaled_params != 0].to_frame("coef"))
 
     @property
     def statistics(self) -> NoReturn:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import dpstats as dp
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Gaussian
@@ -206,3 +207,40 @@ def test_a_column_that_is_zero_in_every_row_is_no_trouble() -> None:
     none = [(np.empty((0, 3)), np.empty(0))]
     released = release_stages(plan_stages(fit, 1.0, 0.0), fit, none, random_source(1))
     assert np.isfinite(released.params).all()
+
+
+class TestAutomaticAlpha:
+    def test_weights_follow_the_noise_and_more_rows_raise_them(self):
+        plain = planned(Lasso(0.0), selection="auto")[-1].plan
+        counted = planned(Lasso(0.0), selection="auto", n=1e6)[-1].plan
+        chosen = planned(Lasso(0.0), selection="auto", refit_share=0.5)[0].plan
+        noise = np.sqrt(plain.noise_variances)
+        np.testing.assert_allclose(plain.penalty_weights, noise)
+        assert (counted.penalty_weights > 3 * noise).all()
+        np.testing.assert_allclose(chosen.penalty_weights, 9 * np.sqrt(chosen.noise_variances))
+
+    def test_of_a_call(self):
+        random = np.random.default_rng(0)
+        frame = {"x": random.uniform(-1, 1, 4000), "z": random.uniform(-1, 1, 4000)}
+        frame["y"] = frame["x"] + random.uniform(-0.2, 0.2, 4000)
+        domain = {"x": (-1, 1), "z": (-1, 1), "y": (-1.2, 1.2)}
+        fit = dp.lasso("y ~ x + z", frame, 5.0, domain=domain, refit_share=0.5, split="rows", inference=True)
+        assert fit.params["x"] > 0.5
+        assert fit.plan.request.options.n == pytest.approx(4000, abs=300)  # as it was counted
+        same = dp.glm("y ~ x + z", frame, 5.0, domain=domain, penalty="lasso", alpha="auto", check_share=0)
+        assert same.plan.request.options.n is None
+        assert type(same).from_dict(same.to_dict()).params.equals(same.params)
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"penalty": "ridge"}, "alpha='auto' is for penalty='lasso'"),
+            ({"penalty": None}, "alpha='auto' is for penalty='lasso'"),
+            ({"penalty": "lasso", "method": "statistics"}, "method='napp'"),
+            ({"penalty": "lasso", "selection": "noise_aware"}, "leave selection out"),
+            ({"penalty": "lasso", "alpha": "best"}, "alpha must be"),
+        ],
+    )
+    def test_refusals(self, options, message):
+        with pytest.raises(ArgumentError, match=message):
+            dp.plan("y ~ x", {"x": (0, 1), "y": (0, 1)}, 1.0, **{"alpha": "auto", **options})

@@ -9,14 +9,18 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
+from dpstats.data import Block
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Gaussian, HuberSVM, Poisson
 from dpstats.formula.design import design_spec
 from dpstats.mechanisms.design import ArrayDesign
 from dpstats.mechanisms.screening import (
+    REFIT_PRICE,
     STEPS,
     Candidate,
+    FitResidual,
     NullResidual,
+    ScreeningPlan,
     group_contributions,
     noise_scale,
     single_contributions,
@@ -48,11 +52,12 @@ def screened(frame: pd.DataFrame, eps: float = 5.0, screen: int = 3, **options):
 def test_what_matters_is_kept_and_the_rest_is_zero(frame, adjacency):
     # At this budget the scores of what matters exceed the rest by some 20 scales of the noise.
     fit = screened(frame, adjacency=adjacency)
-    kept = fit.selection["selected"]
-    assert set(kept.index[kept]) == {"Intercept", "x3", "x7", "g[T.b]", "g[T.c]", "g[T.d]"}
-    assert (fit.params[~kept] == 0).all()
-    assert (fit.params[kept] != 0).all()
-    assert fit.selection["how"].tolist() == ["always", *["screened"] * 15]
+    assert set(fit.selection.index) == {"Intercept", "x3", "x7", "g[T.b]", "g[T.c]", "g[T.d]"}
+    assert (fit.params[fit.left_out] == 0).all()
+    assert fit.selection["coef"].equals(fit.params[fit.selection.index].rename("coef"))
+    assert (fit.selection["coef"] != 0).all()
+    assert len(fit.left_out) == 10
+    assert fit.selection["how"].tolist() == ["always", *["screened"] * 5]
     assert fit.params["x3"] > 0.5
     assert fit.params["x7"] < -0.5
     assert fit.guarantee.certified
@@ -68,8 +73,9 @@ def test_one_charge_and_its_parts(frame, tmp_path):
     paid = ["row counts", "null model", "screening", "fit", "fit: rounding", "information", "info: rounding", "total"]
     assert budget.index.tolist() == paid
     assert budget["eps"].iloc[:-1].sum() == pytest.approx(5.0, rel=1e-12)
-    assert budget["eps"]["null model"] == pytest.approx(4.85 * 0.6 / 4)
-    assert budget["eps"]["screening"] == pytest.approx(4.85 * 0.6 * 3 / 4)
+    part = 4.85 * 0.6 / (4 + 2 * REFIT_PRICE)
+    assert budget["eps"]["null model"] == pytest.approx(part)
+    assert budget["eps"]["screening"] == pytest.approx((3 + 2 * REFIT_PRICE) * part)
     assert dp.plan(FORMULA, DOMAIN, 5.0, family="binomial", screen=3).budget.equals(budget)
 
 
@@ -80,7 +86,7 @@ def test_the_plan_reads_no_row_and_shows_the_widest_terms(frame):
     shown = plan.summary().as_text()
     assert "3 of 13 terms" in shown
     assert "widest terms" in " ".join(shown.split())
-    assert plan.screening.scale == pytest.approx(2 / (0.97 * 0.6 / 4))
+    assert plan.screening.scale == pytest.approx(2 / (0.97 * 0.6 / (4 + 2 * REFIT_PRICE)))
 
 
 @pytest.mark.slow
@@ -107,7 +113,7 @@ def test_saved_and_loaded(frame, tmp_path):
 
 def test_summary_shows_what_was_kept(frame):
     text = screened(frame).summary(full=True).as_text()
-    assert "Selection (10 columns screened out)" in text
+    assert "Selection (10 columns left out)" in text
     assert "\nx5 " not in text.split("Budget")[0].split("Proof")[1]
     assert "Screening keeps 3 of 13 terms" in text
     assert "widest terms" not in " ".join(text.split())
@@ -134,8 +140,7 @@ class TestArrays:
         exog = np.column_stack([np.ones(6000), (frame[COLUMNS] - 1) / 3])
         model = dp.GLM(frame["y"], exog, family="binomial", row_norm={"linf": 1}, names=["const", *COLUMNS])
         fit = model.fit(5.0, screen=2, penalty="ridge", alpha=1e-3, penalty_weights={"const": 0})
-        kept = fit.selection["selected"]
-        assert set(kept.index[kept]) == {"const", "x3", "x7"}
+        assert set(fit.selection.index) == {"const", "x3", "x7"}
         assert fit.selection["how"].iloc[0] == "always"
         assert "null model" in fit.budget.index
         np.testing.assert_allclose(fit.predict(exog[:5]), 1 / (1 + np.exp(-exog[:5] @ fit.params)), rtol=1e-12)
@@ -143,7 +148,7 @@ class TestArrays:
     def test_without_anything_kept_there_is_no_null_model(self, frame):
         exog = ((frame[COLUMNS] - 1) / 3).to_numpy()
         fit = dp.GLM(frame["y"], exog, family="binomial", row_norm={"linf": 1}).fit(5.0, screen=2)
-        assert fit.selection.index[fit.selection["selected"]].tolist() == ["x4", "x8"]
+        assert fit.selection.index.tolist() == ["x4", "x8"]
         assert "null model" not in fit.budget.index
         assert fit.budget["eps"]["screening"] == 3.0
 
@@ -159,7 +164,7 @@ def test_every_family(frame, family, response):
     data = frame.assign(y=values.get(family, frame["y"]))
     options = {"domain": {**DOMAIN, "y": response}, "family": family, "screen": 2}
     fit = dp.glm(FORMULA, data, 20.0, **options)
-    found = set(fit.selection.index[fit.selection["selected"]])
+    found = set(fit.selection.index)
     assert {"x3", "x7"} <= found or family.endswith("svm")
     assert len(fit.params) == 16
     assert np.isfinite(fit.params).all()
@@ -185,16 +190,15 @@ def test_goes_with_penalties_stages_and_refits(frame, options, tmp_path):
     kept = fit.plan.kept
     assert kept.sum() in (5, 7)
     assert (fit.params[~kept] == 0).all()
-    assert not fit.selection["selected"][~kept].any()
+    assert fit.selection.index.isin(fit.params.index[kept]).all()
     assert fit.guarantee.eps == 5.0
     assert fit.guarantee.delta == options.get("delta", 0.0)
     spent = fit.budget.iloc[:-1]
     assert spent["eps"].sum() <= 5.0 * (1 + 1e-12)
     assert spent["delta"].sum() <= options.get("delta", 0.0) * (1 + 1e-12)
     if options.get("selection"):
-        out = kept & (fit.params == 0)
-        assert (fit.selection["how"][out] == "penalty").all()
-        assert fit.selection["weight"].notna().sum() == kept.sum()
+        assert len(fit.selection) == (kept & (fit.params != 0)).sum()
+        assert fit.selection["weight"].notna().all()
     fit.save(tmp_path / "fit.json")
     assert dp.GLMResults.load(tmp_path / "fit.json").selection.equals(fit.selection)
     assert str(fit.summary())
@@ -204,7 +208,7 @@ def test_bought_ranges(frame):
     domain = {name: declared for name, declared in DOMAIN.items() if name not in ("x3", "x5")}
     fit = dp.logit(FORMULA, frame, 20.0, domain=domain, screen=3)
     assert fit.budget["eps"].iloc[:-1].sum() == pytest.approx(20.0)
-    assert fit.selection["selected"]["x7"]
+    assert "x7" in fit.selection.index
 
 
 @pytest.mark.parametrize(
@@ -218,7 +222,7 @@ def test_bought_ranges(frame):
         ({"screen": 3, "retrieval": "return"}, "retrieval='return' does not go with screen"),
         ({"screen": 3, "curvature": 1e-9}, "curvature is too small"),
         ({"screen": 3, "realization": "augmented", "allow_uncertified": True}, "replicated paper"),
-        ({"screen": 3, "eps": 1e-31}, "eps is too small to screen"),
+        ({"screen": 3, "eps": 1e-31}, "eps is too small for screening"),
     ],
     ids=str,
 )
@@ -272,6 +276,33 @@ class TestScores:
         fewer = term_scores(candidates, residual, [(exog[1:], endog[1:])], centred=True)
         assert max(abs(a - b) for a, b in zip(scores, fewer, strict=True)) <= STEPS
 
+    @pytest.mark.parametrize("offset", [False, True])
+    def test_at_a_fit_exact_in_any_order_and_division_into_blocks(self, frame, offset):
+        design = design_spec(FORMULA, DOMAIN, family=Binomial())
+        exog, endog, *_ = design.blocks(frame)[0]
+        shift = np.linspace(-2, 2, len(endog)) if offset else None
+        _, candidates = split_terms(design, np.r_[0.0, np.ones(15)])
+        residual = FitResidual(Binomial(), (0, 3, 7), np.array([0.3, 1 / 3, -np.pi]))
+
+        def scores(*parts: np.ndarray) -> list[int]:
+            cut = [Block(exog[part], endog[part], None, None if shift is None else shift[part]) for part in parts]
+            return term_scores(candidates, residual, cut, centred=True)
+
+        order = np.random.default_rng(2).permutation(len(endog))
+        assert scores(order) == scores(*np.array_split(order, 7)) == scores(np.arange(len(endog)))
+        fewer = scores(np.arange(1, len(endog)))
+        assert 0 < max(abs(a - b) for a, b in zip(scores(order), fewer, strict=True)) <= STEPS
+
+    def test_at_a_fit_against_the_gradient(self):
+        random = np.random.default_rng(3)
+        exog, endog = random.uniform(-1, 1, (500, 4)), random.integers(0, 2, 500).astype(float)
+        weights, shift = random.uniform(0, 1, 500), random.uniform(-1, 1, 500)
+        _, candidates = split_terms(ArrayDesign(tuple("abcd"), {"l2": 2.0, "linf": 1.0}), np.ones(4))
+        residual = FitResidual(Binomial(), (1, 3), np.array([0.8, -2.0]))
+        scores = term_scores(candidates, residual, [Block(exog, endog, weights, shift)], centred=False)
+        slope = Binomial().derivatives(exog[:, [1, 3]] @ [0.8, -2.0] + shift, endog).gradient
+        np.testing.assert_allclose(np.array(scores) / STEPS, np.abs((weights * slope) @ exog), atol=500 / STEPS)
+
     def test_a_factors_score_does_not_depend_on_its_reference(self, frame):
         found = []
         for levels in ("abcd", "dcba"):
@@ -312,6 +343,28 @@ def test_the_residual_is_the_slope_of_the_null_model(family, responses, eta):
     np.testing.assert_allclose(values * residual.bound, expected, rtol=1e-12, atol=1e-12)
 
 
+def test_what_a_marginal_score_hides_is_found():
+    """x8 is hidden by its likeness to x0, whose effect has the other sign: alone it has no score."""
+    random = np.random.default_rng(1)
+    exog = random.normal(size=(8000, 20))
+    exog[:, 8] = 0.7 * exog[:, 0] + 0.7 * exog[:, 8]
+    frame = pd.DataFrame(np.clip(exog, -4, 4), columns=[f"x{j}" for j in range(20)])
+    frame["y"] = frame["x0"] - 0.7 * frame["x8"] + random.normal(size=8000)
+    assert abs(np.corrcoef(frame["x8"], frame["y"])[0, 1]) < 0.2
+    domain = {**dict.fromkeys(frame.columns[:-1], (-4, 4)), "y": (-10, 10)}
+    fit = dp.ols(f"y ~ {' + '.join(frame.columns[:-1])}", frame, 20.0, domain=domain, screen=2)
+    assert set(fit.selection.index) == {"Intercept", "x0", "x8"}
+
+
+def test_plans_without_refits_still_load():
+    plan = dp.plan(FORMULA, DOMAIN, 1.0, family="binomial", screen=3).screening
+    stored = plan.to_dict()
+    del stored["refit_eps"]
+    older = ScreeningPlan.from_dict(stored)
+    assert older.refits_eps == 0
+    assert older.choice_eps == pytest.approx((plan.eps - plan.null_eps) / 3)
+
+
 def test_the_noise_of_a_choice():
     assert noise_scale(0.5, "add_remove") == pytest.approx(2 * STEPS / 0.5)
     assert noise_scale(0.5, "replace_one") == pytest.approx(4 * STEPS / 0.5)
@@ -320,7 +373,6 @@ def test_the_noise_of_a_choice():
 def test_a_formulas_intercept_is_kept_even_if_it_is_penalised(frame):
     fit = screened(frame, penalty="ridge", alpha=1.0, penalty_weights={"Intercept": 1.0, "x5": 0.0})
     assert fit.selection["how"][["Intercept", "x5"]].tolist() == ["always", "always"]
-    assert fit.selection["selected"][["Intercept", "x5"]].all()
     assert fit.plan.screening.candidates == 12
 
 

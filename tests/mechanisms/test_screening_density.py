@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import dpstats as dp
 from dpstats.families import Binomial
 from dpstats.mechanisms import screening
-from dpstats.mechanisms.screening import STEPS, Candidate, NullResidual, choose, noise_scale, term_scores
+from dpstats.mechanisms.screening import STEPS, Candidate, FitResidual, NullResidual, noise_scale, term_scores
 from dpstats.privacy.randomness import SystemRandom
-from dpstats.privacy.selection import noisy_max
+from dpstats.privacy.selection import noisy_argmax, noisy_max
 
 Rows = tuple[tuple[tuple[int, ...], int], ...]
 
@@ -68,6 +69,18 @@ def scores_of(candidates: Sequence[Candidate]) -> Callable[[Rows], tuple[int, ..
         return tuple(term_scores(candidates, residual, [(exog, endog)], centred=True))
 
     return scores
+
+
+COEFFICIENTS = np.array([1.5, -0.7])
+"""Released before the choice among what is left."""
+
+
+def scores_at_fit(rows: Rows, coefficients: np.ndarray = COEFFICIENTS) -> tuple[int, ...]:
+    """Scores at a fit of the first two columns; of all three, so that the test is of every one."""
+    exog = np.array([row for row, _ in rows], dtype=float).reshape(-1, COLUMNS)
+    endog = np.array([response for _, response in rows], dtype=float)
+    residual = FitResidual(Binomial(), (0, 1), coefficients)
+    return tuple(term_scores(SINGLES, residual, [(exog, endog)], centred=True))
 
 
 def neighbours(adjacency: str) -> Iterator[tuple[Rows, Rows]]:
@@ -141,6 +154,24 @@ class TestExactProbabilities:
         assert largest_loss(centred, adjacency, 1, scale, larger_neighbours) > EPS
         assert largest_loss(scores_of(SINGLES), adjacency, 1, scale, larger_neighbours) <= EPS
 
+    @pytest.mark.slow
+    def test_at_a_fit_no_outcome_tells_more_than_was_charged(self, adjacency):
+        loss = largest_loss(cache(scores_at_fit), adjacency, 1, noise_scale(EPS, adjacency))
+        assert 0.3 * EPS < loss <= EPS * (1 + 1e-9)
+        assert largest_loss(cache(scores_at_fit), adjacency, 1, noise_scale(EPS, adjacency) / 2) > 0.6 * EPS
+
+    @pytest.mark.slow
+    def test_planted_fit_that_is_not_released(self, adjacency):
+        """Coefficients that follow the rows: one row moves the scores of all others."""
+
+        def followed(rows: Rows) -> tuple[int, ...]:
+            balance = sum(2 * response - 1 for _, response in rows)
+            return scores_at_fit(rows, 3.0 * np.sign(balance) * np.ones(2))
+
+        scale = noise_scale(EPS, adjacency)
+        assert largest_loss(cache(followed), adjacency, 1, scale, larger_neighbours) > EPS
+        assert largest_loss(cache(scores_at_fit), adjacency, 1, scale, larger_neighbours) <= EPS
+
     def test_planted_one_row_replaced_at_the_price_of_one_added(self, adjacency):
         if adjacency == "replace_one":
             assert largest_loss(scores_of(SINGLES), adjacency, 1, noise_scale(EPS, "add_remove")) > EPS
@@ -165,7 +196,7 @@ def test_the_sampler_has_these_probabilities(scores):
     scale = 2.0
     expected = win_probabilities(scores, scale)
     for random in (SystemRandom(), np.random.default_rng(3)):
-        wins = [choose(scores, 1, scale, random)[0] for _ in range(4000)]
+        wins = [noisy_argmax(scores, scale, random, monotone=False) for _ in range(4000)]
         assert stats.chisquare(np.bincount(wins, minlength=3), 4000 * np.array(expected)).pvalue > 1e-5
 
 
@@ -183,6 +214,7 @@ def test_opendp_agrees_on_the_price(adjacency, moved, eps):
 def test_scores_are_not_declared_monotone(monkeypatch):
     declared = []
     monkeypatch.setattr(screening, "noisy_argmax", lambda *_, monotone: declared.append(monotone) or 0)
-    choose((3, 5, 9), 2, 1.0, SystemRandom())
+    exog = np.random.default_rng(0).uniform(-1, 1, (50, 3))
+    dp.GLM(np.ones(50), exog, family="binomial", row_norm={"linf": 1}).fit(1.0, screen=2)
     assert declared == [False, False]
     assert noisy_max(1.0, monotone=False).map(1) == 2.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +13,7 @@ import statsmodels.formula.api as smf
 import dpstats as dp
 from dpstats.errors import ArgumentError
 from dpstats.families import get_family
+from dpstats.families.negative_binomial import least_alpha
 
 DOMAIN = {"y": (0, 40), "x": (0, 1), "t": (0.5, 2), "g": ["a", "b"]}
 ALPHA = 0.5
@@ -38,13 +41,14 @@ def test_a_fit_without_much_noise_is_that_of_statsmodels() -> None:
 
 
 def test_what_it_releases_and_what_not() -> None:
-    fit = dp.glm("y ~ x + g", frame(2000), 1.0, family="negative_binomial", domain=DOMAIN)
+    family = dp.families.NegativeBinomial(1.0)
+    fit = dp.glm("y ~ x + g", frame(2000), 1.0, family=family, domain=DOMAIN)
     assert fit.guarantee.certified
+    assert "alpha = 1 is assumed to be known" in " ".join(str(fit.plan).split())
     assert fit.plan.response is None
     assert "alpha = 1" in fit.summary().as_text()
-    assert "alpha = 1 is assumed to be known" in " ".join(str(fit.plan).split())
     with pytest.raises(ArgumentError, match="declare the range"):
-        dp.plan("y ~ x", DOMAIN, 1.0, family="negative_binomial", response="bought")
+        dp.plan("y ~ x", DOMAIN, 1.0, family=dp.families.NegativeBinomial(1.0), response="bought")
     for method in ("output", "objective"):
         assert dp.plan("y ~ x", DOMAIN, 1.0, family="negative_binomial", method=method).guarantee.certified
 
@@ -115,3 +119,67 @@ def test_names_of_others() -> None:
     assert get_family("negbin") == dp.families.NegativeBinomial()
     again = dp.families.from_dict(dp.families.NegativeBinomial(0.3, 7.0).to_dict())
     assert again == dp.families.NegativeBinomial(0.3, 7.0)
+
+
+def test_a_dispersion_that_is_not_given_is_bought_with_the_fit(tmp_path: Path) -> None:
+    plan = dp.plan("y ~ x + g", DOMAIN, 1.0, family="negativebinomial")
+    text = " ".join(str(plan).split())
+    assert "negative binomial, alpha to be bought" in text
+    assert "count, mean, alpha" in text
+    assert plan.budget.loc["response", "eps"] == pytest.approx(0.06)
+    with dp.Ledger(tmp_path / "l.db", dataset="d", eps=2.0) as ledger:
+        fit = dp.glm("y ~ x + g", frame(), 1.0, family="negativebinomial", domain=DOMAIN, ledger=ledger)
+        assert sum(ledger.entries()["eps"]) == pytest.approx(1.0, rel=1e-12)
+    assert fit.guarantee.certified
+    assert fit.budget["eps"].drop("total").sum() == pytest.approx(1.0, rel=1e-12)
+    alpha = fit.family.alpha
+    assert 0.5 <= alpha <= 1.1, "that of all counts, exposure and columns among them, and an error more"
+    assert f"negative binomial, alpha = {alpha:.4g} (bought)" in " ".join(str(fit).split())
+    assert fit.family.y_max < 40
+    fit.save(tmp_path / "fit.json")
+    again = dp.GLMResults.load(tmp_path / "fit.json")
+    assert (again.family, again.plan.digest(), str(again)) == (fit.family, fit.plan.digest(), str(fit))
+
+
+def test_no_alpha_that_may_be_bought_has_more_noise_than_was_planned() -> None:
+    plan = dp.plan("y ~ x", DOMAIN, 1.0, family="negativebinomial")
+    standing_in = plan.family.curve()
+    for high in (1.0, 7.0, 40.0):
+        for alpha in (0.0, 0.3, 5.0, 100.0):
+            family = dp.families.NegativeBinomial(least_alpha(high, alpha), high)
+            eta, endog = (part.ravel() for part in np.meshgrid(np.linspace(-30, 30, 601), np.linspace(0, high, 21)))
+            _, slope, weight = family.derivatives(eta, endog)
+            corner = np.searchsorted(standing_in.gradient, np.abs(slope) * (1 - 1e-12))
+            assert np.all(weight <= standing_in.curvature[corner] * (1 + 1e-12))
+
+
+def test_where_nothing_is_bought_alpha_is_one() -> None:
+    for options in ({"response": "declared"}, {"retrieval": "return", "inference": None}):
+        plan = dp.plan("y ~ x", DOMAIN, 1.0, family="negative_binomial", **options)
+        assert plan.response is None
+        assert plan.family == dp.families.NegativeBinomial(1.0, 40.0)
+    assert dp.families.NegativeBinomial(y_max=5.0).resolve(None) == dp.families.NegativeBinomial(1.0, 5.0)
+    with pytest.raises(ArgumentError, match="alpha is not set"):
+        _ = dp.families.NegativeBinomial(y_max=5.0).lipschitz
+
+
+@pytest.mark.slow
+def test_errors_beside_a_bought_dispersion_cover() -> None:
+    """Of 50 fits of four coefficients, 200 intervals of 95 %, two of five rows' variance being their columns'.
+
+    Fewer than 179 cover by chance once in 1,000 times if each does with probability .95.
+    """
+    rng, truth = np.random.default_rng(3), np.array([0.5, -0.8, 1.0, 0.0])
+    domain, covered, shown, alphas = {"y": (0, 200), "x": (-1, 1), "z": (-1, 1), "g": ["a", "b"]}, 0, 0, []
+    for seed in range(50):
+        x, z, g = rng.uniform(-1, 1, (2, 8000))[0], rng.uniform(-1, 1, 8000), rng.integers(0, 2, 8000)
+        mean = np.exp(truth[0] + truth[1] * g + truth[2] * x + truth[3] * z)
+        data = pd.DataFrame({"x": x, "z": z, "g": np.where(g, "b", "a"), "y": rng.negative_binomial(2, 2 / (2 + mean))})
+        fit = dp.glm("y ~ g + x + z", data, 2.0, family="negativebinomial", domain=domain, seed=seed)
+        interval, known = fit.conf_int().to_numpy(), fit.identified.to_numpy()
+        covered += int(np.sum((interval[:, 0] <= truth) & (truth <= interval[:, 1])))
+        shown += int(known.sum())
+        alphas.append(fit.family.alpha)
+    assert covered >= 179
+    assert shown >= 190
+    assert 0.5 <= np.median(alphas) <= 1.6

@@ -18,6 +18,7 @@ from dpstats.formula.design import response_values
 from dpstats.models import ranges, sources
 from dpstats.plan import Plan
 from dpstats.plan.methods import ResponsePurchase
+from dpstats.privacy.dispersion import CountMoments
 from dpstats.results.glm_results import GLMResults
 
 DOMAIN = {"x": (0, 1), "g": ["a", "b"], "y": (-20, 40), "c": (0, 100)}
@@ -32,13 +33,13 @@ def frame(rows: int = 5000, seed: int = 0, shift: float = 0.0) -> pd.DataFrame:
 
 
 def fit(family: str, data: pd.DataFrame | None = None, eps: float = 1.0, **options: Any) -> Any:
-    response = {"gaussian": "y", "poisson": "c"}[family]
+    response = {"gaussian": "y", "poisson": "c", "negative_binomial": "c"}[family]
     settings = {"domain": DOMAIN, "family": family, "response": "bought", **options}
     return dp.glm(f"{response} ~ x + g", frame() if data is None else data, eps, **settings)
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
-@pytest.mark.parametrize("family", ["gaussian", "poisson"])
+@pytest.mark.parametrize("family", ["gaussian", "poisson", "negative_binomial"])
 def test_the_budget_adds_up_and_is_charged(family: str, adjacency: str, tmp_path: Path) -> None:
     with dp.Ledger(tmp_path / "ledger.db", dataset="d", eps=2.0, adjacency=adjacency) as ledger:
         fitted = fit(family, eps=0.7, adjacency=adjacency, ledger=ledger, response_share=0.1)
@@ -50,7 +51,7 @@ def test_the_budget_adds_up_and_is_charged(family: str, adjacency: str, tmp_path
     assert fitted.guarantee.eps == 0.7
 
 
-@pytest.mark.parametrize("family", ["gaussian", "poisson"])
+@pytest.mark.parametrize("family", ["gaussian", "poisson", "negative_binomial"])
 def test_the_charge_comes_before_the_rows(family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def unreadable(column: object) -> None:
         raise OSError("the disk is gone")
@@ -72,10 +73,11 @@ def same_plan(family: str, monkeypatch: pytest.MonkeyPatch) -> bool:
     monkeypatch.setattr(ranges, "buy_interval", lambda *_, **__: (1.0, 5.0))
     monkeypatch.setattr(ranges, "buy_reach", lambda *_, **__: 6.0)
     monkeypatch.setattr(ranges, "buy_mean", lambda *_, **__: 1.5)
+    monkeypatch.setattr(ranges, "buy_count_moments", lambda *_, **__: CountMoments(1.5, 0.4))
     return final_plan(family, frame()) == final_plan(family, frame(700, 5, shift=1.0))
 
 
-@pytest.mark.parametrize("family", ["gaussian", "poisson"])
+@pytest.mark.parametrize("family", ["gaussian", "poisson", "negative_binomial"])
 def test_the_final_plan_is_a_function_of_what_was_released(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert same_plan(family, monkeypatch)
 

@@ -178,9 +178,15 @@ def test_an_interval_that_suits_no_formula_leaves_the_declared_range() -> None:
     assert serve(inner, build, WIDE) == {"x": dp.Range(0, 200), "z": inner["z"]}
 
 
-def test_forecasts_say_what_to_leave_out() -> None:
-    with pytest.raises(ArgumentError, match="leave out ranges="):
-        dp.plan("y ~ x + z", WIDE, 1.0, ranges="bought", inference=True).standard_errors(1000)
+KNOWN = {"x": (100, 40), "z": (50, 20)}
+
+
+@pytest.mark.slow
+def test_forecasts_have_the_ranges_as_declared_at_what_a_purchase_leaves() -> None:
+    call = {"inference": True, "check_share": 0}
+    bought = dp.plan("y ~ x + z", WIDE, 1.0, ranges="bought", **call).standard_errors(10_000, typical=KNOWN)
+    left = dp.plan("y ~ x + z", WIDE, 0.9, **call).standard_errors(10_000, typical=KNOWN)
+    assert bought["std_error"].to_numpy() == pytest.approx(left["std_error"].to_numpy(), rel=0.02)
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])

@@ -60,7 +60,7 @@ def test_summaries_fit_the_page_and_say_what_was_bought(result: dp.GLMResults) -
         # With standard errors the line has the corrected coefficient.
         assert result.has_errors or to_the_noise(result.params[name], bound / 10) in line
     assert ("NOT CERTIFIED" in text) == (not result.guarantee.certified)
-    assert ("Selection" in text) == bool(len(result.selection))
+    assert ("Selection" in text) == result.selects
     summary = result.summary(full=True)
     assert "<table" in summary.as_html()
     assert summary.as_latex().count(r"\begin{tabular}") == len(summary.tables)
@@ -162,8 +162,8 @@ def test_frames(result: dp.GLMResults) -> None:
     assert risk["bound"].is_unique
     assert set(risk["value"]) < set(printed["value"])
     assert set(printed.loc[printed["value"].isin(risk["value"]), "holds"]) == {"proved"}
-    if len(result.selection):
-        assert result.selection["selected"].tolist() == (result.scaled_params != 0).tolist()
+    if result.selects:
+        assert result.selection.index.tolist() == result.params.index[result.scaled_params != 0].tolist()
 
 
 @pytest.mark.slow

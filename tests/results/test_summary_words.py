@@ -49,14 +49,19 @@ def test_coefficients_without_errors_are_said_to_be_shrunken() -> None:
     assert "Coefficients are shrunk" not in words(dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN, inference=True))
 
 
-def test_what_was_kept_is_counted_and_zeros_are_not_noise() -> None:
+def test_what_was_left_out_stands_in_a_line_and_zeros_in_none() -> None:
     fit = dp.lasso("y ~ x + z", rows(), 1.0, domain=DOMAIN, alpha=1e5)
-    assert (fit.selection["selected"].sum(), len(fit.selection)) == (1, 3)
-    assert "Selection: 0 of 2 columns kept" in words(fit)
-    lines = fit.summary().as_text().splitlines()
-    assert [line.split()[1:] for line in lines if line.startswith(("x ", "z "))] == [["0"], ["0"]]
+    assert (list(fit.selection.index), fit.left_out) == (["Intercept"], ["x", "z"])
+    assert "effects in the model chosen: 0 of 2 columns" in words(fit)
+    assert "Left out: x, z (left_out)." in words(fit)
+    assert not [line for line in fit.summary().as_text().splitlines() if line.startswith(("x ", "z "))]
     screened = dp.ols("y ~ x + z", rows(), 1.0, domain=DOMAIN, screen=1)
-    assert "Selection: 1 of 2 columns kept" in words(screened)
+    assert "effects in the model chosen: 1 of 2 columns" in words(screened)
+    assert "Effects in the model chosen: 1 of 2 columns" in screened.summary(full=True).as_text()
+    names = [f"x{j}" for j in range(12)]
+    row, unit = {name: [0.5] for name in (*names, "y")}, dict.fromkeys((*names, "y"), (0, 1))
+    wide = dp.ols(f"y ~ {' + '.join(names)}", row, 1.0, domain=unit, screen=2)
+    assert " and 2 more (left_out)." in words(wide)
 
 
 def test_lost_rows_are_a_reason_for_nothing_identified() -> None:
@@ -231,7 +236,7 @@ def test_a_negative_binomial_fit_has_its_alpha_in_the_title() -> None:
     data = rows().assign(n=1)
     family = dp.families.NegativeBinomial(alpha=0.5)
     fit = dp.glm("n ~ x", data, 2.0, domain={**DOMAIN, "n": (0, 9)}, family=family)
-    title = "Private Generalized Linear Model: negative binomial (alpha = 0.5)"
+    title = "Private Generalized Linear Model: negative binomial, alpha = 0.5"
     assert title in words(fit)
     assert title in " ".join(str(fit.summary(full=True)).split())
     assert title in " ".join(str(fit.plan).split())
@@ -316,7 +321,7 @@ def test_a_tuned_fit_says_so() -> None:
 def test_who_tells_persons_apart_is_no_column_of_the_model() -> None:
     data = rows().assign(who=np.arange(1000) // 2)
     for domain in ({**DOMAIN, "who": (0, 500)}, DOMAIN):
-        with pytest.raises(ArgumentError, match="unit: 'who' tells persons apart, and the formula reads it"):
+        with pytest.raises(ArgumentError, match="unit: 'who' identifies persons and must not be in the formula"):
             dp.ols("y ~ x + who", data, 1.0, domain=domain, unit="who")
 
 

@@ -239,7 +239,7 @@ def test_pure_noise_and_no_intercept_have_no_errors() -> None:
     sparse = Regression("y ~ x", DOMAIN, 50.0, 1e-6, penalty="lasso", alpha=1.0, horizon=2).update(frame(300, 0))
     with pytest.raises(NotReleasedError, match="penalty"):
         _ = sparse.pvalues
-    assert "selected" in sparse.selection
+    assert "coef" in sparse.selection
 
 
 BAD: list[tuple[dict[str, Any], type[Exception], str]] = [

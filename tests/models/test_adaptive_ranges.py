@@ -1,0 +1,174 @@
+"""Intervals within declared ranges that a count of the rows decides to buy: rule, price, what is kept."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dp
+from dpstats.call import make_request
+from dpstats.data import as_table
+from dpstats.errors import ReleaseError
+from dpstats.models.sources import FormulaSource
+from dpstats.plan import range_eps
+from dpstats.privacy.trimming import rows_that_pay, rows_to_narrow, share_to_spend
+
+WIDE = dp.Domain(x=(0, 200), z=(0, 100), b=bool, s=["a", "b"], y=(-10, 20))
+FORMULA = "y ~ x + z + b"
+PAYS = 10_000
+"""Rows that pay for intervals of two columns at eps 1."""
+
+
+def made_up(rows: int, seed: int = 0) -> pd.DataFrame:
+    random = np.random.default_rng(seed)
+    x, z, b = random.normal(50, 2, rows), random.exponential(1, rows), random.integers(0, 2, rows)
+    return pd.DataFrame({"x": x, "z": z, "b": b, "y": 2 + 0.5 * (x - 50) + 0.3 * z + random.normal(0, 1, rows)})
+
+
+ROWS = made_up(PAYS)
+
+
+def test_many_rows_buy_intervals_and_few_do_not(tmp_path: Path) -> None:
+    for rows, bought in ((3_000, ()), (PAYS, ("x", "z"))):
+        ledger = dp.Ledger(tmp_path / f"{rows}.ledger", dataset="x", eps=1.0, domain=WIDE)
+        fit = dp.ols(FORMULA, ROWS.head(rows), 1.0, domain=WIDE, ledger=ledger)
+        assert fit.plan.bought == fit.plan.trimmed == bought
+        assert ("ranges" in fit.plan.budget.index) == bool(bought)
+        assert fit.plan.budget.loc["total", "eps"] <= 1.0 + 1e-12
+        assert ledger.remaining.eps == pytest.approx(0.0, abs=1e-9)
+        assert dp.GLMResults.from_dict(fit.to_dict()).plan.digest() == fit.plan.digest()
+    known = fit.plan.design.domain
+    assert known["x"].drops
+    assert known["y"] == dp.Range(-10, 20)
+    assert np.ptp(known["x"].interval) < 40
+    assert "rows: at most about" in str(fit.summary()) or fit.plan.fitstats is not None
+    assert np.isfinite(fit.bse).all()
+
+
+def test_the_plan_shows_the_rule_before_any_row_is_read() -> None:
+    plan = dp.plan(FORMULA, WIDE, 1.0)
+    assert plan.bought == ()
+    assert plan.counts.trimmable == ("x", "z")
+    assert dp.Plan.from_dict(plan.to_dict()).counts == plan.counts
+    shown = " ".join(str(plan).split())
+    least = rows_that_pay(1.0, "add_remove", 2)
+    assert f"From about {least:,.0f} rows on at most 0.07 of eps, less of more rows, buys" in shown
+    table = plan.by_rows()["ranges"]
+    assert (table == np.where(table.index >= least, "bought", "declared")).all()
+    assert plan.at(2.0).counts.trimmable == ("x", "z")
+
+
+@pytest.mark.parametrize(
+    ("formula", "domain", "options"),
+    [
+        (FORMULA, WIDE, {"ranges": "declared"}),
+        (FORMULA, WIDE, {"check_share": 0}),
+        ("y ~ b + s", WIDE, {}),
+        (FORMULA, WIDE.with_(x=dp.Range(0, 200, inner=(40, 60)), z=dp.Range(0, 100, typical=(1, 1))), {}),
+        (FORMULA, {"y": (-10, 20), "x": (0, 200), "b": bool}, {}),
+        (FORMULA, WIDE, {"unit": "who"}),
+        (FORMULA, WIDE, {"method": "output"}),
+        (FORMULA, WIDE, {"method": "output", "n": PAYS}),
+        (FORMULA, WIDE, {"unit": "who", "n": PAYS}),
+    ],
+    ids=str,
+)
+def test_where_nothing_is_left_to_decide_nothing_is_bought(formula: str, domain: Any, options: dict[str, Any]) -> None:
+    plan = dp.plan(formula, domain, 1.0, **options)
+    assert plan.trimmed == ()
+    assert plan.counts is None or plan.counts.trimmable == ()
+
+
+def test_only_columns_whose_range_is_open_to_narrowing_are() -> None:
+    domain = WIDE.with_(x=dp.Range(0, 200, "drop"), z=dp.Range(0, 100, typical=(1, 1)))
+    assert dp.plan(f"{FORMULA} + I(y > 2)", domain, 1.0).counts.trimmable == ("x",)
+
+
+def test_several_fits_that_share_a_budget_buy_nothing() -> None:
+    plans = dp.plan_many({"a": FORMULA, "b": "y ~ x"}, WIDE, 1.0).plans.values()
+    assert all(plan.trimmed == () and plan.counts is None for plan in plans)
+
+
+def test_a_public_guess_settles_what_the_same_count_would() -> None:
+    fit = dp.ols(FORMULA, ROWS, 1.0, domain=WIDE, seed=1)
+    guess = dp.plan(FORMULA, WIDE, 1.0, n=float(fit.plan.counts.rows))
+    assert guess.trimmed == fit.plan.trimmed
+    assert guess.request.options.range_share == fit.plan.request.options.range_share
+    assert guess.fit(ROWS, seed=1).plan.design.domain["x"].drops
+    assert dp.plan(FORMULA, WIDE, 1.0, n=1_000).trimmed == ()
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("columns", [1, 3, 12])
+def test_the_share_is_what_the_page_says(adjacency: Any, columns: int) -> None:
+    """docs/proofs/trimming, 6: from 2.4 times the rows that a range needs, four times these, .01 to .07."""
+    needed = columns * rows_to_narrow(1.0, adjacency, columns)
+    least = 2.4 * needed / 0.07
+    assert rows_that_pay(2.0, adjacency, columns) == pytest.approx(least / 2)
+    shares = [share_to_spend(rows, adjacency, columns) for rows in (-1e9, 0.0, 0.999 * least, 1.001 * least, 1e15)]
+    assert shares == pytest.approx([0, 0, 0, 0.07, 0.01])
+    rows = 2.5 * least
+    assert 4 * needed / rows <= share_to_spend(rows, adjacency, columns) < 4 * needed / rows + 0.005
+    assert share_to_spend(1e9, adjacency, 0) == 0
+
+
+def test_less_may_be_spent_than_the_rule_says() -> None:
+    assert dp.plan(FORMULA, WIDE, 1.0, n=PAYS, range_share=0.02).budget.loc["ranges", "eps"] == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize("options", [{}, {"penalty": "ridge", "alpha": 1.0}, {"delta": 1e-6}, {"inference": None}])
+def test_the_budget_is_the_same_whatever_is_counted(options: dict[str, Any]) -> None:
+    table = as_table(ROWS.head(200))
+    source = FormulaSource(FORMULA, table, WIDE)
+    charged = source.plan(make_request(eps=1.0, **options), alone=True)
+    for rows in (-50, 200, 6_000, 10**5, 10**8):
+        counted = replace(charged, counts=charged.counts.released(rows, [0] * len(charged.counts.faults)))
+        plan = source.complete(counted, table, np.random.default_rng(1))
+        assert bool(plan.trimmed) == (rows >= 6_000)
+        spent = charged.counts.eps + range_eps(plan.request, plan.bought) + sum(stage.cost for _, stage in plan.stages)
+        spent += 0.0 if plan.fitstats is None else plan.fitstats.eps
+        assert spent <= 1 + 1e-12
+        assert plan.noise.kind == charged.noise.kind
+
+
+def test_intervals_that_the_rest_does_not_pay_for_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted bug: intervals are bought, and the rest is planned with all that was left before."""
+    monkeypatch.setattr(sys.modules["dpstats.plan.plan"], "range_eps", lambda *_: 0.0)
+    assert not dp.ols(FORMULA, ROWS.head(3_000), 1.0, domain=WIDE, seed=1).plan.bought
+    with pytest.raises(ReleaseError):
+        dp.ols(FORMULA, ROWS, 1.0, domain=WIDE, seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [100, 5_000, 20_000])
+def test_forecasts_are_those_of_what_the_number_of_rows_settles(n: int) -> None:
+    """Coefficients alone, errors over the declared ranges, or beside what is bought of them: by the public rule."""
+    known = {"x": (100, 40), "z": (50, 20)}
+    plan = dp.plan(FORMULA, WIDE, 1.0)
+    row, foreseen = plan.forecast(typical=known).plan_at(n), plan.standard_errors(n, typical=known)
+    assert (row.request.options.inference, bool(row.trimmed)) == {
+        100: (None, False),
+        5_000: (True, False),
+        20_000: (True, True),
+    }[n]
+    if row.request.options.inference is None:
+        assert np.isinf(foreseen["std_error"]).all()
+        return
+    share = share_to_spend(n, "add_remove", 2)
+    options: dict[str, Any] = {"ranges": "bought", "range_share": share} if share else {"ranges": "declared"}
+    same = dp.plan(FORMULA, WIDE, 1.0, inference=True, **options).standard_errors(n, typical=known)
+    pd.testing.assert_frame_equal(foreseen, same)
+
+
+@pytest.mark.slow
+def test_a_sample_size_is_one_at_which_the_adaptive_plan_has_the_errors() -> None:
+    plan, known = dp.plan(FORMULA, WIDE, 1.0), {"x": (100, 40), "z": (50, 20), "b": 0.5}
+    size = dp.sample_size(plan, se={"b": 0.1}, typical=known)
+    assert plan.standard_errors(size.n, typical=known).loc["b", "std_error"] <= 0.1
+    assert not size.free
