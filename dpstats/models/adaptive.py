@@ -337,7 +337,7 @@ class AdaptiveForecast(Forecast):
 
     followed: Plan
     assumptions: tuple[float | None, object, object]
-    _known: dict[float, tuple[Plan, Forecast | None]] = field(init=False, repr=False, default_factory=dict)
+    _plans: dict[float, tuple[Plan, Forecast | None]] = field(init=False, repr=False, default_factory=dict)
     _populations: dict[object, Forecast] = field(init=False, repr=False, default_factory=dict)
 
     def at(self, plan: Plan) -> Forecast:
@@ -363,14 +363,14 @@ class AdaptiveForecast(Forecast):
         A search asks for many numbers of rows, and the choice changes at few.
         """
         rows = float(f"{n:.2g}")
-        if rows not in self._known:
+        if rows not in self._plans:
             plan = carried_out(self.followed, rows)
             # Populations are in units of the response.
             kind = (plan.design.response_scaling(), weight_cap(plan))
             if releases_errors(plan) and kind not in self._populations:
                 self._populations[kind] = forecast(plan, *self.assumptions)
-            self._known[rows] = (plan, self._populations[kind].at(plan) if releases_errors(plan) else None)
-        return self._known[rows]
+            self._plans[rows] = (plan, self._populations[kind].at(plan) if releases_errors(plan) else None)
+        return self._plans[rows]
 
 
 def forecast_by_rows(plan: Plan, residual_sd: float | None, typical: object, like: object) -> Forecast:
