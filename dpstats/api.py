@@ -97,8 +97,9 @@ def glm(
     family : str or Family
         "gaussian", "binomial", "poisson", "negative_binomial", "huber_svm", "smooth_svm", or an object of
         ``dp.families``.
-    method : {"napp", "objective", "output", "statistics", "posterior"}
-        Where the noise is added (docs/guide/methods); `compare` ranks the methods.
+    method : {"auto", "napp", "objective", "output", "statistics", "posterior"}
+        Where the noise is added (docs/guide/methods); `compare` ranks the methods. "auto" is "napp", or "statistics"
+        for least squares with standard errors where intervals are expected narrower.
     penalty, alpha : str or Penalty, float
         ``penalty="ridge", alpha=2.0`` or ``penalty=dp.penalties.Ridge(2.0)``; acts on the sum of the losses and the
         scaled coefficients.

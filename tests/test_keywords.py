@@ -85,8 +85,12 @@ def test_a_call_may_leave_keywords_out_and_has_no_others() -> None:
 def test_defaults_are_those_of_a_request() -> None:
     request = dp.plan("y ~ x", DOMAIN, 1.0).request
     for name, value in REQUEST_DEFAULTS.items():
-        assert getattr(request, name, None) == value
-    assert {one.name for one in fields(Request)} - {"eps", "family", "options"} <= set(REQUEST_DEFAULTS)
+        assert getattr(request, name, None) == ("napp" if name == "method" else value)
+    assert REQUEST_DEFAULTS["method"] == "auto"
+    assert request.open_method
+    assert not dp.plan("y ~ x", DOMAIN, 1.0, method="napp").request.open_method
+    settled = {"eps", "family", "options", "open_method"}
+    assert {one.name for one in fields(Request)} - settled <= set(REQUEST_DEFAULTS)
 
 
 def test_parted() -> None:

@@ -25,6 +25,7 @@ import dpstats as dp
 from benchmarks.inference.populations import ADULT
 from dpstats.mechanisms import calibration
 from dpstats.privacy.k_norm import Image, KNormNoise, k_norm_noise
+from dpstats.results.focus import treatment_effect
 
 TREATMENT = 0.4
 NUMBERS, LEVELS = 10, ("a", "b", "c", "d", "e")
@@ -127,6 +128,31 @@ def cell(trial: Trial, rows: int, eps: float, share: float, runs: int) -> dict[s
             })  # fmt: skip
     table = pd.DataFrame(found).astype(float)
     return {**table[["interval", "covered", "others"]].mean().to_dict(), **table[["width", "noise"]].median().to_dict()}
+
+
+def in_focus(trial: Trial, rows: int, eps: float, runs: int) -> dict[str, float]:
+    """Figures of ``focus=``, the treatment being declared by its levels."""
+    domain, found = {**trial.domain, trial.column: [0, 1]}, []
+    for run in range(runs):
+        random = np.random.default_rng([run, rows, int(1000 * eps)])
+        frame = trial.draw(rows, random)
+        fit = dp.glm(
+            trial.formula, frame, eps, family=trial.family, domain=domain, focus=trial.column, check_share=0, seed=run
+        )  # fmt: skip
+        assert fit.arm_sums is not None
+        line = fit.focus().iloc[0]
+        effect = treatment_effect(fit.plan, fit.scaled_params, fit.arm_sums)
+        found.append({
+            "interval": np.isfinite(line["std_error"]),
+            "covered": line["low"] <= trial.truth <= line["high"],
+            "width": line["high"] - line["low"],
+            "noise": effect.noise / effect.variance,
+            "error": line["coef"] - trial.truth,
+            "shrunk": 1 - fit.params.filter(like=trial.column).iloc[0] / line["coef"],
+        })  # fmt: skip
+    table = pd.DataFrame(found).astype(float)
+    means = table[["interval", "covered", "error"]].mean().to_dict()
+    return means | table[["width", "noise", "shrunk"]].median().to_dict()
 
 
 SUMS = 0.15

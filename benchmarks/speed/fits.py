@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-COLUMNS = {"arrays": 20, "wide": 150}
+COLUMNS = {"arrays": 20, "wide": 150, "default": 20}
 ROWS = (10_000, 100_000, 1_000_000)
 WIDE_ROWS = 300_000
 ROW_NORMS = {20: 7.5, 150: 16.0}
@@ -119,10 +119,33 @@ def formula_tasks(data: pd.DataFrame) -> dict[str, Task]:
     }
 
 
+def default_tasks(rows: int) -> dict[str, Task]:
+    """Least squares by a formula on twenty numeric columns: by default, and without what it releases beside the fit."""
+    import dpstats as dp
+
+    response, exog = arrays(rows)
+    names = [f"x{j}" for j in range(exog.shape[1])]
+    data = pd.DataFrame(exog, columns=names).assign(y=response + exog[:, 0])
+    domain = dp.Domain(dict.fromkeys(names, (-6, 6)) | {"y": (-6, 7)})
+
+    def fit(**options: Any) -> Task:
+        return lambda: dp.ols("y ~ " + " + ".join(names), data, EPS, domain=domain, **options)
+
+    return {
+        "dpstats": fit(),
+        "dpstats, rows not counted, errors paid for": fit(check_share=0, inference=True),
+        "dpstats, the same without fit statistics": fit(check_share=0, inference=True, fitstats=None),
+        "dpstats, coefficients alone": fit(check_share=0, inference=None),
+    }
+
+
 def tasks(kind: str, rows: int, names: Sequence[str] = ()) -> dict[str, Task]:
-    """Tasks of one kind, "arrays", "wide" or "formula", on data of `rows` rows: those named, or all."""
+    """Tasks of one kind, "arrays", "wide", "formula" or "default", on data of `rows` rows: those named, or all."""
     if kind == "formula":
         return formula_tasks(frame(rows))
+    if kind == "default":
+        found = default_tasks(rows)
+        return {name: found[name] for name in names or found}
     data = arrays(rows, COLUMNS[kind])
     return {name: LIBRARIES[name](*data) for name in names or LIBRARIES}
 
@@ -196,6 +219,9 @@ def main() -> None:
         print(f"\n## Logistic regression on arrays, {COLUMNS[kind]} columns\n", flush=True)
         for rows in sizes:
             print(table(kind, rows).to_string(index=False), flush=True)
+    print("\n## Least squares by a formula, 20 columns: what is released by default\n", flush=True)
+    for rows in ROWS:
+        print(table("default", rows).to_string(index=False), flush=True)
     print(f"\n## Formula to summary\n\n{FORMULA}\n\n{table('formula', ROWS[-1]).to_string(index=False)}", flush=True)
 
 

@@ -44,14 +44,14 @@ def add_commands(commands: Commands) -> None:
     """Add ``plan`` and ``fit``."""
     dry = commands.add_parser("plan", help="what a fit would release and cost; reads no data")
     dry.add_argument("formula", help='such as "income ~ age + C(sex)"')
-    dry.add_argument("--ledger", type=ledger_path, help="take the Domain that this ledger keeps; nothing is charged")
-    dry.add_argument("--rows", type=int, metavar="N", help="the standard errors that a fit of N rows is likely to have")
+    dry.add_argument("--ledger", type=ledger_path, help="use the Domain of this ledger; nothing is charged")
+    dry.add_argument("--rows", type=int, metavar="N", help="predict the standard errors of a fit of N rows")
     dry.add_argument(
         "--se",
         action="append",
         default=[],
         metavar="NAME=ERROR",
-        help="how many rows make a coefficient's standard error so small; with --rows which eps does",
+        help="how many rows make a coefficient's standard error so small; with --rows, which eps does",
     )
     _add_model(dry)
     add_output(dry)
@@ -62,8 +62,8 @@ def add_commands(commands: Commands) -> None:
     fit.add_argument("data", help="path or pattern of CSV or Parquet files")
     _add_model(fit)
     add_payment(fit)
-    add_output(fit, "the released values, which evaluate reads")
-    fit.add_argument("--full", action="store_true", help="print mechanism, budget, risk and notes too")
+    add_output(fit, "the released values, for evaluate and show")
+    fit.add_argument("--full", action="store_true", help="also print mechanism, budget, risk and notes")
     fit.set_defaults(run=_fit)
 
 
@@ -85,13 +85,16 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--adjacency", choices=ADJACENCIES, default="add_remove")
     for name in ("weights", "offset", "exposure"):
         parser.add_argument(f"--{name}", metavar="COLUMN", help="a column, or an expression of columns")
-    parser.add_argument("--subset", metavar="CONDITION", help='rows that are meant, such as "age >= 18"')
-    parser.add_argument("--unit", metavar="COLUMN", help="guarantee for persons, whom this column tells apart")
+    parser.add_argument("--subset", metavar="CONDITION", help='a condition on the rows, such as "age >= 18"')
+    parser.add_argument("--unit", metavar="COLUMN", help="guarantee for persons, identified by this column")
     parser.add_argument("--inference", choices=list(INFERENCE), default="auto", help="standard errors and tests")
-    parser.add_argument("--n", type=float, help="a public guess at the number of rows, which are not counted then")
-    parser.add_argument("--check-share", type=float, help="share of eps that counts the rows first; 0 for no count")
+    parser.add_argument("--n", type=float, help="a public guess at the number of rows, instead of a private count")
+    parser.add_argument("--check-share", type=float, help="share of eps for counting the rows first; 0 for no count")
     parser.add_argument(
-        "--on-mismatch", choices=("stop", "go"), default="stop", help="if the rows do not suit the Domain"
+        "--on-mismatch",
+        choices=("stop", "go"),
+        default="stop",
+        help="whether to stop or go on if the rows do not suit the Domain",
     )
     parser.add_argument(
         "--set",
@@ -194,7 +197,7 @@ def _arguments(options: argparse.Namespace) -> dict[str, Any]:
         if not equals or not name.isidentifier():
             raise ArgumentError(f"--set takes NAME=VALUE, such as {argument('screen', 5)}; got {setting!r}")
         if name in arguments or hasattr(options, name):
-            raise ArgumentError(f"--set: {name} has an argument of its own, {flag(name)}")
+            raise ArgumentError(f"--set: {name} has its own argument, {flag(name)}")
         arguments[name] = _value(text)
     return arguments
 
@@ -207,7 +210,7 @@ def _family(options: argparse.Namespace) -> Any:
     family = get_family(options.family)
     for name in caps:
         if not hasattr(family, name):
-            raise ArgumentError(f"{flag(name)} is of {CAPS[name][0]!r}, not of --family {family.name}")
+            raise ArgumentError(f"{flag(name)} is for {CAPS[name][0]!r}, not for --family {family.name}")
     return replace(cast("Any", family), **caps)
 
 

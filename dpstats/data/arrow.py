@@ -90,7 +90,7 @@ class ArrowColumn(Column):
             positions = positions[rows]
         elif isinstance(rows, slice):
             values = values[rows]
-        elif _is_arrow(values):
+        elif isinstance(values, pa.Array | pa.ChunkedArray):
             # Arrow cannot filter all of its types.
             positions = np.flatnonzero(rows)
         else:
@@ -108,7 +108,7 @@ class ArrowColumn(Column):
         if positions is not None:  # they are in order: the least slice that holds them
             first, end = (int(positions[0]), int(positions[-1]) + 1) if len(positions) else (0, 0)
             cells, positions = cells[first:end], positions - first
-        cells = cells if _is_arrow(cells) else cells.to_arrow()
+        cells = cells if isinstance(cells, pa.Array | pa.ChunkedArray) else cells.to_arrow()
         chunks = cells.chunks if isinstance(cells, pa.ChunkedArray) else [cells]
         parts = [_read(chunk, of_texts, of_others, missing) for chunk in chunks or [pa.nulls(0)]]
         read = parts[0] if len(parts) == 1 else np.concatenate(parts)
@@ -152,10 +152,6 @@ def kind_of(declared: pa.DataType) -> Kind | None:
 def is_integral(declared: pa.DataType) -> bool:
     """Whether a type holds whole numbers only."""
     return pa.types.is_integer(declared) or pa.types.is_boolean(declared)
-
-
-def _is_arrow(values: object) -> bool:
-    return isinstance(values, pa.Array | pa.ChunkedArray)
 
 
 def _is_text(declared: pa.DataType) -> bool:

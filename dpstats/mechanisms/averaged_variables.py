@@ -13,9 +13,15 @@ from dpstats.errors import ArgumentError
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.expression import Column, columns_of
 from dpstats.inference import Dummies
-from dpstats.mechanisms.design import PublicDesign
-from dpstats.mechanisms.fit_statistics import Step
+from dpstats.mechanisms.design import Bounds, PublicDesign
 from dpstats.mechanisms.options import NamedVariables
+
+
+class Step(NamedTuple):
+    """A change of a number, which moves one column of every row."""
+
+    column: int
+    amount: float  # in model units
 
 
 class Variable(NamedTuple):
@@ -34,7 +40,7 @@ class Variable(NamedTuple):
         return Step(self.column, size * self.unit)
 
 
-def formula_variables(design: PublicDesign) -> dict[str, Variable]:
+def formula_variables(design: Bounds) -> dict[str, Variable]:
     """By column of the data, the variables that have a term of their own."""
     if not isinstance(design, DesignSpec):
         return {}
@@ -65,9 +71,7 @@ def level_names(design: DesignSpec, factor: Dummies) -> tuple[Any, ...]:
     return tuple(categories[place] for place in (reference, *order))
 
 
-def find_variable(
-    argument: str, design: PublicDesign, name: str, *, groups: bool = False, alone: bool = True
-) -> Variable:
+def find_variable(argument: str, design: Bounds, name: str, *, groups: bool = False, alone: bool = True) -> Variable:
     """The variable of a name, the data's or the formula's: one to change, or a factor to take averages by."""
     variables = formula_variables(design)
     right = [one for one in variables.values() if (one.factor is not None if groups else one.alone or not alone)]

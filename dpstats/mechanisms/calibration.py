@@ -31,7 +31,7 @@ from dpstats.privacy.information import (
     joint_scales_delta,
     weight_bound,
 )
-from dpstats.privacy.k_norm import ROUNDED, KNormNoise, k_norm_noise
+from dpstats.privacy.k_norm import ROUNDED, KNormNoise, focused_noise, k_norm_noise
 from dpstats.privacy.noise import Kind, Noise
 
 Vector = NDArray[np.float64]
@@ -102,6 +102,7 @@ class NoiseBudget:
     information: InformationPurchase | None = None
     shared: bool = False  # a record is a person's rows, which share a weight of 1 (docs/proofs/persons), not one row
     charged: bool = False  # spent already: information without a price is left out instead of refused
+    focus: int | None = None  # the column whose noise is to be small
 
     @property
     def without_inference(self) -> NoiseBudget:
@@ -136,7 +137,7 @@ class NoiseCandidate:
 def noise_candidates(design: Bounds, budget: NoiseBudget) -> Iterator[NoiseCandidate]:
     """The laws that the budget permits and the design bounds."""
     if budget.kind != "gaussian":
-        yield from _laplace(design, budget.norm)
+        yield from _laplace(design, budget.norm, budget.focus)
     if budget.delta > 0 and budget.kind != "laplace":
         yield from _by_norm(design, "l2", "gaussian", budget.delta)
 
@@ -146,13 +147,19 @@ def design_norms(design: Bounds) -> tuple[Literal["design"], ...]:
     return ("design",) if design.images else ()
 
 
-def _laplace(design: Bounds, norm: NormName | Literal["design"] | None) -> Iterator[NoiseCandidate]:
+FOCUS_SHARE = 0.3
+"""The share of the noise's norm that a column in focus has with the intercept (docs/proofs/focus)."""
+
+
+def _laplace(design: Bounds, norm: NormName | Literal["design"] | None, focus: int | None) -> Iterator[NoiseCandidate]:
     # A formula's own bodies leave nothing to gain for a norm of the whole row.
     for name in (design_norms(design) or NORM_NAMES) if norm is None else (norm,):
         if name != "design":
             yield from _by_norm(design, name, "laplace", 0.0)
         elif design.images:
-            yield NoiseCandidate("laplace", 0.0, ROUNDED, np.ones(len(design.names)), k_norm_noise(design.images))
+            images = design.images
+            law = k_norm_noise(images) if focus is None else focused_noise(images, focus, FOCUS_SHARE)
+            yield NoiseCandidate("laplace", 0.0, ROUNDED, np.ones(len(design.names)), law)
 
 
 def _by_norm(design: Bounds, norm: NormName, kind: Kind, delta: float) -> Iterator[NoiseCandidate]:

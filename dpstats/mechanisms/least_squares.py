@@ -248,7 +248,7 @@ def _checked_design(design: Bounds, family: Family) -> DesignSpec:
     if any(part is not None for part in (design.weights, design.offset, design.subset)):
         raise ArgumentError(f"weights, offset and subset cannot be combined with {this}; use {other}")
     if design.response.working is not None:
-        raise ArgumentError(f"{this} uses the declared range of the response as its bound; buy no interval of it")
+        raise ArgumentError(f"{this} bounds the response by its declared range; leave out the bought interval")
     if not design.has_intercept:
         raise ArgumentError(
             f"{this} needs an intercept: keep it, and fit a model without one from the statistics of the result"

@@ -47,6 +47,7 @@ LATER: dict[str, Any] = {
     "fitstats": None,
     "fitstats_variables": None,
     "fitstats_by": None,
+    "focus": None,
 }
 """Options that came after plans had been stored, and what those plans had of them."""
 
@@ -92,9 +93,9 @@ class Options:
         rows. Rows outside it are left out, and the noise follows the interval (docs/proofs/trimming). With few rows the
         declared range stays, as it does for columns whose inner interval is declared. Columns left out of the Domain
         have their range bought in either case; with "bought", rows beyond it are left out instead of clipped. None, the
-        default, buys intervals where the number of rows that is counted, or `n`, says that they pay: from rows times
-        eps of about 2,500 a column, for at most 0.07 of eps, and less the more rows there are (docs/proofs/trimming,
-        6); no column's range may be left out of the Domain then. "declared" never buys them.
+        default, buys intervals if the counted number of rows, or `n`, shows that they pay: if rows times eps is at
+        least about 2,500 per column, for at most 0.07 of eps, and less with more rows (docs/proofs/trimming, 6). The
+        Domain must then declare all ranges. "declared" never buys them.
     range_share : float
         Share of eps that buys the ranges of numeric columns left out of the Domain, and the intervals of
         ranges="bought", in equal parts; by default intervals cost no more than that.
@@ -104,9 +105,10 @@ class Options:
     response : {"auto", "bought", "declared"}
         "bought" buys an estimate of where the response lies within its declared range: an interval that holds most of a
         continuous response, for centre, scale and residual cap; for counts, the greatest count and the mean
-        (docs/proofs/purchases). "auto" does so for counts without caps.
+        (docs/proofs/purchases). "auto" does so for counts without caps, and for least squares with standard errors and
+        no cap.
     response_share : float
-        Share of eps that buys it.
+        Share of eps that buys it. Least squares under "auto" spend at most .03.
     release_share : float
         Share of the eps of each release for the final discrete noise.
     rows_guess : float
@@ -174,6 +176,10 @@ class Options:
         factor that stands by itself, with a quarter.
     fitstats_by : str, optional
         A factor of the formula by whose levels `comparisons` and `predictions` have averages too.
+    focus : str, optional
+        A randomised treatment: a factor of two levels that chance assigned, whatever else a row holds. Its coefficient
+        alone has an interval, ``fit.focus()``, with far fewer rows or less eps than a whole table needs
+        (docs/proofs/focus): 15 % of eps buys two sums of each arm in the place of standard errors.
     information_cap : float, optional
         The greatest weight of a row in the information matrix, whose noise is proportional to it. The weight of a row
         is its fitted mean for counts, and p (1 - p) for a logistic regression: use two to four times a typical weight,
@@ -234,6 +240,7 @@ class Options:
     fitstats: float | Literal["auto"] | None = "auto"
     fitstats_variables: Variables = None
     fitstats_by: str | None = None
+    focus: str | None = None
     information_cap: float | None = None
     split: Literal["rows"] | None = None
     unit: str | None = None
@@ -279,6 +286,8 @@ class Options:
         named_variables("fitstats_variables", self.fitstats_variables)
         if self.fitstats_by is not None and not isinstance(self.fitstats_by, str):
             raise ArgumentError(f"fitstats_by must be the name of a factor, got {safe_repr(self.fitstats_by)}")
+        if self.focus is not None and not isinstance(self.focus, str):
+            raise ArgumentError(f"focus must be the name of a factor of two levels, got {safe_repr(self.focus)}")
         cap = self.information_cap
         if cap is not None and not (is_number(cap) and CAPS[0] <= cap <= CAPS[1]):
             raise ArgumentError(
@@ -391,6 +400,7 @@ class OptionKeywords(TypedDict, total=False):
     fitstats: float | Literal["auto"] | None
     fitstats_variables: Variables
     fitstats_by: str | None
+    focus: str | None
     information_cap: float | None
     split: Literal["rows"] | None
     unit: str | None

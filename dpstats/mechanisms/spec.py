@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, BinomialCounts, Family, NegativeBinomial, Poisson
+from dpstats.mechanisms.averaged_variables import find_variable
 from dpstats.mechanisms.calibration import NoiseBudget
 from dpstats.mechanisms.design import Bounds, SubDesign, constant_column, has_errors
 from dpstats.mechanisms.information import COVER, InformationPurchase, SpreadKind
@@ -80,6 +81,7 @@ class FitSpec:
             options.noise,
             rows_at_most=options.rows_at_most,
             shared=options.record.shared,
+            focus=None if options.focus is None else find_variable("focus", self.design, options.focus).column,
         )
 
     def among(self, columns: NDArray[np.intp]) -> FitSpec:
@@ -122,6 +124,8 @@ def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
     ArgumentError if inference is asked for where there is none, or a share is given that would buy nothing.
     """
     design, family, options = spec.design, spec.family, spec.options
+    if options.focus is not None:  # its sums take the place of the information
+        return budget
     reason = obstacle(family, spec.penalty, options)
     kind = options.inference
     _check_shares(spec, offered=reason is None)
@@ -129,8 +133,7 @@ def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
         if kind in (None, "auto"):
             return budget
         raise ArgumentError(f"{argument('inference', kind)} {reason}")
-    # Nothing is free for persons, whose scores' spread must be bought.
-    if kind is None or (kind == "auto" and (headroom(family) == 0 or options.unit is not None)):
+    if not buys_errors(spec):
         return budget
     check_units(design, options)
     if not has_errors(design):
@@ -157,6 +160,15 @@ def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
     if information.extra_eps >= budget.eps:
         raise ArgumentError("spread_share and release_share leave no budget for the coefficients; lower them")
     return replace(budget, eps=budget.eps - information.extra_eps, information=information)
+
+
+def buys_errors(spec: FitSpec) -> bool:
+    """Whether the stage that is released last is to have standard errors, if there is room for them and no obstacle."""
+    options = spec.options
+    # Nothing is free for persons, whose scores' spread must be bought.
+    if options.inference == "auto":
+        return headroom(spec.family) > 0 and options.unit is None
+    return options.inference is not None
 
 
 def check_units(design: Bounds, options: Options) -> None:

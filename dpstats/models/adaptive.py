@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -124,7 +124,7 @@ def foreseeable(plan: Plan) -> bool:
 def adaptive_errors(request: Request, family: Family) -> bool:
     """Whether what is spent on errors follows the number of rows: of one plain fit that leaves it open."""
     options = request.options
-    plain = options.screen is None and options.refit_share == 0 and options.stages == 1
+    plain = options.screen is None and options.refit_share == 0 and options.stages == 1 and options.focus is None
     if not plain or obstacle(family, request.penalty, options) is not None:
         return False
     return options.inference == "auto" or (options.inference is True and _may_take_statistics(request))
@@ -338,8 +338,20 @@ class AdaptiveForecast(Forecast):
     def dearest(self) -> Plan:
         return self._choices.candidates[-1]
 
-    def plan_at(self, n: float) -> Plan:
-        return self._choices.at(n)
+    @cached_property
+    def _settled(self) -> dict[int, Forecast]:
+        """What is foreseen of each plan that was settled: what its draws have in common is found once."""
+        return {}
+
+    def at_rows(self, n: float) -> Forecast:
+        plan = self._choices.at(n)
+        return self._settled.setdefault(id(plan), Forecast(plan, self.populations))
+
+    def expected(self, name: str, n: int) -> Vector:
+        return self.at_rows(n).expected(name, n)
+
+    def identified_draws(self, name: str, n: int, draws: int) -> Iterator[NDArray[np.bool_]]:
+        return self.at_rows(n).identified_draws(name, n, draws)
 
 
 def forecast_by_rows(

@@ -16,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.arguments import check_type, safe_repr
+from dpstats.cached import cached_property
 from dpstats.data import Block
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
@@ -100,23 +101,6 @@ class RowMeans(NamedTuple):
     moments: Vector
 
 
-class Laws(NamedTuple):
-    """What draws of a plan's noise share."""
-
-    plan: Plan
-    projection: Projection  # how a released information loses what is known of every such matrix
-    noise: ReleasedLaw  # in the coefficients
-
-    @classmethod
-    def of(cls, plan: Plan) -> Laws:
-        """Of a plan that releases its information."""
-        stage = plan.stages[-1].plan
-        assert stage.information is not None
-        law = stage.information.noise
-        projection = Projection.of(SpanNoise(law.metric, law.entry_variance), plan.design.forms())
-        return cls(plan, projection, ReleasedLaw(stage.noise, stage.noise_shape))
-
-
 @dataclass(frozen=True, eq=False)
 class Forecast:
     """Standard errors of fits of a plan by what is supposed of their rows, for any number of them."""
@@ -125,7 +109,14 @@ class Forecast:
     # what a row adds in the mean: "usual" or "known"; "rich" and "poor" too where nothing is known
     populations: Mapping[str, RowMeans]
     _cache: dict[tuple[str, int], list[NDArray[np.bool_]]] = field(init=False, repr=False, default_factory=dict)
-    _known_laws: dict[int, Laws] = field(init=False, repr=False, default_factory=dict)
+
+    @cached_property
+    def _projection(self) -> Projection:
+        """How a released information loses what is known of every such matrix: the same for all draws."""
+        information = self.plan.stages[-1].plan.information
+        assert information is not None
+        noise = information.noise
+        return Projection.of(SpanNoise(noise.metric, noise.entry_variance), self.plan.design.forms())
 
     def at(self, plan: Plan) -> Forecast:
         """The same of the same call at another budget."""
@@ -134,21 +125,20 @@ class Forecast:
         _check_plan(found.dearest)
         return found
 
+    def at_rows(self, n: float) -> Forecast:
+        """What is foreseen of the plan that a fit of `n` rows carries out."""
+        return self
+
     @property
     def dearest(self) -> Plan:
         """The plan that spends most on errors, of those that the number of rows decides among."""
         return self.plan
 
-    def plan_at(self, n: float) -> Plan:
-        """What a fit of `n` rows is planned as."""
-        return self.plan
-
-    def _laws(self, n: float) -> Laws:
-        """Of the noise of `n` rows, for all draws: each holds what takes a while."""
-        plan = self.plan_at(n)
-        if id(plan) not in self._known_laws:
-            self._known_laws[id(plan)] = Laws.of(plan)
-        return self._known_laws[id(plan)]
+    @cached_property
+    def _noise_law(self) -> ReleasedLaw:
+        """Of the noise in the coefficients: one for all draws, as it has draws of its own."""
+        stage = self.plan.stages[-1].plan
+        return ReleasedLaw(stage.noise, stage.noise_shape)
 
     def errors(self, n: int) -> pd.DataFrame:
         """Errors of `n` rows; see `Plan.standard_errors`."""
@@ -187,7 +177,7 @@ class Forecast:
 
     def expected(self, name: str, n: int) -> Vector:
         """Errors of `n` rows of a population where noise leaves the information at its mean, shape (p,)."""
-        if not _releases_errors(self.plan_at(n)):
+        if not _releases_errors(self.plan):
             return np.full(len(self.plan.names), np.inf)
         least = self.sampling(name) / np.sqrt(n)
         with quiet():
@@ -210,7 +200,8 @@ class Forecast:
 
     def identified_draws(self, name: str, n: int, draws: int) -> Iterator[NDArray[np.bool_]]:
         """Which coefficients draws of the information's noise leave an error, of rows of a population, each (p,)."""
-        information, random = self.plan_at(n).stages[-1].plan.information, np.random.default_rng(SEED)
+        random = np.random.default_rng(SEED)
+        information = self.plan.stages[-1].plan.information
         if information is None:  # none, or those of released statistics
             yield np.isfinite(self.expected(name, n))
             return
@@ -232,16 +223,18 @@ class Forecast:
         Noise of one in every entry moves the eigenvalues of a matrix by up to about 2 sqrt(p), and ratios are in units
         of sqrt(2).
         """
-        mean = n * self.populations[name].information
-        factors = self.plan.design.dummies
-        ratios = forecast_information(mean, self._laws(n).projection, factors, noisy=False).identified.ratios
+        ratios = self._known(n * self.populations[name].information, noisy=False).identified.ratios
         if ratios.min() >= math.sqrt(2 * len(ratios)) + SURE:
             return True
         return False if ratios.max() < HOPELESS else None
 
+    def _known(self, matrix: Vector, *, noisy: bool) -> KnownInformation:
+        """What is known of an information matrix, and identified of it."""
+        return forecast_information(matrix, self._projection, self.plan.design.dummies, noisy=noisy)
+
     def _inferred(self, name: str, n: float, noise: Vector | None = None) -> Inference:
         """The table of errors of `n` rows that are as their mean, with some noise in the information or with none."""
-        plan, means = self.plan_at(n), self.populations[name]
+        plan, means = self.plan, self.populations[name]
         if plan.objective.statistics is not None:
             return sums_inference(plan, ReleasedSums(n * means.moments), None).table
         stage = plan.stages[-1].plan
@@ -250,11 +243,10 @@ class Forecast:
         start = matrix @ means.coef + curvature @ shrunk_towards(stage)
         params = np.asarray(np.linalg.solve(matrix + curvature, start), dtype=np.float64)
         matrix = matrix if noise is None else matrix + noise
-        laws = self._laws(n)
-        known = forecast_information(matrix, laws.projection, plan.design.dummies, noisy=noise is not None)
+        known = self._known(matrix, noisy=noise is not None)
         spread = _spread(plan, stage.information, known, n * means.square, n * means.weight)
         released = Information(tuple(range(stage.size)), matrix, spread)
-        return inference_of(plan, params, released, known, laws.noise).table
+        return inference_of(plan, params, released, known, self._noise_law).table
 
     def enough(
         self, n: int, columns: Sequence[int] | None = None, draws: int | None = None, name: str | None = None
@@ -299,13 +291,13 @@ def _check_plan(plan: Plan) -> None:
         raise ArgumentError(f"plan: standard errors are {missing_information(plan)}")
     if not isinstance(design, DesignSpec) or design.score_ratio != 1.0 or plan.request.options.unit is not None:
         raise ArgumentError(
-            "plan: standard errors are foreseen for a formula whose rows count alike, not with weights, trials or a "
-            "unit; plan.simulate(n, seed).bse shows those of made-up rows"
+            "plan: standard errors are predicted for formulas without weights, trials or a unit; plan.simulate(n, "
+            "seed).bse has those of simulated rows"
         )
     unknown = [name for name in plan.bought if name not in plan.trimmed]
     if unknown or plan.screening is not None or plan.stages[-1].plan.size != len(plan.names):
         raise ArgumentError(
-            "plan: standard errors are foreseen over declared ranges and for all columns: declare "
+            "plan: standard errors are predicted for declared ranges and all columns: declare "
             f"{', '.join(unknown) or 'what is fitted'}, and leave out {argument('screen')} and "
             f"{argument('refit_share')}"
         )
@@ -317,17 +309,16 @@ def _residual(plan: Plan, known: KnownColumns, residual_sd: float | None) -> flo
         return None
     if plan.family.response != "continuous":
         raise ArgumentError(
-            f"residual_sd is for responses that are numbers; family {plan.family.name!r} has no residual of its "
-            f"own, got {safe_repr(residual_sd)}"
+            f"residual_sd is for numeric responses; family {plan.family.name!r} has no free residual, got "
+            f"{safe_repr(residual_sd)}"
         )
     assert isinstance(plan.design, DesignSpec)
     if known.has_response(plan.design):
-        raise ArgumentError("residual_sd goes without the response in like=, whose residuals are its own")
-    half = plan.design.response_scaling()[1]
-    found = check_positive("residual_sd", residual_sd) / half
-    if found > 2:
-        raise ArgumentError(f"residual_sd must be less than the range of the response, {2 * half:.4g}")
-    return found
+        raise ArgumentError("residual_sd must be left out if like= has the response, which determines the residuals")
+    size, width = check_positive("residual_sd", residual_sd), plan.design.response.high - plan.design.response.low
+    if size > width:
+        raise ArgumentError(f"residual_sd must be less than the range of the response, {width:.4g}")
+    return size / plan.design.response_scaling()[1]
 
 
 class Sample(NamedTuple):
@@ -357,9 +348,9 @@ def sample_rows(plan: Plan, known: KnownColumns, prior: ColumnPrior, residual: f
         complete = complete & design.keeps(table) & np.isfinite(endog)
     if not complete.any():
         raise ArgumentError(
-            "like: the formula has no value at any row; are its numbers and levels those of the domain?"
+            "like: the formula has no finite value at any row; check its numbers and levels against the domain"
             if known.like is not None
-            else "plan: the formula has no value at any row drawn from the domain"
+            else "plan: the formula has no finite value at any row drawn from the domain"
         )
     exog, offset, endog = exog[complete], offset[complete], endog[complete]
     if known.has_response(design):

@@ -27,6 +27,7 @@ from dpstats.errors import ArgumentError, DataError, DomainError, MismatchError
 from dpstats.families import Family
 from dpstats.ledger import LedgerLike, Part, as_ledger
 from dpstats.mechanisms.fit_statistics import release_fit_statistics
+from dpstats.mechanisms.focus import release_arm_sums
 from dpstats.mechanisms.napp import release_stages
 from dpstats.mechanisms.screening import release_screened
 from dpstats.models.release import Release, check_rows
@@ -104,9 +105,9 @@ class GLM:
     ) -> None:
         if row_norm is None:
             raise ArgumentError(
-                "row_norm must be stated: a public bound on the Euclidean length of a row of exog, an intercept "
-                "included, such as row_norm=1.0 for rows scaled to it; longer rows are shortened. A formula with a "
-                "Domain needs none: dp.glm(formula, data, eps, domain=...)"
+                "row_norm is missing: pass a public bound on the Euclidean length of a row of exog, with the "
+                "intercept, such as row_norm=1.0; longer rows are shortened. A formula with a Domain needs none: "
+                "dp.glm(formula, data, eps, domain=...)"
             )
         self._source: ArraySource | FormulaSource = ArraySource(
             endog,
@@ -173,7 +174,7 @@ class GLM:
         ----------
         eps, delta : float
             The budget; delta = 0 asks for Laplace noise and a pure guarantee, delta > 0 for Gaussian noise.
-        method : {"napp", "objective", "output", "statistics", "posterior"}
+        method : {"auto", "napp", "objective", "output", "statistics", "posterior"}
         penalty : str, Penalty or None
         alpha : float, optional
             Strength of a penalty given by name.
@@ -264,10 +265,11 @@ def fit_source(
     for one in plan.advice:
         _log.warning("dpstats: %s", one)
     if unknown := [name for name in plan.bought if name not in plan.trimmed]:
-        _log.warning("dpstats: ranges to be bought with the budget: %s; declared ones are free", ", ".join(unknown))
+        _log.warning("dpstats: the budget buys the ranges of %s; declared ranges are free", ", ".join(unknown))
     random, ledger, data = random_source(request.seed), as_ledger(ledger), source.data
     if plan.counts is not None and data is not None:
-        # A query is carried out once for both releases.
+        # A query is carried out once for both releases, which share what memory there is.
+        limit = Memory() if limit is None else limit
         read = (*source.columns, *(ledger.columns if isinstance(ledger, Part) else ()))
         data = data.only(read).within_parts(data.memberships)
     release = partial(
@@ -296,7 +298,7 @@ def fit_source(
         if wrong and request.options.on_mismatch == "stop":
             raise MismatchError(
                 f"{' '.join(map(sentence, wrong))} No fit was made; counting the rows cost {counted}. Correct the "
-                f"Domain, or pass {argument('on_mismatch', 'go')} to fit all the same"
+                f"Domain, or pass {argument('on_mismatch', 'go')} to fit in any case"
             )
     work = partial(release_fit, source, plan, random, encoded=rows)
     return release(rest, work=work, label=plan.title).run(ledger, **charge)
@@ -337,7 +339,8 @@ def release_rows(
     """
     # The completed plan's options insist on the law of noise that was charged.
     request, design = plan.request, plan.design
-    arguments = (plan.stages, fit_spec(request, design, plan.family, plan.bought_mean), rows, random)
+    mean = None if plan.response is None else plan.response.mean
+    arguments = (plan.stages, fit_spec(request, design, plan.family, mean), rows, random)
     with single_blas_thread(len(design.names)):
         if plan.screening is not None:
             screening, fitted = release_screened(plan.screening, *arguments)
@@ -348,6 +351,9 @@ def release_rows(
     _check_charge(plan, charged)
     # What is printed and stored is what was charged, whatever the completed plan would cost by itself.
     released = GLMResults(replace(plan, guarantee=charged), fitted.params, nobs, fitted.information)
+    if plan.focus is not None:
+        sums = release_arm_sums(plan.focus, design, plan.family, fitted.params, rows, random)
+        return replace(released, arm_sums=sums)
     return with_fit_statistics(released, rows, random)
 
 
@@ -382,6 +388,7 @@ def _check_charge(plan: Plan, charged: Guarantee) -> None:
     fits = rows * (bought + max(sum(stage.cost for _, stage in part) for part in parts))
     fits += 0.0 if counts is None else counts.eps
     fits += 0.0 if plan.fitstats is None else plan.fitstats.eps
+    fits += 0.0 if plan.focus is None else plan.focus.eps
     dearer = max(plan.guarantee.eps, fits) > charged.eps * slack
     if dearer or max(plan.guarantee.delta, deltas) > charged.delta * slack:
         raise AssertionError("the release does not cost what was charged")

@@ -17,6 +17,7 @@ from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.fit_statistics import FitStatisticsPlan
+from dpstats.mechanisms.focus import FocusPlan
 from dpstats.mechanisms.information import InformationPlan
 from dpstats.mechanisms.screening import ScreeningPlan
 from dpstats.mechanisms.stage import LatticeCosts, Stage, StagePlan
@@ -85,6 +86,7 @@ class PlanFacts:
     call: PlannedCall | None = field(default=None, repr=False)
     trimmed: tuple[str, ...] = ()
     counts: RowCounts | None = None
+    focus: FocusPlan | None = None
 
     @property
     def objective(self) -> StagePlan:
@@ -95,11 +97,6 @@ class PlanFacts:
     def family(self) -> Family:
         """The loss, every cap filled in from the public range of the response."""
         return self.objective.family
-
-    @property
-    def bought_mean(self) -> float | None:
-        """The mean of counts, once it has been bought."""
-        return None if self.response is None else self.response.mean
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -304,6 +301,9 @@ def _budget_frame(plan: PlanFacts) -> pd.DataFrame:
     if plan.fitstats is not None:
         cost = plan.fitstats.eps
         rows.append(("fit statistics", cost, 0.0, cost, cost, 0.0, "rows, fit, effects"))
+    if plan.focus is not None:
+        cost = plan.focus.eps
+        rows.append(("focus", cost, 0.0, cost, cost, 0.0, "sums of two arms"))
     sums = [sum(row[column] for row in rows) for column in (4, 5)]
     if plan.request.options.split is not None:
         sums = [float("nan")] * 2  # parts of the rows pay side by side

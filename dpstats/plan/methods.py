@@ -17,12 +17,14 @@ from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.averaged_variables import averaged_variables
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.fit_statistics import LEAST_EPS, SHARE, FitStatisticsPlan, fit_statistics_obstacle
+from dpstats.mechanisms.focus import SHARE as FOCUS_SUMS
+from dpstats.mechanisms.focus import FocusPlan, focus_obstacle, treated
 from dpstats.mechanisms.least_squares import plan_least_squares
 from dpstats.mechanisms.options import Options, named_variables
 from dpstats.mechanisms.output import plan_output
 from dpstats.mechanisms.posterior import EXACT_COLUMNS, NOT_EXACT, plan_posterior
 from dpstats.mechanisms.screening import ScreeningPlan, plan_fit
-from dpstats.mechanisms.spec import FitSpec, obstacle
+from dpstats.mechanisms.spec import FitSpec, buys_errors, obstacle
 from dpstats.mechanisms.stage import Stage, StagePlan
 from dpstats.wording import argument
 
@@ -62,10 +64,9 @@ def fit_spec(request: Request, design: PublicDesign, family: Family, mean: float
 
 
 def plan_releases(
-    request: Request, design: PublicDesign, family: Family, eps: float, mean: float | None = None
+    request: Request, design: PublicDesign, spec: FitSpec, eps: float
 ) -> tuple[ScreeningPlan | None, tuple[Stage, ...]]:
     """The releases of the fit by the method asked for, for `eps` of the budget."""
-    spec = fit_spec(request, design, family, mean)
     spec.check_information_cap()
     if request.method == "statistics" and isinstance(request.family, Gaussian) and request.family.residual_cap:
         method = argument("method", "statistics")
@@ -89,7 +90,7 @@ def needs_errors() -> str:
     )
 
 
-def plan_fit_statistics(request: Request, design: PublicDesign, family: Family) -> FitStatisticsPlan | None:
+def plan_fit_statistics(request: Request, design: PublicDesign, spec: FitSpec) -> FitStatisticsPlan | None:
     """What is set aside for fit statistics, should the stages have errors; None for nothing.
 
     ArgumentError if they are asked for where there are none.
@@ -98,16 +99,23 @@ def plan_fit_statistics(request: Request, design: PublicDesign, family: Family) 
     asked, by = options.fitstats, options.fitstats_by
     variables = named_variables("fitstats_variables", options.fitstats_variables)
     named = "fitstats_by" if by is not None else "fitstats_variables" if variables is not None else None
+    if options.focus is not None:
+        return None
     if asked is None or asked == 0:
         if named is not None:
             raise ArgumentError(
                 f"{named} needs fit statistics: pass {argument('fitstats', SHARE)} too, or leave it out"
             )
         return None
-    reason = no_fit_statistics(request, design, family)
+    reason = no_fit_statistics(request, spec)
     eps = (SHARE if asked == "auto" else asked) * request.eps
     if reason is None and eps < LEAST_EPS:
         reason = f"would be only noise at an eps of {eps:.2g}; raise eps"
+    biased = obstacle(spec.family, spec.penalty, spec.options) is not None
+    if reason is None and (biased or not buys_errors(spec)):
+        if asked != "auto" or named is not None:
+            raise ArgumentError(f"fitstats {needs_errors()}")
+        return None
     if reason is None:
         averaged_variables(design, variables, by)
         return FitStatisticsPlan(eps, request.adjacency, variables=variables, by=by)
@@ -116,14 +124,32 @@ def plan_fit_statistics(request: Request, design: PublicDesign, family: Family) 
     return None
 
 
-def no_fit_statistics(request: Request, design: PublicDesign, family: Family) -> str | None:
+def plan_focus(request: Request, design: PublicDesign, spec: FitSpec) -> FocusPlan | None:
+    """What is set aside for the arms of a treatment; None without one, ArgumentError where there can be none."""
+    options = request.options
+    if options.focus is None:
+        return None
+    if request.method in APART or options.replicates:
+        raise ArgumentError(f"focus goes with {argument('method', 'napp')} alone; leave it out")
+    if options.fitstats not in (None, 0, "auto") or options.fitstats_by or options.fitstats_variables:
+        raise ArgumentError("focus leaves no standard errors for fit statistics: leave out fitstats, or focus")
+    treated(design, options.focus)
+    if (reason := focus_obstacle(spec)) is not None:
+        raise ArgumentError(f"focus {reason}")
+    eps = FOCUS_SUMS * request.eps
+    if eps < LEAST_EPS:
+        raise ArgumentError(f"focus would be noise alone for an eps of {eps:.2g}; raise eps")
+    return FocusPlan(eps, request.adjacency, options.focus)
+
+
+def no_fit_statistics(request: Request, spec: FitSpec) -> str | None:
     """Why a model has no fit statistics to buy, with the fix."""
     if request.method in APART:
         method, napp = argument("method", request.method), argument("method", "napp")
         return f"cannot be combined with {method}; use {napp}, or leave it out"
     if request.options.replicates:
         return "is not part of the replicated paper; leave it out"
-    return fit_statistics_obstacle(fit_spec(request, design, family))
+    return fit_statistics_obstacle(spec)
 
 
 def uncertified_method(request: Request, design: PublicDesign) -> str | None:

@@ -16,7 +16,7 @@ from dpstats.mechanisms.release import MOST_COVERED
 from dpstats.mechanisms.spec import obstacle
 from dpstats.mechanisms.stage import StagePlan
 from dpstats.plan.facts import PlanFacts
-from dpstats.plan.methods import no_fit_statistics, range_eps
+from dpstats.plan.methods import fit_spec, no_fit_statistics, range_eps
 from dpstats.plan.tables import capped_at, is_output
 from dpstats.privacy.information.exact_sums import COVER_PLACES, LATTICE_LIMIT
 from dpstats.privacy.trimming import MOST_SHARE, rows_that_pay, rows_to_narrow
@@ -234,9 +234,9 @@ def dispersion_note(plan: PlanFacts) -> str:
     assert plan.response is not None
     found = "will be" if plan.response.alpha is None else "was"
     return (
-        f"alpha {found} bought as that of all counts, whatever their columns, and a standard deviation above its "
-        "estimate. It is rather too large, so that model-based standard errors are rather too wide; "
-        f"{argument('inference', 'robust')} does without it, and coefficients are right for any alpha."
+        f"alpha {found} bought for all counts without regard to their columns, and set one standard deviation above "
+        "its estimate. It tends to be too large, so model-based standard errors tend to be too wide; "
+        f"{argument('inference', 'robust')} does not use it, and coefficients are valid for any alpha."
     )
 
 
@@ -276,6 +276,12 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
             "What is spent on standard errors follows the number of rows, as the table above says; what is shown here "
             f"is without any that must be paid for. {foreseen} foresees them. {argument('inference', True)} insists on "
             f"them. 'noise at most' bounds the standard deviation that noise alone gives a coefficient. {few}"
+        )
+    if information is None and plan.focus is not None:
+        return (
+            f"{plan.focus.eps:.4g} of eps buys two sums of each arm of {plan.focus.treatment}, whose coefficient alone "
+            "has an interval. It takes for granted that chance assigned the treatment, whatever else a row holds "
+            f"(focus; proof: {cite_proof('docs/proofs/focus')}). {few}"
         )
     if information is None:
         offered = obstacle(plan.family, plan.request.penalty, plan.request.options) is None
@@ -387,14 +393,14 @@ def fit_statistics_note(plan: PlanFacts) -> list[str]:
         names = [name for name, _ in plan.fitstats.variables or ()]
         changes = f"changes of {', '.join(names)}" if names else "changes of factors"
         named = "the averages for marginal effects" if not names and plan.fitstats.by is None else changes
-        groups = "" if plan.fitstats.by is None else f", averages by the levels of {plan.fitstats.by} as well"
+        groups = "" if plan.fitstats.by is None else f", and averages by the levels of {plan.fitstats.by}"
         return [
             f"{plan.fitstats.eps:.4g} of eps buys the number of rows, {figure} and {named}, "
             f"each with its standard error{groups} (fitstats; proof: {cite_proof('docs/proofs/fit_statistics')})."
         ]
     if plan.request.options.fitstats != "auto" or plan.stages[-1].plan.information is None:
         return []
-    reason = no_fit_statistics(plan.request, plan.design, plan.family)
+    reason = no_fit_statistics(plan.request, fit_spec(plan.request, plan.design, plan.family))
     return [] if reason is None else [f"No fit statistics are bought: fitstats {reason}."]
 
 

@@ -18,6 +18,7 @@ from dpstats.families.base import check_cap
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import ArrayDesign, PublicDesign
 from dpstats.mechanisms.fit_statistics import FitStatisticsPlan
+from dpstats.mechanisms.focus import FocusPlan
 from dpstats.mechanisms.napp import stored_plan
 from dpstats.mechanisms.screening import ScreeningPlan
 from dpstats.mechanisms.stage import Stage
@@ -29,6 +30,7 @@ from dpstats.plan.methods import (
     needs_errors,
     paid_apart,
     plan_fit_statistics,
+    plan_focus,
     plan_releases,
     proof_page,
     range_eps,
@@ -76,6 +78,8 @@ class Plan(PlanFacts):
         The choice of terms before the fit; the stages then hold the columns kept alone.
     fitstats : FitStatisticsPlan or None
         What is bought of rows and fit after the stages; None if nothing.
+    focus : FocusPlan or None
+        What is bought of the arms of a randomised treatment; None if nothing.
     advice : tuple of str
         What names and declarations tell of what was probably not meant.
     call : Planned or None
@@ -289,6 +293,7 @@ class Plan(PlanFacts):
             "completed": self.completed,
             "screening": None if self.screening is None else self.screening.to_dict(),
             **({} if self.fitstats is None else {"fitstats": self.fitstats.to_dict()}),
+            **({} if self.focus is None else {"focus": self.focus.to_dict()}),
             **({} if self.counts is None else {"counts": self.counts.to_dict()}),
             **({"trimmed": list(self.trimmed)} if self.trimmed else {}),
         }
@@ -309,6 +314,7 @@ class Plan(PlanFacts):
             completed=stored["completed"],
             screening=None if stored.get("screening") is None else ScreeningPlan.from_dict(stored["screening"]),
             fitstats=None if stored.get("fitstats") is None else FitStatisticsPlan.from_dict(stored["fitstats"]),
+            focus=None if stored.get("focus") is None else FocusPlan(**stored["focus"]),
             counts=None if stored.get("counts") is None else RowCounts.from_dict(stored["counts"]),
             trimmed=tuple(stored.get("trimmed", ())),
         )
@@ -336,22 +342,29 @@ def make_plan(
     check_cap("residual_cap, or another cap on the loss's slope, over half the response's range", family.lipschitz)
     left = request.row_eps if counts is None else counts.rest
     left -= range_eps(request, bought) + (0.0 if response is None else response.eps)
-    fitstats = plan_fit_statistics(request, design, family)
-    mean, rest = None if response is None else response.mean, left - (0.0 if fitstats is None else fitstats.eps)
+    spec = fit_spec(request, design, family, None if response is None else response.mean)
+    focus, fitstats = plan_focus(request, design, spec), plan_fit_statistics(request, design, spec)
+    left -= 0.0 if focus is None else focus.eps
+    rest = left - (0.0 if fitstats is None else fitstats.eps)
     if rest <= LEAST_REST * request.row_eps:
-        purchases = {"check_share": counts, "range_share": bought, "response_share": response, "fitstats": fitstats}
+        purchases = {
+            "check_share": counts,
+            "range_share": bought,
+            "response_share": response,
+            "fitstats": fitstats,
+        }
         shares = " or ".join(argument(name) for name, purchase in purchases.items() if purchase)
-        raise ArgumentError(f"{shares} must be lower: nothing of eps is left for the coefficients")
-    screening, stages = plan_releases(request, design, family, rest, mean)
+        raise ArgumentError(f"{shares} must be lower: no eps is left for the coefficients")
+    screening, stages = plan_releases(request, design, spec, rest)
     if fitstats is not None and stages[-1].plan.information is None:
         if request.options.fitstats != "auto" or fitstats.variables is not None or fitstats.by is not None:
             raise ArgumentError(f"fitstats {needs_errors()}")
-        fitstats, (screening, stages) = None, plan_releases(request, design, family, left, mean)
+        fitstats, (screening, stages) = None, plan_releases(request, design, spec, left)
     if response is not None and response.mean is not None:
         kept = range(len(design.names)) if screening is None else screening.kept
         stages = centre_stages(stages, design, response.mean, kept)
     if request.options.replicates:
-        stages = plan_replication(stages, fit_spec(request, design, family))
+        stages = plan_replication(stages, spec)
     guarantee = _guarantee(request, design, stages, screening, alone=not bought and counts is None)
     return Plan(
         request,
@@ -363,6 +376,7 @@ def make_plan(
         response,
         screening=screening,
         fitstats=fitstats,
+        focus=focus,
         counts=counts,
         trimmed=trimmed,
     )

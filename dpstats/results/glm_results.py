@@ -14,6 +14,7 @@ from dpstats.arguments import check_flag
 from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.frames import WideFrame
 from dpstats.mechanisms.fit_statistics import FitSums
+from dpstats.mechanisms.focus import ArmSums
 from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.plan import Plan
 from dpstats.privacy.k_norm import KNormNoise
@@ -198,7 +199,8 @@ class GLMResults(ReleasedModel):
         released = None if self.released is None else self.released.to_dict()
         facts = {"plan": self.plan.to_dict(), "scaled_params": self.scaled_params.tolist(), "nobs": self.nobs}
         sums = {} if self.fit_sums is None else {"fit_statistics": self.fit_sums.to_dict()}
-        return {**facts, "information": released, "advice": list(self.plan.advice), **sums}
+        arms = {} if self.arm_sums is None else {"arm_sums": self.arm_sums.to_dict()}
+        return {**facts, "information": released, "advice": list(self.plan.advice), **sums, **arms}
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
@@ -208,4 +210,6 @@ class GLMResults(ReleasedModel):
         plan = replace(Plan.from_dict(facts["plan"]), advice=tuple(map(str, facts.get("advice", ()))))
         sums = facts.get("fit_statistics")
         averaged = None if sums is None else FitSums.from_dict(sums)
-        return cls(plan, np.asarray(facts["scaled_params"]), facts["nobs"], released, averaged)
+        arms = facts.get("arm_sums")
+        focus = None if arms is None else ArmSums.from_dict(arms)
+        return cls(plan, np.asarray(facts["scaled_params"]), facts["nobs"], released, averaged, focus)

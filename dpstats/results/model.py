@@ -20,6 +20,7 @@ from dpstats.inference import JointTest, ModelSpread, wald_test
 from dpstats.inference.estimates import NORMAL
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.fit_statistics import FitSums, MadeUpRows, RowFunctions
+from dpstats.mechanisms.focus import ArmSums
 from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.mechanisms.options import Variables
 from dpstats.mechanisms.screening import split_terms
@@ -37,6 +38,7 @@ from dpstats.results.fit_statistics import (
     made_up_rows,
     row_functions,
 )
+from dpstats.results.focus import focus_table
 from dpstats.results.inference_mixin import InferenceMixin, with_exposure
 from dpstats.results.marginal_effects import At, FittedColumns, MarginalEffects, marginal_effects
 from dpstats.results.standard_errors import (
@@ -49,6 +51,7 @@ from dpstats.results.standard_errors import (
     sums_noise,
 )
 from dpstats.results.stored import Released
+from dpstats.wording import argument
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,8 +60,8 @@ Vector = NDArray[np.float64]
 
 
 _QUALITY = (
-    "fitstats buys R2 or the deviance explained with a fit that has errors, and dp.evaluate both and calibration, on "
-    "rows held out or not"
+    "fitstats buys R2 or the deviance explained with a fit that has errors; dp.evaluate measures both, and "
+    "calibration, on any rows"
 )
 _RESIDUALS = "dp.evaluate buys residuals in bins of the fitted values"
 _FITTED = "predict(newdata) gives the mean at public rows; predictions for private rows are not protected"
@@ -181,7 +184,8 @@ class FittedModel(InferenceMixin, Released):
         Returns
         -------
         Series indexed as `newdata`, or ndarray of shape (rows,)
-            In the response's units. NaN for rows with a missing value or an unknown level.
+            In the response's units. NaN for rows with a missing value or a level that is not declared; a warning names
+            the columns of the latter and counts the rows.
 
         Raises
         ------
@@ -254,6 +258,7 @@ class ReleasedModel(FittedModel):
     nobs: int | None = None
     released: Information | ReleasedSums | None = None
     fit_sums: FitSums | None = None
+    arm_sums: ArmSums | None = None
 
     @property
     def budget(self) -> pd.DataFrame:
@@ -438,6 +443,39 @@ class ReleasedModel(FittedModel):
         """
         with quiet():
             return self._comparer(newdata).predictions(variables, by, alpha)
+
+    def focus(self, alpha: float = 0.05) -> pd.DataFrame:
+        """The coefficient of the randomised treatment that the call had in focus, with its interval.
+
+        Parameters
+        ----------
+        alpha : float
+            1 less the coverage of the interval.
+
+        Returns
+        -------
+        DataFrame
+            One row: coef, without the shrinkage, std_error, z, p_value, low and high. It takes for granted that chance
+            assigned the treatment, whatever else a row holds.
+
+        Raises
+        ------
+        NotReleasedError
+            If the call had no `focus`.
+
+        Examples
+        --------
+        >>> rows["arm"] = rng.integers(0, 2, 2000)
+        >>> domain = {"x": (0, 1), "arm": [0, 1], "y": (0, 1)}
+        >>> trial = dp.logit("y ~ arm + x", rows, 1.0, domain=domain, focus="arm")
+        >>> trial.focus().index.tolist()
+        ['arm[T.1]']
+        """
+        if self.arm_sums is None:
+            named = argument("focus")
+            raise NotReleasedError(f"focus: {named} the name of a randomised treatment in the call buys its interval")
+        with quiet():
+            return focus_table(self.plan, self.scaled_params, self.arm_sums, alpha)
 
     def _comparer(self, newdata: Any) -> Comparer:
         model, family = FittedColumns(self.plan, self._inferred, self._fitted_columns), self.plan.family

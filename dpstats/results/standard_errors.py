@@ -251,6 +251,11 @@ def missing_information(plan: Plan) -> str:
             "without the penalty has them at no charge"
         )
     napp, paid = argument("method", "napp"), argument("inference", True)
+    if plan.focus is not None:
+        return (
+            f"not released: this call asked for one treatment's interval, fit.focus(); leave {argument('focus')} out "
+            "for standard errors of the whole table"
+        )
     if plan.request.method == "output":
         return (
             f"not released: {argument('method', 'output')} releases coefficients alone, and noise_at_most is the exact "

@@ -136,7 +136,14 @@ def chosen_text(results: ReleasedModel) -> str:
 
 
 def fit_facts(results: ReleasedModel) -> list[str]:
-    """The fit of the whole model with its errors, where it is known and the table shows errors."""
+    """The fit of the whole model with its errors, where it is known and the table shows errors; or the focus."""
+    if results.arm_sums is not None:
+        focus = results.focus()
+        value, error, *_, low, high = focus.iloc[0]
+        if not np.isfinite(error):
+            return [f"{focus.index[0]}: its arms do not stand out from the noise"]
+        ends = f"[{to_the_noise(low, error)}, {to_the_noise(high, error)}]"
+        return [f"in focus: {focus.index[0]} {to_the_noise(value, error)} ({to_the_noise(error, error)}) {ends}"]
     known = results.fit_sums is not None or isinstance(results.released, ReleasedSums)
     if not known or not shows_errors(results):
         return []
@@ -280,7 +287,8 @@ def beyond_cap_note(results: ReleasedModel) -> list[str]:
     share = None if rows is None or capped_at(plan) is None else beyond_cap(plan, results.released, rows)
     if share is None or share.sd > MOST_UNSURE:
         return []
-    return [f"About {max(share.value, 0.0):.1%} of the rows (s.d. {share.sd:.1%}) have one."]
+    value, error = 100 * max(share.value, 0.0), 100 * share.sd
+    return [f"About {value:.1f} % of the rows (s.d. {error:.1f} %) have a residual beyond the cap."]
 
 
 def selection_note(results: ReleasedModel) -> str:
@@ -304,6 +312,8 @@ def no_errors_note(results: ReleasedModel) -> str:
     if plan.request.method == "posterior":
         return f"The coefficients are one draw from a posterior flattened by the privacy budget; {napp}."
     without = "Coefficients are shrunk towards zero and contain privacy noise; this fit has no standard errors"
+    if plan.focus is not None:
+        return f"{without} but for {plan.focus.treatment}, which chance assigned: fit.focus() has its interval."
     reason = obstacle(plan.family, plan.request.penalty, plan.request.options)
     if reason is not None:
         return f"{without}. Inference {reason}."

@@ -87,10 +87,10 @@ class SampleSize(_Printed):
     def __str__(self) -> str:
         """The proved numbers and what they are about, at 80 columns."""
         bound = (
-            f"With {self.n:,} rows, privacy adds at most {self.target:.4g} to the mean loss of these rows, against any "
-            f"coefficients of norm {self.radius:.4g} in model units, with probability {1 - self.pi:g} over the noise. "
-            "The loss is the family's, in model units: of 'binomial' 0.693 a row without coefficients, of 'gaussian' "
-            "half the squared residual where the response fills [-1, 1]."
+            f"With {self.n:,} rows, privacy adds at most {self.target:.4g} to the mean loss of these rows, against "
+            f"any coefficients of norm {self.radius:.4g} in model units, with probability {1 - self.pi:g} over the "
+            "noise. The loss is that of the family, in model units: 'binomial' has 0.693 per row without "
+            "coefficients, 'gaussian' half the squared residual if the response fills [-1, 1]."
         )
         proved = self.table[self.table["holds"] == "proved"]
         names = {"unregularised, same rows": "these rows", "population": "new rows"}
@@ -153,7 +153,10 @@ class ErrorSize(_Printed):
         answer = f"About {self.n:,} rows for these standard errors at eps = {self.eps:.4g}. {self._assumptions()}"
         if self.free:
             paid = argument("inference", True)
-            answer += f" These errors are free: real rows lose them more easily. {paid} pays for errors that are there."
+            answer += (
+                f" These errors cost no extra budget, and real rows lose them more easily. {paid} reserves budget "
+                "for them."
+            )
         return _with_table(answer, self.table, self.known)
 
     def _assumptions(self) -> str:
@@ -166,14 +169,14 @@ class ErrorSize(_Printed):
             else f"are likely to have errors at all with {self.cautious:,}, and meet these with {self.most:,}"
         )
         return (
-            f"That is for usual rows. Numbers that fill their ranges meet these errors with {self.least:,} rows. Rows "
-            f"that say little, narrow numbers off the middle beside rare levels, {them}: plan with {self.cautious:,} "
-            f"to be on the safe side. {SUPPOSED}"
+            f"This holds for usual rows. Rows whose numbers fill their ranges meet these errors with {self.least:,}. "
+            f"Rows with narrow, off-centre numbers and rare levels {them}: plan with {self.cautious:,} to be safe. "
+            f"{SUPPOSED}"
         )
 
 
-KNOWN = "A forecast for rows such as typical= or like= has them."
-SUPPOSED = "A forecast for rows made up from the Domain alone: typical= and like= say what is known of the rows."
+KNOWN = "This is a forecast for rows as described by typical= or like=."
+SUPPOSED = "This is a forecast for rows simulated from the Domain; typical= and like= describe rows that are known."
 """What an answer rests on."""
 
 
@@ -347,7 +350,7 @@ def rows_for_errors(
             most = search.met(forecast.last, ROUGH, cautious)
         table = forecast.errors(n).loc[targets.index]
     table.insert(0, "wanted", targets)
-    information = forecast.plan_at(n).stages[-1].plan.information
+    information = forecast.at_rows(n).plan.stages[-1].plan.information
     free = information is not None and information.purchase.free
     return ErrorSize(n, WideFrame(table), plan.request.eps, free, cautious, least, most, forecast.known)
 
@@ -417,7 +420,9 @@ class _Search:
 def _possible(n: float) -> float:
     """A number of rows; ArgumentError if it is beyond all."""
     if n > MOST:
-        raise ArgumentError(f"se: more than {MOST:,} rows would be needed at this eps; ask for less, or raise eps")
+        raise ArgumentError(
+            f"se: more than {MOST:,} rows would be needed at this eps; allow larger errors, or raise eps"
+        )
     return n
 
 

@@ -48,7 +48,7 @@ def test_a_check_pays_and_tells_what_is_lost(folder: Path, capfd: pytest.Capture
     capfd.readouterr()
     assert main([*arguments, "--adjacency", "add_remove"]) == 0
     shown = capfd.readouterr().out
-    assert "rows lost to `sex`" in " ".join(shown.split())
+    assert "rows are lost to `sex`" in " ".join(shown.split())
     assert "canary" not in shown
     with dp.Ledger.open("adult.ledger") as ledger:
         assert ledger.remaining.eps == 2.5
@@ -92,7 +92,7 @@ def test_saved_values_are_shown(folder: Path, capfd: pytest.CaptureFixture[str])
         assert words in capfd.readouterr().err
     Path("other.json").write_text('{"kind": "Ledger"}')
     assert main(["show", "other.json"]) == 1
-    assert "no fit, check or evaluation" in capfd.readouterr().err
+    assert "not a fit, check or evaluation" in capfd.readouterr().err
 
 
 PYTHON = re.compile(r"dp\.check|(?<!--set )(inference|method|screen|residual_cap)=|summary\(|`located`|\.roc\b")

@@ -22,7 +22,7 @@ from dpstats.models import glm, ranges, sources
 from dpstats.models.adaptive import FEWEST_BOUGHT
 from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan
-from dpstats.plan.methods import ERRORS_SHARE, plan_releases
+from dpstats.plan.methods import ERRORS_SHARE, fit_spec, plan_releases
 from dpstats.plan.scaling import INTERVAL_CAP
 from dpstats.results.standard_errors import beyond_cap
 
@@ -107,7 +107,7 @@ def test_a_plan_prices_an_interval_where_errors_are_asked_for(options: dict[str,
     assert (plan.response is not None) == buys
     if plan.response is not None:
         assert plan.response.eps == pytest.approx(ERRORS_SHARE)
-        assert "buys what the fit needs to know of y" in " ".join(str(plan).split())
+        assert "0.03 of eps buys" in " ".join(str(plan).split())
 
 
 def test_a_smaller_share_of_the_response_is_what_is_spent() -> None:
@@ -205,8 +205,9 @@ def test_a_cap_that_follows_the_rows_is_caught(monkeypatch: pytest.MonkeyPatch) 
 def test_statistics_never_take_a_bought_interval_for_their_bound() -> None:
     """Responses beyond a bought interval would add more to the sums than their noise is for."""
     design = design_spec(MODEL, Domain(WIDE), family=dp.families.Gaussian()).with_working(0.0, 1.0)
+    request = make_request(eps=1.0, method="statistics")
     with pytest.raises(ArgumentError, match="declared range"):
-        plan_releases(make_request(eps=1.0, method="statistics"), design, dp.families.Gaussian(), 1.0)
+        plan_releases(request, design, fit_spec(request, design, dp.families.Gaussian(0.7)), 1.0)
 
 
 def test_the_share_of_rows_beyond_the_cap_is_told_with_its_error() -> None:
@@ -217,10 +218,10 @@ def test_the_share_of_rows_beyond_the_cap_is_told_with_its_error() -> None:
     assert share is not None
     assert abs(share.value - np.mean(away)) < 4 * share.sd
     assert 0 < share.sd < 0.02
-    assert f"About {share.value:.0%}"[:7] in " ".join(found.summary().as_text().split())
-    assert "of the rows (s.d." in " ".join(found.summary(full=True).as_text().split())
+    assert "% of the rows (s.d." in " ".join(found.summary().as_text().split())
+    assert "have a residual beyond the cap" in " ".join(found.summary(full=True).as_text().split())
     alone = dp.ols(MODEL, data, 3.0, domain=WIDE, residual_cap=1.0, inference=None, seed=1)
-    assert "of the rows (s.d." not in alone.summary().as_text()
+    assert "beyond the cap" not in alone.summary().as_text()
 
 
 @pytest.mark.slow

@@ -236,7 +236,7 @@ def test_a_negative_binomial_fit_has_its_alpha_in_the_title() -> None:
     data = rows().assign(n=1)
     family = dp.families.NegativeBinomial(alpha=0.5)
     fit = dp.glm("n ~ x", data, 2.0, domain={**DOMAIN, "n": (0, 9)}, family=family)
-    title = "Private Generalized Linear Model: negative binomial (alpha = 0.5)"
+    title = "Private Generalized Linear Model: negative binomial, alpha = 0.5"
     assert title in words(fit)
     assert title in " ".join(str(fit.summary(full=True)).split())
     assert title in " ".join(str(fit.plan).split())
@@ -321,7 +321,7 @@ def test_a_tuned_fit_says_so() -> None:
 def test_who_tells_persons_apart_is_no_column_of_the_model() -> None:
     data = rows().assign(who=np.arange(1000) // 2)
     for domain in ({**DOMAIN, "who": (0, 500)}, DOMAIN):
-        with pytest.raises(ArgumentError, match="unit: 'who' tells persons apart, and the formula reads it"):
+        with pytest.raises(ArgumentError, match="unit: 'who' identifies persons and must not be in the formula"):
             dp.ols("y ~ x + who", data, 1.0, domain=domain, unit="who")
 
 

@@ -31,7 +31,7 @@ def test_rows_for_errors_are_the_least_to_a_percent(plan: Any) -> None:
     assert dp.sample_size(plan, se=wanted, eps=4.0).n < found.n
     said = str(found)
     assert f"About {found.n:,} rows" in said
-    assert "made up from the Domain" in " ".join(said.split())
+    assert "simulated from the Domain" in " ".join(said.split())
     free = dp.plan("b ~ x + g", DOMAIN, 0.5, family="binomial", check_share=0)
     assert "inference=True pays" in " ".join(str(dp.sample_size(free, se=wanted)).split())
     paid = dp.plan("b ~ x + g", DOMAIN, 0.5, family="binomial", inference=True)
@@ -93,7 +93,7 @@ def test_what_is_known_of_the_rows_takes_the_place_of_a_range() -> None:
     known = dp.sample_size(plan, se={"x": 0.02}, typical=typical)
     assert known.known
     assert known.n == known.cautious < alone.cautious
-    assert "A forecast for rows such as typical= or like= has them." in " ".join(str(known).split())
+    assert "This is a forecast for rows as described by typical= or like=." in " ".join(str(known).split())
     assert dp.sample_size(plan, se={"x": 0.02}, like=plan.made_up(5000, typical=typical)).n == pytest.approx(
         known.n, rel=0.25
     )

@@ -14,7 +14,7 @@ from dpstats.privacy.k_norm.blocks import (
     unit_images,
 )
 from dpstats.privacy.k_norm.groups import Group, Grouping, group_blocks, group_energy, make_grouping
-from dpstats.privacy.k_norm.noise import ROUNDED, KNormNoise, k_norm_noise
+from dpstats.privacy.k_norm.noise import ROUNDED, KNormNoise, focused_noise, k_norm_noise
 
 __all__ = [
     "ROUNDED",
@@ -27,6 +27,7 @@ __all__ = [
     "ball",
     "box",
     "cross",
+    "focused_noise",
     "group_blocks",
     "group_energy",
     "intercept",

@@ -223,6 +223,27 @@ def _unit_noise(images: tuple[Image, ...]) -> KNormNoise:
     return KNormNoise(1.0, images, grouping.groups, grouping.shares)
 
 
+def focused_noise(images: Sequence[Image], column: int, share: float) -> KNormNoise:
+    """The noise with a group of its own, of this share, for a dummy and the intercept; the usual one where it has less.
+
+    What is to be small is the noise along the dummy's column less half of what the intercept's has there.
+    """
+    whole = _unit_noise(tuple(images))
+    own = tuple(at for at, one in enumerate(images) if column in one.columns or one.block.kind == "intercept")
+    rest = [at for at in range(len(images)) if at not in own]
+    if not rest or any(len(images[at].columns) > 1 for at in own):
+        return whole
+    left = group_blocks([images[at] for at in rest])
+    groups = (own, *(tuple(rest[at] for at in group) for group in left.groups))
+    shares = [share, *((1 - share) * part for part in left.shares)]
+    shaped = KNormNoise(1.0, tuple(images), groups, tuple(part / math.fsum(shares) for part in shares))
+    direction = np.zeros(shaped.size)
+    for at in own:
+        (place,), size = images[at].columns, float(images[at].matrix[0, 0])
+        direction[place] = 1 / size if place == column else -0.5 / size
+    return min(shaped, whole, key=lambda law: float(direction @ law.covariance() @ direction))
+
+
 def law_from_dict(stored: Mapping[str, Any]) -> Noise | KNormNoise:
     """The law whose `to_dict` gave `stored`."""
     return KNormNoise.from_dict(stored) if stored["norm"] == "design" else Noise(**stored)
