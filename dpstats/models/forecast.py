@@ -121,17 +121,11 @@ class Forecast:
     def at(self, plan: Plan) -> Forecast:
         """The same of the same call at another budget."""
         check_type("plan", plan, Plan, "a plan of the same call, as plan.at(eps) makes it")
-        found = replace(self, plan=plan)
-        _check_plan(found.dearest)
-        return found
+        _check_plan(plan)
+        return replace(self, plan=plan)
 
-    def at_rows(self, n: float) -> Forecast:
-        """What is foreseen of the plan that a fit of `n` rows carries out."""
-        return self
-
-    @property
-    def dearest(self) -> Plan:
-        """The plan that spends most on errors, of those that the number of rows decides among."""
+    def plan_at(self, n: float) -> Plan:
+        """What a fit of `n` rows is planned as."""
         return self.plan
 
     @cached_property
@@ -173,12 +167,10 @@ class Forecast:
 
     def sampling(self, name: str) -> Vector:
         """Errors of one row of a population that no noise adds to, in the user's units, shape (p,)."""
-        return _sampling(self.dearest, self.populations[name])
+        return _sampling(self.plan, self.populations[name])
 
     def expected(self, name: str, n: int) -> Vector:
         """Errors of `n` rows of a population where noise leaves the information at its mean, shape (p,)."""
-        if not _releases_errors(self.plan):
-            return np.full(len(self.plan.names), np.inf)
         least = self.sampling(name) / np.sqrt(n)
         with quiet():
             return np.asarray(np.maximum(self._inferred(name, n).se, least))
@@ -201,13 +193,14 @@ class Forecast:
     def identified_draws(self, name: str, n: int, draws: int) -> Iterator[NDArray[np.bool_]]:
         """Which coefficients draws of the information's noise leave an error, of rows of a population, each (p,)."""
         random = np.random.default_rng(SEED)
-        information = self.plan.stages[-1].plan.information
-        if information is None:  # none, or those of released statistics
+        if self.plan.objective.statistics is not None:
             yield np.isfinite(self.expected(name, n))
             return
         if (plain := self._plain_answer(name, n)) is not None:
             yield from [np.full(len(self.plan.names), plain)] * draws
             return
+        information = self.plan.stages[-1].plan.information
+        assert information is not None
         # A search asks again for the numbers that its table is of.
         known = self._cache.setdefault((name, n), [])
         for place in range(draws):
@@ -276,7 +269,8 @@ def forecast(plan: Plan, residual_sd: float | None = None, typical: object = Non
         return Forecast(plan, {name: row_means(plan.family, one, weight_cap(plan)) for name, one in samples.items()})
 
 
-def _releases_errors(plan: Plan) -> bool:
+def releases_errors(plan: Plan) -> bool:
+    """Whether standard errors follow from what a plan releases."""
     return plan.objective.statistics is not None or plan.stages[-1].plan.information is not None
 
 

@@ -273,9 +273,9 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
     if plan.counts is not None and plan.counts.settles_errors and plan.counts.rows is None:
         foreseen = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
         return (
-            "What is spent on standard errors follows the number of rows, as the table above says; what is shown here "
-            f"is without any that must be paid for. {foreseen} foresees them. {argument('inference', True)} insists on "
-            f"them. 'noise at most' bounds the standard deviation that noise alone gives a coefficient. {few}"
+            "What is spent on standard errors follows the number of rows, as the table above says. "
+            f"{argument('inference', True)} buys them whatever it is. {foreseen} foresees them. 'noise at most' bounds "
+            f"the standard deviation that noise alone gives a coefficient. {few}"
         )
     if information is None and plan.focus is not None:
         return (

@@ -350,7 +350,7 @@ def rows_for_errors(
             most = search.met(forecast.last, ROUGH, cautious)
         table = forecast.errors(n).loc[targets.index]
     table.insert(0, "wanted", targets)
-    information = forecast.at_rows(n).plan.stages[-1].plan.information
+    information = forecast.plan_at(n).stages[-1].plan.information
     free = information is not None and information.purchase.free
     return ErrorSize(n, WideFrame(table), plan.request.eps, free, cautious, least, most, forecast.known)
 
