@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 from dpstats.cli.shared import (
@@ -21,7 +22,7 @@ from dpstats.cli.shared import (
     records,
     write_new,
 )
-from dpstats.domain.codebook import yaml_template_of
+from dpstats.domain.codebook import json_template_of, yaml_template_of
 from dpstats.errors import ArgumentError, DataError
 from dpstats.evaluation import Check, Evaluation, check, evaluate
 from dpstats.evaluation.result import FRAMES
@@ -31,14 +32,14 @@ from dpstats.results.summary import summarize
 
 def add_evaluate(commands: Commands) -> None:
     """Add ``evaluate``."""
-    parser = commands.add_parser("evaluate", help="charge the ledger, read the rows, and release how good a fit is")
-    parser.add_argument("fit", type=Path, help="a file that fit --output has written")
+    parser = commands.add_parser("evaluate", help="charge the ledger, read the rows, and release metrics of a fit")
+    parser.add_argument("fit", type=Path, help="a file written by fit --output")
     parser.add_argument("data", help="path or pattern of CSV or Parquet files")
     parser.add_argument("--eps", type=float, required=True, help="the budget of this evaluation")
     parser.add_argument("--delta", type=float, default=0.0)
     parser.add_argument("--adjacency", choices=ADJACENCIES, default="add_remove")
-    parser.add_argument("--unit", metavar="COLUMN", help="guarantee for persons, whom this column tells apart")
-    parser.add_argument("--metrics", nargs="+", help="such as accuracy brier; by default all that suit the family")
+    parser.add_argument("--unit", metavar="COLUMN", help="guarantee for persons, identified by this column")
+    parser.add_argument("--metrics", nargs="+", help="such as accuracy brier; by default all metrics of the family")
     add_payment(parser)
     add_output(parser, "the released values")
     parser.set_defaults(run=_evaluate)
@@ -65,28 +66,38 @@ def _evaluation_text(found: Evaluation, as_facts: bool) -> str:
 def add_data_commands(commands: Commands) -> None:
     """Add ``template`` and ``check``."""
     template = commands.add_parser("template", help="write a Domain to fill in, from names and types; reads no row")
-    template.add_argument("data", type=Path, help="a Parquet file, or a CSV file, of which the first line is read")
-    template.add_argument("--output", type=Path, metavar="FILE", help="a new YAML file (default: standard output)")
+    template.add_argument("data", type=Path, help="a Parquet file, or a CSV file (only its first line is read)")
+    template.add_argument(
+        "--output", type=Path, metavar="FILE", help="a new file, .json or .yaml (default: standard output)"
+    )
     template.set_defaults(run=_template)
 
     parser = commands.add_parser("check", help="charge the ledger, and count rows that a fit would lose or clip")
     parser.add_argument("formula", help='such as "income ~ age + C(sex)"')
     parser.add_argument("data", help="path or pattern of CSV or Parquet files")
     parser.add_argument("--domain", type=Path, help="YAML, CSV or JSON file with the columns' ranges and levels")
-    parser.add_argument("--eps", type=float, required=True, help="the budget of this check; 0.1 is mostly enough")
+    parser.add_argument("--eps", type=float, required=True, help="the budget of this check; 0.1 is usually enough")
     parser.add_argument("--delta", type=float, default=0.0)
     parser.add_argument("--family", help="as for fit (default: by the declared response)")
     parser.add_argument("--adjacency", choices=ADJACENCIES, default="add_remove")
     for name in ("weights", "offset", "exposure"):
         parser.add_argument(f"--{name}", metavar="COLUMN", help="as for fit")
-    parser.add_argument("--unit", metavar="COLUMN", help="guarantee for persons, whom this column tells apart")
+    parser.add_argument("--unit", metavar="COLUMN", help="guarantee for persons, identified by this column")
     add_payment(parser)
     add_output(parser, "the released counts")
     parser.set_defaults(run=_check)
 
 
 def _template(options: argparse.Namespace) -> None:
-    write_new(yaml_template_of(options.data), options.output)
+    ending = None if options.output is None else options.output.suffix.lower()
+    if ending not in (None, ".json", ".yaml", ".yml"):
+        raise ArgumentError(f"--output: {options.output} must end in .json, .yaml or .yml")
+    # What is written can be read here: YAML, with a comment on each column, where there is PyYAML.
+    readable = find_spec("yaml") is not None
+    if not readable and ending in (".yaml", ".yml"):
+        raise ArgumentError("--output: YAML needs the package PyYAML (pip install pyyaml); a file .json needs none")
+    yaml = readable if ending is None else ending != ".json"
+    write_new((yaml_template_of if yaml else json_template_of)(options.data), options.output)
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -112,9 +123,9 @@ def _text(found: Check, as_facts: bool) -> str:
 def add_show(commands: Commands) -> None:
     """Add ``show``."""
     parser = commands.add_parser("show", help="print a saved fit, check or evaluation; spends nothing")
-    parser.add_argument("file", type=Path, help="a file that --output has written")
-    parser.add_argument("--full", action="store_true", help="of a fit: mechanism, budget, risk and notes too")
-    parser.add_argument("--uncertainty", action="store_true", help="of a fit: each coefficient's error, whole")
+    parser.add_argument("file", type=Path, help="a file written by --output")
+    parser.add_argument("--full", action="store_true", help="for a fit: also mechanism, budget, risk and notes")
+    parser.add_argument("--uncertainty", action="store_true", help="for a fit: the full table of standard errors")
     parser.add_argument("--format", choices=("text", "markdown", "latex", "html", "json"), default="text")
     parser.set_defaults(run=_show)
 
@@ -129,7 +140,7 @@ def _show(options: argparse.Namespace) -> None:
         raise ArgumentError(f"--{'full' if options.full else 'uncertainty'} is for a fit")
     if options.uncertainty and isinstance(found, GLMResults):
         if options.full or options.format != "text":
-            raise ArgumentError("--uncertainty is a table of its own: leave out --full, and --format but for json")
+            raise ArgumentError("--uncertainty prints a separate table: leave out --full, and any --format except json")
         print(found.uncertainty())
         return
     more = "--full" if options.format == "text" else None
@@ -143,8 +154,8 @@ def _loaded(path: Path) -> GLMResults | Check | Evaluation:
         facts = json.loads(path.read_text(encoding="utf-8"))
         kind = facts.get("kind", "GLMResults") if isinstance(facts, dict) else ""
     except (OSError, UnicodeError, ValueError) as error:
-        raise DataError(f"file: {path} cannot be read as released values; check the path") from error
+        raise DataError(f"file: {path} does not hold released values; check the path") from error
     for found in (GLMResults, Check, Evaluation):
         if kind == found.__name__:
             return found.load(path)
-    raise DataError(f"file: {path} is no fit, check or evaluation that --output has written")
+    raise DataError(f"file: {path} is not a fit, check or evaluation written by --output")

@@ -23,19 +23,19 @@ Where decimals have a comma a semicolon ends a cell, and Asian forms of the sign
 
 def add_commands(commands: Commands) -> None:
     """Add ``ledger`` and its actions."""
-    ledger = commands.add_parser("ledger", help="look after the privacy budget of a data set")
+    ledger = commands.add_parser("ledger", help="manage the privacy budget of a data set")
     actions = ledger.add_subparsers(required=True, metavar="action")
 
-    show = actions.add_parser("show", help="print who spent what on what, and what remains")
+    show = actions.add_parser("show", help="print the entries by analyst and purpose, and the remaining budget")
     show.add_argument("--json", action="store_true", help="print JSON instead of tables")
     show.set_defaults(run=_show)
 
-    init = actions.add_parser("init", help="make a new ledger")
+    init = actions.add_parser("init", help="create a new ledger")
     init.add_argument("--dataset", required=True, help="the name of the data set")
     init.add_argument("--eps", type=float, required=True, help="the total eps")
     init.add_argument("--delta", type=float, default=0.0, help="the total delta (default 0)")
     init.add_argument("--adjacency", choices=ADJACENCIES, default="add_remove")
-    init.add_argument("--unit", help="the column that tells persons apart, if the total is for persons (default: rows)")
+    init.add_argument("--unit", help="the column that identifies persons, if the total is for persons (default: rows)")
     init.add_argument("--accountant", choices=get_args(LedgerAccountant), default="basic")
     init.add_argument("--domain", type=Path, help="file of the data set's columns, kept in the ledger")
     init.set_defaults(run=_init)
@@ -43,7 +43,7 @@ def add_commands(commands: Commands) -> None:
     quota = actions.add_parser("quota", help="limit what one analyst may spend from now on")
     who = quota.add_mutually_exclusive_group(required=True)
     who.add_argument("--analyst", help="whose charges")
-    who.add_argument("--everyone-else", action="store_true", help="all who have no quota of their own, each")
+    who.add_argument("--everyone-else", action="store_true", help="each analyst without an own quota")
     quota.add_argument("--eps", type=float, required=True)
     quota.add_argument("--delta", type=float, default=0.0)
     quota.set_defaults(run=_quota)

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from dpstats.api import logit
 from dpstats.cli import commands as releases
@@ -64,13 +65,20 @@ def _open_streams() -> None:
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
 
 
+class Parser(argparse.ArgumentParser):
+    """Options are written whole: a beginning that is one option's today may be two options' tomorrow."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **arguments})
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m dpstats",
         description="Private regression from the shell. Output holds released values and public facts alone.",
-        epilog="Exit status: 0 done; 1 input or output not usable, nothing spent; 2 usage; 3 budget or quota exceeded, "
-        "nothing spent; 4 ledger not usable; 5 not certified; 6 charged, and then failed or could not be put where it "
-        "was to go: the error says where it is.",
+        epilog="Exit status: 0 done; 1 input or output not usable, nothing spent; 2 usage; 3 budget or quota "
+        "exceeded, nothing spent; 4 ledger not usable; 5 not certified; 6 charged, and then the release "
+        "failed or could not be written to its place: the error names the place where it is.",
     )
     commands = parser.add_subparsers(required=True, metavar="command")
     models.add_commands(commands)
@@ -95,6 +103,6 @@ def fit_adult() -> GLMResults:
 def run_demo(options: argparse.Namespace | None = None) -> None:
     """Fit the Adult model and print its summary."""
     print("dpstats demo: who earns more than $50,000? (1994 US census)".center(78))
-    print("One private fit; run it again and the noise is fresh.".center(78))
+    print("One private fit. Each run has fresh noise.".center(78))
     print()
     print(fit_adult().summary())

@@ -32,9 +32,11 @@ from dpstats.families import get_family
 from dpstats.ledger import Ledger
 from dpstats.ledger.ledger import ledger_path
 from dpstats.plan import Plan
+from dpstats.plan.notes import weak_guarantee_note
 from dpstats.plan.row_counts import RowCounts
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.summary import summarize
+from dpstats.risk import ErrorSize, RequiredEps, required, sample_size
 from dpstats.wording import argument
 
 
@@ -42,8 +44,15 @@ def add_commands(commands: Commands) -> None:
     """Add ``plan`` and ``fit``."""
     dry = commands.add_parser("plan", help="what a fit would release and cost; reads no data")
     dry.add_argument("formula", help='such as "income ~ age + C(sex)"')
-    dry.add_argument("--ledger", type=ledger_path, help="take the Domain that this ledger keeps; nothing is charged")
-    dry.add_argument("--rows", type=int, metavar="N", help="the standard errors that a fit of N rows is likely to have")
+    dry.add_argument("--ledger", type=ledger_path, help="use the Domain of this ledger; nothing is charged")
+    dry.add_argument("--rows", type=int, metavar="N", help="predict the standard errors of a fit of N rows")
+    dry.add_argument(
+        "--se",
+        action="append",
+        default=[],
+        metavar="NAME=ERROR",
+        help="how many rows make a coefficient's standard error so small; with --rows, which eps does",
+    )
     _add_model(dry)
     add_output(dry)
     dry.set_defaults(run=_plan)
@@ -53,8 +62,8 @@ def add_commands(commands: Commands) -> None:
     fit.add_argument("data", help="path or pattern of CSV or Parquet files")
     _add_model(fit)
     add_payment(fit)
-    add_output(fit, "the released values, which evaluate reads")
-    fit.add_argument("--full", action="store_true", help="print mechanism, budget, risk and notes too")
+    add_output(fit, "the released values, for evaluate and show")
+    fit.add_argument("--full", action="store_true", help="also print mechanism, budget, risk and notes")
     fit.set_defaults(run=_fit)
 
 
@@ -76,13 +85,16 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--adjacency", choices=ADJACENCIES, default="add_remove")
     for name in ("weights", "offset", "exposure"):
         parser.add_argument(f"--{name}", metavar="COLUMN", help="a column, or an expression of columns")
-    parser.add_argument("--subset", metavar="CONDITION", help='rows that are meant, such as "age >= 18"')
-    parser.add_argument("--unit", metavar="COLUMN", help="guarantee for persons, whom this column tells apart")
+    parser.add_argument("--subset", metavar="CONDITION", help='a condition on the rows, such as "age >= 18"')
+    parser.add_argument("--unit", metavar="COLUMN", help="guarantee for persons, identified by this column")
     parser.add_argument("--inference", choices=list(INFERENCE), default="auto", help="standard errors and tests")
-    parser.add_argument("--n", type=float, help="a public guess at the number of rows, which are not counted then")
-    parser.add_argument("--check-share", type=float, help="share of eps that counts the rows first; 0 for no count")
+    parser.add_argument("--n", type=float, help="a public guess at the number of rows, instead of a private count")
+    parser.add_argument("--check-share", type=float, help="share of eps for counting the rows first; 0 for no count")
     parser.add_argument(
-        "--on-mismatch", choices=("stop", "go"), default="stop", help="if the rows do not suit the Domain"
+        "--on-mismatch",
+        choices=("stop", "go"),
+        default="stop",
+        help="whether to stop or go on if the rows do not suit the Domain",
     )
     parser.add_argument(
         "--set",
@@ -99,6 +111,10 @@ def _plan(options: argparse.Namespace) -> None:
         with Ledger.open(options.ledger) as ledger:
             domain = ledger.domain
     found = plan(options.formula, domain, options.eps, **_arguments(options))
+    _warn(found, options)
+    if options.se:
+        _print_needed(found, _errors_wanted(options.se), options)
+        return
     foreseen = None if options.rows is None else found.standard_errors(options.rows)
     if options.json:
         more = {} if foreseen is None else {"standard_errors": records(foreseen.rename_axis("term"))}
@@ -107,11 +123,45 @@ def _plan(options: argparse.Namespace) -> None:
     print(found.summary() if foreseen is None else foreseen)
 
 
+def _warn(found: Plan, options: argparse.Namespace) -> None:
+    """Say on standard error what a summary says of a guarantee that means little, where none is printed."""
+    if options.json or getattr(options, "rows", None) is not None or getattr(options, "se", None):
+        for note in weak_guarantee_note(found):
+            print(f"note: {note}", file=sys.stderr)
+
+
+def _errors_wanted(settings: list[str]) -> dict[str, float]:
+    """Standard errors by coefficient, whose names may hold an equals sign."""
+    wanted: dict[str, float] = {}
+    for setting in settings:
+        name, _, text = setting.rpartition("=")
+        try:
+            wanted[name] = float(text)
+        except ValueError:
+            raise ArgumentError(f"--se takes NAME=ERROR, such as --se age=0.1; got {setting!r}") from None
+    return wanted
+
+
+def _print_needed(found: Plan, wanted: dict[str, float], options: argparse.Namespace) -> None:
+    """How many rows standard errors need, or which eps where the number of rows is given."""
+    if options.rows is None:
+        size = sample_size(found, se=wanted)
+        assert isinstance(size, ErrorSize)
+        answer: ErrorSize | RequiredEps = size
+        facts = {name: getattr(size, name) for name in ("n", "cautious", "eps")}
+    else:
+        answer = required(found, se=wanted, n=options.rows)
+        facts = {name: getattr(answer, name) for name in ("eps", "cautious", "n")}
+    table = records(answer.table.rename_axis("term"))
+    print(as_json({**facts, "standard_errors": table}) if options.json else f"{answer}\n", end="")
+
+
 def _fit(options: argparse.Namespace) -> None:
     arguments = _arguments(options)
     with payment(options) as ledger, new_file(options.output):
         domain = domain_of(options, ledger)
         found = glm(options.formula, options.data, options.eps, domain=domain, ledger=ledger, **arguments)
+    _warn(found.plan, options)
     # How many rows there are is public under replace_one; the shell shows no count of rows all the same.
     if found.nobs is not None and found.plan.counts is not None:
         for finding in found.plan.counts.findings():  # which the summary tells beside the number of rows
@@ -147,7 +197,7 @@ def _arguments(options: argparse.Namespace) -> dict[str, Any]:
         if not equals or not name.isidentifier():
             raise ArgumentError(f"--set takes NAME=VALUE, such as {argument('screen', 5)}; got {setting!r}")
         if name in arguments or hasattr(options, name):
-            raise ArgumentError(f"--set: {name} has an argument of its own, {flag(name)}")
+            raise ArgumentError(f"--set: {name} has its own argument, {flag(name)}")
         arguments[name] = _value(text)
     return arguments
 
@@ -160,7 +210,7 @@ def _family(options: argparse.Namespace) -> Any:
     family = get_family(options.family)
     for name in caps:
         if not hasattr(family, name):
-            raise ArgumentError(f"{flag(name)} is of {CAPS[name][0]!r}, not of --family {family.name}")
+            raise ArgumentError(f"{flag(name)} is for {CAPS[name][0]!r}, not for --family {family.name}")
     return replace(cast("Any", family), **caps)
 
 

@@ -41,9 +41,9 @@ def add_payment(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--ledger", type=ledger_path, help="the file or URL of an existing ledger; charged before rows are read"
     )
-    group.add_argument("--analyst", help="who asks: whose quota pays")
-    group.add_argument("--purpose", help="what it is for")
-    group.add_argument("--label", help="the title of the ledger's entry")
+    group.add_argument("--analyst", help="the analyst whose quota pays")
+    group.add_argument("--purpose", help="the purpose of the call")
+    group.add_argument("--label", help="the title of the entry in the ledger")
 
 
 def add_output(parser: argparse.ArgumentParser, saved: str | None = None) -> None:
@@ -61,7 +61,7 @@ def payment(options: argparse.Namespace) -> Iterator[Ledger | None]:
     if options.ledger is None:
         if named := [name for name, text in given.items() if text is not None]:
             raise ArgumentError(f"--{named[0]} is kept in a ledger; name it with --ledger")
-        print("note: without --ledger nobody keeps count of what is spent on these data", file=sys.stderr)
+        print("note: without --ledger the budget spent on these data is not recorded", file=sys.stderr)
         yield None
         return
     with Ledger.open(options.ledger) as ledger:
@@ -76,7 +76,7 @@ def new_file(path: Path | None) -> Iterator[None]:
     """
     if path is None:
         if sys.stdout is None:
-            raise ArgumentError("standard output is closed, and nothing else takes the result: name a file, --output")
+            raise ArgumentError("standard output is closed: name a file for the result with --output")
         yield
         return
     try:
@@ -134,15 +134,15 @@ def _kept(found: Released, output: Path | None) -> tuple[str, str | None]:
             with contextlib.suppress(OSError):
                 output.unlink()
         else:
-            return f"what was paid for is in {output}", None
+            return f"the release that was paid for is in {output}", None
     name = f"dpstats-{type(found).__name__.lower()}-{secrets.token_hex(4)}.json"
     for folder in (Path.cwd, Path.home, lambda: Path(tempfile.gettempdir())):
         with contextlib.suppress(DPStatsError, OSError, RuntimeError):
             path = folder() / name
             found.save(path)
-            return f"what was paid for is in {path}", reason
+            return f"the release that was paid for is in {path}", reason
     print(text_of(type(found).__name__, found.to_dict()), file=sys.stderr)
-    return "no folder takes what was paid for: it is printed above, keep it as a file that ends in .json", reason
+    return "no folder could be written, so the release is printed above: save it in a file that ends in .json", reason
 
 
 def silence() -> None:
@@ -165,9 +165,9 @@ NAMED = ("delta", "family", "method", "penalty", "alpha", "adjacency", "weights"
 """Arguments of a fit that options of their names hand on as they are."""
 
 CAPS = {
-    "residual_cap": ("gaussian", "from which residual on, in units of the response, the loss is linear"),
-    "mean_cap": ("poisson", "up to which mean the link is a logarithm"),
-    "y_max": ("poisson", "the greatest count that is not clipped"),
+    "residual_cap": ("gaussian", "the residual, in units of the response, beyond which the loss is linear"),
+    "mean_cap": ("poisson", "the largest mean with a logarithmic link"),
+    "y_max": ("poisson", "the largest count that is not clipped"),
 }
 """Numbers that belong to a family."""
 

@@ -218,7 +218,7 @@ class Check(Released):
         """The faults that are there for sure, in sentences, the greatest first; then ranges that are far too wide."""
         table = self.table
         certain = table[table["advice"] != ""].sort_values("rows", ascending=False)
-        what = {"lost": "lost to", "below": "clipped from below in", "above": "clipped from above in"}
+        what = {"lost": "are lost to", "below": "are clipped in", "above": "are clipped in"}
         faults = [
             f"about {row['rows']:,.0f} +- {self.std_err:,.0f} of {self._rows_text} rows "
             f"{what[row['fault']]} `{row['column']}`: {row['advice']}{self._empty_levels(row['column'], row['fault'])}"

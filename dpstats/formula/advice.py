@@ -41,7 +41,7 @@ def advice(
     said = [doubt for name in bought if (doubt := _bought(name, declared, table)) is not None]
     said += [] if kind != "binary" else _taken(parsed, declared, table)
     said += [
-        f"{name} is declared by one level, so it has no coefficient beside an intercept: list the others"
+        f"{name} is declared with one level and has no coefficient next to an intercept; list its other levels"
         for name in parsed.exog_columns
         if isinstance(column := declared.get(name), Levels) and len(column.values) == 1
     ]
@@ -55,8 +55,8 @@ def _bought(name: str, declared: Domain, table: Table | None) -> str | None:
         return f"{name} is not declared, and its range will be bought; the domain declares {near}: did you mean that?"
     if table is not None and table.count(name) == 1 and table.column(name).type_name == "CSV text":
         return (
-            f"{name} is not declared and comes from a CSV file, which tells no types: it is read as numbers, and text "
-            "in it is missing; list its levels in the domain if it is text"
+            f"{name} is not declared and comes from a CSV file, which declares no types. It is read as numbers, "
+            "and text counts as missing; if it is text, list its levels in the domain"
         )
     return None
 
@@ -175,7 +175,7 @@ def dropped_note(domain: Domain) -> tuple[str, ...]:
     ]
     if not ranges:
         return ()
-    more = [f"{len(ranges) - MOST_LISTED} columns more so"] if len(ranges) > MOST_LISTED else []
+    more = [f"{len(ranges) - MOST_LISTED} more columns outside their intervals"] if len(ranges) > MOST_LISTED else []
     listed = " or ".join([*ranges[:MOST_LISTED], *more])
     return (f"Rows with {listed} are left out; predictions of such rows follow the formula",)
 
@@ -186,7 +186,7 @@ def _logarithm(domain: Domain, code: str) -> str:
     declared = domain.get(name)
     if name == code or not isinstance(declared, Range) or declared.low >= 0:
         return ""
-    return f"; if {name} is a logarithm already, it is an offset and no exposure"
+    return f"; if {name} is a logarithm already, pass it as offset, not as exposure"
 
 
 def _place(parsed: Formula, domain: Domain, code: str) -> str:

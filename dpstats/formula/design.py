@@ -309,6 +309,4 @@ def _check_units(names: Sequence[str], response: ResponseSpec, center: Array, sc
     sizes = response.scale / scale
     for name, size, place in zip(names, sizes, center, strict=True):
         if not (LEAST_UNIT < size < 1 / LEAST_UNIT and abs(place) * size < 1 / LEAST_UNIT):
-            raise FormulaError(
-                f"{name}: its coefficient could not be written in units so far from the response's; rescale it"
-            )
+            raise FormulaError(f"{name}: its units are too far from those of the response; rescale it")

@@ -53,13 +53,15 @@ class Fault(NamedTuple):
     def advice(self) -> str:
         """What to look at, where many rows have it."""
         if self.column == FORMULA:
-            return "a term or the response is not finite there: transform what can be zero or negative"
+            return "a term or the response is not finite there; transform columns that can be zero or negative"
         if self.kind != "lost":
-            return f"{self.kind} the declared range {self.declared}: is it right?"
+            return f"{self.kind} the declared range {self.declared}; check this range"
         if self.declared.endswith("levels"):
-            return "missing, or a level that is not declared: compare spelling with the codebook"
+            return "missing, or a level that is not declared; compare the spelling with the codebook"
         if self.declared.endswith(DROPS):
-            return f"missing, or outside {self.declared.removesuffix(DROPS)}, where its range keeps rows: is it right?"
+            return (
+                f"missing, or outside {self.declared.removesuffix(DROPS)}, where its range keeps rows; check this range"
+            )
         return "missing, or not a number"
 
 

@@ -113,12 +113,12 @@ def _dialect(sql: str) -> str:
 _CUT = (None, "57P01", "57P02", "57P03", "08006", "25P03")
 """What an open connection answers that was cut while it was idle: the server restarted, say."""
 
-_TAKEN = "the schema holds another program's tables; name a schema of its own (?schema=)"
+_TAKEN = "the schema holds tables of another program; name a separate schema (?schema=)"
 _ADVICE = {
     "42501": "cannot be used by this user of the database; grant it the use of the schema and its tables",
-    "42P01": "is missing; correct the URL, or make it: dp.Ledger(url, dataset=..., eps=...)",
-    "3F000": "is missing; correct the URL, or make it: dp.Ledger(url, dataset=..., eps=...)",
-    "3D000": "is in a database that does not exist; make the database, or correct the URL",
+    "42P01": "is missing; correct the URL, or create it: dp.Ledger(url, dataset=..., eps=...)",
+    "3F000": "is missing; correct the URL, or create it: dp.Ledger(url, dataset=..., eps=...)",
+    "3D000": "is in a database that does not exist; create the database, or correct the URL",
     "53100": "cannot grow: the server's disk is full; free some space",
     "25006": "is on a server that takes no changes; use the URL of the primary server",
     "22021": "cannot hold the character U+0000; leave it out of labels and names",
@@ -201,7 +201,7 @@ class PostgresStore(Store):
         if session.execute("SELECT current_setting('fsync')").fetchone()[0] != "on":
             session.close()
             raise LedgerError(
-                f"ledger {self.path} is on a server with fsync off, whose crash would forget charges; turn fsync on"
+                f"ledger {self.path} is on a server with fsync off, which would lose charges in a crash; turn fsync on"
             )
         return session
 

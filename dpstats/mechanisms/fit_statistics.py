@@ -102,17 +102,17 @@ def fit_statistics_obstacle(spec: FitSpec) -> str | None:
     """Why there can be no fit statistics beside this model, with the fix; whether it has errors is another question."""
     options, family, design = spec.options, spec.family, spec.design
     if options.unit is not None:
-        return "is for averages over rows, and the rows of a unit share a weight; leave it out with a unit"
+        return "averages over rows, and the rows of a unit share a weight; leave it out with a unit"
     if design.score_ratio != 1.0:
-        return "is for averages over rows that count alike; leave it out with weights or numbers of trials"
+        return "averages over rows of equal weight; leave it out with weights or numbers of trials"
     if design.offset_bound:
-        return "compares with a constant mean, which a model with an offset has not; leave it out"
+        return "compares with a constant mean, and an offset changes the mean; leave it out"
     if family.response == "binary" and not isinstance(family, Binomial):
         return f"needs a mean response, which family {family.name!r} does not model; leave it out"
     if constant_column(design) is None:
-        return "compares with the intercept alone: give a formula with an intercept, or leave it out"
+        return "compares with the intercept alone: use a formula with an intercept, or leave it out"
     if options.screen is not None or options.refit_share > 0:
-        return "is not offered after a choice of columns by the same rows; leave it out"
+        return "is not offered after a choice of columns from the same rows; leave it out"
     return None
 
 

@@ -93,9 +93,9 @@ class Options:
         rows. Rows outside it are left out, and the noise follows the interval (docs/proofs/trimming). With few rows the
         declared range stays, as it does for columns whose inner interval is declared. Columns left out of the Domain
         have their range bought in either case; with "bought", rows beyond it are left out instead of clipped. None, the
-        default, buys intervals where the number of rows that is counted, or `n`, says that they pay: from rows times
-        eps of about 2,500 a column, for at most 0.07 of eps, and less the more rows there are (docs/proofs/trimming,
-        6); no column's range may be left out of the Domain then. "declared" never buys them.
+        default, buys intervals if the counted number of rows, or `n`, shows that they pay: if rows times eps is at
+        least about 2,500 per column, for at most 0.07 of eps, and less with more rows (docs/proofs/trimming, 6). The
+        Domain must then declare all ranges. "declared" never buys them.
     range_share : float
         Share of eps that buys the ranges of numeric columns left out of the Domain, and the intervals of
         ranges="bought", in equal parts; by default intervals cost no more than that.

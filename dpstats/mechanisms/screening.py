@@ -214,7 +214,9 @@ def plan_fit(spec: FitSpec, eps: float, delta: float) -> tuple[ScreeningPlan | N
         return None, plan_stages(spec, eps, delta)
     if options.retrieval == "return":
         returned = argument("retrieval", "return")
-        raise ArgumentError(f"{returned} does not go with screen: what is left over follows the columns kept")
+        raise ArgumentError(
+            f"{returned} cannot be combined with screen, because the amount depends on the columns kept"
+        )
     if options.replicates:
         raise ArgumentError("screen is not part of the replicated paper; leave one of them out")
     check_units(spec.design, options)  # whichever columns are kept
@@ -231,11 +233,13 @@ def _check_split(options: Options) -> None:
         return
     rows = argument("split", "rows")
     if options.screen is None and options.refit_share == 0:
-        raise ArgumentError(f"{rows} needs a choice of columns to keep apart: give screen or refit_share")
+        raise ArgumentError(f"{rows} needs a choice of columns: pass screen or refit_share")
     if options.screen is not None and options.refit_share > 0:
-        raise ArgumentError(f"{rows} divides rows once: give screen or refit_share, not both")
+        raise ArgumentError(f"{rows} divides rows once: pass screen or refit_share, not both")
     if options.retrieval == "return":
-        raise ArgumentError(f"{argument('retrieval', 'return')} does not go with {rows}: parts pay side by side")
+        raise ArgumentError(
+            f"{argument('retrieval', 'return')} cannot be combined with {rows}, whose parts pay in parallel"
+        )
     if options.replicates:
         raise ArgumentError("split is not part of the replicated paper; leave one of them out")
 
@@ -255,7 +259,7 @@ def plan_screening(spec: FitSpec, eps: float, delta: float) -> ScreeningPlan:
     cost = eps if options.split is not None else options.screen_share * eps
     share = cost / (choices + 1 + REFIT_PRICE * (choices - 1))
     if share < SMALLEST_EPS:
-        raise ArgumentError(f"eps is too small to screen with: a choice needs {SMALLEST_EPS:g} at least; raise eps")
+        raise ArgumentError(f"eps is too small for screening: a choice needs at least {SMALLEST_EPS:g}; raise eps")
     null = None
     if always.size:
         intercept = ArrayDesign(("Intercept",), {"l2": 1.0}, offset_bound=design.offset_bound)

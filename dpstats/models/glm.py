@@ -105,9 +105,9 @@ class GLM:
     ) -> None:
         if row_norm is None:
             raise ArgumentError(
-                "row_norm must be stated: a public bound on the Euclidean length of a row of exog, an intercept "
-                "included, such as row_norm=1.0 for rows scaled to it; longer rows are shortened. A formula with a "
-                "Domain needs none: dp.glm(formula, data, eps, domain=...)"
+                "row_norm is missing: pass a public bound on the Euclidean length of a row of exog, with the "
+                "intercept, such as row_norm=1.0; longer rows are shortened. A formula with a Domain needs none: "
+                "dp.glm(formula, data, eps, domain=...)"
             )
         self._source: ArraySource | FormulaSource = ArraySource(
             endog,
@@ -265,7 +265,7 @@ def fit_source(
     for one in plan.advice:
         _log.warning("dpstats: %s", one)
     if unknown := [name for name in plan.bought if name not in plan.trimmed]:
-        _log.warning("dpstats: ranges to be bought with the budget: %s; declared ones are free", ", ".join(unknown))
+        _log.warning("dpstats: the budget buys the ranges of %s; declared ranges are free", ", ".join(unknown))
     random, ledger, data = random_source(request.seed), as_ledger(ledger), source.data
     if plan.counts is not None and data is not None:
         # A query is carried out once for both releases, which share what memory there is.
@@ -298,7 +298,7 @@ def fit_source(
         if wrong and request.options.on_mismatch == "stop":
             raise MismatchError(
                 f"{' '.join(map(sentence, wrong))} No fit was made; counting the rows cost {counted}. Correct the "
-                f"Domain, or pass {argument('on_mismatch', 'go')} to fit all the same"
+                f"Domain, or pass {argument('on_mismatch', 'go')} to fit in any case"
             )
     work = partial(release_fit, source, plan, random, encoded=rows)
     return release(rest, work=work, label=plan.title).run(ledger, **charge)

@@ -53,7 +53,7 @@ def counts_obstacle(request: Request, *, alone: bool) -> str | None:
     """Why no rows are counted before a fit, with the fix; several fits that go together count none."""
     check = phrase("call dp.check", shell="run python -m dpstats check")
     if not alone:
-        return f"is for a single fit: leave it out, and {check} first"
+        return f"is for a single fit; leave it out, and {check} first"
     if request.options.unit is not None:
         by_person = f"{check} with {argument('unit')}"
         return f"counts rows, and the guarantee is for persons: leave it out, and {by_person} first"
@@ -63,7 +63,7 @@ def counts_obstacle(request: Request, *, alone: bool) -> str | None:
         return "is not part of the replicated paper; leave it out"
     if request.options.retrieval == "return":
         returned, recycled = argument("retrieval", "return"), argument("retrieval", "recycle")
-        return f"leaves open what {returned} would return; take {recycled}"
+        return f"cannot be combined with {returned}, which needs a price known beforehand; use {recycled}"
     return None
 
 

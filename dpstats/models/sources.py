@@ -228,7 +228,7 @@ class ArraySource:
         except TypeError:  # no list at all
             names = []
         if len(names) != size or len(set(names)) != size:
-            raise ArgumentError(f"names must hold {size} different names, one for each column of exog")
+            raise ArgumentError(f"names must hold {size} distinct names, one for each column of exog")
         response = getattr(endog, "name", None)
         self.design = ArrayDesign(
             tuple(names),
@@ -242,11 +242,11 @@ class ArraySource:
         """The plan, from public facts alone."""
         response_purchase(request, self.design)  # refuses one that is asked for
         if request.options.unit is not None:
-            raise ArgumentError("unit names a column of a data frame; give a formula and a frame, not arrays")
-        if request.options.check_share:
             raise ArgumentError(
-                "check_share counts rows by what a Domain declares; give a formula and a frame, not arrays"
+                "unit is the name of a column of a data frame; pass a formula and a frame instead of arrays"
             )
+        if request.options.check_share:
+            raise ArgumentError("check_share counts rows by their Domain; pass a formula and a frame instead of arrays")
         family = request.family.resolve(UNIT_RESPONSE if request.family.response == "continuous" else None)
         return make_plan(request, self.design, family, formula=None)
 
@@ -283,14 +283,16 @@ class FormulaSource:
         """
         if self.data is not None and self.data.distributed and request.options.replicates:
             raise ArgumentError(
-                "realization and moor: the paper's modes stack all rows in memory, and those of a Dask frame stay on "
-                "its cluster; leave these options out"
+                "realization and moor: the paper's modes stack all rows in memory, but the rows of a Dask frame "
+                "stay on its cluster; leave these options out"
             )
         if self.data is not None:
             check_unit(self.data, request.options.record)
         person = request.options.record.column
         if person is not None and person in parse(self.formula).exog_columns:
-            raise ArgumentError(f"unit: {person!r} tells persons apart, and the formula reads it; leave it out of one")
+            raise ArgumentError(
+                f"unit: {person!r} identifies persons and must not be in the formula; leave it out of one of them"
+            )
         known, open_ranges = schema_domain(self.formula, self.domain, self.data, request.family)
         advised = advice(self.formula, self.domain, self.data, open_ranges, request.family.response)
         if request.options.ranges == "bought" and not alone:
@@ -382,7 +384,7 @@ def model_formula(formula: str, family: str | Family, **row_terms: Unpack[RowKey
     """The formula with the terms that these arguments stand for; an exposure needs a log link."""
     if row_terms.get("exposure") is not None and (link := get_family(family).link) != "log":
         raise ArgumentError(
-            f"exposure needs a family with a log link, such as 'poisson', and this one's is {link!r}; "
-            f"{argument('offset')} is added to any linear predictor"
+            f"exposure needs a family with a log link, such as 'poisson', and the link of this family is {link!r}; "
+            f"{argument('offset')} works with any link"
         )
     return add_terms(formula, **row_terms)

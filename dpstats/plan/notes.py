@@ -54,10 +54,34 @@ def guaranteed(plan: PlanFacts) -> str:
     return f"{privacy}-differentially private for {neighbours}."
 
 
+GREATEST_EPS, GREATEST_DELTA = 20.0, 1e-3
+"""Beyond them a guarantee promises hardly anything."""
+
+
+def weak_guarantee_note(plan: PlanFacts) -> list[str]:
+    """A line of warning where eps or delta is so large that the guarantee means little; empty elsewhere."""
+    guarantee, rows = plan.guarantee, plan.request.options.n
+    notes = []
+    if guarantee.eps > GREATEST_EPS:
+        notes.append(
+            f"eps = {guarantee.eps:.4g} is above {GREATEST_EPS:g}: this hardly limits what is learnt of a row."
+        )
+    if guarantee.delta > GREATEST_DELTA:
+        notes.append(
+            f"delta = {guarantee.delta:.4g} is above {GREATEST_DELTA:g}: with this chance the guarantee may fail."
+        )
+    elif rows is not None and guarantee.delta * rows > 1:
+        notes.append(
+            f"delta = {guarantee.delta:.4g} is above 1/n = {1 / rows:.4g}: publishing one of the rows would meet it."
+        )
+    return notes
+
+
 def plan_notes(plan: PlanFacts, *, released: bool = True) -> list[str]:
     """What the reader must know, in plain words; `released` says whether the errors that were planned were."""
     guarantee, objective = plan.guarantee, plan.objective
-    notes = [guarantee_note(plan), plan.stages[-1].plan.shrinkage_note, errors_note(plan, released=released)]
+    notes = [guarantee_note(plan), *weak_guarantee_note(plan)]
+    notes += [plan.stages[-1].plan.shrinkage_note, errors_note(plan, released=released)]
     if guarantee.delta < plan.request.delta:
         notes.append(
             f"The fit spends {guarantee.delta:.4g} of the allowed delta of {plan.request.delta:.4g}: the noise of "
@@ -210,9 +234,9 @@ def dispersion_note(plan: PlanFacts) -> str:
     assert plan.response is not None
     found = "will be" if plan.response.alpha is None else "was"
     return (
-        f"alpha {found} bought as that of all counts, whatever their columns, and a standard deviation above its "
-        "estimate. It is rather too large, so that model-based standard errors are rather too wide; "
-        f"{argument('inference', 'robust')} does without it, and coefficients are right for any alpha."
+        f"alpha {found} bought for all counts without regard to their columns, and set one standard deviation above "
+        "its estimate. It tends to be too large, so model-based standard errors tend to be too wide; "
+        f"{argument('inference', 'robust')} does not use it, and coefficients are valid for any alpha."
     )
 
 
@@ -249,9 +273,9 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
     if plan.counts is not None and plan.counts.settles_errors and plan.counts.rows is None:
         foreseen = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
         return (
-            "What is spent on standard errors follows the number of rows, as the table above says; what is shown here "
-            f"is without any that must be paid for. {foreseen} foresees them. {argument('inference', True)} insists on "
-            f"them. 'noise at most' bounds the standard deviation that noise alone gives a coefficient. {few}"
+            "What is spent on standard errors follows the number of rows, as the table above says. "
+            f"{argument('inference', True)} buys them whatever it is. {foreseen} foresees them. 'noise at most' bounds "
+            f"the standard deviation that noise alone gives a coefficient. {few}"
         )
     if information is None and plan.focus is not None:
         return (
@@ -369,7 +393,7 @@ def fit_statistics_note(plan: PlanFacts) -> list[str]:
         names = [name for name, _ in plan.fitstats.variables or ()]
         changes = f"changes of {', '.join(names)}" if names else "changes of factors"
         named = "the averages for marginal effects" if not names and plan.fitstats.by is None else changes
-        groups = "" if plan.fitstats.by is None else f", averages by the levels of {plan.fitstats.by} as well"
+        groups = "" if plan.fitstats.by is None else f", and averages by the levels of {plan.fitstats.by}"
         return [
             f"{plan.fitstats.eps:.4g} of eps buys the number of rows, {figure} and {named}, "
             f"each with its standard error{groups} (fitstats; proof: {cite_proof('docs/proofs/fit_statistics')})."

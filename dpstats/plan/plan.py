@@ -354,7 +354,7 @@ def make_plan(
             "fitstats": fitstats,
         }
         shares = " or ".join(argument(name) for name, purchase in purchases.items() if purchase)
-        raise ArgumentError(f"{shares} must be lower: nothing of eps is left for the coefficients")
+        raise ArgumentError(f"{shares} must be lower: no eps is left for the coefficients")
     screening, stages = plan_releases(request, design, spec, rest)
     if fitstats is not None and stages[-1].plan.information is None:
         if request.options.fitstats != "auto" or fitstats.variables is not None or fitstats.by is not None:

@@ -47,7 +47,7 @@ def new_axes(ax: Axes | None, height: float = HEIGHT, width: float = WIDTH) -> A
     try:
         from matplotlib import pyplot
     except ImportError as error:
-        raise ArgumentError('pictures need the package matplotlib: pip install "dpstats[plots]"') from error
+        raise ArgumentError("pictures need the package matplotlib: pip install matplotlib") from error
     if ax is None:
         _, ax = pyplot.subplots(figsize=(width, height), layout="constrained")
     elif not hasattr(ax, "get_figure"):

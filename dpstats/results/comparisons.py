@@ -164,14 +164,14 @@ class PublicRows:
     def groups(self, name: str, by: str | None) -> dict[Any, int | None]:
         """All rows: others are the caller's to choose."""
         if by is not None:
-            raise ArgumentError(f"by of {name} goes with the rows of the fit: pass the rows of a group as newdata")
+            raise ArgumentError(f"by of {name} is for the rows of the fit; pass the rows of a group as newdata")
         return {None: None}
 
     def at(self, **cells: Any) -> Average:
         """The average prediction with some columns replaced."""
         exog, added = self.model_rows(self.frame.assign(**cells))
         if not len(exog):
-            raise ArgumentError("newdata has no complete row: give columns of the formula within the Domain")
+            raise ArgumentError("newdata has no complete row; pass the columns of the formula within the Domain")
         eta = exog @ (self.errors.center + self.errors.basis @ self.errors.table.estimates.debiased) + added
         slope = (self.mean(eta + STEP) - self.mean(eta - STEP)) / (2 * STEP)
         return Average(float(self.mean(eta).mean()), {}, slope @ exog / len(exog))
@@ -195,11 +195,13 @@ class PublicRows:
     def _numbers(self, column: str) -> pd.Series[float]:
         """A column of numbers."""
         if column not in self.frame:
-            raise DataError(f"newdata has no column {column!r}, which is to change")
+            raise DataError(f"newdata has no column {column!r}, which the comparison changes")
         try:
             return self.frame[column].astype(np.float64)
         except (ValueError, TypeError, OverflowError):
-            raise DataError(f"newdata must have numbers in column {column!r}, which is to change by a step") from None
+            raise DataError(
+                f"newdata must have numbers in column {column!r}, which the comparison changes by a step"
+            ) from None
 
     def knows(self, group: int | None) -> bool:
         """Public rows hide nothing."""
@@ -270,7 +272,7 @@ class Comparer:
         ]
         if not found:
             named = argument("fitstats_variables")
-            raise NotReleasedError(f"comparisons: no factor stands by itself; {named} buys steps of numbers; {FREE}")
+            raise NotReleasedError(f"comparisons: no factor is a term by itself; {named} buys steps of numbers; {FREE}")
         return found
 
     def _variable(self, name: str) -> Variable:
@@ -290,7 +292,7 @@ class Comparer:
         """A change of the linear predictor."""
         model, table = self.model, self.model.errors.table
         if not np.any(model.columns == change.column):
-            raise ArgumentError(f"variables: {self.plan.names[change.column]} is not in the fit, which left it out")
+            raise ArgumentError(f"variables: {self.plan.names[change.column]} is not in the fit, which dropped it")
         place = int(np.flatnonzero(model.columns == change.column)[0])
         contrast = table.estimates.contrasts(change.size * model.rows[[place]] @ model.errors.basis)
         value = change.size * float(table.coef[place])

@@ -175,10 +175,10 @@ class ETable(Printed):
             )
         if any(shows_errors(fit) for fit in self.fits):
             bracketed = "95 % intervals" if self.exponentiate else "standard errors"
-            notes.append(f"In brackets: {bracketed}, of bias-corrected coefficients.")
+            notes.append(f"In brackets: {bracketed} of bias-corrected coefficients.")
             if self.stars:
                 levels = ", ".join(f"{mark} p < {level:g}" for mark, level in STARS.items())
-                notes.append(f"{levels}, by p-values that take the noise of privacy into account.")
+                notes.append(f"{levels}, by p-values that account for the privacy noise.")
         without = [fit for fit in self.fits if not shows_errors(fit)]
         if any(has_exact_noise(fit) for fit in without) and not self.exponentiate:
             notes.append("In square brackets: the standard deviation of the noise in coefficients as released.")
@@ -262,7 +262,7 @@ def etable(
     if check_flag("exponentiate", exponentiate) and (
         others := [label for label, one in zip(named, found, strict=True) if one.plan.family.link not in RATIOS]  # type: ignore[union-attr]
     ):
-        raise ArgumentError(f"exponentiate needs a logit or log link, which {others[0]} has not; leave it out")
+        raise ArgumentError(f"exponentiate needs a logit or log link, and {others[0]} has another one; leave it out")
     return ETable(found, tuple(named), exponentiate, check_flag("stars", stars))  # type: ignore[arg-type]
 
 

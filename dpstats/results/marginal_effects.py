@@ -33,8 +33,8 @@ NOT_BOUGHT = (
     "buys them; at='zero' needs none"
 )
 NO_MEANS = (
-    "get_margeff(at='mean') needs the means of the columns, which were not released; at='overall' averages over the "
-    "rows, and comparisons(newdata=...) has effects at public means or other values, at no charge"
+    "get_margeff(at='mean') needs the means of the columns, which were not released; use at='overall' for "
+    "averages over the rows, or comparisons(newdata=...) for effects at public values, at no cost"
 )
 STEP = 1e-4
 

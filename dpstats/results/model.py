@@ -60,8 +60,8 @@ Vector = NDArray[np.float64]
 
 
 _QUALITY = (
-    "fitstats buys R2 or the deviance explained with a fit that has errors, and dp.evaluate both and calibration, on "
-    "rows held out or not"
+    "fitstats buys R2 or the deviance explained with a fit that has errors; dp.evaluate measures both, and "
+    "calibration, on any rows"
 )
 _RESIDUALS = "dp.evaluate buys residuals in bins of the fitted values"
 _FITTED = "predict(newdata) gives the mean at public rows; predictions for private rows are not protected"

@@ -187,7 +187,7 @@ def test_errors_quote_no_cell(folder: Path, capfd: pytest.CaptureFixture[str]) -
 
 def test_without_a_ledger_a_word_of_warning(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main([*FIT, "rows.csv", *LOGIT, "--domain", "adult.yaml"]) == 0
-    assert "nobody keeps count" in capfd.readouterr().err
+    assert "without --ledger the budget spent on these data is not recorded" in capfd.readouterr().err
     assert main([*FIT, "rows.csv", *LOGIT, "--domain", "adult.yaml", "--analyst", "Ada"]) == 1
     assert "name it with --ledger" in capfd.readouterr().err
 
@@ -397,7 +397,7 @@ def test_a_count_that_stops_the_fit_is_charged(folder: Path, capfd: pytest.Captu
     arguments = [*FIT, "rows.csv", *LOGIT, "--domain", "other.yaml", "--check-share", "0.5", "--output", "f.json"]
     capfd.readouterr()
     assert main(arguments) == 6
-    assert "or pass --on-mismatch go to fit all the same" in capfd.readouterr().err
+    assert "or pass --on-mismatch go to fit in any case" in capfd.readouterr().err
     assert not Path("f.json").exists()
 
 

@@ -31,7 +31,7 @@ def test_a_near_miss_is_said_by_plan_and_before_a_fit(caplog: pytest.LogCaptureF
     assert "did you mean that?" in " ".join(str(plan).split())
     dp.ols("y ~ age", frame(), 1.0, domain={"y": (0, 1), "Age": (17, 90)})
     assert "the domain declares Age: did you mean that?" in said(caplog)
-    assert "ranges to be bought with the budget: age" in said(caplog)
+    assert "the budget buys the ranges of age" in said(caplog)
 
 
 def test_what_is_well_declared_is_said_nothing_of(caplog: pytest.LogCaptureFixture) -> None:
@@ -44,7 +44,7 @@ def test_what_is_well_declared_is_said_nothing_of(caplog: pytest.LogCaptureFixtu
 
 def test_other_things_that_names_and_levels_tell() -> None:
     plan = dp.plan("y ~ sex", {"y": (0, 1), "sex": ["F"]}, 1.0)
-    assert "declared by one level" in plan.advice[0]
+    assert "declared with one level" in plan.advice[0]
     data = frame().rename(columns={"age": "AGE"})
     fit = dp.ols("y ~ C(sex)", data, 1.0, domain={"y": (0, 1), "age": (17, 90), "sex": ["F", "M"]})
     assert fit.plan.advice == ("the domain declares age, and the data have AGE: did you mean that?",)
@@ -83,5 +83,5 @@ def test_a_text_column_that_is_declared_otherwise() -> None:
 
 
 def test_arrays_need_a_stated_bound() -> None:
-    with pytest.raises(ArgumentError, match="row_norm must be stated"):
+    with pytest.raises(ArgumentError, match="row_norm is missing"):
         dp.GLM([0.0, 1.0], np.eye(2))

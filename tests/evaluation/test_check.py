@@ -185,7 +185,7 @@ def test_findings_have_the_errors_of_both_their_figures() -> None:
         in (check.findings[0])
     )
     public = dp.check("y ~ x + g", data, DOMAIN, 0.5, seed=3, adjacency="replace_one")
-    assert "of 400 rows lost" in public.findings[0]
+    assert "of 400 rows are lost" in public.findings[0]
 
 
 def test_the_family_is_that_of_the_declared_response() -> None:

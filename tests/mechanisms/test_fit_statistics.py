@@ -430,14 +430,14 @@ class TestComparisons:
         table = fit.comparisons()
         assert table["term"].tolist() == [name]
         assert table["estimate"].tolist() == pytest.approx(fit.get_margeff().margeff.tolist())
-        with pytest.raises(ArgumentError, match="which left it out"):
+        with pytest.raises(ArgumentError, match="which dropped it"):
             fit.comparisons("x" if name != "x" else "z")
 
     def test_models_of_arrays_have_no_variables(self) -> None:
         rows = frame("gaussian")[["x", "z"]].to_numpy()
         model = dp.GLM(frame("gaussian")["y"].to_numpy(), rows, row_norm=2.0, family="gaussian")
         fit = model.fit(5.0, inference=True, seed=1)
-        with pytest.raises(NotReleasedError, match="no factor stands by itself"):
+        with pytest.raises(NotReleasedError, match="no factor is a term by itself"):
             fit.comparisons()
         with pytest.raises(DPStatsError):
             fit.comparisons("x1", newdata={"x1": [1.0]})

@@ -222,7 +222,7 @@ def test_bought_ranges(frame):
         ({"screen": 3, "retrieval": "return"}, "retrieval='return' does not go with screen"),
         ({"screen": 3, "curvature": 1e-9}, "curvature is too small"),
         ({"screen": 3, "realization": "augmented", "allow_uncertified": True}, "replicated paper"),
-        ({"screen": 3, "eps": 1e-31}, "eps is too small to screen"),
+        ({"screen": 3, "eps": 1e-31}, "eps is too small for screening"),
     ],
     ids=str,
 )

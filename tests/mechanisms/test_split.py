@@ -124,7 +124,7 @@ def test_inference_after_a_choice() -> None:
     [
         ({"split": "rows"}, "screen or refit_share"),
         ({**LASSO, "screen": 2}, "not both"),
-        ({**LASSO, "retrieval": "return"}, "side by side"),
+        ({**LASSO, "retrieval": "return"}, "parts pay in parallel"),
         ({**LASSO, "split": "row"}, "split must be one of"),
     ],
 )

@@ -148,15 +148,20 @@ def test_the_spread_of_residuals_is_the_analysts() -> None:
     ("options", "formula", "given", "fix"),
     [
         ({"inference": None}, "y ~ x", {}, "inference=True"),
-        ({"inference": True, "unit": "who"}, "y ~ x", {}, "count alike"),
-        ({"inference": True, "weights": "t"}, "y ~ x", {}, "count alike"),
+        ({"inference": True, "unit": "who"}, "y ~ x", {}, "without weights, trials or a unit"),
+        ({"inference": True, "weights": "t"}, "y ~ x", {}, "without weights, trials or a unit"),
         ({"inference": True, "screen": 1}, "y ~ x + g", {}, "leave out screen="),
         ({"inference": True}, "y ~ other", {}, "declare other"),
         ({"inference": True}, "y ~ x", {"residual_sd": 0.0}, "residual_sd must be"),
         ({"inference": True}, "y ~ x", {"residual_sd": 601.0}, "range of the response, 600"),
-        ({"family": "binomial"}, "b ~ x", {"residual_sd": 1.0}, "residual_sd is for responses"),
-        ({"inference": True}, "y ~ x", {"residual_sd": 1.0, "like": {"x": [1, 2], "y": [3, 4]}}, "its own"),
-        ({"inference": True}, "y ~ x + g", {"like": {"x": [1.0], "g": ["z"]}}, "like: the formula has no value"),
+        ({"family": "binomial"}, "b ~ x", {"residual_sd": 1.0}, "residual_sd is for numeric responses"),
+        (
+            {"inference": True},
+            "y ~ x",
+            {"residual_sd": 1.0, "like": {"x": [1, 2], "y": [3, 4]}},
+            "must be left out if like=",
+        ),
+        ({"inference": True}, "y ~ x + g", {"like": {"x": [1.0], "g": ["z"]}}, "like: the formula has no finite value"),
     ],
 )
 def test_what_cannot_be_foreseen_is_refused(

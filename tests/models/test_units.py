@@ -170,7 +170,7 @@ class TestRefusals:
             dp.logit(FORMULA, twice, 1.0, domain=DOMAIN, unit="who")
 
     def test_arrays_have_no_columns(self) -> None:
-        with pytest.raises(ArgumentError, match="unit names a column"):
+        with pytest.raises(ArgumentError, match="unit is the name of a column"):
             dp.GLM([0, 1], np.array([[0.1], [0.2]]), "binomial", row_norm=1.0).fit(1.0, unit="who")
 
     def test_ledgers_of_another_unit(self, tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_standard_errors_against_eps() -> None:
     with pytest.raises(ArgumentError, match="typical goes with what='se'"):
         plots.budget(plan, typical=known)
     assert ax.get_ylabel() == "standard error of x"
-    assert "made up from the Domain" in caption(ax)
+    assert "simulated from the Domain" in caption(ax)
     for wrong, fix in (
         ({"coefficient": "y", "n": 10}, "one of the plan's, Intercept"),
         ({}, "n must be given for what='se'"),

@@ -151,7 +151,7 @@ def test_what_belongs_to_others_is_left_alone(url: str) -> None:
         with postgres.raw(url) as execute:
             execute(f"CREATE SCHEMA {schema}")
             execute(f"CREATE TABLE {schema}.{table} (id BIGINT)")
-        with pytest.raises(LedgerError, match="another program's tables"):
+        with pytest.raises(LedgerError, match="tables of another program"):
             Ledger(url, "d", 1.0)
         with postgres.raw(url) as execute:
             execute(f"DROP SCHEMA {schema} CASCADE")

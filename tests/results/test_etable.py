@@ -130,7 +130,7 @@ def test_ratios_have_intervals_and_stars_follow_the_p_values(fits: dict[str, dp.
     assert "*** p < 0.001" in " ".join(str(table).split())
     plain = str(dp.etable([fit]))
     assert "*" not in plain
-    with pytest.raises(ArgumentError, match="exponentiate needs a logit or log link, which paid has not"):
+    with pytest.raises(ArgumentError, match="exponentiate needs a logit or log link, and paid has another one"):
         dp.etable(fits, exponentiate=True)
     for name in ("exponentiate", "stars"):
         with pytest.raises(ArgumentError, match=name):

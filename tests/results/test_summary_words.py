@@ -321,7 +321,7 @@ def test_a_tuned_fit_says_so() -> None:
 def test_who_tells_persons_apart_is_no_column_of_the_model() -> None:
     data = rows().assign(who=np.arange(1000) // 2)
     for domain in ({**DOMAIN, "who": (0, 500)}, DOMAIN):
-        with pytest.raises(ArgumentError, match="unit: 'who' tells persons apart, and the formula reads it"):
+        with pytest.raises(ArgumentError, match="unit: 'who' identifies persons and must not be in the formula"):
             dp.ols("y ~ x + who", data, 1.0, domain=domain, unit="who")
 
 

@@ -105,7 +105,7 @@ def test_a_strength_without_default_has_no_untuned_plan():
         ({"grid": {"unit": ["a", "b"]}}, "cannot set 'unit'"),
         ({"unit": "g", "strategy": "parts"}, "unit goes with strategy='stopping' and 'all'"),
         ({"unit": "g", "strategy": "public", "public": frame(50)}, "choose on public rows first"),
-        ({"unit": "g"}, "the formula reads it"),
+        ({"unit": "g"}, "must not be in the formula"),
         ({"grid": {"curvature": list(range(1, 2000))}}, "1000"),
         ({"strategy": "best"}, "strategy"),
         ({"delta": 1e-6}, "delta must be 0"),
