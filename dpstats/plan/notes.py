@@ -130,9 +130,9 @@ def trimmed_note(plan: PlanFacts) -> list[str]:
         most = min(MOST_SHARE, plan.request.options.range_share)
         least = rows_that_pay(plan.request.row_eps, plan.request.adjacency, len(counts.trimmable))
         return [
-            f"From about {least:,.0f} rows on at most {most:.2g} of eps, less of more rows, buys within the declared "
-            f"range of {', '.join(counts.trimmable)} the interval that holds nearly all rows; the others are left out. "
-            f"{argument('ranges', 'declared')} buys none. Until then the declared ranges stand in."
+            f"With about {least:,.0f} rows or more, at most {most:.2g} of eps buys an interval within the declared "
+            f"range of {', '.join(counts.trimmable)} that holds nearly all rows; rows outside it are left out. "
+            f"{argument('ranges', 'declared')} buys none. This plan uses the declared ranges."
         ]
     if not plan.trimmed:
         return []
@@ -249,15 +249,16 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
     if plan.counts is not None and plan.counts.settles_errors and plan.counts.rows is None:
         foreseen = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
         return (
-            "What is spent on standard errors follows the number of rows, as the table above says; what is shown here "
-            f"is without any that must be paid for. {foreseen} foresees them. {argument('inference', True)} insists on "
-            f"them. 'noise at most' bounds the standard deviation that noise alone gives a coefficient. {few}"
+            "The budget for standard errors depends on the number of rows, as in the table above; the figures "
+            f"here are without errors that must be paid for. {foreseen} predicts them. "
+            f"{argument('inference', True)} always buys them. 'noise at most' bounds the standard deviation of the "
+            f"privacy noise in a coefficient. {few}"
         )
     if information is None and plan.focus is not None:
         return (
-            f"{plan.focus.eps:.4g} of eps buys two sums of each arm of {plan.focus.treatment}, whose coefficient alone "
-            "has an interval. It takes for granted that chance assigned the treatment, whatever else a row holds "
-            f"(focus; proof: {cite_proof('docs/proofs/focus')}). {few}"
+            f"{plan.focus.eps:.4g} of eps buys two sums of each arm of {plan.focus.treatment}, whose coefficient "
+            "alone has an interval. It assumes that the treatment was assigned at random, independently of all "
+            f"other columns (focus; proof: {cite_proof('docs/proofs/focus')}). {few}"
         )
     if information is None:
         offered = obstacle(plan.family, plan.request.penalty, plan.request.options) is None

@@ -471,7 +471,7 @@ class TestComparisons:
             ({"fitstats_variables": ["x", 1]}, "fitstats_variables must be names"),
             ({"fitstats_by": 3}, "fitstats_by must be the name"),
             ({"fitstats_by": "g", "fitstats": 0}, "fitstats_by needs fit statistics"),
-            ({"fitstats_by": "g", "method": "output", "inference": "auto"}, "fitstats_by does not go with"),
+            ({"fitstats_by": "g", "method": "output", "inference": "auto"}, "fitstats_by cannot be combined with"),
         ],
     )
     def test_wrong_options_are_refused_by_the_plan(self, options: dict[str, Any], match: str) -> None:
