@@ -31,7 +31,7 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.results.etable import ETable, etable
     from dpstats.results.glm_results import GLMResults
     from dpstats.results.statistics import ReleasedStatistics, StatisticsResults
-    from dpstats.risk import sample_size
+    from dpstats.risk import required, sample_size
     from dpstats.tuning import Selection, Tuned, TuningPlan, plan_tuning, select, tune
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ __all__ = [
     "privacy",
     "proof",
     "release_statistics",
+    "required",
     "sample_size",
     "select",
     "streaming",

@@ -158,9 +158,21 @@ def paired_facts(
     title: str, left: Sequence[tuple[str, str]], right: Sequence[tuple[str, str]], width: int = WIDTH // 2 - 18
 ) -> SimpleTable:
     """A header: facts by name in two columns, those on the right so wide that it ends with the tables below."""
-    table = SimpleTable([[fact] for _, fact in left], stubs=[name for name, _ in left], title=title, txt_fmt=fmt_2cols)
-    table.extend_right(SimpleTable([[f"{fact:>{width}}"] for _, fact in right], stubs=[name for name, _ in right]))
-    return table
+
+    def made(width: int) -> SimpleTable:
+        facts, stubs = [[fact] for _, fact in left], [name for name, _ in left]
+        table = SimpleTable(facts, stubs=stubs, title=_centred(title), txt_fmt=fmt_2cols)
+        table.extend_right(SimpleTable([[f"{fact:>{width}}"] for _, fact in right], stubs=[name for name, _ in right]))
+        return table
+
+    missing = WIDTH - len(made(width).as_text().split("\n")[-1])
+    return made(width + max(missing, 0))
+
+
+def _centred(title: str) -> str:
+    """A title of several lines, or of one that is too long, with each of its lines in the middle."""
+    lines = [part for line in title.split("\n") for part in textwrap.wrap(line, WIDTH) or [""]]
+    return title if len(lines) == 1 else "\n".join(line.center(WIDTH) for line in lines)
 
 
 def full_width(
@@ -183,7 +195,7 @@ def full_width(
     lines = [line for name, cells in rows for line in _row_lines(str(name), cells, room, columns)]
     heads = ["\n".join(wrap_text(head, width)) for head, width in zip(headers, columns, strict=True)] if headers else []
     data, stubs = [cells for _, cells in lines], [name for name, _ in lines]
-    table = SimpleTable(data, headers=heads, stubs=stubs, title=title, txt_fmt=formats)
+    table = SimpleTable(data, headers=heads, stubs=stubs, title=title and _centred(title), txt_fmt=formats)
     return table if len(lines) == len(rows) and heads == list(headers) else with_rows(table, headers, rows)
 
 

@@ -1,9 +1,8 @@
-"""Is one coefficient's interval narrower if its column has a share of the noise of its own?
+"""Is one coefficient's interval narrower, or there at all, where it alone is asked for?
 
-`python -m benchmarks.inference.focus [RUNS]`: by population, rows, eps and the share of the column in focus (0 for the
-package's own), the part of runs in which its coefficient has an interval, the median width over that without privacy,
-coverage, and the part of the other coefficients that have an interval. Any groups and shares of a K-norm are as private
-(docs/proofs/bodies, 4), so the share is planted where plans are made.
+`python -m benchmarks.inference.focus [RUNS]`: by model, rows, eps and what is released, the part of runs in which the
+coefficient of a randomised treatment has an interval, coverage, and the median width over that without privacy. Shares
+of the noise's norm are planted where plans are made: any groups and shares are as private (docs/proofs/bodies, 4).
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ import statsmodels.formula.api as smf
 from scipy import special
 
 import dpstats as dp
-from benchmarks.inference.populations import ADULT
 from dpstats.mechanisms import calibration
 from dpstats.privacy.k_norm import Image, KNormNoise, k_norm_noise
 from dpstats.results.focus import treatment_effect
@@ -63,19 +61,6 @@ def randomised(family: str, strength: float = 1.0) -> Trial:
     domain["y"] = (0, 1) if family == "binomial" else (-5, 5)
     names = " + ".join(["treatment", *(f"x{j}" for j in range(NUMBERS)), "g", "h"])
     return Trial(draw, domain, f"y ~ {names}", family, "treatment", TREATMENT)
-
-
-def adult() -> Trial:
-    """Income by 14 columns, with sex in focus: correlated with others."""
-    found = dp.datasets.load_adult()
-    frame = found.data.dropna()
-    large = dp.logit(ADULT, frame, 1e4, domain=found.domain, inference=True, check_share=0, fitstats=None, seed=1)
-    truth = float(large.debiased["sex[T.Male]"])
-
-    def draw(rows: int, random: np.random.Generator) -> pd.DataFrame:
-        return frame.iloc[random.integers(0, len(frame), rows)].reset_index(drop=True)
-
-    return Trial(draw, dict(found.domain.items()), ADULT, "binomial", "sex[T.Male]", truth)
 
 
 def without(image: Image, place: int) -> Image:
@@ -213,26 +198,31 @@ def fit_rows(fit: dp.GLMResults, frame: pd.DataFrame) -> tuple[np.ndarray, np.nd
 def without_privacy(trial: Trial, rows: int) -> float:
     """The width of the interval in focus without privacy, of one sample."""
     frame = trial.draw(rows, np.random.default_rng(1))
-    if trial.family == "binomial":
-        first = trial.domain["y"] if "y" in trial.domain else trial.domain["income"]
-        name = trial.formula.split("~")[0].strip()
-        frame[name] = (frame[name] == list(first)[1]).astype(int)
-        model = smf.logit(trial.formula, frame).fit(disp=0, method="bfgs", maxiter=500)
-    else:
-        model = smf.ols(trial.formula, frame).fit()
+    model = (smf.logit if trial.family == "binomial" else smf.ols)(trial.formula, frame).fit(disp=0)
     return 2 * 1.96 * float(model.bse[trial.column])
 
 
-def main(runs: int = 40) -> None:
-    """Print the table."""
-    trials = {"logit": randomised("binomial"), "least squares": randomised("gaussian"), "adult, sex": adult()}
-    for name, trial in trials.items():
-        for rows, eps in ((2_000, 1.0), (10_000, 0.3), (10_000, 1.0), (50_000, 0.3)):
+CELLS = ((1_000, 1.0), (3_000, 0.3), (10_000, 0.1), (30_000, 0.1), (10_000, 0.3), (10_000, 1.0))
+
+
+def main(runs: int = 100) -> None:
+    """Print the tables."""
+    trials = {"logit": randomised("binomial"), "least squares": randomised("gaussian")}
+    for name, trial in (trials | {"logit, strong": randomised("binomial", 3.0)}).items():
+        by_level = trial._replace(domain={**trial.domain, "treatment": [0, 1]}, column="treatment[T.1]")
+        for rows, eps in CELLS:
             plain = without_privacy(trial, rows)
-            for share in (0.0, 0.15, 0.3, 0.5):
-                line = cell(trial, rows, eps, share, runs)
+            lines = {
+                "in focus": in_focus(trial, rows, eps, runs),
+                "whole table": cell(by_level, rows, eps, 0.0, runs // 5),
+            }
+            if name in trials and rows == 10_000:
+                for share in (0.0, 0.15, 0.3, 0.5):
+                    lines |= {f"two sums, share {share}": two_sums(trial, rows, eps, share, runs // 10)}
+                    lines |= {f"whole table, share {share}": cell(trial, rows, eps, share, runs // 10)}
+            for label, line in lines.items():
                 line["width"] /= plain
-                print(name, rows, eps, share, *(f"{key} {one:.3g}" for key, one in line.items()), flush=True)
+                print(name, rows, eps, label, *(f"{key} {one:.3g}" for key, one in line.items()), flush=True)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ ROWS = 30_000
 COLUMNS = 60
 EPS = 1.0
 SHOWN = 3.0
-METHODS = ("screen=8", "alpha=auto")
+METHODS = ("screen=5", "screen=8", "alpha=auto")
 
 EFFECTS = {"strong": (0.8, -0.8, 0.8, 0.8), "mixed": (0.6, -0.5, 0.4, 0.3), "weak": (0.6, -0.4, 0.2, 0.1)}
 """By standard deviations of the columns."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 from dpstats.cli.shared import (
@@ -21,7 +22,7 @@ from dpstats.cli.shared import (
     records,
     write_new,
 )
-from dpstats.domain.codebook import yaml_template_of
+from dpstats.domain.codebook import json_template_of, yaml_template_of
 from dpstats.errors import ArgumentError, DataError
 from dpstats.evaluation import Check, Evaluation, check, evaluate
 from dpstats.evaluation.result import FRAMES
@@ -66,7 +67,9 @@ def add_data_commands(commands: Commands) -> None:
     """Add ``template`` and ``check``."""
     template = commands.add_parser("template", help="write a Domain to fill in, from names and types; reads no row")
     template.add_argument("data", type=Path, help="a Parquet file, or a CSV file (only its first line is read)")
-    template.add_argument("--output", type=Path, metavar="FILE", help="a new YAML file (default: standard output)")
+    template.add_argument(
+        "--output", type=Path, metavar="FILE", help="a new file, .json or .yaml (default: standard output)"
+    )
     template.set_defaults(run=_template)
 
     parser = commands.add_parser("check", help="charge the ledger, and count rows that a fit would lose or clip")
@@ -86,7 +89,15 @@ def add_data_commands(commands: Commands) -> None:
 
 
 def _template(options: argparse.Namespace) -> None:
-    write_new(yaml_template_of(options.data), options.output)
+    ending = None if options.output is None else options.output.suffix.lower()
+    if ending not in (None, ".json", ".yaml", ".yml"):
+        raise ArgumentError(f"--output: {options.output} must end in .json, .yaml or .yml")
+    # What is written can be read here: YAML, with a comment on each column, where there is PyYAML.
+    readable = find_spec("yaml") is not None
+    if not readable and ending in (".yaml", ".yml"):
+        raise ArgumentError("--output: YAML needs the package PyYAML (pip install pyyaml); a file .json needs none")
+    yaml = readable if ending is None else ending != ".json"
+    write_new((yaml_template_of if yaml else json_template_of)(options.data), options.output)
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from dpstats.api import logit
 from dpstats.cli import commands as releases
@@ -64,8 +65,15 @@ def _open_streams() -> None:
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
 
 
+class Parser(argparse.ArgumentParser):
+    """Options are written whole: a beginning that is one option's today may be two options' tomorrow."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **arguments})
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m dpstats",
         description="Private regression from the shell. Output holds released values and public facts alone.",
         epilog="Exit status: 0 done; 1 input or output not usable, nothing spent; 2 usage; 3 budget or quota "

@@ -32,9 +32,11 @@ from dpstats.families import get_family
 from dpstats.ledger import Ledger
 from dpstats.ledger.ledger import ledger_path
 from dpstats.plan import Plan
+from dpstats.plan.notes import weak_guarantee_note
 from dpstats.plan.row_counts import RowCounts
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.summary import summarize
+from dpstats.risk import ErrorSize, RequiredEps, required, sample_size
 from dpstats.wording import argument
 
 
@@ -44,6 +46,13 @@ def add_commands(commands: Commands) -> None:
     dry.add_argument("formula", help='such as "income ~ age + C(sex)"')
     dry.add_argument("--ledger", type=ledger_path, help="use the Domain of this ledger; nothing is charged")
     dry.add_argument("--rows", type=int, metavar="N", help="predict the standard errors of a fit of N rows")
+    dry.add_argument(
+        "--se",
+        action="append",
+        default=[],
+        metavar="NAME=ERROR",
+        help="how many rows make a coefficient's standard error so small; with --rows, which eps does",
+    )
     _add_model(dry)
     add_output(dry)
     dry.set_defaults(run=_plan)
@@ -102,6 +111,10 @@ def _plan(options: argparse.Namespace) -> None:
         with Ledger.open(options.ledger) as ledger:
             domain = ledger.domain
     found = plan(options.formula, domain, options.eps, **_arguments(options))
+    _warn(found, options)
+    if options.se:
+        _print_needed(found, _errors_wanted(options.se), options)
+        return
     foreseen = None if options.rows is None else found.standard_errors(options.rows)
     if options.json:
         more = {} if foreseen is None else {"standard_errors": records(foreseen.rename_axis("term"))}
@@ -110,11 +123,45 @@ def _plan(options: argparse.Namespace) -> None:
     print(found.summary() if foreseen is None else foreseen)
 
 
+def _warn(found: Plan, options: argparse.Namespace) -> None:
+    """Say on standard error what a summary says of a guarantee that means little, where none is printed."""
+    if options.json or getattr(options, "rows", None) is not None or getattr(options, "se", None):
+        for note in weak_guarantee_note(found):
+            print(f"note: {note}", file=sys.stderr)
+
+
+def _errors_wanted(settings: list[str]) -> dict[str, float]:
+    """Standard errors by coefficient, whose names may hold an equals sign."""
+    wanted: dict[str, float] = {}
+    for setting in settings:
+        name, _, text = setting.rpartition("=")
+        try:
+            wanted[name] = float(text)
+        except ValueError:
+            raise ArgumentError(f"--se takes NAME=ERROR, such as --se age=0.1; got {setting!r}") from None
+    return wanted
+
+
+def _print_needed(found: Plan, wanted: dict[str, float], options: argparse.Namespace) -> None:
+    """How many rows standard errors need, or which eps where the number of rows is given."""
+    if options.rows is None:
+        size = sample_size(found, se=wanted)
+        assert isinstance(size, ErrorSize)
+        answer: ErrorSize | RequiredEps = size
+        facts = {name: getattr(size, name) for name in ("n", "cautious", "eps")}
+    else:
+        answer = required(found, se=wanted, n=options.rows)
+        facts = {name: getattr(answer, name) for name in ("eps", "cautious", "n")}
+    table = records(answer.table.rename_axis("term"))
+    print(as_json({**facts, "standard_errors": table}) if options.json else f"{answer}\n", end="")
+
+
 def _fit(options: argparse.Namespace) -> None:
     arguments = _arguments(options)
     with payment(options) as ledger, new_file(options.output):
         domain = domain_of(options, ledger)
         found = glm(options.formula, options.data, options.eps, domain=domain, ledger=ledger, **arguments)
+    _warn(found.plan, options)
     # How many rows there are is public under replace_one; the shell shows no count of rows all the same.
     if found.nobs is not None and found.plan.counts is not None:
         for finding in found.plan.counts.findings():  # which the summary tells beside the number of rows

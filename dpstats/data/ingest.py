@@ -54,7 +54,7 @@ def _by_engine(data: object, engine: str) -> Table:
         pass
     else:
         return files_on_cluster(data)
-    raise ArgumentError("engine='dask' needs Dask: pip install dpstats[dask]")
+    raise ArgumentError("engine='dask' needs Dask: pip install 'dask[dataframe]' distributed")
 
 
 def _streamed(data: Any) -> Table | None:

@@ -155,7 +155,9 @@ def from_yaml(text: str, number: Callable[[object], float]) -> dict[str, Any]:
     try:
         import yaml
     except ImportError as error:
-        raise ArgumentError("YAML needs pip install dpstats[cli]; JSON and CSV are read without") from error
+        raise ArgumentError(
+            "YAML needs the package PyYAML: pip install pyyaml; JSON and CSV are read without"
+        ) from error
     try:
         # Every scalar as the text that it is: YAML would take the level "no" for False and "1:30" for 90.
         declared = yaml.load(text, Loader=yaml.BaseLoader)
@@ -328,6 +330,14 @@ def template_of(frame: Any) -> Template:
     rest = [line for line in lines if not line.startswith("        ")]
     quoted = ["    {", *odd, "    },"] if odd else []
     return Template("\n".join([HEAD, "domain = dp.Domain(", *quoted, *rest, ")"]))
+
+
+def json_template_of(frame: Any) -> str:
+    """As `yaml_template_of`, in JSON, which has no comments."""
+    blanks = {"(..., ...)": {"range": ["...", "..."]}, "[...]": {"levels": ["..."]}, "bool": {"range": [0, 1]}}
+    columns = {name: blanks[_line(kind.lower())[0]] for name, kind in _schema(frame)}
+    lines = (f"  {json.dumps(name, ensure_ascii=False)}: {json.dumps(blank)}" for name, blank in columns.items())
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def yaml_template_of(frame: Any) -> str:

@@ -252,6 +252,8 @@ class Domain(Mapping[str, Range | Levels]):
         declared: dict[str, Any] = {}
         for name, column in columns.items():
             match column:
+                case {"range": [*blank]} | {"levels": [*blank]} if blank and all(one == "..." for one in blank):
+                    raise DomainError(f"{name!r} is not filled in: write its range or its levels from the codebook")
                 case {"range": [low, high], **extras} if set(extras) <= set(EXTRAS):
                     declared[name] = codebook.range_of(f"the stored domain of {name!r}", (low, high), extras)
                 case {"levels": [*levels], **rest} if not rest:

@@ -95,7 +95,7 @@ class Family(ABC):
         Examples
         --------
         >>> dp.families.NegativeBinomial(alpha=0.5).title
-        'negative binomial (alpha = 0.5)'
+        'negative binomial, alpha = 0.5'
         """
         return self.name
 

@@ -67,7 +67,7 @@ class NegativeBinomial(Family):
     @property
     def title(self) -> str:
         """The family and its alpha."""
-        return "negative binomial" + ("" if self.alpha is None else f" (alpha = {self.alpha:.4g})")
+        return "negative binomial" + ("" if self.alpha is None else f", alpha = {self.alpha:.4g}")
 
     @property
     def failures(self) -> float:

@@ -102,6 +102,11 @@ class MappedLinear:
         """Independent draws, shape (count, k)."""
         return self.law.draws(count, random) @ self.transform
 
+    @property
+    def seeded(self) -> Float:
+        """The same draws each time, shape (DRAWS, k): of one b for all T."""
+        return self.law.seeded @ self.transform
+
 
 KNOWN = 1e-12
 """Of a combination that is left so small a share of its variance, the rest is rounding: the combination is known."""
@@ -166,23 +171,52 @@ def project_forms(matrix: Float, law: SpanNoise, forms: Float) -> tuple[Float, S
     Of the symmetric C, shape (q, p, p), each has x'C x = 0 in every row. Near is in the metric of the noise, of which
     nothing has been removed; no unbiased linear estimate has less noise.
     """
-    matrix = check_symmetric("matrix", matrix, law.size)
-    if law.removed is not None:
-        raise ArgumentError("law has forms removed already")
-    if forms.shape[1:] != matrix.shape or not np.all(np.isfinite(forms)):
-        raise ArgumentError("forms must be finite and have a row and a column for each of the matrix's")
-    if not len(forms):
-        return matrix, law
-    root = np.linalg.cholesky(law.metric)
-    basis = _orthonormal(root.T @ forms @ root)
-    whitened = linalg.solve_triangular(root, linalg.solve_triangular(root, matrix, lower=True).T, lower=True)
-    directions = root @ basis @ root.T
-    flat = directions.reshape(len(directions), -1)
-    products = (flat.T @ flat).reshape((law.size,) * 4)
-    # E[F A F]_il is the sum over j, k of E[F_ij F_kl] A_jk: as a matrix on A its rows are (i, l), its columns (j, k).
-    removed = 2 * law.variance * products.transpose(0, 3, 1, 2)
-    clean = matrix - np.tensordot(np.tensordot(basis, whitened, axes=2), directions, axes=1)
-    return (clean + clean.T) / 2, SpanNoise(law.metric, law.variance, np.ascontiguousarray(removed))
+    projection = Projection.of(law, forms)
+    return projection.clean(matrix), projection.law
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """How matrices with noise of one law become those on which forms vanish; see `project_forms`."""
+
+    whole: SpanNoise  # the law of the noise, of which nothing has been removed
+    basis: Float  # an orthonormal basis of the forms in the metric of the noise, shape (q, p, p)
+    directions: Float  # what of it a matrix has is taken off along these, shape (q, p, p)
+    root: Float  # of the metric, shape (p, p)
+
+    @classmethod
+    def of(cls, law: SpanNoise, forms: Float) -> Projection:
+        """For noise of a law, of which nothing has been removed, and forms, shape (q, p, p)."""
+        if law.removed is not None:
+            raise ArgumentError("law has forms removed already")
+        if forms.shape[1:] != law.metric.shape or not np.all(np.isfinite(forms)):
+            raise ArgumentError("forms must be finite and have a row and a column for each of the matrix's")
+        root: Float = np.asarray(np.linalg.cholesky(law.metric), dtype=np.float64)
+        if not len(forms):
+            return cls(law, forms, forms, root)
+        basis = _orthonormal(root.T @ forms @ root)
+        return cls(law, basis, root @ basis @ root.T, root)
+
+    @cached_property
+    def law(self) -> SpanNoise:
+        """Of the noise that is left."""
+        if not len(self.basis):
+            return self.whole
+        flat = self.directions.reshape(len(self.directions), -1)
+        products = (flat.T @ flat).reshape((self.whole.size,) * 4)
+        # E[F A F]_il is the sum over j, k of E[F_ij F_kl] A_jk: on A its rows are (i, l), its columns (j, k).
+        removed = 2 * self.whole.variance * products.transpose(0, 3, 1, 2)
+        return SpanNoise(self.whole.metric, self.whole.variance, np.ascontiguousarray(removed))
+
+    def clean(self, matrix: Float) -> Float:
+        """The matrix without its part in the forms, shape (p, p)."""
+        matrix = check_symmetric("matrix", matrix, self.whole.size)
+        if not len(self.basis):
+            return matrix
+        left = linalg.solve_triangular(self.root, matrix, lower=True)
+        whitened = linalg.solve_triangular(self.root, left.T, lower=True)
+        clean = matrix - np.tensordot(np.tensordot(self.basis, whitened, axes=2), self.directions, axes=1)
+        return (clean + clean.T) / 2
 
 
 def _orthonormal(forms: Float) -> Float:
@@ -199,7 +233,8 @@ class KnownInformation:
 
     basis: Float  # T, shape (p, p): each factor is measured from its commonest level
     matrix: Float  # T'HT, shape (p, p), projected on what the design knows
-    law: MappedMatrix  # of its noise
+    law: MatrixLaw  # of its noise
+    found: Identified | None = None  # what is identified, if that is at hand
 
     @classmethod
     def of(cls, released: Float, noise: SpanNoise, forms: Float, factors: Sequence[Dummies]) -> KnownInformation:
@@ -211,7 +246,7 @@ class KnownInformation:
     @cached_property
     def identified(self) -> Identified:
         """The coefficients theta' that the budget identifies."""
-        return identify(self.matrix, self.law)
+        return identify(self.matrix, self.law) if self.found is None else self.found
 
     @property
     def inverse(self) -> Float:

@@ -33,6 +33,8 @@ class LinearLaw(Protocol):
     @property
     def covariance(self) -> Float: ...  # E b b', shape (p, p)
     def draws(self, count: int, random: np.random.Generator) -> Float: ...  # independent draws, shape (count, p)
+    @property
+    def seeded(self) -> Float: ...  # DRAWS of them by a generator whose seed is a constant
 
 
 class MatrixLaw(Protocol):
@@ -65,6 +67,11 @@ class NormalLaw:
         """Independent draws, shape (count, p)."""
         values, vectors = np.linalg.eigh(self.covariance)
         return random.standard_normal((count, len(values))) * np.sqrt(np.maximum(values, 0)) @ vectors.T
+
+    @property
+    def seeded(self) -> Float:
+        """The same draws each time, shape (DRAWS, p)."""
+        return self.draws(DRAWS, np.random.default_rng(SEED))
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +107,11 @@ class ReleasedLaw:
         if isinstance(self.noise, KNormNoise):
             return _k_norm_draws(self.noise, count, size, random) / self.shape
         return _norm_draws(self.noise, count, size, random) / self.shape
+
+    @cached_property
+    def seeded(self) -> Float:
+        """The same draws each time, shape (DRAWS, p)."""
+        return self.draws(DRAWS, np.random.default_rng(SEED))
 
 
 def _norm_draws(noise: Noise, count: int, size: int, random: np.random.Generator) -> Float:
@@ -302,7 +314,7 @@ def simulated_draws(law: LinearLaw) -> Float | None:
     """Draws of b by a generator whose seed is a constant, shape (DRAWS, p), read-only; None for normal noise."""
     if law.normal:
         return None
-    draws = law.draws(DRAWS, np.random.default_rng(SEED))
+    draws = law.seeded
     draws.setflags(write=False)
     return draws
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
+from dpstats.arguments import check_type
 from dpstats.cached import cached_property
 from dpstats.call import Request
 from dpstats.errors import DPStatsError
@@ -31,6 +32,7 @@ from dpstats.models.forecast import (
     RowMeans,
     forecast,
     mean_information,
+    releases_errors,
     row_means,
     sample_rows,
     weight_cap,
@@ -236,6 +238,18 @@ def settled(plan: Plan, rows: float, asked: Request | None = None) -> Plan:
     return plan
 
 
+def carried_out(plan: Plan, rows: float) -> Plan:
+    """What a plan that counts its rows becomes at so many; of what is bought, ranges as declared stand in."""
+    counts = plan.counts
+    assert counts is not None
+    plan = affordable(with_intervals(plan, counts.trimmable, rows), rows)
+    request, chosen = with_settled_law(plan), settled(plan, rows)
+    if not interval_follows(request):
+        return chosen
+    chosen = chosen if chosen.response is None else settled(chosen, rows, request)
+    return rescaled(plan, chosen.request)
+
+
 def _or_statistics(plan: Plan, rows: float) -> Plan:
     """Released statistics in the place of errors that are paid for, where their intervals are expected narrower."""
     if plan.request.options.inference is not True or not _may_take_statistics(plan.request) or not foreseeable(plan):
@@ -301,7 +315,6 @@ class Choices:
         offered = candidates_of(plan) if counts is not None and counts.settles_errors else []
         self.candidates = offered or [plan]
         self.open = bool(offered or self.names) and foreseeable(plan)
-        self._known: dict[tuple[int, float], Plan] = {}
 
     @cached_property
     def _populations(self) -> list[Populations]:
@@ -317,38 +330,59 @@ class Choices:
         expected = [expected_outlook(*both, left) for both in zip(self.candidates, self._populations, strict=True)]
         return (place := preferred(expected)), expected[place]
 
-    def at(self, rows: float) -> Plan:
-        """The plan that is carried out, but for what is bought of the columns."""
-        place = self.outlook(rows)[0] if len(self.candidates) > 1 else 0
-        key = (place, self.share(rows))
-        if key not in self._known:
-            self._known[key] = with_intervals(self.candidates[place], self.names, rows)
-        return self._known[key]
-
 
 @dataclass(frozen=True, eq=False)
 class AdaptiveForecast(Forecast):
-    """Standard errors of fits of a plan that follows the number of its rows."""
+    """Standard errors of fits of a plan that follows the number of its rows; `plan` is what spends most on errors."""
 
-    @cached_property
-    def _choices(self) -> Choices:
-        return Choices(self.plan)
+    followed: Plan
+    assumptions: tuple[float | None, object, object]
+    _plans: dict[float, tuple[Plan, Forecast | None]] = field(init=False, repr=False, default_factory=dict)
+    _populations: dict[object, Forecast] = field(init=False, repr=False, default_factory=dict)
 
-    @property
-    def dearest(self) -> Plan:
-        return self._choices.candidates[-1]
+    def at(self, plan: Plan) -> Forecast:
+        check_type("plan", plan, Plan, "a plan of the same call, as plan.at(eps) makes it")
+        return forecast_by_rows(plan, *self.assumptions)
 
     def plan_at(self, n: float) -> Plan:
-        return self._choices.at(n)
+        return self._settled(n)[0]
+
+    def expected(self, name: str, n: int) -> Vector:
+        found = self._settled(n)[1]
+        return np.full(len(self.plan.names), np.inf) if found is None else found.expected(name, n)
+
+    def identified_draws(self, name: str, n: int, draws: int) -> Iterator[NDArray[np.bool_]]:
+        found = self._settled(n)[1]
+        if found is None:
+            return iter([np.zeros(len(self.plan.names), dtype=bool)])
+        return found.identified_draws(name, n, draws)
+
+    def _settled(self, n: float) -> tuple[Plan, Forecast | None]:
+        """The plan for `n` rows, to two digits, and what is foreseen of its errors; None if it has none.
+
+        A search asks for many numbers of rows, and the choice changes at few.
+        """
+        rows = float(f"{n:.2g}")
+        if rows not in self._plans:
+            plan = carried_out(self.followed, rows)
+            # Populations are in units of the response.
+            kind = (plan.design.response_scaling(), weight_cap(plan))
+            if releases_errors(plan) and kind not in self._populations:
+                self._populations[kind] = forecast(plan, *self.assumptions)
+            self._plans[rows] = (plan, self._populations[kind].at(plan) if releases_errors(plan) else None)
+        return self._plans[rows]
 
 
-def forecast_by_rows(
-    plan: Plan, residual_sd: float | None = None, typical: object = None, like: object = None
-) -> Forecast:
+def forecast_by_rows(plan: Plan, residual_sd: float | None, typical: object, like: object) -> Forecast:
     """What is foreseen of a plan's standard errors, as each number of rows settles it; see `Plan.standard_errors`."""
-    choices = Choices(plan)
-    found = forecast(choices.candidates[-1], residual_sd, typical, like)
-    return AdaptiveForecast(plan, found.populations) if choices.open else found
+    counts = plan.counts
+    if counts is None or not (counts.settles_errors or counts.trimmable) or not foreseeable(plan):
+        return forecast(plan, residual_sd, typical, like)
+    dearest = [plan, *candidates_of(plan)][-1]
+    if interval_follows(plan.request):
+        dearest = rescaled(plan, dearest.request)
+    found = forecast(dearest, residual_sd, typical, like)
+    return AdaptiveForecast(dearest, found.populations, plan, (residual_sd, typical, like))
 
 
 ROWS = (300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)

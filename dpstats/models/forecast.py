@@ -6,6 +6,7 @@ the same inference as those of a fit; which coefficients are identified is told 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -15,15 +16,26 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.arguments import check_type, safe_repr
+from dpstats.cached import cached_property
 from dpstats.data import Block
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.submodels import SEED
 from dpstats.frames import WideFrame
-from dpstats.inference import Inference, ModelSpread, RobustSpread, Spread
+from dpstats.inference import (
+    Inference,
+    KnownInformation,
+    ModelSpread,
+    Projection,
+    ReleasedLaw,
+    RobustSpread,
+    SpanNoise,
+    Spread,
+)
+from dpstats.inference.forecast_identification import forecast_information
 from dpstats.inference.inverse import LIKELY
-from dpstats.mechanisms.information import Information, InformationPlan, ReleasedSums, known_information
+from dpstats.mechanisms.information import Information, InformationPlan, ReleasedSums
 from dpstats.mechanisms.information_release import dispersion, variance_noise
 from dpstats.models.population import (
     EXPLAINED,
@@ -55,11 +67,16 @@ Vector = NDArray[np.float64]
 ROWS, DRAWS = 4096, 8
 """The means are over so many rows and so many draws of coefficients."""
 
-NOISES = 20
-"""Draws of the information's noise."""
+FEW_NOISES, NOISES = (6, 4), (20, 10)
+"""Draws of the information's noise, of up to `MANY` columns and of more: a chance is known to .11, or to .16, at worst
+(one standard error). The few tell roughly; where they agree on every coefficient there are no more."""
 
-FEW_NOISES = 6
-"""Draws that tell roughly; all must do."""
+MANY = 25
+"""A draw of more columns takes so long that there are fewer."""
+
+SURE, HOPELESS = 5.0, 1.0
+"""The least ratio of a coefficient's information to its noise, beyond what the noise of all moves it by, at which all
+are sure to be identified; and the greatest ratio at which none is."""
 
 HALF = 0.5
 """An error whose chance is less is not foreseen."""
@@ -93,21 +110,29 @@ class Forecast:
     populations: Mapping[str, RowMeans]
     _cache: dict[tuple[str, int], list[NDArray[np.bool_]]] = field(init=False, repr=False, default_factory=dict)
 
+    @cached_property
+    def _projection(self) -> Projection:
+        """How a released information loses what is known of every such matrix: the same for all draws."""
+        information = self.plan.stages[-1].plan.information
+        assert information is not None
+        noise = information.noise
+        return Projection.of(SpanNoise(noise.metric, noise.entry_variance), self.plan.design.forms())
+
     def at(self, plan: Plan) -> Forecast:
         """The same of the same call at another budget."""
         check_type("plan", plan, Plan, "a plan of the same call, as plan.at(eps) makes it")
-        found = replace(self, plan=plan)
-        _check_plan(found.dearest)
-        return found
-
-    @property
-    def dearest(self) -> Plan:
-        """The plan that spends most on errors, of those that the number of rows decides among."""
-        return self.plan
+        _check_plan(plan)
+        return replace(self, plan=plan)
 
     def plan_at(self, n: float) -> Plan:
         """What a fit of `n` rows is planned as."""
         return self.plan
+
+    @cached_property
+    def _noise_law(self) -> ReleasedLaw:
+        """Of the noise in the coefficients: one for all draws, as it has draws of its own."""
+        stage = self.plan.stages[-1].plan
+        return ReleasedLaw(stage.noise, stage.noise_shape)
 
     def errors(self, n: int) -> pd.DataFrame:
         """Errors of `n` rows; see `Plan.standard_errors`."""
@@ -142,48 +167,86 @@ class Forecast:
 
     def sampling(self, name: str) -> Vector:
         """Errors of one row of a population that no noise adds to, in the user's units, shape (p,)."""
-        return _sampling(self.dearest, self.populations[name])
+        return _sampling(self.plan, self.populations[name])
 
     def expected(self, name: str, n: int) -> Vector:
         """Errors of `n` rows of a population where noise leaves the information at its mean, shape (p,)."""
-        plan, means = self.plan_at(n), self.populations[name]
-        if not _releases_errors(plan):
-            return np.full(len(plan.names), np.inf)
         least = self.sampling(name) / np.sqrt(n)
         with quiet():
-            typical = _inferred(plan, means, float(n)).se
-            if not np.all(np.isfinite(typical)):
-                # At the edge of what is identified.
-                typical = np.fmin(typical, _inferred(plan, means, float(n), corrected=False).se)
-        return np.asarray(np.maximum(typical, least))
+            return np.asarray(np.maximum(self._inferred(name, n).se, least))
 
     def likely(self, name: str, n: int) -> tuple[Vector, Vector]:
         """Errors of `n` rows of a population, inf where most draws of noise leave none, and chances, each (p,)."""
-        draws = NOISES if name in (self.names[0], self.last) else FEW_NOISES
-        chance = np.asarray(np.mean(list(self.identified_draws(name, n, draws)), axis=0), dtype=np.float64)
+        chance = self.chances(name, n, rough=name not in (self.names[0], self.last))
+        if np.all(chance < HALF):
+            return np.full(len(chance), np.inf), chance
         return np.where(chance < HALF, np.inf, self.expected(name, n)), chance
+
+    def chances(self, name: str, n: int, *, rough: bool = True) -> Vector:
+        """The share of draws that leave each coefficient an error; where the first few agree they are enough."""
+        size = len(self.plan.names) > MANY
+        found = np.array(list(self.identified_draws(name, n, FEW_NOISES[size])))
+        if not rough and np.any(found != found[0]):
+            found = np.array(list(self.identified_draws(name, n, NOISES[size])))
+        return np.asarray(found.mean(axis=0), dtype=np.float64)
 
     def identified_draws(self, name: str, n: int, draws: int) -> Iterator[NDArray[np.bool_]]:
         """Which coefficients draws of the information's noise leave an error, of rows of a population, each (p,)."""
-        plan, means, random = self.plan_at(n), self.populations[name], np.random.default_rng(SEED)
-        information = plan.stages[-1].plan.information
-        if information is None:  # none, or those of released statistics
+        random = np.random.default_rng(SEED)
+        if self.plan.objective.statistics is not None:
             yield np.isfinite(self.expected(name, n))
             return
+        if (plain := self._plain_answer(name, n)) is not None:
+            yield from [np.full(len(self.plan.names), plain)] * draws
+            return
+        information = self.plan.stages[-1].plan.information
+        assert information is not None
         # A search asks again for the numbers that its table is of.
         known = self._cache.setdefault((name, n), [])
         for place in range(draws):
             noise = information.noise.sample(random)
             if place == len(known):
                 with quiet():
-                    known.append(np.isfinite(_inferred(plan, means, float(n), noise=noise).se))
+                    known.append(np.isfinite(self._inferred(name, n, noise).se))
             yield known[place]
 
+    def _plain_answer(self, name: str, n: float) -> bool | None:
+        """Whether all coefficients have errors in every draw, or none has in any, as far as no draw is needed.
+
+        Noise of one in every entry moves the eigenvalues of a matrix by up to about 2 sqrt(p), and ratios are in units
+        of sqrt(2).
+        """
+        ratios = self._known(n * self.populations[name].information, noisy=False).identified.ratios
+        if ratios.min() >= math.sqrt(2 * len(ratios)) + SURE:
+            return True
+        return False if ratios.max() < HOPELESS else None
+
+    def _known(self, matrix: Vector, *, noisy: bool) -> KnownInformation:
+        """What is known of an information matrix, and identified of it."""
+        return forecast_information(matrix, self._projection, self.plan.design.dummies, noisy=noisy)
+
+    def _inferred(self, name: str, n: float, noise: Vector | None = None) -> Inference:
+        """The table of errors of `n` rows that are as their mean, with some noise in the information or with none."""
+        plan, means = self.plan, self.populations[name]
+        if plan.objective.statistics is not None:
+            return sums_inference(plan, ReleasedSums(n * means.moments), None).table
+        stage = plan.stages[-1].plan
+        assert stage.information is not None
+        matrix, curvature = n * means.information, np.diag(stage.curvature)
+        start = matrix @ means.coef + curvature @ shrunk_towards(stage)
+        params = np.asarray(np.linalg.solve(matrix + curvature, start), dtype=np.float64)
+        matrix = matrix if noise is None else matrix + noise
+        known = self._known(matrix, noisy=noise is not None)
+        spread = _spread(plan, stage.information, known, n * means.square, n * means.weight)
+        released = Information(tuple(range(stage.size)), matrix, spread)
+        return inference_of(plan, params, released, known, self._noise_law).table
+
     def enough(
-        self, n: int, columns: Sequence[int] | None = None, draws: int = FEW_NOISES, name: str | None = None
+        self, n: int, columns: Sequence[int] | None = None, draws: int | None = None, name: str | None = None
     ) -> bool:
         """Whether all coefficients, or some, are likely to have errors of `n` rows of a population, or of the last."""
         places = slice(None) if columns is None else list(columns)
+        draws = FEW_NOISES[len(self.plan.names) > MANY] if draws is None else draws
         allowed = int((1 - LIKELY) * draws + 1e-9)
         missed = np.zeros(len(self.plan.names), dtype=int)[places]
         for found in self.identified_draws(name or self.last, n, draws):
@@ -206,7 +269,8 @@ def forecast(plan: Plan, residual_sd: float | None = None, typical: object = Non
         return Forecast(plan, {name: row_means(plan.family, one, weight_cap(plan)) for name, one in samples.items()})
 
 
-def _releases_errors(plan: Plan) -> bool:
+def releases_errors(plan: Plan) -> bool:
+    """Whether standard errors follow from what a plan releases."""
     return plan.objective.statistics is not None or plan.stages[-1].plan.information is not None
 
 
@@ -245,11 +309,10 @@ def _residual(plan: Plan, known: KnownColumns, residual_sd: float | None) -> flo
     assert isinstance(plan.design, DesignSpec)
     if known.has_response(plan.design):
         raise ArgumentError("residual_sd must be left out if like= has the response, which determines the residuals")
-    half = plan.design.response_scaling()[1]
-    found = check_positive("residual_sd", residual_sd) / half
-    if found > 2:
-        raise ArgumentError(f"residual_sd must be less than the range of the response, {2 * half:.4g}")
-    return found
+    size, width = check_positive("residual_sd", residual_sd), plan.design.response.high - plan.design.response.low
+    if size > width:
+        raise ArgumentError(f"residual_sd must be less than the range of the response, {width:.4g}")
+    return size / plan.design.response_scaling()[1]
 
 
 class Sample(NamedTuple):
@@ -354,28 +417,7 @@ def _sampling(plan: Plan, means: RowMeans) -> Vector:
     return np.asarray(np.sqrt(np.maximum(square, 0.0)))
 
 
-def _inferred(
-    plan: Plan, means: RowMeans, n: float, *, noise: Vector | None = None, corrected: bool = True
-) -> Inference:
-    """The table of errors of `n` rows that are as their mean, with some noise in the information or with none."""
-    if plan.objective.statistics is not None:
-        return sums_inference(plan, ReleasedSums(n * means.moments), None).table
-    stage = plan.stages[-1].plan
-    assert stage.information is not None
-    matrix, curvature = n * means.information, np.diag(stage.curvature)
-    start = matrix @ means.coef + curvature @ shrunk_towards(stage)
-    params = np.asarray(np.linalg.solve(matrix + curvature, start), dtype=np.float64)
-    if noise is not None:
-        matrix = matrix + noise
-    elif corrected:
-        # Less what the self-consistent inverse takes noise to have added: it is then that of the mean itself.
-        matrix = matrix - stage.information.noise.sandwich(np.asarray(np.linalg.pinv(matrix), dtype=np.float64))
-    spread = _spread(plan, stage.information, matrix, n * means.square, n * means.weight)
-    released = Information(tuple(range(stage.size)), matrix, spread)
-    return inference_of(plan, params, released).table
-
-
-def _spread(plan: Plan, bought: InformationPlan, matrix: Vector, total: float, mass: float) -> Spread:
+def _spread(plan: Plan, bought: InformationPlan, known: KnownInformation, total: float, mass: float) -> Spread:
     """The spread of the score with its noise."""
     family, design = plan.family, plan.design
     if bought.purchase.spread == "known":
@@ -383,7 +425,6 @@ def _spread(plan: Plan, bought: InformationPlan, matrix: Vector, total: float, m
     if bought.purchase.spread == "dispersion":
         return dispersion(bought, family, design, total, mass)
     wanted = design.back_transform()[0]
-    known = known_information(matrix, bought.noise, design)
     inside, inverse = known.inside(wanted), known.inverse
     variances, deviations = np.full(len(wanted), np.nan), np.zeros(len(wanted))
     rows = wanted[inside]

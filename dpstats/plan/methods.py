@@ -113,7 +113,9 @@ def plan_fit_statistics(request: Request, design: PublicDesign, spec: FitSpec) -
         reason = f"would be only noise at an eps of {eps:.2g}; raise eps"
     biased = obstacle(spec.family, spec.penalty, spec.options) is not None
     if reason is None and (biased or not buys_errors(spec)):
-        reason = needs_errors()
+        if asked != "auto" or named is not None:
+            raise ArgumentError(f"fitstats {needs_errors()}")
+        return None
     if reason is None:
         averaged_variables(design, variables, by)
         return FitStatisticsPlan(eps, request.adjacency, variables=variables, by=by)

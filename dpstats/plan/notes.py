@@ -54,10 +54,34 @@ def guaranteed(plan: PlanFacts) -> str:
     return f"{privacy}-differentially private for {neighbours}."
 
 
+GREATEST_EPS, GREATEST_DELTA = 20.0, 1e-3
+"""Beyond them a guarantee promises hardly anything."""
+
+
+def weak_guarantee_note(plan: PlanFacts) -> list[str]:
+    """A line of warning where eps or delta is so large that the guarantee means little; empty elsewhere."""
+    guarantee, rows = plan.guarantee, plan.request.options.n
+    notes = []
+    if guarantee.eps > GREATEST_EPS:
+        notes.append(
+            f"eps = {guarantee.eps:.4g} is above {GREATEST_EPS:g}: this hardly limits what is learnt of a row."
+        )
+    if guarantee.delta > GREATEST_DELTA:
+        notes.append(
+            f"delta = {guarantee.delta:.4g} is above {GREATEST_DELTA:g}: with this chance the guarantee may fail."
+        )
+    elif rows is not None and guarantee.delta * rows > 1:
+        notes.append(
+            f"delta = {guarantee.delta:.4g} is above 1/n = {1 / rows:.4g}: publishing one of the rows would meet it."
+        )
+    return notes
+
+
 def plan_notes(plan: PlanFacts, *, released: bool = True) -> list[str]:
     """What the reader must know, in plain words; `released` says whether the errors that were planned were."""
     guarantee, objective = plan.guarantee, plan.objective
-    notes = [guarantee_note(plan), plan.stages[-1].plan.shrinkage_note, errors_note(plan, released=released)]
+    notes = [guarantee_note(plan), *weak_guarantee_note(plan)]
+    notes += [plan.stages[-1].plan.shrinkage_note, errors_note(plan, released=released)]
     if guarantee.delta < plan.request.delta:
         notes.append(
             f"The fit spends {guarantee.delta:.4g} of the allowed delta of {plan.request.delta:.4g}: the noise of "
@@ -249,10 +273,9 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
     if plan.counts is not None and plan.counts.settles_errors and plan.counts.rows is None:
         foreseen = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
         return (
-            "The budget for standard errors depends on the number of rows, as in the table above; the figures "
-            f"here are without errors that must be paid for. {foreseen} predicts them. "
-            f"{argument('inference', True)} always buys them. 'noise at most' bounds the standard deviation of the "
-            f"privacy noise in a coefficient. {few}"
+            "The budget for standard errors depends on the number of rows, as in the table above. "
+            f"{argument('inference', True)} buys them for any number. {foreseen} predicts them. 'noise at most' "
+            f"bounds the standard deviation of the privacy noise in a coefficient. {few}"
         )
     if information is None and plan.focus is not None:
         return (

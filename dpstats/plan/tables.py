@@ -83,7 +83,7 @@ def model_title(plan: PlanFacts) -> str:
     family = plan.family.title
     if plan.response is not None and isinstance(plan.family, NegativeBinomial):
         bought = plan.response.alpha is not None
-        family = family.removesuffix(")") + ", bought)" if bought else "negative binomial (alpha to be bought)"
+        family = f"{family} (bought)" if bought else "negative binomial, alpha to be bought"
     return f"Private Generalized Linear Model: {family}".center(WIDTH)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -23,6 +25,9 @@ Float = NDArray[np.float64]
 
 FACTORS = 2.0 ** np.arange(-3, 3.5, 0.5)
 """The budgets of a picture, in units of the plan's own eps."""
+
+HALF = 0.5
+"""An error whose chance is less is not drawn."""
 
 UNPROVED = "what: no bound on the risk of this plan is proved; use what='noise'"
 
@@ -169,27 +174,34 @@ def _draw_errors(ax: Axes, forecast: Any, plans: Sequence[Plan], count: int, pla
     """The standard error of a coefficient of `count` rows: a line, with marks where one is likely to be there."""
     budgets = np.array([plan.request.eps for plan in plans])
     with show_elapsed("foreseeing standard errors"):
-        errors = np.array([_errors(forecast, plan, count, place) for plan in plans])
-    low, usual, high, without, likely = errors.T
-    ax.plot(budgets, usual, markevery=np.flatnonzero(likely == 1.0).tolist(), **lines)
-    ax.fill_between(budgets, low, np.where(likely == 1.0, high, np.nan), color=lines["color"], alpha=0.18, linewidth=0)
+        errors, without, likely = _errors(forecast, plans, count, place)
+    low, high = np.fmin.reduce(errors), np.fmax.reduce(errors)
+    ax.plot(budgets, errors[0], markevery=np.flatnonzero(likely).tolist(), **lines)
+    ax.fill_between(budgets, low, np.where(likely, high, np.nan), color=lines["color"], alpha=0.18, linewidth=0)
     ax.plot(budgets, without, color=lines["color"], linestyle="--", linewidth=1.0)
 
 
-def _errors(forecast: Any, plan: Plan, count: int, place: int) -> Float:
-    """Standard errors of rows that say more, usual ones and rows that say less, without noise, and whether likely.
+def _errors(forecast: Any, plans: Sequence[Plan], count: int, place: int) -> tuple[Float, Float, NDArray[np.bool_]]:
+    """Errors of each population, NaN where there is none, shape (populations, m); those without noise; whether likely.
 
-    NaN where there is none; shape (5,).
+    A larger budget identifies no less, so that few budgets take draws of noise: each would take as long as a table.
     """
-    try:
-        at_plan = forecast.at(plan)
-    except ArgumentError:  # another eps than the plan's need not leave the information free
-        return np.full(5, np.nan)
-    errors = np.array([at_plan.likely(name, count)[0][place] for name in at_plan.names])
-    errors = np.where(np.isfinite(errors), errors, np.nan)
-    without = at_plan.sampling(at_plan.names[0])[place] / np.sqrt(count)
-    low, high = np.fmin.reduce(errors), np.fmax.reduce(errors)
-    return np.array([low, errors[0], high, without, at_plan.enough(count, [place])], dtype=np.float64)
+    errors, without = np.full((len(forecast.names), len(plans)), np.nan), np.full(len(plans), np.nan)
+    likely = np.zeros(len(plans), dtype=bool)
+    usable = []
+    for number, plan in enumerate(plans):
+        with suppress(ArgumentError):  # another eps than the plan's need not leave the information free
+            usable.append((number, forecast.at(plan)))
+    for population, name in enumerate(forecast.names):
+        first = bisect_left(usable, True, key=lambda one: bool(one[1].chances(name, count)[place] >= HALF))
+        for number, at_plan in usable[first:]:
+            error = at_plan.expected(name, count)[place]
+            errors[population, number] = error if np.isfinite(error) else np.nan
+    for number, at_plan in usable:
+        without[number] = at_plan.sampling(forecast.names[0])[place] / np.sqrt(count)
+    for number, _ in usable[bisect_left(usable, True, key=lambda one: one[1].enough(count, [place])) :]:
+        likely[number] = True
+    return errors, without, likely
 
 
 def _noise(plan: Plan) -> Float:

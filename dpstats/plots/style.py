@@ -47,7 +47,7 @@ def new_axes(ax: Axes | None, height: float = HEIGHT, width: float = WIDTH) -> A
     try:
         from matplotlib import pyplot
     except ImportError as error:
-        raise ArgumentError('pictures need the package matplotlib: pip install "dpstats[plots]"') from error
+        raise ArgumentError("pictures need the package matplotlib: pip install matplotlib") from error
     if ax is None:
         _, ax = pyplot.subplots(figsize=(width, height), layout="constrained")
     elif not hasattr(ax, "get_figure"):
@@ -165,9 +165,9 @@ def shorten(name: object, width: int) -> str:
     if len(text) <= width:
         return text
     front = (width - 1) // 2
-    start = next((at for at in range(front, front // 2, -1) if text[at - 1] in WORD_ENDS), front)
+    start = _word_end(text, range(front, front // 2, -1), front)
     first = len(text) - (width - 1 - start)
-    rest = next((at for at in range(first, (first + len(text)) // 2) if text[at - 1] in WORD_ENDS), first)
+    rest = _word_end(text, range(first, (first + len(text)) // 2), first)
     return f"{text[:start].rstrip()}…{text[rest:]}"
 
 
@@ -176,8 +176,17 @@ def wrapped(name: object, width: int) -> str:
     text = _printable(name)
     if len(text) <= width:
         return text
-    at = next((place for place in range(width, width // 2, -1) if text[place - 1] in WORD_ENDS), width)
+    at = _word_end(text, range(width, width // 2, -1), width)
     return f"{text[:at].rstrip()}\n{shorten(text[at:].lstrip(), width)}"
+
+
+def _word_end(text: str, places: range, default: int) -> int:
+    """The first of some places behind a blank, or else behind another sign."""
+    for ends in (" ", WORD_ENDS):
+        for at in places:
+            if text[at - 1] in ends:
+                return at
+    return default
 
 
 def _printable(name: object) -> str:

@@ -281,9 +281,7 @@ def _pld_total(parts: list[Guarantee], delta: float) -> float:
         pld = importlib.import_module("dp_accounting.pld.privacy_loss_distribution")
         common = importlib.import_module("dp_accounting.pld.common")
     except ImportError as error:
-        raise ArgumentError(
-            'accountant="pld" needs the package dp-accounting: pip install "dpstats[accounting]"'
-        ) from error
+        raise ArgumentError('accountant="pld" needs the package dp-accounting: pip install dp-accounting') from error
     if delta < _LEAST_PLD_DELTA:
         return math.inf
     # The rounding of each loss to the grid must not drown the least eps, nor the grid outgrow memory.

@@ -184,7 +184,8 @@ class FittedModel(InferenceMixin, Released):
         Returns
         -------
         Series indexed as `newdata`, or ndarray of shape (rows,)
-            In the response's units. NaN for rows with a missing value or an unknown level.
+            In the response's units. NaN for rows with a missing value or a level that is not declared; a warning names
+            the columns of the latter and counts the rows.
 
         Raises
         ------

@@ -15,6 +15,8 @@ from dpstats.inference import (
     Estimates,
     Identified,
     Inference,
+    KnownInformation,
+    LinearLaw,
     MappedLinear,
     MeanFunction,
     ReleasedLaw,
@@ -62,12 +64,22 @@ class ReleasedErrors:
         return np.asarray(-np.linalg.solve(self.basis, self.center), dtype=np.float64)
 
 
-def inference_of(plan: Plan, scaled_params: Vector, released: Information) -> ReleasedErrors:
-    """Debiased coefficients of the columns fitted last, with their errors; `scaled_params` (p,) as released."""
+def inference_of(
+    plan: Plan,
+    scaled_params: Vector,
+    released: Information,
+    known: KnownInformation | None = None,
+    noise: LinearLaw | None = None,
+) -> ReleasedErrors:
+    """Debiased coefficients of the columns fitted last, with their errors; `scaled_params` (p,) as released.
+
+    `known` is what is known of the released matrix, and `noise` the law of the coefficients' noise, if at hand.
+    """
     stage, columns = plan.stages[-1].plan, np.array(released.columns)
     assert stage.information is not None
     part = SubDesign(plan.design, columns)
-    known = known_information(released.matrix, stage.information.noise, part)
+    if known is None:
+        known = known_information(released.matrix, stage.information.noise, part)
     basis, (transform, shift) = known.basis, part.back_transform()
     rows, center = transform @ basis, shrunk_towards(stage)
     coef = np.linalg.solve(basis, scaled_params[columns] - center)
@@ -84,7 +96,7 @@ def inference_of(plan: Plan, scaled_params: Vector, released: Information) -> Re
         coef=coef,
         information=known.matrix,
         curvature=curvature,
-        linear=MappedLinear(ReleasedLaw(stage.noise, stage.noise_shape), basis),
+        linear=MappedLinear(noise or ReleasedLaw(stage.noise, stage.noise_shape), basis),
         matrix=known.law,
         spread=_carried(released.spread, basis, rows, known.identified, found),
         typical_size=stage.radius / float(np.sqrt(stage.size)),
@@ -239,6 +251,11 @@ def missing_information(plan: Plan) -> str:
             "without the penalty has them at no charge"
         )
     napp, paid = argument("method", "napp"), argument("inference", True)
+    if plan.focus is not None:
+        return (
+            f"not released: this call asked for one treatment's interval, fit.focus(); leave {argument('focus')} out "
+            "for standard errors of the whole table"
+        )
     if plan.request.method == "output":
         return (
             f"not released: {argument('method', 'output')} releases coefficients alone, and noise_at_most is the exact "

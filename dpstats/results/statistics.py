@@ -33,7 +33,7 @@ from dpstats.results.contrasts import ContrastTests, hypotheses, inference_table
 from dpstats.results.inference_mixin import InferenceMixin
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.results.stored import Released
-from dpstats.summaries import WIDTH, Summary, format_number, full_width, paired_facts, shorten
+from dpstats.summaries import Summary, format_number, full_width, paired_facts, shorten
 
 
 def summarize_release(plan: StatisticsPlan, mass: NoisyCount) -> Summary:
@@ -97,10 +97,7 @@ def _header(title: str, left: list[tuple[str, str]], plan: StatisticsPlan) -> Si
         ("Proof:", cite_proof(guarantee.basis) if guarantee.certified else "none"),
     ]
     left = [*left, *[("", "")] * (len(right) - len(left))]
-    longest = max(len(fact) for _, fact in right)
-    narrow = paired_facts(title, left, right, longest)
-    # Stretched to the width of the tables below.
-    return paired_facts(title, left, right, longest + max(0, WIDTH - len(narrow.as_text().splitlines()[-1])))
+    return paired_facts(title, left, right)
 
 
 Vector = NDArray[np.float64]

@@ -26,6 +26,7 @@ from dpstats.plan.notes import (
     lost_errors,
     persons_note,
     plan_notes,
+    weak_guarantee_note,
 )
 from dpstats.plan.plan import Plan
 from dpstats.plan.row_counts import about_rows
@@ -272,9 +273,9 @@ def essential_notes(results: ReleasedModel) -> list[str]:
         notes.insert(0, persons_note(plan))
     if results.selects:
         notes.insert(0, selection_note(results))
-    if shows_errors(results):
-        return notes
-    return [no_errors_note(results), *notes]
+    if not shows_errors(results):
+        notes.insert(0, no_errors_note(results))
+    return [*weak_guarantee_note(plan), *notes]
 
 
 def beyond_cap_note(results: ReleasedModel) -> list[str]:

@@ -3,7 +3,7 @@
 from dpstats.risk.gaps import gap_mean, gap_quantile, quadratic_quantile
 from dpstats.risk.literature_bounds import Bound
 from dpstats.risk.proved import OutputFacts
-from dpstats.risk.rows_needed import ErrorSize, SampleSize
+from dpstats.risk.rows_needed import ErrorSize, RequiredEps, SampleSize, required
 from dpstats.risk.sample_sizes import sample_size
 from dpstats.risk.table import ReleasePlan, RiskBounds, excess_risk, objective_risk, output_risk, posterior_risk
 
@@ -12,6 +12,7 @@ __all__ = [
     "ErrorSize",
     "OutputFacts",
     "ReleasePlan",
+    "RequiredEps",
     "RiskBounds",
     "SampleSize",
     "excess_risk",
@@ -21,5 +22,6 @@ __all__ = [
     "output_risk",
     "posterior_risk",
     "quadratic_quantile",
+    "required",
     "sample_size",
 ]

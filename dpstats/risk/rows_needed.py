@@ -1,10 +1,10 @@
-"""Numbers of rows, and what each of them rests on."""
+"""Numbers of rows and budgets that are enough, and what each of them rests on."""
 
 from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -118,17 +118,18 @@ class ErrorSize(_Printed):
     Attributes
     ----------
     n : int
-        At which usual rows, or those that are known, are foreseen to meet them and rows that say little are likely to
-        have errors at all; to a few percent.
+        At which usual rows, or those that are known, are foreseen to meet them; to a few percent.
+    cautious : int
+        At which rows that say little are besides likely to have errors at all; `n` where the rows are known.
     table : DataFrame
         A row for each coefficient asked for: wanted, and what `Plan.standard_errors` has of `n` rows.
     eps : float
         The budget of the plan.
     free : bool
         Whether the errors are free, and so a matter of luck with real rows.
-    usual, least, most : int
-        Numbers at which errors are likely to be there and met, as `Plan.standard_errors` has it in ``std_error``,
-        ``lower`` and ``upper``: of usual rows, and of rows that say more and less; all `n` where the rows are known.
+    least, most : int
+        At which rows that say more, and ones that say less, are foreseen to meet them: by ``lower`` and ``upper`` of
+        `Plan.standard_errors`.
     known : bool
         Whether `typical` or `like` said how all columns are spread.
     """
@@ -137,13 +138,18 @@ class ErrorSize(_Printed):
     table: pd.DataFrame
     eps: float
     free: bool = False
-    usual: int = 0
+    cautious: int = 0
     least: int = 0
     most: int = 0
     known: bool = False
 
+    @property
+    def usual(self) -> int:
+        """The number `n`, by the name of its rows."""
+        return self.n
+
     def __str__(self) -> str:
-        """The number and the errors at it, at 80 columns."""
+        """The numbers and the errors at `n`, at 80 columns."""
         answer = f"About {self.n:,} rows for these standard errors at eps = {self.eps:.4g}. {self._assumptions()}"
         if self.free:
             paid = argument("inference", True)
@@ -151,25 +157,178 @@ class ErrorSize(_Printed):
                 f" These errors cost no extra budget, and real rows lose them more easily. {paid} reserves budget "
                 "for them."
             )
-        # Rows that say less are the last to be identified, and the same as others where the rows are known.
-        columns = self.table.drop(columns=["lower", "upper", "identified_upper"] if self.known else "identified")
-        table = columns.map("{:.4g}".format).to_string(max_colwidth=30, line_width=WIDTH)
-        return "\n".join([*textwrap.wrap(answer, WIDTH), "", table])
+        return _with_table(answer, self.table, self.known)
 
     def _assumptions(self) -> str:
         """What the number rests on."""
         if self.known:
-            return "This is a forecast for rows as described by typical= or like=."
+            return KNOWN
         them = (
-            f"{self.n:,}, the least number at which they are likely to have errors at all"
-            if self.most == self.n
-            else f"{self.most:,} (and {self.n:,} to have errors at all)"
+            f"are likely to have errors at all, and meet these, with {self.most:,}"
+            if self.most == self.cautious
+            else f"are likely to have errors at all with {self.cautious:,}, and meet these with {self.most:,}"
         )
         return (
-            f"This is a forecast for rows simulated from the Domain alone. Usual rows need {self.usual:,}; rows "
-            f"whose numbers fill their ranges need {self.least:,}; rows with narrow, off-centre numbers and rare "
-            f"levels need {them}. Describe the rows by typical= or like= for a narrower answer."
+            f"This holds for usual rows. Rows whose numbers fill their ranges meet these errors with {self.least:,}. "
+            f"Rows with narrow, off-centre numbers and rare levels {them}: plan with {self.cautious:,} to be safe. "
+            f"{SUPPOSED}"
         )
+
+
+KNOWN = "This is a forecast for rows as described by typical= or like=."
+SUPPOSED = "This is a forecast for rows simulated from the Domain; typical= and like= describe rows that are known."
+"""What an answer rests on."""
+
+
+def _with_table(answer: str, table: pd.DataFrame, known: bool) -> str:
+    """An answer in words, and what is foreseen at it."""
+    columns = table.drop(columns=["lower", "upper", "identified_upper"] if known else ["identified_upper"])
+    shown = columns.map("{:.4g}".format).to_string(max_colwidth=30, line_width=WIDTH)
+    return "\n".join([*textwrap.wrap(answer, WIDTH), "", shown])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RequiredEps:
+    """The least eps at which standard errors are likely to be small, and what it rests on; print it.
+
+    Attributes
+    ----------
+    eps : float
+        At which usual rows, or those that are known, are foreseen to meet them, to a few percent; inf where no eps up
+        to 20 does.
+    cautious : float
+        At which rows that say little are besides likely to have errors at all; `eps` where the rows are known.
+    n : int
+        The number of rows.
+    table : DataFrame
+        A row for each coefficient asked for: wanted, and what `Plan.standard_errors` has at `eps`, or at 20.
+    known : bool
+        Whether `typical` or `like` said how all columns are spread.
+    """
+
+    eps: float
+    cautious: float
+    n: int
+    table: pd.DataFrame
+    known: bool = False
+
+    def __float__(self) -> float:
+        """The eps."""
+        return self.eps
+
+    def __repr__(self) -> str:
+        return f"<RequiredEps: {self.eps:.4g}>"
+
+    def __str__(self) -> str:
+        """The eps and the errors at it, at 80 columns."""
+        if math.isinf(self.eps):
+            more = f"No eps up to {GREATEST:g} gives {self.n:,} rows these standard errors; at {GREATEST:g}:"
+            return _with_table(f"{more} {KNOWN if self.known else SUPPOSED}", self.table, self.known)
+        answer = f"About eps = {self.eps:.4g} for these standard errors of {self.n:,} rows. "
+        if not self.known:
+            sure = f"eps = {self.cautious:.4g}" if math.isfinite(self.cautious) else f"no eps up to {GREATEST:g}"
+            answer += (
+                "That is for usual rows. Rows that say little, narrow numbers off the middle beside rare levels, are "
+                f"likely to have errors at all at {sure}. "
+            )
+        return _with_table(answer + (KNOWN if self.known else SUPPOSED), self.table, self.known)
+
+
+def required(
+    plan: Any,
+    *,
+    se: Mapping[str, float],
+    n: int,
+    residual_sd: float | None = None,
+    typical: Mapping[str, Any] | None = None,
+    like: Any = None,
+) -> RequiredEps:
+    """Which eps makes standard errors as small as `se` with `n` rows; reads no row and spends nothing.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of `dpstats.plan`, whatever its eps.
+    se : dict
+        Standard errors by coefficient, such as ``{"smoker": 0.1}``, in the user's units.
+    n : int
+        The number of rows, public or assumed.
+    residual_sd, typical, like : float, dict, DataFrame, optional
+        What is known of the rows, as for ``plan.standard_errors``; `like` must be public rows.
+
+    Returns
+    -------
+    RequiredEps
+        ``eps``, and ``table``; a number with words when printed. inf where no eps up to 20 is enough.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range, or the plan has no standard errors to forecast.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> plan = dp.plan("y ~ x", {"x": (0, 1), "y": bool}, 1.0, family="binomial", inference=True)
+    >>> dp.required(plan, se={"x": 0.2}, n=20_000).eps < 1
+    True
+    """
+    targets = _targets(plan, se)
+    places, wanted = [plan.names.index(name) for name in targets.index], targets.to_numpy()
+    with show_elapsed("looking for an eps"):
+        forecast = plan.forecast(residual_sd=residual_sd, typical=typical, like=like)
+
+        def at(eps: float) -> Any:
+            """The forecast at another eps; None where there is no plan with errors."""
+            try:
+                return forecast.at(plan.at(eps))
+            except ArgumentError:  # too small for the ranges to be bought, or the errors are not free there
+                return None
+
+        def usual(eps: float) -> bool:
+            found = at(eps)
+            name = forecast.names[0]
+            return (
+                found is not None
+                and bool(np.all(found.expected(name, n)[places] <= wanted))
+                and found.enough(n, places, name=name)
+            )
+
+        def cautious(eps: float) -> bool:
+            found = at(eps)
+            return found is not None and found.enough(n, places)
+
+        forecast.errors(n)  # refuses what is no number of rows
+        eps = _least_eps(usual, LADDER)
+        sure = (
+            eps
+            if forecast.known or math.isinf(eps)
+            else _least_eps(cautious, [eps, *(step for step in LADDER if step > eps)])
+        )
+        shown = at(min(eps, GREATEST)) or forecast
+        table = shown.errors(n).loc[targets.index]
+    table.insert(0, "wanted", targets)
+    return RequiredEps(eps, sure, n, WideFrame(table), forecast.known)
+
+
+GREATEST = 20.0
+"""No greater eps is a guarantee that is worth its name."""
+
+LADDER = tuple(GREATEST * 0.5**halvings for halvings in range(11, -1, -1))
+"""Budgets that are tried, from the least on; between the first that is enough and the one before it is bisected."""
+
+
+def _least_eps(enough: Callable[[float], bool], ladder: Sequence[float]) -> float:
+    """The least eps of a ladder, or between its steps, that is enough, with two digits, rounded up; inf if none is."""
+    place = next((place for place, eps in enumerate(ladder) if enough(eps)), None)
+    if place is None:
+        return math.inf
+    high, low = ladder[place], ladder[max(place - 1, 0)]
+    while high > NEAR * low:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    unit = 10.0 ** (math.floor(math.log10(high)) - 1)
+    return min(round(math.ceil(high / unit - 1e-9) * unit, 12), ladder[-1])
 
 
 def rows_for_errors(
@@ -184,16 +343,16 @@ def rows_for_errors(
         forecast = plan.forecast(residual_sd=residual_sd, typical=typical, like=like)
         places = [plan.names.index(name) for name in targets.index]
         search = _Search(forecast, places, np.array(targets, dtype=np.float64))
-        n = usual = least = most = search.met(forecast.names[0], CLOSE)
+        n = cautious = least = most = search.met(forecast.names[0], CLOSE)
         if not forecast.known:
             least = search.met(forecast.names[1], ROUGH)
-            n = search.identified(forecast.last, usual, NEAR)
-            most = search.met(forecast.last, ROUGH, n)
+            cautious = search.identified(forecast.last, n, NEAR)
+            most = search.met(forecast.last, ROUGH, cautious)
         table = forecast.errors(n).loc[targets.index]
     table.insert(0, "wanted", targets)
     information = forecast.plan_at(n).stages[-1].plan.information
     free = information is not None and information.purchase.free
-    return ErrorSize(n, WideFrame(table), plan.request.eps, free, usual, least, most, forecast.known)
+    return ErrorSize(n, WideFrame(table), plan.request.eps, free, cautious, least, most, forecast.known)
 
 
 @dataclass(frozen=True, eq=False)

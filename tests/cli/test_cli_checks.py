@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -143,6 +144,79 @@ def test_a_template_is_a_codebook_to_fill_in(folder: Path, capfd: pytest.Capture
     filled = text.replace("{range: [..., ...]}", "{range: [17, 90]}").replace("{levels: [...]}", "[a, b]")
     Path("filled.yaml").write_text(filled)
     assert dp.Domain.from_yaml("filled.yaml") == dp.Domain(age=(17, 90), sex=["a", "b"], income=["a", "b"])
+
+
+def test_a_template_is_of_a_form_that_can_be_read_here(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without PyYAML JSON, and YAML for no money."""
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    capfd.readouterr()
+    assert main(["template", "rows.parquet"]) == 0
+    text = capfd.readouterr().out
+    assert main(["template", "rows.parquet", "--output", "new.json"]) == 0
+    assert Path("new.json").read_text() == text
+    assert main(["plan", "income ~ age", "--domain", "new.json", "--eps", "1"]) == 1
+    assert "'age' is not filled in" in capfd.readouterr().err
+    filled = text.replace('["...", "..."]', "[17, 90]").replace('["..."]', '["a", "b"]')
+    assert dp.Domain.from_json(filled) == dp.Domain(age=(17, 90), sex=["a", "b"], income=["a", "b"])
+    for name in ("new.yaml", "new.txt"):
+        assert main(["template", "rows.parquet", "--output", name]) == 1
+        assert not Path(name).exists()
+    assert "pip install pyyaml" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["plan", "income ~ age", "--eps", "1", "--fam", "binomial"],
+        ["ledger", "init", "l.db", "--data", "d", "--eps", "1"],
+    ],
+)
+def test_options_are_written_whole(words: list[str], folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert re.search("unrecognized arguments: --fam|required: --dataset", capfd.readouterr().err)
+
+
+def test_a_plan_answers_how_many_rows_and_which_eps(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    Path("d.json").write_text(dp.Domain(x=(0, 1), y=bool).to_json())
+    words = ["plan", "y ~ x", "--domain", "d.json", "--eps", "1", "--family", "binomial", "--se", "x=0.2"]
+    capfd.readouterr()
+    assert main(words) == 0
+    assert capfd.readouterr().out.startswith("About ")
+    assert main([*words, "--rows", "20000", "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    assert found["n"] == 20_000
+    assert found["eps"] < 1
+    assert main([*words[:-1], "x"]) == 1
+    assert "--se takes NAME=ERROR" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "warned"),
+    [
+        (["--eps", "30"], "eps = 30 is above 20"),
+        (["--eps", "1", "--delta", "0.01"], "delta = 0.01 is above 0.001"),
+        (["--eps", "1", "--delta", "0.0005", "--n", "10000"], "delta = 0.0005 is above 1/n = 0.0001"),
+        (["--eps", "1", "--delta", "1e-6", "--n", "10000"], ""),
+    ],
+)
+def test_a_guarantee_that_means_little_is_named(
+    given: list[str], warned: str, folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Path("d.json").write_text(dp.Domain(dict.fromkeys("abcdefghy", (0, 1))).to_json())
+    words = ["plan", "y ~ .", "--domain", "d.json", "--set", "noise=gaussian", *given]
+    if "--delta" not in given:
+        words = words[:4] + given
+    capfd.readouterr()
+    assert main(words) == 0
+    said = " ".join(capfd.readouterr().out.split())
+    assert (warned in said) if warned else ("is above" not in said)
+    assert main([*words, "--json"]) == 0
+    said = capfd.readouterr().err
+    assert said.startswith(f"note: {warned}") if warned else not said
 
 
 @pytest.mark.parametrize(

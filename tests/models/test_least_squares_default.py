@@ -22,7 +22,7 @@ from dpstats.models import glm, ranges, sources
 from dpstats.models.adaptive import FEWEST_BOUGHT
 from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan
-from dpstats.plan.methods import ERRORS_SHARE, plan_releases
+from dpstats.plan.methods import ERRORS_SHARE, fit_spec, plan_releases
 from dpstats.plan.scaling import INTERVAL_CAP
 from dpstats.results.standard_errors import beyond_cap
 
@@ -205,8 +205,9 @@ def test_a_cap_that_follows_the_rows_is_caught(monkeypatch: pytest.MonkeyPatch) 
 def test_statistics_never_take_a_bought_interval_for_their_bound() -> None:
     """Responses beyond a bought interval would add more to the sums than their noise is for."""
     design = design_spec(MODEL, Domain(WIDE), family=dp.families.Gaussian()).with_working(0.0, 1.0)
+    request = make_request(eps=1.0, method="statistics")
     with pytest.raises(ArgumentError, match="declared range"):
-        plan_releases(make_request(eps=1.0, method="statistics"), design, dp.families.Gaussian(), 1.0)
+        plan_releases(request, design, fit_spec(request, design, dp.families.Gaussian(0.7)), 1.0)
 
 
 def test_the_share_of_rows_beyond_the_cap_is_told_with_its_error() -> None:

@@ -124,7 +124,7 @@ def test_names_of_others() -> None:
 def test_a_dispersion_that_is_not_given_is_bought_with_the_fit(tmp_path: Path) -> None:
     plan = dp.plan("y ~ x + g", DOMAIN, 1.0, family="negativebinomial")
     text = " ".join(str(plan).split())
-    assert "negative binomial (alpha to be bought)" in text
+    assert "negative binomial, alpha to be bought" in text
     assert "count, mean, alpha" in text
     assert plan.budget.loc["response", "eps"] == pytest.approx(0.06)
     with dp.Ledger(tmp_path / "l.db", dataset="d", eps=2.0) as ledger:
@@ -134,7 +134,7 @@ def test_a_dispersion_that_is_not_given_is_bought_with_the_fit(tmp_path: Path) -
     assert fit.budget["eps"].drop("total").sum() == pytest.approx(1.0, rel=1e-12)
     alpha = fit.family.alpha
     assert 0.5 <= alpha <= 1.1, "that of all counts, exposure and columns among them, and an error more"
-    assert f"negative binomial (alpha = {alpha:.4g}, bought)" in " ".join(str(fit).split())
+    assert f"negative binomial, alpha = {alpha:.4g} (bought)" in " ".join(str(fit).split())
     assert fit.family.y_max < 40
     fit.save(tmp_path / "fit.json")
     again = dp.GLMResults.load(tmp_path / "fit.json")

@@ -236,7 +236,7 @@ def test_a_negative_binomial_fit_has_its_alpha_in_the_title() -> None:
     data = rows().assign(n=1)
     family = dp.families.NegativeBinomial(alpha=0.5)
     fit = dp.glm("n ~ x", data, 2.0, domain={**DOMAIN, "n": (0, 9)}, family=family)
-    title = "Private Generalized Linear Model: negative binomial (alpha = 0.5)"
+    title = "Private Generalized Linear Model: negative binomial, alpha = 0.5"
     assert title in words(fit)
     assert title in " ".join(str(fit.summary(full=True)).split())
     assert title in " ".join(str(fit.plan).split())

@@ -25,14 +25,15 @@ def test_rows_for_errors_are_the_least_to_a_percent(plan: Any) -> None:
     found = dp.sample_size(plan, se=wanted)
     assert list(found.table.index) == list(wanted)
     assert (found.table["std_error"] <= found.table["wanted"]).all()
-    assert found.table["identified_upper"].min() >= 0.95
+    assert found.table["identified"].min() >= 0.95
     fewer = plan.standard_errors(int(found.n / 1.15)).loc[list(wanted)]
-    assert (fewer["std_error"] > found.table["wanted"]).any() or fewer["identified_upper"].min() < 0.95
+    assert (fewer["std_error"] > found.table["wanted"]).any() or fewer["identified"].min() < 0.95
     assert dp.sample_size(plan, se=wanted, eps=4.0).n < found.n
     said = str(found)
     assert f"About {found.n:,} rows" in said
     assert "simulated from the Domain" in " ".join(said.split())
-    assert "inference=True pays" in " ".join(said.split())
+    free = dp.plan("b ~ x + g", DOMAIN, 0.5, family="binomial", check_share=0)
+    assert "inference=True pays" in " ".join(str(dp.sample_size(free, se=wanted)).split())
     paid = dp.plan("b ~ x + g", DOMAIN, 0.5, family="binomial", inference=True)
     assert "inference=True" not in str(dp.sample_size(paid, se=wanted))
     assert repr(found) == f"<ErrorSize: {found.n:,} rows>"
@@ -67,18 +68,18 @@ def test_every_number_of_rows_is_confirmed(
     with mock.patch.object(forecast, "inference_of", wraps=forecast.inference_of) as counted:
         found = dp.sample_size(plan, se=wanted)
     assert counted.call_count < 200 or len(domain) < 20
-    assert found.least <= found.usual <= found.n <= found.most
+    assert found.least <= found.n <= found.cautious <= found.most
     for n, column, chance in (
         (found.least, "lower", None),
-        (found.usual, "std_error", "identified"),
-        (found.n, "std_error", "identified_upper"),
+        (found.n, "std_error", "identified"),
+        (found.cautious, "std_error", "identified_upper"),
         (found.most, "upper", "identified_upper"),
     ):
         assert f"{n:,}" in str(found)
         foreseen = plan.standard_errors(n).loc[list(wanted)]
         assert (foreseen[column] <= list(wanted.values())).all()
         assert chance is None or (foreseen[chance] >= 0.95).all()
-    fewer = plan.standard_errors(int(found.usual / 1.25)).loc[list(wanted)]
+    fewer = plan.standard_errors(int(found.n / 1.25)).loc[list(wanted)]
     assert (fewer["std_error"] > list(wanted.values())).any() or (fewer["identified"] < 0.95).any()
 
 
@@ -86,16 +87,47 @@ def test_every_number_of_rows_is_confirmed(
 def test_what_is_known_of_the_rows_takes_the_place_of_a_range() -> None:
     plan = dp.plan("b ~ x + g", DOMAIN, 0.5, family="binomial", inference=True)
     alone = dp.sample_size(plan, se={"x": 0.02})
-    assert alone.least < alone.usual < alone.most <= 10 * alone.n
-    assert f"{alone.usual:,}" in str(alone)
+    assert alone.least < alone.n < alone.most <= 10 * alone.cautious
+    assert str(alone).startswith(f"About {alone.n:,} rows")
     typical = {"x": (5, 2.8), "g": {"a": 0.4, "b": 0.3}, "b": {"yes": 0.5}}
     known = dp.sample_size(plan, se={"x": 0.02}, typical=typical)
     assert known.known
-    assert known.n < alone.n
+    assert known.n == known.cautious < alone.cautious
     assert "This is a forecast for rows as described by typical= or like=." in " ".join(str(known).split())
     assert dp.sample_size(plan, se={"x": 0.02}, like=plan.made_up(5000, typical=typical)).n == pytest.approx(
         known.n, rel=0.25
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("known", [{}, {"typical": {"x": (5, 2.8), "g": {"a": 0.4, "b": 0.3}, "b": {"yes": 0.5}}}])
+def test_the_eps_for_a_number_of_rows_is_the_least(known: dict[str, Any]) -> None:
+    paid = dp.plan("b ~ x + g", DOMAIN, 0.5, family="binomial", inference=True)
+    wanted = {"x": 0.05, "g[T.b]": 0.3}
+    found = dp.required(paid, se=wanted, n=4_000, **known)
+    assert float(found) == found.eps <= found.cautious
+    assert str(found).startswith(f"About eps = {found.eps:.4g} for these standard errors of 4,000 rows.")
+    assert max(map(len, str(found).splitlines())) <= 80
+    assert (found.table["std_error"] <= found.table["wanted"]).all()
+    enough, less = (
+        paid.at(eps).standard_errors(4_000, **known).loc[list(wanted)] for eps in (found.eps, found.eps / 1.3)
+    )
+    assert (enough["std_error"] <= list(wanted.values())).all()
+    assert (less["std_error"] > list(wanted.values())).any() or (less["identified"] < 0.95).any()
+    # The other question has an answer that fits.
+    assert dp.sample_size(paid, se=wanted, eps=found.eps, **known).n <= 4_000
+
+
+def test_where_no_eps_is_enough() -> None:
+    """The error without any noise is larger."""
+    plan = dp.plan("b ~ x", DOMAIN, 0.5, family="binomial", inference=True)
+    found = dp.required(plan, se={"x": 1e-4}, n=1_000)
+    assert found.eps == found.cautious == float("inf")
+    assert "No eps up to 20 gives 1,000 rows these standard errors" in " ".join(str(found).split())
+    with pytest.raises(ArgumentError, match="n must be a whole number"):
+        dp.required(plan, se={"x": 1.0}, n=0)
+    with pytest.raises(ArgumentError, match="no coefficient 'z'"):
+        dp.required(plan, se={"z": 1.0}, n=1_000)
 
 
 @pytest.mark.slow
