@@ -64,15 +64,16 @@ def weak_guarantee_note(plan: PlanFacts) -> list[str]:
     notes = []
     if guarantee.eps > GREATEST_EPS:
         notes.append(
-            f"eps = {guarantee.eps:.4g} is above {GREATEST_EPS:g}: this hardly limits what is learnt of a row."
+            f"eps = {guarantee.eps:.4g} is above {GREATEST_EPS:g}: it hardly limits what a release reveals about a row."
         )
     if guarantee.delta > GREATEST_DELTA:
         notes.append(
-            f"delta = {guarantee.delta:.4g} is above {GREATEST_DELTA:g}: with this chance the guarantee may fail."
+            f"delta = {guarantee.delta:.4g} is above {GREATEST_DELTA:g}: the guarantee may fail with this probability."
         )
     elif rows is not None and guarantee.delta * rows > 1:
         notes.append(
-            f"delta = {guarantee.delta:.4g} is above 1/n = {1 / rows:.4g}: publishing one of the rows would meet it."
+            f"delta = {guarantee.delta:.4g} is above 1/n = {1 / rows:.4g}: publishing one of the rows would "
+            "satisfy such a guarantee."
         )
     return notes
 
