@@ -228,8 +228,8 @@ class RequiredEps:
         if not self.known:
             sure = f"eps = {self.cautious:.4g}" if math.isfinite(self.cautious) else f"no eps up to {GREATEST:g}"
             answer += (
-                "This holds for usual rows. Rows with narrow, off-centre numbers and rare levels are likely to have "
-                f"errors at all at {sure}. "
+                "This holds for usual rows. Rows with narrow, off-centre numbers and rare levels are likely to "
+                f"have errors only at {sure}. "
             )
         return _with_table(answer + (KNOWN if self.known else SUPPOSED), self.table, self.known)
 
