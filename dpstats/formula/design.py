@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -59,10 +59,17 @@ LEAST_UNIT = 1e-250
 class DesignSpec(ScaledDesign):
     """A design, which reads rows block by block as well; made by `design_spec`. Attributes as for `ScaledDesign`."""
 
+    origin: DesignSpec | None = field(default=None, repr=False)
+    """The design with these columns of which the response alone was scaled anew: what follows from columns is its."""
+
+    def with_working(self, low: float, high: float) -> DesignSpec:
+        """The design with another scaling of its response; see `ScaledDesign.with_working`."""
+        return replace(super().with_working(low, high), origin=self if self.origin is None else self.origin)
+
     @cached_property
     def joined(self) -> tuple[JointColumns, ...]:
         """Columns that move together, as a number and its square, with the optimal design on what they can be."""
-        return joined_columns(self)
+        return joined_columns(self) if self.origin is None else self.origin.joined
 
     def forms(self, columns: NDArray[np.intp] | None = None) -> Array:
         """What is known of every sum of w x x' over rows; see `dpstats.formula.vanishing_forms.design_forms`."""
@@ -72,7 +79,7 @@ class DesignSpec(ScaledDesign):
     @cached_property
     def _forms(self) -> Array:
         # Forecasts and results ask again and again; of forty columns it takes a second.
-        return design_forms(self)
+        return design_forms(self) if self.origin is None else self.origin._forms
 
     def check_schema(self, data: object) -> None:
         """Raise DataError or DomainError if `data` cannot be encoded, by its column names and types alone."""

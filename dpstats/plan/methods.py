@@ -253,6 +253,8 @@ def caps_for_intervals(request: Request) -> bool:
     options = request.options
     if not is_open_least_squares(request) or request.method in APART:
         return False
+    if options.focus is not None:
+        return True
     return options.inference not in (None, "auto") and obstacle(request.family, request.penalty, options) is None
 
 

@@ -288,6 +288,8 @@ def beyond_cap_note(results: ReleasedModel) -> list[str]:
     if share is None or share.sd > MOST_UNSURE:
         return []
     value, error = 100 * max(share.value, 0.0), 100 * share.sd
+    if value < 3 * error:
+        return [f"No more than about {max(value + 2 * error, 0.1):.1f} % of the rows have a residual beyond the cap."]
     return [f"About {value:.1f} % of the rows (s.d. {error:.1f} %) have a residual beyond the cap."]
 
 
