@@ -171,7 +171,7 @@ def paired_facts(
 
 def _centred(title: str) -> str:
     """A title of several lines, or of one that is too long, with each of its lines in the middle."""
-    lines = [part for line in title.split("\n") for part in textwrap.wrap(line, WIDTH) or [""]]
+    lines = [part for line in title.split("\n") for part in textwrap.wrap(line.strip(), WIDTH) or [""]]
     return title if len(lines) == 1 else "\n".join(line.center(WIDTH) for line in lines)
 
 

@@ -7,7 +7,7 @@ that have an interval with its standard error, the loss over a constant's, the m
 intervals that cover the optimum of the data set's rows that the fit would keep (not in least squares). ``wide FACTOR``
 in the place of cells tells R2 and intervals for two numbers whose ranges are FACTOR times their spread, beside ranges
 of six deviations; ``cost`` what the price takes away at eps 1 where nothing is narrowed: forecasts of shares and of
-losses, from each data set's own rows.
+losses, from each data set's own rows; ``lost`` how many rows columns of heavy tails lose together.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dpstats.models.adaptive import Outlook, Populations, choose, expected_outlo
 from dpstats.models.forecast import PUBLIC_ROWS, row_means
 from dpstats.models.population import KNOWN, KnownColumns
 from dpstats.plan.row_counts import CHECK_SHARE
-from dpstats.privacy.trimming import share_to_spend
+from dpstats.privacy.trimming import buy_inner_interval, share_to_spend
 
 FITS = 8
 ROWS = (2_600, 3_500, 5_200, 7_700, 10_500, 15_600, 25_000, 50_000)
@@ -134,10 +134,29 @@ def costs() -> None:
                 print(name, rows, f"{price:.3f}", f"{before.share:.2f}", *cells, sep=" | ", flush=True)
 
 
+def losses(draws: int) -> None:
+    """Print how many rows purchases of several lognormal columns lose, declared a hundred deviations wide."""
+    for columns in (1, 2, 3, 6):
+        for rows in (100, 175, 300, 1_000):  # times the eps of a column, which is 1
+            lost = []
+            for seed in range(draws):
+                random, kept = np.random.default_rng([SEED, seed]), np.ones(rows, dtype=bool)
+                for _ in range(columns):
+                    values = np.exp(random.standard_normal(rows))
+                    noise: dict[str, Any] = {"eps": 1.0, "adjacency": "add_remove", "random": random}
+                    low, high = buy_inner_interval(values, 0.0, 216.0, columns=columns, **noise)
+                    kept &= (values >= low) & (values <= high)
+                lost.append(1 - float(kept.mean()))
+            print(columns, rows, f"{np.mean(lost):.3f}", f"{np.mean(np.array(lost) > 0.05):.3f}", sep=" | ", flush=True)
+
+
 def main(arguments: Sequence[str]) -> None:
     """Print the lines that are asked for."""
     if arguments[:1] == ["cost"]:
         costs()
+        return
+    if arguments[:1] == ["lost"]:
+        losses(100)
         return
     fits = int(arguments[0]) if arguments else FITS
     if arguments[1:2] == ["wide"]:

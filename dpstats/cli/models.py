@@ -51,7 +51,7 @@ def add_commands(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="NAME=ERROR",
-        help="how many rows make a coefficient's standard error so small; with --rows, which eps does",
+        help="the number of rows for a standard error of a coefficient; with --rows, the eps for it",
     )
     _add_model(dry)
     add_output(dry)

@@ -201,8 +201,8 @@ class LocalResults(Released):
         """What `uncertainty` tells; NotReleasedError where the noise does not tell it."""
         if self.sums is None:
             raise NotReleasedError(
-                "uncertainty: intervals are for least squares in scheme 'statistics' without a penalty; tidy() has the "
-                "standard deviation of the noise, and a file from before there were any is to be fitted again"
+                "uncertainty: only least squares in scheme 'statistics' without a penalty has intervals; tidy() "
+                "has the standard deviation of the noise. Fit again if the result was saved by an older version"
             )
         if residual_sd is not None:
             check_positive("residual_sd", residual_sd)
@@ -390,9 +390,11 @@ def _notes(results: LocalResults) -> list[str]:
             "they follow a beta law on the range that the design allows."
         )
     notes.append(
-        "Intervals and noise sd cover the noise of the reports alone, which is known: they are for what the same "
-        "records give without it. conf_int(residual_sd=) adds sampling error. params, with a ridge, predict better."
+        "Intervals and noise sd cover only the known noise of the reports: they refer to the fit of the same "
+        "records without noise. conf_int(residual_sd=) adds sampling error. params, which have a ridge penalty, "
+        "predict better."
         if results.sums is not None
-        else "noise sd is the standard deviation due to the reports' noise, to first order. Sampling error is extra."
+        else "noise sd is the standard deviation due to the noise of the reports, to first order. Sampling error "
+        "is extra."
     )
     return notes

@@ -64,11 +64,11 @@ def focus_obstacle(spec: FitSpec) -> str | None:
     if not isinstance(family, (Binomial, Gaussian)):
         return f"is for families 'binomial' and 'gaussian', not {family.name!r}; leave it out"
     if options.inference not in ("auto", None):
-        return "takes the place of standard errors for the whole table: leave inference out, or focus"
+        return "replaces the standard errors of the whole table: leave out inference or focus"
     if spec.penalty is not None or options.stages != 1 or options.refit_share > 0 or options.screen is not None:
-        return "is for one plain fit: leave out penalty, stages, refit_share and screen, or focus"
+        return "is for a single fit: leave out penalty, stages, refit_share and screen, or focus"
     if options.unit is not None or design.score_ratio != 1.0 or design.offset_bound:
-        return "is for rows that count alike: leave out unit, weights, trials and offset, or focus"
+        return "is for rows of equal weight: leave out unit, weights, trials and offset, or focus"
     if constant_column(design) is None:
         return "needs a formula with an intercept"
     return None

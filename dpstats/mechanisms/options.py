@@ -94,7 +94,7 @@ class Options:
         declared range stays, as it does for columns whose inner interval is declared. Columns left out of the Domain
         have their range bought in either case; with "bought", rows beyond it are left out instead of clipped. None, the
         default, buys intervals if the counted number of rows, or `n`, shows that they pay: if rows times eps is at
-        least about 2,500 per column, for at most 0.07 of eps, and less with more rows (docs/proofs/trimming, 6). The
+        least about 3,600 per column, for at most 0.07 of eps, and less with more rows (docs/proofs/trimming, 6). The
         Domain must then declare all ranges. "declared" never buys them.
     range_share : float
         Share of eps that buys the ranges of numeric columns left out of the Domain, and the intervals of

@@ -130,15 +130,15 @@ def plan_focus(request: Request, design: PublicDesign, spec: FitSpec) -> FocusPl
     if options.focus is None:
         return None
     if request.method in APART or options.replicates:
-        raise ArgumentError(f"focus goes with {argument('method', 'napp')} alone; leave it out")
+        raise ArgumentError(f"focus is for {argument('method', 'napp')} only; leave it out")
     if options.fitstats not in (None, 0, "auto") or options.fitstats_by or options.fitstats_variables:
-        raise ArgumentError("focus leaves no standard errors for fit statistics: leave out fitstats, or focus")
+        raise ArgumentError("focus releases no standard errors for fit statistics: leave out fitstats or focus")
     treated(design, options.focus)
     if (reason := focus_obstacle(spec)) is not None:
         raise ArgumentError(f"focus {reason}")
     eps = FOCUS_SUMS * request.eps
     if eps < LEAST_EPS:
-        raise ArgumentError(f"focus would be noise alone for an eps of {eps:.2g}; raise eps")
+        raise ArgumentError(f"focus would be only noise at an eps of {eps:.2g}; raise eps")
     return FocusPlan(eps, request.adjacency, options.focus)
 
 
@@ -253,6 +253,8 @@ def caps_for_intervals(request: Request) -> bool:
     options = request.options
     if not is_open_least_squares(request) or request.method in APART:
         return False
+    if options.focus is not None:
+        return True
     return options.inference not in (None, "auto") and obstacle(request.family, request.penalty, options) is None
 
 

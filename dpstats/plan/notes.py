@@ -64,15 +64,16 @@ def weak_guarantee_note(plan: PlanFacts) -> list[str]:
     notes = []
     if guarantee.eps > GREATEST_EPS:
         notes.append(
-            f"eps = {guarantee.eps:.4g} is above {GREATEST_EPS:g}: this hardly limits what is learnt of a row."
+            f"eps = {guarantee.eps:.4g} is above {GREATEST_EPS:g}: it hardly limits what a release reveals about a row."
         )
     if guarantee.delta > GREATEST_DELTA:
         notes.append(
-            f"delta = {guarantee.delta:.4g} is above {GREATEST_DELTA:g}: with this chance the guarantee may fail."
+            f"delta = {guarantee.delta:.4g} is above {GREATEST_DELTA:g}: the guarantee may fail with this probability."
         )
     elif rows is not None and guarantee.delta * rows > 1:
         notes.append(
-            f"delta = {guarantee.delta:.4g} is above 1/n = {1 / rows:.4g}: publishing one of the rows would meet it."
+            f"delta = {guarantee.delta:.4g} is above 1/n = {1 / rows:.4g}: publishing one of the rows would "
+            "satisfy such a guarantee."
         )
     return notes
 
@@ -154,9 +155,9 @@ def trimmed_note(plan: PlanFacts) -> list[str]:
         most = min(MOST_SHARE, plan.request.options.range_share)
         least = rows_that_pay(plan.request.row_eps, plan.request.adjacency, len(counts.trimmable))
         return [
-            f"From about {least:,.0f} rows on at most {most:.2g} of eps, less of more rows, buys within the declared "
-            f"range of {', '.join(counts.trimmable)} the interval that holds nearly all rows; the others are left out. "
-            f"{argument('ranges', 'declared')} buys none. Until then the declared ranges stand in."
+            f"With about {least:,.0f} rows or more, at most {most:.2g} of eps buys an interval within the declared "
+            f"range of {', '.join(counts.trimmable)} that holds nearly all rows; rows outside it are left out. "
+            f"{argument('ranges', 'declared')} buys none. This plan uses the declared ranges."
         ]
     if not plan.trimmed:
         return []
@@ -273,15 +274,15 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
     if plan.counts is not None and plan.counts.settles_errors and plan.counts.rows is None:
         foreseen = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
         return (
-            "What is spent on standard errors follows the number of rows, as the table above says. "
-            f"{argument('inference', True)} buys them whatever it is. {foreseen} foresees them. 'noise at most' bounds "
-            f"the standard deviation that noise alone gives a coefficient. {few}"
+            "The budget for standard errors depends on the number of rows, as in the table above. "
+            f"{argument('inference', True)} buys them for any number. {foreseen} predicts them. 'noise at most' "
+            f"bounds the standard deviation of the privacy noise in a coefficient. {few}"
         )
     if information is None and plan.focus is not None:
         return (
-            f"{plan.focus.eps:.4g} of eps buys two sums of each arm of {plan.focus.treatment}, whose coefficient alone "
-            "has an interval. It takes for granted that chance assigned the treatment, whatever else a row holds "
-            f"(focus; proof: {cite_proof('docs/proofs/focus')}). {few}"
+            f"{plan.focus.eps:.4g} of eps buys two sums of each arm of {plan.focus.treatment}, whose coefficient "
+            "alone has an interval. It assumes that the treatment was assigned at random, independently of all "
+            f"other columns (focus; proof: {cite_proof('docs/proofs/focus')}). {few}"
         )
     if information is None:
         offered = obstacle(plan.family, plan.request.penalty, plan.request.options) is None

@@ -52,7 +52,7 @@ LEAST_REST = 1e-12
 
 
 class Plan(PlanFacts):
-    """What a call will release and what it costs; a function of formula, Domain and options alone.
+    """The releases of a call and their cost; a function of formula, Domain and options alone.
 
     Attributes
     ----------
@@ -62,28 +62,28 @@ class Plan(PlanFacts):
     formula : str or None
         None for plain arrays.
     bought : tuple of str
-        Columns whose range is bought from the budget, or the interval within it in which rows are kept.
+        Columns whose range, or an interval within it, is bought from the budget.
     trimmed : tuple of str
-        Those whose range is declared, of which the interval is bought.
+        Columns with a declared range for which an interval is bought.
     stages : tuple of Stage
         The releases of the fit, in order.
     guarantee : Guarantee
         For everything the call releases.
     response : ResponsePurchase or None
-        What is bought of the response within its range, the declared range standing in until it is; None if nothing.
+        The purchase on the response within its range; until then the declared range is used. None without a purchase.
     completed : bool
-        Whether the bought ranges are known, and the columns that screening keeps; until then (-1, 1) stands in for
+        Whether the bought ranges are known, and the columns that screening keeps; until then the plan uses (-1, 1) for
         each range, and the widest terms for those kept.
     screening : ScreeningPlan or None
-        The choice of terms before the fit; the stages then hold the columns kept alone.
+        The choice of terms before the fit; the stages then hold only the columns kept.
     fitstats : FitStatisticsPlan or None
-        What is bought of rows and fit after the stages; None if nothing.
+        The purchase of fit statistics after the stages; None without one.
     focus : FocusPlan or None
         What is bought of the arms of a randomised treatment; None if nothing.
     advice : tuple of str
-        What names and declarations tell of what was probably not meant.
+        Hints at probable mistakes in names and declarations.
     call : Planned or None
-        What `fit` and `simulate` carry out; None but for what `dpstats.plan` returns.
+        The call that `fit` and `simulate` carry out; only plans from `dpstats.plan` have one.
 
     Examples
     --------
@@ -108,7 +108,7 @@ class Plan(PlanFacts):
         label: str | None = None,
         analyst: str | None = None,
     ) -> Any:
-        """Carry what `dpstats.plan` returned out on private rows; arguments and result as for `dpstats.glm`.
+        """Carry out a plan from `dpstats.plan` on private rows; arguments and result as for `dpstats.glm`.
 
         Examples
         --------
@@ -119,9 +119,9 @@ class Plan(PlanFacts):
         return call.fit(data, engine, ledger=ledger, seed=seed, memory=memory, label=label, analyst=analyst)
 
     def simulate(self, n: int, seed: int = 0, *, typical: Mapping[str, Any] | None = None, like: Any = None) -> Any:
-        """What such a fit looks like: a GLMResults of the plan carried out on the rows of `made_up`.
+        """An example of such a fit: a GLMResults of the plan on the rows of `made_up`.
 
-        It costs nothing and is not certified, as its noise is seeded.
+        It costs nothing and is not certified, because its noise is seeded.
 
         Examples
         --------
@@ -133,7 +133,7 @@ class Plan(PlanFacts):
     def made_up(
         self, n: int, seed: int = 0, *, typical: Mapping[str, Any] | None = None, like: Any = None
     ) -> pd.DataFrame:
-        """Rows that are made up from public facts alone, to be looked at, edited, and passed as ``like=``.
+        """Rows simulated from public facts alone, to inspect, edit, and pass as ``like=``.
 
         Numbers have a standard deviation of a sixth of their range about a little below its middle, the k-th level is
         k^2 times as rare as the first, one in seven of 0 and 1 is 1, columns hardly correlate. The response follows
@@ -144,11 +144,11 @@ class Plan(PlanFacts):
         ----------
         n, seed : int
         typical : dict, optional
-            What is known of columns: ``{"bmi": (27, 4), "ward": {"burns": 0.01}, "smoker": 0.2}`` gives mean and sd
+            Public facts about columns: ``{"bmi": (27, 4), "ward": {"burns": 0.01}, "smoker": 0.2}`` gives mean and sd
             of a number, shares of levels, and the share of ones.
         like : DataFrame, optional
-            PUBLIC rows to draw from, such as published microdata or a synthetic file. Never the private rows: what is
-            shown would be a function of them, and no budget pays for it.
+            PUBLIC rows to draw from, such as published microdata or a synthetic file. Never pass the private rows: the
+            result would depend on them, and no budget pays for it.
 
         Examples
         --------

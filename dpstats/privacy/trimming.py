@@ -156,7 +156,7 @@ Where the declared ranges are right the most costs three hundredths of the stand
 SHARE_STEP = 0.005
 """The share is a multiple of that."""
 
-ENOUGH, WORTHWHILE = 4.0, 2.4
+ENOUGH, WORTHWHILE = 4.0, 3.4
 """Rows of a column, over those from which a range can be narrowed at all, that a purchase pays for, and from how many
 on one is made."""
 

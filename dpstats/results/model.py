@@ -473,7 +473,7 @@ class ReleasedModel(FittedModel):
         """
         if self.arm_sums is None:
             named = argument("focus")
-            raise NotReleasedError(f"focus: {named} the name of a randomised treatment in the call buys its interval")
+            raise NotReleasedError(f"focus: {named} with the name of a randomised treatment buys its interval")
         with quiet():
             return focus_table(self.plan, self.scaled_params, self.arm_sums, alpha)
 

@@ -288,6 +288,8 @@ def beyond_cap_note(results: ReleasedModel) -> list[str]:
     if share is None or share.sd > MOST_UNSURE:
         return []
     value, error = 100 * max(share.value, 0.0), 100 * share.sd
+    if value < 3 * error:
+        return [f"No more than about {max(value + 2 * error, 0.1):.1f} % of the rows have a residual beyond the cap."]
     return [f"About {value:.1f} % of the rows (s.d. {error:.1f} %) have a residual beyond the cap."]
 
 
@@ -297,7 +299,11 @@ def selection_note(results: ReleasedModel) -> str:
     if not out:
         return "Selection: no column was left out."
     names = ", ".join(out[:MOST_NAMES]) + (f" and {len(out) - MOST_NAMES} more" if len(out) > MOST_NAMES else "")
-    meaning = " A column above can carry the effect of one left out that it resembles." if shows_errors(results) else ""
+    meaning = (
+        " A coefficient above can include the effect of a similar column that was left out."
+        if shows_errors(results)
+        else ""
+    )
     return f"Left out: {names} (left_out).{meaning}"
 
 
@@ -313,7 +319,7 @@ def no_errors_note(results: ReleasedModel) -> str:
         return f"The coefficients are one draw from a posterior flattened by the privacy budget; {napp}."
     without = "Coefficients are shrunk towards zero and contain privacy noise; this fit has no standard errors"
     if plan.focus is not None:
-        return f"{without} but for {plan.focus.treatment}, which chance assigned: fit.focus() has its interval."
+        return f"{without}, except for the randomised {plan.focus.treatment}: fit.focus() has its interval."
     reason = obstacle(plan.family, plan.request.penalty, plan.request.options)
     if reason is not None:
         return f"{without}. Inference {reason}."

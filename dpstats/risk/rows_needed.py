@@ -228,8 +228,8 @@ class RequiredEps:
         if not self.known:
             sure = f"eps = {self.cautious:.4g}" if math.isfinite(self.cautious) else f"no eps up to {GREATEST:g}"
             answer += (
-                "That is for usual rows. Rows that say little, narrow numbers off the middle beside rare levels, are "
-                f"likely to have errors at all at {sure}. "
+                "This holds for usual rows. Rows with narrow, off-centre numbers and rare levels are likely to "
+                f"have errors only at {sure}. "
             )
         return _with_table(answer + (KNOWN if self.known else SUPPOSED), self.table, self.known)
 
@@ -345,7 +345,8 @@ def rows_for_errors(
         search = _Search(forecast, places, np.array(targets, dtype=np.float64))
         n = cautious = least = most = search.met(forecast.names[0], CLOSE)
         if not forecast.known:
-            least = search.met(forecast.names[1], ROUGH)
+            # Found to a tenth alone.
+            least = min(search.met(forecast.names[1], ROUGH), n)
             cautious = search.identified(forecast.last, n, NEAR)
             most = search.met(forecast.last, ROUGH, cautious)
         table = forecast.errors(n).loc[targets.index]

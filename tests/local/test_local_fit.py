@@ -227,7 +227,7 @@ def test_intervals_are_printed_saved_and_refused_where_there_are_none(tmp_path: 
     spec, data = make(eps=4.0), people()
     fit = dp.local.fit(noisy_total(spec, data, 3), spec)
     assert "0.975]" in str(fit)
-    assert "cover the noise of the reports alone" in " ".join(str(fit).split())
+    assert "cover only the known noise of the reports" in " ".join(str(fit).split())
     fit.save(tmp_path / "fit.json")
     again = dp.local.LocalResults.load(tmp_path / "fit.json")
     pd.testing.assert_frame_equal(again.uncertainty(residual_sd=0.5), fit.uncertainty(residual_sd=0.5))

@@ -219,7 +219,7 @@ def test_bought_ranges(frame):
         ({"screen": True}, "screen must be a positive whole number"),
         ({"screen": 13}, "less than the number of terms to choose from, 13"),
         ({"screen": 3, "screen_share": 1.0}, "screen_share must lie strictly between"),
-        ({"screen": 3, "retrieval": "return"}, "retrieval='return' does not go with screen"),
+        ({"screen": 3, "retrieval": "return"}, "retrieval='return' cannot be combined with screen"),
         ({"screen": 3, "curvature": 1e-9}, "curvature is too small"),
         ({"screen": 3, "realization": "augmented", "allow_uncertified": True}, "replicated paper"),
         ({"screen": 3, "eps": 1e-31}, "eps is too small for screening"),

@@ -33,7 +33,7 @@ def test_rows_for_errors_are_the_least_to_a_percent(plan: Any) -> None:
     assert f"About {found.n:,} rows" in said
     assert "simulated from the Domain" in " ".join(said.split())
     free = dp.plan("b ~ x + g", DOMAIN, 0.5, family="binomial", check_share=0)
-    assert "inference=True pays" in " ".join(str(dp.sample_size(free, se=wanted)).split())
+    assert "inference=True reserves budget" in " ".join(str(dp.sample_size(free, se=wanted)).split())
     paid = dp.plan("b ~ x + g", DOMAIN, 0.5, family="binomial", inference=True)
     assert "inference=True" not in str(dp.sample_size(paid, se=wanted))
     assert repr(found) == f"<ErrorSize: {found.n:,} rows>"
