@@ -90,9 +90,13 @@ def _counts(ends: Array, atom: float | None, blocks: Iterable[Array]) -> NDArray
     """How many of some finite values lie in each closed interval, and last, how many in the first but off the atom."""
     inside, away = np.zeros(len(ends), dtype=np.int64), 0
     for block in blocks:
-        ordered = np.sort(block)
-        inside += np.searchsorted(ordered, ends[:, 1], side="right") - np.searchsorted(ordered, ends[:, 0], side="left")
-        bulk = ordered[(ordered >= ends[0, 0]) & (ordered <= ends[0, 1])]
+        bulk = block[(block >= ends[0, 0]) & (block <= ends[0, 1])]
+        if len(ends) == 1:
+            inside += len(bulk)
+        else:
+            ordered = np.sort(block)
+            below = np.searchsorted(ordered, ends[:, 0], side="left")
+            inside += np.searchsorted(ordered, ends[:, 1], side="right") - below
         away += len(bulk) if atom is None else int(np.count_nonzero(bulk != atom))
     return np.append(inside, away)
 
