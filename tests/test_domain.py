@@ -66,7 +66,7 @@ def test_coerce_keeps_a_domain_and_builds_one_from_a_dict_or_nothing() -> None:
         ([1.0, math.nan], "strings, finite numbers"),
         ([["a"], ["b"]], "strings, finite numbers"),
         ([pd.Timestamp("2020-01-01")], "strings, finite numbers"),
-        ({"a", "b"}, "list of levels"),
+        ({"a", "b"}, "write a list"),
         ("abc", "list of levels"),
         (None, "list of levels"),
         (float, "list of levels"),

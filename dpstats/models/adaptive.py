@@ -232,7 +232,7 @@ def _likely_interval(request: Request, plan: Plan) -> ResponsePurchase | None:
 def settled(plan: Plan, rows: float, asked: Request | None = None) -> Plan:
     """The candidate that suits `rows` best, `plan` where public facts foresee none; `asked` as for `candidates_of`."""
     candidates, is_last = candidates_of(plan, asked), not _is_first(plan.request, asked)
-    with contextlib.suppress(DPStatsError, np.linalg.LinAlgError):  # as public as what is planned
+    with contextlib.suppress(DPStatsError, ArithmeticError, np.linalg.LinAlgError):  # as public as what is planned
         plan = candidates[choose(candidates, rows)] if candidates else plan
         plan = _or_statistics(plan, rows) if is_last else plan
     return plan
@@ -411,9 +411,11 @@ def expected_outlook(plan: Plan, means: Populations, n: float) -> Outlook:
     stage, coef = plan.stages[-1].plan, means.coefficients(plan)
     noise, bias = stage.predicted_error(n * usual.information, coef - shrunk_towards(stage))
     # Of a well-specified model l'^2 over l'' is twice the loss of a row that is left: the unit of an excess.
-    unit = usual.square / usual.weight * (means.scaling[1] / plan.design.response_scaling()[1]) ** 2
-    excess = float(np.sum(usual.information * (noise + bias))) / unit
-    width = expected_width(plan, n * usual.information, coef, unit) if family.link == "identity" and share else 1.0
+    rescaled_by = (plan.design.response_scaling()[1] / means.scaling[1]) ** 2
+    units = usual.weight / usual.square * rescaled_by if usual.square > 0 else 0.0
+    excess = float(np.sum(usual.information * (noise + bias))) * units
+    measured = family.link == "identity" and share > 0 and units > 0  # a hinge may have no weight anywhere
+    width = expected_width(plan, n * usual.information, coef, 1 / units) if measured else 1.0
     return Outlook(share, 1 + max(excess, 0.0), width)
 
 

@@ -91,14 +91,25 @@ def _counts(ends: Array, atom: float | None, blocks: Iterable[Array]) -> NDArray
     inside, away = np.zeros(len(ends), dtype=np.int64), 0
     for block in blocks:
         bulk = block[(block >= ends[0, 0]) & (block <= ends[0, 1])]
-        if len(ends) == 1:
-            inside += len(bulk)
-        else:
-            ordered = np.sort(block)
-            below = np.searchsorted(ordered, ends[:, 0], side="left")
-            inside += np.searchsorted(ordered, ends[:, 1], side="right") - below
+        inside += len(bulk) if len(ends) == 1 else _inside(ends, bulk)
         away += len(bulk) if atom is None else int(np.count_nonzero(bulk != atom))
     return np.append(inside, away)
+
+
+def _inside(ends: Array, values: Array) -> NDArray[np.int64]:
+    """How many values of the first interval lie in each, by cells of its grid: sorting takes several times longer."""
+    edges = np.linspace(*ends[0], CELLS + 1)
+    upper = np.append(edges[1:], np.inf)
+    with np.errstate(all="ignore"):
+        cells = np.nan_to_num((values - edges[0]) * (CELLS / (edges[-1] - edges[0])))
+    cells = np.clip(cells, 0, CELLS).astype(np.intp)
+    # A product is rounded, and the ends of ranges may be any: what holds a value is told by comparisons alone.
+    wrong = (values < edges[cells]) | (values >= upper[cells])
+    cells[wrong] = np.searchsorted(edges, values[wrong], side="right") - 1
+    below = np.append(0, np.cumsum(np.bincount(cells, minlength=CELLS + 1)))
+    at_edge = np.bincount(cells[values == edges[cells]], minlength=CELLS + 1)
+    first, last = np.searchsorted(edges, ends[:, 0]), np.searchsorted(edges, ends[:, 1], side="right") - 1
+    return np.asarray(below[last] + at_edge[last] - below[first], dtype=np.int64)
 
 
 def buy_inner_interval(

@@ -50,7 +50,8 @@ def test_missing_cells_have_no_class() -> None:
     labels: list[object] = ["no", "yes"]
     fit = dp.svm("y ~ x + g", frame_of(labels), 1.0, domain=domain_of(labels))
     new = pd.DataFrame({"x": [0.9, np.nan, 0.9], "g": ["a", "a", "other"]}, index=[7, 8, 9])
-    found = fit.predict(new, which="class")
+    with pytest.warns(UserWarning, match="1 of 3 rows have a level of 'g'"):
+        found = fit.predict(new, which="class")
     assert list(found.index) == [7, 8, 9]
     assert found[7] in labels
     assert found[[8, 9]].isna().all()

@@ -129,7 +129,7 @@ def test_a_column_of_two_codes_has_two_points_and_is_held_at_the_first() -> None
     )
     data["y"] = 1.0 + data["smoker"] + rng.normal(size=2000)
     domain = {"smoker": bool, "x": (0, 5), "share": (0.0, 1.0), "y": (-3, 6)}
-    found = dp.ols("y ~ smoker + x + share", data, 4.0, domain=domain, inference=True)
+    found = dp.ols("y ~ smoker + x + share", data, 4.0, domain=domain, inference=True, ranges="declared")
     ax = plots.effect(found, "smoker")
     assert [text.get_text() for text in ax.get_xticklabels()] == ["0", "1"]
     assert "Held: x = 2.5, share = 0.5" in caption(ax)
