@@ -265,7 +265,7 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     """What no reader of the coefficients may miss."""
     plan = results.plan
     capped = [" ".join([*cap_note(plan), *beyond_cap_note(results)])] if capped_at(plan) is not None else []
-    notes = [*inference_notes(results), *limit_note(plan), *capped, *link_note(plan), *design_notes(plan)]
+    notes = [*inference_notes(results), *design_notes(plan), *limit_note(plan), *capped, *link_note(plan)]
     if plan.guarantee.basis == "docs/proofs/tuning":
         notes = ["dp.tune chose the settings on the same rows; the budget covers the whole tuning.", *notes]
     notes = [*counts_note(plan), *assumed_response_note(plan), *notes]

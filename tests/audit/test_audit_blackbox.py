@@ -279,7 +279,7 @@ def test_a_claim_out_of_range_is_refused(claim):
 
 
 def test_a_mechanism_that_always_raises_is_not_passed():
-    with pytest.raises(ArgumentError, match="TypeError on every run"):
+    with pytest.raises(ArgumentError, match="TypeError in every run"):
         audit(lambda data: 0.0, [], [1.0], eps=1, runs=200)
 
 

@@ -133,7 +133,8 @@ def test_the_search_finds_a_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     domain = {"x": (-1, 1), "g": ["alone"], "y": (0, 1)}
     case = Case("y ~ x + g", domain, {"eps": 2.0, "family": "gaussian", "inference": "robust"})
     found = [plans.carried_out(case, seed, tmp_path) for seed in range(2)]
-    assert all(one.faulty and "ReleaseError" in one.said for one in found), found
+    # Printing the plan meets it before any row is read, or else the release does.
+    assert all(one.faulty and ("ReleaseError" in one.said or "as_before" in one.said) for one in found), found
 
 
 def test_units_too_far_apart_for_errors_are_refused_whichever_columns_screening_keeps() -> None:

@@ -15,7 +15,7 @@ DOMAIN = {"y": (0, 10), "lt": (-1, 4), "t": (0, 5), "z": (-2, 2)}
         (
             "y ~ offset(np.log(lt))",
             "offset(np.log(lt)) is not finite for lt from -1 to 0: rows there are left out; if lt is a "
-            "logarithm already, it is an offset and no exposure",
+            "logarithm already, pass it as offset, not as exposure",
         ),
         ("y ~ offset(np.log(t))", "offset(np.log(t)) is not finite at t = 0: rows there are left out"),
         ("y ~ np.sqrt(z)", "np.sqrt(z) is not finite for z from -2 to -0.01: rows there are left out"),

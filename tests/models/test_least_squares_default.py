@@ -219,7 +219,7 @@ def test_the_share_of_rows_beyond_the_cap_is_told_with_its_error() -> None:
     assert abs(share.value - np.mean(away)) < 4 * share.sd
     assert 0 < share.sd < 0.02
     assert "% of the rows (s.d." in " ".join(found.summary().as_text().split())
-    assert "have residuals beyond the cap" in " ".join(found.summary(full=True).as_text().split())
+    assert "have a residual beyond the cap" in " ".join(found.summary(full=True).as_text().split())
     alone = dp.ols(MODEL, data, 3.0, domain=WIDE, residual_cap=1.0, inference=None, seed=1)
     assert "beyond the cap" not in alone.summary().as_text()
 

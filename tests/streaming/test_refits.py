@@ -89,7 +89,7 @@ def test_a_regression_by_refits_is_a_regression() -> None:
     assert isinstance(made, Regression)
     assert isinstance(made, Refits)
     assert made.plan().digest() == same.plan().digest()
-    with pytest.raises(ArgumentError, match="the first fit is that of tick 2"):
+    with pytest.raises(ArgumentError, match="the first fit is at tick 2"):
         _ = made.params
     for tick in (1, 2):
         made.update(so_far(tick))

@@ -345,7 +345,7 @@ def test_without_its_releases_a_stream_goes_on_and_says_what_is_gone(folder: Pat
     assert stream.tick == 2
     stream.update(rows(2))
     stream.at(3)
-    with pytest.raises(StreamError, match="gone"):
+    with pytest.raises(StreamError, match="missing"):
         stream.between(1, 3)
 
 

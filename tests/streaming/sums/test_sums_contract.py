@@ -361,7 +361,7 @@ def test_workloads_are_named_in_several_ways() -> None:
         ({"workload": "decay"}, "workload"),
         ({"workload": "window"}, "window="),
         ({"workload": "cumulative", "window": 3}, "horizon="),
-        ({"workload": Window(3), "window": 3}, "drop window"),
+        ({"workload": Window(3), "window": 3}, "already contains window"),
         ({"participation": ()}, "participation"),
         ({"participation": 3}, "participation"),
         ({"participation": (0, 0)}, "distinct"),
