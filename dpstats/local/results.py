@@ -391,8 +391,7 @@ def _notes(results: LocalResults) -> list[str]:
         )
     notes.append(
         "Intervals and noise sd cover only the known noise of the reports: they refer to the fit of the same "
-        "records without noise. conf_int(residual_sd=) adds sampling error. params, which have a ridge penalty, "
-        "predict better."
+        "records without noise. conf_int(residual_sd=) adds sampling error. params are shrunken by a ridge penalty."
         if results.sums is not None
         else "noise sd is the standard deviation due to the noise of the reports, to first order. Sampling error "
         "is extra."

@@ -98,7 +98,7 @@ def _counts(ends: Array, atom: float | None, blocks: Iterable[Array]) -> NDArray
 
 def _inside(ends: Array, values: Array) -> NDArray[np.int64]:
     """How many values of the first interval lie in each, by cells of its grid: sorting takes several times longer."""
-    edges = np.linspace(*ends[0], CELLS + 1)
+    edges = np.linspace(float(ends[0, 0]), float(ends[0, 1]), CELLS + 1)
     upper = np.append(edges[1:], np.inf)
     with np.errstate(all="ignore"):
         cells = np.nan_to_num((values - edges[0]) * (CELLS / (edges[-1] - edges[0])))

@@ -239,7 +239,8 @@ class FitStatistics:
         assert rest is not None
         assert gain is not None
         unknown = Figure(math.nan, math.inf, 0.0, 1.0)
-        if not self.known:
+        # What a coefficient adds that is not identified is not told apart from noise.
+        if not self.known or not self.estimates.identified.active.all():
             return unknown
         rows, apart = self.sums.rows(), self._null_distance()
         gained = self.mean(gain) - apart
@@ -441,7 +442,7 @@ def figures_of_sums(
     half = NORMAL * counted.deviation
     rows = Figure(counted.count, counted.deviation, max(counted.count - half, 0.0), counted.count + half)
     unknown = Figure(math.nan, math.inf, 0.0, 1.0)
-    if counted.count <= 2 * counted.deviation:
+    if counted.count <= 2 * counted.deviation or not estimates.identified.active.all():
         return rows, unknown
     columns, response = whole_model(plan.objective.size)
     at, _ = statistics.intercept

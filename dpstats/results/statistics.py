@@ -76,7 +76,7 @@ def _notes(model: StatisticsResults, sparse: bool) -> list[str]:
         return [*notes, "No standard errors are shown: the penalty selected columns from the same statistics."]
     notes.append(
         "coef, std err and the tests are bias-corrected; params holds the coefficients shrunk according to the "
-        "noise, which predict better. Standard errors (model-based) account for sampling and for the noise."
+        "noise. Standard errors (model-based) account for sampling and for the noise."
     )
     unknown = [name for name, error in model.bse.items() if np.isinf(error)]
     if unknown:

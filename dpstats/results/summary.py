@@ -152,12 +152,17 @@ def fit_facts(results: ReleasedModel) -> list[str]:
     for name, words in FIGURE_WORDS.items():
         if name in figures and np.isfinite(figures[name]["value"]):
             value, error = figures[name]["value"], figures[name]["std_error"]
-            facts.append(f"{words} {to_the_noise(value, error)} ({to_the_noise(error, error)})")
+            capped = " (residuals capped)" if name == "r_squared" and capped_at(results.plan) is not None else ""
+            facts.append(f"{words}{capped} {to_the_noise(value, error)} ({to_the_noise(error, error)})")
     if "slopes" in figures:
         test = figures["slopes"]
         size = "p < 0.001" if test["p_value"] < VISIBLE else f"p = {test['p_value']:.3f}"
         value = test["value"]
-        facts.append(f"slopes: chi2({test['df']:.0f}) = {f'{value:,.0f}' if value >= MANY else f'{value:.3g}'}, {size}")
+        slopes = len(results._fitted_columns) - int("Intercept" in results.plan.names)
+        tested = "slopes" if test["df"] == slopes else f"{test['df']:.0f} of {slopes} slopes"
+        facts.append(
+            f"{tested}: chi2({test['df']:.0f}) = {f'{value:,.0f}' if value >= MANY else f'{value:.3g}'}, {size}"
+        )
     return facts
 
 
@@ -359,7 +364,7 @@ def inference_notes(results: ReleasedModel) -> list[str]:
             "levels would help."
         )
         notes += rare_note(results)
-    notes.append("coef and std err are bias-corrected; params, the coefficients as released, predict better.")
+    notes.append("coef and std err are bias-corrected; params are the coefficients as released, with shrinkage.")
     if beyond_normal(results.tvalues.to_numpy(), results.pvalues.to_numpy()):
         notes.append("P>|z| accounts for the distribution of the privacy noise, so it differs from a normal table.")
     return notes

@@ -222,15 +222,18 @@ class RequiredEps:
     def __str__(self) -> str:
         """The eps and the errors at it, at 80 columns."""
         if math.isinf(self.eps):
-            more = f"No eps up to {GREATEST:g} gives {self.n:,} rows these standard errors; at {GREATEST:g}:"
+            more = (
+                f"No eps up to {GREATEST:g} gives {self.n:,} rows these standard errors. The table is for {GREATEST:g}."
+            )
             return _with_table(f"{more} {KNOWN if self.known else SUPPOSED}", self.table, self.known)
         answer = f"About eps = {self.eps:.4g} for these standard errors of {self.n:,} rows. "
         if not self.known:
-            sure = f"eps = {self.cautious:.4g}" if math.isfinite(self.cautious) else f"no eps up to {GREATEST:g}"
-            answer += (
-                "This holds for usual rows. Rows with narrow, off-centre numbers and rare levels are likely to "
-                f"have errors only at {sure}. "
-            )
+            rare = "Rows with narrow, off-centre numbers and rare levels"
+            if math.isfinite(self.cautious):
+                sure = f"{rare} are likely to have errors only from eps = {self.cautious:.4g} on."
+            else:
+                sure = f"{rare} are unlikely to have errors at any eps up to {GREATEST:g}."
+            answer += f"This holds for usual rows. {sure} "
         return _with_table(answer + (KNOWN if self.known else SUPPOSED), self.table, self.known)
 
 

@@ -228,7 +228,7 @@ class StreamResults(FittedModel):
             return [*notes, "At this tick the budget identifies no coefficient; coef is shrunk towards 0."]
         notes.append(
             "coef, std err and the tests are bias-corrected; params holds the coefficients shrunk according to "
-            "the noise, which predict better. Standard errors (model-based) account for sampling and for the "
+            "the noise. Standard errors (model-based) account for sampling and for the "
             "noise."
         )
         unknown = [str(name) for name, error in self.bse.items() if np.isinf(error)]

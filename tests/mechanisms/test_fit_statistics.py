@@ -529,7 +529,7 @@ def test_levels_beside_an_interaction_have_no_change_of_their_own() -> None:
 def test_the_header_shows_them() -> None:
     text = fitted("gaussian").summary().as_text()
     assert "rows: about" in text
-    assert "R2 0." in text
+    assert "R2 (residuals capped) 0." in text
     assert "slopes: chi2(4)" in text
     facts = fitted("poisson").glance().iloc[0]
     assert facts["nobs"] == pytest.approx(20_000, abs=6 * facts["nobs_std_error"])
