@@ -333,7 +333,7 @@ def lasso(
     >>> domain = {"x": (0, 1), "y": (0, 1)}
     >>> fit = dp.lasso("y ~ x", rows, eps=1.0, alpha=50.0, domain=domain)
     >>> list(fit.selection.columns)
-    ['selected', 'weight', 'threshold']
+    ['coef', 'weight', 'threshold']
     """
     if "penalty" in arguments:
         raise ArgumentError("penalty is fixed by this function; use dp.glm to choose it")

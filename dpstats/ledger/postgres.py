@@ -272,6 +272,8 @@ def _parts(url: str) -> tuple[str, str, str]:
         host = "" if whole.hostname is None else whole.netloc.rsplit("@", 1)[-1]
     except ValueError:
         raise ArgumentError("path must be a URL such as postgresql://keeper@server/office?schema=survey") from None
+    if re.search(r"%(?![0-9A-Fa-f]{2})", url):  # the driver would quote the password
+        raise ArgumentError("path: a % in the URL of a database must be written as %25")
     schemas = [value for name, value in options if name == "schema"] or [SCHEMA]
     if len(schemas) > 1 or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", schemas[0]) or schemas[0].startswith("pg_"):
         raise ArgumentError(

@@ -268,6 +268,8 @@ def plan_screening(spec: FitSpec, eps: float, delta: float) -> ScreeningPlan:
     kept = _columns(always, [candidates[index] for index in widest])
     left = eps if options.split is not None else eps - cost
     refit_eps = REFIT_PRICE * share if choices > 1 else 0.0
+    if refit_eps:  # what cannot be planned is refused before the charge
+        plan_objective(spec.among(np.array(kept)).design, spec.family, _refit_budget(spec, refit_eps))
     return ScreeningPlan(cost, choices, len(candidates), spec.adjacency, null, refit_eps, kept, left, delta)
 
 
@@ -346,7 +348,10 @@ def _refit(
     """Released coefficients of a fit of some columns, shape (p,), shrunk towards those released `last`."""
     kept = np.array(columns)
     part = spec.among(kept)
-    fit = plan_objective(part.design, spec.family, _refit_budget(spec, plan.refit_eps))
+    try:
+        fit = plan_objective(part.design, spec.family, _refit_budget(spec, plan.refit_eps))
+    except ArgumentError:  # of the columns chosen, which are released: the next choice is made at the last fit
+        return last
     fit = fit.recentred(fit.curvature, -fit.curvature * last[kept])
     released = np.zeros(len(last))
     released[kept] = fit.coefficients(rows.map(partial(Block.columns, kept=kept)), random)

@@ -145,13 +145,16 @@ def interval_follows(request: Request) -> bool:
 
 
 def affordable(plan: Plan, rows: float | None) -> Plan:
-    """The plan, without the interval of the response that nobody asked for if `rows` are too few to tell it."""
-    request, options = plan.request, plan.request.options
+    """The plan, without the interval of the response that nobody asked for if `rows` are too few to tell it.
+
+    It has the law of noise of the plan that is charged.
+    """
+    request, options = with_settled_law(plan), plan.request.options
     if rows is None or options.inference is None or options.response != "auto" or not is_open_least_squares(request):
         return plan
     if rows * request.row_eps * min(options.response_share, ERRORS_SHARE) >= FEWEST_BOUGHT:
         return plan
-    return rescaled(plan, replace(request, options=replace(options, response="declared")))
+    return rescaled(plan, replace(request, options=replace(request.options, response="declared")))
 
 
 def offered_intervals(request: Request, design: DesignSpec) -> tuple[str, ...]:
@@ -254,7 +257,7 @@ def _or_statistics(plan: Plan, rows: float) -> Plan:
     """Released statistics in the place of errors that are paid for, where their intervals are expected narrower."""
     if plan.request.options.inference is not True or not _may_take_statistics(plan.request) or not foreseeable(plan):
         return plan
-    sums = rescaled(plan, replace(plan.request, method="statistics"), plan.response)
+    sums = rescaled(plan, replace(with_settled_law(plan), method="statistics"), plan.response)
     return (plan, sums)[choose([plan, sums], rows)]
 
 
@@ -393,7 +396,8 @@ def by_rows(plan: Plan) -> pd.DataFrame:
     """What would be chosen by number of rows: which ranges, how errors are paid for, and how many to expect."""
     choices, found = Choices(plan), []
     for rows in ROWS if choices.open else ():
-        place, expected = choices.outlook(rows)
+        with np.errstate(all="ignore"):  # of units that are far apart
+            place, expected = choices.outlook(rows)
         setting = choices.candidates[place].request.options.inference
         paid = "none" if not expected.share else "free" if setting == "auto" else "paid"
         found.append((rows, "bought" if choices.share(rows) else "declared", paid, expected.share))

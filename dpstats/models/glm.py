@@ -385,7 +385,10 @@ def _check_charge(plan: Plan, charged: Guarantee) -> None:
     deltas = max(sum(stage.delta for _, stage in part) for part in parts)
     request, response, counts = plan.request, plan.response, plan.counts
     bought = range_eps(request, plan.bought) + (0.0 if response is None else response.eps)
-    fits = rows * (bought + max(sum(stage.cost for _, stage in part) for part in parts))
+    fitted = max(sum(stage.cost for _, stage in part) for part in parts)
+    screened = 0.0 if plan.screening is None else plan.screening.eps
+    # Divided rows pay for the choice and for the fit side by side.
+    fits = rows * (bought + (max(fitted, screened) if request.options.split is not None else fitted + screened))
     fits += 0.0 if counts is None else counts.eps
     fits += 0.0 if plan.fitstats is None else plan.fitstats.eps
     fits += 0.0 if plan.focus is None else plan.focus.eps

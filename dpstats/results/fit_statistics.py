@@ -60,7 +60,7 @@ def debiased_params(errors: ReleasedErrors) -> Vector:
 def made_up_rows(plan: Plan, params: Vector, errors: ReleasedErrors) -> MadeUpRows | None:
     """Rows with about the moments of the released information, and responses as the model has them.
 
-    None where the intercept is not identified, as for `similar_rows`.
+    None where the intercept is not identified, as for `similar_rows`, or predictors are so large that weights vanish.
     """
     estimates = errors.table.estimates
     base = errors.basis
@@ -86,6 +86,8 @@ def made_up_rows(plan: Plan, params: Vector, errors: ReleasedErrors) -> MadeUpRo
     else:
         endog = _responses(family, means, _dispersion(estimates))
     shares: Vector = masses / count
+    if not (math.isfinite(count) and np.all(np.isfinite(shares)) and np.all(np.isfinite(endog))):
+        return None
     return MadeUpRows(exog, endog, shares, max(count, 1.0))
 
 

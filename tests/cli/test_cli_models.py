@@ -208,7 +208,7 @@ def test_caps_are_options(folder: Path, capfd: pytest.CaptureFixture[str]) -> No
     assert main([*plain, "--residual-cap", "12"]) == 0
     assert "Residuals beyond 12 " in " ".join(capfd.readouterr().out.split())
     assert main([*plain, "--family", "poisson", "--mean-cap", "30", "--y-max", "40"]) == 0
-    assert "means up to 30;" in " ".join(capfd.readouterr().out.split())
+    assert "means up to 30" in " ".join(capfd.readouterr().out.split())
     assert main([*plain, "--mean-cap", "30"]) == 1
     assert "--mean-cap is of 'poisson', not of --family gaussian" in capfd.readouterr().err
 
@@ -299,7 +299,7 @@ def test_what_was_paid_for_is_kept_where_nothing_can_be_printed(
             assert main([*arguments, "--ledger", "adult.ledger", *named]) == status
         shown = capfd.readouterr()
         said = re.fullmatch(
-            r"error: standard output cannot be written \(.*\)(; what was paid for is in (.*))?\n", shown.err
+            r"error: standard output cannot be written \(.*\)(; the release that was paid for is in (.*))?\n", shown.err
         )
         assert said is not None
         if status == 6:

@@ -104,7 +104,7 @@ def test_a_sum_is_as_good_as_the_reports(tmp_path: Path) -> None:
 def test_fewer_reports_than_promised_are_refused_and_more_are_not() -> None:
     data = people()
     sent = reports(make(), data)
-    with pytest.raises(dp.errors.ArgumentError, match="at least the n = 400"):
+    with pytest.raises(dp.errors.ArgumentError, match="at least n = 400"):
         dp.local.fit(sent[:-1], make())
     spec = make(n=ROWS // 2)
     fit = dp.local.fit(reports(spec, data), spec)

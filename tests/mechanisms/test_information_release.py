@@ -279,10 +279,10 @@ class TestBudgets:
         )
         for plan in (result.plan, planned):
             table = plan.budget
-            # All rows are counted, and then two parts of them pay side by side.
+            # All rows pay for counts and intervals, and then two parts of them side by side.
             times = 2 if "split" in asked else 1
-            counted = table["eps"].get("row counts", 0.0)
-            spent = counted + times * (plan.guarantee.eps - counted)
+            together = sum(table["eps"].get(name, 0.0) for name in ("row counts", "ranges", "response"))
+            spent = together + times * (plan.guarantee.eps - together)
             assert table["eps"].iloc[:-1].sum() == pytest.approx(spent, rel=1e-9)
             assert table["delta"].iloc[:-1].sum() <= plan.guarantee.delta * (1 + 1e-9)
             assert plan.guarantee.eps == pytest.approx(2.0, rel=1e-9)

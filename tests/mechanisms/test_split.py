@@ -101,7 +101,7 @@ def test_the_refit_reads_no_row_that_chose(monkeypatch: pytest.MonkeyPatch) -> N
 def test_inference_after_a_choice() -> None:
     """Of null columns those chosen look large on the rows that chose them, and not on others."""
     random = np.random.default_rng(4)
-    options = {**LASSO, "selection": None, "inference": True, "domain": DOMAIN}
+    options = {**LASSO, "selection": None, "inference": True, "domain": DOMAIN, "response": "declared"}
     strengths = {None: 1.8, "rows": 1.0}
     covered: dict[str | None, list[bool]] = {None: [], "rows": []}
     for _ in range(60):

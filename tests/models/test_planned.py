@@ -95,7 +95,7 @@ def test_a_sample_size_of_a_plan_is_that_of_its_facts() -> None:
     assert dp.sample_size(plan, target=0.02, eps=3.0).n < found.n
     with pytest.raises(ArgumentError, match="columns must be given, or a plan"):
         dp.sample_size("binomial", eps=1.0, target=0.1, radius=1.0)
-    with pytest.raises(ArgumentError, match="for rows"):
+    with pytest.raises(ArgumentError, match="protect rows"):
         dp.sample_size(dp.plan("b ~ x", DOMAIN, 1.0, family="binomial", unit="who"), target=0.1)
 
 

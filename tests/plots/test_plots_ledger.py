@@ -58,7 +58,7 @@ def test_spending_shows_steps_by_analyst_and_the_total(ledger: dp.Ledger) -> Non
     (whole,) = (line for line in ax.lines if line.get_label() == "all")
     assert np.asarray(whole.get_ydata()).tolist() == [0.25, 0.75, 1.0, 1.0, 1.0]
     assert "whether any one row is in the data" in caption(ax)
-    assert "eps = 1 allows" in caption(ax)
+    assert "is eps = 1" in caption(ax)
     assert "do not add up" in caption(ax)
 
 

@@ -53,7 +53,7 @@ def test_pictures_render_whole_and_say_what_is_protected(
     assert ("Protected" in said) == certified
     if name == "noise":
         assert "whether any one row is in the data" in said
-        assert "eps = 3 allows" in said
+        assert "is eps = 3" in said
 
 
 @pytest.mark.slow

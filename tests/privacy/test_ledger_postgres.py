@@ -240,3 +240,10 @@ def test_a_fit_and_a_stream_are_charged_there(url: str, tmp_path: Path) -> None:
         assert set(ledger.entries()["state"]) == {"read"}
     with pytest.raises(LedgerError, match="missing"):
         as_ledger(url + "x")
+
+
+def test_a_password_with_a_stray_percent_sign_is_refused_without_it() -> None:
+    with pytest.raises(ArgumentError, match="%25") as caught:
+        Ledger("postgresql://k:se%zzcret@h/db", "d", 1.0)
+    assert caught.value.__cause__ is None
+    assert "cret" not in str(caught.value)
