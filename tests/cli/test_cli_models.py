@@ -210,7 +210,7 @@ def test_caps_are_options(folder: Path, capfd: pytest.CaptureFixture[str]) -> No
     assert main([*plain, "--family", "poisson", "--mean-cap", "30", "--y-max", "40"]) == 0
     assert "means up to 30" in " ".join(capfd.readouterr().out.split())
     assert main([*plain, "--mean-cap", "30"]) == 1
-    assert "--mean-cap is of 'poisson', not of --family gaussian" in capfd.readouterr().err
+    assert "--mean-cap is for 'poisson', not for --family gaussian" in capfd.readouterr().err
 
 
 @pytest.mark.slow

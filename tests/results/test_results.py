@@ -86,7 +86,7 @@ def test_a_summary_is_the_coefficients_and_what_they_cost(result: dp.GLMResults)
     assert result._repr_html_() == result.summary().as_html()
     assert result.to_latex() == result.summary().as_latex()
     pipes = [line for line in result.to_markdown().splitlines() if line.startswith("|")]
-    assert len(pipes) == 2 + len(result.params)
+    assert len(pipes) == 2 + len(shown(result))
     assert len({line.replace("\\|", "").count("|") for line in pipes}) == 1
 
 

@@ -292,7 +292,9 @@ def test_a_plan_says_that_free_errors_are_a_matter_of_luck_and_of_how_many_rows(
     assert plan.standard_errors(enough)["identified_upper"].min() >= 0.9
     assert plan.standard_errors(enough // 2)["identified_upper"].min() < 0.95
     assert all(plan.simulate(enough, seed).identified.all() for seed in range(6))
-    wide = dp.plan(f"b ~ {' + '.join(f'v{at}' for at in range(24))}", {**DOMAIN, **WIDE}, 0.5, family="binomial")
+    wide = dp.plan(
+        f"b ~ {' + '.join(f'v{at}' for at in range(24))}", {**DOMAIN, **WIDE}, 0.5, family="binomial", check_share=0
+    )
     assert "plan.standard_errors(n) predicts whether a fit will have them" in words(wide)
     assert "inference=True reserves budget for them" in words(plan)
     paid = words(dp.plan("b ~ x + z", DOMAIN, 0.5, family="binomial", inference=True))
