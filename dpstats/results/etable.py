@@ -219,7 +219,7 @@ def etable(
     exponentiate : bool
         Show odds ratios, or ratios of means, with their 95 % intervals; for fits with a logit or log link.
     stars : bool
-        Mark coefficients by their p-values: * below .05, ** below .01, *** below .001.
+        Mark coefficients by their p-values: ``*`` below .05, ``**`` below .01, ``***`` below .001.
 
     Returns
     -------
