@@ -135,10 +135,10 @@ def test_the_price_of_a_row_stands_beside_the_null_model() -> None:
     bound = fit.excess_risk(n=5000).set_index("bound").loc["unregularised, with probability 0.95", "per_row"]
     assert f"adds at most {bound:.2g} to the mean loss of 5,000 rows" in said
     assert f"with a loss of {np.log(2):.4g}" in said
-    public = dp.ols("y ~ x", frame(), 1.0, domain=DOMAIN, adjacency="replace_one")
+    public = dp.ols("y ~ x", frame(), 1.0, domain=DOMAIN, adjacency="replace_one", method="napp")
     assert "of 2,000 rows" in words(public)
     assert "without coefficients" not in words(public), "its loss is a function of the rows"
-    guessed = dp.ols("y ~ x", frame(), 1.0, domain=DOMAIN, rows_guess=3000)
+    guessed = dp.ols("y ~ x", frame(), 1.0, domain=DOMAIN, rows_guess=3000, method="napp")
     assert "of 3,000 rows" in words(guessed)
 
 
