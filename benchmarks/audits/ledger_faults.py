@@ -8,16 +8,18 @@ exactly once, and hold at most one more, which was cut off between its commit an
 from __future__ import annotations
 
 import multiprocessing
+import os
 import subprocess
 import sys
 import tempfile
 import time
 from multiprocessing.context import ForkServerContext
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import numpy as np
 
-from dpstats.errors import LedgerError
+from dpstats.errors import BudgetExceeded, LedgerError
 from dpstats.ledger import Ledger
 from dpstats.privacy.guarantee import Guarantee
 
@@ -29,6 +31,18 @@ def context() -> ForkServerContext:
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload(["dpstats.ledger"])
     return server
+
+
+def spend_all(path: Path | str, barrier: Barrier, made: Path) -> None:
+    """Open (or make) the ledger together with others and charge until nothing is left."""
+    barrier.wait(timeout=60)
+    with Ledger(path, "d", 2.0) as ledger, made.open("a", buffering=1) as log:
+        while True:
+            try:
+                number = ledger.charge(Guarantee(0.1), label=str(os.getpid())).number
+            except BudgetExceeded:
+                return
+            log.write(f"{number}\n")
 
 
 def charge_forever(path: Path | str, notes: Path, run: int) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import pickle
 import threading
 import time
 from collections.abc import Iterator
-from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import postgres
@@ -16,8 +14,8 @@ import psycopg
 import pytest
 
 import dpstats as dp
-from benchmarks.audits.ledger_faults import context, kill_runs
-from dpstats.errors import ArgumentError, BudgetExceeded, LedgerError
+from benchmarks.audits.ledger_faults import context, kill_runs, spend_all
+from dpstats.errors import ArgumentError, LedgerError
 from dpstats.ledger import Ledger, as_ledger
 from dpstats.ledger import postgres as store
 from dpstats.privacy.guarantee import Guarantee
@@ -35,17 +33,6 @@ def server() -> Iterator[postgres.Server]:
     """One that a test may crash."""
     with postgres.server() as running:
         yield running
-
-
-def spend_all(url: str, barrier: Barrier, made: Path) -> None:
-    barrier.wait(timeout=60)
-    with Ledger(url, "d", 2.0) as ledger, made.open("a", buffering=1) as log:
-        while True:
-            try:
-                number = ledger.charge(TENTH, label=str(os.getpid())).number
-            except BudgetExceeded:
-                return
-            log.write(f"{number}\n")
 
 
 @pytest.mark.slow

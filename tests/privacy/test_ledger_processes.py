@@ -7,12 +7,11 @@ import pickle
 import sqlite3
 import threading
 import warnings
-from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
 
-from benchmarks.audits.ledger_faults import context, kill_runs
+from benchmarks.audits.ledger_faults import context, kill_runs, spend_all
 from dpstats.errors import BudgetExceeded
 from dpstats.ledger import Ledger
 from dpstats.ledger.ledger import _row
@@ -25,18 +24,6 @@ TENTH = Guarantee(0.1)
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "budget.db"
-
-
-def spend_all(path: Path, barrier: Barrier, made: Path) -> None:
-    """Open (or make) the ledger together with others and charge until nothing is left."""
-    barrier.wait(timeout=60)
-    with Ledger(path, "d", 2.0) as ledger, made.open("a", buffering=1) as log:
-        while True:
-            try:
-                number = ledger.charge(TENTH, label=str(os.getpid())).number
-            except BudgetExceeded:
-                return
-            log.write(f"{number}\n")
 
 
 @pytest.mark.slow
