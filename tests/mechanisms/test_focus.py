@@ -140,6 +140,15 @@ def test_the_noise_of_the_fit_is_small_where_the_focus_is(numbers: int) -> None:
     assert sorted(at for group in focused.groups for at in group) == list(range(len(images)))
 
 
+def test_the_share_of_the_focus_is_that_of_the_page() -> None:
+    names = [f"x{number}" for number in range(15)]
+    domain = {**DOMAIN, **dict.fromkeys(names, (-1, 1)), "y": (0, 1)}
+    plan = dp.plan(f"y ~ arm + g + {' + '.join(names)}", domain, 1.0, family="binomial", focus="arm")
+    images, law = plan.design.images, plan.noise
+    column = next(image.columns[0] for image in images if image.block.kind == "simplex" and image.block.size == 1)
+    assert sorted(law.shares) == pytest.approx(sorted(focused_noise(images, column, 0.3).shares))
+
+
 def test_much_budget_gives_what_the_sums_are() -> None:
     for family in RESPONSES:
         fit, data = fitted(family, eps=500.0), frame(family, 4_000, 1)

@@ -19,7 +19,7 @@ from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.formula.design import design_spec
 from dpstats.models import glm, ranges, sources
-from dpstats.models.adaptive import FEWEST_BOUGHT
+from dpstats.models.adaptive import FEWEST_BOUGHT, Outlook, affordable, preferred
 from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan
 from dpstats.plan.methods import ERRORS_SHARE, fit_spec, plan_releases
@@ -236,3 +236,18 @@ def test_default_intervals_cover_the_slopes_of_least_squares(domain: Any, skewed
         interval = dp.ols(MODEL, data, 1.0, domain=domain, seed=seed).conf_int().loc[slopes.index].to_numpy()
         covered.append((interval[:, 0] <= slopes) & (slopes <= interval[:, 1]))
     assert np.mean(covered, axis=0).min() >= 0.85  # .95 less 3 standard errors
+
+
+def test_the_cap_and_the_fewest_rows_are_those_of_the_pages() -> None:
+    """Nine tenths of the interval's half widths (proofs/purchases), from 50 rows times the purchase's eps on."""
+    plan = FormulaSource(MODEL, None, WIDE).plan(make_request(eps=1.0, family="gaussian", inference=True), alone=True)
+    assert plan.response is not None
+    assert plan.family.lipschitz == pytest.approx(0.9)
+    assert affordable(plan, 1_640).response is None
+    assert affordable(plan, 1_700).response is not None
+
+
+def test_width_counts_as_much_as_intervals_do() -> None:
+    """An interval for every coefficient is worth an e-fold width, and no more."""
+    assert preferred([Outlook(0.5, 1.0, 1.0), Outlook(1.0, 1.0, 1.6)]) == 1
+    assert preferred([Outlook(0.5, 1.0, 1.0), Outlook(1.0, 1.0, 1.7)]) == 0
