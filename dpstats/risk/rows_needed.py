@@ -87,9 +87,9 @@ class SampleSize(_Printed):
     def __str__(self) -> str:
         """The proved numbers and what they are about, at 80 columns."""
         bound = (
-            f"With {self.n:,} rows, privacy adds at most {self.target:.4g} to the mean loss of these rows, against "
-            f"any coefficients of norm {self.radius:.4g} in model units, with probability {1 - self.pi:g} over the "
-            "noise. The loss is that of the family, in model units: 'binomial' has 0.693 per row without "
+            f"With {self.n:,} rows, privacy adds at most {self.target:.4g} to the mean loss of these rows, compared "
+            f"with any coefficients of norm up to {self.radius:.4g} in model units, with probability {1 - self.pi:g} "
+            "over the noise. The loss is that of the family, in model units: 'binomial' has 0.693 per row without "
             "coefficients, 'gaussian' half the squared residual if the response fills [-1, 1]."
         )
         proved = self.table[self.table["holds"] == "proved"]
@@ -98,7 +98,7 @@ class SampleSize(_Printed):
             f"{names.get(row['bound'], row['bound']):<12}{row['n']:>22,}  {row['note']}" for _, row in proved.iterrows()
         ]
         lines = [line for row in rows for line in textwrap.wrap(row, WIDTH, subsequent_indent=" " * 36)]
-        more = "Standard errors instead: sample_size(plan, se={'column': 0.1}). Other papers' bounds: table."
+        more = "Standard errors instead: sample_size(plan, se={'column': 0.1}). The bounds of papers are in `table`."
         return "\n".join(
             [
                 *textwrap.wrap(bound, WIDTH),
