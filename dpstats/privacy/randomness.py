@@ -123,4 +123,4 @@ def gaussian_integers(size: int, scale: float, random: RandomSource) -> NDArray[
         return np.rint(np.where(upper, -scale, scale) * special.ndtri(tail)).astype(np.int64)
     enable_features("contrib")
     space = vector_domain(atom_domain(T=i64)), l2_distance(T=f64)
-    return np.asarray(make_gaussian(*space, scale=scale)([0] * size), dtype=np.int64)
+    return np.asarray(make_gaussian(*space, scale=scale)(np.zeros(size, dtype=np.int64)), dtype=np.int64)

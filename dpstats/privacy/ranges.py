@@ -190,8 +190,9 @@ def _finite(block: NDArray[Any]) -> Array:
     if not isinstance(block, np.ndarray) or block.dtype.kind not in "biuf" or block.ndim != 1:
         raise DataError("values must be one-dimensional numpy arrays of a real numeric or boolean dtype")
     with np.errstate(all="ignore"):  # a long double too large for float64 becomes infinite, without a warning
-        floats = block.astype(np.float64)
-    return floats[np.isfinite(floats)]
+        floats = block.astype(np.float64, copy=False)
+    finite = np.isfinite(floats)
+    return floats if finite.all() else floats[finite]
 
 
 INTERVAL_PRICE = 2.5

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,13 +53,21 @@ def trimming_scale(eps: float, adjacency: Adjacency) -> float:
 
 def inner_intervals(low: float, high: float) -> tuple[Array, NDArray[np.intp]]:
     """Ends of the candidates, shape (k, 2), and the position of each in `WIDTHS`, -1 for the first: the full range."""
-    edges = np.linspace(low, high, CELLS + 1)
-    ends, widths = [(low, high)], [-1]
+    cells, widths = _candidate_cells()
+    ends = np.linspace(low, high, CELLS + 1)[cells]
+    ends[0] = low, high
+    return ends, widths
+
+
+@lru_cache(maxsize=1)
+def _candidate_cells() -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """As `inner_intervals`, with ends as positions among the edges of the cells."""
+    cells, widths = [(0, CELLS)], [-1]
     for position, width in enumerate(WIDTHS):
         starts = (*range(0, CELLS - width, width // 4), CELLS - width)
-        ends += [(edges[start], edges[start + width]) for start in starts]
+        cells += [(start, start + width) for start in starts]
         widths += [position] * len(starts)
-    return np.array(ends), np.array(widths)
+    return np.array(cells), np.array(widths)
 
 
 def trimming_scores(
