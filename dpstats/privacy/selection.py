@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,7 @@ def exponential_scale(eps: float, *, sensitivity: float = 1.0, monotone: bool) -
     return sensitivity * (1 if monotone else 2) / eps * (1 + 1e-12)
 
 
+@lru_cache(maxsize=16)
 def noisy_max(scale: float, *, monotone: bool) -> Any:
     """OpenDP's measurement from integer scores to the index of the largest after exponential noise of mean `scale`.
 
