@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import optimize
 
 from dpstats.cached import cached_property
 from dpstats.families import Binomial, Family, Gaussian, NegativeBinomial, Poisson
@@ -26,12 +27,16 @@ from dpstats.privacy.information import row_weights
 from dpstats.results.standard_errors import ReleasedErrors, column_reach
 
 Vector = NDArray[np.float64]
+HalfWidth = Callable[[float], float]
 
 SEED = 20_261_124
 """Public seed of made-up responses and of the draws of noise."""
 
 DRAWS = 20_000
 """Of the noise of a figure."""
+
+TAIL = 100
+"""So many of the largest draws are replaced by an exponential tail of their mean excess."""
 
 LIGHTEST = 0.05
 """Made-up rows are counted as of at least this part of the median weight: few rows do not stand for most."""
@@ -50,6 +55,12 @@ SEEN = 3.0
 
 STEP = 1e-4
 """Of derivatives by differences, in the linear predictor."""
+
+SHALLOW, DEEP = 1e-9, 700.0
+"""Logarithms of p-values are sought between minus these."""
+
+TINY = 1e-300
+"""No width is divided by less."""
 
 
 def debiased_params(errors: ReleasedErrors) -> Vector:
@@ -157,6 +168,31 @@ class Figure(NamedTuple):
 
 
 UNKNOWN = Figure(math.nan, math.inf, -math.inf, math.inf)
+
+
+class Effect(NamedTuple):
+    """A number with half the width of its interval, by 1 less its coverage."""
+
+    value: float
+    half_width: HalfWidth
+
+    @property
+    def se(self) -> float:
+        """The half-width of the 95 % interval over 1.96."""
+        return self.half_width(LEVEL) / NORMAL
+
+    @property
+    def pvalue(self) -> float:
+        """The least alpha whose interval is without zero: test and intervals agree at every level."""
+        size = abs(self.value)
+
+        def miss(depth: float) -> float:
+            half = self.half_width(math.exp(-depth))
+            return 0.5 if math.isinf(half) else half / max(half + size, TINY) - 0.5
+
+        if math.isnan(size) or miss(SHALLOW) >= 0:
+            return math.nan if math.isnan(size) else 1.0
+        return 0.0 if miss(DEEP) < 0 else math.exp(-float(optimize.brentq(miss, SHALLOW, DEEP)))
 
 
 class Derivatives(NamedTuple):
@@ -313,11 +349,23 @@ class FitStatistics:
         return self.functions.values(columns, self.made_up.exog @ self.functions.params, self.made_up.endog)
 
     def half_width(self, moves: Derivatives, alpha: float = LEVEL) -> float:
-        """Half the width of an interval of coverage 1 - alpha: noises of Laplace's law and a normal part."""
+        """Half the width of an interval of coverage 1 - alpha."""
+        return self.width_of(moves)(alpha)
+
+    def width_of(self, moves: Derivatives) -> HalfWidth:
+        """Half the width of an interval by 1 less its coverage: noises of Laplace's law and a normal part."""
         total = moves.normal * self._draws[0] + moves.by_count * self.sums.number(moves.group)[1] * self._draws[1]
         for place, derivative in moves.sums.items():
             total += derivative * self.sums.noise(place, moves.group) * self._draws[2 + place]
-        return float(np.quantile(np.abs(total), 1 - alpha))
+        sizes = np.sort(np.abs(total))
+        start = float(sizes[-TAIL])
+        excess = float(np.mean(sizes[-TAIL:])) - start
+
+        def half(alpha: float) -> float:
+            beyond = alpha * DRAWS / TAIL
+            return float(np.quantile(sizes, 1 - alpha)) if beyond >= 1 else start - excess * math.log(beyond)
+
+        return half
 
     @cached_property
     def _draws(self) -> Vector:
@@ -424,13 +472,13 @@ class FitStatistics:
         gradient = (self._shares(group) * slope) @ exog
         return before, Average(before.value + self.mean(place, group), {**before.parts, place: 1.0}, gradient)
 
-    def half_widths(self, parts: Sequence[tuple[Average, float]], group: int | None = None) -> Callable[[float], float]:
+    def half_widths(self, parts: Sequence[tuple[Average, float]], group: int | None = None) -> HalfWidth:
         """Of a combination of averages half the width of its interval, by 1 less its coverage."""
         row = np.sum([factor * average.gradient for average, factor in parts], axis=0)
         moves = self.moves(merged([(average.parts, factor) for average, factor in parts]), group)
         inner = np.where(self.estimates.identified.active, row @ self.errors.basis, 0.0)
-        contrast = self.estimates.contrasts(inner[None, :])
-        return lambda alpha: math.hypot(float(contrast.half_width(alpha)[0]), self.half_width(moves, alpha))
+        contrast, sums = self.estimates.contrasts(inner[None, :]), self.width_of(moves)
+        return lambda alpha: math.hypot(float(contrast.half_width(alpha)[0]), sums(alpha))
 
 
 def figures_of_sums(
