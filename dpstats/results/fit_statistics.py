@@ -47,6 +47,9 @@ NEAREST = 1e-3
 LARGEST_EFFECT = 300.0
 """Of a level on the linear predictor, whose exponential is then a number."""
 
+LAPLACE = math.log(1 / LEVEL) / math.sqrt(2)
+"""The 95 % point of Laplace noise, in its deviations."""
+
 KNOWN = 4.0
 """A group's averages are told where its number of rows is so many standard deviations of its noise."""
 
@@ -266,9 +269,7 @@ class FitStatistics:
 
     def rows(self) -> Figure:
         """The number of rows used."""
-        half = self.half_width(Derivatives({}, 1.0, 0.0))
-        count = self.sums.count
-        return Figure(count, self.sums.count_sd, max(count - half, 0.0), max(count + half, 0.0))
+        return row_figure(self.sums.count, self.sums.count_sd, LAPLACE)
 
     def explained(self) -> Figure:
         """R2 of least squares, else the share of the deviance that is explained, of the population (section 4)."""
@@ -481,19 +482,29 @@ class FitStatistics:
         return lambda alpha: math.hypot(float(contrast.half_width(alpha)[0]), sums(alpha))
 
 
-def figures_of_sums(
-    plan: Plan, released: ReleasedSums, errors: ReleasedErrors, nobs: int | None
-) -> tuple[Figure, Figure]:
-    """The number of rows and R2 of released sums, which cost nothing more (docs/proofs/fit_statistics, 6)."""
+def counted_rows(plan: Plan, released: ReleasedSums, nobs: int | None) -> Figure:
+    """The number of rows as released sums have it."""
+    statistics = plan.objective.statistics
+    assert statistics is not None
+    counted = noisy_count(statistics, Moments.of(statistics, released.sums), nobs)
+    return row_figure(counted.count, counted.deviation, NORMAL)
+
+
+def row_figure(count: float, deviation: float, quantile: float) -> Figure:
+    """A number of rows with noise of a law that has so many deviations beyond its 95 % point."""
+    half = quantile * deviation
+    return Figure(count, deviation, max(count - half, 0.0), max(count + half, 0.0))
+
+
+def explained_by_sums(plan: Plan, released: ReleasedSums, errors: ReleasedErrors, nobs: int | None) -> Figure:
+    """R2 of released sums, which costs nothing more (docs/proofs/fit_statistics, 6)."""
     statistics, estimates = plan.objective.statistics, errors.table.estimates
     assert statistics is not None
     moments = Moments.of(statistics, released.sums)
     counted = noisy_count(statistics, moments, nobs)
-    half = NORMAL * counted.deviation
-    rows = Figure(counted.count, counted.deviation, max(counted.count - half, 0.0), counted.count + half)
     unknown = Figure(math.nan, math.inf, 0.0, 1.0)
     if counted.count <= 2 * counted.deviation or not estimates.identified.active.all():
-        return rows, unknown
+        return unknown
     columns, response = whole_model(plan.objective.size)
     at, _ = statistics.intercept
     constant = columns[:, at]
@@ -502,7 +513,7 @@ def figures_of_sums(
     total = float(centred @ moments.matrix @ centred)
     noise = float(moments.law.bilinear(centred[None], centred[None])[0]) + statistics.square_excess
     if total <= 2 * math.sqrt(max(noise, 0.0)):
-        return rows, unknown
+        return unknown
     left = min(max(_dispersion(estimates) * counted.count / total, 0.0), 1.0)
     residual = response - columns @ debiased_params(errors)
     # u'Eu - k w'Ew is (u - k^1/2 w)'E(u + k^1/2 w).
@@ -511,7 +522,7 @@ def figures_of_sums(
     sampled = 4 * (1 - left) * left**2 / counted.count
     se = math.sqrt(max(noise, 0.0) / total**2 + sampled)
     value = 1 - left
-    return rows, Figure(value, se, max(value - NORMAL * se, 0.0), min(value + NORMAL * se, 1.0))
+    return Figure(value, se, max(value - NORMAL * se, 0.0), min(value + NORMAL * se, 1.0))
 
 
 def scaled(moves: Derivatives, factor: float) -> Derivatives:

@@ -27,6 +27,7 @@ from dpstats.mechanisms.fit_statistics import (
     choose_lattices,
     exact_sums,
 )
+from dpstats.results.fit_statistics import LAPLACE, row_figure
 from dpstats.results.model import averaged_functions
 
 DOMAIN = {"x": (-1, 1), "z": (-1, 1), "g": ["a", "b", "c"]}
@@ -272,7 +273,7 @@ class TestWhere:
         assert "fit statistics" not in fit.budget.index
         with pytest.raises(NotReleasedError, match="fitstats"):
             fit.get_margeff()
-        assert fit.fitstats.index.tolist() == ["slopes"]
+        assert fit.fitstats.index.tolist() == ["nobs", "slopes"]  # rows are counted all the same
 
     def test_the_budget_adds_up(self) -> None:
         for share in (0.02, 0.05):
@@ -651,3 +652,63 @@ def test_effects_that_are_nil_are_called_so() -> None:
     assert np.all(np.sum(found < 0.05, axis=0) <= 13)
     assert np.all(np.sum(found < 0.1, axis=0) <= 19)
     assert np.mean(np.array(power) < 0.05) > 0.9
+
+
+@pytest.mark.parametrize(("check_share", "least"), [(0.03, "sums"), (0.9, "counts"), (0.0, "sums")])
+def test_the_best_count_of_rows_is_shown_everywhere(check_share: float, least: str) -> None:
+    """Of released statistics and of the rows counted before, the one with less noise; never "private"."""
+    wages = dp.datasets.load_wages()
+    formula, rows, domain = "np.log(wage) ~ education_years", wages.data, wages.domain
+    if least == "counts":
+        formula, rows, domain = "y ~ x", frame("gaussian"), dp.Domain({**DOMAIN, "y": (-6, 6)})
+    options: dict[str, Any] = {"method": "auto" if check_share else "statistics", "check_share": check_share}
+    fit = dp.ols(formula, rows, 1.0, domain=domain, inference=True, **options)
+    assert fit.plan.request.method == "statistics"
+    counts, figure = fit.plan.counts, fit.fitstats.loc["nobs"]
+    assert (counts is not None) == (check_share > 0)
+    if least == "counts":
+        assert counts is not None
+        assert figure[["value", "std_error"]].tolist() == [counts.rows, counts.rows_sd]
+        assert fit.statistics.rows != counts.rows
+    else:
+        assert figure["value"] == pytest.approx(fit.statistics.rows)
+        assert counts is None or figure["std_error"] < counts.rows_sd / 5
+    assert abs(figure["value"] - len(rows)) < 8 * figure["std_error"]
+    assert figure["low"] < figure["value"] < figure["high"]
+    number, error = f"{figure['value']:,.0f}", f"{figure['std_error']:,.0f}"
+    for text in (str(fit.summary()), str(dp.etable([fit]))):
+        assert f"about {number}" in text
+        assert f"(s.d. {error})" in text
+    assert f"{number} (s.d. {error})" in str(fit.summary(full=True))
+    glance = fit.glance().iloc[0]
+    assert (glance["nobs"], glance["nobs_std_error"]) == (round(figure["value"]), figure["std_error"])
+
+
+def test_the_interval_of_a_count_is_that_of_laplace_noise() -> None:
+    """Of 4,000 counts .95 are covered, to four standard errors: a false alarm in 16,000."""
+    random = np.random.default_rng(9)
+    noise = random.laplace(scale=1 / math.sqrt(2), size=4_000)
+    figures = [row_figure(1_000 + 50 * one, 50.0, LAPLACE) for one in noise]
+    covered = np.mean([one.low <= 1_000 <= one.high for one in figures])
+    assert covered == pytest.approx(0.95, abs=4 * math.sqrt(0.95 * 0.05 / 4_000))
+
+
+def test_what_is_no_pearson_dispersion_is_not_called_its_name() -> None:
+    """Variances that rise faster than means: quasi-Poisson's scale is another number than the ratio of sums."""
+    random = np.random.default_rng(8)
+    x = random.uniform(-1, 1, 40_000)
+    mean = np.exp(0.3 + 1.2 * x)
+    rows = pd.DataFrame({"x": x, "y": random.negative_binomial(1 / 0.5, 1 / (1 + 0.5 * mean))})
+    domain = {"x": (-1, 1), "y": (0, 60)}
+    fit = dp.glm("y ~ x", rows, 60.0, family=dp.families.Poisson(), domain=domain, inference=True)
+    model = smf.glm("y ~ x", rows, family=sm.families.Poisson()).fit(scale="X2")
+    means = model.fittedvalues
+    figure = fit.fitstats.loc["dispersion_used"]
+    # Rows' weights are capped, at three to five times the mean.
+    assert figure["value"] == pytest.approx(np.sum((rows["y"] - means) ** 2) / np.sum(means), rel=0.06)
+    assert abs(figure["value"] / model.scale - 1) > 0.15
+    assert figure["value"] == fit.scale
+    assert figure["low"] >= 1
+    assert "scale" not in fit.fitstats.index
+    assert "dispersion used" in str(fit.summary())
+    assert "scale" not in str(fit.summary()).partition("coef")[0]
