@@ -58,7 +58,12 @@ __all__ = ["Summary", "summarize"]
 MOST_NAMES = 8
 """A note lists so many coefficients, and counts them where there are more."""
 
-FIGURE_WORDS = {"r_squared": "R2", "deviance_explained": "deviance explained", "scale": "scale"}
+FIGURE_WORDS = {
+    "r_squared": "R2",
+    "deviance_explained": "deviance explained",
+    "scale": "scale",
+    "dispersion_used": "dispersion used",
+}
 """Rows of `fitstats` in a summary, each followed by its standard error in brackets."""
 
 VISIBLE = 0.001
@@ -173,12 +178,10 @@ def rows_text(results: ReleasedModel) -> str:
     """The number of rows: public, counted with noise, or private."""
     if results.nobs is not None:
         return str(results.nobs)
-    plan, sums = results.plan, results.fit_sums
-    if sums is not None:
-        return about_rows(sums.count, sums.count_sd)
-    if plan.counts is None or plan.counts.rows is None:
-        return "private"
-    return plan.counts.shown if plan.counts_rows_used else f"at most {plan.counts.shown}"
+    counted, counts = results._counted, results.plan.counts
+    if counted is not None:
+        return about_rows(counted.value, counted.se)
+    return "private" if counts is None or counts.rows is None else f"at most {counts.shown}"
 
 
 def budget_line(results: ReleasedModel) -> str:
@@ -291,11 +294,9 @@ def essential_notes(results: ReleasedModel) -> list[str]:
 
 def beyond_cap_note(results: ReleasedModel) -> list[str]:
     """How many rows have a residual beyond the cap, where that follows from what was released."""
-    plan, sums = results.plan, results.fit_sums
-    rows = None if plan.counts is None or not plan.counts_rows_used else plan.counts.released_rows
-    if sums is not None:
-        rows = sums.count, sums.count_sd
-    share = None if rows is None or capped_at(plan) is None else beyond_cap(plan, results.released, rows)
+    plan, rows = results.plan, results._counted
+    known = rows is not None and capped_at(plan) is not None
+    share = beyond_cap(plan, results.released, rows[:2]) if rows is not None and known else None
     if share is None or share.sd > MOST_UNSURE:
         return []
     value, error = 100 * max(share.value, 0.0), 100 * share.sd
