@@ -17,7 +17,7 @@ from typing import Any
 
 from dpstats.office.config import Office
 from dpstats.office.request import Job
-from dpstats.office.store import Store, Unavailable, request_of
+from dpstats.office.store import OPEN, Store, Unavailable, request_of
 
 _log = logging.getLogger("dpstats.office")
 
@@ -29,6 +29,9 @@ UNUSABLE = "the data set cannot be used now; nothing was charged. Ask its keeper
 
 CELLS_PER_SECOND = 5e6
 """So many declared rows times columns a worker surely reads in a second; a deadline rests on it, and no guarantee."""
+
+PAYING = 30.0
+"""Seconds after which a server that was paying for a job is taken to be gone; its worker pays, under the same key."""
 
 RETRY = 60.0
 """Seconds between attempts at most."""
@@ -51,7 +54,7 @@ def job_of(row: Any, result: Any, now: float) -> Job:
     state, ready = row["state"], None
     if row["begun"] is not None:
         ready = show_time(row["begun"], row["deadline"], now if row["ended"] is None else row["ended"])
-        if state in ("taken", "released", "failed") and (row["ended"] is None or now < ready):
+        if state in ("paying", "taken") or (state in ("released", "failed") and now < ready):
             state, ready = "working", max(ready, show_time(row["begun"], row["deadline"], now))
     return Job(
         id=row["id"],
@@ -143,7 +146,11 @@ class Pool:
 
     def _taken(self) -> list[str]:
         try:
-            return [row["id"] for row in self._store.rows("SELECT id FROM job WHERE state = 'taken' ORDER BY begun")]
+            found = self._store.rows(
+                "SELECT id FROM job WHERE state = 'taken' OR (state = 'paying' AND begun < ?) ORDER BY begun",
+                (time.time() - PAYING,),
+            )
+            return [row["id"] for row in found]
         except Unavailable:
             return []
 
@@ -174,7 +181,7 @@ class Pool:
             row = self._store.row("SELECT state FROM job WHERE id = ?", (job,))
         except Unavailable:
             return False
-        return row is not None and row["state"] != "taken"
+        return row is not None and row["state"] not in OPEN
 
 
 def _environment() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import hmac
@@ -11,8 +12,8 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -47,7 +48,7 @@ class Service:
         self._ledgers = {name: dataset.open_ledger() for name, dataset in office.datasets.items()}
         self._pool = Pool(office, self._store)
         self._plans = functools.lru_cache(maxsize=256)(self._made_plan)
-        self._submitting = threading.Lock()
+        self._paying = threading.Lock()
         for dataset in office.datasets.values():
             self._set_quotas(dataset)
 
@@ -89,9 +90,10 @@ class Service:
         With `forecast` also the standard errors foreseen at the declared number of rows.
         """
         dataset = self._dataset(analyst, request)
-        plan = self._checked(analyst, request)
+        plan, charges, _, _ = self._checked(analyst, request)
         left = self._left(dataset, analyst)
-        costs = {"eps": float(request.eps), "delta": float(request.delta)}
+        whole = charges[0] if plan is None else plan.guarantee
+        costs = {"eps": whole.eps, "delta": whole.delta}
         within = costs["eps"] <= left["eps"] and costs["delta"] <= left["delta"]
         facts: dict[str, JSON] = {
             **{"digest": request.digest, "costs": costs, "left": left, "affordable": within},
@@ -108,7 +110,7 @@ class Service:
     def made_up(self, analyst: str, request: Request, rows: int) -> str:
         """Rows made up from public facts alone, as CSV, to write code against."""
         dataset = self._dataset(analyst, request)
-        plan = self._checked(analyst, request)
+        plan = self._checked(analyst, request).plan
         if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= 100_000:
             raise ArgumentError(f"rows must be a whole number from 1 to 100000, got {safe_repr(rows)}")
         frame = rehearsal_rows(dataset.domain, (), rows) if plan is None else plan.made_up(rows)
@@ -121,11 +123,10 @@ class Service:
         dataset = self._dataset(analyst, request)
         if (known := self._known(analyst, request, key)) is not None:
             return known
-        plan = self._checked(analyst, request)
-        columns = len(dataset.domain) if plan is None else len(plan.names)
-        with self._submitting:
-            self._check_budget(dataset, analyst, request, plan)
-            identity, now = secrets.token_hex(16), time.time()
+        checked = self._checked(analyst, request)
+        identity, now = secrets.token_hex(16), time.time()
+        with self._paying:
+            self._check_budget(dataset, analyst, checked)
             try:
                 with self._store.writing() as connection:
                     insert(
@@ -140,8 +141,8 @@ class Service:
                         key=key,
                         digest=request.digest,
                         taken=now,
-                        deadline=first_deadline(self.office.deadline, dataset.rows, columns),
-                        state="waiting" if dataset.approve else "taken",
+                        deadline=first_deadline(self.office.deadline, dataset.rows, checked.columns),
+                        state="waiting" if dataset.approve else "paying",
                         begun=None if dataset.approve else now,
                     )
                     _log(connection, analyst, "request", identity)
@@ -149,7 +150,8 @@ class Service:
                 known = self._known(analyst, request, key)
                 assert known is not None, "one key of an analyst is one job"
                 return known
-        self._pool.wake()
+            if not dataset.approve:
+                self._pay(dataset, analyst, request, identity, checked)
         return self.job(analyst, identity)
 
     def job(self, analyst: str, id: str) -> Job:
@@ -190,16 +192,18 @@ class Service:
     def approve(self, id: str) -> Job:
         """Let a request be carried out; BudgetExceeded if it can no longer be paid for."""
         job = self._waiting(id)
-        dataset = self.office.datasets[job.request.dataset]
-        self._check_budget(dataset, job.analyst, job.request, self._checked(job.analyst, job.request))
-        decided = self._decide(id, "taken", "approve", begun=time.time())
-        self._pool.wake()
-        return decided
+        dataset, checked = self.office.datasets[job.request.dataset], self._checked(job.analyst, job.request)
+        with self._paying:
+            self._check_budget(dataset, job.analyst, checked)
+            self._decide(id, "paying", "approve", begun=time.time())
+            self._pay(dataset, job.analyst, job.request, id, checked)
+        return self._job(id)
 
     def refuse(self, id: str) -> Job:
         """Refuse a request; nothing is charged."""
         self._waiting(id)
-        return self._decide(id, "refused", "refuse", ended=time.time(), message="refused by the keeper")
+        self._decide(id, "refused", "refuse", ended=time.time(), message="refused by the keeper")
+        return self._job(id)
 
     def analysts(self) -> list[dict[str, JSON]]:
         """Who has or had a token, by name."""
@@ -289,36 +293,53 @@ class Service:
             )
         return dataset
 
-    def _checked(self, analyst: str, request: Request) -> Plan | None:
+    def _checked(self, analyst: str, request: Request) -> _Checked:
         """The plan of a request; a call without one is rehearsed on made-up rows. Raises what refuses it."""
         dataset = self.office.datasets[request.dataset]
         given = call_arguments(request, dataset, lambda id: self._result(analyst, id))
         if request.verb == "glm":
-            return self._plans(request.dataset, json.dumps(dict(request.arguments), sort_keys=True), _Given(given))
+            plan = self._plans(request.dataset, json.dumps(dict(request.arguments), sort_keys=True), _Given(given))
+            entry = {"label": plan.title, "formula": plan.formula, "method": plan.request.method}
+            return _Checked(plan, plan.charges, {**entry, "plan_hash": plan.digest()}, len(plan.names))
         columns = [name for name in given.get("columns", ()) if isinstance(name, str)]
         frame = rehearsal_rows(dataset.domain, columns if request.verb == "buy_ranges" else (), REHEARSAL)
-        getattr(dp, request.verb)(**given, data=frame)
-        return None
+        rehearsed = getattr(dp, request.verb)(**given, data=frame)
+        entry = {"label": f"{request.verb} of {dataset.name}", "formula": given.get("formula"), "method": request.verb}
+        return _Checked(None, (rehearsed.guarantee,), entry, len(dataset.domain))
 
     def _made_plan(self, dataset: str, arguments: str, given: _Given) -> Plan:
         return dp.plan(**given.arguments)
 
-    def _check_budget(self, dataset: DataSet, analyst: str, request: Request, plan: Plan | None) -> None:
-        """Raise unless the ledger covers this request beside those of the analyst that are not charged yet."""
-        open_jobs = self._store.rows(
-            "SELECT * FROM job WHERE analyst = ? AND dataset = ? AND state IN ('waiting', 'taken')",
-            (analyst, dataset.name),
-        )
-        if len(open_jobs) >= MOST_OPEN:
-            raise ArgumentError(f"there are {MOST_OPEN} requests at work already; wait for some of them")
-        ledger = self._ledgers[dataset.name].signed(analyst)
-        guarantee = plan.guarantee if plan is not None else _guarantee(request, dataset)
+    def _check_budget(self, dataset: DataSet, analyst: str, checked: _Checked) -> None:
+        """Raise unless the ledger covers a request."""
+        if len(self._store.rows("SELECT 1 FROM job WHERE analyst = ? AND state = 'waiting'", (analyst,))) >= MOST_OPEN:
+            raise ArgumentError(f"{MOST_OPEN} requests of yours wait already; wait for some of them")
+        with _public_refusals(self._ledgers[dataset.name]) as ledger:
+            ledger.signed(analyst).check_charges(checked.charges)
+
+    def _pay(self, dataset: DataSet, analyst: str, request: Request, id: str, checked: _Checked) -> None:
+        """Charge a job under its key, by the very charges that its worker will ask for, and give it to the workers.
+
+        So a charge tells nothing of when a worker came to it. A crash before the end leaves the rest to the worker.
+        """
         try:
-            ledger.check_charges([guarantee])
-        except BudgetExceeded:
+            with _public_refusals(self._ledgers[dataset.name]) as ledger:
+                signed = ledger.signed(analyst, label=request.label, key=id)
+                for guarantee in checked.charges:
+                    signed.charge(guarantee, **checked.entry)
+        except BudgetExceeded as error:
+            self._advance(id, "refused", ended=time.time(), message=str(error))
             raise
-        except LedgerError as error:
-            raise _without_path(error, self._ledgers[dataset.name]) from None
+        self._advance(id, "taken")
+        self._pool.wake()
+
+    def _advance(self, id: str, state: str, **changes: Any) -> None:
+        """Move on a job that was being paid for."""
+        names = ", ".join(f"{name} = ?" for name in ("state", *changes))
+        with self._store.writing() as connection:
+            connection.execute(
+                f"UPDATE job SET {names} WHERE id = ? AND state = 'paying'", (state, *changes.values(), id)
+            )
 
     def _left(self, dataset: DataSet, analyst: str) -> dict[str, float]:
         try:
@@ -360,7 +381,7 @@ class Service:
             raise ArgumentError("id: no such request waits")
         return _job(row)
 
-    def _decide(self, id: str, state: str, act: str, **changes: Any) -> Job:
+    def _decide(self, id: str, state: str, act: str, **changes: Any) -> None:
         """The keeper's word on a request that waits."""
         names = ", ".join(f"{name} = ?" for name in ("state", *changes))
         with self._store.writing() as connection:
@@ -370,6 +391,8 @@ class Service:
             if not changed.rowcount:
                 raise ArgumentError("id: no such request waits")
             _log(connection, "keeper", act, id)
+
+    def _job(self, id: str) -> Job:
         row = self._store.row("SELECT * FROM job WHERE id = ?", (id,))
         assert row is not None, "jobs are never deleted"
         return _job(row)
@@ -395,6 +418,15 @@ class Service:
             self._ledgers[dataset.name].set_quota(None if name == "*" else name, quota.eps, quota.delta)
         with self._store.writing() as connection:
             connection.execute("INSERT OR REPLACE INTO setting VALUES (?, ?)", (f"quotas {dataset.name}", wanted))
+
+
+class _Checked(NamedTuple):
+    """A request that public facts do not refuse: its plan if it has one, what it charges, by which entry."""
+
+    plan: Plan | None
+    charges: tuple[Guarantee, ...]
+    entry: dict[str, Any]
+    columns: int  # of the design
 
 
 class _Given:
@@ -436,12 +468,6 @@ def _column(name: str, dataset: DataSet) -> dict[str, JSON]:
     return {**facts, "kind": "levels", "levels": list(column.values)}
 
 
-def _guarantee(request: Request, dataset: DataSet) -> Guarantee:
-    """At most what a call without a plan costs."""
-    unit = None if request.verb == "release_statistics" else dataset.unit
-    return Guarantee(float(request.eps), float(request.delta), dataset.adjacency, unit=unit)
-
-
 @functools.lru_cache(maxsize=256)
 def _shown(plan: Plan) -> tuple[str, str, list[str]]:
     summary = plan.summary()
@@ -477,8 +503,15 @@ def _hash(token: object) -> str:
     return hashlib.sha256(str(token).encode(errors="surrogatepass")).hexdigest()
 
 
-def _without_path(error: LedgerError, ledger: Ledger) -> Exception:
-    """The same refusal, with the name of the data set in the place of the ledger's path; Unavailable if it is none."""
-    text = str(error).replace(f"ledger {ledger.path}", f"the ledger of {ledger.dataset}")
-    public = text.startswith(("guarantee:", "domain:")) and str(ledger.path) not in text
-    return ArgumentError(text) if public else Unavailable()
+@contextlib.contextmanager
+def _public_refusals(ledger: Ledger) -> Iterator[Ledger]:
+    """The ledger, whose refusals name its data set in the place of its path; Unavailable if it cannot be used."""
+    try:
+        yield ledger
+    except BudgetExceeded:
+        raise
+    except LedgerError as error:
+        text = str(error).replace(f"ledger {ledger.path}", f"the ledger of {ledger.dataset}")
+        if text.startswith(("guarantee:", "domain:")) and str(ledger.path) not in text:
+            raise ArgumentError(text) from None
+        raise Unavailable from error

@@ -16,8 +16,8 @@ from dpstats.office.request import Request
 
 APPLICATION_ID = 0x64704F66  # "dpOf", in the file's header
 
-OPEN = ("waiting", "taken")
-"""States that a job leaves again; all others are final."""
+OPEN = ("waiting", "paying", "taken")
+"""States that a job leaves again; all others are final. Nobody works on one that is not paid."""
 
 CREATE = f"""
 CREATE TABLE IF NOT EXISTS person (
@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS person (
 CREATE TABLE IF NOT EXISTS job (
     id TEXT PRIMARY KEY, analyst TEXT NOT NULL, dataset TEXT NOT NULL, verb TEXT NOT NULL, arguments TEXT NOT NULL,
     label TEXT, key TEXT NOT NULL, digest TEXT NOT NULL, taken REAL NOT NULL, deadline REAL NOT NULL,
-    state TEXT NOT NULL CHECK (state IN ('waiting', 'taken', 'refused', 'released', 'failed')),
+    state TEXT NOT NULL CHECK (state IN ('waiting', 'paying', 'taken', 'refused', 'released', 'failed')),
     begun REAL, ended REAL, attempts INTEGER NOT NULL DEFAULT 0, shared INTEGER NOT NULL DEFAULT 0,
     message TEXT, result TEXT, UNIQUE (analyst, key)
 );

@@ -29,7 +29,7 @@ def main(path: str, job: str) -> int:
     store = Store(office.folder)
     with lease(office.folder, job) as free:
         row = store.row("SELECT * FROM job WHERE id = ?", (job,))
-        if not free or row is None or row["state"] != "taken":
+        if not free or row is None or row["state"] not in ("paying", "taken"):
             return 0
         _count(store, job, 1)
         outcome = carry_out(store, office.datasets[row["dataset"]], row)
@@ -110,7 +110,8 @@ def _keep(store: Store, job: str, state: str, message: str | None, result: str |
     while True:
         with contextlib.suppress(Unavailable), store.writing() as connection:
             connection.execute(
-                "UPDATE job SET state = ?, message = ?, result = ?, ended = ? WHERE id = ? AND state = 'taken'",
+                "UPDATE job SET state = ?, message = ?, result = ?, ended = ?"
+                " WHERE id = ? AND state IN ('paying', 'taken')",
                 (state, message, result, time.time(), job),
             )
             return
