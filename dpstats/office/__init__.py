@@ -1,1 +1,1 @@
-"""The office: rows stay with their keeper, analysts ask over the network."""
+"""The office: rows stay with their keeper, and analysts ask over the network."""
