@@ -51,7 +51,7 @@ class Limits:
     """How much one caller may ask for."""
 
     body: int = 1 << 18  # bytes
-    target: int = 2_000  # bytes of path and query
+    target: int = 32_000  # bytes of path and query, which may hold a formula
     seconds: float = 10.0  # until a body has arrived
     depth: int = 24  # brackets within brackets
     text: int = 8_000  # letters of a text, such as a formula
