@@ -103,8 +103,10 @@ class Request:
         rest = dict(self.arguments)
         if self.label is not None:
             rest["label"] = self.label
-        first = [repr(rest.pop("formula"))] if "formula" in rest else []
-        given = [*first, repr(self.dataset), *(f"{name}={value!r}" for name, value in rest.items())]
+        # Calls that begin with something else than a formula take the data set by its name.
+        first = [repr(rest.pop("formula")), ""] if "formula" in rest else ["dataset="]
+        first[-1] += repr(self.dataset)
+        given = [*first, *(f"{name}={value!r}" for name, value in rest.items())]
         return f"office.{self.verb}({', '.join(given)})"
 
 
