@@ -103,10 +103,8 @@ class Request:
         rest = dict(self.arguments)
         if self.label is not None:
             rest["label"] = self.label
-        # Calls that begin with something else than a formula take the data set by its name.
-        first = [repr(rest.pop("formula")), ""] if "formula" in rest else ["dataset="]
-        first[-1] += repr(self.dataset)
-        given = [*first, *(f"{name}={value!r}" for name, value in rest.items())]
+        first = [rest.pop(name) for name in ("formula", "fit", "candidates", "score") if name in rest]
+        given = [*map(repr, [*first, self.dataset]), *(f"{name}={value!r}" for name, value in rest.items())]
         return f"office.{self.verb}({', '.join(given)})"
 
 
@@ -165,11 +163,16 @@ def call_arguments(request: Request, dataset: Any, find: Find) -> dict[str, Any]
     if "domain" in ARGUMENTS[request.verb] or request.verb in ("check", "buy_ranges", "select"):
         bought = given.get("domain")
         domain = dataset.domain if bought is None else _release(find, "domain", bought, dp.BoughtRanges).domain
-        given["domain"] = domain
+        if not any(isinstance(one, dp.GLMResults) for one in _values(given.get("candidates"))):  # these have their own
+            given["domain"] = domain
     given["adjacency"] = dataset.adjacency
     if request.verb != "release_statistics":
         given["unit"] = dataset.unit
     return given
+
+
+def _values(candidates: Any) -> Any:
+    return candidates.values() if isinstance(candidates, Mapping) else candidates or ()
 
 
 def _candidates(find: Find, given: Any) -> Any:

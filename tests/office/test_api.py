@@ -20,6 +20,9 @@ from dpstats.office.api import create_app
 from dpstats.office.request import from_result
 from dpstats.office.security import STATUS, UNAVAILABLE
 
+# Workers outlive the pool that has started them.
+pytestmark = pytest.mark.filterwarnings("ignore:subprocess:ResourceWarning")
+
 FIT = {"dataset": "survey", "verb": "glm", "arguments": {"formula": "y ~ x", "eps": 1.0}}
 KEY = {"Idempotency-Key": "k" * 32}
 
