@@ -525,7 +525,10 @@ def share(visit: Visit) -> Response:
 
 def overview(visit: Visit) -> Response:
     """Requests that wait, and the budgets."""
-    budgets = visit.service.budgets()
+    budgets = [
+        {**one, "spent": max((row["eps"] or 0.0 for row in one["history"]), default=0.0)}
+        for one in visit.service.budgets()
+    ]
     return visit.show("overview.html", waiting=visit.service.waiting(), budgets=budgets, titles=TITLES)
 
 

@@ -17,7 +17,7 @@ import dpstats as dp
 from dpstats.domain import Range
 from dpstats.office.request import Request, to_result
 from dpstats.office.security import Refused
-from dpstats.summaries import Summary
+from dpstats.summaries import Summary, format_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,9 +65,11 @@ def summary_of(result: Any) -> Summary:
     if not isinstance(result, dp.BoughtRanges):
         return result.summary()
     guarantee = result.guarantee
-    rows = [(name, [column.low, column.high]) for name, column in result.domain.items() if isinstance(column, Range)]
-    cells, names = [[f"{end:.6g}" for end in ends] for _, ends in rows], [name for name, _ in rows]
-    table = SimpleTable(cells, headers=["from", "to"], stubs=names, title="Ranges, declared and bought")
+    bought = {
+        name: column.inner for name, column in result.domain.items() if isinstance(column, Range) and column.inner
+    }
+    cells = [[format_number(end) for end in ends] for ends in bought.values()]
+    table = SimpleTable(cells, headers=["from", "to"], stubs=list(bought), title="Intervals that hold nearly all rows")
     return Summary(
         [table], [f"These ranges are {guarantee.eps:g}-differentially private under {guarantee.neighbours}."]
     )
