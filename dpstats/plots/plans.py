@@ -229,7 +229,7 @@ def _caption(plan: Plan, what: str, pi: float, known: bool) -> list[str]:
             if known
             else "Forecast for rows simulated from the Domain. Band: from more to less informative rows. "
         )
-        + "Dashed: without noise. Marks and band: where the error is likely to be released.",
+        + "Dashed: without noise. Marks and band: where the error is likely to be finite.",
         "noise": "Line: the median column; band: all columns; columns in model units.",
     }[what]
     delta = f", delta = {plan.request.delta:.4g}" if plan.request.delta else ""
