@@ -722,7 +722,7 @@ def test_a_group_that_is_not_in_the_formula_is_refused_by_what_to_do() -> None:
             with pytest.raises(ArgumentError) as refused:
                 call(by=name)
             assert str(refused.value) == f"by must name a factor with a term of its own: g; {fix}"
-    with pytest.raises(ArgumentError, match="got 'w', which is not in the formula: add it there$"):
+    with pytest.raises(ArgumentError, match=r"got 'w', which is not in the formula: add it there$"):
         dp.plan("y ~ x", {**DOMAIN, "w": ["a", "b"], "y": (0, 1)}, 1.0, family="binomial", fitstats_by="w")
     with pytest.raises(ArgumentError, match="add it there, and fitstats_variables= to the call of the fit"):
         fit.comparisons("w")
