@@ -41,8 +41,8 @@ COUNT_METRICS = ("deviance", "mae", "residuals")
 DEVIANCE_PLACE = 0.5
 RESPONSE_PLACE = 0.25
 COUNT_RESIDUAL_PLACE = 0.25
-"""Weights of places, near the best (docs/proofs/evaluation). Residuals of a small count are all on one side of their cells:
-their places keep the mean from moving there."""
+"""Weights of places, near the best (docs/proofs/evaluation). Residuals of a small count are all on one side of their
+cells: their places keep the mean from moving there."""
 
 
 @dataclass(frozen=True)
