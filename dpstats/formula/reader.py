@@ -216,8 +216,10 @@ def encoded_rows(
 
 def response_rows(spec: ScaledDesign, table: Table) -> Array:
     """Responses of a table that suits the design, in model units, shape (n,); NaN where there is none."""
-    result = np.full(table.rows, np.nan)
     encoded, known = _encode_table(table, spec.response_columns, spec.encoder.domain)
+    if known.all():
+        return spec.encoder.encode(encoded)
+    result = np.full(table.rows, np.nan)
     result[known] = spec.encoder.encode(take(encoded, known))
     return result
 
