@@ -25,6 +25,7 @@ from dpstats.data import Block, Memory, Rows, as_table
 from dpstats.data.passes import single_blas_thread
 from dpstats.errors import ArgumentError, DataError, DomainError, MismatchError
 from dpstats.families import Family
+from dpstats.formula.design import DesignSpec
 from dpstats.ledger import LedgerLike, Part, as_ledger
 from dpstats.mechanisms.fit_statistics import release_fit_statistics
 from dpstats.mechanisms.focus import release_arm_sums
@@ -306,9 +307,14 @@ def fit_source(
 def _release_counts(
     source: ArraySource | FormulaSource, plan: Plan, random: RandomSource, data: Any
 ) -> tuple[RowCounts, Rows[Block] | None]:
-    """The counts, and the encoded rows if the fit will use the same: they wait in this process for its charge."""
+    """The counts, and the encoded rows if the fit may use the same: they wait in this process for its charge.
+
+    Where intervals may be bought, and to count takes no scaling, they are encoded once it is known which.
+    """
+    assert plan.counts is not None
     same = not plan.bought and plan.response is None and not data.distributed
-    rows = source.rows(plan, data, random) if same else None
+    later = plan.counts.trimmable and isinstance(plan.design, DesignSpec) and plan.design.numbers_are_cells
+    rows = source.rows(plan, data, random) if same and not later else None
     return count_rows(plan, data, random, rows), rows
 
 
