@@ -31,6 +31,7 @@ from dpstats.mechanisms.fit_statistics import release_fit_statistics
 from dpstats.mechanisms.focus import release_arm_sums
 from dpstats.mechanisms.napp import release_stages
 from dpstats.mechanisms.screening import release_screened
+from dpstats.models.adaptive import interval_follows
 from dpstats.models.release import Release, check_rows
 from dpstats.models.row_counts import count_rows
 from dpstats.models.sources import OFFSET_BOUND, ArraySource, FormulaSource, model_formula
@@ -313,7 +314,8 @@ def _release_counts(
     """
     assert plan.counts is not None
     same = not plan.bought and plan.response is None and not data.distributed
-    later = plan.counts.trimmable and isinstance(plan.design, DesignSpec) and plan.design.numbers_are_cells
+    moves = bool(plan.counts.trimmable) or interval_follows(plan.request)
+    later = moves and isinstance(plan.design, DesignSpec) and plan.design.numbers_are_cells
     rows = source.rows(plan, data, random) if same and not later else None
     return count_rows(plan, data, random, rows), rows
 
