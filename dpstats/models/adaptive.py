@@ -57,8 +57,10 @@ LOSS_PRICE = 2.0
 WIDTH_PRICE = 1.0
 """Intervals that are wider by a tenth are worth those of a tenth of the coefficients fewer, of what has any."""
 
-CAP_PRICE = 1.05
-"""Intervals under a residual cap must be so much narrower than those of released statistics, which no cap bends."""
+CAP_PRICE = 1.6
+"""Intervals under a residual cap must be so much narrower than those of released statistics, which no cap bends.
+
+It is more than a step between the intervals of a response that may be bought: which of them was does not decide."""
 
 FAR = 1e6
 """So many times the rows: what shrinkage does to them is not seen."""
