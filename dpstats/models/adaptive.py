@@ -54,6 +54,10 @@ EXPECTED_RATIO = 2.5
 LOSS_PRICE = 2.0
 """Errors for a further tenth of the coefficients are worth a loss that is larger by a twentieth: one over this."""
 
+SUPPOSED_LOSS = 2.0
+"""What noise adds to the loss of least squares counts so many times over: it is relative to what the columns leave
+unexplained, often half of what is supposed or less."""
+
 WIDTH_PRICE = 1.0
 """Intervals that are wider by a tenth are worth those of a tenth of the coefficients fewer, of what has any."""
 
@@ -420,6 +424,7 @@ def expected_outlook(plan: Plan, means: Populations, n: float) -> Outlook:
     rescaled_by = (plan.design.response_scaling()[1] / means.scaling[1]) ** 2
     units = usual.weight / usual.square * rescaled_by if usual.square > 0 else 0.0
     excess = float(np.sum(usual.information * (noise + bias))) * units
+    excess *= SUPPOSED_LOSS if family.response == "continuous" else 1.0
     measured = family.link == "identity" and share > 0 and units > 0  # a hinge may have no weight anywhere
     width = expected_width(plan, n * usual.information, coef, 1 / units) if measured else 1.0
     return Outlook(share, 1 + max(excess, 0.0), width)
