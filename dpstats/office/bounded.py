@@ -108,7 +108,7 @@ def bounded(by: str, function: Callable[..., Result], *arguments: Any) -> Result
             _idle.put(process)
     kind, value = answer
     if kind == "returned":
-        return value  # type: ignore[no-any-return]
+        return value
     if kind == "refused":
         raise value
     raise TooMuch if value in ("MemoryError", "RecursionError", "_ArrayMemoryError") else Failed(value)
