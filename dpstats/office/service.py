@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ import pandas as pd
 import dpstats as dp
 from dpstats.arguments import near_miss, safe_repr
 from dpstats.domain import Domain, Range
-from dpstats.errors import ArgumentError, BudgetExceeded, LedgerError
+from dpstats.errors import ArgumentError, BudgetExceeded, DomainError, LedgerError
 from dpstats.ledger import Ledger
 from dpstats.office.bounded import TooMuch, bounded
 from dpstats.office.config import ANALYST, DataSet, Office
@@ -117,8 +117,7 @@ class Service:
         plan = self._checked(analyst, request).plan
         if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= 100_000:
             raise ArgumentError(f"rows must be a whole number from 1 to 100000, got {safe_repr(rows)}")
-        frame = rehearsal_rows(dataset.domain, (), rows) if plan is None else plan.made_up(rows)
-        return frame.to_csv(index=False)
+        return bounded(analyst, _made_up, plan, dataset.domain, rows)
 
     def submit(self, analyst: str, request: Request, key: str) -> Job:
         """Take a request, once for each key of an analyst; nothing is taken that its plan or the ledger refuses."""
@@ -243,13 +242,16 @@ class Service:
         found = []
         for name, ledger in self._ledgers.items():
             try:
-                facts = {"total": ledger.total._asdict(), "remaining": ledger.remaining._asdict()}
                 spending = _records(ledger.spending().reset_index())
                 history = _records(ledger.history().reset_index())
+                left = ledger.remaining._asdict()
             except LedgerError as error:
                 raise Unavailable from error
-            title = self.office.datasets[name].title
-            found.append({"name": name, "title": title, **facts, "analysts": spending, "history": history})
+            if ledger.accountant == "basic":  # a quota for those without one is not the data set's
+                spent = history[-1] if history else {"eps": 0.0, "delta": 0.0}
+                left = {key: max(0.0, total - spent[key]) for key, total in ledger.total._asdict().items()}
+            facts = {"name": name, "title": self.office.datasets[name].title, "total": ledger.total._asdict()}
+            found.append({**facts, "remaining": left, "analysts": spending, "history": history})
         return found
 
     def audit(self, since: float | None = None) -> list[dict[str, JSON]]:
@@ -302,16 +304,18 @@ class Service:
         dataset = self.office.datasets[request.dataset]
         given = call_arguments(request, dataset, lambda id: self._result(analyst, id))
         if request.verb == "glm":
-            plan = self._plans(
-                request.dataset, json.dumps(dict(request.arguments), sort_keys=True), _Given(given, analyst)
-            )
+            arguments = json.dumps(dict(request.arguments), sort_keys=True)
+            plan = self._plans(request.dataset, arguments, _Given(given, analyst))
+            if unknown := [name for name in plan.bought if name not in dataset.domain]:
+                hint = near_miss(unknown[0], dataset.domain)
+                asked = f"; did you mean {hint!r}?" if hint else f"; it has {', '.join(dataset.domain)}"
+                raise DomainError(f"column {unknown[0]!r} is not in the codebook of {dataset.name}{asked}")
             entry = {"label": plan.title, "formula": plan.formula, "method": plan.request.method}
+            entry |= {"domain": given["domain"], "columns": cast(Any, plan.design).columns}
             return _Checked(plan, plan.charges, {**entry, "plan_hash": plan.digest()}, len(plan.names))
-        columns = [name for name in given.get("columns", ()) if isinstance(name, str)]
-        frame = rehearsal_rows(dataset.domain, columns if request.verb == "buy_ranges" else (), REHEARSAL)
-        rehearsed = getattr(dp, request.verb)(**given, data=frame)
+        guarantee = bounded(analyst, _rehearsed, request.verb, given, dataset.domain)
         entry = {"label": f"{request.verb} of {dataset.name}", "formula": given.get("formula"), "method": request.verb}
-        return _Checked(None, (rehearsed.guarantee,), entry, len(dataset.domain))
+        return _Checked(None, (guarantee,), entry, len(dataset.domain))
 
     def _made_plan(self, dataset: str, arguments: str, given: _Given) -> Plan:
         return bounded(given.by, functools.partial(dp.plan, **given.value))
@@ -347,7 +351,7 @@ class Service:
                 signed = ledger.signed(analyst, label=request.label, key=id)
                 for guarantee in checked.charges:
                     signed.charge(guarantee, **checked.entry)
-        except BudgetExceeded as error:
+        except (BudgetExceeded, ArgumentError) as error:
             self._advance(id, "refused", ended=time.time(), message=str(error))
             raise
         self._advance(id, "taken")
@@ -462,16 +466,26 @@ class _Given:
         return isinstance(other, _Given)
 
 
-def rehearsal_rows(domain: Domain, columns: Any, rows: int) -> pd.DataFrame:
-    """Rows that fill the declared ranges and levels, and numbers for columns that are not declared."""
-    place = np.arange(rows)
-    frame: dict[str, Any] = {name: np.linspace(-1.0, 1.0, rows) for name in columns if name not in domain}
-    for name, column in domain.items():
-        if isinstance(column, Range):
-            frame[name] = np.linspace(column.low, column.high, rows)
-        else:
-            frame[name] = [column.values[at % len(column.values)] for at in place]
-    return pd.DataFrame(frame)
+def rehearsal_rows(domain: Domain, rows: int) -> pd.DataFrame:
+    """Rows that fill the declared ranges and levels."""
+    return pd.DataFrame(
+        {
+            name: np.linspace(column.low, column.high, rows)
+            if isinstance(column, Range)
+            else [column.values[at % len(column.values)] for at in range(rows)]
+            for name, column in domain.items()
+        }
+    )
+
+
+def _rehearsed(verb: str, given: Mapping[str, Any], domain: Domain) -> Guarantee:
+    """What a call without a plan costs, on made-up rows; it raises what refuses it."""
+    found: Guarantee = getattr(dp, verb)(**given, data=rehearsal_rows(domain, REHEARSAL)).guarantee
+    return found
+
+
+def _made_up(plan: Plan | None, domain: Domain, rows: int) -> str:
+    return (rehearsal_rows(domain, rows) if plan is None else plan.made_up(rows)).to_csv(index=False)
 
 
 def _may(analyst: str, dataset: DataSet) -> bool:
