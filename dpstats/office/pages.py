@@ -273,8 +273,8 @@ def figure(value: Any, digits: int = 6) -> str:
 
 
 def sentence(text: str | None) -> str:
-    """A message with a capital and a full stop."""
-    return f"{text[:1].upper()}{text[1:].rstrip('.')}." if text else ""
+    """A message with a full stop; it may begin with the name of an argument, which has no capital."""
+    return f"{text.rstrip('.')}." if text else ""
 
 
 def when(seconds: float) -> Markup:
