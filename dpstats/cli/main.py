@@ -10,7 +10,7 @@ from typing import Any
 
 from dpstats.api import logit
 from dpstats.cli import commands as releases
-from dpstats.cli import ledgers, models
+from dpstats.cli import ledgers, models, office
 from dpstats.cli.shared import shell_argument, silence
 from dpstats.datasets import load_adult
 from dpstats.errors import BudgetExceeded, DPStatsError, LedgerError, MismatchError, ReleaseError, UncertifiedError
@@ -86,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     releases.add_evaluate(commands)
     releases.add_show(commands)
     ledgers.add_commands(commands)
+    office.add_commands(commands)
     commands.add_parser("demo", help="fit private models to bundled data and show them").set_defaults(run=run_demo)
     return parser
 
