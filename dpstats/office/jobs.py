@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import logging
 import math
 import os
 import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,6 @@ from typing import Any
 from dpstats.office.config import Office
 from dpstats.office.request import Job
 from dpstats.office.store import OPEN, Store, Unavailable, request_of
-
-_log = logging.getLogger("dpstats.office")
 
 FAILED = "the release failed after it was charged; the charge stays"
 """What is told of a job that was charged and failed, whatever happened."""
@@ -39,7 +37,7 @@ RETRY = 60.0
 
 def first_deadline(least: float, rows: int, columns: int) -> float:
     """Seconds after which a job is shown for the first time, by public facts: `least` times a power of two."""
-    return least * 2.0 ** max(0, math.ceil(math.log2(1 + rows * columns / CELLS_PER_SECOND / least)))
+    return least * 2.0 ** max(0, math.ceil(math.log2(rows * columns / CELLS_PER_SECOND / least)))
 
 
 def show_time(begun: float, deadline: float, after: float) -> float:
@@ -89,7 +87,10 @@ def lease(folder: Path, job: str) -> Iterator[bool]:
 
 
 class Pool:
-    """Threads that give jobs to worker processes, the oldest first, and take up again what a crash has left."""
+    """Threads that give jobs to worker processes, the oldest first, and take up again what a crash has left.
+
+    As many workers wait that are started already; each carries out one job.
+    """
 
     def __init__(self, office: Office, store: Store) -> None:
         self._office, self._store = office, store
@@ -97,12 +98,14 @@ class Pool:
         self._claimed: set[str] = set()
         self._later: dict[str, tuple[float, float]] = {}  # job: time of its next attempt, and the wait before it
         self._threads: list[threading.Thread] = []
+        self._spares: deque[subprocess.Popen[str]] = deque()
         self._stopping = False
 
     def start(self) -> None:
         """Start the threads; jobs that were taken are theirs."""
         self._stopping = False
         for number in range(self._office.workers):
+            self._spawn()
             thread = threading.Thread(target=self._serve, name=f"office-{number}", daemon=True)
             thread.start()
             self._threads.append(thread)
@@ -115,6 +118,8 @@ class Pool:
         for thread in self._threads:
             thread.join()
         self._threads.clear()
+        while (worker := self._spare()) is not None:
+            worker.communicate()
 
     def wake(self) -> None:
         """There is a new job."""
@@ -127,6 +132,31 @@ class Pool:
             with self._changed:
                 self._claimed.discard(job)
                 self._later.pop(job, None) if ended else self._postpone(job)
+
+    def _spawn(self) -> None:
+        """Start a worker that imports all and waits for its job; there is none if the system has no room for one."""
+        with contextlib.suppress(OSError):
+            worker = subprocess.Popen(
+                [sys.executable, "-m", "dpstats.office.worker", str(self._office.path)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=_environment(),
+                cwd=self._office.path.parent,
+                start_new_session=True,
+                text=True,
+            )
+            self._spares.append(worker)
+
+    def _spare(self) -> subprocess.Popen[str] | None:
+        """The worker that has waited longest; those that were killed are left out."""
+        while True:
+            try:
+                worker = self._spares.popleft()
+            except IndexError:
+                return None
+            if worker.poll() is None:
+                return worker
 
     def _postpone(self, job: str) -> None:
         wait = min(RETRY, 2 * self._later.get(job, (0.0, 0.25))[1])
@@ -159,24 +189,16 @@ class Pool:
         with lease(self._office.folder, job) as free:
             if not free:  # a worker of a server that is gone, or of another one
                 return False
-        try:
-            worker = subprocess.Popen(
-                [sys.executable, "-m", "dpstats.office.worker", str(self._office.path), job],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env=_environment(),
-                cwd=self._office.path.parent,
-                start_new_session=True,
-            )
-        except OSError:
-            return False
-        while worker.poll() is None:
-            with self._changed:
-                if self._stopping:
-                    return False
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                worker.wait(0.25)
+        if (worker := self._spare()) is not None:
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):  # it may have been killed
+                worker.communicate(f"{job}\n", timeout=0.05)
+            while worker.poll() is None:
+                with self._changed:
+                    if self._stopping:
+                        return False
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    worker.wait(0.25)
+        self._spawn()
         try:
             row = self._store.row("SELECT state FROM job WHERE id = ?", (job,))
         except Unavailable:

@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ import pandas as pd
 import dpstats as dp
 from dpstats.arguments import near_miss, safe_repr
 from dpstats.domain import Domain, Range
-from dpstats.errors import ArgumentError, BudgetExceeded, LedgerError
+from dpstats.errors import ArgumentError, BudgetExceeded, DomainError, LedgerError
 from dpstats.ledger import Ledger
 from dpstats.office.config import ANALYST, DataSet, Office
 from dpstats.office.jobs import Pool, first_deadline, job_of
@@ -113,7 +113,7 @@ class Service:
         plan = self._checked(analyst, request).plan
         if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= 100_000:
             raise ArgumentError(f"rows must be a whole number from 1 to 100000, got {safe_repr(rows)}")
-        frame = rehearsal_rows(dataset.domain, (), rows) if plan is None else plan.made_up(rows)
+        frame = rehearsal_rows(dataset.domain, rows) if plan is None else plan.made_up(rows)
         return frame.to_csv(index=False)
 
     def submit(self, analyst: str, request: Request, key: str) -> Job:
@@ -239,13 +239,16 @@ class Service:
         found = []
         for name, ledger in self._ledgers.items():
             try:
-                facts = {"total": ledger.total._asdict(), "remaining": ledger.remaining._asdict()}
                 spending = _records(ledger.spending().reset_index())
                 history = _records(ledger.history().reset_index())
+                left = ledger.remaining._asdict()
             except LedgerError as error:
                 raise Unavailable from error
-            title = self.office.datasets[name].title
-            found.append({"name": name, "title": title, **facts, "analysts": spending, "history": history})
+            if ledger.accountant == "basic":  # a quota for those without one is not the data set's
+                spent = history[-1] if history else {"eps": 0.0, "delta": 0.0}
+                left = {key: max(0.0, total - spent[key]) for key, total in ledger.total._asdict().items()}
+            facts = {"name": name, "title": self.office.datasets[name].title, "total": ledger.total._asdict()}
+            found.append({**facts, "remaining": left, "analysts": spending, "history": history})
         return found
 
     def audit(self, since: float | None = None) -> list[dict[str, JSON]]:
@@ -299,11 +302,14 @@ class Service:
         given = call_arguments(request, dataset, lambda id: self._result(analyst, id))
         if request.verb == "glm":
             plan = self._plans(request.dataset, json.dumps(dict(request.arguments), sort_keys=True), _Given(given))
+            if unknown := [name for name in plan.bought if name not in dataset.domain]:
+                hint = near_miss(unknown[0], dataset.domain)
+                asked = f"; did you mean {hint!r}?" if hint else f"; it has {', '.join(dataset.domain)}"
+                raise DomainError(f"column {unknown[0]!r} is not in the codebook of {dataset.name}{asked}")
             entry = {"label": plan.title, "formula": plan.formula, "method": plan.request.method}
+            entry |= {"domain": given["domain"], "columns": cast(Any, plan.design).columns}
             return _Checked(plan, plan.charges, {**entry, "plan_hash": plan.digest()}, len(plan.names))
-        columns = [name for name in given.get("columns", ()) if isinstance(name, str)]
-        frame = rehearsal_rows(dataset.domain, columns if request.verb == "buy_ranges" else (), REHEARSAL)
-        rehearsed = getattr(dp, request.verb)(**given, data=frame)
+        rehearsed = getattr(dp, request.verb)(**given, data=rehearsal_rows(dataset.domain, REHEARSAL))
         entry = {"label": f"{request.verb} of {dataset.name}", "formula": given.get("formula"), "method": request.verb}
         return _Checked(None, (rehearsed.guarantee,), entry, len(dataset.domain))
 
@@ -327,7 +333,7 @@ class Service:
                 signed = ledger.signed(analyst, label=request.label, key=id)
                 for guarantee in checked.charges:
                     signed.charge(guarantee, **checked.entry)
-        except BudgetExceeded as error:
+        except (BudgetExceeded, ArgumentError) as error:
             self._advance(id, "refused", ended=time.time(), message=str(error))
             raise
         self._advance(id, "taken")
@@ -442,16 +448,16 @@ class _Given:
         return isinstance(other, _Given)
 
 
-def rehearsal_rows(domain: Domain, columns: Any, rows: int) -> pd.DataFrame:
-    """Rows that fill the declared ranges and levels, and numbers for columns that are not declared."""
-    place = np.arange(rows)
-    frame: dict[str, Any] = {name: np.linspace(-1.0, 1.0, rows) for name in columns if name not in domain}
-    for name, column in domain.items():
-        if isinstance(column, Range):
-            frame[name] = np.linspace(column.low, column.high, rows)
-        else:
-            frame[name] = [column.values[at % len(column.values)] for at in place]
-    return pd.DataFrame(frame)
+def rehearsal_rows(domain: Domain, rows: int) -> pd.DataFrame:
+    """Rows that fill the declared ranges and levels."""
+    return pd.DataFrame(
+        {
+            name: np.linspace(column.low, column.high, rows)
+            if isinstance(column, Range)
+            else [column.values[at % len(column.values)] for at in range(rows)]
+            for name, column in domain.items()
+        }
+    )
 
 
 def _may(analyst: str, dataset: DataSet) -> bool:

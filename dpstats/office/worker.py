@@ -1,4 +1,4 @@
-"""``python -m dpstats.office.worker office.toml JOB``: charge one job, read the rows, store the release."""
+"""``python -m dpstats.office.worker office.toml``: carry out the job that is named on standard input."""
 
 from __future__ import annotations
 
@@ -119,4 +119,6 @@ def _keep(store: Store, job: str, state: str, message: str | None, result: str |
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    # All is imported by now. A server that ends closes the pipe, and there is nothing to do.
+    named = sys.stdin.readline().strip()
+    sys.exit(main(sys.argv[1], named) if named else 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,12 +11,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dpstats.office import worker
 from dpstats.office.config import Office
+from dpstats.office.request import Job
 from dpstats.office.service import Service
 
 FILE = """
 [office]
-deadline = 0.25
+deadline = 0.02
 workers = 2
 
 [data.survey]
@@ -78,3 +81,11 @@ def opened(tmp_path: Path) -> Iterator[Callable[..., Service]]:
     yield make
     for service in services:
         service.stop()
+
+
+def finished(service: Service, analyst: str, job: str) -> Job:
+    """The job as it is shown once a worker, here in this process, has carried it out."""
+    worker.main(str(service.office.path), job)
+    while (shown := service.job(analyst, job)).state == "working":
+        time.sleep(0.02)
+    return shown
