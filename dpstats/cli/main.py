@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from dpstats.api import logit
@@ -74,7 +75,7 @@ class Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
-        prog="python -m dpstats",
+        prog="dpstats" if Path(sys.argv[0]).stem == "dpstats" else "python -m dpstats",
         description="Private regression from the shell. Output holds released values and public facts alone.",
         epilog="Exit status: 0 done; 1 input or output not usable, nothing spent; 2 usage; 3 budget or quota "
         "exceeded, nothing spent; 4 ledger not usable; 5 not certified; 6 charged, and then the release "

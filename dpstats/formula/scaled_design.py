@@ -112,7 +112,7 @@ class ScaledDesign:
         """Bodies that hold every row, for noise cut to the design (docs/proofs/bodies)."""
         return tuple(body.image for body in self.bodies)
 
-    @property
+    @cached_property
     def dummies(self) -> tuple[Dummies, ...]:
         """The columns that are dummies of a factor beside the intercept."""
         return coded_dummies(self.coding, self.center, self.scale)

@@ -40,7 +40,6 @@ from dpstats.privacy.randomness import RandomSource, random_source
 from dpstats.quiet import hide_frames, quiet
 from dpstats.replication.napp import release_replication
 from dpstats.results.glm_results import GLMResults
-from dpstats.results.model import averaged_functions
 from dpstats.wording import argument, phrase, sentence
 
 _log = logging.getLogger("dpstats")
@@ -368,13 +367,12 @@ def with_fit_statistics(released: GLMResults, rows: Rows[Block], random: RandomS
     averaged = None
     # Of released values alone: a defect here must not lose a fit that is paid for.
     with quiet(), contextlib.suppress(Exception):
-        averaged = averaged_functions(released)
+        averaged = released._averaged
     if averaged is None:
         return released
     counted = plan.counts.released_rows if plan.counts is not None and plan.counts_rows_used else None
-    return replace(
-        released, fit_sums=release_fit_statistics(replace(plan.fitstats, counted=counted), *averaged, rows, random)
-    )
+    bought = replace(plan.fitstats, counted=counted)
+    return released.with_fit_sums(release_fit_statistics(bought, *averaged, rows, random))
 
 
 def _check_charge(plan: Plan, charged: Guarantee) -> None:

@@ -182,16 +182,25 @@ def _counts_inside(ends: Array, blocks: Iterable[Array]) -> NDArray[np.int64]:
 
 
 def finite_rows(values: Values) -> Rows[Array]:
-    """Finite float64 blocks; only the dtype and the number of dimensions may raise, and no message quotes a value."""
-    return as_rows([values] if isinstance(values, np.ndarray) else values).map(_finite)
+    """The finite values of `float_rows`."""
+    return float_rows(values).map(_finite)
 
 
-def _finite(block: NDArray[Any]) -> Array:
+def float_rows(values: Values) -> Rows[Array]:
+    """float64 blocks; only the dtype and the number of dimensions may raise, and no message quotes a value."""
+    return as_rows([values] if isinstance(values, np.ndarray) else values).map(_floats)
+
+
+def _floats(block: NDArray[Any]) -> Array:
     if not isinstance(block, np.ndarray) or block.dtype.kind not in "biuf" or block.ndim != 1:
         raise DataError("values must be one-dimensional numpy arrays of a real numeric or boolean dtype")
     with np.errstate(all="ignore"):  # a long double too large for float64 becomes infinite, without a warning
-        floats = block.astype(np.float64)
-    return floats[np.isfinite(floats)]
+        return block.astype(np.float64, copy=False)
+
+
+def _finite(floats: Array) -> Array:
+    finite = np.isfinite(floats)
+    return floats if finite.all() else floats[finite]
 
 
 INTERVAL_PRICE = 2.5

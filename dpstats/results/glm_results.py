@@ -142,8 +142,9 @@ class GLMResults(ReleasedModel):
     def glance(self) -> pd.DataFrame:
         """One row of facts about the model; nobs is missing if it is private.
 
-        With `fitstats`, nobs is noisy and these columns follow: nobs_std_error, r_squared or deviance_explained with
-        its std_error, and statistic, p_value and df of the joint test of all slopes.
+        Where rows were counted nobs is noisy, and nobs_std_error follows. With `fitstats` or method="statistics" these
+        columns follow too: r_squared or deviance_explained with its std_error, and statistic, p_value and df of the
+        joint test of all slopes.
         """
         plan, request = self.plan, self.plan.request
         facts = {
@@ -158,11 +159,11 @@ class GLMResults(ReleasedModel):
             "noise_scale": plan.noise.scale,
             "curvature": float(np.min(plan.curvature)),
         }
-        if self.fit_sums is None:
+        if self.nobs is None and self._counted is not None:
+            facts |= {"nobs": max(round(self._counted.value), 0), "nobs_std_error": self._counted.se}
+        if self.fit_sums is None and not (isinstance(self.released, ReleasedSums) and self.has_errors):
             return WideFrame([facts])
         figures = self.fitstats
-        if self.nobs is None:
-            facts |= {"nobs": max(round(self.fit_sums.count), 0), "nobs_std_error": self.fit_sums.count_sd}
         for name in figures.index.intersection(["r_squared", "deviance_explained"]):
             facts |= {name: figures.loc[name, "value"], f"{name}_std_error": figures.loc[name, "std_error"]}
         if "slopes" in figures.index:
