@@ -31,7 +31,8 @@ from starlette.types import Scope
 import dpstats as dp
 from dpstats.errors import ArgumentError, DPStatsError
 from dpstats.office import reports
-from dpstats.office.request import Job, Request, from_result
+from dpstats.office.bounded import bounded
+from dpstats.office.request import Job, Request
 from dpstats.office.security import STATUS, UNAVAILABLE, Refused, Sessions, caller_of, check_csrf, check_origin
 from dpstats.office.service import Service
 
@@ -273,8 +274,8 @@ def figure(value: Any, digits: int = 6) -> str:
 
 
 def sentence(text: str | None) -> str:
-    """A message with a capital and a full stop."""
-    return f"{text[:1].upper()}{text[1:].rstrip('.')}." if text else ""
+    """A message with a full stop; it may begin with the name of an argument, which has no capital."""
+    return f"{text.rstrip('.')}." if text else ""
 
 
 def when(seconds: float) -> Markup:
@@ -291,9 +292,8 @@ def what(job: Job) -> str:
     return text or FORMS[job.request.verb].title
 
 
-def printed(source: Any) -> Markup:
-    """A summary, its notes below it; places and widths are those of the style sheet."""
-    text = source if isinstance(source, str) else reports.summary_of(source).as_html()
+def printed(text: str) -> Markup:
+    """The HTML of a summary, its notes below it; places and widths are those of the style sheet."""
     tables, _, notes = re.sub(r' style="[^"]*"', "", text).partition("<br/><br/>")
     sentences = [re.sub(r"^\[\d+\] ", "", note) for note in notes.split("<br/>") if note not in ("", "Notes:")]
     return Markup(tables + "".join(["<ol class=notes>", *(f"<li>{one}</li>" for one in sentences), "</ol>"]))
@@ -478,11 +478,11 @@ def released(visit: Visit) -> Response:
     job = visit.job()
     values: dict[str, Any] = {"job": job, "titles": TITLES}
     if job.state == "released" and job.result is not None:
-        found = from_result(job.result)
+        table, pictures = _of_result(visit, reports.shown)
         values |= {
-            "result": found,
-            "pictures": reports.pictures(found),
-            "exports": reports.exports(found),
+            "table": table,
+            "pictures": pictures,
+            "exports": reports.exports(),
             "word": reports.has_word(),
             "code": reports.code(visit.web, job.request, job.id),
         }
@@ -494,24 +494,26 @@ def state(visit: Visit) -> Response:
     return Response(visit.job().state, media_type="text/plain")
 
 
-def _result(visit: Visit) -> Any:
-    job = visit.job()
-    if job.state != "released" or job.result is None:
-        raise Refused("NotFound", "there is no such release yet")
-    return from_result(job.result)
+def _of_result(visit: Visit, function: Callable[..., Any], *more: Any) -> Any:
+    """What a function makes of a release; Refused where it makes nothing."""
+    result = visit.job().result
+    found = None if result is None else bounded(visit.name, function, result, *more)
+    if found is None:
+        raise Refused("NotFound", "this release has no such picture or file")
+    return found
 
 
 def picture(visit: Visit) -> Response:
     """A picture of a release."""
-    return Response(reports.picture(_result(visit), visit.web.path_params["kind"]), media_type="image/svg+xml")
+    kind = visit.web.path_params["kind"]
+    return Response(_of_result(visit, reports.picture, kind), media_type="image/svg+xml")
 
 
 def export(visit: Visit) -> Response:
     """A release as a file."""
-    kind = visit.web.path_params["kind"]
-    job = visit.job()
-    content, media = reports.export(_result(visit), job.label or what(job), kind)
-    return _file(content, media, f"release_{visit.web.path_params['id'][:8]}.{kind}")
+    job, kind = visit.job(), visit.web.path_params["kind"]
+    content, media = _of_result(visit, reports.export, job.label or what(job), kind)
+    return _file(content, media, f"release_{job.id[:8]}.{kind}")
 
 
 def share(visit: Visit) -> Response:
