@@ -51,7 +51,7 @@ def budget(
     Parameters
     ----------
     plan : Plan
-        Of `dpstats.plan`, or of a fit.
+        Of `dpstats.plan`, or of a fit; for what="se" of `dpstats.plan`.
     eps : sequence of float, optional
         At least two budgets; by default from an eighth to eight times the plan's, as far as they can be planned.
     n : int or sequence of int, optional

@@ -10,11 +10,15 @@ from numpy.typing import NDArray
 from scipy import special
 from statsmodels.iolib.table import SimpleTable
 
+from dpstats.domain import Range
+from dpstats.formula.advice import dropped_note
+from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import SubDesign
 from dpstats.mechanisms.information import ReleasedSums
 from dpstats.mechanisms.options import ROWS_GUESS
 from dpstats.mechanisms.spec import obstacle
 from dpstats.plan.notes import (
+    GREATEST_EPS,
     assumed_response_note,
     cap_note,
     counts_note,
@@ -46,7 +50,7 @@ from dpstats.plan.tables import (
 )
 from dpstats.results.contrasts import inference_table, to_the_noise
 from dpstats.results.model import ReleasedModel
-from dpstats.results.standard_errors import beyond_cap, hiding_references
+from dpstats.results.standard_errors import Estimate, beyond_cap, hiding_references
 from dpstats.summaries import Summary, format_number, full_width, wrap_note
 from dpstats.wording import argument, phrase
 
@@ -55,7 +59,12 @@ __all__ = ["Summary", "summarize"]
 MOST_NAMES = 8
 """A note lists so many coefficients, and counts them where there are more."""
 
-FIGURE_WORDS = {"r_squared": "R2", "deviance_explained": "deviance explained", "scale": "scale"}
+FIGURE_WORDS = {
+    "r_squared": "R2",
+    "deviance_explained": "deviance explained",
+    "scale": "scale",
+    "dispersion_used": "dispersion used",
+}
 """Rows of `fitstats` in a summary, each followed by its standard error in brackets."""
 
 VISIBLE = 0.001
@@ -67,11 +76,17 @@ MANY = 100
 HALF_LINE = 21
 """So many characters of a fact have room on the right of a table's header."""
 
+WORTH_BUYING = 0.3
+"""Errors are advised where at least this share of the coefficients is expected to have an interval."""
+
+EXPECTED = 0.85
+"""From this share on it was the draw of the noise."""
+
 MOST_UNSURE = 0.02
 """A share of rows with more noise is not printed."""
 
 MOST_NOTES = 3
-"""A short summary has so many notes on its coefficients, the most important ones; the full one has all."""
+"""A short summary has so many notes on its coefficients, the most important ones; `notes` has all."""
 
 
 def summarize(
@@ -87,8 +102,12 @@ def summarize(
         summary = Summary([coefficient_table(results, title="\n".join(heading(results)))])
         certified = f"Certified: {guaranteed(plan)}" if plan.guarantee.certified else guarantee_note(plan)
         spent = budget_line(results) + (" Details: summary(full=True)." if details is None else "")
-        most = [*essential_notes(results), *risk][:MOST_NOTES]
-        parts = [wrap_note(note) for note in (certified, spent, *most)]
+        asked, notes = (risk, []) if n is not None else ([], risk)
+        notes = [*essential_notes(results), *notes]
+        if (more := len(notes) - MOST_NOTES) > 0:
+            where = phrase("fit.notes", shell="--full")
+            notes[MOST_NOTES:] = [f"{more} more note{'s' * (more > 1)}: {where}"]
+        parts = [wrap_note(note) for note in (certified, spent, *notes, *asked)]
         parts.insert(2, [] if details is None else [f"  Details: {details}."])
         summary.add_extra_txt([line for lines in parts for line in lines])
         return summary
@@ -100,8 +119,8 @@ def summarize(
     tables = [header_table(plan, observations, fit_facts(results)), coefficient_table(results, full=True, title=title)]
     if results.selects:
         tables.append(selection_table(results))
-    notes = [*plan_notes(plan, released=results.has_errors), *beyond_cap_note(results), *risk]
-    notes += inference_notes(results)
+    notes = [*plan_notes(plan, released=results.has_errors), *outside_note(results), *beyond_cap_note(results), *risk]
+    notes += inference_notes(results) if shows_errors(results) else [no_errors_note(results)]
     return Summary([*tables, *plan_tables(plan)], notes)
 
 
@@ -170,12 +189,10 @@ def rows_text(results: ReleasedModel) -> str:
     """The number of rows: public, counted with noise, or private."""
     if results.nobs is not None:
         return str(results.nobs)
-    plan, sums = results.plan, results.fit_sums
-    if sums is not None:
-        return about_rows(sums.count, sums.count_sd)
-    if plan.counts is None or plan.counts.rows is None:
-        return "private"
-    return plan.counts.shown if plan.counts_rows_used else f"at most {plan.counts.shown}"
+    counted, counts = results._counted, results.plan.counts
+    if counted is not None:
+        return about_rows(counted.value, counted.se)
+    return "private" if counts is None or counts.rows is None else f"at most {counts.shown}"
 
 
 def budget_line(results: ReleasedModel) -> str:
@@ -186,7 +203,11 @@ def budget_line(results: ReleasedModel) -> str:
         name = "rounding" if str(purchase).endswith("rounding") else str(purchase)
         parts[name] = parts.get(name, 0.0) + float(eps)
     spent = ", ".join(f"{name} {eps:.4g}" for name, eps in parts.items())
-    ranges = f" Ranges bought: {', '.join(plan.bought)}." if plan.bought else ""
+    inner = [name for name in plan.bought if name in plan.trimmed]
+    whole = [name for name in plan.bought if name not in plan.trimmed]
+    ranges = "".join(
+        f" {what}: {', '.join(names)}." for what, names in (("Ranges bought", whole), ("Inner ranges", inner)) if names
+    )
     delta = f", delta {guarantee.delta:.3g}" if guarantee.delta else ""
     split = " (of parts with rows of their own)" if plan.request.options.split is not None else ""
     return f"Budget: eps {guarantee.eps:.4g}{delta}: {spent}{split}.{ranges}"
@@ -270,10 +291,13 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     """What no reader of the coefficients may miss."""
     plan = results.plan
     capped = [" ".join([*cap_note(plan), *beyond_cap_note(results)])] if capped_at(plan) is not None else []
-    notes = [*inference_notes(results), *design_notes(plan), *limit_note(plan), *capped, *link_note(plan)]
+    outside, design = outside_note(results), design_notes(plan)
+    if outside and isinstance(plan.design, DesignSpec):  # it says which rows are left out, too
+        design = [note for note in design if note.rstrip(".") not in dropped_note(plan.design.domain)]
+    notes = [*inference_notes(results), *design, *limit_note(plan), *capped, *link_note(plan)]
     if plan.guarantee.basis == "docs/proofs/tuning":
         notes = ["dp.tune chose the settings on the same rows; the budget covers the whole tuning.", *notes]
-    notes = [*counts_note(plan), *assumed_response_note(plan), *notes]
+    notes = [*counts_note(plan), *outside, *assumed_response_note(plan), *notes]
     if plan.guarantee.unit is not None:
         notes.insert(0, persons_note(plan))
     if results.selects:
@@ -285,17 +309,51 @@ def essential_notes(results: ReleasedModel) -> list[str]:
 
 def beyond_cap_note(results: ReleasedModel) -> list[str]:
     """How many rows have a residual beyond the cap, where that follows from what was released."""
-    plan, sums = results.plan, results.fit_sums
-    rows = None if plan.counts is None or not plan.counts_rows_used else plan.counts.released_rows
-    if sums is not None:
-        rows = sums.count, sums.count_sd
-    share = None if rows is None or capped_at(plan) is None else beyond_cap(plan, results.released, rows)
+    plan, rows = results.plan, results._counted
+    known = rows is not None and capped_at(plan) is not None
+    share = beyond_cap(plan, results.released, rows[:2]) if rows is not None and known else None
     if share is None or share.sd > MOST_UNSURE:
         return []
     value, error = 100 * max(share.value, 0.0), 100 * share.sd
     if value < 3 * error:
         return [f"No more than about {max(value + 2 * error, 0.1):.1f} % of the rows have a residual beyond the cap."]
     return [f"About {value:.1f} % of the rows (s.d. {error:.1f} %) have a residual beyond the cap."]
+
+
+def outside_note(results: ReleasedModel) -> list[str]:
+    """How many rows lie outside the bought ranges of columns, and whose coefficients the table has."""
+    design = results.plan.design
+    known = design.domain if isinstance(design, DesignSpec) else {}
+    narrowed = {name: one for name in results.plan.trimmed if isinstance(one := known[name], Range) and one.drops}
+    if not narrowed:
+        return []
+    ranges = [f"{name} ({one.interval[0]:,.6g}, {one.interval[1]:,.6g})" for name, one in narrowed.items()]
+    listed = f"outside the bought range of {' or '.join(ranges)}"
+    whose = "The coefficients are those of the rows inside, not of all."
+    share = outside_share(results)
+    if share is None or share.sd > MOST_UNSURE:
+        return [f"Rows {listed} are left out. {whose}"]
+    value, error = 100 * max(share.value, 0.0), 100 * share.sd
+    if value < 3 * error:
+        return [
+            f"No more than about {max(value + 2 * error, 0.1):.1f} % of the rows lie {listed} and are left out. {whose}"
+        ]
+    return [f"About {value:.1f} % of the rows (s.d. {error:.1f} %) lie {listed} and are left out. {whose}"]
+
+
+def outside_share(results: ReleasedModel) -> Estimate | None:
+    """The share of the rows that ranges bought after the count leave out, where the rest has been counted too."""
+    counts, sums = results.plan.counts, results.fit_sums
+    before = None if counts is None else counts.released_rows
+    if before is None or before[0] <= 0:
+        return None
+    if sums is not None:
+        used = (sums.count, sums.count_sd)
+    elif isinstance(results.released, ReleasedSums) and results.has_errors:
+        used = tuple(results.fitstats.loc["nobs", ["value", "std_error"]].to_numpy(dtype=float))
+    else:
+        return None
+    return Estimate(1 - used[0] / before[0], math.hypot(used[1], before[1] * used[0] / before[0]) / before[0])
 
 
 def selection_note(results: ReleasedModel) -> str:
@@ -329,22 +387,44 @@ def no_errors_note(results: ReleasedModel) -> str:
     if reason is not None:
         return f"{without}. Inference {reason}."
     if results.has_errors:
-        screen, check = phrase("screen=", shell="--set screen=K"), phrase("dp.check", shell="python -m dpstats check")
-        forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
+        check = phrase("dp.check", shell="python -m dpstats check")
         return (
-            f"{without}: the budget identifies no coefficient. More eps, {paid_errors(results)}fewer columns "
-            f"({screen} chooses them) may help; {forecast} predicts it. Rows may also be lost to levels that are "
-            f"not declared, which {check} counts."
+            f"{without}: the budget identifies no coefficient. {what_would_help(results)} Rows may also be lost to "
+            f"levels that are not declared, which {check} counts."
         )
     lost = lost_errors(plan)
     if lost is not None:
         return f"{without}: they were planned, but {lost}."
-    return f"{without}. {argument('inference', True)} buys them, from the same eps."
+    return f"{without}. {what_would_help(results)}"
 
 
-def paid_errors(results: ReleasedModel) -> str:
-    """What pays for standard errors where those that were free are lost, in a list of what may help."""
-    return f"{argument('inference', True)}, " if results.plan.request.options.inference == "auto" else ""
+def what_would_help(results: ReleasedModel) -> str:
+    """What would give more coefficients an interval, with a number where one is foreseen."""
+    plan, needed = results.plan, results.needed_rows
+    paid = plan.request.options.inference is True
+    screen = phrase("screen=", shell="--set screen=K")
+    more = f"Narrower ranges, fewer columns ({screen} chooses them) and merging rare levels help."
+    if needed is None:
+        forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
+        first = "More rows or eps help" if paid else f"{argument('inference', True)} asks for them"
+        return f"{first}; {forecast} says which to expect. {more}"
+    if not paid and needed.sure >= WORTH_BUYING:
+        return (
+            f"{argument('inference', True)} buys them, from the same eps: by forecast at least about {needed.sure:.0%} "
+            "of the coefficients would have one."
+        )
+    if needed.enough is None:
+        return f"No number of rows is foreseen to be enough. {more}"
+    if needed.share >= EXPECTED:
+        return f"Usual rows would show nearly all: these say less, or the draw of the noise was bad. {more}"
+    unit = 10.0 ** (math.floor(math.log10(needed.enough)) - 1)
+    eps = float(f"{plan.guarantee.eps * needed.enough / needed.rows:.2g}")
+    rows = f"{math.ceil(needed.enough / unit) * unit:,.0f} usual rows at this eps"
+    budget = f", or eps = {eps:g} with these," if eps <= GREATEST_EPS else ""
+    return (
+        f"By forecast about {rows}{budget} would be enough for nearly all; numbers that fill "
+        f"little of their range and rare levels need more. {more}"
+    )
 
 
 def inference_notes(results: ReleasedModel) -> list[str]:
@@ -359,10 +439,7 @@ def inference_notes(results: ReleasedModel) -> list[str]:
     unknown = [str(name) for name, error in results.bse.items() if np.isinf(error)]
     if unknown:
         which = ", ".join(unknown) if len(unknown) <= MOST_NAMES else f"{len(unknown)} coefficients (see identified)"
-        notes.append(
-            f"Not identified at this budget: {which}. More eps, {paid_errors(results)}fewer columns or merging rare "
-            "levels would help."
-        )
+        notes.append(f"Not identified at this budget: {which}. {what_would_help(results)}")
         notes += rare_note(results)
     notes.append("coef and std err are bias-corrected; params are the coefficients as released, with shrinkage.")
     if beyond_normal(results.tvalues.to_numpy(), results.pvalues.to_numpy()):

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.arguments import safe_repr
+from dpstats.arguments import near_miss, safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.frames import WideFrame
 from dpstats.privacy.calibration import check_positive
@@ -439,6 +439,13 @@ def _targets(plan: Any, se: Any) -> pd.Series[float]:
         raise ArgumentError(f"se must be a dict such as {{{plan.names[-1]!r}: 0.1}}, got {safe_repr(se)}")
     for name, value in se.items():
         if name not in plan.names:
-            raise ArgumentError(f"se: the plan has no coefficient {safe_repr(name)}; it has {', '.join(plan.names)}")
+            near = _meant(name, plan.names) if isinstance(name, str) else None
+            listed = f"did you mean {near!r}?" if near else f"it has {', '.join(plan.names)}"
+            raise ArgumentError(f"se: the plan has no coefficient {safe_repr(name)}; {listed}")
         check_positive("se", value)
     return pd.Series({str(name): float(value) for name, value in se.items()}, dtype=float)
+
+
+def _meant(name: str, names: Sequence[str]) -> str | None:
+    """The coefficient that a name without its level, or one that is misspelt, probably stands for."""
+    return next((one for one in names if one.startswith((f"{name}[", f"C({name})["))), None) or near_miss(name, names)
