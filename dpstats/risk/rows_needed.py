@@ -163,12 +163,15 @@ class ErrorSize(_Printed):
         """What the number rests on."""
         if self.known:
             return KNOWN
-        meeting = "" if self.most == self.cautious else f", and meet the target from {self.most:,} on"
-        finite = "have finite errors that meet the target" if self.most == self.cautious else "have finite errors"
+        inside = "rows whose numbers fill their ranges"
+        usual = f"usual rows and {inside}."
+        if self.least < self.n:
+            usual = f"usual rows. {inside.capitalize()} meet the target with {self.least:,}."
+        meets = "have finite errors that meet the target" if self.most == self.cautious else "have finite errors"
+        later = "" if self.most == self.cautious else f", and meet the target from {self.most:,} on"
         return (
-            f"This holds for usual rows. Rows whose numbers fill their ranges meet the target with {self.least:,}. "
-            f"Rows with narrow, off-centre numbers and rare levels are likely to {finite} from {self.cautious:,} rows "
-            f"on{meeting}. A cautious choice is {self.cautious:,} rows. {SUPPOSED}"
+            f"This holds for {usual} Rows with narrow, off-centre numbers and rare levels are likely to {meets} from "
+            f"{self.cautious:,} rows on{later}. A cautious choice is {self.cautious:,} rows. {SUPPOSED}"
         )
 
 
