@@ -45,6 +45,9 @@ class MatrixLaw(Protocol):
     def square(self, matrix: Float) -> Float:
         """S(A) = E[E A E], shape (p, p), for any A of that shape."""
 
+    def images(self, vector: Float) -> Float:
+        """S(e_j m') for each unit vector e_j, shape (p, p, p), at the price of one S(A)."""
+
     def bilinear(self, left: Float, right: Float) -> Float:
         """Var(g'E m) = g' S(m m') g for the rows g, m of two arrays, shape (k, p); returns shape (k,)."""
 

@@ -32,6 +32,7 @@ from dpstats.mechanisms.focus import release_arm_sums
 from dpstats.mechanisms.napp import release_stages
 from dpstats.mechanisms.screening import release_screened
 from dpstats.models.adaptive import interval_follows
+from dpstats.models.errors_needed import needed_rows
 from dpstats.models.release import Release, check_rows
 from dpstats.models.row_counts import count_rows
 from dpstats.models.sources import OFFSET_BOUND, ArraySource, FormulaSource, model_formula
@@ -334,7 +335,8 @@ def release_fit(
     rows = encoded if same and encoded is not None else source.rows(completed, data, random)
     # The adaptive plan may have settled on another method, which another page proves.
     charged = replace(plan.guarantee, basis=completed.guarantee.basis)
-    return release_rows(completed, charged, rows, source.nobs(plan.request, data), random)
+    released = release_rows(completed, charged, rows, source.nobs(plan.request, data), random)
+    return replace(released, foreseen=partial(needed_rows, plan))
 
 
 def release_rows(
