@@ -223,6 +223,17 @@ class Plan(PlanFacts):
         self._call("at")
         return replan(self, eps)
 
+    @property
+    def charges(self) -> tuple[Guarantee, ...]:
+        """What a fit charges to a ledger, in order: rows may be counted first, at a price of their own.
+
+        Examples
+        --------
+        >>> [charge.eps for charge in plan.charges]
+        [0.03, 0.97]
+        """
+        return (self.guarantee,) if self.counts is None else self.counts.guarantees(self.guarantee)
+
     def _call(self, what: str) -> PlannedCall:
         if self.call is None:
             raise ArgumentError(f"{what} is for what dp.plan returns: dp.plan(formula, domain, eps, ...).{what}(...)")

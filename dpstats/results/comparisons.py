@@ -16,19 +16,17 @@ from dpstats.arguments import check_choice, safe_repr
 from dpstats.errors import ArgumentError, DataError, NotReleasedError
 from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
-from dpstats.inference import Contrasts
-from dpstats.inference.estimates import NORMAL, check_level
+from dpstats.inference.estimates import check_level
 from dpstats.mechanisms.averaged_variables import Variable, find_variable, formula_variables
 from dpstats.mechanisms.options import Variables, named_variables
 from dpstats.plan import Plan
-from dpstats.results.fit_statistics import Average, FitStatistics
+from dpstats.results.fit_statistics import Average, Effect, FitStatistics, HalfWidth
 from dpstats.results.marginal_effects import FittedColumns, level_width
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
 Comparison = Literal["difference", "ratio"]
-HalfWidth = Callable[[float], float]
 
 STEP = 1e-4
 """Of derivatives by differences, in the linear predictor."""
@@ -55,26 +53,18 @@ def changes_of(variable: Variable, step: float | None, sign: str) -> Iterator[Ch
         yield Change(f"{level} {sign} {reference}", column, reference, level, 1.0)
 
 
-class Figure(NamedTuple):
-    """A difference, or the logarithm of a ratio."""
-
-    value: float
-    half_width: HalfWidth
-    pvalue: float
-
-    def line(self, alpha: float, *, ratio: bool) -> dict[str, float]:
-        """The columns of a table."""
-        value, half, wide = self.value, self.half_width(alpha), self.half_width(0.05)
-        error = wide / NORMAL
-        with np.errstate(over="ignore"):
-            if ratio:
-                ends, shown = np.exp([value, value - half, value + half]), float(np.exp(value)) * error
-            else:
-                ends, shown = np.array([value, value - half, value + half]), error
-        if math.isinf(half):
-            ends[1:] = (0.0 if ratio else -math.inf), math.inf
-        names = ("estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high")
-        return dict(zip(names, (ends[0], shown, value / error, self.pvalue, ends[1], ends[2]), strict=True))
+def effect_line(effect: Effect, alpha: float, *, ratio: bool) -> dict[str, float]:
+    """The columns of a table, of a difference or of the logarithm of a ratio."""
+    value, half, error = effect.value, effect.half_width(alpha), effect.se
+    with np.errstate(over="ignore"):
+        if ratio:
+            ends, shown = np.exp([value, value - half, value + half]), float(np.exp(value)) * error
+        else:
+            ends, shown = np.array([value, value - half, value + half]), error
+    if math.isinf(half):
+        ends[1:] = (0.0 if ratio else -math.inf), math.inf
+    names = ("estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high")
+    return dict(zip(names, (ends[0], shown, value / error, effect.pvalue, ends[1], ends[2]), strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,17 +199,9 @@ class PublicRows:
 
     def half_widths(self, parts: list[tuple[Average, float]], group: int | None, column: int | None) -> HalfWidth:
         """Half the width of the interval of a combination of averages."""
-        contrast = self._contrast(parts)
-        return lambda alpha: float(contrast.half_width(alpha)[0])
-
-    def pvalue(self, parts: list[tuple[Average, float]], value: float) -> float:
-        """The p-value of a combination, of this value, being nil."""
-        contrast = self._contrast(parts)
-        return float(contrast.pvalues(contrast.estimates - value)[0])
-
-    def _contrast(self, parts: list[tuple[Average, float]]) -> Contrasts:
         row = np.sum([factor * average.gradient for average, factor in parts], axis=0) @ self.errors.basis
-        return self.errors.table.estimates.contrasts(row[None, :])
+        contrast = self.errors.table.estimates.contrasts(row[None, :])
+        return lambda alpha: float(contrast.half_width(alpha)[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,9 +234,9 @@ class Comparer:
             groups = self._same_groups(by) if free else self.source.groups("comparisons", by)
             for change in changes_of(variable, step, "/" if ratio else "-"):
                 for level, group in groups.items():
-                    figure = self._coefficient(change) if free else self._compared(variable, change, group, ratio=ratio)
+                    effect = self._coefficient(change) if free else self._compared(variable, change, group, ratio=ratio)
                     known = {"term": name, "contrast": change.label} | ({} if by is None else {by: level})
-                    lines.append(known | figure.line(alpha, ratio=ratio))
+                    lines.append(known | effect_line(effect, alpha, ratio=ratio))
         return WideFrame(pd.DataFrame(lines))
 
     def _offered(self) -> list[tuple[str, float | None]]:
@@ -288,7 +270,7 @@ class Comparer:
             return {None: None}
         return dict.fromkeys(find_variable("by", self.plan.design, by, groups=True).levels)
 
-    def _coefficient(self, change: Change) -> Figure:
+    def _coefficient(self, change: Change) -> Effect:
         """A change of the linear predictor."""
         model, table = self.model, self.model.errors.table
         if not np.any(model.columns == change.column):
@@ -296,20 +278,16 @@ class Comparer:
         place = int(np.flatnonzero(model.columns == change.column)[0])
         contrast = table.estimates.contrasts(change.size * model.rows[[place]] @ model.errors.basis)
         value = change.size * float(table.coef[place])
-        return Figure(value, lambda alpha: float(contrast.half_width(alpha)[0]), float(table.pvalues[place]))
+        return Effect(value, lambda alpha: float(contrast.half_width(alpha)[0]))
 
-    def _compared(self, variable: Variable, change: Change, group: int | None, *, ratio: bool) -> Figure:
+    def _compared(self, variable: Variable, change: Change, group: int | None, *, ratio: bool) -> Effect:
         before, after = self.source.change("comparisons", variable, change, group)
         if not self.source.knows(group) or (ratio and min(before.value, after.value) <= 0):
-            return Figure(math.nan, lambda alpha: math.inf, 1.0)
+            return Effect(math.nan, lambda alpha: math.inf)
         weights = (1 / after.value, -1 / before.value) if ratio else (1.0, -1.0)
         value = math.log(after.value / before.value) if ratio else after.value - before.value
         parts = list(zip((after, before), weights, strict=True))
-        half = self.source.half_widths(parts, group, change.column)
-        if isinstance(self.source, PublicRows):
-            return Figure(value, half, self.source.pvalue(parts, value))
-        # An effect of a variable by itself is nil where its coefficient is.
-        return Figure(value, half, float(self.model.errors.table.pvalues[self.model.columns == change.column][0]))
+        return Effect(value, self.source.half_widths(parts, group, change.column))
 
     def predictions(self, variables: str | None, by: str | None, alpha: float) -> pd.DataFrame:
         """The table of `ReleasedModel.predictions`."""
@@ -337,9 +315,9 @@ class Comparer:
         low, high = {"logit": (0.0, 1.0), "log": (0.0, math.inf)}.get(self.plan.family.link, (-math.inf, math.inf))
         if not self.source.knows(group):
             return {"estimate": math.nan, "std_error": math.inf, "conf_low": low, "conf_high": high}
-        half = self.source.half_widths([(average, 1.0)], group, None)
-        ends = max(average.value - half(alpha), low), min(average.value + half(alpha), high)
-        values = (average.value, half(0.05) / NORMAL, *ends)
+        effect = Effect(average.value, self.source.half_widths([(average, 1.0)], group, None))
+        half = effect.half_width(alpha)
+        values = (effect.value, effect.se, max(effect.value - half, low), min(effect.value + half, high))
         return dict(zip(("estimate", "std_error", "conf_low", "conf_high"), values, strict=True))
 
 

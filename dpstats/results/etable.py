@@ -12,6 +12,7 @@ import pandas as pd
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.arguments import check_flag
+from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.families import NegativeBinomial
 from dpstats.frames import WideFrame
@@ -130,10 +131,12 @@ class ETable(Printed):
             for name, (first, second) in cells.items()
         }
 
-    @property
+    @cached_property
     def _column(self) -> int:
-        """Width of a fit's column."""
-        return COLUMN + MOST_STARS * self.stars
+        """Width of the fits' columns: no number and no interval goes on in another line."""
+        cells = [text for fit in self.fits for cells in self._cells(fit).values() for text in cells]
+        figures = [text for fit in self.fits for text in _figures(fit).values()]
+        return max(COLUMN, *map(len, [*cells, *figures]))
 
     def __repr__(self) -> str:
         return f"<ETable of {', '.join(self.labels)}>"
@@ -163,8 +166,12 @@ class ETable(Printed):
         """What stands below the coefficients: what every table has, and what not all fits have in common."""
         facts = [_facts(fit) for fit in self.fits]
         names = dict.fromkeys(name for fact in facts for name in fact)
-        differ = [name for name in names if name in ALWAYS or len({fact.get(name, "") for fact in facts}) > 1]
-        return [(name, [fact.get(name, "") for fact in facts[which]]) for name in differ]
+        shown = []
+        for name in names:
+            cells = {fact.get(name, "") for fact in facts}
+            if cells != {""} if name in FIGURES else name in ALWAYS or len(cells) > 1:
+                shown.append(name)
+        return [(name, [fact.get(name, "") for fact in facts[which]]) for name in shown]
 
     def _notes(self) -> list[str]:
         """What the cells are, and what the fits cost together."""
@@ -352,13 +359,13 @@ FIGURES = {"R2": "r_squared", "Deviance expl.": "deviance_explained"}
 
 
 def _figures(fit: GLMResults) -> dict[str, str]:
-    """What was bought of the fit."""
-    if fit.fit_sums is None or not shows_errors(fit):
+    """What was released of the fit of the whole model."""
+    if not shows_errors(fit):
         return {}
     table = fit.fitstats.T.to_dict()
     cells = {}
     for words, name in FIGURES.items():
-        if name in table:
+        if name in table and np.isfinite(table[name]["value"]):
             value, error = table[name]["value"], table[name]["std_error"]
             number, own = to_the_noise(value, error), f"({to_the_noise(error, error)})"
             cells[words] = f"{number} {own}"

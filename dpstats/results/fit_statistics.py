@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import optimize
 
 from dpstats.cached import cached_property
 from dpstats.families import Binomial, Family, Gaussian, NegativeBinomial, Poisson
@@ -26,12 +28,16 @@ from dpstats.privacy.information import row_weights
 from dpstats.results.standard_errors import ReleasedErrors, column_reach
 
 Vector = NDArray[np.float64]
+HalfWidth = Callable[[float], float]
 
 SEED = 20_261_124
 """Public seed of made-up responses and of the draws of noise."""
 
 DRAWS = 20_000
 """Of the noise of a figure."""
+
+TAIL = 100
+"""So many of the largest draws are replaced by an exponential tail of their mean excess."""
 
 LIGHTEST = 0.05
 """Made-up rows are counted as of at least this part of the median weight: few rows do not stand for most."""
@@ -42,6 +48,9 @@ NEAREST = 1e-3
 LARGEST_EFFECT = 300.0
 """Of a level on the linear predictor, whose exponential is then a number."""
 
+LAPLACE = math.log(1 / LEVEL) / math.sqrt(2)
+"""The 95 % point of Laplace noise, in its deviations."""
+
 KNOWN = 4.0
 """A group's averages are told where its number of rows is so many standard deviations of its noise."""
 
@@ -50,6 +59,12 @@ SEEN = 3.0
 
 STEP = 1e-4
 """Of derivatives by differences, in the linear predictor."""
+
+SHALLOW, DEEP = 1e-9, 700.0
+"""Logarithms of p-values are sought between minus these."""
+
+TINY = 1e-300
+"""No width is divided by less."""
 
 
 def debiased_params(errors: ReleasedErrors) -> Vector:
@@ -159,6 +174,31 @@ class Figure(NamedTuple):
 UNKNOWN = Figure(math.nan, math.inf, -math.inf, math.inf)
 
 
+class Effect(NamedTuple):
+    """A number with half the width of its interval, by 1 less its coverage."""
+
+    value: float
+    half_width: HalfWidth
+
+    @property
+    def se(self) -> float:
+        """The half-width of the 95 % interval over 1.96."""
+        return self.half_width(LEVEL) / NORMAL
+
+    @property
+    def pvalue(self) -> float:
+        """The least alpha whose interval is without zero: test and intervals agree at every level."""
+        size = abs(self.value)
+
+        def miss(depth: float) -> float:
+            half = self.half_width(math.exp(-depth))
+            return 0.5 if math.isinf(half) else half / max(half + size, TINY) - 0.5
+
+        if math.isnan(size) or miss(SHALLOW) >= 0:
+            return math.nan if math.isnan(size) else 1.0
+        return 0.0 if miss(DEEP) < 0 else math.exp(-float(optimize.brentq(miss, SHALLOW, DEEP)))
+
+
 class Derivatives(NamedTuple):
     """How a figure moves with its parts, to first order."""
 
@@ -185,15 +225,6 @@ class FitStatistics:
     functions: RowFunctions
     made_up: MadeUpRows
     sums: FitSums
-
-    @classmethod
-    def of(cls, plan: Plan, errors: ReleasedErrors, sums: FitSums) -> FitStatistics:
-        """From what was released."""
-        params = debiased_params(errors)
-        made_up = made_up_rows(plan, params, errors)
-        assert made_up is not None  # or the sums would not have been taken
-        functions = row_functions(plan, params, made_up)
-        return cls(plan, errors, replace(functions, null=sums.null), made_up, sums)
 
     @property
     def estimates(self) -> Estimates:
@@ -230,9 +261,7 @@ class FitStatistics:
 
     def rows(self) -> Figure:
         """The number of rows used."""
-        half = self.half_width(Derivatives({}, 1.0, 0.0))
-        count = self.sums.count
-        return Figure(count, self.sums.count_sd, max(count - half, 0.0), max(count + half, 0.0))
+        return row_figure(self.sums.count, self.sums.count_sd, LAPLACE)
 
     def explained(self) -> Figure:
         """R2 of least squares, else the share of the deviance that is explained, of the population (section 4)."""
@@ -313,18 +342,24 @@ class FitStatistics:
         return self.functions.values(columns, self.made_up.exog @ self.functions.params, self.made_up.endog)
 
     def half_width(self, moves: Derivatives, alpha: float = LEVEL) -> float:
-        """Half the width of an interval of coverage 1 - alpha: noises of Laplace's law and a normal part."""
-        total = moves.normal * self._draws[0] + moves.by_count * self.sums.number(moves.group)[1] * self._draws[1]
-        for place, derivative in moves.sums.items():
-            total += derivative * self.sums.noise(place, moves.group) * self._draws[2 + place]
-        return float(np.quantile(np.abs(total), 1 - alpha))
+        """Half the width of an interval of coverage 1 - alpha."""
+        return self.width_of(moves)(alpha)
 
-    @cached_property
-    def _draws(self) -> Vector:
-        """Draws of unit variance: a normal one, Laplace's for the number of rows, and for each quantity."""
-        random = np.random.default_rng(SEED)
-        normal = random.standard_normal((1, DRAWS))
-        return np.vstack((normal, random.laplace(scale=math.sqrt(0.5), size=(1 + len(self.sums.sums), DRAWS))))
+    def width_of(self, moves: Derivatives) -> HalfWidth:
+        """Half the width of an interval by 1 less its coverage: noises of Laplace's law and a normal part."""
+        drawn = standard_draws(max(moves.sums, default=-1) + 1)
+        total = moves.normal * drawn[0] + moves.by_count * self.sums.number(moves.group)[1] * drawn[1]
+        for place, derivative in moves.sums.items():
+            total += derivative * self.sums.noise(place, moves.group) * drawn[2 + place]
+        sizes = np.sort(np.abs(total))
+        start = float(sizes[-TAIL])
+        excess = float(np.mean(sizes[-TAIL:])) - start
+
+        def half(alpha: float) -> float:
+            beyond = alpha * DRAWS / TAIL
+            return float(np.quantile(sizes, 1 - alpha)) if beyond >= 1 else start - excess * math.log(beyond)
+
+        return half
 
     def average_slope(self) -> tuple[float, Derivatives, Vector] | None:
         """The average of the mean's derivative, how it moves, and its gradient by the coefficients, shape (p,).
@@ -424,28 +459,46 @@ class FitStatistics:
         gradient = (self._shares(group) * slope) @ exog
         return before, Average(before.value + self.mean(place, group), {**before.parts, place: 1.0}, gradient)
 
-    def half_widths(self, parts: Sequence[tuple[Average, float]], group: int | None = None) -> Callable[[float], float]:
+    def half_widths(self, parts: Sequence[tuple[Average, float]], group: int | None = None) -> HalfWidth:
         """Of a combination of averages half the width of its interval, by 1 less its coverage."""
         row = np.sum([factor * average.gradient for average, factor in parts], axis=0)
         moves = self.moves(merged([(average.parts, factor) for average, factor in parts]), group)
         inner = np.where(self.estimates.identified.active, row @ self.errors.basis, 0.0)
-        contrast = self.estimates.contrasts(inner[None, :])
-        return lambda alpha: math.hypot(float(contrast.half_width(alpha)[0]), self.half_width(moves, alpha))
+        contrast, sums = self.estimates.contrasts(inner[None, :]), self.width_of(moves)
+        return lambda alpha: math.hypot(float(contrast.half_width(alpha)[0]), sums(alpha))
 
 
-def figures_of_sums(
-    plan: Plan, released: ReleasedSums, errors: ReleasedErrors, nobs: int | None
-) -> tuple[Figure, Figure]:
-    """The number of rows and R2 of released sums, which cost nothing more (docs/proofs/fit_statistics, 6)."""
+@lru_cache(maxsize=4)
+def standard_draws(quantities: int) -> Vector:
+    """Draws of unit variance, the same each time: a normal one, Laplace's for the number of rows and each quantity."""
+    random = np.random.default_rng(SEED)
+    normal = random.standard_normal((1, DRAWS))
+    return np.vstack((normal, random.laplace(scale=math.sqrt(0.5), size=(1 + quantities, DRAWS))))
+
+
+def counted_rows(plan: Plan, released: ReleasedSums, nobs: int | None) -> Figure:
+    """The number of rows as released sums have it."""
+    statistics = plan.objective.statistics
+    assert statistics is not None
+    counted = noisy_count(statistics, Moments.of(statistics, released.sums), nobs)
+    return row_figure(counted.count, counted.deviation, NORMAL)
+
+
+def row_figure(count: float, deviation: float, quantile: float) -> Figure:
+    """A number of rows with noise of a law that has so many deviations beyond its 95 % point."""
+    half = quantile * deviation
+    return Figure(count, deviation, max(count - half, 0.0), max(count + half, 0.0))
+
+
+def explained_by_sums(plan: Plan, released: ReleasedSums, errors: ReleasedErrors, nobs: int | None) -> Figure:
+    """R2 of released sums, which costs nothing more (docs/proofs/fit_statistics, 6)."""
     statistics, estimates = plan.objective.statistics, errors.table.estimates
     assert statistics is not None
     moments = Moments.of(statistics, released.sums)
     counted = noisy_count(statistics, moments, nobs)
-    half = NORMAL * counted.deviation
-    rows = Figure(counted.count, counted.deviation, max(counted.count - half, 0.0), counted.count + half)
     unknown = Figure(math.nan, math.inf, 0.0, 1.0)
     if counted.count <= 2 * counted.deviation or not estimates.identified.active.all():
-        return rows, unknown
+        return unknown
     columns, response = whole_model(plan.objective.size)
     at, _ = statistics.intercept
     constant = columns[:, at]
@@ -454,7 +507,7 @@ def figures_of_sums(
     total = float(centred @ moments.matrix @ centred)
     noise = float(moments.law.bilinear(centred[None], centred[None])[0]) + statistics.square_excess
     if total <= 2 * math.sqrt(max(noise, 0.0)):
-        return rows, unknown
+        return unknown
     left = min(max(_dispersion(estimates) * counted.count / total, 0.0), 1.0)
     residual = response - columns @ debiased_params(errors)
     # u'Eu - k w'Ew is (u - k^1/2 w)'E(u + k^1/2 w).
@@ -463,7 +516,7 @@ def figures_of_sums(
     sampled = 4 * (1 - left) * left**2 / counted.count
     se = math.sqrt(max(noise, 0.0) / total**2 + sampled)
     value = 1 - left
-    return rows, Figure(value, se, max(value - NORMAL * se, 0.0), min(value + NORMAL * se, 1.0))
+    return Figure(value, se, max(value - NORMAL * se, 0.0), min(value + NORMAL * se, 1.0))
 
 
 def scaled(moves: Derivatives, factor: float) -> Derivatives:

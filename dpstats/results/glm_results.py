@@ -21,7 +21,7 @@ from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.noise import Noise
 from dpstats.results.model import ReleasedModel
 from dpstats.results.statistics import ReleasedStatistics
-from dpstats.results.summary import Summary, summarize
+from dpstats.results.summary import Summary, essential_notes, risk_note, summarize
 from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
@@ -142,8 +142,9 @@ class GLMResults(ReleasedModel):
     def glance(self) -> pd.DataFrame:
         """One row of facts about the model; nobs is missing if it is private.
 
-        With `fitstats`, nobs is noisy and these columns follow: nobs_std_error, r_squared or deviance_explained with
-        its std_error, and statistic, p_value and df of the joint test of all slopes.
+        Where rows were counted nobs is noisy, and nobs_std_error follows. With `fitstats` or method="statistics" these
+        columns follow too: r_squared or deviance_explained with its std_error, and statistic, p_value and df of the
+        joint test of all slopes.
         """
         plan, request = self.plan, self.plan.request
         facts = {
@@ -158,17 +159,28 @@ class GLMResults(ReleasedModel):
             "noise_scale": plan.noise.scale,
             "curvature": float(np.min(plan.curvature)),
         }
-        if self.fit_sums is None:
+        if self.nobs is None and self._counted is not None:
+            facts |= {"nobs": max(round(self._counted.value), 0), "nobs_std_error": self._counted.se}
+        if self.fit_sums is None and not (isinstance(self.released, ReleasedSums) and self.has_errors):
             return WideFrame([facts])
         figures = self.fitstats
-        if self.nobs is None:
-            facts |= {"nobs": max(round(self.fit_sums.count), 0), "nobs_std_error": self.fit_sums.count_sd}
         for name in figures.index.intersection(["r_squared", "deviance_explained"]):
             facts |= {name: figures.loc[name, "value"], f"{name}_std_error": figures.loc[name, "std_error"]}
         if "slopes" in figures.index:
             columns = {"statistic": "value", "p_value": "p_value", "df": "df"}
             facts |= {name: figures.loc["slopes", column] for name, column in columns.items()}
         return WideFrame([facts])
+
+    @property
+    def notes(self) -> list[str]:
+        """What no reader of the coefficients may miss, the most important first; `summary` has three of them.
+
+        Examples
+        --------
+        >>> any("bias-corrected" in note for note in fit.notes)
+        True
+        """
+        return [*essential_notes(self), *risk_note(self, None)]
 
     def summary(self, *, full: bool = False, n: int | None = None) -> Summary:
         """The regression table, in statsmodels' look; as_text, as_html, as_latex and as_markdown.

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -17,10 +17,10 @@ from dpstats.errors import NotReleasedError
 from dpstats.families import Family
 from dpstats.frames import WideFrame
 from dpstats.inference import Contrasts
-from dpstats.inference.estimates import NORMAL, check_level
+from dpstats.inference.estimates import check_level
 from dpstats.plan import Plan
 from dpstats.results.contrasts import inference_table
-from dpstats.results.fit_statistics import Average, Derivatives, FitStatistics, scaled
+from dpstats.results.fit_statistics import Average, Derivatives, Effect, FitStatistics, HalfWidth, scaled
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.results.stored import Printed
 from dpstats.summaries import Summary
@@ -31,6 +31,10 @@ At = Literal["overall", "mean", "zero"]
 NOT_BOUGHT = (
     "get_margeff(at='overall') needs averages over the rows, and this fit bought no fit statistics: fitstats=0.05 "
     "buys them; at='zero' needs none"
+)
+WITH_OFFSET = (
+    "get_margeff(at='overall') needs averages over the rows, which are not offered with an offset or exposure; "
+    "at='zero' needs none, and comparisons(newdata=...) has effects at public values"
 )
 NO_MEANS = (
     "get_margeff(at='mean') needs the means of the columns, which were not released; use at='overall' for "
@@ -57,14 +61,6 @@ class FittedColumns(NamedTuple):
         return self.plan.design.back_transform()[0][np.ix_(self.columns, self.columns)]
 
 
-class Effect(NamedTuple):
-    """One effect: its value, half the width of its interval at a level, and the p-value of its being nil."""
-
-    value: float
-    half_width: Callable[[float], float]
-    pvalue: float
-
-
 @dataclass(frozen=True, eq=False)
 class MarginalEffects(Printed):
     """Marginal effects with their errors, under statsmodels' names.
@@ -74,8 +70,8 @@ class MarginalEffects(Printed):
     names : tuple of str
     margeff, margeff_se, tvalues, pvalues : ndarray, shape (k,)
         Effects in units of the response per unit of the column, or for a change of a factor from its reference level.
-        The effect of a column with one coefficient is zero exactly if the coefficient is, so the p-value is that of the
-        coefficient.
+        Error, z, p-value and interval are those of the effect, not of its coefficient: p is the least alpha whose
+        interval is without zero.
     ratios : DataFrame
         For changes of levels, with ``dummy=True``: the mean response if all rows had the level, divided by the mean
         response if all rows had the reference level; columns ratio, low and high.
@@ -110,7 +106,7 @@ class MarginalEffects(Printed):
     ratios: pd.DataFrame
     at: str
     alpha: float
-    half_widths: tuple[Callable[[float], float], ...]
+    half_widths: tuple[HalfWidth, ...]
 
     def __repr__(self) -> str:
         return f"<MarginalEffects, {self.at}: {', '.join(self.names)}>"
@@ -153,7 +149,7 @@ def marginal_effects(
     elif at == "mean":
         raise NotReleasedError(NO_MEANS)
     elif statistics is None or (average := statistics.average_slope()) is None:
-        raise NotReleasedError(NOT_BOUGHT)
+        raise NotReleasedError(WITH_OFFSET if plan.design.offset_bound else NOT_BOUGHT)
     else:
         effects = _slopes(model, average[0], average[2], statistics, average[1])
     ratios: dict[str, tuple[float, float, float]] = {}
@@ -161,7 +157,7 @@ def marginal_effects(
         changes, ratios = _changes(model, statistics, alpha)
         effects |= changes
     value = np.array([one.value for one in effects.values()])
-    se = np.array([one.half_width(0.05) / NORMAL for one in effects.values()])
+    se = np.array([one.se for one in effects.values()])
     frame = pd.DataFrame.from_dict(ratios, orient="index", columns=["ratio", "low", "high"])
     return MarginalEffects(
         tuple(effects),
@@ -185,7 +181,7 @@ def _slopes(
 ) -> dict[str, Effect]:
     """The effect of a unit of each column: its coefficient times a slope that moves with coefficients and sums."""
     rows, errors = model.rows, model.errors
-    active, estimates, pvalues = errors.table.estimates.identified.active, errors.table.estimates, errors.table.pvalues
+    active, estimates = errors.table.estimates.identified.active, errors.table.estimates
     found: dict[str, Effect] = {}
     for place, name in enumerate(model.names):
         if name == "Intercept":
@@ -195,14 +191,13 @@ def _slopes(
         # Of what is not identified the average hardly depends: rare levels.
         inner = inner + np.where(active, (coef * gradient) @ errors.basis, 0.0)
         contrast = estimates.contrasts(inner[None, :])
+        sums = None if statistics is None or moves is None else statistics.width_of(scaled(moves, coef))
 
-        def half(alpha: float, contrast: Contrasts = contrast, coef: float = coef) -> float:
+        def half(alpha: float, contrast: Contrasts = contrast, sums: HalfWidth | None = sums) -> float:
             own = float(contrast.half_width(alpha)[0])
-            if statistics is None or moves is None:
-                return own
-            return math.hypot(own, statistics.half_width(scaled(moves, coef), alpha))
+            return own if sums is None else math.hypot(own, sums(alpha))
 
-        found[name] = Effect(coef * slope, half, float(pvalues[place]))
+        found[name] = Effect(coef * slope, half)
     return found
 
 
@@ -225,7 +220,7 @@ def _slope(family: Family, eta: Vector) -> Vector:
 
 def level_width(
     statistics: FitStatistics, column: int, parts: Sequence[tuple[Average, float]], group: int | None = None
-) -> Callable[[float], float]:
+) -> HalfWidth:
     """Of a change half the width of its interval: infinite where the coefficient of `column` is not identified."""
     if not np.isfinite(statistics.errors.table.se[column]):
         return lambda alpha: math.inf
@@ -238,13 +233,12 @@ def _changes(
     """Changes of factors from their reference levels, as differences and as ratios with their intervals."""
     effects: dict[str, Effect] = {}
     ratios: dict[str, tuple[float, float, float]] = {}
-    pvalues = model.errors.table.pvalues
     for factor in statistics.functions.factors:
         before = statistics.level_mean(factor, None)
         for column in factor.columns:
             after, name = statistics.level_mean(factor, column), model.plan.names[column]
             half = level_width(statistics, column, [(after, 1.0), (before, -1.0)])
-            effects[name] = Effect(after.value - before.value, half, float(pvalues[column]))
+            effects[name] = Effect(after.value - before.value, half)
             ratios[name] = (math.nan, 0.0, math.inf)
             if min(after.value, before.value) > 0:
                 ratio = after.value / before.value

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -32,10 +33,14 @@ from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import quiet
 from dpstats.results.comparisons import Comparer, Comparison, PrivateRows, PublicRows, public_frame
 from dpstats.results.fit_statistics import (
+    LAPLACE,
+    Figure,
     FitStatistics,
+    counted_rows,
     debiased_params,
-    figures_of_sums,
+    explained_by_sums,
     made_up_rows,
+    row_figure,
     row_functions,
 )
 from dpstats.results.focus import focus_table
@@ -239,6 +244,15 @@ class FittedModel(InferenceMixin, Released):
         return np.asarray(middle + half_width * values)
 
 
+class NeededRows(NamedTuple):
+    """What is forecast of a call that insists on errors."""
+
+    rows: float  # of the fit, about
+    sure: float  # of its coefficients, those expected to have an interval of rows that say little
+    share: float  # and of usual ones
+    enough: float | None  # usual rows at which nearly all are; None if no number is foreseen
+
+
 @dataclass(frozen=True, eq=False)
 class ReleasedModel(FittedModel):
     """A model of rows.
@@ -259,6 +273,19 @@ class ReleasedModel(FittedModel):
     released: Information | ReleasedSums | None = None
     fit_sums: FitSums | None = None
     arm_sums: ArmSums | None = None
+    # Post-processing that takes longer than a fit should: asked for by notes alone, and not stored.
+    foreseen: Callable[[float], NeededRows | None] | None = field(default=None, repr=False)
+
+    @cached_property
+    def needed_rows(self) -> NeededRows | None:
+        """How many rows would do for intervals, where the number of rows was released or is public."""
+        counted, counts = self._counted, self.plan.counts
+        public = self.nobs if counts is None else counts.rows
+        rows = public if counted is None else counted.value
+        if self.foreseen is None or rows is None:
+            return None
+        with quiet():
+            return self.foreseen(float(rows))
 
     @property
     def budget(self) -> pd.DataFrame:
@@ -311,21 +338,58 @@ class ReleasedModel(FittedModel):
             return inference_of(self.plan, self.scaled_params, self.released)
 
     @cached_property
+    def _averaged(self) -> tuple[RowFunctions, MadeUpRows] | None:
+        """What fit statistics average over rows, and rows like those that were fitted; None if that cannot be told."""
+        try:
+            params = debiased_params(self._inferred)
+            made_up = made_up_rows(self.plan, params, self._inferred)
+        except (np.linalg.LinAlgError, ArgumentError):  # decided by released values; the rest must not be lost
+            return None
+        return None if made_up is None else (row_functions(self.plan, params, made_up), made_up)
+
+    def with_fit_sums(self, sums: FitSums) -> Self:
+        """The model with sums that were taken at its coefficients; what was inferred for them stays known."""
+        model = replace(self, fit_sums=sums)
+        vars(model).update(_inferred=self._inferred, _averaged=self._averaged)
+        return model
+
+    @cached_property
     def _fit_statistics(self) -> FitStatistics | None:
         if self.fit_sums is None:
             return None
         with quiet():
-            return FitStatistics.of(self.plan, self._inferred, self.fit_sums)
+            averaged = self._averaged
+            assert averaged is not None  # or the sums would not have been taken
+            functions, made_up = averaged
+            return FitStatistics(
+                self.plan, self._inferred, replace(functions, null=self.fit_sums.null), made_up, self.fit_sums
+            )
+
+    @cached_property
+    def _counted(self) -> Figure | None:
+        """The number of rows used, of all that was released of it what has the least noise; None if nothing was."""
+        found, counts = [], self.plan.counts
+        if self._fit_statistics is not None:
+            found.append(self._fit_statistics.rows())
+        if counts is not None and counts.released_rows is not None and self.plan.counts_rows_used:
+            found.append(row_figure(*counts.released_rows, LAPLACE))
+        if isinstance(self.released, ReleasedSums) and self.guarantee.unit is None:
+            with quiet():
+                found.append(counted_rows(self.plan, self.released, self.nobs))
+        return min(found, key=lambda figure: figure.se, default=None)
 
     @property
     def fitstats(self) -> pd.DataFrame:
         """The fit of the whole model, a row for each figure, with its standard error and 95 % interval.
 
-        nobs, the number of rows used; r_squared of least squares, else deviance_explained; scale, the dispersion in
-        the response's units, unless the loss caps residuals (`scale` is then that of capped ones); slopes, the joint
-        test that all coefficients but the intercept are zero: its chi-squared statistic, with df and p_value. The first
-        two need `fitstats` in the call, or follow from the sums of method="statistics"; the others follow from the
-        errors.
+        nobs, the number of rows used; r_squared of least squares, else deviance_explained; scale of least squares, the
+        residual variance in the response's units, unless the loss caps residuals (`scale` is then that of capped ones);
+        dispersion_used of Poisson counts, the factor in the coefficients' variances: the sum of squared residuals over
+        that of the rows' weights in the information, at the coefficients as released, and at least 1. Its error is that
+        of the noise. It is not Pearson's dispersion, statsmodels' `scale`, which divides every row's square by its own
+        mean: they agree where variances are in proportion to means. slopes is the joint test that all coefficients but
+        the intercept are zero: its chi-squared statistic, with df and p_value. nobs and the share explained need
+        `fitstats` in the call, or follow from what else was released; the others follow from the errors.
 
         Raises
         ------
@@ -541,17 +605,6 @@ class ReleasedModel(FittedModel):
         return np.array(self.released.columns)
 
 
-def averaged_functions(results: ReleasedModel) -> tuple[RowFunctions, MadeUpRows] | None:
-    """What fit statistics average over rows, and rows like those that were fitted; None if that cannot be told."""
-    try:
-        errors = results._inferred
-        params = debiased_params(errors)
-        made_up = made_up_rows(results.plan, params, errors)
-    except (np.linalg.LinAlgError, ArgumentError):  # decided by released values; the rest must not be lost
-        return None
-    return None if made_up is None else (row_functions(results.plan, params, made_up), made_up)
-
-
 FIGURES = ["value", "std_error", "low", "high", "df", "p_value"]
 
 
@@ -560,21 +613,24 @@ def fit_statistics_table(results: ReleasedModel) -> pd.DataFrame:
     rows: dict[str, tuple[float, ...]] = {}
     nan = float("nan")
     inferred, statistics = results._inferred, results._fit_statistics
+    if results._counted is not None:
+        rows["nobs"] = (*results._counted, nan, nan)
     if statistics is not None:
         explained = "r_squared" if isinstance(results.plan.family, Gaussian) else "deviance_explained"
-        rows["nobs"] = (*statistics.rows(), nan, nan)
         rows[explained] = (*statistics.explained(), nan, nan)
     elif isinstance(results.released, ReleasedSums):
-        known = figures_of_sums(results.plan, results.released, inferred, results.nobs)
-        rows = {name: (*figure, nan, nan) for name, figure in zip(("nobs", "r_squared"), known, strict=True)}
+        rows["r_squared"] = (*explained_by_sums(results.plan, results.released, inferred, results.nobs), nan, nan)
     spread = inferred.table.estimates.spread
     # Of capped residuals it is no estimate of the variance, and its interval would miss that.
     if isinstance(spread, ModelSpread) and spread.deviation > 0 and capped_at(results.plan) is None:
-        error = spread.deviation / spread.value
-        if "nobs" in rows:  # of a normal response, sampling has its part
-            error = math.hypot(error, math.sqrt(2 / max(rows["nobs"][0], 1.0)))
-        scale, half = results.scale, NORMAL * error
-        rows["scale"] = (scale, scale * error, scale * max(1 - half, 0.0), scale * (1 + half), nan, nan)
+        scale, noise = results.scale, spread.deviation / spread.value
+        if results.plan.family.response == "count":
+            half = NORMAL * noise * scale
+            rows["dispersion_used"] = (scale, scale * noise, max(scale - half, 1.0), scale + half, nan, nan)
+        else:  # of a normal response, sampling has its part
+            sampled = 2 / max(rows["nobs"][0], 1.0) if "nobs" in rows else 0.0
+            half = NORMAL * (error := math.hypot(noise, math.sqrt(sampled)))
+            rows["scale"] = (scale, scale * error, scale * max(1 - half, 0.0), scale * (1 + half), nan, nan)
     if (test := slopes_test(results)) is not None:
         rows["slopes"] = (test.statistic, nan, nan, nan, test.df, test.pvalue)
     return WideFrame(pd.DataFrame.from_dict(rows, orient="index", columns=FIGURES))

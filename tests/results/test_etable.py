@@ -157,3 +157,32 @@ def test_stars_leave_digits_below_each_other(fits: dict[str, dp.GLMResults]) -> 
     lines = str(dp.etable([fits["paid"]], stars=True)).splitlines()
     ends = {len(line.rstrip("* ")) for line in lines[3:9]}
     assert len(ends) == 1 or {end - min(ends) for end in ends} == {0, 1}, "a bracket is the one sign beyond"
+
+
+def test_figures_of_the_fit_stand_in_every_table_that_has_them(fits: dict[str, dp.GLMResults]) -> None:
+    """Of one column as of several, of released statistics as of sums that were bought."""
+    rows = fits_data().assign(y=lambda data: 0.3 * data["x"] + data["y"])
+    statistics = dp.ols("y ~ x", pd.concat([rows] * 20), 4.0, domain=DOMAIN, method="statistics")
+    for fit, words in ((fits["paid"], "R2"), (fits["logit"], "Deviance expl."), (statistics, "R2")):
+        name = "r_squared" if words == "R2" else "deviance_explained"
+        value, error = fit.fitstats.loc[name, ["value", "std_error"]]
+        cell = f"{to_the_noise(value, error)} ({to_the_noise(error, error)})"
+        for table in (dp.etable([fit]), dp.etable([fit, fits["plain"]])):
+            for text in (str(table), table.to_latex(), table.to_html(), table.to_markdown()):
+                assert cell in text
+                assert words in text
+    assert "R2" not in str(dp.etable([fits["plain"]]))
+
+
+def test_no_interval_goes_on_in_another_line() -> None:
+    random = np.random.default_rng(6)
+    rows = pd.DataFrame({"x": random.uniform(0, 1000, 30_000)})
+    rows["y"] = (random.random(30_000) < 1 / (1 + np.exp(6 - 0.01 * rows["x"]))).astype(int)
+    fit = dp.logit("y ~ x", rows, 2.0, domain={"x": (0, 1000), "y": (0, 1)}, inference=True)
+    for stars in (False, True):
+        for number in (1, 2, 4):
+            text = str(dp.etable([fit] * number, exponentiate=True, stars=stars))
+            assert max(map(len, text.splitlines())) <= 78
+            table = text.partition("Notes:")[0]
+            assert all(line.count("[") == line.count("]") for line in table.splitlines())
+            assert table.count("[0.00") == number
