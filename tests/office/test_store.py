@@ -38,9 +38,14 @@ def test_commits_wait_for_the_disk(tmp_path: Path) -> None:
 
 def test_a_block_that_fails_leaves_nothing(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    with pytest.raises(KeyError), store.writing() as connection:
-        insert(connection, "audit", time=0.0, actor="a", act="b", subject="c")
-        raise KeyError
+
+    def fail() -> None:
+        with store.writing() as connection:
+            insert(connection, "audit", time=0.0, actor="a", act="b", subject="c")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
     assert store.rows("SELECT * FROM audit") == []
 
 
