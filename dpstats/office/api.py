@@ -6,7 +6,6 @@ import json
 import logging
 import math
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +27,7 @@ from starlette.types import Scope
 
 from dpstats.arguments import is_number, is_whole, safe_repr
 from dpstats.errors import ArgumentError, DPStatsError
+from dpstats.office.bounded import bounded
 from dpstats.office.openapi import description
 from dpstats.office.request import Job, Request, from_result
 from dpstats.office.security import (
@@ -67,16 +67,6 @@ LETTERS = 1_000
 
 REPORT = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"}
 """For the ledger's own page, which has its style inside."""
-
-UVICORN: Mapping[str, Any] = {
-    "server_header": False,
-    "access_log": False,
-    "timeout_keep_alive": 5,
-    "limit_concurrency": 500,
-    "h11_max_incomplete_event_size": 64 * 1024,
-    "ws": "none",
-}
-"""How uvicorn is to run the application; `proxy_headers` only behind a proxy."""
 
 
 @dataclass(frozen=True)
@@ -132,8 +122,9 @@ def job_json(job: Job, caller: str, *, result: bool = True) -> dict[str, Any]:
     return facts | ({"result": job.result} if result else {})
 
 
-def tables(result: Any, level: float) -> dict[str, Any]:
+def tables(facts: Mapping[str, Any], level: float) -> dict[str, Any]:
     """What clients without dpstats need of a release: its summary, and of a model what broom and vcov return."""
+    result = from_result(facts)
     made: dict[str, Any] = {"kind": type(result).__name__, "summary": str(result)}
     if isinstance(result, GLMResults):
         tidy = result.tidy()
@@ -146,21 +137,17 @@ def tables(result: Any, level: float) -> dict[str, Any]:
     return to_json(made)
 
 
-def predictions(result: Any, call: Call) -> dict[str, Any]:
-    """Predictions of a released model for rows that the caller sends."""
-    call.only("newdata", "which", "level")
-    newdata, level = call.body.get("newdata"), call.body.get("level")
+def predictions(
+    facts: Mapping[str, Any], newdata: Mapping[str, Any], which: Any, level: float | None
+) -> dict[str, Any]:
+    """Predictions of a released model for rows that the caller sends, with intervals at a level."""
+    result = from_result(facts)
     if not isinstance(result, GLMResults):
         raise ArgumentError("only a model predicts")
-    columns = list(newdata.values()) if isinstance(newdata, dict) else []
-    lengths = {len(column) if isinstance(column, list) else -1 for column in columns}
-    if len(lengths) != 1 or not 1 <= min(lengths) <= MOST_ROWS:
-        raise ArgumentError(f"newdata must have columns of one length, from 1 to {MOST_ROWS:,} rows")
-    if any(isinstance(cell, (list, dict)) for column in columns for cell in column):
-        raise ArgumentError("newdata must have numbers, texts, true, false and null in its columns")
-    made = {"predicted": result.predict(pd.DataFrame(newdata), call.body.get("which", "mean")).to_numpy()}
+    rows = pd.DataFrame(newdata)
+    made = {"predicted": result.predict(rows, which).to_numpy()}
     if level is not None:
-        foreseen = result.get_prediction(pd.DataFrame(newdata), 1 - check_level(level))
+        foreseen = result.get_prediction(rows, 1 - level)
         ends = {f"linear_ci_{side}": foreseen.linear_intervals[:, at] for at, side in enumerate(("lower", "upper"))}
         made |= {**foreseen.summary_frame(), "linear": foreseen.linear, "linear_se": foreseen.linear_se, **ends}
     return to_json(made)
@@ -225,14 +212,20 @@ class Endpoints:
         return job_json(self.service.share(call.caller, call.path["id"], shared), call.caller, result=False)
 
     def table(self, call: Call) -> Any:
-        level = call.query.get("level", "0.95")
-        try:
-            return tables(self._result(call), check_level(float(level)))
-        except ValueError as error:
-            raise error if isinstance(error, DPStatsError) else ArgumentError("level must be a number") from None
+        level = check_level(_number("level", call.query.get("level", "0.95")))
+        return bounded(call.caller, tables, self._result(call), level)
 
     def predict(self, call: Call) -> Any:
-        return predictions(self._result(call), call)
+        call.only("newdata", "which", "level")
+        newdata, level = call.body.get("newdata"), call.body.get("level")
+        columns = list(newdata.values()) if isinstance(newdata, dict) else []
+        lengths = {len(column) if isinstance(column, list) else -1 for column in columns}
+        if len(lengths) != 1 or not 1 <= min(lengths) <= MOST_ROWS:
+            raise ArgumentError(f"newdata must have columns of one length, from 1 to {MOST_ROWS:,} rows")
+        if any(isinstance(cell, (list, dict)) for column in columns for cell in column):
+            raise ArgumentError("newdata must have numbers, texts, true, false and null in its columns")
+        which, level = call.body.get("which", "mean"), None if level is None else check_level(level)
+        return bounded(call.caller, predictions, self._result(call), newdata, which, level)
 
     def _job(self, call: Call) -> Job:
         try:
@@ -240,11 +233,11 @@ class Endpoints:
         except ArgumentError:
             raise Refused("NotFound", "there is no release of this id that you may see") from None
 
-    def _result(self, call: Call) -> Any:
+    def _result(self, call: Call) -> Mapping[str, Any]:
         job = self._job(call)
         if job.result is None:
             raise ArgumentError(f"this release has no result to show: its state is {job.state!r}")
-        return from_result(job.result)
+        return job.result
 
     # What the keeper may do.
 
@@ -276,20 +269,21 @@ class Endpoints:
 
     def audit(self, call: Call) -> Any:
         since = call.query.get("since")
-        try:
-            return {"audit": self.service.audit(None if since is None else check_time(float(since)))}
-        except ValueError as error:
-            raise error if isinstance(error, DPStatsError) else ArgumentError("since must be a number") from None
+        return {"audit": self.service.audit(None if since is None else _number("since", since))}
 
     def report(self, call: Call) -> Any:
         return Response(self.service.report(call.path["name"]), 200, REPORT, "text/html")
 
 
-def check_time(value: float) -> float:
-    """Seconds since 1970."""
-    if not 0 <= value < 1e11:
-        raise ArgumentError("since must be a time in seconds since 1970")
-    return value
+def _number(name: str, text: str) -> float:
+    """A number of a query."""
+    try:
+        number = float(text) if len(text) <= 40 else math.nan
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ArgumentError(f"{name} must be a number")
+    return number
 
 
 ANALYST = (
@@ -348,8 +342,6 @@ def create_app(service: Service, *, keeper: bool, limits: Limits = Limits()) -> 
 
     `service` knows who may what; `limits` are those of one caller.
     """
-    # Predictions of rows that a caller sends would tell of their levels on standard error.
-    warnings.filterwarnings("ignore", message="newdata: ", category=UserWarning)
     office = service.office
     secure = office.tls is not None or office.behind_tls
     sessions = Sessions("dpstats_keeper" if keeper else "dpstats_office", secure=secure)

@@ -1,4 +1,7 @@
-"""What an analyst takes away of a release: pictures, files, and the lines of code that do the same."""
+"""What an analyst takes away of a release: pictures, files, and the lines of code that do the same.
+
+`shown`, `picture` and `export` run in processes of limited time and memory, so they take what is stored of a release.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import importlib.util
 import io
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request as Web
@@ -15,8 +18,7 @@ from statsmodels.iolib.table import SimpleTable
 
 import dpstats as dp
 from dpstats.domain import Range
-from dpstats.office.request import Request, to_result
-from dpstats.office.security import Refused
+from dpstats.office.request import JSON, Request, from_result
 from dpstats.summaries import Summary, format_number
 
 if TYPE_CHECKING:
@@ -24,6 +26,12 @@ if TYPE_CHECKING:
 
 _DRAWING = threading.Lock()
 """Fonts and settings of matplotlib are those of the process."""
+
+
+def shown(stored: Mapping[str, JSON]) -> tuple[str, list[tuple[str, str]]]:
+    """The summary of a release as HTML, and its pictures."""
+    result = from_result(stored)
+    return summary_of(result).as_html(), pictures(result)
 
 
 def pictures(result: Any) -> list[tuple[str, str]]:
@@ -37,11 +45,10 @@ def pictures(result: Any) -> list[tuple[str, str]]:
     return []
 
 
-def picture(result: Any, kind: str) -> bytes:
-    """A picture as SVG; Refused if the result has none of this kind."""
-    if kind not in dict(pictures(result)):
-        raise Refused("NotFound", "this release has no such picture")
-    return draw(lambda ax: getattr(dp.plots, kind)(result, ax=ax))
+def picture(stored: Mapping[str, JSON], kind: str) -> bytes | None:
+    """A picture as SVG; None if the release has none of this kind."""
+    result = from_result(stored)
+    return draw(lambda ax: getattr(dp.plots, kind)(result, ax=ax)) if kind in dict(pictures(result)) else None
 
 
 def draw(plot: Callable[[Axes], object]) -> bytes:
@@ -75,20 +82,21 @@ def summary_of(result: Any) -> Summary:
     )
 
 
-def exports(result: Any) -> list[tuple[str, str]]:
+def exports() -> list[tuple[str, str]]:
     """The files that a release can be had as: their endings and names."""
     kinds = [("json", "JSON"), ("csv", "CSV"), ("tex", "LaTeX"), ("html", "HTML")]
     return [*kinds, ("docx", "Word")] if has_word() else kinds
 
 
-def export(result: Any, title: str, kind: str) -> tuple[bytes, str]:
-    """The file with this ending, and its type; Refused for another ending."""
-    if kind not in dict(exports(result)):
-        raise Refused("NotFound", "this release cannot be had as such a file")
+def export(stored: Mapping[str, JSON], title: str, kind: str) -> tuple[bytes, str] | None:
+    """The file with this ending, and its type; None for another ending."""
+    if kind not in dict(exports()):
+        return None
+    result = from_result(stored)
     if kind == "docx":
         return _word(result, title), "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
     if kind == "json":  # `load` of the result's class reads it
-        return json.dumps(to_result(result), indent=1).encode(), "application/json"
+        return json.dumps(stored, indent=1).encode(), "application/json"
     if kind == "csv":
         return _csv(result).encode(), "text/csv"
     if kind == "tex":

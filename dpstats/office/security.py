@@ -58,7 +58,7 @@ class Limits:
     calls: tuple[float, float] = (20.0, 200.0)  # of an analyst or keeper: a second, and at once
     strangers: tuple[float, float] = (2.0, 60.0)  # of an address, without a valid token
     together: int = 4  # calls of one caller that are at work at a time
-    threads: int = 8  # those of all callers
+    threads: int = 40  # those of all callers
 
 
 class Buckets:

@@ -23,6 +23,7 @@ from dpstats.arguments import near_miss, safe_repr
 from dpstats.domain import Domain, Range
 from dpstats.errors import ArgumentError, BudgetExceeded, DomainError, LedgerError
 from dpstats.ledger import Ledger
+from dpstats.office.bounded import TooMuch, bounded
 from dpstats.office.config import ANALYST, DataSet, Office
 from dpstats.office.jobs import Pool, first_deadline, job_of
 from dpstats.office.request import JSON, Job, Request, call_arguments
@@ -48,6 +49,8 @@ class Service:
         self._ledgers = {name: dataset.open_ledger() for name, dataset in office.datasets.items()}
         self._pool = Pool(office, self._store)
         self._plans = functools.lru_cache(maxsize=256)(self._made_plan)
+        self._accounts = functools.lru_cache(maxsize=256)(self._made_account)
+        self._forecasts = functools.lru_cache(maxsize=256)(self._made_forecast)
         self._paying = threading.Lock()
         for dataset in office.datasets.values():
             self._set_quotas(dataset)
@@ -102,10 +105,11 @@ class Service:
         if plan is None:
             text = f"{request.verb} of {dataset.name}: eps={costs['eps']:g}, delta={costs['delta']:g}"
             return {**facts, "summary": text, "html": ""}
-        text, html, notes = _shown(plan)
+        digest, given = plan.digest(), _Given(plan, analyst)
+        text, html, notes = self._accounts(digest, given)
         if forecast:
-            facts["forecast"] = _records(_forecast(plan, dataset.rows))
-        return {**facts, "digest": plan.digest(), "summary": text, "html": html, "notes": notes}
+            facts["forecast"] = self._forecasts(digest, dataset.rows, given)
+        return {**facts, "digest": digest, "summary": text, "html": html, "notes": notes}
 
     def made_up(self, analyst: str, request: Request, rows: int) -> str:
         """Rows made up from public facts alone, as CSV, to write code against."""
@@ -113,8 +117,7 @@ class Service:
         plan = self._checked(analyst, request).plan
         if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= 100_000:
             raise ArgumentError(f"rows must be a whole number from 1 to 100000, got {safe_repr(rows)}")
-        frame = rehearsal_rows(dataset.domain, rows) if plan is None else plan.made_up(rows)
-        return frame.to_csv(index=False)
+        return bounded(analyst, _made_up, plan, dataset.domain, rows)
 
     def submit(self, analyst: str, request: Request, key: str) -> Job:
         """Take a request, once for each key of an analyst; nothing is taken that its plan or the ledger refuses."""
@@ -301,7 +304,8 @@ class Service:
         dataset = self.office.datasets[request.dataset]
         given = call_arguments(request, dataset, lambda id: self._result(analyst, id))
         if request.verb == "glm":
-            plan = self._plans(request.dataset, json.dumps(dict(request.arguments), sort_keys=True), _Given(given))
+            arguments = json.dumps(dict(request.arguments), sort_keys=True)
+            plan = self._plans(request.dataset, arguments, _Given(given, analyst))
             if unknown := [name for name in plan.bought if name not in dataset.domain]:
                 hint = near_miss(unknown[0], dataset.domain)
                 asked = f"; did you mean {hint!r}?" if hint else f"; it has {', '.join(dataset.domain)}"
@@ -309,12 +313,26 @@ class Service:
             entry = {"label": plan.title, "formula": plan.formula, "method": plan.request.method}
             entry |= {"domain": given["domain"], "columns": cast(Any, plan.design).columns}
             return _Checked(plan, plan.charges, {**entry, "plan_hash": plan.digest()}, len(plan.names))
-        rehearsed = getattr(dp, request.verb)(**given, data=rehearsal_rows(dataset.domain, REHEARSAL))
+        guarantee = bounded(analyst, _rehearsed, request.verb, given, dataset.domain)
         entry = {"label": f"{request.verb} of {dataset.name}", "formula": given.get("formula"), "method": request.verb}
-        return _Checked(None, (rehearsed.guarantee,), entry, len(dataset.domain))
+        return _Checked(None, (guarantee,), entry, len(dataset.domain))
 
     def _made_plan(self, dataset: str, arguments: str, given: _Given) -> Plan:
-        return dp.plan(**given.arguments)
+        return bounded(given.by, functools.partial(dp.plan, **given.value))
+
+    def _made_account(self, digest: str, given: _Given) -> tuple[str, str, list[str]]:
+        """The summary of a plan as text and as HTML, and its notes."""
+        try:
+            return bounded(given.by, _shown, given.value)
+        except TooMuch:
+            return f"{given.value.description}\n\nThis plan has too many columns to be shown whole.", "", []
+
+    def _made_forecast(self, digest: str, rows: int, given: _Given) -> list[dict[str, JSON]] | None:
+        """The standard errors that a plan foresees, if they can be worked out in time."""
+        try:
+            return _records(bounded(given.by, _forecast, given.value, rows))
+        except TooMuch:
+            return None
 
     def _check_budget(self, dataset: DataSet, analyst: str, checked: _Checked) -> None:
         """Raise unless the ledger covers a request."""
@@ -436,10 +454,10 @@ class _Checked(NamedTuple):
 
 
 class _Given:
-    """Arguments that a cache does not compare: its other keys say the same."""
+    """What a cache does not compare, as its other keys say the same, and who asks."""
 
-    def __init__(self, arguments: dict[str, Any]) -> None:
-        self.arguments = arguments
+    def __init__(self, value: Any, by: str) -> None:
+        self.value, self.by = value, by
 
     def __hash__(self) -> int:
         return 0
@@ -460,6 +478,16 @@ def rehearsal_rows(domain: Domain, rows: int) -> pd.DataFrame:
     )
 
 
+def _rehearsed(verb: str, given: Mapping[str, Any], domain: Domain) -> Guarantee:
+    """What a call without a plan costs, on made-up rows; it raises what refuses it."""
+    found: Guarantee = getattr(dp, verb)(**given, data=rehearsal_rows(domain, REHEARSAL)).guarantee
+    return found
+
+
+def _made_up(plan: Plan | None, domain: Domain, rows: int) -> str:
+    return (rehearsal_rows(domain, rows) if plan is None else plan.made_up(rows)).to_csv(index=False)
+
+
 def _may(analyst: str, dataset: DataSet) -> bool:
     """Whether an analyst may ask of a data set."""
     return dataset.analysts is None or analyst in dataset.analysts
@@ -474,13 +502,11 @@ def _column(name: str, dataset: DataSet) -> dict[str, JSON]:
     return {**facts, "kind": "levels", "levels": list(column.values)}
 
 
-@functools.lru_cache(maxsize=256)
 def _shown(plan: Plan) -> tuple[str, str, list[str]]:
     summary = plan.summary()
     return summary.as_text(), summary.as_html(), list(plan.advice)
 
 
-@functools.lru_cache(maxsize=256)
 def _forecast(plan: Plan, rows: int) -> pd.DataFrame:
     return plan.standard_errors(rows).rename_axis("term").reset_index()
 

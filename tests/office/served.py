@@ -11,7 +11,7 @@ from typing import Any
 
 import uvicorn
 
-from dpstats.office.api import UVICORN, create_app
+from dpstats.office.api import create_app
 
 
 @contextlib.contextmanager
@@ -20,7 +20,7 @@ def served(service: Any, *, keeper: bool = False, **more: Any) -> Iterator[str]:
     listening = socket.create_server(("127.0.0.1", 0))
     port = listening.getsockname()[1]
     app = create_app(service, keeper=keeper, **more)
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, **UVICORN))
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, server_header=False))
     thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()
     try:
