@@ -213,7 +213,7 @@ def static(visit: Visit) -> Response:
     kinds = {"office.css": "text/css", "office.js": "text/javascript", "icon.svg": "image/svg+xml"}
     if name not in kinds:
         raise Refused("NotFound", "there is no such page")
-    return FileResponse(HERE / "static" / name, media_type=kinds[name])
+    return FileResponse(HERE / "static" / name, headers={"cache-control": "max-age=600"}, media_type=kinds[name])
 
 
 # --- the analyst's ---------------------------------------------------------------------------------------------------
