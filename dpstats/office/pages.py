@@ -1,18 +1,16 @@
 """The pages of the office: what the service says, for people. A page without a script does whatever one with it does.
 
-A handler gets a `Visit` and returns an answer. Forms are read here, requests are judged by the service alone.
+A handler gets a `Visit` and returns an answer; what it shows comes from the service.
 """
 
 from __future__ import annotations
 
-import ast
 import base64
 import hashlib
-import json
 import math
 import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -29,77 +27,17 @@ from starlette.routing import Route
 from starlette.types import Scope
 
 import dpstats as dp
-from dpstats.errors import ArgumentError, DPStatsError
+from dpstats.errors import DPStatsError
 from dpstats.office import reports
 from dpstats.office.bounded import bounded
-from dpstats.office.request import Job, Request
+from dpstats.office.forms import FAMILIES, FORMS, GIVEN, TITLES, fields_of, read, request_of, written
+from dpstats.office.request import Job
 from dpstats.office.security import STATUS, UNAVAILABLE, Refused, Sessions, caller_of, check_csrf, check_origin
 from dpstats.office.service import Service
 
 HERE = Path(__file__).parent
 
 
-@dataclass(frozen=True)
-class Form:
-    """A kind of release: how it is called, what it is about and what it asks for."""
-
-    title: str
-    about: str
-    fields: tuple[str, ...]
-
-
-FORMS = {
-    "glm": Form(
-        "Regression",
-        "A regression of one column on others, with standard errors where the budget buys them.",
-        ("formula", "family", "delta", "subset"),
-    ),
-    "evaluate": Form(
-        "Evaluation",
-        "How well a released regression describes the rows: explained variance, errors, calibration.",
-        ("fit", "delta"),
-    ),
-    "check": Form(
-        "Codebook check",
-        "How many rows a formula loses, and how many cells lie outside their range, column by column.",
-        ("formula", "family", "delta"),
-    ),
-    "release_statistics": Form(
-        "Sums for many regressions",
-        "Sums of squares and products of some columns. Any number of linear regressions of them costs nothing more.",
-        ("columns", "response", "delta"),
-    ),
-    "buy_ranges": Form(
-        "Narrower ranges",
-        "Intervals that hold nearly all rows, where the codebook declares wide ranges: later regressions are exacter.",
-        ("columns",),
-    ),
-    "select": Form(
-        "Best of several",
-        "The candidate with the least loss. Only its name is released.",
-        ("candidates", "score"),
-    ),
-}
-TITLES = {verb: form.title for verb, form in FORMS.items()}
-LABELS = {
-    "columns": "Columns",
-    "candidates": "Candidates",
-    "score": "Loss of a row",
-    "response": "Response",
-    "subset": "Rows",
-}
-HINTS = {
-    "columns": "One a line.",
-    "candidates": "One a line: the identifier of a released regression, a rule such as age > 40, or a number.",
-    "score": "For regressions: mistakes, absolute_error or squared_error. Otherwise as in abs(age - candidate) / 73.",
-    "response": "The number that most models will explain; the first column if left out.",
-    "subset": "A condition on declared columns, such as age >= 25; all rows if left out.",
-}
-FAMILIES = {
-    "gaussian": "Gaussian: a number",
-    "binomial": "Binomial: yes or no",
-    "poisson": "Poisson: a count",
-}
 STATES = {
     "waiting": "waits for the keeper",
     "refused": "refused",
@@ -113,12 +51,6 @@ HEADINGS = {
     409: "The budget does not suffice",
     422: "This cannot be done",
 }
-TEXTS = ("formula", "family", "subset", "response", "score", "fit")
-GIVEN = {"formula": "", "family": "gaussian", "eps": "0.5", "delta": "", "label": "", "options": ""}
-GIVEN |= dict.fromkeys(("subset", "columns", "response", "candidates", "score", "fit"), "")
-IDENTIFIER = re.compile(r"[0-9a-f]{32}")
-
-
 # --- what a visitor sends --------------------------------------------------------------------------------------------
 
 
@@ -146,18 +78,15 @@ class Visit:
         """Who has signed in; Refused if nobody has."""
         return caller_of(self.web).name
 
+    @property
+    def frame(self) -> dict[str, Any]:
+        """What all pages have around them."""
+        links = KEEPER_LINKS if self.keeper else ANALYST_LINKS
+        return {"place": self.service.office.title, "links": links, "keeper": self.keeper}
+
     def show(self, template: str, status: int = 200, **values: Any) -> Response:
         """A page."""
-        links = KEEPER_LINKS if self.keeper else ANALYST_LINKS
-        return page(
-            self.web.scope, template, status, place=self.service.office.title, links=links, keeper=self.keeper, **values
-        )
-
-    def show_fault(self, error: Refused) -> Response:
-        """The page that says why a request is refused."""
-        links = KEEPER_LINKS if self.keeper else ANALYST_LINKS
-        more = {"place": self.service.office.title, "links": links, "keeper": self.keeper}
-        return fault_page(self.web.scope, error, STATUS[error.kind], **more)
+        return page(self.web.scope, template, status, **self.frame, **values)
 
     def data(self) -> dict[str, Any]:
         """The public facts of the data set in the address."""
@@ -176,88 +105,6 @@ def refusal(error: DPStatsError) -> Refused:
     """What is said of an error of the service: its message if that follows from public facts, else a constant."""
     kinds = [kind.__name__ for kind in type(error).__mro__ if kind.__name__ in STATUS and kind.__name__ != "DataError"]
     return Refused(kinds[0], str(error)) if kinds else Refused("Unavailable", UNAVAILABLE)
-
-
-def request_of(dataset: str, sent: Mapping[str, str]) -> Request:
-    """What a form asks for; ArgumentError where a field cannot be read. The rest is judged by the service."""
-    verb = sent.get("verb", "glm")
-    if verb not in FORMS:
-        raise ArgumentError(f"verb must be one of {', '.join(FORMS)}")
-    arguments: dict[str, Any] = {}
-    for name in FORMS[verb].fields:
-        text = sent.get(name, "").strip()
-        if name in TEXTS and text and not (verb == "check" and name == "family" and text == "gaussian"):
-            arguments[name] = text
-        elif name in ("columns", "candidates"):
-            arguments[name] = [_candidate(line) if name == "candidates" else line for line in _lines(text)]
-    arguments["eps"] = _number("eps", sent.get("eps", ""))
-    if "delta" in FORMS[verb].fields and sent.get("delta", "").strip():
-        arguments["delta"] = _number("delta", sent["delta"])
-    for number, line in enumerate(_lines(sent.get("options", "")), 1):
-        name, _, value = line.partition("=")
-        try:
-            arguments[name.strip()] = json.loads(json.dumps(ast.literal_eval(value.strip()), allow_nan=False))
-        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-            raise ArgumentError(
-                f"options, line {number}: type a name, '=' and a value as in Python, such as inference = True or "
-                "method = 'statistics'"
-            ) from None
-    return Request(dataset, verb, arguments, sent.get("label", "").strip() or None)
-
-
-def _lines(text: str) -> list[str]:
-    return [line.strip() for line in text.split("\n") if line.strip()]
-
-
-def _number(name: str, text: str) -> float:
-    try:
-        number = float(text.strip().replace(",", "."))
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise ArgumentError(f"{name} must be a number, such as {'1e-6' if name == 'delta' else '0.5'}")
-    return number
-
-
-def _candidate(line: str) -> Any:
-    if IDENTIFIER.fullmatch(line):
-        return {"fit": line}
-    try:
-        number = float(line)
-    except ValueError:
-        return line
-    return number if math.isfinite(number) else line
-
-
-def written(request: Request) -> str:
-    """The request in a hidden field: what is bought is what was planned."""
-    return json.dumps({"verb": request.verb, "arguments": dict(request.arguments), "label": request.label})
-
-
-def read(dataset: str, text: str) -> Request:
-    """The request in a hidden field."""
-    try:
-        facts = json.loads(text)
-        return Request(dataset, facts["verb"], facts["arguments"], facts["label"])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise Refused("BadRequest", "the form could not be read; plan the release again") from None
-
-
-def fields_of(request: Request) -> dict[str, str]:
-    """The fields of the form that asks for the same."""
-    arguments = dict(request.arguments)
-    given = {"label": request.label or ""}
-    for name in (*FORMS[request.verb].fields, "eps"):
-        value = arguments.get(name)
-        if isinstance(value, list):
-            given[name] = "\n".join(one["fit"] if isinstance(one, dict) else str(one) for one in value)
-        elif not isinstance(value, (str, int, float)):
-            continue
-        else:
-            given[name] = str(value)
-        del arguments[name]
-    given["options"] = "\n".join(f"{name} = {value!r}" for name, value in arguments.items())
-    return given
 
 
 # --- how values are written ------------------------------------------------------------------------------------------
@@ -366,7 +213,7 @@ def static(visit: Visit) -> Response:
     kinds = {"office.css": "text/css", "office.js": "text/javascript", "icon.svg": "image/svg+xml"}
     if name not in kinds:
         raise Refused("NotFound", "there is no such page")
-    return FileResponse(HERE / "static" / name, media_type=kinds[name])
+    return FileResponse(HERE / "static" / name, headers={"cache-control": "max-age=600"}, media_type=kinds[name])
 
 
 # --- the analyst's ---------------------------------------------------------------------------------------------------
@@ -375,11 +222,7 @@ def static(visit: Visit) -> Response:
 def home(visit: Visit) -> Response:
     """The data sets, and what was released last."""
     jobs = visit.service.jobs(visit.name)
-    return visit.show("datasets.html", datasets=visit.service.datasets(visit.name), recent=_latest(jobs)[:5])
-
-
-def _latest(jobs: Sequence[Job]) -> list[Job]:
-    return sorted(jobs, key=lambda job: job.taken, reverse=True)
+    return visit.show("datasets.html", datasets=visit.service.datasets(visit.name), recent=jobs[:5])
 
 
 def codebook(visit: Visit) -> Response:
@@ -409,7 +252,7 @@ def ask(visit: Visit) -> Response:
         given |= {name: asked[name] for name in ("fit", "options") if name in asked}
     if chosen not in data["verbs"]:
         raise Refused("NotFound", "this data set does not offer that kind of release")
-    jobs = _latest(visit.service.jobs(visit.name))
+    jobs = visit.service.jobs(visit.name)
     fits = [job for job in jobs if job.state == "released" and job.request.verb == "glm"]
     below = _planned(visit, data) if visit.web.method == "POST" else {"plan": None, "fault": None}
     return visit.show(
@@ -420,8 +263,6 @@ def ask(visit: Visit) -> Response:
         given=given,
         forms=FORMS,
         families=FAMILIES,
-        labels=LABELS,
-        hints=HINTS,
         fits=[job for job in fits if job.request.dataset == data["name"]],
     )
 
@@ -437,8 +278,8 @@ def _planned(visit: Visit, data: Mapping[str, Any]) -> dict[str, Any]:
     try:
         request = request_of(data["name"], visit.sent)
         found = visit.service.plan(visit.name, request, forecast=True)
-    except DPStatsError as error:
-        return {"fault": str(refusal(error)), "plan": None}
+    except (DPStatsError, Refused) as error:
+        return {"fault": str(error if isinstance(error, Refused) else refusal(error)), "plan": None}
     return {
         "fault": None,
         "plan": found,
@@ -470,7 +311,7 @@ def _file(content: bytes, kind: str, name: str) -> Response:
 
 def releases(visit: Visit) -> Response:
     """All that the analyst may see."""
-    return visit.show("releases.html", jobs=_latest(visit.service.jobs(visit.name)))
+    return visit.show("releases.html", jobs=visit.service.jobs(visit.name))
 
 
 def released(visit: Visit) -> Response:
@@ -483,7 +324,6 @@ def released(visit: Visit) -> Response:
             "table": table,
             "pictures": pictures,
             "exports": reports.exports(),
-            "word": reports.has_word(),
             "code": reports.code(visit.web, job.request, job.id),
         }
     return visit.show("release.html", **values)
@@ -648,6 +488,6 @@ def _endpoint(handler: Handler, service: Service, sessions: Sessions, keeper: bo
             return await run_in_threadpool(handler, visit)
         except (Refused, DPStatsError) as error:
             refused = error if isinstance(error, Refused) else refusal(error)
-            return visit.show_fault(refused)
+            return fault_page(web.scope, refused, STATUS[refused.kind], **visit.frame)
 
     return endpoint

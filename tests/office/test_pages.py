@@ -14,7 +14,7 @@ from starlette.requests import Request as Web
 
 import dpstats as dp
 from dpstats.errors import ArgumentError, LedgerError
-from dpstats.office import pages, reports
+from dpstats.office import forms, pages, reports
 from dpstats.office.request import ARGUMENTS, Job, Request, to_result
 from dpstats.office.security import UNAVAILABLE, Refused
 
@@ -34,14 +34,14 @@ REQUESTS = (
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda one: one.verb)
 def test_a_form_can_be_filled_in_with_any_request(request_: Request) -> None:
     """The form of a variant asks for the same before it is changed, and so does the hidden field of a plan."""
-    sent = {"verb": request_.verb, **pages.fields_of(request_)}
-    assert pages.request_of("survey", sent) == request_
-    assert pages.read("survey", pages.written(request_)) == request_
+    sent = {"verb": request_.verb, **forms.fields_of(request_)}
+    assert forms.request_of("survey", sent) == request_
+    assert forms.read("survey", forms.written(request_)) == request_
 
 
 def test_every_verb_has_a_form() -> None:
-    assert set(pages.FORMS) == set(ARGUMENTS)
-    for verb, form in pages.FORMS.items():
+    assert set(forms.FORMS) == set(ARGUMENTS)
+    for verb, form in forms.FORMS.items():
         assert set(form.fields) <= set(ARGUMENTS[verb])
 
 
@@ -54,18 +54,24 @@ def test_every_verb_has_a_form() -> None:
         ({"eps": "1", "options": "inference = True\nmethod"}, "options, line 2"),
         ({"eps": "1", "options": "inference = __import__('os')"}, "options, line 1"),
         ({"eps": "1", "options": f"x = {'(' * 500}"}, "options, line 1"),
+        ({"eps": "1", "options": f"x = {'-' * 50_000}1"}, "options, line 1"),
         ({"eps": "1", "verb": "ols"}, "verb must be one of glm"),
     ],
 )
 def test_what_cannot_be_read_is_refused(sent: dict[str, str], words: str) -> None:
     with pytest.raises(ArgumentError, match=words):
-        pages.request_of("survey", {"formula": "y ~ x", **sent})
+        forms.request_of("survey", {"formula": "y ~ x", **sent})
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"verb": "glm"}', "[" * 100_000])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"verb": "glm"}', "[" * 100_000, '{"a": NaN}', "\x00"])
 def test_a_hidden_field_that_was_changed_is_refused(text: str) -> None:
-    with pytest.raises(Refused, match="plan the release again"):
-        pages.read("survey", text)
+    with pytest.raises(Refused):
+        forms.read("survey", text)
+
+
+def test_a_form_has_the_limits_of_all_requests() -> None:
+    with pytest.raises(Refused, match="at most 8,000 letters"):
+        forms.request_of("survey", {"eps": "1", "formula": "y ~ " + "x + " * 9000})
 
 
 def test_messages_that_name_files_are_not_shown() -> None:

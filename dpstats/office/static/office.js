@@ -12,7 +12,9 @@ if (plan && form) {
     const query = new URLSearchParams(new FormData(form));
     try {
       const answer = await fetch(form.dataset.live, { method: "POST", body: query, signal: pending.signal });
-      if (answer.redirected || answer.status === 401) return location.reload();
+      if (answer.status === 401) return location.reload();
+      if (answer.status === 429) return void (timer = setTimeout(refresh, 1500));
+      if (!answer.ok) throw new Error(answer.status);
       plan.innerHTML = await answer.text();
       plan.removeAttribute("aria-busy");
       document.getElementById("spoken").textContent = plan.querySelector("[data-spoken]")?.textContent ?? "";
@@ -77,7 +79,8 @@ if (waiting) {
   const look = async () => {
     try {
       const answer = await fetch(waiting.dataset.poll);
-      if (answer.redirected || (await answer.text()) !== waiting.dataset.state) return location.reload();
+      const changed = answer.ok && (await answer.text()) !== waiting.dataset.state;
+      if (changed || answer.redirected) return location.reload();
     } catch { /* the office does not answer: look again later */ }
     return setTimeout(look, 3000);
   };
