@@ -37,6 +37,7 @@ from benchmarks.audits.edge_cases.observed import STREAMS
 from dpstats.office import worker
 from dpstats.office.api import create_app
 from dpstats.office.config import Office
+from dpstats.office.security import Limits
 from dpstats.office.service import Service
 
 ROWS = 200
@@ -136,9 +137,12 @@ class Served:
             dataset.make_ledger().close()
         self.service = Service(office)
         analyst, keeper = self.service.add_analyst("anna"), self.service.new_keeper_token()
+        limits = Limits(calls=(1e6, 1e6))
         self.analyst, self.keeper = (
             TestClient(
-                create_app(self.service, keeper=kept), "http://127.0.0.1", headers={"Authorization": f"Bearer {token}"}
+                create_app(self.service, keeper=kept, limits=limits),
+                "http://127.0.0.1",
+                headers={"Authorization": f"Bearer {token}"},
             )
             for kept, token in ((False, analyst), (True, keeper))
         )
