@@ -82,6 +82,7 @@ def calls(folder: Path) -> Iterator[tuple[str, Callable[..., Any], dict[str, Any
     yield "audit", dp.audit, {"mechanism": noisy, "data": [0.0], "neighbour": [1.0], "eps": 1.0, "runs": 100}
     yield "etable", dp.etable, {"fits": [fit, binary]}
     yield "proof", dp.proof, {"of": "objective"}
+    yield "required", dp.required, {"plan": dp.plan("y ~ x", DOMAIN, 1.0, inference=True), "se": {"x": 0.5}, "n": 5_000}
     yield "plan_tuning", dp.plan_tuning, {**MODEL, "grid": {"curvature": [5.0, 9.0]}}
     yield "Guarantee", dp.Guarantee, {"eps": 1.0}
     yield "Noise", dp.Noise, {"kind": "laplace", "norm": "l2", "scale": 1.0}

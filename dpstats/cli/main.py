@@ -79,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Private regression from the shell. Output holds released values and public facts alone.",
         epilog="Exit status: 0 done; 1 input or output not usable, nothing spent; 2 usage; 3 budget or quota "
         "exceeded, nothing spent; 4 ledger not usable; 5 not certified; 6 charged, and then the release "
-        "failed or could not be written to its place: the error names the place where it is.",
+        "failed or could not be written as asked: the error names the file that has it.",
     )
     commands = parser.add_subparsers(required=True, metavar="command")
     models.add_commands(commands)

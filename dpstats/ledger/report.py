@@ -21,7 +21,7 @@ _COLUMNS = (
 _OPTIONAL = ("analyst", "purpose", "formula", "method", "plan_hash", "domain_hash")
 _DERIVED = ("rho", "part", "unit")
 WORST_PART = (
-    "Only the worst part of a partition counts. This holds as long as every row keeps its part from call to call, "
+    "Only the worst part of a partition counts. This holds as long as every row stays in its part from call to call, "
     "which the ledger cannot check."
 )
 NAMELESS = "(no name)"

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpstats.arguments import safe_repr
+from dpstats import wording
+from dpstats.arguments import near_miss, safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.expression import Column, columns_of
@@ -81,7 +82,13 @@ def find_variable(argument: str, design: Bounds, name: str, *, groups: bool = Fa
     wanted = "a factor" if groups else "a factor or a plain number"
     which = "whose column no other term reads" if alone and not groups else "with a term of its own"
     known = ", ".join(one.column_name for one in right) or "this formula has none"
-    raise ArgumentError(f"{argument} must name {wanted} {which}: {known}; got {safe_repr(name)}")
+    fix = ""
+    if isinstance(name, str) and isinstance(design, DesignSpec) and name not in design.parsed.exog_columns:
+        near = near_miss(name, [one.column_name for one in right])
+        bought = wording.argument("fitstats_by", name) if groups else wording.argument("fitstats_variables")
+        planned = "" if argument.startswith("fitstats") else f", and {bought} to the call of the fit"
+        fix = f": did you mean {near!r}?" if near else f", which is not in the formula: add it there{planned}"
+    raise ArgumentError(f"{argument} must name {wanted} {which}: {known}; got {safe_repr(name)}{fix}")
 
 
 class Averaged(NamedTuple):

@@ -20,9 +20,10 @@ from dpstats.families.base import pad_rows
 from dpstats.inference import Dummies
 from dpstats.mechanisms.averaged_variables import Step
 from dpstats.mechanisms.design import constant_column
-from dpstats.mechanisms.information_release import linear_predictors, pieces_by_columns
+from dpstats.mechanisms.information_release import linear_predictors
 from dpstats.mechanisms.spec import FitSpec
 from dpstats.privacy.guarantee import Adjacency
+from dpstats.privacy.information.exact_sums import row_parts
 from dpstats.privacy.information.scores import MOST_PARTS
 from dpstats.privacy.randomness import RandomSource, noisy_integers
 
@@ -542,7 +543,7 @@ def exact_sums(
     every = [*lattices, COUNT if count is None else count]
     starts = np.cumsum([0, *(lattice.groups for lattice in every)])
     totals = [0] * int(starts[-1])
-    for block in pieces_by_columns(0, blocks):
+    for block in (whole.part(part).doubles() for whole in blocks for part in row_parts(*whole.exog.shape)):
         size = len(block.endog)
         eta, endog = pad_rows(linear_predictors(functions.params, block)), pad_rows(block.endog)
         members = functions.group(block.exog.T)

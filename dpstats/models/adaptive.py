@@ -54,11 +54,17 @@ EXPECTED_RATIO = 2.5
 LOSS_PRICE = 2.0
 """Errors for a further tenth of the coefficients are worth a loss that is larger by a twentieth: one over this."""
 
+SUPPOSED_LOSS = 2.0
+"""What noise adds to the loss of least squares counts so many times over: it is relative to what the columns leave
+unexplained, often half of what is supposed or less."""
+
 WIDTH_PRICE = 1.0
 """Intervals that are wider by a tenth are worth those of a tenth of the coefficients fewer, of what has any."""
 
-CAP_PRICE = 1.05
-"""Intervals under a residual cap must be so much narrower than those of released statistics, which no cap bends."""
+CAP_PRICE = 1.6
+"""Intervals under a residual cap must be so much narrower than those of released statistics, which no cap bends.
+
+It is more than a step between the intervals of a response that may be bought: which of them was does not decide."""
 
 FAR = 1e6
 """So many times the rows: what shrinkage does to them is not seen."""
@@ -433,6 +439,7 @@ def expected_outlook(plan: Plan, means: Populations, n: float) -> Outlook:
     rescaled_by = (plan.design.response_scaling()[1] / means.scaling[1]) ** 2
     units = usual.weight / usual.square * rescaled_by if usual.square > 0 else 0.0
     excess = float(np.sum(usual.information * (noise + bias))) * units
+    excess *= SUPPOSED_LOSS if family.response == "continuous" else 1.0
     measured = family.link == "identity" and share > 0 and units > 0  # a hinge may have no weight anywhere
     width = expected_width(plan, n * usual.information, coef, 1 / units) if measured else 1.0
     return Outlook(share, 1 + max(excess, 0.0), width)

@@ -25,11 +25,14 @@ from dpstats.data import Block, Memory, Rows, as_table
 from dpstats.data.passes import single_blas_thread
 from dpstats.errors import ArgumentError, DataError, DomainError, MismatchError
 from dpstats.families import Family
+from dpstats.formula.design import DesignSpec
 from dpstats.ledger import LedgerLike, Part, as_ledger
 from dpstats.mechanisms.fit_statistics import release_fit_statistics
 from dpstats.mechanisms.focus import release_arm_sums
 from dpstats.mechanisms.napp import release_stages
 from dpstats.mechanisms.screening import release_screened
+from dpstats.models.adaptive import interval_follows
+from dpstats.models.errors_needed import needed_rows
 from dpstats.models.release import Release, check_rows
 from dpstats.models.row_counts import count_rows
 from dpstats.models.sources import OFFSET_BOUND, ArraySource, FormulaSource, model_formula
@@ -306,9 +309,15 @@ def fit_source(
 def _release_counts(
     source: ArraySource | FormulaSource, plan: Plan, random: RandomSource, data: Any
 ) -> tuple[RowCounts, Rows[Block] | None]:
-    """The counts, and the encoded rows if the fit will use the same: they wait in this process for its charge."""
+    """The counts, and the encoded rows if the fit may use the same: they wait in this process for its charge.
+
+    Where intervals may be bought, and to count takes no scaling, they are encoded once it is known which.
+    """
+    assert plan.counts is not None
     same = not plan.bought and plan.response is None and not data.distributed
-    rows = source.rows(plan, data, random) if same else None
+    moves = bool(plan.counts.trimmable) or interval_follows(plan.request)
+    later = moves and isinstance(plan.design, DesignSpec) and plan.design.numbers_are_cells
+    rows = source.rows(plan, data, random) if same and not later else None
     return count_rows(plan, data, random, rows), rows
 
 
@@ -326,7 +335,8 @@ def release_fit(
     rows = encoded if same and encoded is not None else source.rows(completed, data, random)
     # The adaptive plan may have settled on another method, which another page proves.
     charged = replace(plan.guarantee, basis=completed.guarantee.basis)
-    return release_rows(completed, charged, rows, source.nobs(plan.request, data), random)
+    released = release_rows(completed, charged, rows, source.nobs(plan.request, data), random)
+    return replace(released, foreseen=partial(needed_rows, plan))
 
 
 def release_rows(

@@ -59,7 +59,8 @@ class DataSet:
 
     def open_ledger(self) -> Ledger:
         """The ledger, which is there already: one that is missing is never taken for one with nothing spent."""
-        Ledger.open(self.ledger).close()
+        if is_url(self.ledger) or not Path(self.ledger).exists():
+            Ledger.open(self.ledger).close()
         return self.make_ledger()
 
     def make_ledger(self) -> Ledger:

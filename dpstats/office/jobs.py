@@ -190,8 +190,9 @@ class Pool:
             if not free:  # a worker of a server that is gone, or of another one
                 return False
         if (worker := self._spare()) is not None:
-            with contextlib.suppress(OSError, subprocess.TimeoutExpired):  # it may have been killed
-                worker.communicate(f"{job}\n", timeout=0.05)
+            assert worker.stdin is not None
+            with contextlib.suppress(OSError), worker.stdin as pipe:  # it may have been killed
+                pipe.write(f"{job}\n")
             while worker.poll() is None:
                 with self._changed:
                     if self._stopping:

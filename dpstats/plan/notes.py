@@ -275,7 +275,7 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
         foreseen = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
         return (
             "The budget for standard errors depends on the number of rows, as in the table above. "
-            f"{argument('inference', True)} buys them for any number. {foreseen} predicts them. 'noise at most' "
+            f"{argument('inference', True)} spends on them whatever it is. {foreseen} predicts them. 'noise at most' "
             f"bounds the standard deviation of the privacy noise in a coefficient. {few}"
         )
     if information is None and plan.focus is not None:
@@ -286,7 +286,7 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
         )
     if information is None:
         offered = obstacle(plan.family, plan.request.penalty, plan.request.options) is None
-        buys = f"; {argument('inference', True)} buys them" if offered else ""
+        buys = f"; {argument('inference', True)} buys them" if offered and not plan.completed else ""
         return (
             f"Standard errors depend on the rows and are not part of this release{buys}. 'noise at most' bounds "
             f"the standard deviation of the privacy noise in a coefficient, for any rows. {few}"

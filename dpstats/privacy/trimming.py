@@ -6,17 +6,14 @@ Noise follows the range of a column, and what is estimated lives in its spread. 
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Iterable
-from functools import lru_cache, partial
-from typing import NamedTuple
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.randomness import RandomSource, noisy_integers
-from dpstats.privacy.ranges import CELLS, LARGEST_PENALTY, Values, float_rows
+from dpstats.privacy.ranges import CELLS, LARGEST_PENALTY, CellCounts, Values, cell_counts
 from dpstats.privacy.selection import STEPS, exponential_scale, noisy_argmax
 
 WIDTHS = (768, 512, 384, 256, 192, 128, 96, 64, 48, 32, 24, 16)
@@ -30,12 +27,6 @@ ROWS_NEEDED = 60.0
 
 COUNT_SHARE = 0.1
 """Of the budget, for counting these rows first."""
-
-CHUNK = 2**14
-"""Values that are counted at a time."""
-
-SMALLEST = 1e-290
-"""Of the widths of ranges whose cells are told by a product: below it a step has fewer digits."""
 
 Array = NDArray[np.float64]
 
@@ -76,58 +67,6 @@ def _candidates(most: int, offered: tuple[int, ...]) -> tuple[NDArray[np.intp], 
     return np.array(cells), np.array(widths)
 
 
-class CellCounts(NamedTuple):
-    """How the values within a range lie; all that its purchase reads of them."""
-
-    within: NDArray[np.int64]  # in each cell with its lower edge, and at the upper end of the range; shape (CELLS + 1,)
-    at_edge: NDArray[np.int64]  # of these on the lower edge
-    away: int  # all of them but those at the atom
-
-
-def cell_counts(values: Values, low: float, high: float, atom: float | None) -> CellCounts:
-    """The counts of [low, high], in one pass; values beyond it, or that are no numbers, are in none of them."""
-    found = float_rows(values).total(partial(_counts, low, high, atom), operator.add)
-    return CellCounts(found[: CELLS + 1], found[CELLS + 1 : -1], int(found[-1]))
-
-
-def _counts(low: float, high: float, atom: float | None, blocks: Iterable[Array]) -> NDArray[np.int64]:
-    """The parts of `CellCounts`, one after the other."""
-    edges = np.linspace(low, high, CELLS + 1)
-    total = np.zeros(2 * len(edges) + 1, dtype=np.int64)
-    within, at_edge = total[: len(edges)], total[len(edges) : -1]
-    # The steps of a chunk stay in the cache.
-    chunks = (block[start : start + CHUNK] for block in blocks for start in range(0, len(block), CHUNK))
-    for chunk in chunks:
-        bulk = chunk if chunk.min() >= low and chunk.max() <= high else chunk[(chunk >= low) & (chunk <= high)]
-        cells, edge = _cells(edges, bulk)
-        within += np.bincount(cells, minlength=len(edges))
-        at_edge += np.bincount(edge, minlength=len(edges))
-        total[-1] += len(bulk) if atom is None else np.count_nonzero(bulk != atom)
-    return total
-
-
-def _cells(edges: Array, values: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The last edge at or below each value of the range, and those edges that a value is equal to."""
-    low, high = float(edges[0]), float(edges[-1])
-    width = high - low
-    # Product and edges are within 4.5 roundings of 2**-53 of the largest numbers in them: beyond this distance, in
-    # cells, the product tells on which side of an edge a value is. Nearer ones are compared.
-    unsure = 1e-11 + 4e-16 * CELLS * max(abs(low), abs(high)) / width if SMALLEST < width < math.inf else 1.0
-    if unsure >= 0.5:
-        cells = np.searchsorted(edges, values, side="right") - 1
-        return cells, cells[values == edges[cells]]
-    places = (values - low) * (CELLS / width)
-    nearest = np.rint(places)
-    cells = places.astype(np.intp)
-    places -= nearest
-    near = np.flatnonzero(np.abs(places, out=places) <= unsure)
-    if not len(near):
-        return cells, near
-    edge, close = nearest[near].astype(np.intp), values[near]
-    cells[near] = edge - (close < edges[edge])
-    return cells, edge[close == edges[edge]]
-
-
 def trimming_scores(
     counts: CellCounts, low: float, high: float, scale: float, *, columns: int = 1
 ) -> NDArray[np.int64]:
@@ -137,16 +76,13 @@ def trimming_scores(
     the atom, N_w the number of intervals of I's width and s the noise scale.
     """
     ends, widths = inner_intervals(low, high)
-    edges, below = np.linspace(low, high, CELLS + 1), np.append(0, np.cumsum(counts.within))
-    first, last = np.searchsorted(edges, ends[:, 0]), np.searchsorted(edges, ends[:, 1], side="right") - 1
-    inside = below[last] + counts.at_edge[last] - below[first]
     steps = allowances()
     share = np.where(widths < 0, -steps[0], steps[widths] - steps[0])
     places = np.bincount(widths[1:])
     penalty = np.where(widths < 0, 0.0, scale * np.log(columns * places[widths]))
     # Whole numbers all along: only the penalty is rounded, which is public.
     cost = np.rint(np.minimum(penalty, LARGEST_PENALTY / 4)).astype(np.int64)
-    return np.asarray(inside * STEPS + share * counts.away - cost)
+    return np.asarray(counts.inside(ends) * STEPS + share * counts.away - cost)
 
 
 def buy_inner_interval(
@@ -184,7 +120,7 @@ def buy_inner_interval(
     """
     count_eps = COUNT_SHARE * eps
     scale = trimming_scale(eps - count_eps, adjacency)
-    counts = cell_counts(values, low, high, 0.0 if low <= 0 <= high else None)
+    counts = cell_counts(values, low, high, atom=0.0 if low <= 0 <= high else None)
     # A row adds at most one, and one that is replaced moves the count by one at most.
     if noisy_integers(np.array([counts.away]), 1, count_eps, random)[0] * STEPS < ROWS_NEEDED * scale:
         return low, high

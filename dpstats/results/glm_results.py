@@ -21,7 +21,7 @@ from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.noise import Noise
 from dpstats.results.model import ReleasedModel
 from dpstats.results.statistics import ReleasedStatistics
-from dpstats.results.summary import Summary, summarize
+from dpstats.results.summary import Summary, essential_notes, risk_note, summarize
 from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
@@ -170,6 +170,17 @@ class GLMResults(ReleasedModel):
             columns = {"statistic": "value", "p_value": "p_value", "df": "df"}
             facts |= {name: figures.loc["slopes", column] for name, column in columns.items()}
         return WideFrame([facts])
+
+    @property
+    def notes(self) -> list[str]:
+        """What no reader of the coefficients may miss, the most important first; `summary` has three of them.
+
+        Examples
+        --------
+        >>> any("bias-corrected" in note for note in fit.notes)
+        True
+        """
+        return [*essential_notes(self), *risk_note(self, None)]
 
     def summary(self, *, full: bool = False, n: int | None = None) -> Summary:
         """The regression table, in statsmodels' look; as_text, as_html, as_latex and as_markdown.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -243,6 +244,15 @@ class FittedModel(InferenceMixin, Released):
         return np.asarray(middle + half_width * values)
 
 
+class NeededRows(NamedTuple):
+    """What is forecast of a call that insists on errors."""
+
+    rows: float  # of the fit, about
+    sure: float  # of its coefficients, those expected to have an interval of rows that say little
+    share: float  # and of usual ones
+    enough: float | None  # usual rows at which nearly all are; None if no number is foreseen
+
+
 @dataclass(frozen=True, eq=False)
 class ReleasedModel(FittedModel):
     """A model of rows.
@@ -263,6 +273,19 @@ class ReleasedModel(FittedModel):
     released: Information | ReleasedSums | None = None
     fit_sums: FitSums | None = None
     arm_sums: ArmSums | None = None
+    # Post-processing that takes longer than a fit should: asked for by notes alone, and not stored.
+    foreseen: Callable[[float], NeededRows | None] | None = field(default=None, repr=False)
+
+    @cached_property
+    def needed_rows(self) -> NeededRows | None:
+        """How many rows would do for intervals, where the number of rows was released or is public."""
+        counted, counts = self._counted, self.plan.counts
+        public = self.nobs if counts is None else counts.rows
+        rows = public if counted is None else counted.value
+        if self.foreseen is None or rows is None:
+            return None
+        with quiet():
+            return self.foreseen(float(rows))
 
     @property
     def budget(self) -> pd.DataFrame:

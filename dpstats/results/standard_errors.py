@@ -120,6 +120,8 @@ def beyond_cap(plan: Plan, released: Information | ReleasedSums | None, rows: tu
     Rows within weigh 1 in the information and the others nothing: the intercept's entry counts them.
     """
     stage, (count, count_sd) = plan.stages[-1].plan, rows
+    if plan.request.options.split is not None:  # the last fit has about half of them
+        count, count_sd = count / 2, math.hypot(count_sd, math.sqrt(max(count, 0.0))) / 2
     known = constant_column(plan.design)
     if not isinstance(released, Information) or stage.information is None or known is None or count <= 0:
         return None
@@ -274,7 +276,8 @@ def missing_information(plan: Plan) -> str:
     counts = plan.counts
     if plan.request.options.inference is None and counts is not None and counts.settles_errors:
         return (
-            f"not released: too few rows were counted for errors to be worth their price; {paid} buys them all the same"
+            f"not released: too few rows were counted for errors to be worth their price; {paid} insists on them, and "
+            f"{phrase('summary()', shell='the summary')} says what would be enough"
         )
     if plan.request.options.inference is None:
         none = argument("inference", None)

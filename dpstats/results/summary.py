@@ -18,6 +18,7 @@ from dpstats.mechanisms.information import ReleasedSums
 from dpstats.mechanisms.options import ROWS_GUESS
 from dpstats.mechanisms.spec import obstacle
 from dpstats.plan.notes import (
+    GREATEST_EPS,
     assumed_response_note,
     cap_note,
     counts_note,
@@ -75,11 +76,17 @@ MANY = 100
 HALF_LINE = 21
 """So many characters of a fact have room on the right of a table's header."""
 
+WORTH_BUYING = 0.3
+"""Errors are advised where at least this share of the coefficients is expected to have an interval."""
+
+EXPECTED = 0.85
+"""From this share on it was the draw of the noise."""
+
 MOST_UNSURE = 0.02
 """A share of rows with more noise is not printed."""
 
 MOST_NOTES = 3
-"""A short summary has so many notes on its coefficients, the most important ones; the full one has all."""
+"""A short summary has so many notes on its coefficients, the most important ones; `notes` has all."""
 
 
 def summarize(
@@ -95,8 +102,12 @@ def summarize(
         summary = Summary([coefficient_table(results, title="\n".join(heading(results)))])
         certified = f"Certified: {guaranteed(plan)}" if plan.guarantee.certified else guarantee_note(plan)
         spent = budget_line(results) + (" Details: summary(full=True)." if details is None else "")
-        most = [*essential_notes(results), *risk][:MOST_NOTES]
-        parts = [wrap_note(note) for note in (certified, spent, *most)]
+        asked, notes = (risk, []) if n is not None else ([], risk)
+        notes = [*essential_notes(results), *notes]
+        if (more := len(notes) - MOST_NOTES) > 0:
+            where = phrase("fit.notes", shell="--full")
+            notes[MOST_NOTES:] = [f"{more} more note{'s' * (more > 1)}: {where}"]
+        parts = [wrap_note(note) for note in (certified, spent, *notes, *asked)]
         parts.insert(2, [] if details is None else [f"  Details: {details}."])
         summary.add_extra_txt([line for lines in parts for line in lines])
         return summary
@@ -109,7 +120,7 @@ def summarize(
     if results.selects:
         tables.append(selection_table(results))
     notes = [*plan_notes(plan, released=results.has_errors), *outside_note(results), *beyond_cap_note(results), *risk]
-    notes += inference_notes(results)
+    notes += inference_notes(results) if shows_errors(results) else [no_errors_note(results)]
     return Summary([*tables, *plan_tables(plan)], notes)
 
 
@@ -192,7 +203,11 @@ def budget_line(results: ReleasedModel) -> str:
         name = "rounding" if str(purchase).endswith("rounding") else str(purchase)
         parts[name] = parts.get(name, 0.0) + float(eps)
     spent = ", ".join(f"{name} {eps:.4g}" for name, eps in parts.items())
-    ranges = f" Ranges bought: {', '.join(plan.bought)}." if plan.bought else ""
+    inner = [name for name in plan.bought if name in plan.trimmed]
+    whole = [name for name in plan.bought if name not in plan.trimmed]
+    ranges = "".join(
+        f" {what}: {', '.join(names)}." for what, names in (("Ranges bought", whole), ("Inner ranges", inner)) if names
+    )
     delta = f", delta {guarantee.delta:.3g}" if guarantee.delta else ""
     split = " (of parts with rows of their own)" if plan.request.options.split is not None else ""
     return f"Budget: eps {guarantee.eps:.4g}{delta}: {spent}{split}.{ranges}"
@@ -372,22 +387,44 @@ def no_errors_note(results: ReleasedModel) -> str:
     if reason is not None:
         return f"{without}. Inference {reason}."
     if results.has_errors:
-        screen, check = phrase("screen=", shell="--set screen=K"), phrase("dp.check", shell="python -m dpstats check")
-        forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
+        check = phrase("dp.check", shell="python -m dpstats check")
         return (
-            f"{without}: the budget identifies no coefficient. More eps, {paid_errors(results)}fewer columns "
-            f"({screen} chooses them) may help; {forecast} predicts it. Rows may also be lost to levels that are "
-            f"not declared, which {check} counts."
+            f"{without}: the budget identifies no coefficient. {what_would_help(results)} Rows may also be lost to "
+            f"levels that are not declared, which {check} counts."
         )
     lost = lost_errors(plan)
     if lost is not None:
         return f"{without}: they were planned, but {lost}."
-    return f"{without}. {argument('inference', True)} buys them, from the same eps."
+    return f"{without}. {what_would_help(results)}"
 
 
-def paid_errors(results: ReleasedModel) -> str:
-    """What pays for standard errors where those that were free are lost, in a list of what may help."""
-    return f"{argument('inference', True)}, " if results.plan.request.options.inference == "auto" else ""
+def what_would_help(results: ReleasedModel) -> str:
+    """What would give more coefficients an interval, with a number where one is foreseen."""
+    plan, needed = results.plan, results.needed_rows
+    paid = plan.request.options.inference is True
+    screen = phrase("screen=", shell="--set screen=K")
+    more = f"Narrower ranges, fewer columns ({screen} chooses them) and merging rare levels help."
+    if needed is None:
+        forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
+        first = "More rows or eps help" if paid else f"{argument('inference', True)} asks for them"
+        return f"{first}; {forecast} says which to expect. {more}"
+    if not paid and needed.sure >= WORTH_BUYING:
+        return (
+            f"{argument('inference', True)} buys them, from the same eps: by forecast at least about {needed.sure:.0%} "
+            "of the coefficients would have one."
+        )
+    if needed.enough is None:
+        return f"No number of rows is foreseen to be enough. {more}"
+    if needed.share >= EXPECTED:
+        return f"Usual rows would show nearly all: these say less, or the draw of the noise was bad. {more}"
+    unit = 10.0 ** (math.floor(math.log10(needed.enough)) - 1)
+    eps = float(f"{plan.guarantee.eps * needed.enough / needed.rows:.2g}")
+    rows = f"{math.ceil(needed.enough / unit) * unit:,.0f} usual rows at this eps"
+    budget = f", or eps = {eps:g} with these," if eps <= GREATEST_EPS else ""
+    return (
+        f"By forecast about {rows}{budget} would be enough for nearly all; numbers that fill "
+        f"little of their range and rare levels need more. {more}"
+    )
 
 
 def inference_notes(results: ReleasedModel) -> list[str]:
@@ -402,10 +439,7 @@ def inference_notes(results: ReleasedModel) -> list[str]:
     unknown = [str(name) for name, error in results.bse.items() if np.isinf(error)]
     if unknown:
         which = ", ".join(unknown) if len(unknown) <= MOST_NAMES else f"{len(unknown)} coefficients (see identified)"
-        notes.append(
-            f"Not identified at this budget: {which}. More eps, {paid_errors(results)}fewer columns or merging rare "
-            "levels would help."
-        )
+        notes.append(f"Not identified at this budget: {which}. {what_would_help(results)}")
         notes += rare_note(results)
     notes.append("coef and std err are bias-corrected; params are the coefficients as released, with shrinkage.")
     if beyond_normal(results.tvalues.to_numpy(), results.pvalues.to_numpy()):

@@ -711,3 +711,17 @@ def test_what_is_no_pearson_dispersion_is_not_called_its_name() -> None:
     assert "scale" not in fit.fitstats.index
     assert "dispersion used" in str(fit.summary())
     assert "scale" not in str(fit.summary()).partition("coef")[0]
+
+
+def test_a_group_that_is_not_in_the_formula_is_refused_by_what_to_do() -> None:
+    fit = fitted("binomial", rows=3_000)
+    absent = "got 'w', which is not in the formula: add it there, and fitstats_by='w' to the call of the fit"
+    for name, fix in (("w", absent), ("G", "got 'G': did you mean 'g'?"), ("x", "got 'x'")):
+        for call in (fit.predictions, fit.comparisons):
+            with pytest.raises(ArgumentError) as refused:
+                call(by=name)
+            assert str(refused.value) == f"by must name a factor with a term of its own: g; {fix}"
+    with pytest.raises(ArgumentError, match=r"got 'w', which is not in the formula: add it there$"):
+        dp.plan("y ~ x", {**DOMAIN, "w": ["a", "b"], "y": (0, 1)}, 1.0, family="binomial", fitstats_by="w")
+    with pytest.raises(ArgumentError, match="add it there, and fitstats_variables= to the call of the fit"):
+        fit.comparisons("w")

@@ -37,7 +37,7 @@ def few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def scores_of(cells: tuple[float, ...], scale: float) -> NDArray[np.int64]:
     values = np.array(cells, dtype=float)
-    return trimming_scores(cell_counts(values, -2.0, 2.0, 0.0), -2.0, 2.0, scale)
+    return trimming_scores(cell_counts(values, -2.0, 2.0, atom=0.0), -2.0, 2.0, scale)
 
 
 def worst_loss(adjacency: Adjacency, scale: float) -> float:
@@ -148,7 +148,7 @@ def test_counts_are_those_of_comparisons(low: float, high: float) -> None:
     values = np.concatenate((edges, np.nextafter(edges, -np.inf), np.nextafter(edges, np.inf), between))
     values = np.append(values, [np.nan, np.inf, -np.inf, low, high])
     inside = values[(values >= low) & (values <= high)]
-    counts = cell_counts(values, low, high, low)
+    counts = cell_counts(values, low, high, atom=low)
     within = np.bincount(np.searchsorted(edges, inside, side="right") - 1, minlength=len(edges))
     assert counts.within.tolist() == within.tolist()
     expected = np.array([np.sum(inside == edge) for edge in edges])
@@ -228,7 +228,7 @@ def test_count_and_choice_share_the_budget(adjacency: Adjacency, monkeypatch: py
 
 
 def counts_of(cells: tuple[float, ...]) -> int:
-    return cell_counts(np.array(cells), -2.0, 2.0, 0.0).away
+    return cell_counts(np.array(cells), -2.0, 2.0, atom=0.0).away
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)

@@ -37,7 +37,7 @@ def joint_law(cells: tuple[float, ...], *, of_true_rows: bool = False) -> NDArra
             law[at, 1:] = -np.inf
             continue
         scale = trimming_scale(share * EPS, "add_remove")
-        scores = trimming_scores(cell_counts([np.array(cells)], -2.0, 2.0, None), -2.0, 2.0, scale)
+        scores = trimming_scores(cell_counts([np.array(cells)], -2.0, 2.0), -2.0, 2.0, scale)
         law[at] += np.log(probabilities(scores, scale))
     return law
 

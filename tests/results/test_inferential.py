@@ -633,7 +633,8 @@ def test_a_table_of_infinite_errors_is_not_shown() -> None:
     assert "noise at most" not in shown
     assert "std err" not in shown
     assert "the budget identifies no coefficient" in " ".join(shown.split())
-    assert "inference=True, fewer columns" in " ".join(shown.split())
+    assert "More rows or eps help" not in shown
+    assert "inference=True asks for them; plan.standard_errors(n)" in " ".join(shown.split())
     paid = dp.logit("b ~ " + " + ".join(columns), data, 0.3, domain=domain, seed=4, inference=True)
     assert "inference=True" not in paid.summary().as_text().split("identifies no coefficient")[-1]
 

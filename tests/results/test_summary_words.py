@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
-from dpstats.errors import ArgumentError, DataError, DomainError
+from dpstats.errors import ArgumentError, DataError, DomainError, NotReleasedError
 from dpstats.results.contrasts import COEFFICIENT_WIDTHS, coefficient_cells, coefficient_headers
 from dpstats.results.summary import beyond_normal
 from dpstats.summaries import WIDTH, full_width
@@ -42,7 +42,10 @@ def test_the_cap_of_residuals_is_said_in_units_of_the_response(full: bool) -> No
 
 def test_coefficients_without_errors_are_said_to_be_shrunken() -> None:
     assert "inference=True buys them" in words(dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN, inference=None))
-    assert "inference=True buys them" in words(dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN, check_share=0))
+    # Of how many rows they would be is not known there.
+    unknown = words(dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN, check_share=0))
+    assert "inference=True asks for them; plan.standard_errors(n)" in unknown
+    assert "inference=True buys them" not in unknown
     sparse = words(dp.lasso("y ~ x + z", rows(), 1.0, domain=DOMAIN, alpha=1.0))
     assert "Coefficients are shrunk" in sparse
     assert "inference=True" not in sparse, "a sparse penalty leaves nothing to buy"
@@ -370,3 +373,77 @@ def test_no_number_goes_on_in_another_line() -> None:
         text = str(full_width(coefficient_headers(0.05), [("Intercept", cells), (name, cells)], COEFFICIENT_WIDTHS))
         assert text.count(" -3.981e-06 ") == text.count(" -3.943e-06 ") == 2
         assert max(map(len, text.splitlines())) == 78
+
+
+def wide_rows(n: int) -> tuple[str, pd.DataFrame, dict[str, Any]]:
+    """Eight numbers and a 0/1 response that most of them move."""
+    random = np.random.default_rng(12)
+    names = [f"x{place}" for place in range(8)]
+    data = pd.DataFrame(random.uniform(-1, 1, (n, 8)), columns=names)
+    data["b"] = (random.random(n) < 1 / (1 + np.exp(-data[names[:5]].sum(axis=1)))).astype(int)
+    return f"b ~ {' + '.join(names)}", data, {**dict.fromkeys(names, (-1, 1)), "b": (0, 1)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("inference", ["auto", True])
+def test_what_is_advised_gives_intervals(inference: Any) -> None:
+    """The eps and the rows that a poor table names are those at which fits show nearly all."""
+    formula, data, domain = wide_rows(1_500)
+    fit = dp.logit(formula, data, 0.5, domain=domain, inference=inference)
+    told = words(fit)
+    assert "inference=True" not in told
+    found = re.search(r"By forecast about ([\d,]+) usual rows at this eps, or eps = ([\d.]+) with these,", told)
+    assert found is not None
+    needed, eps = int(found[1].replace(",", "")), float(found[2])
+    assert needed / 1_500 == pytest.approx(eps / 0.5, rel=0.35)  # rows are counted with noise
+    shares = [
+        np.mean(fit.identified if fit.has_errors else 0.0)
+        for fit in (
+            *(dp.logit(formula, data, eps, domain=domain, inference=True) for _ in range(3)),
+            *(dp.logit(formula, wide_rows(needed)[1], 0.5, domain=domain, inference=True) for _ in range(3)),
+        )
+    ]
+    assert np.mean(shares[:3]) > 0.7
+    assert np.mean(shares[3:]) > 0.7
+    # A third of the rows shows far less.
+    few = [dp.logit(formula, wide_rows(needed // 4)[1], 0.5, domain=domain, inference=True) for _ in range(4)]
+    assert np.mean([np.mean(one.identified if one.has_errors else 0.0) for one in few]) < 0.5
+
+
+def test_a_table_without_errors_names_what_helps_in_every_form() -> None:
+    formula, data, domain = wide_rows(300)
+    fit = dp.logit(formula, data, 0.5, domain=domain)
+    assert not fit.has_errors
+    for text in (words(fit), " ".join(str(fit.summary(full=True)).split())):
+        assert "By forecast about" in text
+        assert "inference=True" not in text
+    with pytest.raises(NotReleasedError, match="summary\\(\\) says what would be enough"):
+        _ = fit.bse
+
+
+def test_notes_that_have_no_room_are_counted_and_kept() -> None:
+    _, data, domain = wide_rows(3_000)
+    data["count"] = np.random.default_rng(3).poisson(2, 3_000)
+    fit = dp.poisson("count ~ x0 + g", data.assign(g="a", who=np.arange(3_000)), 30.0,
+                     domain={**domain, "g": ["a", "b"], "count": (0, 30)}, unit="who")  # fmt: skip
+    notes, text = fit.notes, str(fit.summary())
+    assert len(notes) > 3
+    below = [line for line in text.rpartition("=\n")[2].splitlines() if line and not line.startswith("  ")]
+    assert len(below) == 2 + 3 + 1  # certificate and budget, three notes, and how many more there are
+    assert below[-1] == f"{len(notes) - 3} more note{'s' * (len(notes) > 4)}: fit.notes"
+    assert all(note in " ".join(text.split()) for note in notes[:3])
+    assert all(note not in " ".join(text.split()) for note in notes[3:])
+    short = dp.ols("x0 ~ x1", data, 5.0, domain=domain)
+    assert len(short.notes) <= 3
+    assert "fit.notes" not in str(short.summary())
+    risk = [note for note in str(fit.summary(n=3_000)).split("\n") if note.startswith("Excess risk")]
+    assert len(risk) <= 1
+
+
+def test_ranges_that_were_declared_are_called_inner_ones() -> None:
+    random = np.random.default_rng(4)
+    data = pd.DataFrame({"x": random.normal(0, 1, 30_000), "z": random.normal(0, 1, 30_000)})
+    data["y"] = data["x"] + data["z"] + random.normal(0, 1, 30_000)
+    fit = dp.ols("y ~ x + z", data, 1.0, domain={"x": (-100, 100), "y": (-10, 10)}, ranges="bought")
+    assert fit.plan.trimmed == ("x",)
+    assert "Ranges bought: z. Inner ranges: x." in words(fit)

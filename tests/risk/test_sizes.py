@@ -163,3 +163,24 @@ def test_sizes_that_cannot_be_told_are_refused(plan: Any, given: dict[str, Any],
         dp.sample_size(plan, **given)
     with pytest.raises(ArgumentError, match="se needs a plan"):
         dp.sample_size("binomial", 3, eps=1.0, se={"x": 0.1})
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("sex", "sex[T.male]"),
+        ("age", "C(age)[T.old]"),
+        ("Hours", "hours"),
+        ("hourss", "hours"),
+        ("sex[T.mal]", "sex[T.male]"),
+    ],
+)
+def test_a_name_that_is_no_coefficient_gets_the_one_that_was_meant(name: str, meant: str) -> None:
+    domain = {"sex": ["female", "male"], "age": ["young", "old"], "hours": (0, 60), "y": (0, 1)}
+    plan = dp.plan("y ~ sex + C(age) + hours", domain, 1.0, inference=True)
+    for ask in (lambda: dp.required(plan, se={name: 0.1}, n=5_000), lambda: dp.sample_size(plan, se={name: 0.1})):
+        with pytest.raises(ArgumentError) as refused:
+            ask()  # type: ignore[no-untyped-call]
+        assert str(refused.value) == f"se: the plan has no coefficient {name!r}; did you mean {meant!r}?"
+    with pytest.raises(ArgumentError, match="no coefficient 'wage'; it has Intercept, sex"):
+        dp.required(plan, se={"wage": 0.1}, n=5_000)
