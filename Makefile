@@ -6,7 +6,7 @@ WORKERS ?= 2
 CASES ?= 50000
 OLDEST := .venv/oldest
 
-.PHONY: demo test test-all rest lint types unit slow docs bench dist edges-oldest clean
+.PHONY: demo test test-all test-browser rest lint types unit slow docs bench dist edges-oldest clean
 
 .stamp-core: setup.cfg pyproject.toml dpstats/_version.py
 	$(PYTHON) -m venv .venv
@@ -29,7 +29,7 @@ test: lint types unit
 
 test-all: test rest
 
-rest: docs slow
+rest: docs slow test-browser
 
 lint: .stamp-test
 	$(BIN)/ruff check .
@@ -42,7 +42,11 @@ unit: .stamp-test
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
 
 slow: .stamp-test
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m slow
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m slow --ignore tests/browser
+
+# The pages of an office in Chromium (Debian's package chromium).
+test-browser: .stamp-test
+	DPSTATS_BROWSER=needed OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest tests/browser
 
 docs: .stamp-test
 	$(BIN)/python -m sphinx -W --keep-going -q -j $(WORKERS) -b html docs docs/_build/html

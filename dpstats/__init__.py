@@ -64,6 +64,7 @@ __all__ = [
     "check",
     "compare",
     "compose",
+    "connect",
     "datasets",
     "errors",
     "etable",
@@ -94,11 +95,16 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    return [name for name in (*__all__, "__version__") if name in globals() or name == "streaming"]
+    return [name for name in (*__all__, "__version__") if name in globals() or name in ("connect", "streaming")]
 
 
 def __getattr__(name: str) -> Any:
-    """Streams on first use: the parts of scipy that only they need take half as long to import as all else."""
+    """Streams on first use: the parts of scipy that only they need take half as long to import as all else.
+
+    Offices too, which nobody needs who has the rows.
+    """
     if name == "streaming":
         return import_module("dpstats.streaming")
+    if name == "connect":
+        return import_module("dpstats.office.client").connect
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -216,7 +216,7 @@ class Request:
         if self.options.as_printed:
             reasons.append(UNCERTIFIED)
         if self.options.realization == "augmented":
-            reasons.append("augmented noise rows miss the curvature that the proof needs")
+            reasons.append("augmented noise rows lack the curvature that the proof needs")
         for given in (self.family, self.penalty):
             if given is not None and not type(given).__module__.startswith("dpstats."):
                 reasons.append(

@@ -75,3 +75,7 @@ class BudgetExceeded(LedgerError):
 
 class StreamError(DPStatsError, RuntimeError):
     """A stream is past its horizon, its state cannot be used or belongs to another plan; nothing was released."""
+
+
+class OfficeError(DPStatsError, RuntimeError):
+    """An office does not answer, or not as one does, or its keeper has refused; a repeated call is charged once."""

@@ -48,6 +48,7 @@ LAYERS = (
     "datasets",
     "api",
     "",  # dpstats/__init__.py: the public names
+    "office",
     "cli",
     "__main__",
 )

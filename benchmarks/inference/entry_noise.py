@@ -65,6 +65,10 @@ class EntryNoise:
             np.add.at(result, (column, base), variance * (right + ratio * own))
         return result
 
+    def images(self, vector: Float) -> Float:
+        """S(e_j m') for each unit vector e_j, shape (p, p, p)."""
+        return np.array([self.square(np.outer(unit, vector)) for unit in np.eye(self.size)])
+
     def bilinear(self, left: Float, right: Float) -> Float:
         """Var(g'E m) for the rows g, m of `left` and `right`, shape (k, p)."""
         off = self.variances - np.diag(np.diag(self.variances))

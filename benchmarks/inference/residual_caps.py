@@ -7,6 +7,8 @@ widths are worth.
 The slopes are statsmodels' on the same rows, all of a data set's. A cap "as if known" is a multiple of the residuals'
 standard deviation. "pilot" spends .15 of eps on a fit without errors and .03 on the reach of its residuals
 (`buy_reach`, on a grid of four candidates a doubling), and the rest on the fit with a multiple of that reach for a cap.
+"spread" spends .02, .05 or .1 on such a fit and .01 on the size that nine in ten of its residuals are below (noisy max
+of minus the rows that are too many or too few), which tells a standard deviation; the cap is 3.5 of it.
 """
 
 from __future__ import annotations
@@ -24,10 +26,13 @@ import pandas as pd
 import statsmodels.formula.api as smf
 
 import dpstats as dp
+from benchmarks.inference.adaptive import population
 from benchmarks.prediction import checked, cps1988, diamonds
+from dpstats.domain import Levels, Range
 from dpstats.plan import scaling
 from dpstats.privacy.randomness import random_source
 from dpstats.privacy.ranges import buy_reach
+from dpstats.privacy.selection import exponential_scale
 
 EPS = (0.5, 1.0, 3.0)
 FITS = 60
@@ -94,6 +99,14 @@ def asec() -> Task:
     return _levelled(found.data, domain, "wage ~ education_years + experience + I(experience**2) + female")
 
 
+def drawn(name: str) -> Task:
+    """A data set of `benchmarks.inference.adaptive`."""
+    found = population(name)
+    pairs = {key: (one.low, one.high) for key, one in dp.Domain(found.domain).items() if isinstance(one, Range)}
+    levels = {key: list(one.values) for key, one in dp.Domain(found.domain).items() if isinstance(one, Levels)}
+    return _levelled(found.frame, {key: (pairs | levels)[key] for key in found.domain}, found.formula)
+
+
 TASKS: dict[str, Callable[[], Task]] = {
     "CPSSW8": lambda: _checked(checked.earnings()),
     "CPS1988": lambda: cps(cps1988.FORMULA),
@@ -101,6 +114,9 @@ TASKS: dict[str, Callable[[], Task]] = {
     "Computers": lambda: _checked(checked.computers()),
     "CPS1988, raw": lambda: cps(cps1988.FORMULA.replace("np.log(wage)", "wage")),
     "ASEC, raw": asec,
+    "Wages": lambda: drawn("Wages"),
+    "ames": lambda: drawn("ames"),
+    "nine tenths explained": lambda: drawn("nine tenths explained"),
 }
 
 
@@ -168,6 +184,33 @@ def piloted(multiple: float) -> Callable[[str, float, int], Any]:
     return fit
 
 
+QUANTILE, QUANTILE_EPS, NORMAL_QUANTILE, DEVIATIONS = 0.9, 0.01, 1.645, 3.5
+STEPS_A_DOUBLING, DOUBLINGS = 8, 10
+
+
+def spread_of(name: str, eps: float, seed: int, share: float) -> float:
+    """The standard deviation that a pilot's residuals are told to have; all ranges as declared, which costs nothing."""
+    arguments = {"inference": None, "check_share": 0, "ranges": "declared", "response": "bought"}
+    pilot, found = fitted(name, share * eps, seed, **arguments), task(name)
+    residuals = np.sort(np.abs(least_squares(name).endog - np.asarray(pilot.predict(found.frame))))
+    plan = dp.plan(found.formula, found.domain, 1.0, ranges="declared", response="declared")
+    grid = 2 * plan.design.response_scaling()[1] * 2.0 ** -(np.arange(STEPS_A_DOUBLING * DOUBLINGS) / STEPS_A_DOUBLING)
+    scores = -np.abs(np.searchsorted(residuals, grid) - QUANTILE * len(residuals))
+    noise = exponential_scale(QUANTILE_EPS * eps, monotone=False)
+    noisy = scores + np.random.default_rng(seed + 7).exponential(noise, len(grid))
+    return float(grid[int(np.argmax(noisy))]) / NORMAL_QUANTILE
+
+
+def spread(share: float) -> Callable[[str, float, int], Any]:
+    """A fit whose cap is some standard deviations of a pilot's residuals."""
+
+    def fit(name: str, eps: float, seed: int) -> Any:
+        cap = DEVIATIONS * spread_of(name, eps, seed, share)
+        return capped(name, (1 - share - QUANTILE_EPS) * eps, seed + 2, cap)
+
+    return fit
+
+
 WAYS: dict[str, Callable[[str, float, int], Any]] = {
     "default": fitted,
     "an eighth": lambda name, eps, seed: fitted(name, eps, seed, inference=True, response="declared"),
@@ -180,6 +223,7 @@ WAYS: dict[str, Callable[[str, float, int], Any]] = {
     },
     **{f"bought {multiple:g}": bought(multiple) for multiple in (0.35, 0.7, 0.9)},
     **{f"pilot {multiple:g}": piloted(multiple) for multiple in (0.7, 1.0)},
+    **{f"spread {share:g}": spread(share) for share in (0.02, 0.05, 0.1)},
 }
 
 

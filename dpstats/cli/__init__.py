@@ -1,4 +1,4 @@
-"""The command line: ``python -m dpstats template|check|plan|fit|evaluate|show|ledger|demo``.
+"""The command line: ``python -m dpstats template|check|plan|fit|evaluate|show|ledger|office|serve|demo``.
 
 Exit status: 0, done; 1, an argument, the formula, the Domain, the data or the output cannot be used, and nothing was
 spent; 2, the command was not understood; 3, budget or quota do not suffice, and nothing was spent; 4, the ledger cannot

@@ -43,7 +43,7 @@ def add_commands(commands: Commands) -> None:
     quota = actions.add_parser("quota", help="limit what one analyst may spend from now on")
     who = quota.add_mutually_exclusive_group(required=True)
     who.add_argument("--analyst", help="whose charges")
-    who.add_argument("--everyone-else", action="store_true", help="each analyst without an own quota")
+    who.add_argument("--everyone-else", action="store_true", help="all analysts without a quota of their own")
     quota.add_argument("--eps", type=float, required=True)
     quota.add_argument("--delta", type=float, default=0.0)
     quota.set_defaults(run=_quota)

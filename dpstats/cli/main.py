@@ -6,11 +6,12 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from dpstats.api import logit
 from dpstats.cli import commands as releases
-from dpstats.cli import ledgers, models
+from dpstats.cli import ledgers, models, office
 from dpstats.cli.shared import shell_argument, silence
 from dpstats.datasets import load_adult
 from dpstats.errors import BudgetExceeded, DPStatsError, LedgerError, MismatchError, ReleaseError, UncertifiedError
@@ -74,11 +75,11 @@ class Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
-        prog="python -m dpstats",
+        prog="dpstats" if Path(sys.argv[0]).stem == "dpstats" else "python -m dpstats",
         description="Private regression from the shell. Output holds released values and public facts alone.",
         epilog="Exit status: 0 done; 1 input or output not usable, nothing spent; 2 usage; 3 budget or quota "
         "exceeded, nothing spent; 4 ledger not usable; 5 not certified; 6 charged, and then the release "
-        "failed or could not be written to its place: the error names the place where it is.",
+        "failed or could not be written as asked: the error names the file that has it.",
     )
     commands = parser.add_subparsers(required=True, metavar="command")
     models.add_commands(commands)
@@ -86,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     releases.add_evaluate(commands)
     releases.add_show(commands)
     ledgers.add_commands(commands)
+    office.add_commands(commands)
     commands.add_parser("demo", help="fit private models to bundled data and show them").set_defaults(run=run_demo)
     return parser
 

@@ -60,7 +60,7 @@ def payment(options: argparse.Namespace) -> Iterator[Ledger | None]:
     given = {name: getattr(options, name) for name in ("analyst", "purpose", "label")}
     if options.ledger is None:
         if named := [name for name, text in given.items() if text is not None]:
-            raise ArgumentError(f"--{named[0]} is kept in a ledger; name it with --ledger")
+            raise ArgumentError(f"--{named[0]} is for the entry of a ledger: name the ledger with --ledger")
         print("note: without --ledger the budget spent on these data is not recorded", file=sys.stderr)
         yield None
         return

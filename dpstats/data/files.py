@@ -160,8 +160,8 @@ def _header(name: str, delimiter: str) -> tuple[str, ...]:
     if len(names) == 1 and others:
         what = {",": "commas", "\t": "tabulators"}[delimiter]
         raise DataError(
-            f"data: {name!r} has one column according to its first line, which has {others[0]!r}; columns must be "
-            f"divided by {what}: write the file so, or name it .tsv for tabulators"
+            f"data: the first line of {name!r} names a single column and contains {others[0]!r}; columns must be "
+            f"separated by {what}: write the file so, or name it .tsv if tabulators separate them"
         )
     return names
 

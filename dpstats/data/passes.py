@@ -149,7 +149,7 @@ class Block(NamedTuple):
 
     def detached(self) -> Block:
         """The rows without what their arrays are parts of, which they would keep in memory."""
-        return Block(*(None if cells is None else _apart(cells) for cells in self))  # type: ignore[arg-type]
+        return Block(*(None if cells is None else detached(cells) for cells in self))  # type: ignore[arg-type]
 
     def doubles(self) -> Block:
         """In double precision."""
@@ -165,7 +165,8 @@ def concatenate(blocks: Sequence[Block]) -> Block:
     return Block(*(None if cells[0] is None else np.concatenate(cells) for cells in zip(*blocks, strict=True)))  # type: ignore[arg-type]
 
 
-def _apart(cells: Floats) -> Floats:
+def detached(cells: Floats) -> Floats:
+    """The cells without a larger array that they are a part of, which they would keep in memory."""
     return cells if getattr(cells.base, "nbytes", 0) <= cells.nbytes else cells.copy("K")
 
 

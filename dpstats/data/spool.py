@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arguments import is_number, safe_repr
-from dpstats.data.passes import Block, Change, Element, MemoryRows, Other, Result, Rows, chain
+from dpstats.data.passes import Block, Change, Element, MemoryRows, Other, Result, Rows, chain, detached
 from dpstats.errors import ArgumentError
 
 RESERVE = 2**28
@@ -201,7 +201,7 @@ def hold(rows: ReadRows[Element], memory: Memory) -> Rows[Element]:
             memory.give(taken)
             return rows
         size = _size(arrays)
-        kept.append(element.detached() if isinstance(element, Block) else element)
+        kept.append(element.detached() if isinstance(element, Block) else detached(np.asarray(element)))
         if not memory.take(size):
             break
         taken += size

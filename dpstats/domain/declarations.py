@@ -257,7 +257,7 @@ def _with_extras(name: object, declared: Range) -> Range:
         if not 0 < deviation <= ENDS * most:
             raise DomainError(
                 f"the typical standard deviation of {name!r} must be positive and, for a mean of {mean:g}, at most "
-                f"{most:.4g}, which rows at the two ends of its range have"
+                f"{most:.4g}, the standard deviation of rows that all lie at the ends of its range"
             )
     first, last = declared.interval
     if declared.inner is not None and not (low <= first < last <= high):
@@ -265,7 +265,7 @@ def _with_extras(name: object, declared: Range) -> Range:
             f"the inner interval of {name!r} must have two ends in order within its range, ({low}, {high})"
         )
     if not first < last:
-        raise DomainError(f"the typical standard deviation of {name!r} is too small to differ from 0 at its mean")
+        raise DomainError(f"the typical standard deviation of {name!r} is too small beside its mean to be told from 0")
     return declared
 
 

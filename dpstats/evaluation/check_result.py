@@ -244,7 +244,7 @@ class Check(Released):
             return ""
         stands_out = self._counts_at(place) >= SURE * self.place_err
         missing = [repr(name) for name, there in zip(place.names, stands_out, strict=True) if not there]
-        return f"; no rows stand out at {', '.join(missing)}" if stands_out.any() and missing else ""
+        return f"; hardly any row has {', '.join(missing)}" if stands_out.any() and missing else ""
 
     def _too_wide(self, place: ColumnHistogram) -> list[str]:
         """Whether hardly any rows lie outside a small part of a column's range."""
@@ -327,7 +327,7 @@ class Check(Released):
         seen = "Beside these, no" if self.findings else "No"
         return (
             f"{seen} fault stands out from the noise. A fault of fewer than {max(math.ceil(least), 2):,} rows "
-            "would not."
+            "cannot be seen."
         )
 
     def __repr__(self) -> str:

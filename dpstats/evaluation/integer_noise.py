@@ -68,7 +68,7 @@ class IntegerNoise:
         while measurement.map(distance) > self.rho:
             scale = math.nextafter(scale, math.inf) * (1 + 1e-15)
             measurement = make_gaussian(*space, scale=scale)
-        return np.asarray(measurement([int(value) for value in values]), dtype=np.int64)
+        return np.asarray(measurement(np.ascontiguousarray(values, dtype=np.int64)), dtype=np.int64)
 
     def guarantee(self, adjacency: Adjacency) -> Guarantee:
         """What the release promises."""

@@ -40,7 +40,9 @@ COUNT_METRICS = ("deviance", "mae", "residuals")
 
 DEVIANCE_PLACE = 0.5
 RESPONSE_PLACE = 0.25
-"""Weights of places, near the best (docs/proofs/evaluation)."""
+COUNT_RESIDUAL_PLACE = 0.25
+"""Weights of places, near the best (docs/proofs/evaluation). Residuals of a small count are all on one side of their
+cells: their places keep the mean from moving there."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,8 @@ class NumericModel:
         if self._sizes:
             histograms.append(Histogram(deviance_grid(self.width), place=DEVIANCE_PLACE))
         if "residuals" in metrics:
-            histograms.append(Histogram(residual_grid(self.width), groups=self._fitted().size))
+            place = COUNT_RESIDUAL_PLACE if self.count else 0.0
+            histograms.append(Histogram(residual_grid(self.width), groups=self._fitted().size, place=place))
         return tuple(histograms)
 
     def locate(self, linear: Array, endog: Array) -> list[tuple[Indices, Array]]:

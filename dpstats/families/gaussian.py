@@ -81,6 +81,20 @@ class Gaussian(Family):
         value = gradient * eta - (gradient - start) * (endog + (gradient + start) / 2)
         return value, gradient, (gradient == residual).astype(eta.dtype)
 
+    def slope(self, eta: Array, endog: Array) -> Array:
+        """The residual within the cap."""
+        cap, residual = eta.dtype.type(self.lipschitz), eta - endog
+        return np.clip(residual, -cap, cap, out=residual)
+
+    def weight(self, eta: Array, endog: Array) -> Array:
+        """1 within the cap, 0 beyond."""
+        return (np.abs(eta - endog) <= eta.dtype.type(self.lipschitz)).astype(eta.dtype)
+
+    def slope_and_weight(self, eta: Array, endog: Array) -> tuple[Array, Array]:
+        """Both, of the same residuals."""
+        cap, residual = eta.dtype.type(self.lipschitz), eta - endog
+        return np.clip(residual, -cap, cap), (np.abs(residual) <= cap).astype(eta.dtype)
+
     def mean(self, eta: Array) -> Array:
         """Eta itself."""
         return eta

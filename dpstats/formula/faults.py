@@ -59,9 +59,8 @@ class Fault(NamedTuple):
         if self.declared.endswith("levels"):
             return "missing, or a level that is not declared; compare the spelling with the codebook"
         if self.declared.endswith(DROPS):
-            return (
-                f"missing, or outside {self.declared.removesuffix(DROPS)}, where its range keeps rows; check this range"
-            )
+            inside = self.declared.removesuffix(DROPS)
+            return f"missing, or outside {inside}, beyond which rows are left out; check this range"
         return "missing, or not a number"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from dpstats.data.columns import MISSING_TOKEN, Kind, usable_kind
 from dpstats.data.persons import OwnedRows
 from dpstats.domain import Domain, Levels, Range
 from dpstats.errors import DomainError
+from dpstats.formula.coding import factor_values
 from dpstats.formula.public_frame import Codes, Encoded
 from dpstats.formula.scaled_design import ScaledDesign, all_within, packed_rows
 
@@ -110,8 +112,16 @@ def owned_blocks(spec: ScaledDesign, table: Table, person: str, block_rows: int)
         yield OwnedRows(block, ids.select(rows).identities()[chosen])
 
 
-def _read(spec: ScaledDesign, table: Table, block_rows: int) -> Iterator[tuple[Block, NDArray[np.bool_], slice]]:
-    """Blocks of complete rows, with which rows of which slice they are."""
+def used_rows(spec: ScaledDesign, table: Table, block_rows: int) -> int:
+    """How many rows `read_blocks` has; what is known to be finite is not scaled for that."""
+    if not spec.numbers_are_cells:
+        return sum(len(block.endog) for block in read_blocks(spec, table, block_rows))
+    whole = (_whole_rows(spec, read, rows) for rows, read in _slices(spec, table, block_rows))
+    return sum(int(np.sum(found.kept & factor_values(spec.coding, found.encoded)[1])) for found, _ in whole)
+
+
+def _slices(spec: ScaledDesign, table: Table, block_rows: int) -> Iterator[tuple[slice, Read]]:
+    """Slices of a table, with what is read of them."""
     parsed, weighing = spec.parsed, spec.domain if spec.weights is None else spec.weights.domain
     read = [
         (read_columns(table, parsed.predicting_columns), spec.domain),
@@ -119,19 +129,27 @@ def _read(spec: ScaledDesign, table: Table, block_rows: int) -> Iterator[tuple[B
         (read_columns(table, parsed.weight_columns), weighing),
         (read_columns(table, parsed.subset_columns), spec.domain),
     ]
-    for rows in slices(table.rows, block_rows):
-        yield *_block(spec, read, rows), rows
+    return ((rows, read) for rows in slices(table.rows, block_rows))
 
 
-def _block(spec: ScaledDesign, read: Read, rows: slice) -> tuple[Block, NDArray[np.bool_]]:
-    """One packed block of complete rows, and which of `rows` they are."""
+class _WholeRows(NamedTuple):
+    """Rows that miss no column."""
+
+    encoded: dict[str, Encoded]  # of what explains
+    endog: Array
+    weights: Array | None
+    offset: Array | None
+    kept: NDArray[np.bool_]  # which of them count, by all but the columns of the design
+
+
+def _whole_rows(spec: ScaledDesign, read: Read, rows: slice) -> tuple[_WholeRows, NDArray[np.bool_]]:
+    """What is read of the rows that miss nothing, and which of `rows` they are."""
     parts = [encode(columns, domain, rows) for columns, domain in read]
     complete = np.logical_and.reduce([known for _, known in parts])
     whole = complete.all()
     encoded, outcome, weighed, conditions = (part if whole else take(part, complete) for part, _ in parts)
     endog = spec.encoder.encode(outcome)
-    numbers, levels, known = packed_rows(spec, encoded, len(endog))
-    kept = known & np.isfinite(endog)
+    kept = np.isfinite(endog)
     if spec.subset is not None:
         kept &= spec.subset(conditions)
     weights, offset = _weights(spec, outcome, weighed), None
@@ -140,9 +158,18 @@ def _block(spec: ScaledDesign, read: Read, rows: slice) -> tuple[Block, NDArray[
     if spec.offset is not None:
         offset = spec.scaled_offset(spec.offset(encoded))
         kept &= np.isfinite(offset)
-    block = Block(numbers, endog, weights, offset, levels=levels)
-    complete[complete] = kept
-    return block if kept.all() else block.take(kept), complete
+    return _WholeRows(encoded, endog, weights, offset, kept), complete
+
+
+def _read(spec: ScaledDesign, table: Table, block_rows: int) -> Iterator[tuple[Block, NDArray[np.bool_], slice]]:
+    """Packed blocks of the rows that count, with which rows of which slice they are."""
+    for rows, read in _slices(spec, table, block_rows):
+        found, complete = _whole_rows(spec, read, rows)
+        numbers, levels, known = packed_rows(spec, found.encoded, len(found.endog))
+        kept = found.kept & known
+        block = Block(numbers, found.endog, found.weights, found.offset, levels=levels)
+        complete[complete] = kept
+        yield block if kept.all() else block.take(kept), complete, rows
 
 
 def prediction_rows(spec: ScaledDesign, table: Table, *, offset: bool) -> tuple[Array, NDArray[np.bool_], Array]:
@@ -216,8 +243,10 @@ def encoded_rows(
 
 def response_rows(spec: ScaledDesign, table: Table) -> Array:
     """Responses of a table that suits the design, in model units, shape (n,); NaN where there is none."""
-    result = np.full(table.rows, np.nan)
     encoded, known = _encode_table(table, spec.response_columns, spec.encoder.domain)
+    if known.all():
+        return spec.encoder.encode(encoded)
+    result = np.full(table.rows, np.nan)
     result[known] = spec.encoder.encode(take(encoded, known))
     return result
 

@@ -35,6 +35,7 @@ from dpstats.formula.coding import (
     placed_subterms,
     products,
 )
+from dpstats.formula.expression import Column
 from dpstats.formula.parse import Formula
 from dpstats.formula.patsy_internals import DesignInfo
 from dpstats.formula.public_frame import Encoded
@@ -112,7 +113,7 @@ class ScaledDesign:
         """Bodies that hold every row, for noise cut to the design (docs/proofs/bodies)."""
         return tuple(body.image for body in self.bodies)
 
-    @property
+    @cached_property
     def dummies(self) -> tuple[Dummies, ...]:
         """The columns that are dummies of a factor beside the intercept."""
         return coded_dummies(self.coding, self.center, self.scale)
@@ -199,6 +200,13 @@ class ScaledDesign:
             bodies=tuple(replace(body, scales=None) for body in self.bodies),
             offset=None if self.offset is None else replace(self.offset, low=-math.inf, high=math.inf),
         )
+
+    @cached_property
+    def numbers_are_cells(self) -> bool:
+        """Whether the columns are cells as they are, levels and products of these: finite where no cell is missing."""
+        factors = self.coding.factor_infos.items()
+        plain = all(info.type == "categorical" or isinstance(factor.node, Column) for factor, info in factors)
+        return plain and next(_moves(self), None) is None
 
     @cached_property
     def packing(self) -> RowPacking:

@@ -72,6 +72,11 @@ class MappedMatrix:
         inner = self.law.square(self.transform @ matrix @ self.transform.T)
         return self.transform.T @ inner @ self.transform
 
+    def images(self, vector: Float) -> Float:
+        """S(e_j m') for each unit vector e_j, shape (k, k, k)."""
+        inner = np.tensordot(self.transform, self.law.images(self.transform @ vector), axes=(0, 0))
+        return self.transform.T @ inner @ self.transform
+
     def bilinear(self, left: Float, right: Float) -> Float:
         """Var(g'E m) for the rows g, m of `left` and `right`, shape (rows, k)."""
         return self.law.bilinear(left @ self.transform.T, right @ self.transform.T)
@@ -115,6 +120,12 @@ RANK = 1e-9
 """Forms that depend on others up to this share of their size are left out."""
 
 
+def metric_images(metric: Float, vector: Float) -> Float:
+    """tr(e_j m' D) D + D m e_j' D for each unit vector e_j, shape (p, p, p)."""
+    moved = metric @ vector
+    return moved[:, None, None] * metric + moved[None, :, None] * metric[:, None, :]
+
+
 @dataclass(frozen=True, eq=False)
 class SpanNoise:
     """Noise E = R U R' with R R' = D: U symmetric, its entries uncorrelated, of variance v, 2 v on the diagonal."""
@@ -144,6 +155,11 @@ class SpanNoise:
             return whole
         off = self.removed.reshape(size**2, size**2) @ matrix.ravel()
         return np.asarray(whole - off.reshape(size, size), dtype=np.float64)
+
+    def images(self, vector: Float) -> Float:
+        """S(e_j m') for each unit vector e_j, shape (p, p, p)."""
+        whole = self.variance * metric_images(self.metric, vector)
+        return whole if self.removed is None else whole - (self.removed @ vector).transpose(2, 0, 1)
 
     def bilinear(self, left: Float, right: Float) -> Float:
         """Var(g'E m) for the rows g, m of `left` and `right`, shape (k, p)."""

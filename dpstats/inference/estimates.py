@@ -201,10 +201,7 @@ class Estimates:
     @cached_property
     def _images(self) -> Float:
         """S(e_j d') for each active coefficient j, shape (k, k, k)."""
-        found, shift = self.identified, self.correction[self.identified.active]
-        size = len(shift)
-        images = [found.law.square(np.outer(unit, shift)) for unit in np.eye(size)]
-        return np.reshape(images, (size, size, size))
+        return self.identified.law.images(self.correction[self.identified.active])
 
     @cached_property
     def _excess(self) -> Float:

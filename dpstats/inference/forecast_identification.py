@@ -15,7 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from dpstats.inference.basis import KNOWN, Dummies, KnownInformation, Projection, reference_levels, self_adjoint
+from dpstats.inference.basis import (
+    KNOWN,
+    Dummies,
+    KnownInformation,
+    Projection,
+    metric_images,
+    reference_levels,
+    self_adjoint,
+)
 from dpstats.inference.inverse import LEAST_RATIO, Identified
 
 Float = NDArray[np.float64]
@@ -47,6 +55,11 @@ class ProjectedNoise:
         return self.variance * (float(np.sum(matrix * metric)) * metric + metric @ matrix.T @ metric) - self.taken_off(
             matrix
         )
+
+    def images(self, vector: Float) -> Float:
+        """S(e_j m') for each unit vector e_j, shape (k, k, k)."""
+        off = np.tensordot(self.forms, self.forms @ vector, axes=(0, 0)).transpose(1, 0, 2)
+        return self.variance * (metric_images(self.metric, vector) - 2 * off)
 
     def taken_off(self, matrix: Float) -> Float:
         """What the forms take off S(A), shape (k, k)."""

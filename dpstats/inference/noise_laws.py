@@ -45,6 +45,9 @@ class MatrixLaw(Protocol):
     def square(self, matrix: Float) -> Float:
         """S(A) = E[E A E], shape (p, p), for any A of that shape."""
 
+    def images(self, vector: Float) -> Float:
+        """S(e_j m') for each unit vector e_j, shape (p, p, p), at the price of one S(A)."""
+
     def bilinear(self, left: Float, right: Float) -> Float:
         """Var(g'E m) = g' S(m m') g for the rows g, m of two arrays, shape (k, p); returns shape (k,)."""
 
@@ -187,7 +190,8 @@ def _hull_points(size: int, share: Float, random: np.random.Generator) -> Float:
     cells = _cells(size, share[:, 0])
     below = np.cumsum(cells, axis=1) / cells.sum(axis=1, keepdims=True)
     positive = (random.random(share.shape) > below).sum(axis=1, keepdims=True)
-    ranks = np.argsort(np.argsort(random.random((len(share), size)), axis=1), axis=1)
+    order, ranks = np.argsort(random.random((len(share), size)), axis=1), np.empty((len(share), size), dtype=np.intp)
+    np.put_along_axis(ranks, order, np.arange(size)[None], axis=1)
     chosen = ranks < positive
     parts, spare = random.standard_exponential((len(share), size)), random.standard_exponential((len(share), 2))
     above = np.sum(parts * chosen, axis=1, keepdims=True) + spare[:, :1]

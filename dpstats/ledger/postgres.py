@@ -16,13 +16,16 @@ import psycopg
 from psycopg.types.numeric import IntLoader
 
 from dpstats.errors import ArgumentError, LedgerError
-from dpstats.ledger.store import ENTRY_FACTS, SCHEMA_VERSION, TABLES, Connection, Cursor, Store, insert
+from dpstats.ledger.store import ENTRY_FACTS, KEYED, KEYS, SCHEMA_VERSION, TABLES, Connection, Cursor, Store, insert
 
 SCHEMA = "dpstats"
 """Of a URL that names none."""
 
 MARK = f"dpstats ledger, schema version {SCHEMA_VERSION}"
 """The comment on the table of totals, by which a ledger is known."""
+
+OLD_MARK = "dpstats ledger, schema version 3"
+"""Of a ledger without keys, which is brought up to date when it is opened."""
 
 HELD_AT_MOST = 60_000
 """Milliseconds after which the server ends a transaction whose client has gone silent, so that others go on."""
@@ -49,6 +52,17 @@ def _trigger(name: str, event: str, table: str, words: str, when: str = "", scop
     return f"CREATE TRIGGER {name} BEFORE {event} ON {table} {each} EXECUTE FUNCTION refuse('{words}');"
 
 
+def _fixed(table: str) -> str:
+    words, event = _FINAL[table]
+    return _trigger(f"{table}_is_fixed", event, table, words)
+
+
+def _upgrade() -> str:
+    """What adds keys to a ledger that has none."""
+    column = f"ALTER TABLE entry ADD COLUMN {KEYED}; {KEYS} DROP TRIGGER entry_is_fixed ON entry;"
+    return f"{column} {_fixed('entry')} COMMENT ON TABLE ledger IS '{MARK}';"
+
+
 def _create() -> str:
     """The tables and the rules that keep them, as in an SQLite file."""
     tables = TABLES + "CREATE TABLE stream (entry INTEGER PRIMARY KEY REFERENCES entry,"
@@ -58,7 +72,7 @@ def _create() -> str:
     # Balances are the owner's to move: who may charge needs no right to change them.
     added = ", ".join(f"spent_{name} = spent_{name} + sign * NEW.cost_{name}" for name in ("eps", "delta", "rho"))
     book = f"UPDATE account SET {added} WHERE id = NEW.account"
-    rules = [_trigger(f"{table}_is_fixed", event, table, words) for table, (words, event) in _FINAL.items()]
+    rules = [_fixed(table) for table in _FINAL]
     for table in (*_FINAL, "stream"):
         for event, scope in (("DELETE", "ROW"), ("TRUNCATE", "STATEMENT")):
             name = f"{table}_stays" if event == "DELETE" else f"{table}_is_not_emptied"
@@ -223,7 +237,14 @@ class PostgresStore(Store):
         mark = self._mark(session)
         if not mark:
             raise LedgerError(f"ledger {self.path} {_ADVICE['42P01']}")
-        if mark != MARK:
+        if mark == OLD_MARK:
+            session.execute("BEGIN")
+            self._settle(session)
+            session.execute("LOCK TABLE ledger IN ACCESS EXCLUSIVE MODE")
+            if self._mark(session) == OLD_MARK:  # another process may have been faster
+                session.execute(_upgrade())
+            session.execute("COMMIT")
+        elif mark != MARK:
             raise LedgerError(
                 f"ledger {self.path} is marked as {mark!r}, not as {MARK!r}; use the dpstats that made it"
             )

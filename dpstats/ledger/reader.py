@@ -121,12 +121,20 @@ def _abbreviated(names: list[str], most: int = 4) -> str:
     return listed if len(names) <= most else f"{listed} and {len(names) - most} more"
 
 
+class Key(NamedTuple):
+    """Under which charges may be repeated, and the entries that this run has drawn on."""
+
+    text: str
+    drawn: set[int]
+
+
 class Signature(NamedTuple):
-    """What entries say of who charges and why, where the call does not."""
+    """What entries say of who charges and why, where the call does not; and the key of the work, if it has one."""
 
     analyst: str | None = None
     purpose: str | None = None
     label: str | None = None
+    key: Key | None = None
 
 
 class Reader:

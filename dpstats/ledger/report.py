@@ -21,7 +21,7 @@ _COLUMNS = (
 _OPTIONAL = ("analyst", "purpose", "formula", "method", "plan_hash", "domain_hash")
 _DERIVED = ("rho", "part", "unit")
 WORST_PART = (
-    "Only the worst part of a partition counts. This holds as long as every row keeps its part from call to call, "
+    "Only the worst part of a partition counts. This holds as long as every row stays in its part from call to call, "
     "which the ledger cannot check."
 )
 NAMELESS = "(no name)"
@@ -135,8 +135,7 @@ th { border-bottom: 2px solid #1b2733; font-weight: 600; } td { border-bottom: 1
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .refunded { color: #8a949e; text-decoration: line-through; }
 .about { color: #55606b; font-size: .9em; } code { font-size: .95em; }
-.bar { background: #e6ebf0; height: .8rem; min-width: 8rem; border-radius: 2px; }
-.bar div { background: #2f6f9f; height: 100%; border-radius: 2px; }
+progress { width: 100%; min-width: 8rem; accent-color: #2f6f9f; }
 """
 _ABOUT = (
     "Spent budget does not come back when a result is deleted. A charge is made before its rows are read, and "
@@ -185,7 +184,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Iterable
 def _total(row: tuple[str, float, float, float]) -> list[str]:
     name, total, spent, remaining = row
     share = min(spent / total, 1.0) if total > 0 else 0.0
-    bar = f'<div class="bar"><div style="width: {100 * share:.1f}%"></div></div>'
+    bar = f'<progress max="100" value="{100 * share:.1f}">{100 * share:.1f} %</progress>'
     return [escape(name), *(f"{amount:.6g}" for amount in (total, spent, remaining)), bar if total > 0 else ""]
 
 

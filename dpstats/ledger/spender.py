@@ -6,7 +6,7 @@ import copy
 import datetime
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from functools import partial, reduce
+from functools import partial
 from types import TracebackType
 from typing import TypeVar
 
@@ -22,8 +22,8 @@ from dpstats.data.table import Holds, Membership
 from dpstats.domain import Domain, canonical
 from dpstats.errors import ArgumentError, BudgetExceeded, DataError, LedgerError
 from dpstats.ledger.accounts import HOLDOUT, Amount, check_price, convert_guarantee, cost, read_books
-from dpstats.ledger.reader import Reader, Signature, check_codebook, read_codebook, schema_hash, used_declarations
-from dpstats.ledger.store import Store, insert
+from dpstats.ledger.reader import Key, Reader, Signature, check_codebook, read_codebook, schema_hash, used_declarations
+from dpstats.ledger.store import Connection, Store, insert
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import quiet
 
@@ -159,7 +159,12 @@ class Spender(Reader):
     """
 
     def signed(
-        self: AnySpender, analyst: str | None = None, *, purpose: str | None = None, label: str | None = None
+        self: AnySpender,
+        analyst: str | None = None,
+        *,
+        purpose: str | None = None,
+        label: str | None = None,
+        key: str | None = None,
     ) -> AnySpender:
         """The same ledger, whose entries say who charges and why; pass it to any call as ``ledger=``.
 
@@ -171,6 +176,11 @@ class Spender(Reader):
             What the releases are for.
         label : str, optional
             The entries' title, instead of the one that a call makes up.
+        key : str, optional
+            A name of one piece of work that may have to be done again after a crash. Its charges are made once: where
+            a run that was cut off has charged as much for the same, under this key and this name of an analyst, its
+            entry pays. The caller's word that the result of at most one run is ever seen by anybody
+            (docs/proofs/office); so a key is drawn anew for each piece of work, as by ``secrets.token_hex()``.
 
         Returns
         -------
@@ -189,10 +199,53 @@ class Spender(Reader):
         'Ada'
         """
         given = {"analyst": analyst, "purpose": purpose, "label": label}
-        check_texts({name: text for name, text in given.items() if text is not None})
-        copied = copy.copy(self)
-        copied._signature = Signature(*(new or old for new, old in zip(given.values(), self._signature, strict=True)))
+        check_texts({name: text for name, text in {**given, "key": key}.items() if text is not None})
+        if key == "":
+            raise ArgumentError("key must not be empty")
+        before, copied = self._signature, copy.copy(self)
+        copied._signature = Signature(
+            analyst or before.analyst,
+            purpose or before.purpose,
+            label or before.label,
+            before.key if key is None else Key(key, set()),
+        )
         return copied
+
+    def charges_of_key(self) -> list[int]:
+        """The numbers of the entries under the key of `signed`, without refunded ones.
+
+        Examples
+        --------
+        >>> work = ledger.signed("Ada", key="9f3c2a")
+        >>> numbers = [work.charge(dp.Guarantee(0.03125), label="a sum").number]
+        >>> again = ledger.signed("Ada", key="9f3c2a")  # in another process, after a crash
+        >>> again.charge(dp.Guarantee(0.03125), label="a sum").number == numbers[0]
+        True
+        >>> again.charges_of_key() == numbers
+        True
+        """
+        key = self._signature.key
+        if key is None:
+            return []
+        with self._store.transaction(write=False) as connection:
+            found = connection.execute(
+                "SELECT id FROM entry WHERE key = ? AND state <> 'refunded' ORDER BY id", (key.text,)
+            )
+            return [row[0] for row in found]
+
+    def _paid_before(
+        self, connection: Connection, taken: Guarantee, price: Amount, analyst: str | None, besides: Set[int]
+    ) -> int | None:
+        """The entry of the key by which an earlier run has paid as much; `besides` names those drawn on already."""
+        key = self._signature.key
+        if key is None:
+            return None
+        found = connection.execute(
+            "SELECT id FROM entry WHERE key = ? AND account = ? AND analyst IS ? AND eps = ? AND delta = ?"
+            " AND cost_eps = ? AND cost_delta = ? AND cost_rho = ? AND state <> 'refunded' ORDER BY id",
+            (key.text, self._account, analyst, taken.eps, taken.delta, *price),
+        )
+        return next((row[0] for row in found if row[0] not in besides), None)
 
     def charge(
         self,
@@ -256,6 +309,11 @@ class Spender(Reader):
         notes = self._notes(guarantee, converted, price)
         with self._store.transaction(write=True) as connection:
             check_codebook(read_codebook(connection), domain, names, self._store.path)
+            key = self._signature.key
+            number = self._paid_before(connection, converted, price, texts["analyst"], key.drawn if key else set())
+            if key is not None and number is not None:
+                key.drawn.add(number)
+                return Charge(self._store, number, converted)
             books = read_books(connection)
             try:
                 check_price(connection, books, self._facts, self._account, price, texts["analyst"])
@@ -272,10 +330,13 @@ class Spender(Reader):
                 **{"eps": converted.eps, "delta": converted.delta, **texts, "adjacency": guarantee.adjacency},
                 **{"basis": guarantee.basis, "version": __version__, "time": now, "note": "; ".join(notes)},
                 "domain_hash": None if domain is None else schema_hash(used_declarations(domain, names)),
+                "key": None if key is None else key.text,
             }
             insert(connection, "entry", row)
             number = connection.execute("SELECT MAX(id) FROM entry").fetchone()[0]
-            return Charge(self._store, number, converted)
+        if key is not None:
+            key.drawn.add(number)
+        return Charge(self._store, number, converted)
 
     def check_charges(self, guarantees: Sequence[Guarantee]) -> None:
         """Raise unless the budget and the analyst's quota suffice for all of these, one after the other.
@@ -295,10 +356,17 @@ class Spender(Reader):
         --------
         >>> ledger.check_charges([dp.Guarantee(0.125), dp.Guarantee(0.25)])
         """
-        prices = [cost(self.accountant, convert_guarantee(one, self._facts, self._account)) for one in guarantees]
-        whole = reduce(Amount.plus, prices)
+        taken = [convert_guarantee(one, self._facts, self._account) for one in guarantees]
+        analyst, key = self._signature.analyst, self._signature.key
+        drawn, due = set(key.drawn if key else ()), Amount(0, 0, 0)
         with self._store.transaction(write=False) as connection:
-            check_price(connection, read_books(connection), self._facts, self._account, whole, self._signature.analyst)
+            for one in taken:
+                price = cost(self.accountant, one)
+                if (number := self._paid_before(connection, one, price, analyst, drawn)) is not None:
+                    drawn.add(number)
+                else:
+                    due = due.plus(price)
+            check_price(connection, read_books(connection), self._facts, self._account, due, analyst)
 
     def partition(self, by: str, parts: Sequence[Level]) -> Partition:
         """Split the rows by the value of column `by` into disjoint parts with separate accounts.

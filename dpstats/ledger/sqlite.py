@@ -14,7 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from dpstats.errors import LedgerError
-from dpstats.ledger.store import ENTRY_FACTS, NAMED, ROOT, SCHEMA_VERSION, TABLES, TEAM, Connection, Store, insert
+from dpstats.ledger.store import (
+    ENTRY_FACTS,
+    KEYED,
+    KEYS,
+    NAMED,
+    ROOT,
+    SCHEMA_VERSION,
+    TABLES,
+    TEAM,
+    Connection,
+    Store,
+    insert,
+)
 
 APPLICATION_ID = 0x64704C67  # "dpLg", in the file's header
 
@@ -70,13 +82,15 @@ _TO_2 = "ALTER TABLE ledger ADD COLUMN unit TEXT;"
 _TO_3 = "\n".join(
     [
         *(f"ALTER TABLE entry ADD COLUMN {column};" for column in NAMED.split(", ")),
-        *(TEAM, "DROP TRIGGER entry_is_fixed;", _ENTRY_IS_FIXED, _TEAM_STAYS),
+        *(TEAM, _TEAM_STAYS),
     ]
 )
-UPGRADES: dict[int, tuple[str, ...]] = {1: (_TO_2, _TO_3), 2: (_TO_3,)}
+_TO_4 = f"ALTER TABLE entry ADD COLUMN {KEYED};\n{KEYS}\nDROP TRIGGER entry_is_fixed;\n{_ENTRY_IS_FIXED}"
+UPGRADES: dict[int, tuple[str, ...]] = {1: (_TO_2, _TO_3, _TO_4), 2: (_TO_3, _TO_4), 3: (_TO_4,)}
 """By the version of an older file, what makes it one of this version: columns and tables are added, nothing is changed.
 
-A file of version 1 has no unit, so that its charges are for rows; one of version 2 has no analysts and no Domain.
+A file of version 1 has no unit, so that its charges are for rows; one of version 2 has no analysts and no Domain;
+one of version 3 has no keys.
 """
 
 MOUNTS = "/proc/self/mountinfo"

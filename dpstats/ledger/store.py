@@ -13,12 +13,16 @@ from typing import Any, Protocol
 
 from dpstats.errors import LedgerError
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 ROOT = 1  # the account of the whole data set
 
 # What version 3 added: who spends and why, the hash of the declared columns, quotas, and the data set's own Domain.
 NAMED = "analyst TEXT, purpose TEXT, domain_hash TEXT"
+
+# What version 4 added: the key under which a charge may be repeated.
+KEYED = "key TEXT"
+KEYS = "CREATE INDEX entry_key ON entry (key) WHERE key IS NOT NULL;"
 TEAM = """CREATE TABLE quota (
     id INTEGER PRIMARY KEY, analyst TEXT, eps REAL NOT NULL, delta REAL NOT NULL,
     limit_eps INTEGER NOT NULL, limit_delta INTEGER NOT NULL, limit_rho INTEGER NOT NULL, time TEXT NOT NULL
@@ -48,14 +52,16 @@ CREATE TABLE entry (
     eps REAL NOT NULL, delta REAL NOT NULL, label TEXT NOT NULL, formula TEXT, method TEXT, adjacency TEXT NOT NULL,
     basis TEXT NOT NULL, version TEXT NOT NULL, plan_hash TEXT, time TEXT NOT NULL, note TEXT NOT NULL,
     state TEXT NOT NULL DEFAULT 'charged' CHECK (state IN ('charged', 'read', 'refunded')),
-    {NAMED}
+    {NAMED}, {KEYED}
 );
 CREATE INDEX entry_time ON entry (time);
+{KEYS}
 {TEAM}
 """
 
 ENTRY_FACTS = """id, account, cost_eps, cost_delta, cost_rho, eps,
-    delta, label, formula, method, adjacency, basis, version, plan_hash, time, note, analyst, purpose, domain_hash"""
+    delta, label, formula, method, adjacency, basis, version, plan_hash, time, note, analyst, purpose, domain_hash,
+    key"""
 """The columns of an entry that never change."""
 
 # Accounts whose balance is not the sum of their entries: none, unless the file was tampered with or damaged.

@@ -51,8 +51,8 @@ MOST_SENSITIVITY = 2.0**60
 """With noise beside them, records that are this far apart stay within 64-bit integers."""
 
 EXPOSED = (
-    "a single report protects nothing from those who see it: at this local_eps it distinguishes two records with "
-    "an error rate below delta. Add up reports by a secure sum, or give local_eps instead of eps"
+    "a single report does not protect its record from those who see it: at this local_eps it distinguishes two "
+    "records with an error rate below delta. Add up reports by a secure sum, or give local_eps instead of eps"
 )
 
 _log = logging.getLogger("dpstats")

@@ -20,9 +20,10 @@ from dpstats.families.base import pad_rows
 from dpstats.inference import Dummies
 from dpstats.mechanisms.averaged_variables import Step
 from dpstats.mechanisms.design import constant_column
-from dpstats.mechanisms.information_release import linear_predictors, pieces_by_columns
+from dpstats.mechanisms.information_release import linear_predictors
 from dpstats.mechanisms.spec import FitSpec
 from dpstats.privacy.guarantee import Adjacency
+from dpstats.privacy.information.exact_sums import row_parts
 from dpstats.privacy.information.scores import MOST_PARTS
 from dpstats.privacy.randomness import RandomSource, noisy_integers
 
@@ -162,8 +163,10 @@ class RowFunctions:
             found += [Quantity("level", column) for column in factor.columns if binary]
         return tuple(found)
 
-    def values(self, columns: Vector, eta: Vector, endog: Vector) -> Vector:
+    def values(self, columns: Vector | Mapping[int, Vector], eta: Vector, endog: Vector) -> Vector:
         """Every quantity of rows in model units, shape (k, rows), from columns (p, rows), predictors and responses.
+
+        Of the columns those of the factors alone are read.
 
         Elementwise: arrays of whole vectors (`pad_rows`) leave no trace of one row in another.
         """
@@ -306,9 +309,14 @@ class Lattice(NamedTuple):
 
     def whole(self, values: Vector) -> NDArray[np.int64]:
         """Values in steps from the middle, which is also what stands for one that is no number."""
-        inside = np.clip(values, self.low, self.high)
-        steps = np.rint((inside - self.low) / (self.high - self.low) * self.steps)
-        return (np.nan_to_num(steps, nan=float(self.middle)) - self.middle).astype(np.int64)
+        steps = np.clip(values, self.low, self.high)
+        steps -= self.low
+        steps /= self.high - self.low
+        steps *= self.steps
+        np.rint(steps, out=steps)
+        np.copyto(steps, self.middle, where=np.isnan(steps))
+        steps -= self.middle
+        return steps.astype(np.int64)
 
     def sensitivity(self, adjacency: Adjacency) -> int:
         """By how many steps one row, or one in place of another or of none, moves the sums at most.
@@ -535,13 +543,11 @@ def exact_sums(
     every = [*lattices, COUNT if count is None else count]
     starts = np.cumsum([0, *(lattice.groups for lattice in every)])
     totals = [0] * int(starts[-1])
-    for block in pieces_by_columns(0, blocks):
+    for block in (whole.part(part).doubles() for whole in blocks for part in row_parts(*whole.exog.shape)):
         size = len(block.endog)
         eta, endog = pad_rows(linear_predictors(functions.params, block)), pad_rows(block.endog)
-        columns = block.exog.T
-        members = functions.group(columns)
-        if functions.factors:
-            columns = np.array([pad_rows(column) for column in columns])
+        members = functions.group(block.exog.T)
+        columns = {at: pad_rows(block.exog[:, at]) for factor in functions.factors for at in factor.columns}
         with np.errstate(all="ignore"):
             values = functions.values(columns, eta, endog)[:, :size]
         parts = [lattice.whole(value) for lattice, value in zip(lattices, values, strict=True)]

@@ -54,7 +54,7 @@ def treated(design: PublicDesign, name: str) -> Dummies:
     """The dummy of a treatment of two levels that stands by itself; ArgumentError if there is none of this name."""
     factor = find_variable("focus", design, name).factor
     if factor is None or len(factor.columns) != ARMS - 1:
-        raise ArgumentError(f"focus must name a factor of two levels: declare {name}=[0, 1], or its two texts")
+        raise ArgumentError(f"focus must name a factor of two levels: declare {name}=[0, 1], or its two levels of text")
     return factor
 
 

@@ -54,11 +54,17 @@ EXPECTED_RATIO = 2.5
 LOSS_PRICE = 2.0
 """Errors for a further tenth of the coefficients are worth a loss that is larger by a twentieth: one over this."""
 
+SUPPOSED_LOSS = 2.0
+"""What noise adds to the loss of least squares counts so many times over: it is relative to what the columns leave
+unexplained, often half of what is supposed or less."""
+
 WIDTH_PRICE = 1.0
 """Intervals that are wider by a tenth are worth those of a tenth of the coefficients fewer, of what has any."""
 
-CAP_PRICE = 1.05
-"""Intervals under a residual cap must be so much narrower than those of released statistics, which no cap bends."""
+CAP_PRICE = 1.6
+"""Intervals under a residual cap must be so much narrower than those of released statistics, which no cap bends.
+
+It is more than a step between the intervals of a response that may be bought: which of them was does not decide."""
 
 FAR = 1e6
 """So many times the rows: what shrinkage does to them is not seen."""
@@ -334,18 +340,22 @@ class Choices:
         return (place := preferred(expected)), expected[place]
 
 
+Assumptions = tuple[float | None, object, object]  # residual_sd, typical, like
+Simulated = dict[object, Forecast]
+
+
 @dataclass(frozen=True, eq=False)
 class AdaptiveForecast(Forecast):
     """Standard errors of fits of a plan that follows the number of its rows; `plan` is what spends most on errors."""
 
     followed: Plan
-    assumptions: tuple[float | None, object, object]
+    assumptions: Assumptions
+    simulated: Simulated
     _plans: dict[float, tuple[Plan, Forecast | None]] = field(init=False, repr=False, default_factory=dict)
-    _populations: dict[object, Forecast] = field(init=False, repr=False, default_factory=dict)
 
     def at(self, plan: Plan) -> Forecast:
         check_type("plan", plan, Plan, "a plan of the same call, as plan.at(eps) makes it")
-        return forecast_by_rows(plan, *self.assumptions)
+        return forecast_by_rows(plan, *self.assumptions, simulated=self.simulated)
 
     def plan_at(self, n: float) -> Plan:
         return self._settled(n)[0]
@@ -368,24 +378,35 @@ class AdaptiveForecast(Forecast):
         rows = float(f"{n:.2g}")
         if rows not in self._plans:
             plan = carried_out(self.followed, rows)
-            # Populations are in units of the response.
-            kind = (plan.design.response_scaling(), weight_cap(plan))
-            if releases_errors(plan) and kind not in self._populations:
-                self._populations[kind] = forecast(plan, *self.assumptions)
-            self._plans[rows] = (plan, self._populations[kind].at(plan) if releases_errors(plan) else None)
+            found = _foreseen(plan, self.assumptions, self.simulated) if releases_errors(plan) else None
+            self._plans[rows] = (plan, found)
         return self._plans[rows]
 
 
-def forecast_by_rows(plan: Plan, residual_sd: float | None, typical: object, like: object) -> Forecast:
-    """What is foreseen of a plan's standard errors, as each number of rows settles it; see `Plan.standard_errors`."""
+def _foreseen(plan: Plan, assumptions: Assumptions, simulated: Simulated) -> Forecast:
+    """What is foreseen of a plan by rows that are simulated once for all plans with the same units and cap."""
+    kind = (plan.design.response_scaling(), plan.family, weight_cap(plan))
+    if kind not in simulated:
+        simulated[kind] = forecast(plan, *assumptions)
+    return simulated[kind].at(plan)
+
+
+def forecast_by_rows(
+    plan: Plan, residual_sd: float | None, typical: object, like: object, *, simulated: Simulated | None = None
+) -> Forecast:
+    """What is foreseen of a plan's standard errors, as each number of rows settles it; see `Plan.standard_errors`.
+
+    `simulated` is what has been foreseen of the same call at other budgets.
+    """
+    simulated, assumptions = {} if simulated is None else simulated, (residual_sd, typical, like)
     counts = plan.counts
     if counts is None or not (counts.settles_errors or counts.trimmable) or not foreseeable(plan):
-        return forecast(plan, residual_sd, typical, like)
+        return forecast(plan, *assumptions)
     dearest = [plan, *candidates_of(plan)][-1]
     if interval_follows(plan.request):
         dearest = rescaled(plan, dearest.request)
-    found = forecast(dearest, residual_sd, typical, like)
-    return AdaptiveForecast(dearest, found.populations, plan, (residual_sd, typical, like))
+    found = _foreseen(dearest, assumptions, simulated)
+    return AdaptiveForecast(dearest, found.populations, plan, assumptions, simulated)
 
 
 ROWS = (300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
@@ -418,6 +439,7 @@ def expected_outlook(plan: Plan, means: Populations, n: float) -> Outlook:
     rescaled_by = (plan.design.response_scaling()[1] / means.scaling[1]) ** 2
     units = usual.weight / usual.square * rescaled_by if usual.square > 0 else 0.0
     excess = float(np.sum(usual.information * (noise + bias))) * units
+    excess *= SUPPOSED_LOSS if family.response == "continuous" else 1.0
     measured = family.link == "identity" and share > 0 and units > 0  # a hinge may have no weight anywhere
     width = expected_width(plan, n * usual.information, coef, 1 / units) if measured else 1.0
     return Outlook(share, 1 + max(excess, 0.0), width)

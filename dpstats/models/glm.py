@@ -25,11 +25,13 @@ from dpstats.data import Block, Memory, Rows, as_table
 from dpstats.data.passes import single_blas_thread
 from dpstats.errors import ArgumentError, DataError, DomainError, MismatchError
 from dpstats.families import Family
+from dpstats.formula.design import DesignSpec
 from dpstats.ledger import LedgerLike, Part, as_ledger
 from dpstats.mechanisms.fit_statistics import release_fit_statistics
 from dpstats.mechanisms.focus import release_arm_sums
 from dpstats.mechanisms.napp import release_stages
 from dpstats.mechanisms.screening import release_screened
+from dpstats.models.adaptive import interval_follows
 from dpstats.models.errors_needed import needed_rows
 from dpstats.models.release import Release, check_rows
 from dpstats.models.row_counts import count_rows
@@ -41,7 +43,6 @@ from dpstats.privacy.randomness import RandomSource, random_source
 from dpstats.quiet import hide_frames, quiet
 from dpstats.replication.napp import release_replication
 from dpstats.results.glm_results import GLMResults
-from dpstats.results.model import averaged_functions
 from dpstats.wording import argument, phrase, sentence
 
 _log = logging.getLogger("dpstats")
@@ -308,9 +309,15 @@ def fit_source(
 def _release_counts(
     source: ArraySource | FormulaSource, plan: Plan, random: RandomSource, data: Any
 ) -> tuple[RowCounts, Rows[Block] | None]:
-    """The counts, and the encoded rows if the fit will use the same: they wait in this process for its charge."""
+    """The counts, and the encoded rows if the fit may use the same: they wait in this process for its charge.
+
+    Where intervals may be bought, and to count takes no scaling, they are encoded once it is known which.
+    """
+    assert plan.counts is not None
     same = not plan.bought and plan.response is None and not data.distributed
-    rows = source.rows(plan, data, random) if same else None
+    moves = bool(plan.counts.trimmable) or interval_follows(plan.request)
+    later = moves and isinstance(plan.design, DesignSpec) and plan.design.numbers_are_cells
+    rows = source.rows(plan, data, random) if same and not later else None
     return count_rows(plan, data, random, rows), rows
 
 
@@ -370,13 +377,12 @@ def with_fit_statistics(released: GLMResults, rows: Rows[Block], random: RandomS
     averaged = None
     # Of released values alone: a defect here must not lose a fit that is paid for.
     with quiet(), contextlib.suppress(Exception):
-        averaged = averaged_functions(released)
+        averaged = released._averaged
     if averaged is None:
         return released
     counted = plan.counts.released_rows if plan.counts is not None and plan.counts_rows_used else None
-    return replace(
-        released, fit_sums=release_fit_statistics(replace(plan.fitstats, counted=counted), *averaged, rows, random)
-    )
+    bought = replace(plan.fitstats, counted=counted)
+    return released.with_fit_sums(release_fit_statistics(bought, *averaged, rows, random))
 
 
 def _check_charge(plan: Plan, charged: Guarantee) -> None:

@@ -78,6 +78,27 @@ class BoughtRanges:
     def __repr__(self) -> str:
         return f"<BoughtRanges: {self.domain!r}; {self.guarantee}>"
 
+    def to_dict(self) -> dict[str, Any]:
+        """The Domain and the guarantee, for JSON.
+
+        Examples
+        --------
+        >>> dp.BoughtRanges.from_dict(bought.to_dict()) == bought
+        True
+        """
+        return {"domain": self.domain.to_dict(), "guarantee": self.guarantee.to_dict()}
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, Any]) -> BoughtRanges:
+        """What `to_dict` gave `facts` of.
+
+        Examples
+        --------
+        >>> dp.BoughtRanges.from_dict(bought.to_dict()).domain == bought.domain
+        True
+        """
+        return cls(Domain.from_dict(facts["domain"]), Guarantee(**facts["guarantee"]))
+
 
 @hide_frames
 @explain_calls()

@@ -16,7 +16,7 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.faults import Facts, Fault, column_facts, possible_faults, raw_flags
-from dpstats.formula.reader import counting_rows, read_blocks
+from dpstats.formula.reader import counting_rows, used_rows
 from dpstats.models.adaptive import adaptive_errors, offered_intervals
 from dpstats.plan import Plan
 from dpstats.plan.row_counts import CHECK_SHARE, LEAST_EPS, RowCounts
@@ -99,7 +99,7 @@ def _row_sums(
     for table in tables:
         for rows in slices(table.rows, BLOCK_ROWS):
             block = table.select(rows, rows.stop - rows.start)
-            total[0] += sum(len(one.endog) for one in read_blocks(design, block, BLOCK_ROWS)) if encode else 0
+            total[0] += used_rows(design, block, BLOCK_ROWS) if encode else 0
             left = counting_rows(design, block)
             for place, flags in enumerate(raw_flags(block, facts, design, faults), start=1):
                 if flags.any():

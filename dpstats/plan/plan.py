@@ -177,8 +177,9 @@ class Plan(PlanFacts):
         DataFrame
             In the user's units: std_error, of usual rows or those that are known; lower and upper, of rows that say
             more and less; sampling, without any noise; identified, the chance that the noise leaves the coefficient a
-            standard error, of the rows of std_error; identified_upper, that chance of the rows of upper, which is the
-            one to count on where nothing is known. An error is inf where its chance is below one half.
+            standard error, of the rows of std_error; identified_upper, that chance of rows that say less, which is the
+            one to count on where nothing is known. An error is inf where its chance is below one half; upper is also
+            that of rows whose levels and answers are rarer still.
 
         Examples
         --------
@@ -221,6 +222,17 @@ class Plan(PlanFacts):
         """
         self._call("at")
         return replan(self, eps)
+
+    @property
+    def charges(self) -> tuple[Guarantee, ...]:
+        """What a fit charges to a ledger, in order: rows may be counted first, at a price of their own.
+
+        Examples
+        --------
+        >>> [charge.eps for charge in plan.charges]
+        [0.03, 0.97]
+        """
+        return (self.guarantee,) if self.counts is None else self.counts.guarantees(self.guarantee)
 
     def _call(self, what: str) -> PlannedCall:
         if self.call is None:

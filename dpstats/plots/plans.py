@@ -51,7 +51,7 @@ def budget(
     Parameters
     ----------
     plan : Plan
-        Of `dpstats.plan`, or of a fit.
+        Of `dpstats.plan`, or of a fit; for what="se" of `dpstats.plan`.
     eps : sequence of float, optional
         At least two budgets; by default from an eighth to eight times the plan's, as far as they can be planned.
     n : int or sequence of int, optional
@@ -229,7 +229,7 @@ def _caption(plan: Plan, what: str, pi: float, known: bool) -> list[str]:
             if known
             else "Forecast for rows simulated from the Domain. Band: from more to less informative rows. "
         )
-        + "Dashed: without noise. Marks and band: where the error is likely to be released.",
+        + "Dashed: without noise. Marks and band: where the error is likely to be finite.",
         "noise": "Line: the median column; band: all columns; columns in model units.",
     }[what]
     delta = f", delta = {plan.request.delta:.4g}" if plan.request.delta else ""

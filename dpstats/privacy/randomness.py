@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Protocol
+from functools import lru_cache
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,6 +96,12 @@ def noisy_integers(values: NDArray[np.int64], sensitivity: int, eps: float, rand
     """
     if not isinstance(random, SystemRandom):
         return values + discrete_laplace(sensitivity / eps, len(values), random)
+    return np.asarray(_laplace(sensitivity, eps)(np.ascontiguousarray(values, dtype=np.int64)), dtype=np.int64)
+
+
+@lru_cache(maxsize=16)
+def _laplace(sensitivity: int, eps: float) -> Any:
+    """OpenDP's measurement, whose privacy map at the sensitivity is at most eps."""
     enable_features("contrib")
     space = vector_domain(atom_domain(T=i64)), l1_distance(T=i64)
     scale = sensitivity / eps
@@ -102,7 +109,7 @@ def noisy_integers(values: NDArray[np.int64], sensitivity: int, eps: float, rand
     while measurement.map(sensitivity) > eps:
         scale = math.nextafter(scale, math.inf) * (1 + 1e-15)
         measurement = make_laplace(*space, scale=scale)
-    return np.asarray(measurement(np.ascontiguousarray(values, dtype=np.int64)), dtype=np.int64)
+    return measurement
 
 
 def discrete_laplace(scale: float, size: int, random: RandomSource) -> NDArray[np.int64]:
@@ -123,4 +130,4 @@ def gaussian_integers(size: int, scale: float, random: RandomSource) -> NDArray[
         return np.rint(np.where(upper, -scale, scale) * special.ndtri(tail)).astype(np.int64)
     enable_features("contrib")
     space = vector_domain(atom_domain(T=i64)), l2_distance(T=f64)
-    return np.asarray(make_gaussian(*space, scale=scale)([0] * size), dtype=np.int64)
+    return np.asarray(make_gaussian(*space, scale=scale)(np.zeros(size, dtype=np.int64)), dtype=np.int64)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +45,12 @@ SMALLEST_EPS = 1e-300
 """Below it the noise scale would not be a finite number."""
 
 LARGEST_PENALTY = 2.0**60
+
+CHUNK = 2**14
+"""Values that are counted at a time."""
+
+SMALLEST = 1e-290
+"""Of the widths of ranges whose cells are told by a product: below it a step has fewer digits."""
 
 Array = NDArray[np.float64]
 Values = NDArray[Any] | Rows[NDArray[Any]] | Sequence[NDArray[Any]]
@@ -109,7 +116,8 @@ def buy_range(
     low, high = ends[noisy_argmax(scores, scale, random, monotone=adjacency == "add_remove")]
 
     ends = fine_intervals(low, high)
-    scores = interval_scores(blocks, ends, FINE_PRICE * unit * np.log2((ends[:, 1] - ends[:, 0]) / (high - low)))
+    penalty = FINE_PRICE * unit * np.log2((ends[:, 1] - ends[:, 0]) / (high - low))
+    scores = cell_counts(blocks, low, high).inside(ends) - whole_penalty(penalty)
     low, high = ends[noisy_argmax(scores, scale, random, monotone=adjacency == "add_remove")]
     return float(low), float(high)
 
@@ -167,9 +175,12 @@ def interval_scores(blocks: Rows[Array] | Sequence[Array], ends: Array, penalty:
 
     Blocks hold finite values, shape (rows,).
     """
-    counts = as_rows(blocks).total(partial(_counts_inside, ends), operator.add)
-    cost = np.clip(penalty, -LARGEST_PENALTY, LARGEST_PENALTY)
-    return counts - np.rint(cost).astype(np.int64)
+    return as_rows(blocks).total(partial(_counts_inside, ends), operator.add) - whole_penalty(penalty)
+
+
+def whole_penalty(penalty: Array) -> NDArray[np.int64]:
+    """Public penalties in whole rows."""
+    return np.rint(np.clip(penalty, -LARGEST_PENALTY, LARGEST_PENALTY)).astype(np.int64)
 
 
 def _counts_inside(ends: Array, blocks: Iterable[Array]) -> NDArray[np.int64]:
@@ -181,17 +192,92 @@ def _counts_inside(ends: Array, blocks: Iterable[Array]) -> NDArray[np.int64]:
     return counts
 
 
+class CellCounts(NamedTuple):
+    """How the values within a range lie; all that a choice among intervals of whole cells reads of them."""
+
+    edges: Array  # of the cells, shape (CELLS + 1,)
+    within: NDArray[np.int64]  # in each cell with its lower edge, and at the upper end of the range; shape (CELLS + 1,)
+    at_edge: NDArray[np.int64]  # of these on the lower edge
+    away: int  # all of them but those at the atom
+
+    def inside(self, ends: Array) -> NDArray[np.int64]:
+        """How many lie in each closed interval, whose ends, shape (k, 2), are edges."""
+        below = np.append(0, np.cumsum(self.within))
+        first, last = np.searchsorted(self.edges, ends[:, 0]), np.searchsorted(self.edges, ends[:, 1], side="right") - 1
+        return np.asarray(below[last] + self.at_edge[last] - below[first])
+
+
+def cell_counts(
+    values: Values, low: float, high: float, *, atom: float | None = None, clip: bool = False
+) -> CellCounts:
+    """The counts of [low, high], in one pass.
+
+    Values beyond it are in none of them, or moved to its ends with `clip`; those that are not finite are in none.
+    """
+    edges = np.linspace(low, high, CELLS + 1)
+    found = float_rows(values).total(partial(_cell_counts, edges, atom, clip), operator.add)
+    return CellCounts(edges, found[: len(edges)], found[len(edges) : -1], int(found[-1]))
+
+
+def _cell_counts(edges: Array, atom: float | None, clip: bool, blocks: Iterable[Array]) -> NDArray[np.int64]:
+    """The counts of `CellCounts`, one after the other."""
+    low, high = edges[0], edges[-1]
+    total = np.zeros(2 * len(edges) + 1, dtype=np.int64)
+    within, at_edge = total[: len(edges)], total[len(edges) : -1]
+    # The steps of a chunk stay in the cache.
+    for chunk in (block[start : start + CHUNK] for block in blocks for start in range(0, len(block), CHUNK)):
+        bulk = chunk
+        if not (chunk.min() >= low and chunk.max() <= high):
+            bulk = np.clip(chunk[np.isfinite(chunk)], low, high) if clip else chunk[(chunk >= low) & (chunk <= high)]
+        cells, edge = _cells(edges, bulk)
+        within += np.bincount(cells, minlength=len(edges))
+        at_edge += np.bincount(edge, minlength=len(edges))
+        total[-1] += len(bulk) if atom is None else np.count_nonzero(bulk != atom)
+    return total
+
+
+def _cells(edges: Array, values: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The last edge at or below each value of the range, and those edges that a value is equal to."""
+    low, high = float(edges[0]), float(edges[-1])
+    width = high - low
+    # Product and edges are within 4.5 roundings of 2**-53 of the largest numbers in them: beyond this distance, in
+    # cells, the product tells on which side of an edge a value is. Nearer ones are compared.
+    unsure = 1e-11 + 4e-16 * CELLS * max(abs(low), abs(high)) / width if SMALLEST < width < math.inf else 1.0
+    if unsure >= 0.5:
+        cells = np.searchsorted(edges, values, side="right") - 1
+        return cells, cells[values == edges[cells]]
+    places = (values - low) * (CELLS / width)
+    nearest = np.rint(places)
+    cells = places.astype(np.intp)
+    places -= nearest
+    near = np.flatnonzero(np.abs(places, out=places) <= unsure)
+    if not len(near):
+        return cells, near
+    edge, close = nearest[near].astype(np.intp), values[near]
+    cells[near] = edge - (close < edges[edge])
+    return cells, edge[close == edges[edge]]
+
+
 def finite_rows(values: Values) -> Rows[Array]:
-    """Finite float64 blocks; only the dtype and the number of dimensions may raise, and no message quotes a value."""
-    return as_rows([values] if isinstance(values, np.ndarray) else values).map(_finite)
+    """The finite values of `float_rows`."""
+    return float_rows(values).map(_finite)
 
 
-def _finite(block: NDArray[Any]) -> Array:
+def float_rows(values: Values) -> Rows[Array]:
+    """float64 blocks; only the dtype and the number of dimensions may raise, and no message quotes a value."""
+    return as_rows([values] if isinstance(values, np.ndarray) else values).map(_floats)
+
+
+def _floats(block: NDArray[Any]) -> Array:
     if not isinstance(block, np.ndarray) or block.dtype.kind not in "biuf" or block.ndim != 1:
         raise DataError("values must be one-dimensional numpy arrays of a real numeric or boolean dtype")
     with np.errstate(all="ignore"):  # a long double too large for float64 becomes infinite, without a warning
-        floats = block.astype(np.float64)
-    return floats[np.isfinite(floats)]
+        return block.astype(np.float64, copy=False)
+
+
+def _finite(floats: Array) -> Array:
+    finite = np.isfinite(floats)
+    return floats if finite.all() else floats[finite]
 
 
 INTERVAL_PRICE = 2.5
@@ -226,11 +312,11 @@ def buy_interval(
     low, high : float
         One of `dpstats.privacy.ranges.overlapping_intervals`: at least 1/32 of the declared width.
     """
-    blocks = finite_rows(values).map(partial(np.clip, a_min=low, a_max=high))
     ends = overlapping_intervals(low, high)
     scale = noise_scale(eps, adjacency)
     price = INTERVAL_PRICE * max(scale, 1.0)
-    scores = interval_scores(blocks, ends, price * np.log2((ends[:, 1] - ends[:, 0]) / (high - low)))
+    penalty = price * np.log2((ends[:, 1] - ends[:, 0]) / (high - low))
+    scores = cell_counts(values, low, high, clip=True).inside(ends) - whole_penalty(penalty)
     first, last = ends[noisy_argmax(scores, scale, random, monotone=adjacency == "add_remove")]
     return float(first), float(last)
 

@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,7 @@ def exponential_scale(eps: float, *, sensitivity: float = 1.0, monotone: bool) -
     return sensitivity * (1 if monotone else 2) / eps * (1 + 1e-12)
 
 
+@lru_cache(maxsize=16)
 def noisy_max(scale: float, *, monotone: bool) -> Any:
     """OpenDP's measurement from integer scores to the index of the largest after exponential noise of mean `scale`.
 
@@ -60,7 +62,7 @@ def noisy_argmax(
 ) -> int:
     """The index of the largest of some integer scores after exponential noise of mean `scale`."""
     if isinstance(random, SystemRandom):
-        return int(noisy_max(scale, monotone=monotone)([int(score) for score in scores]))
+        return int(noisy_max(scale, monotone=monotone)(np.ascontiguousarray(scores, dtype=np.int64)))
     return int(np.argmax(np.asarray(scores, dtype=np.float64) - scale * np.log(random.random(len(scores)))))
 
 
@@ -73,7 +75,7 @@ def exponential_index(scores: NDArray[np.int64], scale: float, random: RandomSou
     enable_features("contrib")
     space = vector_domain(atom_domain(T=i64)), linf_distance(T=i64)
     draw = make_noisy_max(*space, zero_concentrated_divergence(), scale=scale, negate=True)
-    return int(draw([int(score) for score in scores]))
+    return int(draw(np.ascontiguousarray(scores, dtype=np.int64)))
 
 
 STEPS = 1024
@@ -107,7 +109,7 @@ class PermuteAndFlip:
     def choose(self, losses: NDArray[np.int64], random: RandomSource) -> int:
         """The position of the least loss after noise; losses are in steps, shape (k,)."""
         if isinstance(random, SystemRandom):
-            return int(self.measurement()([-int(loss) for loss in losses]))
+            return int(self.measurement()(np.ascontiguousarray(-losses, dtype=np.int64)))
         # Not `noisy_argmax`, whose other transform of the uniforms would change what a seed releases.
         noise = -self.scale * STEPS * np.log1p(-random.random(len(losses)))
         return int(np.argmax(noise - losses))

@@ -6,17 +6,14 @@ Noise follows the range of a column, and what is estimated lives in its spread. 
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Iterable, Sequence
-from functools import partial
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.data import Rows, as_rows
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.randomness import RandomSource, noisy_integers
-from dpstats.privacy.ranges import CELLS, LARGEST_PENALTY, Values, finite_rows
+from dpstats.privacy.ranges import CELLS, LARGEST_PENALTY, CellCounts, Values, cell_counts
 from dpstats.privacy.selection import STEPS, exponential_scale, noisy_argmax
 
 WIDTHS = (768, 512, 384, 256, 192, 128, 96, 64, 48, 32, 24, 16)
@@ -53,23 +50,25 @@ def trimming_scale(eps: float, adjacency: Adjacency) -> float:
 
 def inner_intervals(low: float, high: float) -> tuple[Array, NDArray[np.intp]]:
     """Ends of the candidates, shape (k, 2), and the position of each in `WIDTHS`, -1 for the first: the full range."""
-    edges = np.linspace(low, high, CELLS + 1)
-    ends, widths = [(low, high)], [-1]
-    for position, width in enumerate(WIDTHS):
-        starts = (*range(0, CELLS - width, width // 4), CELLS - width)
-        ends += [(edges[start], edges[start + width]) for start in starts]
+    cells, widths = _candidates(CELLS, WIDTHS)
+    ends = np.linspace(low, high, CELLS + 1)[cells]
+    ends[0] = low, high
+    return ends, widths
+
+
+@lru_cache(maxsize=1)
+def _candidates(most: int, offered: tuple[int, ...]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """As `inner_intervals`, with ends as positions among the edges of the cells."""
+    cells, widths = [(0, most)], [-1]
+    for position, width in enumerate(offered):
+        starts = (*range(0, most - width, width // 4), most - width)
+        cells += [(start, start + width) for start in starts]
         widths += [position] * len(starts)
-    return np.array(ends), np.array(widths)
+    return np.array(cells), np.array(widths)
 
 
 def trimming_scores(
-    blocks: Rows[Array] | Sequence[Array],
-    low: float,
-    high: float,
-    scale: float,
-    *,
-    atom: float | None = None,
-    columns: int = 1,
+    counts: CellCounts, low: float, high: float, scale: float, *, columns: int = 1
 ) -> NDArray[np.int64]:
     """The score of each candidate, in steps, shape (k,): the full range's first.
 
@@ -77,39 +76,13 @@ def trimming_scores(
     the atom, N_w the number of intervals of I's width and s the noise scale.
     """
     ends, widths = inner_intervals(low, high)
-    *inside, away = as_rows(blocks).total(partial(_counts, ends, atom), operator.add)
     steps = allowances()
     share = np.where(widths < 0, -steps[0], steps[widths] - steps[0])
     places = np.bincount(widths[1:])
     penalty = np.where(widths < 0, 0.0, scale * np.log(columns * places[widths]))
     # Whole numbers all along: only the penalty is rounded, which is public.
-    return np.array(inside) * STEPS + share * away - np.rint(np.minimum(penalty, LARGEST_PENALTY / 4)).astype(np.int64)
-
-
-def _counts(ends: Array, atom: float | None, blocks: Iterable[Array]) -> NDArray[np.int64]:
-    """How many of some finite values lie in each closed interval, and last, how many in the first but off the atom."""
-    inside, away = np.zeros(len(ends), dtype=np.int64), 0
-    for block in blocks:
-        bulk = block[(block >= ends[0, 0]) & (block <= ends[0, 1])]
-        inside += len(bulk) if len(ends) == 1 else _inside(ends, bulk)
-        away += len(bulk) if atom is None else int(np.count_nonzero(bulk != atom))
-    return np.append(inside, away)
-
-
-def _inside(ends: Array, values: Array) -> NDArray[np.int64]:
-    """How many values of the first interval lie in each, by cells of its grid: sorting takes several times longer."""
-    edges = np.linspace(float(ends[0, 0]), float(ends[0, 1]), CELLS + 1)
-    upper = np.append(edges[1:], np.inf)
-    with np.errstate(all="ignore"):
-        cells = np.nan_to_num((values - edges[0]) * (CELLS / (edges[-1] - edges[0])))
-    cells = np.clip(cells, 0, CELLS).astype(np.intp)
-    # A product is rounded, and the ends of ranges may be any: what holds a value is told by comparisons alone.
-    wrong = (values < edges[cells]) | (values >= upper[cells])
-    cells[wrong] = np.searchsorted(edges, values[wrong], side="right") - 1
-    below = np.append(0, np.cumsum(np.bincount(cells, minlength=CELLS + 1)))
-    at_edge = np.bincount(cells[values == edges[cells]], minlength=CELLS + 1)
-    first, last = np.searchsorted(edges, ends[:, 0]), np.searchsorted(edges, ends[:, 1], side="right") - 1
-    return np.asarray(below[last] + at_edge[last] - below[first], dtype=np.int64)
+    cost = np.rint(np.minimum(penalty, LARGEST_PENALTY / 4)).astype(np.int64)
+    return np.asarray(counts.inside(ends) * STEPS + share * counts.away - cost)
 
 
 def buy_inner_interval(
@@ -145,16 +118,15 @@ def buy_inner_interval(
         The declared range, or a part of it of at least 1/64 of its width: narrower only where rows are many, or few are
         lost. Zero, if the range holds it, is an atom: rows there speak for no width.
     """
-    blocks, count_eps = finite_rows(values).persist(), COUNT_SHARE * eps
+    count_eps = COUNT_SHARE * eps
     scale = trimming_scale(eps - count_eps, adjacency)
-    atom = 0.0 if low <= 0 <= high else None
-    ends, _ = inner_intervals(low, high)
-    away = blocks.total(partial(_counts, ends[:1], atom), operator.add)[-1:]
+    counts = cell_counts(values, low, high, atom=0.0 if low <= 0 <= high else None)
     # A row adds at most one, and one that is replaced moves the count by one at most.
-    if noisy_integers(away, 1, count_eps, random)[0] * STEPS < ROWS_NEEDED * scale:
+    if noisy_integers(np.array([counts.away]), 1, count_eps, random)[0] * STEPS < ROWS_NEEDED * scale:
         return low, high
-    scores = trimming_scores(blocks, low, high, scale, atom=atom, columns=columns)
-    first, last = ends[noisy_argmax(scores, scale, random, monotone=adjacency == "add_remove")]
+    scores = trimming_scores(counts, low, high, scale, columns=columns)
+    chosen = noisy_argmax(scores, scale, random, monotone=adjacency == "add_remove")
+    first, last = inner_intervals(low, high)[0][chosen]
     # Of a range of few doubles an interval may have none in between.
     return (float(first), float(last)) if first < last else (low, high)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -225,15 +226,6 @@ class FitStatistics:
     made_up: MadeUpRows
     sums: FitSums
 
-    @classmethod
-    def of(cls, plan: Plan, errors: ReleasedErrors, sums: FitSums) -> FitStatistics:
-        """From what was released."""
-        params = debiased_params(errors)
-        made_up = made_up_rows(plan, params, errors)
-        assert made_up is not None  # or the sums would not have been taken
-        functions = row_functions(plan, params, made_up)
-        return cls(plan, errors, replace(functions, null=sums.null), made_up, sums)
-
     @property
     def estimates(self) -> Estimates:
         """The coefficients that the averages are taken at."""
@@ -355,9 +347,10 @@ class FitStatistics:
 
     def width_of(self, moves: Derivatives) -> HalfWidth:
         """Half the width of an interval by 1 less its coverage: noises of Laplace's law and a normal part."""
-        total = moves.normal * self._draws[0] + moves.by_count * self.sums.number(moves.group)[1] * self._draws[1]
+        drawn = standard_draws(max(moves.sums, default=-1) + 1)
+        total = moves.normal * drawn[0] + moves.by_count * self.sums.number(moves.group)[1] * drawn[1]
         for place, derivative in moves.sums.items():
-            total += derivative * self.sums.noise(place, moves.group) * self._draws[2 + place]
+            total += derivative * self.sums.noise(place, moves.group) * drawn[2 + place]
         sizes = np.sort(np.abs(total))
         start = float(sizes[-TAIL])
         excess = float(np.mean(sizes[-TAIL:])) - start
@@ -367,13 +360,6 @@ class FitStatistics:
             return float(np.quantile(sizes, 1 - alpha)) if beyond >= 1 else start - excess * math.log(beyond)
 
         return half
-
-    @cached_property
-    def _draws(self) -> Vector:
-        """Draws of unit variance: a normal one, Laplace's for the number of rows, and for each quantity."""
-        random = np.random.default_rng(SEED)
-        normal = random.standard_normal((1, DRAWS))
-        return np.vstack((normal, random.laplace(scale=math.sqrt(0.5), size=(1 + len(self.sums.sums), DRAWS))))
 
     def average_slope(self) -> tuple[float, Derivatives, Vector] | None:
         """The average of the mean's derivative, how it moves, and its gradient by the coefficients, shape (p,).
@@ -480,6 +466,14 @@ class FitStatistics:
         inner = np.where(self.estimates.identified.active, row @ self.errors.basis, 0.0)
         contrast, sums = self.estimates.contrasts(inner[None, :]), self.width_of(moves)
         return lambda alpha: math.hypot(float(contrast.half_width(alpha)[0]), sums(alpha))
+
+
+@lru_cache(maxsize=4)
+def standard_draws(quantities: int) -> Vector:
+    """Draws of unit variance, the same each time: a normal one, Laplace's for the number of rows and each quantity."""
+    random = np.random.default_rng(SEED)
+    normal = random.standard_normal((1, DRAWS))
+    return np.vstack((normal, random.laplace(scale=math.sqrt(0.5), size=(1 + quantities, DRAWS))))
 
 
 def counted_rows(plan: Plan, released: ReleasedSums, nobs: int | None) -> Figure:

@@ -33,6 +33,10 @@ NOT_BOUGHT = (
     "get_margeff(at='overall') needs averages over the rows, and this fit bought no fit statistics: fitstats=0.05 "
     "buys them; at='zero' needs none"
 )
+WITH_OFFSET = (
+    "get_margeff(at='overall') needs averages over the rows, which are not offered with an offset or exposure; "
+    "at='zero' needs none, and comparisons(newdata=...) has effects at public values"
+)
 NO_MEANS = (
     "get_margeff(at='mean') needs the means of the columns, which no fit of this family releases; at='overall' "
     "averages over the rows, and fit.comparisons(newdata={{{columns}}}) has effects at public typical values, at no "
@@ -150,7 +154,7 @@ def marginal_effects(
         columns = ", ".join(f"{name!r}: [...]" for name in names if name != "Intercept")
         raise NotReleasedError(NO_MEANS.format(columns=columns))
     elif statistics is None or (average := statistics.average_slope()) is None:
-        raise NotReleasedError(NOT_BOUGHT)
+        raise NotReleasedError(WITH_OFFSET if plan.design.offset_bound else NOT_BOUGHT)
     else:
         effects = _slopes(model, average[0], average[2], statistics, average[1])
     ratios: dict[str, tuple[float, float, float]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -338,11 +338,32 @@ class ReleasedModel(FittedModel):
             return inference_of(self.plan, self.scaled_params, self.released)
 
     @cached_property
+    def _averaged(self) -> tuple[RowFunctions, MadeUpRows] | None:
+        """What fit statistics average over rows, and rows like those that were fitted; None if that cannot be told."""
+        try:
+            params = debiased_params(self._inferred)
+            made_up = made_up_rows(self.plan, params, self._inferred)
+        except (np.linalg.LinAlgError, ArgumentError):  # decided by released values; the rest must not be lost
+            return None
+        return None if made_up is None else (row_functions(self.plan, params, made_up), made_up)
+
+    def with_fit_sums(self, sums: FitSums) -> Self:
+        """The model with sums that were taken at its coefficients; what was inferred for them stays known."""
+        model = replace(self, fit_sums=sums)
+        vars(model).update(_inferred=self._inferred, _averaged=self._averaged)
+        return model
+
+    @cached_property
     def _fit_statistics(self) -> FitStatistics | None:
         if self.fit_sums is None:
             return None
         with quiet():
-            return FitStatistics.of(self.plan, self._inferred, self.fit_sums)
+            averaged = self._averaged
+            assert averaged is not None  # or the sums would not have been taken
+            functions, made_up = averaged
+            return FitStatistics(
+                self.plan, self._inferred, replace(functions, null=self.fit_sums.null), made_up, self.fit_sums
+            )
 
     @cached_property
     def _counted(self) -> Figure | None:
@@ -582,17 +603,6 @@ class ReleasedModel(FittedModel):
     def _fitted_columns(self) -> NDArray[np.intp]:
         assert self.released is not None
         return np.array(self.released.columns)
-
-
-def averaged_functions(results: ReleasedModel) -> tuple[RowFunctions, MadeUpRows] | None:
-    """What fit statistics average over rows, and rows like those that were fitted; None if that cannot be told."""
-    try:
-        errors = results._inferred
-        params = debiased_params(errors)
-        made_up = made_up_rows(results.plan, params, errors)
-    except (np.linalg.LinAlgError, ArgumentError):  # decided by released values; the rest must not be lost
-        return None
-    return None if made_up is None else (row_functions(results.plan, params, made_up), made_up)
 
 
 FIGURES = ["value", "std_error", "low", "high", "df", "p_value"]

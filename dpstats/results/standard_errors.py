@@ -120,6 +120,8 @@ def beyond_cap(plan: Plan, released: Information | ReleasedSums | None, rows: tu
     Rows within weigh 1 in the information and the others nothing: the intercept's entry counts them.
     """
     stage, (count, count_sd) = plan.stages[-1].plan, rows
+    if plan.request.options.split is not None:  # the last fit has about half of them
+        count, count_sd = count / 2, math.hypot(count_sd, math.sqrt(max(count, 0.0))) / 2
     known = constant_column(plan.design)
     if not isinstance(released, Information) or stage.information is None or known is None or count <= 0:
         return None

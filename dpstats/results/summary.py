@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from scipy import special
 from statsmodels.iolib.table import SimpleTable
 
+from dpstats.domain import Range
+from dpstats.formula.advice import dropped_note
+from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import SubDesign
 from dpstats.mechanisms.information import ReleasedSums
 from dpstats.mechanisms.options import ROWS_GUESS
@@ -47,7 +50,7 @@ from dpstats.plan.tables import (
 )
 from dpstats.results.contrasts import inference_table, to_the_noise
 from dpstats.results.model import ReleasedModel
-from dpstats.results.standard_errors import beyond_cap, hiding_references
+from dpstats.results.standard_errors import Estimate, beyond_cap, hiding_references
 from dpstats.summaries import Summary, format_number, full_width, wrap_note
 from dpstats.wording import argument, phrase
 
@@ -116,7 +119,7 @@ def summarize(
     tables = [header_table(plan, observations, fit_facts(results)), coefficient_table(results, full=True, title=title)]
     if results.selects:
         tables.append(selection_table(results))
-    notes = [*plan_notes(plan, released=results.has_errors), *beyond_cap_note(results), *risk]
+    notes = [*plan_notes(plan, released=results.has_errors), *outside_note(results), *beyond_cap_note(results), *risk]
     notes += inference_notes(results) if shows_errors(results) else [no_errors_note(results)]
     return Summary([*tables, *plan_tables(plan)], notes)
 
@@ -288,10 +291,13 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     """What no reader of the coefficients may miss."""
     plan = results.plan
     capped = [" ".join([*cap_note(plan), *beyond_cap_note(results)])] if capped_at(plan) is not None else []
-    notes = [*inference_notes(results), *design_notes(plan), *limit_note(plan), *capped, *link_note(plan)]
+    outside, design = outside_note(results), design_notes(plan)
+    if outside and isinstance(plan.design, DesignSpec):  # it says which rows are left out, too
+        design = [note for note in design if note.rstrip(".") not in dropped_note(plan.design.domain)]
+    notes = [*inference_notes(results), *design, *limit_note(plan), *capped, *link_note(plan)]
     if plan.guarantee.basis == "docs/proofs/tuning":
         notes = ["dp.tune chose the settings on the same rows; the budget covers the whole tuning.", *notes]
-    notes = [*counts_note(plan), *assumed_response_note(plan), *notes]
+    notes = [*counts_note(plan), *outside, *assumed_response_note(plan), *notes]
     if plan.guarantee.unit is not None:
         notes.insert(0, persons_note(plan))
     if results.selects:
@@ -312,6 +318,42 @@ def beyond_cap_note(results: ReleasedModel) -> list[str]:
     if value < 3 * error:
         return [f"No more than about {max(value + 2 * error, 0.1):.1f} % of the rows have a residual beyond the cap."]
     return [f"About {value:.1f} % of the rows (s.d. {error:.1f} %) have a residual beyond the cap."]
+
+
+def outside_note(results: ReleasedModel) -> list[str]:
+    """How many rows lie outside the bought ranges of columns, and whose coefficients the table has."""
+    design = results.plan.design
+    known = design.domain if isinstance(design, DesignSpec) else {}
+    narrowed = {name: one for name in results.plan.trimmed if isinstance(one := known[name], Range) and one.drops}
+    if not narrowed:
+        return []
+    ranges = [f"{name} ({one.interval[0]:,.6g}, {one.interval[1]:,.6g})" for name, one in narrowed.items()]
+    listed = f"outside the bought range of {' or '.join(ranges)}"
+    whose = "The coefficients are those of the rows inside, not of all."
+    share = outside_share(results)
+    if share is None or share.sd > MOST_UNSURE:
+        return [f"Rows {listed} are left out. {whose}"]
+    value, error = 100 * max(share.value, 0.0), 100 * share.sd
+    if value < 3 * error:
+        return [
+            f"No more than about {max(value + 2 * error, 0.1):.1f} % of the rows lie {listed} and are left out. {whose}"
+        ]
+    return [f"About {value:.1f} % of the rows (s.d. {error:.1f} %) lie {listed} and are left out. {whose}"]
+
+
+def outside_share(results: ReleasedModel) -> Estimate | None:
+    """The share of the rows that ranges bought after the count leave out, where the rest has been counted too."""
+    counts, sums = results.plan.counts, results.fit_sums
+    before = None if counts is None else counts.released_rows
+    if before is None or before[0] <= 0:
+        return None
+    if sums is not None:
+        used = (sums.count, sums.count_sd)
+    elif isinstance(results.released, ReleasedSums) and results.has_errors:
+        used = tuple(results.fitstats.loc["nobs", ["value", "std_error"]].to_numpy(dtype=float))
+    else:
+        return None
+    return Estimate(1 - used[0] / before[0], math.hypot(used[1], before[1] * used[0] / before[0]) / before[0])
 
 
 def selection_note(results: ReleasedModel) -> str:

@@ -174,7 +174,7 @@ def region_bounds(
     The lattice costs `each` a row and `once`, against what lies in the ellipsoid shrunk to `inside`.
     """
     lattice = math.nan if rows is None else rows * each + once
-    note = f"over the best coefficients in the ellipsoid shrunk to {inside:.4g}; {each:.3g} a row is the lattice's"
+    note = f"over the best coefficients in the ellipsoid shrunk to {inside:.4g}; the lattice adds {each:.3g} a row"
     quantile, mean = math.log(points / pi) / temperature + lattice, (math.log(points) + 1) / temperature + lattice
     return [
         Bound("regularised, on the region", "quantile", REGION_PROOF, quantile, note),

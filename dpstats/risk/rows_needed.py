@@ -87,9 +87,9 @@ class SampleSize(_Printed):
     def __str__(self) -> str:
         """The proved numbers and what they are about, at 80 columns."""
         bound = (
-            f"With {self.n:,} rows, privacy adds at most {self.target:.4g} to the mean loss of these rows, against "
-            f"any coefficients of norm {self.radius:.4g} in model units, with probability {1 - self.pi:g} over the "
-            "noise. The loss is that of the family, in model units: 'binomial' has 0.693 per row without "
+            f"With {self.n:,} rows, privacy adds at most {self.target:.4g} to the mean loss of these rows, compared "
+            f"with any coefficients of norm up to {self.radius:.4g} in model units, with probability {1 - self.pi:g} "
+            "over the noise. The loss is that of the family, in model units: 'binomial' has 0.693 per row without "
             "coefficients, 'gaussian' half the squared residual if the response fills [-1, 1]."
         )
         proved = self.table[self.table["holds"] == "proved"]
@@ -98,7 +98,7 @@ class SampleSize(_Printed):
             f"{names.get(row['bound'], row['bound']):<12}{row['n']:>22,}  {row['note']}" for _, row in proved.iterrows()
         ]
         lines = [line for row in rows for line in textwrap.wrap(row, WIDTH, subsequent_indent=" " * 36)]
-        more = "Standard errors instead: sample_size(plan, se={'column': 0.1}). Other papers' bounds: table."
+        more = "Standard errors instead: sample_size(plan, se={'column': 0.1}). The bounds of papers are in `table`."
         return "\n".join(
             [
                 *textwrap.wrap(bound, WIDTH),
@@ -118,20 +118,20 @@ class ErrorSize(_Printed):
     Attributes
     ----------
     n : int
-        At which usual rows, or those that are known, are foreseen to meet them; to a few percent.
+        The number at which usual rows, or those described, are forecast to meet the target, to a few percent.
     cautious : int
-        At which rows that say little are besides likely to have errors at all; `n` where the rows are known.
+        The number at which uninformative rows are also likely to have finite errors; `n` where the rows are described.
     table : DataFrame
-        A row for each coefficient asked for: wanted, and what `Plan.standard_errors` has of `n` rows.
+        One row per coefficient: the target, and the forecast of `Plan.standard_errors` for `n` rows.
     eps : float
         The budget of the plan.
     free : bool
-        Whether the errors are free, and so a matter of luck with real rows.
+        Whether the errors are free, which real rows may not have.
     least, most : int
-        At which rows that say more, and ones that say less, are foreseen to meet them: by ``lower`` and ``upper`` of
-        `Plan.standard_errors`.
+        The numbers at which informative and uninformative rows are forecast to meet the target, by ``lower`` and
+        ``upper`` of `Plan.standard_errors`.
     known : bool
-        Whether `typical` or `like` said how all columns are spread.
+        Whether `typical` or `like` described the spread of all columns.
     """
 
     n: int
@@ -154,8 +154,8 @@ class ErrorSize(_Printed):
         if self.free:
             paid = argument("inference", True)
             answer += (
-                f" These errors cost no extra budget, and real rows lose them more easily. {paid} reserves budget "
-                "for them."
+                f" These errors cost no extra budget, and with real rows they are more often infinite. {paid} reserves "
+                "budget for them."
             )
         return _with_table(answer, self.table, self.known)
 
@@ -163,20 +163,17 @@ class ErrorSize(_Printed):
         """What the number rests on."""
         if self.known:
             return KNOWN
-        them = (
-            f"are likely to have errors at all, and meet these, with {self.most:,}"
-            if self.most == self.cautious
-            else f"are likely to have errors at all with {self.cautious:,}, and meet these with {self.most:,}"
-        )
+        meeting = "" if self.most == self.cautious else f", and meet the target from {self.most:,} on"
+        finite = "have finite errors that meet the target" if self.most == self.cautious else "have finite errors"
         return (
-            f"This holds for usual rows. Rows whose numbers fill their ranges meet these errors with {self.least:,}. "
-            f"Rows with narrow, off-centre numbers and rare levels {them}: plan with {self.cautious:,} to be safe. "
-            f"{SUPPOSED}"
+            f"This holds for usual rows. Rows whose numbers fill their ranges meet the target with {self.least:,}. "
+            f"Rows with narrow, off-centre numbers and rare levels are likely to {finite} from {self.cautious:,} rows "
+            f"on{meeting}. A cautious choice is {self.cautious:,} rows. {SUPPOSED}"
         )
 
 
 KNOWN = "This is a forecast for rows as described by typical= or like=."
-SUPPOSED = "This is a forecast for rows simulated from the Domain; typical= and like= describe rows that are known."
+SUPPOSED = "This is a forecast for rows simulated from the Domain; typical= and like= describe other rows."
 """What an answer rests on."""
 
 
@@ -194,16 +191,16 @@ class RequiredEps:
     Attributes
     ----------
     eps : float
-        At which usual rows, or those that are known, are foreseen to meet them, to a few percent; inf where no eps up
-        to 20 does.
+        The eps at which usual rows, or those described, are forecast to meet the target, to a few percent; inf where no
+        eps up to 20 is enough.
     cautious : float
-        At which rows that say little are besides likely to have errors at all; `eps` where the rows are known.
+        The eps at which uninformative rows are also likely to have finite errors; `eps` where the rows are described.
     n : int
         The number of rows.
     table : DataFrame
-        A row for each coefficient asked for: wanted, and what `Plan.standard_errors` has at `eps`, or at 20.
+        One row per coefficient: the target, and the forecast of `Plan.standard_errors` at `eps`, or at 20.
     known : bool
-        Whether `typical` or `like` said how all columns are spread.
+        Whether `typical` or `like` described the spread of all columns.
     """
 
     eps: float
@@ -230,9 +227,9 @@ class RequiredEps:
         if not self.known:
             rare = "Rows with narrow, off-centre numbers and rare levels"
             if math.isfinite(self.cautious):
-                sure = f"{rare} are likely to have errors only from eps = {self.cautious:.4g} on."
+                sure = f"{rare} are likely to have finite errors from eps = {self.cautious:.4g} on."
             else:
-                sure = f"{rare} are unlikely to have errors at any eps up to {GREATEST:g}."
+                sure = f"{rare} are unlikely to have finite errors at any eps up to {GREATEST:g}."
             answer += f"This holds for usual rows. {sure} "
         return _with_table(answer + (KNOWN if self.known else SUPPOSED), self.table, self.known)
 
@@ -257,7 +254,7 @@ def required(
     n : int
         The number of rows, public or assumed.
     residual_sd, typical, like : float, dict, DataFrame, optional
-        What is known of the rows, as for ``plan.standard_errors``; `like` must be public rows.
+        A description of the rows, as for ``plan.standard_errors``; `like` must be public rows.
 
     Returns
     -------

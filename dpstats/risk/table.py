@@ -221,7 +221,7 @@ def objective_new_rows(plan: ReleasePlan, pi: float, radius: float, n: int) -> B
     """The expected loss of n new rows, with probability 1 - pi over noise and rows (theorem 7)."""
     if np.any(plan.linear) and getattr(plan, "penalty", None) is not None:
         # The proof wants a penalty that is least at what the coefficients are shrunk to.
-        return Bound("population", "quantile", NEW_ROWS_PROOF, math.nan, "not for a penalty beside a pilot")
+        return Bound("population", "quantile", NEW_ROWS_PROOF, math.nan, "not proved for a penalty with a pilot stage")
     start = math.sqrt(float(np.max(plan.curvature))) * radius
     quantiles = objective_quantiles(plan.noise, plan.noise_shape, plan.curvature, radius, pi)
     value = cost_of_new_rows(SamplingBound(plan.family.lipschitz, plan.kappa, start), quantiles, n, pi)

@@ -195,7 +195,7 @@ class StreamPlan:
         if self.penalty is not None and self.penalty.sparse:
             return "errors are not valid after a selection by the same sums; leave the penalty out"
         if self.design.score_ratio is None:
-            return "weights leave the variance of a response open, and no sum of squared scores is kept"
+            return "weights do not determine the variance of the response, and the stream has no sum of squared scores"
         if self.method == "linear" and self.vector.square == 0:
             return "errors of a linear stream need an intercept, which gives the number of rows"
         if self.method == "renewable" and name not in ("binomial", "binomial_counts"):

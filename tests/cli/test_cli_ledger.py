@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import configparser
 import io
 import json
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pandas as pd
@@ -72,6 +74,20 @@ def test_a_missing_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) 
         main(["ledger"])
     assert caught.value.code == 2
     assert "usage: python -m dpstats ledger" in capsys.readouterr().err
+
+
+def test_the_installed_command_is_main_and_goes_by_its_name(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = configparser.ConfigParser()
+    settings.read(Path(__file__).parents[2] / "setup.cfg")
+    (script,) = settings["options.entry_points"]["console_scripts"].split("\n")[1:]
+    command = EntryPoint(*script.split(" = "), group="console_scripts")
+    monkeypatch.setattr("sys.argv", [f"/usr/bin/{command.name}", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        command.load()()
+    assert ended.value.code == 0
+    assert "usage: dpstats [-h] command" in capsys.readouterr().out
 
 
 def test_show_as_json(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -189,7 +189,7 @@ def test_without_a_ledger_a_word_of_warning(folder: Path, capfd: pytest.CaptureF
     assert main([*FIT, "rows.csv", *LOGIT, "--domain", "adult.yaml"]) == 0
     assert "without --ledger the budget spent on these data is not recorded" in capfd.readouterr().err
     assert main([*FIT, "rows.csv", *LOGIT, "--domain", "adult.yaml", "--analyst", "Ada"]) == 1
-    assert "name it with --ledger" in capfd.readouterr().err
+    assert "name the ledger with --ledger" in capfd.readouterr().err
 
 
 def test_other_options_reach_the_model(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -162,6 +162,19 @@ def test_binned_residuals_show_a_bend(family: str) -> None:
     assert np.abs(curved["residual"] / curved["std_err"]).max() > 10
 
 
+def test_binned_residuals_of_small_counts_are_not_moved_by_the_cells() -> None:
+    """A mean of .14 in a range of 20: nearly all residuals lie in one cell, below its middle."""
+    rng = np.random.default_rng(8)
+    x = rng.uniform(-1, 1, 20_000)
+    data = pd.DataFrame({"x": x, "n": rng.poisson(np.exp(0.5 * x - 2))})
+    fit = dp.poisson("n ~ x", data, 50.0, domain={"x": (-1, 1), "n": (0, 20)}, seed=1)
+    residuals = dp.evaluate(fit, data, 50.0, metrics=["residuals"], seed=1).residuals
+    assert residuals is not None
+    means = fit.predict(data)
+    assert abs(float(np.average(residuals["residual"], weights=residuals["rows"])) - (data["n"] - means).mean()) < 0.004
+    assert np.abs(residuals["residual"] / residuals["std_err"]).max() < 5
+
+
 def test_fewer_metrics_have_less_noise() -> None:
     fit, data = fitted("binomial"), frame(5000, 7)
     errors = [

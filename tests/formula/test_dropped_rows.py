@@ -198,7 +198,7 @@ def test_a_check_counts_such_rows_as_lost() -> None:
     found = dp.check("y ~ x + z", rows, DROPPING, 5.0, family="gaussian", seed=1)
     table = found.table.set_index(["column", "fault"])
     assert table.loc[("x", "lost"), "rows"] == pytest.approx(500, abs=10)
-    assert "outside (0, 1), where its range keeps rows" in table.loc[("x", "lost"), "advice"]
+    assert "outside (0, 1), beyond which rows are left out" in table.loc[("x", "lost"), "advice"]
     assert ("x", "above") not in table.index
     assert dp.Check.from_dict(found.to_dict()).findings == found.findings
 

@@ -151,6 +151,9 @@ class Mapped:
     def square(self, matrix: np.ndarray) -> np.ndarray:
         return self.map.T @ self.law.square(self.map @ matrix @ self.map.T) @ self.map
 
+    def images(self, vector: np.ndarray) -> np.ndarray:
+        return np.array([self.square(np.outer(unit, vector)) for unit in np.eye(self.size)])
+
     def bilinear(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         return self.law.bilinear(left @ self.map.T, right @ self.map.T)
 

@@ -219,7 +219,7 @@ class TestExposed:
         received = dp.local.Spec.from_json(spec.to_json())
         assert len(caplog.records) == 2
         text = str(dp.local.fit(dp.local.Total(received.hash, np.zeros(received.size, dtype=np.int64), 5000), received))
-        assert "protects nothing from those who see it" in " ".join(text.split())
+        assert "does not protect its record from those who see it" in " ".join(text.split())
 
     def test_a_local_guarantee_that_means_something_passes_in_silence(self, caplog: pytest.LogCaptureFixture) -> None:
         assert not make(eps=None, local_eps=8.0).exposed

@@ -28,7 +28,6 @@ from dpstats.mechanisms.fit_statistics import (
     exact_sums,
 )
 from dpstats.results.fit_statistics import LAPLACE, row_figure
-from dpstats.results.model import averaged_functions
 
 DOMAIN = {"x": (-1, 1), "z": (-1, 1), "g": ["a", "b", "c"]}
 RESPONSES: dict[str, tuple[float, float]] = {"binomial": (0, 1), "gaussian": (-6, 6), "poisson": (0, 20)}
@@ -62,7 +61,7 @@ class Taken:
 
     def __init__(self, family: str, adjacency: str, by: str | None = None) -> None:
         fit = fitted(family, rows=3_000, **(GROUPED if by else {}))
-        averaged = averaged_functions(fit)
+        averaged = fit._averaged
         assert averaged is not None
         self.functions, self.made_up = averaged
         self.plan = FitStatisticsPlan(0.05, adjacency, by=by)  # type: ignore[arg-type]
@@ -506,7 +505,7 @@ class TestComparisons:
 
 def test_a_number_of_rows_that_is_known_is_not_bought_again() -> None:
     fit = fitted("binomial")
-    averaged = averaged_functions(fit)
+    averaged = fit._averaged
     assert averaged is not None
     plan = FitStatisticsPlan(0.05, "add_remove", (20_100.0, 140.0))
     assert FitStatisticsPlan.from_dict(plan.to_dict()) == plan
@@ -566,7 +565,7 @@ def test_intervals_cover() -> None:
 
 
 def test_made_up_rows_are_shares() -> None:
-    averaged = averaged_functions(fitted("poisson"))
+    averaged = fitted("poisson")._averaged
     assert averaged is not None
     functions, made_up = averaged
     assert isinstance(functions, RowFunctions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -49,6 +50,27 @@ def test_many_rows_buy_intervals_and_few_do_not(tmp_path: Path) -> None:
     assert np.ptp(known["x"].interval) < 40
     assert "rows: at most about" in str(fit.summary()) or fit.plan.fitstats is not None
     assert np.isfinite(fit.bse).all()
+
+
+@pytest.mark.parametrize(("eps", "method"), [(1.0, "auto"), (20.0, "auto"), (20.0, "statistics")])
+def test_a_note_says_how_many_rows_are_outside_and_whose_coefficients_these_are(eps: float, method: Any) -> None:
+    arguments = {"method": method} | ({"inference": True, "residual_cap": 5.0} if method == "auto" else {})
+    arguments |= {"ranges": "bought", "check_share": 0.1 if method == "auto" else None}
+    fit = dp.ols(FORMULA, ROWS, eps, domain=WIDE, seed=3, allow_uncertified=True, **arguments)
+    assert fit.plan.trimmed == ("x", "z")
+    known = fit.plan.design.domain
+    outside = 100 * (1 - np.mean(known["x"].holds(ROWS["x"].to_numpy()) & known["z"].holds(ROWS["z"].to_numpy())))
+    for full in (False, True):
+        text = " ".join(str(fit.summary(full=full)).split())
+        at = re.search(r"(Rows|About [\d.]+ %|No more than about [\d.]+ %).{,40}outside the bought range", text)
+        assert at
+        assert "The coefficients are those of the rows inside, not of all." in text
+        if method == "statistics":  # which counts no rows beforehand
+            assert at[1] == "Rows"
+        elif "No more" in at[1]:
+            assert float(at[1].split()[4]) > outside
+        else:
+            assert float(at[1].split()[1]) == pytest.approx(outside, abs=1)
 
 
 def test_the_plan_shows_the_rule_before_any_row_is_read() -> None:

@@ -224,6 +224,16 @@ def test_the_share_of_rows_beyond_the_cap_is_told_with_its_error() -> None:
     assert "beyond the cap" not in alone.summary().as_text()
 
 
+def test_the_share_beyond_the_cap_is_of_the_rows_that_are_fitted() -> None:
+    """Half of them, where the other half chose the columns."""
+    data = frame(20_000, skewed=True)
+    found = dp.ols(MODEL, data, 3.0, domain=WIDE, residual_cap=1.0, screen=1, split="rows", inference=True, seed=1)
+    away = np.abs(data["y"] - found.predict(data)) > 1.0
+    share = beyond_cap(found.plan, found.released, (20_000.0, 100.0))
+    assert share is not None
+    assert abs(share.value - np.mean(away)) < 4 * share.sd
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("domain", "skewed"), [(FULL, False), (WIDE, True)])
 def test_default_intervals_cover_the_slopes_of_least_squares(domain: Any, skewed: bool) -> None:

@@ -230,7 +230,7 @@ def test_the_books_cannot_be_rewritten(path: Path | str) -> None:
         "UPDATE entry SET cost_eps = 0",
         "UPDATE entry SET state = 'refunded'",
         "UPDATE entry SET state = 'charged'",
-        "INSERT INTO entry SELECT 9, 1, 0, 0, 0, 0, 0, 'b', '', '', '', '', '', '', '', '', 'refunded', '', '', ''",
+        "INSERT INTO entry SELECT 9, 1, 0, 0, 0, 0, 0, 'b', '', '', '', '', '', '', '', '', 'refunded', '', '', '', ''",
         "DELETE FROM account",
         "UPDATE ledger SET limit_eps = 9",
         "DELETE FROM ledger",

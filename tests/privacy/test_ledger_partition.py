@@ -64,7 +64,7 @@ def test_rows_that_are_coded_anew_pay_in_both_parts(ledger: Ledger) -> None:
     read = pd.concat([parts["north"].rows(frame), parts["south"].rows(recoded)])
     assert read["x"].tolist() == [1.0, 1.0, 2.0]
     assert ledger.remaining.eps == 0.5
-    said = "as long as every row keeps its part from call to call, which the ledger cannot check"
+    said = "as long as every row stays in its part from call to call, which the ledger cannot check"
     assert said in " ".join(ledger.report().split())
     assert said in ledger.to_html()
     assert max(map(len, ledger.report().splitlines())) <= 80

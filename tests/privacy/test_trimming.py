@@ -15,6 +15,7 @@ from dpstats.privacy.selection import STEPS, noisy_max
 from dpstats.privacy.trimming import (
     allowances,
     buy_inner_interval,
+    cell_counts,
     inner_intervals,
     rows_to_narrow,
     score_range,
@@ -36,7 +37,7 @@ def few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def scores_of(cells: tuple[float, ...], scale: float) -> NDArray[np.int64]:
     values = np.array(cells, dtype=float)
-    return trimming_scores([values[np.isfinite(values)]], -2.0, 2.0, scale, atom=0.0)
+    return trimming_scores(cell_counts(values, -2.0, 2.0, atom=0.0), -2.0, 2.0, scale)
 
 
 def worst_loss(adjacency: Adjacency, scale: float) -> float:
@@ -123,6 +124,39 @@ def test_any_values_give_a_candidate(values: list[float], eps: float, ends: tupl
     assert [low, high] in inner_intervals(*ends)[0].tolist()
 
 
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [
+        (-1.0, 1.0),
+        (0.1, 0.7),
+        (0.0, 1024.0),
+        (-3.0, 1e9),
+        (5e5, 5e5 + 1.0),
+        (1e15, 1e15 + 1),
+        (0.0, 5e-324),
+        (1e-300, 3e-300),
+        (2.0**40, 2.0**40 + 2.0**-9),
+        (-1e-9, 1e300),
+    ],
+)
+def test_counts_are_those_of_comparisons(low: float, high: float) -> None:
+    """Edges, their neighbours among the doubles, values in between, outside and none."""
+    random = np.random.default_rng(0)
+    with np.errstate(all="ignore"):
+        edges = np.linspace(low, high, trimming.CELLS + 1)
+        between = low + random.random(20_000) * (high - low)
+    values = np.concatenate((edges, np.nextafter(edges, -np.inf), np.nextafter(edges, np.inf), between))
+    values = np.append(values, [np.nan, np.inf, -np.inf, low, high])
+    inside = values[(values >= low) & (values <= high)]
+    counts = cell_counts(values, low, high, atom=low)
+    within = np.bincount(np.searchsorted(edges, inside, side="right") - 1, minlength=len(edges))
+    assert counts.within.tolist() == within.tolist()
+    expected = np.array([np.sum(inside == edge) for edge in edges])
+    expected[:-1][edges[:-1] == edges[1:]] = 0  # of edges that are one double the last counts
+    assert counts.at_edge.tolist() == expected.tolist()
+    assert counts.away == np.sum(inside != low)
+
+
 @pytest.mark.slow
 def test_a_range_of_few_doubles_is_kept_whole() -> None:
     """Its cells are points, and no Domain takes an interval of one: what is paid for would be lost."""
@@ -194,9 +228,7 @@ def test_count_and_choice_share_the_budget(adjacency: Adjacency, monkeypatch: py
 
 
 def counts_of(cells: tuple[float, ...]) -> int:
-    ends, _ = inner_intervals(-2.0, 2.0)
-    values = np.array(cells)
-    return int(trimming._counts(ends[:1], 0.0, [values[np.isfinite(values)]])[-1])
+    return cell_counts(np.array(cells), -2.0, 2.0, atom=0.0).away
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)

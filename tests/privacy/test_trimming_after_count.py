@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from selection_law import probabilities
 
 from dpstats.privacy import trimming
-from dpstats.privacy.trimming import rows_that_pay, share_to_spend, trimming_scale, trimming_scores
+from dpstats.privacy.trimming import cell_counts, rows_that_pay, share_to_spend, trimming_scale, trimming_scores
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def joint_law(cells: tuple[float, ...], *, of_true_rows: bool = False) -> NDArra
             law[at, 1:] = -np.inf
             continue
         scale = trimming_scale(share * EPS, "add_remove")
-        scores = trimming_scores([np.array(cells)], -2.0, 2.0, scale)
+        scores = trimming_scores(cell_counts([np.array(cells)], -2.0, 2.0), -2.0, 2.0, scale)
         law[at] += np.log(probabilities(scores, scale))
     return law
 

@@ -1,0 +1,152 @@
+"""``office`` and ``serve``: rows that stay with their keeper, asked for over the network."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+from dpstats.cli.shared import ADJACENCIES, Commands
+from dpstats.errors import ArgumentError
+
+QUESTIONS = {
+    "dataset": "Name of the data set (letters, digits, - and _)",
+    "source": "Path or pattern of its Parquet or CSV files",
+    "domain": "Codebook with the ranges and levels of its columns (dpstats template writes one)",
+    "eps": "Total eps that all analysts together may spend",
+    "rows": "About how many rows, as a public number",
+}
+"""What an office cannot do without, in the order in which it is asked for."""
+
+
+def add_commands(commands: Commands) -> None:
+    """Add ``office`` with its actions, and ``serve``."""
+    office = commands.add_parser("office", help="set up an office: a server that keeps rows and answers analysts")
+    actions = office.add_subparsers(required=True, metavar="action")
+
+    init = actions.add_parser(
+        "init", help="write the file of an office and create its ledger; asks for what is missing"
+    )
+    init.add_argument("file", type=Path, nargs="?", default=Path("office.toml"), help="default: office.toml")
+    for name, question in QUESTIONS.items():
+        init.add_argument(f"--{name}", type={"eps": float, "rows": int}.get(name, str), help=question)
+    init.add_argument("--delta", type=float, help="total delta (default 0)")
+    init.add_argument("--most-eps", type=float, help="greatest eps of one release (default: the total)")
+    init.add_argument("--quota", type=float, help="eps that each analyst may spend (default: the total)")
+    init.add_argument("--adjacency", choices=ADJACENCIES)
+    init.add_argument("--unit", metavar="COLUMN", help="guarantee for persons, identified by this column")
+    init.add_argument("--approve", action="store_true", help="each release waits for the keeper's approval")
+    init.set_defaults(run=_init)
+
+    analyst = actions.add_parser("analyst", help="analysts and their tokens")
+    who = analyst.add_subparsers(required=True, metavar="action")
+    for name, run, what in (
+        ("add", _add, "print a token for an analyst, once; an earlier one no longer works"),
+        ("revoke", _revoke, "make an analyst's token useless"),
+        ("list", _list, "print who has a token"),
+    ):
+        action = who.add_parser(name, help=what)
+        if name != "list":
+            action.add_argument("name")
+        _with_office(action, run)
+    _with_office(actions.add_parser("keeper", help="print a new token for the keeper's page, once"), _keeper)
+
+    serve = commands.add_parser("serve", help="answer analysts and the keeper over HTTP")
+    serve.add_argument("office", type=Path, nargs="?", default=Path("office.toml"), help="default: office.toml")
+    serve.set_defaults(run=_serve)
+
+
+def _with_office(action: argparse.ArgumentParser, run: Any) -> None:
+    action.add_argument("--office", type=Path, default=Path("office.toml"), metavar="FILE", help="default: office.toml")
+    action.set_defaults(run=run)
+
+
+def _service(path: Path) -> Any:
+    """The office of a file, which is not at work."""
+    from dpstats.office.config import Office
+    from dpstats.office.service import Service
+
+    return Service(Office.load(path))
+
+
+def _init(options: argparse.Namespace) -> None:
+    from dpstats.office.config import Office
+
+    path: Path = options.file
+    if path.exists():
+        raise ArgumentError(f"{path} exists already; edit it, or choose another name")
+    given = {name: getattr(options, name) for name in QUESTIONS}
+    for name, question in QUESTIONS.items():
+        if given[name] is None:
+            given[name] = _asked(name, question)
+    name = given.pop("dataset")
+    more = {key: getattr(options, key) for key in ("delta", "most_eps", "adjacency", "unit")} | {
+        "approve": options.approve or None
+    }
+    facts = {**given, **{key: value for key, value in more.items() if value is not None}}
+    lines = [
+        "# An office of dpstats. Paths are relative to this file; dpstats serve reads it when it starts.",
+        *("[office]", 'title = "Office"', 'listen = "127.0.0.1:8470"', 'keeper_listen = "127.0.0.1:8471"', ""),
+        *(f"[data.{name}]", f'ledger = "{name}.ledger"'),
+        *(f"{key} = {json.dumps(value)}" for key, value in facts.items()),
+    ]
+    if options.quota is not None:
+        lines += ["", f"[data.{name}.quotas]", f'"*" = {options.quota!r}']
+    path.write_text("\n".join(lines) + "\n")
+    try:
+        office = Office.load(path)
+        for dataset in office.datasets.values():
+            dataset.make_ledger().close()
+        token = _service(path).new_keeper_token()
+    except BaseException:
+        path.unlink()
+        raise
+    print(f"{path} is written. Token for the keeper's page, which is not shown again:\n{token}")
+    print(f"Next: dpstats office analyst add NAME --office {path}, and dpstats serve {path}")
+
+
+def _asked(name: str, question: str) -> Any:
+    """The answer at a terminal."""
+    if not sys.stdin.isatty():
+        raise ArgumentError(f"--{name} is missing: {question}")
+    answer = input(f"{question}: ").strip()
+    try:
+        return {"eps": float, "rows": int}.get(name, str)(answer)
+    except ValueError:
+        raise ArgumentError(f"--{name} must be a number") from None
+
+
+def _add(options: argparse.Namespace) -> None:
+    token = _service(options.office).add_analyst(options.name)
+    print(f"Token of {options.name}, which is not shown again:\n{token}")
+
+
+def _revoke(options: argparse.Namespace) -> None:
+    _service(options.office).revoke(options.name)
+    print(f"The token of {options.name} no longer works; releases stay.")
+
+
+def _list(options: argparse.Namespace) -> None:
+    for row in _service(options.office).analysts():
+        since = datetime.datetime.fromtimestamp(row["since"]).isoformat(" ", "minutes")
+        print(f"{row['name']:32} since {since}{'' if row['revoked'] is None else ', revoked'}")
+
+
+def _keeper(options: argparse.Namespace) -> None:
+    token = _service(options.office).new_keeper_token()
+    print(f"Token for the keeper's page, which is not shown again:\n{token}")
+
+
+def _serve(options: argparse.Namespace) -> None:
+    try:
+        from dpstats.office.server import serve
+    except ImportError as error:
+        raise ArgumentError(
+            'a server needs packages: pip install "dpstats[server]", or starlette uvicorn jinja2'
+        ) from error
+    logging.getLogger("dpstats").setLevel(logging.ERROR)  # hints at formulas are in the plans
+    serve(_service(options.office))

@@ -1,0 +1,1 @@
+"""The office: rows stay with their keeper, and analysts ask over the network."""

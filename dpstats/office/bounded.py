@@ -1,0 +1,140 @@
+"""Work on requests in processes of limited time and memory: a formula of one line may ask for a year of both.
+
+They read no rows: plans, their accounts, rehearsals and tables of released values. They keep nothing between two calls.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import queue
+import resource
+import subprocess
+import sys
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import Any, TypeVar
+
+from dpstats.errors import ArgumentError, DPStatsError
+
+Result = TypeVar("Result")
+
+SECONDS = 10.0
+"""For one call."""
+
+MEMORY = 3 << 29
+"""Bytes of a process beyond those of a fresh one."""
+
+PROCESSES = 4
+
+
+class TooMuch(ArgumentError):
+    """A request that would take more time or memory than one gets."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "formula: this takes more time or memory to work out than the office gives to one request; ask for fewer "
+            "columns and terms"
+        )
+
+
+class Failed(Exception):
+    """A call that failed otherwise; its text is the type of the failure."""
+
+
+class _Process:
+    def __init__(self) -> None:
+        self.connection, other = Pipe()
+        with other:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "dpstats.office.bounded", str(other.fileno())],
+                pass_fds=[other.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+                start_new_session=True,
+            )
+        self.connection.recv()  # it is ready: the time to start is not that of the first call
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.connection.close()
+
+
+_idle: queue.LifoQueue[_Process | None] = queue.LifoQueue()
+for _ in range(PROCESSES):
+    _idle.put(None)
+_turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+
+
+@atexit.register
+def _end() -> None:
+    with contextlib.suppress(queue.Empty):
+        while True:
+            if (process := _idle.get_nowait()) is not None:
+                process.end()
+
+
+def bounded(by: str, function: Callable[..., Result], *arguments: Any) -> Result:
+    """What the function of a module returns or refuses, in a process of limited time and memory, else TooMuch.
+
+    Of one caller (`by`) one call works at a time, so that nobody has all processes.
+    """
+    with _turns[by]:
+        process = _idle.get()
+        try:
+            if process is not None and process.process.poll() is not None:
+                process.end()
+                process = None
+            process = process or _Process()
+            process.connection.send((function, arguments))
+            if not process.connection.poll(SECONDS):
+                raise TooMuch
+            answer = process.connection.recv()
+        except BaseException as error:
+            if process is not None:
+                process.end()
+                process = None
+            if isinstance(error, (EOFError, ConnectionError)):  # the system has ended it, for want of memory
+                raise TooMuch from None
+            raise
+        finally:
+            _idle.put(process)
+    kind, value = answer
+    if kind == "returned":
+        return value
+    if kind == "refused":
+        raise value
+    raise TooMuch if value in ("MemoryError", "RecursionError", "_ArrayMemoryError") else Failed(value)
+
+
+def serve(connection: Connection) -> None:
+    """Answer calls until nobody asks any more."""
+    import dpstats.office.service  # noqa: F401  (what calls need, before the first one)
+
+    with open("/proc/self/statm") as file:
+        taken = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY, taken + MEMORY))
+    connection.send("ready")
+    while True:
+        try:
+            function, arguments = connection.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            answer = ("returned", function(*arguments))
+        except DPStatsError as error:
+            answer = ("refused", error.with_traceback(None))
+        except Exception as error:
+            answer = ("failed", type(error).__name__)
+        connection.send(answer)
+
+
+if __name__ == "__main__":
+    serve(Connection(int(sys.argv[1])))

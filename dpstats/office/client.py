@@ -1,0 +1,405 @@
+"""An office from the analyst's side: requests over HTTPS, and the same results as from calls on one's own rows."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import ipaddress
+import json
+import os
+import ssl
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.client import HTTPException
+from typing import Any, TypeVar
+from urllib.parse import quote, urlsplit
+
+import numpy as np
+import pandas as pd
+
+from dpstats import errors
+from dpstats.arguments import explain_calls, is_number, safe_repr
+from dpstats.errors import ArgumentError, DPStatsError, OfficeError, ReleaseError
+from dpstats.evaluation import Check, Evaluation
+from dpstats.families import Family
+from dpstats.frames import WideFrame
+from dpstats.models.ranges import BoughtRanges
+from dpstats.office.request import from_result
+from dpstats.penalties import Penalty
+from dpstats.progress import show_elapsed
+from dpstats.results.glm_results import GLMResults
+from dpstats.results.statistics import ReleasedStatistics
+from dpstats.tuning import Selection
+
+Result = TypeVar("Result", GLMResults, Evaluation, Check, ReleasedStatistics, BoughtRanges, Selection)
+
+KNOWN = ("ArgumentError", "BudgetExceeded", "DataError", "DomainError", "FormulaError", "NotReleasedError",
+         "UncertifiedError")  # fmt: skip
+"""Errors of an office that are raised as those of a call on one's own rows."""
+
+TRIES = 6
+"""How often a request is sent that got no answer, with 1, 2, 4 ... half seconds in between."""
+
+MOST_BYTES = 1 << 28
+"""A longer answer is none of an office."""
+
+
+@explain_calls()
+def connect(url: str, token: str | None = None, *, ca: str | None = None, timeout: float = 60.0) -> OfficeClient:
+    """Connect to an office: somebody else's rows, which stay there.
+
+    Parameters
+    ----------
+    url : str
+        Such as ``"https://office.example.org"``. ``http://`` is for this machine only, as the token would cross the
+        network in the clear.
+    token : str, optional
+        The analyst's, as the keeper has handed it over; by default that of the environment variable DPSTATS_TOKEN.
+    ca : str, optional
+        The file of a certificate authority that the machine does not know, such as the keeper's own.
+    timeout : float
+        Seconds to wait for one answer. Releases are waited for as long as they take.
+
+    Returns
+    -------
+    OfficeClient
+        With `glm`, `plan` and the other calls, where the name of a data set stands in place of the rows.
+
+    Raises
+    ------
+    ArgumentError
+        If the address or the token cannot be one.
+    OfficeError
+        If there is no office at the address, or it does not know the token.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> office = dp.connect("https://office.example.org", token="...")  # doctest: +SKIP
+    >>> print(office.plan("y ~ x1 + x2", "survey", eps=0.5))  # doctest: +SKIP
+    >>> fit = office.glm("y ~ x1 + x2", "survey", eps=0.5)  # doctest: +SKIP
+    """
+    client = OfficeClient(url, token if token is not None else os.environ.get("DPSTATS_TOKEN"), ca, timeout)
+    client.datasets()
+    return client
+
+
+@dataclass(frozen=True)
+class OfficePlan:
+    """What a request would release and cost, by the office's own account; `str` and notebooks show it whole.
+
+    Attributes
+    ----------
+    facts : dict
+        As the office sent them: costs, left, notes, forecast and others.
+    """
+
+    facts: Mapping[str, Any]
+
+    @property
+    def costs(self) -> dict[str, float]:
+        """The eps and delta that the request would be charged."""
+        return dict(self.facts["costs"])
+
+    @property
+    def left(self) -> dict[str, float]:
+        """The eps and delta that the analyst may still spend."""
+        return dict(self.facts["left"])
+
+    @property
+    def forecast(self) -> pd.DataFrame | None:
+        """Standard errors that are foreseen at the declared number of rows, if they can be."""
+        table = self.facts.get("forecast")
+        return None if table is None else WideFrame(table)
+
+    def __str__(self) -> str:
+        return str(self.facts["summary"])
+
+    def __repr__(self) -> str:
+        return f"<OfficePlan: eps={self.costs['eps']:g}; {self.left['eps']:g} left>"
+
+    def _repr_html_(self) -> str:
+        return str(self.facts["html"])
+
+
+class OfficeClient:
+    """An office, for one analyst; made by `dpstats.connect`.
+
+    The same call is the same release: its arguments and its label make the key under which the office charges it once.
+    After a lost connection, an interrupt or a restart the call is repeated as it stands and takes the release up; run
+    twice in a notebook it is paid for once. Another ``label=`` asks, and pays, for another release of the same.
+
+    Examples
+    --------
+    >>> office = dp.connect("https://office.example.org", token="...")  # doctest: +SKIP
+    >>> office.datasets()  # doctest: +SKIP
+    >>> office.glm("y ~ x", "survey", eps=0.5, label="second draw")  # doctest: +SKIP
+    """
+
+    def __init__(self, url: str, token: str | None, ca: str | None = None, timeout: float = 60.0) -> None:
+        self.url, local = _checked_url(url)
+        if not isinstance(token, str) or not 20 <= len(token) <= 200 or not token.isascii() or not token.isprintable():
+            raise ArgumentError("token must be what the keeper has handed over; or set DPSTATS_TOKEN to it")
+        if not is_number(timeout) or timeout <= 0:
+            raise ArgumentError(f"timeout must be a positive number of seconds, got {safe_repr(timeout)}")
+        self._token, self._timeout = token, timeout
+        try:
+            tls = ssl.create_default_context(cafile=ca)
+        except (OSError, TypeError, ValueError):
+            raise ArgumentError(f"ca must be the file of a certificate authority, got {safe_repr(ca)}") from None
+        # A proxy would see the token of a plain connection, which goes to this machine.
+        proxies = [urllib.request.ProxyHandler({})] if local else []
+        self._opener = urllib.request.build_opener(_Stay(), urllib.request.HTTPSHandler(context=tls), *proxies)
+
+    def __repr__(self) -> str:
+        return f"<OfficeClient: {self.url}>"
+
+    # --- free ---
+
+    def datasets(self) -> pd.DataFrame:
+        """The data sets that may be asked, one a row, and what is left of each."""
+        rows = []
+        for facts in self._get("/v1/datasets")["datasets"]:
+            left = facts.get("left") or {}
+            some = {name: facts.get(name) for name in ("name", "title", "rows", "most_eps", "verbs")}
+            rows.append(some | {"eps_left": left.get("eps"), "delta_left": left.get("delta")})
+        return WideFrame(rows, columns=["name", "title", "rows", "most_eps", "verbs", "eps_left", "delta_left"])
+
+    def dataset(self, name: str) -> dict[str, Any]:
+        """All public facts of a data set: its columns, its guarantee, what is offered and what is left."""
+        return dict(self._get(f"/v1/datasets/{_part('dataset', name)}"))
+
+    def codebook(self, name: str) -> pd.DataFrame:
+        """The columns of a data set, one a row: kinds, ranges or levels, units, descriptions."""
+        return WideFrame(self.dataset(name)["columns"])
+
+    def plan(self, formula: str | None, dataset: str, eps: float, *, verb: str = "glm", **arguments: Any) -> OfficePlan:
+        """What a call would release and cost; free. `verb` names another call than glm, whose formula may be None."""
+        asked = _request(verb, dataset, formula=formula, eps=eps, **arguments)
+        return OfficePlan(self._send("/v1/plan", asked | {"forecast": verb == "glm"}))
+
+    def made_up(self, formula: str, dataset: str, eps: float, *, rows: int = 1_000, **arguments: Any) -> pd.DataFrame:
+        """Rows that are made up by the codebook alone, to write code against; free."""
+        asked = _request("glm", dataset, formula=formula, eps=eps, **arguments)
+        return pd.read_csv(io.StringIO(self._send("/v1/made-up", asked | {"rows": rows})))
+
+    # --- paid for ---
+
+    def glm(self, formula: str, dataset: str, eps: float, **arguments: Any) -> GLMResults:
+        """A model, as by `dpstats.glm`; its seed, ledger and engine are the keeper's, and so is the adjacency.
+
+        Ranges that were bought are used with ``domain=``: what `buy_ranges` returned, or the id of that release.
+        """
+        return self._release(GLMResults, _request("glm", dataset, formula=formula, eps=eps, **arguments))
+
+    def evaluate(self, fit: GLMResults | str, dataset: str, eps: float, **arguments: Any) -> Evaluation:
+        """Measures of a model that this office released, or of its id, as by `dpstats.evaluate`."""
+        return self._release(Evaluation, _request("evaluate", dataset, fit=fit, eps=eps, **arguments))
+
+    def check(self, formula: str, dataset: str, eps: float, **arguments: Any) -> Check:
+        """A look at the data before a fit, as by `dpstats.check`."""
+        return self._release(Check, _request("check", dataset, formula=formula, eps=eps, **arguments))
+
+    def release_statistics(self, dataset: str, columns: list[str], eps: float, **arguments: Any) -> ReleasedStatistics:
+        """Sums of squares and products for many least squares models, as by `dpstats.release_statistics`."""
+        asked = _request("release_statistics", dataset, columns=columns, eps=eps, **arguments)
+        return self._release(ReleasedStatistics, asked)
+
+    def buy_ranges(self, dataset: str, columns: list[str], eps: float, **arguments: Any) -> BoughtRanges:
+        """Ranges of columns, as by `dpstats.buy_ranges`."""
+        return self._release(BoughtRanges, _request("buy_ranges", dataset, columns=columns, eps=eps, **arguments))
+
+    def select(self, candidates: Any, score: str, dataset: str, eps: float, **arguments: Any) -> Selection:
+        """The best of some candidates, as by `dpstats.select`; models are results of this office."""
+        named = isinstance(candidates, Mapping)
+        sent = {key: _candidate(one) for key, one in (candidates.items() if named else enumerate(candidates))}
+        asked = _request(
+            "select", dataset, candidates=sent if named else list(sent.values()), score=score, eps=eps, **arguments
+        )
+        return self._release(Selection, asked)
+
+    # --- made before ---
+
+    def releases(self) -> pd.DataFrame:
+        """One's own releases and those that others share, one a row."""
+        names = ["id", "dataset", "verb", "label", "analyst", "state", "taken", "shared"]
+        rows = self._get("/v1/releases")["releases"]
+        table = pd.DataFrame([{name: one[name] for name in names} for one in rows], columns=names)
+        table["eps"] = [one["arguments"].get("eps") for one in rows]
+        table["taken"] = pd.to_datetime(table["taken"].astype(float), unit="s", utc=True)
+        return WideFrame(table)
+
+    def release(self, id: str) -> Any:
+        """A release made before, once it is ready."""
+        return self._wait(self._get(f"/v1/releases/{_part('id', id)}"))
+
+    def share(self, id: str, shared: bool = True) -> None:
+        """Show a release of one's own to the other analysts of its data set, or no more."""
+        self._send(f"/v1/releases/{_part('id', id)}/share", {"shared": shared})
+
+    # --- how it is sent ---
+
+    def _release(self, kind: type[Result], asked: Mapping[str, Any]) -> Result:
+        key = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+        status, job = self._call("POST", "/v1/releases", asked, {"Idempotency-Key": key})
+        if status == 200:
+            made = time.strftime("%Y-%m-%d %H:%M", time.localtime(job["taken"]))
+            print(
+                f"dpstats: this is the release that was asked for at {made}, paid for once; another label= asks for "
+                "another one",
+                file=sys.stderr,
+            )
+        made_of = self._wait(job)
+        if not isinstance(made_of, kind):
+            raise OfficeError(f"the office sent a {type(made_of).__name__} in place of a {kind.__name__}")
+        return made_of
+
+    def _wait(self, job: Mapping[str, Any]) -> Any:
+        """The result of a job; an interrupt leaves it to the office, where the same call finds it."""
+        pause = 1.0
+        keeper = " until its keeper decides" if job["state"] == "waiting" else ""
+        with show_elapsed(f"waiting for release {job['id'][:8]} of {job['dataset']}{keeper}"):
+            while job["state"] in ("waiting", "working"):
+                # The office says when it may be shown next; who waits for the keeper asks less and less often.
+                time.sleep(pause if job["wait"] is None else max(0.05, job["wait"]))
+                pause = min(60.0, 1.5 * pause)
+                job = self._get(f"/v1/releases/{job['id']}")
+        if job["state"] == "refused":
+            raise OfficeError(job.get("message") or "the keeper refused this request; nothing was charged")
+        if job["state"] != "released":
+            raise ReleaseError(job.get("message") or "the release failed after it was charged; the charge stays")
+        try:
+            made = from_result(job["result"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise OfficeError("the office sent a result that this version of dpstats does not know") from error
+        vars(made)["office_id"] = job["id"]
+        return made
+
+    def _get(self, path: str) -> Any:
+        return self._call("GET", path)[1]
+
+    def _send(self, path: str, body: Mapping[str, Any]) -> Any:
+        return self._call("POST", path, body)[1]
+
+    def _call(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, more: Mapping[str, str] | None = None
+    ) -> tuple[int, Any]:
+        """Status and content of an answer. What got none is sent again, which is safe: keys make it one release."""
+        sent = None if body is None else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json", **(more or {})}
+        if sent is not None:
+            headers["Content-Type"] = "application/json"
+        for attempt in range(1, TRIES + 1):
+            asked = urllib.request.Request(self.url + path, sent, headers, method=method)
+            try:
+                with self._opener.open(asked, timeout=self._timeout) as answer:
+                    return answer.status, _content(answer)
+            except urllib.error.HTTPError as error:
+                with error:
+                    if error.code not in (429, 502, 503, 504) or attempt == TRIES:
+                        raise _raised(error) from None
+            except (OSError, HTTPException) as error:
+                reason = getattr(error, "reason", error)
+                if isinstance(reason, ssl.SSLCertVerificationError):
+                    raise OfficeError(
+                        f"the certificate of {self.url} cannot be trusted: {reason.verify_message}"
+                    ) from None
+                if attempt == TRIES:
+                    again = "; the same call takes the request up again, and pays for it once" if body else ""
+                    raise OfficeError(f"{self.url} does not answer ({type(reason).__name__}){again}") from None
+            time.sleep(0.5 * 2.0 ** (attempt - 1))
+        raise AssertionError("the last attempt returns or raises")
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """An office does not send elsewhere: the token would go along."""
+
+    def redirect_request(self, *arguments: Any) -> None:
+        return None
+
+
+def _checked_url(url: object) -> tuple[str, bool]:
+    """The address without a last slash, and whether it is plain HTTP to this machine."""
+    try:
+        parts = urlsplit(url if isinstance(url, str) else "")
+        host, _ = parts.hostname or "", parts.port
+    except ValueError:
+        parts, host = urlsplit(""), ""
+    if parts.scheme not in ("http", "https") or not host or parts.username or parts.query or parts.fragment:
+        raise ArgumentError(f"url must be an address such as 'https://office.example.org', got {safe_repr(url)}")
+    if parts.scheme == "http" and not _is_loopback(host):
+        raise ArgumentError("url must begin with https://, as the token would cross the network in the clear")
+    return f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/"), parts.scheme == "http"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _part(name: str, value: object) -> str:
+    """A text as a part of a path."""
+    if not isinstance(value, str) or not value:
+        raise ArgumentError(f"{name} must be a text, got {safe_repr(value)}")
+    return quote(value, safe="")
+
+
+def _request(verb: str, dataset: object, *, label: str | None = None, **arguments: Any) -> dict[str, Any]:
+    """A request as it is sent; arguments that are None are left to the office."""
+    if not isinstance(dataset, str):
+        raise ArgumentError(f"the data set must be given by its name at the office, got {safe_repr(dataset)}")
+    sent = {name: _json(name, value) for name, value in arguments.items() if value is not None}
+    return {"dataset": dataset, "verb": verb, "arguments": sent} | ({} if label is None else {"label": label})
+
+
+def _candidate(value: Any) -> Any:
+    return {"fit": _json("candidates", value)} if isinstance(value, GLMResults) else value
+
+
+def _json(name: str, value: Any) -> Any:
+    """An argument in JSON."""
+    if isinstance(value, (Family, Penalty)):
+        return value.to_dict()
+    if isinstance(value, (GLMResults, BoughtRanges)):
+        if (id_ := vars(value).get("office_id")) is None:
+            raise ArgumentError(f"{name} must be what this office has released, or the id of such a release")
+        return id_
+    if isinstance(value, np.generic):
+        return _json(name, value.item())
+    if isinstance(value, (list, tuple)):
+        return [_json(name, part) for part in value]
+    if isinstance(value, Mapping):
+        return {str(key): _json(name, part) for key, part in value.items()}
+    if value is None or isinstance(value, (bool, str, int)) or is_number(value):
+        return value
+    raise ArgumentError(f"{name} cannot be sent to an office: {safe_repr(value)}")
+
+
+def _content(answer: Any) -> Any:
+    content = answer.read(MOST_BYTES + 1)
+    kind = answer.headers.get_content_type()
+    if len(content) > MOST_BYTES or kind not in ("application/json", "text/csv"):
+        raise OfficeError("this address answers, but not as an office does")
+    try:
+        return json.loads(content) if kind == "application/json" else content.decode()
+    except ValueError:
+        raise OfficeError("this address answers, but not as an office does") from None
+
+
+def _raised(error: urllib.error.HTTPError) -> DPStatsError:
+    """The error that an answer means."""
+    try:
+        facts = json.loads(error.read(1 << 20))["error"]
+        kind, message = str(facts["type"]), str(facts["message"])
+    except (OSError, HTTPException, ValueError, KeyError, TypeError):
+        return OfficeError(f"this address answers with status {error.code}, and not as an office does")
+    if kind == "Unauthorized":
+        return OfficeError("the office does not know this token; ask its keeper for another")
+    made: DPStatsError = (getattr(errors, kind) if kind in KNOWN else OfficeError)(message)
+    return made

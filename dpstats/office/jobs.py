@@ -1,0 +1,213 @@
+"""Jobs that were taken: when they may be shown, and the workers that carry them out, one process for each."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import math
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dpstats.office.config import Office
+from dpstats.office.request import Job
+from dpstats.office.store import OPEN, Store, Unavailable, request_of
+
+FAILED = "the release failed after it was charged; the charge stays"
+"""What is told of a job that was charged and failed, whatever happened."""
+
+UNUSABLE = "the data set cannot be used now; nothing was charged. Ask its keeper"
+"""What is told of a job that could not be charged for a reason other than the budget."""
+
+CELLS_PER_SECOND = 5e6
+"""So many declared rows times columns a worker surely reads in a second; a deadline rests on it, and no guarantee."""
+
+PAYING = 30.0
+"""Seconds after which a server that was paying for a job is taken to be gone; its worker pays, under the same key."""
+
+RETRY = 60.0
+"""Seconds between attempts at most."""
+
+
+def first_deadline(least: float, rows: int, columns: int) -> float:
+    """Seconds after which a job is shown for the first time, by public facts: `least` times a power of two."""
+    return least * 2.0 ** max(0, math.ceil(math.log2(rows * columns / CELLS_PER_SECOND / least)))
+
+
+def show_time(begun: float, deadline: float, after: float) -> float:
+    """The first of begun + deadline, begun + 2 deadline, begun + 4 deadline ... that is not before `after`."""
+    late = (after - begun) / deadline
+    time_shown = begun + deadline * 2.0 ** max(0, math.ceil(math.log2(late)) if late > 0 else 0)
+    return time_shown if time_shown >= after else time_shown + (time_shown - begun)
+
+
+def job_of(row: Any, result: Any, now: float) -> Job:
+    """A job as it may be shown at `now`; `result` makes its result, if it may be."""
+    state, ready = row["state"], None
+    if row["begun"] is not None:
+        ready = show_time(row["begun"], row["deadline"], now if row["ended"] is None else row["ended"])
+        if state in ("paying", "taken") or (state in ("released", "failed") and now < ready):
+            state, ready = "working", max(ready, show_time(row["begun"], row["deadline"], now))
+    return Job(
+        id=row["id"],
+        analyst=row["analyst"],
+        request=request_of(row),
+        key=row["key"],
+        state=state,
+        taken=row["taken"],
+        ready=ready,
+        result=result() if state == "released" else None,
+        shared=bool(row["shared"]),
+        label=row["label"],
+        message=row["message"] if state in ("refused", "failed") else None,
+    )
+
+
+@contextlib.contextmanager
+def lease(folder: Path, job: str) -> Iterator[bool]:
+    """Whether this process alone works on a job, by a lock of the system that dies with the process."""
+    place = folder / "leases"
+    place.mkdir(mode=0o700, exist_ok=True)
+    descriptor = os.open(place / job, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(descriptor)
+
+
+class Pool:
+    """Threads that give jobs to worker processes, the oldest first, and take up again what a crash has left.
+
+    As many workers wait that are started already; each carries out one job.
+    """
+
+    def __init__(self, office: Office, store: Store) -> None:
+        self._office, self._store = office, store
+        self._changed = threading.Condition()
+        self._claimed: set[str] = set()
+        self._later: dict[str, tuple[float, float]] = {}  # job: time of its next attempt, and the wait before it
+        self._threads: list[threading.Thread] = []
+        self._spares: deque[subprocess.Popen[str]] = deque()
+        self._stopping = False
+
+    def start(self) -> None:
+        """Start the threads; jobs that were taken are theirs."""
+        self._stopping = False
+        for number in range(self._office.workers):
+            self._spawn()
+            thread = threading.Thread(target=self._serve, name=f"office-{number}", daemon=True)
+            thread.start()
+            self._threads.append(thread)
+
+    def stop(self) -> None:
+        """Start no more workers; those at work finish by themselves."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+        while (worker := self._spare()) is not None:
+            worker.communicate()
+
+    def wake(self) -> None:
+        """There is a new job."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def _serve(self) -> None:
+        while (job := self._next()) is not None:
+            ended = self._carry_out(job)
+            with self._changed:
+                self._claimed.discard(job)
+                self._later.pop(job, None) if ended else self._postpone(job)
+
+    def _spawn(self) -> None:
+        """Start a worker that imports all and waits for its job; there is none if the system has no room for one."""
+        with contextlib.suppress(OSError):
+            worker = subprocess.Popen(
+                [sys.executable, "-m", "dpstats.office.worker", str(self._office.path)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env=_environment(),
+                cwd=self._office.path.parent,
+                start_new_session=True,
+                text=True,
+            )
+            self._spares.append(worker)
+
+    def _spare(self) -> subprocess.Popen[str] | None:
+        """The worker that has waited longest; those that were killed are left out."""
+        while True:
+            try:
+                worker = self._spares.popleft()
+            except IndexError:
+                return None
+            if worker.poll() is None:
+                return worker
+
+    def _postpone(self, job: str) -> None:
+        wait = min(RETRY, 2 * self._later.get(job, (0.0, 0.25))[1])
+        self._later[job] = (time.monotonic() + wait, wait)
+
+    def _next(self) -> str | None:
+        """The oldest job that nobody works on; None once the pool is stopped."""
+        while True:
+            with self._changed:
+                if self._stopping:
+                    return None
+                for job in self._taken():
+                    if job not in self._claimed and self._later.get(job, (0.0, 0.0))[0] <= time.monotonic():
+                        self._claimed.add(job)
+                        return job
+                self._changed.wait(0.5)
+
+    def _taken(self) -> list[str]:
+        try:
+            found = self._store.rows(
+                "SELECT id FROM job WHERE state = 'taken' OR (state = 'paying' AND begun < ?) ORDER BY begun",
+                (time.time() - PAYING,),
+            )
+            return [row["id"] for row in found]
+        except Unavailable:
+            return []
+
+    def _carry_out(self, job: str) -> bool:
+        """Have a worker carry out a job; whether it has ended."""
+        with lease(self._office.folder, job) as free:
+            if not free:  # a worker of a server that is gone, or of another one
+                return False
+        if (worker := self._spare()) is not None:
+            assert worker.stdin is not None
+            with contextlib.suppress(OSError), worker.stdin as pipe:  # it may have been killed
+                pipe.write(f"{job}\n")
+            while worker.poll() is None:
+                with self._changed:
+                    if self._stopping:
+                        return False
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    worker.wait(0.25)
+        self._spawn()
+        try:
+            row = self._store.row("SELECT state FROM job WHERE id = ?", (job,))
+        except Unavailable:
+            return False
+        return row is not None and row["state"] not in OPEN
+
+
+def _environment() -> dict[str, str]:
+    """What a worker needs of the environment: where Python and its packages are, where temporary files may be."""
+    names = ("PATH", "HOME", "LANG", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    return {name: os.environ[name] for name in names if name in os.environ}

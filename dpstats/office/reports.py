@@ -1,0 +1,170 @@
+"""What an analyst takes away of a release: pictures, files, and the lines of code that do the same.
+
+`shown`, `picture` and `export` run in processes of limited time and memory, so they take what is stored of a release.
+"""
+
+from __future__ import annotations
+
+import html
+import importlib.util
+import io
+import json
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request as Web
+from statsmodels.iolib.table import SimpleTable
+
+import dpstats as dp
+from dpstats.domain import Range
+from dpstats.office.request import JSON, Request, from_result
+from dpstats.summaries import Summary, format_number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_DRAWING = threading.Lock()
+"""Fonts and settings of matplotlib are those of the process."""
+
+
+def shown(stored: Mapping[str, JSON]) -> tuple[str, list[tuple[str, str]]]:
+    """The summary of a release as HTML, and its pictures."""
+    result = from_result(stored)
+    return summary_of(result).as_html(), pictures(result)
+
+
+def pictures(result: Any) -> list[tuple[str, str]]:
+    """The pictures that a result has, by kind, with their titles; the first is the main one."""
+    if isinstance(result, dp.GLMResults):
+        found = [("coefficients", "Coefficients with their intervals")]
+        return [*found, ("shares", "Sampling error and privacy noise")] if result.has_errors else found
+    if isinstance(result, dp.Evaluation):
+        titles = {"calibration": "Calibration", "roc": "ROC curve", "residuals": "Residuals"}
+        return [(kind, title) for kind, title in titles.items() if getattr(result, kind) is not None]
+    return []
+
+
+def picture(stored: Mapping[str, JSON], kind: str) -> bytes | None:
+    """A picture as SVG; None if the release has none of this kind."""
+    result = from_result(stored)
+    return draw(lambda ax: getattr(dp.plots, kind)(result, ax=ax)) if kind in dict(pictures(result)) else None
+
+
+def draw(plot: Callable[[Axes], object]) -> bytes:
+    """What `plot` draws, as SVG; on a figure of its own, so that nothing is left behind in pyplot."""
+    from matplotlib.figure import Figure
+
+    with _DRAWING:
+        figure, file = Figure(figsize=(7.0, 4.6), layout="constrained"), io.BytesIO()
+        plot(figure.subplots())
+        figure.savefig(file, format="svg", bbox_inches="tight", metadata={"Date": None, "Creator": None})
+    return file.getvalue()
+
+
+def has_word() -> bool:
+    """Whether Word files can be written here."""
+    return importlib.util.find_spec("docx") is not None
+
+
+def summary_of(result: Any) -> Summary:
+    """The tables and notes of a release."""
+    if not isinstance(result, dp.BoughtRanges):
+        return result.summary()
+    guarantee = result.guarantee
+    bought = {
+        name: column.inner for name, column in result.domain.items() if isinstance(column, Range) and column.inner
+    }
+    cells = [[format_number(end) for end in ends] for ends in bought.values()]
+    table = SimpleTable(cells, headers=["from", "to"], stubs=list(bought), title="Intervals that hold nearly all rows")
+    return Summary(
+        [table], [f"These ranges are {guarantee.eps:g}-differentially private under {guarantee.neighbours}."]
+    )
+
+
+def exports() -> list[tuple[str, str]]:
+    """The files that a release can be had as: their endings and names."""
+    kinds = [("json", "JSON"), ("csv", "CSV"), ("tex", "LaTeX"), ("html", "HTML")]
+    return [*kinds, ("docx", "Word")] if has_word() else kinds
+
+
+def export(stored: Mapping[str, JSON], title: str, kind: str) -> tuple[bytes, str] | None:
+    """The file with this ending, and its type; None for another ending."""
+    if kind not in dict(exports()):
+        return None
+    result = from_result(stored)
+    if kind == "docx":
+        return _word(result, title), "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+    if kind == "json":  # `load` of the result's class reads it
+        return json.dumps(stored, indent=1).encode(), "application/json"
+    if kind == "csv":
+        return _csv(result).encode(), "text/csv"
+    if kind == "tex":
+        return summary_of(result).as_latex().encode(), "application/x-tex"
+    body = f"<h1>{html.escape(title)}</h1>\n{summary_of(result).as_html()}"
+    page = (
+        f'<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title>\n{body}\n</html>\n'
+    )
+    return page.encode(), "text/html"
+
+
+def _csv(result: Any) -> str:
+    """The numbers with all digits where there is a table of them, else as printed."""
+    if isinstance(result, dp.GLMResults):
+        return str(result.tidy().to_csv(index=False))
+    if isinstance(result, dp.Evaluation):
+        return str(result.metrics.to_csv())
+    return str(summary_of(result).as_csv())
+
+
+def _word(result: Any, title: str) -> bytes:
+    """The summary as a document: its tables, then its notes."""
+    from docx import Document
+    from docx.enum.text import WD_ALIGN_PARAGRAPH
+
+    document, file = Document(), io.BytesIO()
+    document.add_heading(title, 1)
+    summary = summary_of(result)
+    for table in summary.tables:
+        rows = [[str(cell.data).strip() for cell in row] for row in table]
+        size = max(map(len, rows))
+        document.add_paragraph(" ".join((table.title or "").split()))
+        made = document.add_table(len(rows), size, style="Light List Accent 1")
+        for line, cells in zip(made.rows, rows, strict=True):
+            # A head names the columns of numbers alone.
+            for place, text in enumerate([""] * (size - len(cells)) + cells):
+                line.cells[place].text = text
+                line.cells[place].paragraphs[0].alignment = WD_ALIGN_PARAGRAPH.RIGHT if place else None
+    for note in summary.as_html().partition("<br/><br/>")[2].split("<br/>"):
+        document.add_paragraph(html.unescape(note), style="List Bullet")
+    document.save(file)
+    return file.getvalue()
+
+
+def code(web: Web, request: Request, release: str | None = None) -> dict[str, str | None]:
+    """The lines of Python and R that do the same from the analyst's machine; None where R has none."""
+    address = json.dumps(str(web.base_url).rstrip("/"))
+    python = ["import dpstats as dp", "", f'office = dp.connect({address}, token="...")']
+    r = ["library(dpstats)", "", f'office <- dp_connect({address}, token = "...")']
+    if release is not None:
+        python.append(f'fit = office.release("{release}")')
+        r.append(f'fit <- dp_release(office, "{release}")')
+    python.append(f"fit = {request.python}")
+    given = {name: value for name, value in request.arguments.items() if name not in ("formula", "eps")}
+    given |= {} if request.label is None else {"label": request.label}
+    first = [_r(request.arguments.get("formula")), _r(request.dataset), f"eps = {_r(request.eps)}"]
+    r.append(
+        f"fit <- dp_glm(office, {', '.join([*first, *(f'{name} = {_r(value)}' for name, value in given.items())])})"
+    )
+    return {"python": "\n".join(python), "r": "\n".join(r) if request.verb == "glm" else None}
+
+
+def _r(value: Any) -> str:
+    """A JSON value as R writes it."""
+    if value is None or isinstance(value, bool):
+        return {None: "NULL", True: "TRUE", False: "FALSE"}[value]
+    if isinstance(value, list):
+        return f"list({', '.join(map(_r, value))})"
+    if isinstance(value, dict):
+        return f"list({', '.join(f'`{name}` = {_r(one)}' for name, one in value.items())})"
+    return json.dumps(value, ensure_ascii=False)

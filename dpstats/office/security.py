@@ -1,0 +1,403 @@
+"""What stands before every request of the office: who asks, how often, how much, and what browsers may do with answers.
+
+Everything here is a function of the request, of the clock and of earlier requests: nothing of it knows rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import math
+import re
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from anyio import CapacityLimiter, to_thread
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+STATUS = {
+    "BadRequest": 400, "Unauthorized": 401, "Forbidden": 403, "NotFound": 404, "MethodNotAllowed": 405,
+    "Timeout": 408, "BudgetExceeded": 409, "TooLarge": 413, "UnsupportedMediaType": 415, "WrongHost": 421,
+    "ArgumentError": 422, "DataError": 422, "DomainError": 422, "FormulaError": 422, "NotReleasedError": 422,
+    "UncertifiedError": 422, "TooManyRequests": 429, "Unavailable": 503,
+}  # fmt: skip
+"""The status of an answer by the type of its error; 500 is none of them."""
+
+UNAVAILABLE = "the office could not answer this request; nothing is known to be wrong with it, so try again later"
+"""What is said of every failure that is not a refusal, whatever it was."""
+
+
+class Refused(Exception):
+    """A request that is answered by an error alone; `kind` is one of STATUS."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much one caller may ask for."""
+
+    body: int = 1 << 18  # bytes
+    target: int = 32_000  # bytes of path and query, which may hold a formula
+    seconds: float = 10.0  # until a body has arrived
+    depth: int = 24  # brackets within brackets
+    text: int = 8_000  # letters of a text, such as a formula
+    calls: tuple[float, float] = (20.0, 200.0)  # of an analyst or keeper: a second, and at once
+    strangers: tuple[float, float] = (2.0, 60.0)  # of an address, without a valid token
+    together: int = 4  # calls of one caller that are at work at a time
+    threads: int = 40  # those of all callers
+
+
+class Buckets:
+    """Token buckets by key: `rate` a second, `burst` at once; the least recent key beyond `most` is forgotten."""
+
+    def __init__(self, rate: float, burst: float, most: int = 10_000) -> None:
+        self.rate, self.burst, self.most = rate, burst, most
+        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, key: str) -> bool:
+        """Whether one more is allowed now."""
+        now = time.monotonic()
+        level, last = self._levels.pop(key, (self.burst, now))
+        level = min(self.burst, level + (now - last) * self.rate)
+        self._levels[key] = (level - 1 if level >= 1 else level, now)
+        if len(self._levels) > self.most:
+            self._levels.popitem(last=False)
+        return level >= 1
+
+
+# --- tokens and sessions ---------------------------------------------------------------------------------------------
+
+
+def new_token() -> str:
+    """256 random bits, in letters that fit into headers."""
+    return secrets.token_urlsafe(32)
+
+
+def hash_of(token: str) -> str:
+    """What is stored of a token; it has 256 bits, so a plain hash cannot be searched."""
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def same(one: str, other: str) -> bool:
+    """Whether two secrets are the same, in a time that does not tell where they differ."""
+    return hmac.compare_digest(hash_of(one), hash_of(other))
+
+
+@dataclass(frozen=True)
+class Session:
+    """Who has logged in on the pages; the token is looked up in every request, so that a revoked one ends it."""
+
+    id: str
+    token: str
+    csrf: str
+    ends: float
+
+
+class Sessions:
+    """Sessions of this process: random, in memory, by the hash of what the cookie holds."""
+
+    def __init__(self, name: str, *, secure: bool, seconds: float = 8 * 3600, most: int = 1_000) -> None:
+        # A cookie is sent to every port of a host, so the two listeners have names of their own.
+        self.cookie = f"__Host-{name}" if secure else name
+        self.secure, self.seconds, self.most = secure, seconds, most
+        self._open: OrderedDict[str, Session] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def open(self, token: str) -> Session:
+        """A new session of whoever has this token."""
+        session = Session(new_token(), token, new_token(), time.monotonic() + self.seconds)
+        with self._lock:
+            self._open[hash_of(session.id)] = session
+            while len(self._open) > self.most:
+                self._open.popitem(last=False)
+        return session
+
+    def find(self, cookie: str | None) -> Session | None:
+        """The session of a cookie, if there is one and it has not ended."""
+        if not cookie:
+            return None
+        with self._lock:
+            session = self._open.get(hash_of(cookie))
+            if session is not None and session.ends < time.monotonic():
+                del self._open[hash_of(cookie)]
+                session = None
+        return session
+
+    def close(self, session: Session) -> None:
+        """Log out."""
+        with self._lock:
+            self._open.pop(hash_of(session.id), None)
+
+    def set_cookie(self, response: Response, session: Session | None) -> None:
+        """Hand the cookie of a session to the browser, or take it away (None)."""
+        response.set_cookie(
+            self.cookie,
+            "" if session is None else session.id,
+            max_age=0 if session is None else int(self.seconds),
+            path="/",
+            httponly=True,
+            samesite="strict",
+            secure=self.secure,
+        )
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who sent a request: an analyst by name, or the keeper; the session if a cookie said so."""
+
+    name: str
+    session: Session | None = None
+
+
+def caller_of(request: Request) -> Caller:
+    """Who sent the request; Refused if nobody known."""
+    caller: Caller | None = request.scope.get("caller")
+    if caller is None:
+        raise Refused("Unauthorized", "a valid token is needed: send the header 'Authorization: Bearer TOKEN'")
+    return caller
+
+
+def check_origin(headers: Headers) -> None:
+    """Refuse what a page of another site has a browser send."""
+    origin = headers.get("origin")
+    here = origin is None or origin.partition("://")[2] == headers.get("host")
+    if not here or headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        raise Refused("Forbidden", "this request comes from a page of another site")
+
+
+def check_csrf(request: Request, given: str | None) -> None:
+    """Refuse a change by a cookie alone: `given` is the session's CSRF token, from the form or X-CSRF-Token."""
+    session = caller_of(request).session
+    if session is not None:
+        check_origin(request.headers)
+        if given is None or not same(given, session.csrf):
+            raise Refused("Forbidden", "the form has expired; load the page again")
+
+
+# --- bodies ----------------------------------------------------------------------------------------------------------
+
+_TEXTS = re.compile(r'"(?:[^"\\]|\\.)*"?', re.DOTALL)
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+
+
+def parse_json(body: bytes, limits: Limits) -> dict[str, Any]:
+    """A JSON object within the limits, of numbers that are finite, different keys and texts that can be written."""
+    try:
+        text = body.decode("utf-8")
+        steps = (1 if mark in "[{" else -1 for mark in re.findall(r"[][{}]", _TEXTS.sub("", text)))
+        if max(accumulate(steps), default=0) > limits.depth:
+            raise Refused("BadRequest", f"the JSON of a request has at most {limits.depth} brackets in each other")
+        value = json.loads(text, object_pairs_hook=_distinct, parse_constant=_not_finite, parse_float=_finite)
+    except (ValueError, RecursionError):
+        raise Refused("BadRequest", "the body must be JSON in UTF-8, with finite numbers and no key twice") from None
+    if not isinstance(value, dict):
+        raise Refused("BadRequest", "the body must be a JSON object")
+    _check_texts(value, limits.text)
+    return value
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(made := dict(pairs)) < len(pairs):
+        raise ValueError("a key twice")
+    return made
+
+
+def _not_finite(name: str) -> float:
+    raise ValueError(name)
+
+
+def _finite(digits: str) -> float:
+    if not math.isfinite(number := float(digits)):
+        raise ValueError("too large")
+    return number
+
+
+def _check_texts(value: Any, most: int) -> None:
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            _check_texts(key, most)
+            _check_texts(part, most)
+    elif isinstance(value, list):
+        for part in value:
+            _check_texts(part, most)
+    elif isinstance(value, str) and len(value) > most:
+        raise Refused("TooLarge", f"a text of a request, such as a formula, has at most {most:,} letters")
+    elif isinstance(value, str) and _CONTROL.search(value):
+        raise Refused("BadRequest", "a text of a request must not hold control characters")
+    elif isinstance(value, int) and abs(value) > 2**53:
+        raise Refused("BadRequest", "whole numbers of a request must lie within 2**53, as doubles do")
+
+
+# --- the guard -------------------------------------------------------------------------------------------------------
+
+HEADERS = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    # "no-referrer" would have browsers send "Origin: null" with the forms of our own pages.
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "cache-control": "no-store",
+}
+"""On every answer."""
+
+LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+
+
+def fault(kind: str, message: str) -> Response:
+    """The answer that is an error."""
+    body = json.dumps({"error": {"type": kind, "message": message}})
+    more = {"retry-after": "1"} if kind in ("TooManyRequests", "Unavailable") else {}
+    more |= {"www-authenticate": "Bearer"} if kind == "Unauthorized" else {}
+    return Response(body, STATUS[kind], more, "application/json")
+
+
+class Guard:
+    """ASGI middleware: host, caller, rates, size and time of the body, headers, and one constant for any failure."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        limits: Limits,
+        sessions: Sessions,
+        holder: Callable[[str], str | None],
+        hosts: Iterable[str],
+        log: Callable[[str], None],
+        answer: Callable[[Scope, Refused], Response] = lambda scope, error: fault(error.kind, str(error)),
+    ) -> None:
+        self.app, self.limits, self.sessions, self.holder = app, limits, sessions, holder
+        self.hosts, self.log, self.answer = frozenset(hosts), log, answer
+        self.callers, self.strangers = Buckets(*limits.calls), Buckets(*limits.strangers)
+        self.at_work: dict[str, int] = {}
+        self.looking_up = CapacityLimiter(4)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close"})
+            return
+        started = False
+
+        async def answered(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+                if self.sessions.secure:
+                    headers["strict-transport-security"] = "max-age=31536000"
+            await send(message)
+
+        try:
+            await self._pass_on(scope, receive, answered)
+        except Refused as error:
+            response = self.answer(scope, error)
+        except Exception as error:
+            # The type alone: a message may quote anything.
+            self.log(f"a request failed: {type(error).__name__}")
+            response = self.answer(scope, Refused("Unavailable", UNAVAILABLE))
+        else:
+            return
+        if not started:
+            await response(scope, receive, answered)
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
+        if self.hosts and _host(headers.get("host", "")) not in self.hosts:
+            raise Refused("WrongHost", "this host is not the office's")
+        target = scope.get("raw_path") or scope["path"].encode()
+        if len(target) + len(scope["query_string"]) > self.limits.target:
+            raise Refused("TooLarge", "the address of the request is too long")
+        if re.search(rb"\.\.|//|\\|%(?:00|2e|2f|5c)", target, re.IGNORECASE):
+            raise Refused("NotFound", "there is nothing at this address")
+        scope["caller"] = caller = await self._identify(headers)
+        key = f"{scope['client'][0]}" if caller is None and scope.get("client") else caller.name if caller else ""
+        if not (self.strangers if caller is None else self.callers).take(key):
+            raise Refused("TooManyRequests", "too many requests; wait a little")
+        # Of one caller some requests work at a time, so that others are not slowed by them.
+        if self.at_work.get(key, 0) >= self.limits.together:
+            raise Refused("TooManyRequests", f"at most {self.limits.together} requests at a time; wait for the others")
+        self.at_work[key] = self.at_work.get(key, 0) + 1
+        try:
+            body = await self._body(headers, receive)
+            await self.app(scope, _again(body, receive), send)
+        finally:
+            self.at_work[key] -= 1
+            if not self.at_work[key]:
+                del self.at_work[key]
+
+    async def _identify(self, headers: Headers) -> Caller | None:
+        """The caller by bearer token, else by cookie."""
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        session = None
+        if scheme.lower() != "bearer":
+            session = self.sessions.find(_cookie(headers.get("cookie", ""), self.sessions.cookie))
+            token = session.token if session else ""
+        if not 20 <= len(token) <= 200 or not token.isascii():
+            return None
+        name = await to_thread.run_sync(self.holder, token, limiter=self.looking_up)
+        return None if name is None else Caller(name, session)
+
+    async def _body(self, headers: Headers, receive: Receive) -> bytes:
+        too_large = Refused("TooLarge", f"a request has at most {self.limits.body:,} bytes")
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or len(length) > 9 or int(length) > self.limits.body:
+            raise too_large
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise Refused("Timeout", "the request was not sent whole")
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
+                    if size > self.limits.body:
+                        raise too_large
+                    if not message.get("more_body", False):
+                        return b"".join(parts)
+        except TimeoutError:
+            raise Refused("Timeout", "the request was not sent whole") from None
+
+
+def _host(header: str) -> str:
+    """The name in a Host header, without the port."""
+    return re.sub(r":\d*$", "", header.lower())
+
+
+def _cookie(header: str, name: str) -> str | None:
+    """The first cookie of this name; two of them are none, as one was put there by somebody else."""
+    values = [part.partition("=")[2] for part in re.split(r";\s*", header) if part.partition("=")[0] == name]
+    return values[0] if len(values) == 1 else None
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """The body that was read, once; then what else comes."""
+    pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def first() -> Message:
+        return pending.pop() if pending else await receive()
+
+    return first

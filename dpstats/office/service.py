@@ -1,0 +1,549 @@
+"""The office itself: what analysts and the keeper may do, and all that they are shown."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import hmac
+import json
+import math
+import secrets
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import pandas as pd
+
+import dpstats as dp
+from dpstats.arguments import near_miss, safe_repr
+from dpstats.domain import Domain, Range
+from dpstats.errors import ArgumentError, BudgetExceeded, DomainError, LedgerError
+from dpstats.ledger import Ledger
+from dpstats.office.bounded import TooMuch, bounded
+from dpstats.office.config import ANALYST, DataSet, Office
+from dpstats.office.jobs import Pool, first_deadline, job_of
+from dpstats.office.request import JSON, Job, Request, call_arguments
+from dpstats.office.store import Store, Unavailable, insert
+from dpstats.plan import Plan
+from dpstats.privacy.guarantee import Guarantee
+
+__all__ = ["Job", "Request", "Service", "Unavailable"]
+
+REHEARSAL = 60
+"""Made-up rows on which a call without a plan is rehearsed, so that it is refused before it is taken."""
+
+MOST_OPEN = 1000
+"""Jobs of one analyst that may wait or be at work."""
+
+
+class Service:
+    """An office: `start` begins to work on what was taken, `stop` ends that."""
+
+    def __init__(self, office: Office) -> None:
+        self.office = office
+        self._store = Store(office.folder)
+        self._ledgers = {name: dataset.open_ledger() for name, dataset in office.datasets.items()}
+        self._pool = Pool(office, self._store)
+        self._plans = functools.lru_cache(maxsize=256)(self._made_plan)
+        self._accounts = functools.lru_cache(maxsize=256)(self._made_account)
+        self._forecasts = functools.lru_cache(maxsize=256)(self._made_forecast)
+        self._paying = threading.Lock()
+        for dataset in office.datasets.values():
+            self._set_quotas(dataset)
+
+    def start(self) -> None:
+        """Give work to workers from now on; jobs that a crash has left are taken up again."""
+        self._pool.start()
+
+    def stop(self) -> None:
+        """Start no more workers; those at work store what they release by themselves."""
+        self._pool.stop()
+
+    # Who is who.
+
+    def analyst_of(self, token: str) -> str | None:
+        """Whose token it is; None if it is nobody's or was revoked."""
+        return self._person(token, "analyst")
+
+    def is_keeper(self, token: str) -> bool:
+        """Whether it is the keeper's token."""
+        return self._person(token, "keeper") is not None
+
+    def _person(self, token: str, role: str) -> str | None:
+        given, found = _hash(token), None
+        # All are compared, whichever it is.
+        for row in self._store.rows("SELECT name, token FROM person WHERE role = ? AND revoked IS NULL", (role,)):
+            if hmac.compare_digest(row["token"], given):
+                found = row["name"]
+        return found
+
+    # The analyst's.
+
+    def datasets(self, analyst: str) -> list[dict[str, JSON]]:
+        """The public facts of each data set, and what is left for this analyst."""
+        return [self._facts(dataset, analyst) for dataset in self.office.datasets.values() if _may(analyst, dataset)]
+
+    def plan(self, analyst: str, request: Request, *, forecast: bool = False) -> dict[str, JSON]:
+        """What a request would release and cost, from public facts alone, or the error that refuses it.
+
+        With `forecast` also the standard errors foreseen at the declared number of rows.
+        """
+        dataset = self._dataset(analyst, request)
+        plan, charges, _, _ = self._checked(analyst, request)
+        left = self._left(dataset, analyst)
+        whole = charges[0] if plan is None else plan.guarantee
+        costs = {"eps": whole.eps, "delta": whole.delta}
+        within = costs["eps"] <= left["eps"] and costs["delta"] <= left["delta"]
+        facts: dict[str, JSON] = {
+            **{"digest": request.digest, "costs": costs, "left": left, "affordable": within},
+            **{"forecast": None, "notes": [], "python": request.python, "approve": dataset.approve},
+        }
+        if plan is None:
+            text = f"{request.verb} of {dataset.name}: eps={costs['eps']:g}, delta={costs['delta']:g}"
+            return {**facts, "summary": text, "html": ""}
+        digest, given = plan.digest(), _Given(plan, analyst)
+        text, html, notes = self._accounts(digest, given)
+        if forecast:
+            facts["forecast"] = self._forecasts(digest, dataset.rows, given)
+        return {**facts, "digest": digest, "summary": text, "html": html, "notes": notes}
+
+    def made_up(self, analyst: str, request: Request, rows: int) -> str:
+        """Rows made up from public facts alone, as CSV, to write code against."""
+        dataset = self._dataset(analyst, request)
+        plan = self._checked(analyst, request).plan
+        if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= 100_000:
+            raise ArgumentError(f"rows must be a whole number from 1 to 100000, got {safe_repr(rows)}")
+        return bounded(analyst, _made_up, plan, dataset.domain, rows)
+
+    def submit(self, analyst: str, request: Request, key: str) -> Job:
+        """Take a request, once for each key of an analyst; nothing is taken that its plan or the ledger refuses."""
+        if not isinstance(key, str) or not 1 <= len(key) <= 200 or not key.isprintable():
+            raise ArgumentError("key must be a text on one line, of at most 200 letters, drawn anew for each request")
+        dataset = self._dataset(analyst, request)
+        if (known := self._known(analyst, request, key)) is not None:
+            return known
+        checked = self._checked(analyst, request)
+        identity, now = secrets.token_hex(16), time.time()
+        with self._paying:
+            self._check_budget(dataset, analyst, checked)
+            try:
+                with self._store.writing() as connection:
+                    insert(
+                        connection,
+                        "job",
+                        id=identity,
+                        analyst=analyst,
+                        dataset=dataset.name,
+                        verb=request.verb,
+                        arguments=json.dumps(dict(request.arguments)),
+                        label=request.label,
+                        key=key,
+                        digest=request.digest,
+                        taken=now,
+                        deadline=first_deadline(self.office.deadline, dataset.rows, checked.columns),
+                        state="waiting" if dataset.approve else "paying",
+                        begun=None if dataset.approve else now,
+                    )
+                    _log(connection, analyst, "request", identity)
+            except sqlite3.IntegrityError:  # the same key has just come by another way
+                known = self._known(analyst, request, key)
+                assert known is not None, "one key of an analyst is one job"
+                return known
+            if not dataset.approve:
+                self._pay(dataset, analyst, request, identity, checked)
+        return self.job(analyst, identity)
+
+    def job(self, analyst: str, id: str) -> Job:
+        """One's own job, or one that is shared."""
+        row = self._store.row("SELECT * FROM job WHERE id = ?", (id,)) if isinstance(id, str) else None
+        if row is not None:
+            job = _job(row)
+            if row["analyst"] == analyst or (job.shared and job.state == "released" and self._may_see(analyst, row)):
+                return job
+        raise ArgumentError("id: there is no such release")
+
+    def jobs(self, analyst: str) -> list[Job]:
+        """One's own jobs and the releases that are shared, the latest first."""
+        rows = self._store.rows("SELECT * FROM job WHERE analyst = ? OR shared ORDER BY taken DESC", (analyst,))
+        jobs = [(row, _job(row, result=False)) for row in rows]
+        return [
+            job
+            for row, job in jobs
+            if job.analyst == analyst or (job.state == "released" and self._may_see(analyst, row))
+        ]
+
+    def share(self, analyst: str, id: str, shared: bool) -> Job:
+        """Show a release of one's own to all analysts of its data set, or no longer."""
+        job = self.job(analyst, id)
+        if job.analyst != analyst or job.state != "released":
+            raise ArgumentError("id: only a release of one's own can be shared")
+        with self._store.writing() as connection:
+            connection.execute("UPDATE job SET shared = ? WHERE id = ?", (int(bool(shared)), id))
+            _log(connection, analyst, "share" if shared else "unshare", id)
+        return self.job(analyst, id)
+
+    # The keeper's.
+
+    def waiting(self) -> list[Job]:
+        """Requests that wait for the keeper, the oldest first."""
+        return [_job(row) for row in self._store.rows("SELECT * FROM job WHERE state = 'waiting' ORDER BY taken")]
+
+    def approve(self, id: str) -> Job:
+        """Let a request be carried out; BudgetExceeded if it can no longer be paid for."""
+        job = self._waiting(id)
+        dataset, checked = self.office.datasets[job.request.dataset], self._checked(job.analyst, job.request)
+        with self._paying:
+            self._check_budget(dataset, job.analyst, checked)
+            self._decide(id, "paying", "approve", begun=time.time())
+            self._pay(dataset, job.analyst, job.request, id, checked)
+        return self._job(id)
+
+    def refuse(self, id: str) -> Job:
+        """Refuse a request; nothing is charged."""
+        self._waiting(id)
+        self._decide(id, "refused", "refuse", ended=time.time(), message="refused by the keeper")
+        return self._job(id)
+
+    def analysts(self) -> list[dict[str, JSON]]:
+        """Who has or had a token, by name."""
+        rows = self._store.rows("SELECT name, since, revoked FROM person WHERE role = 'analyst' ORDER BY name, since")
+        return [dict(row) for row in rows]
+
+    def add_analyst(self, name: str) -> str:
+        """A token for an analyst, which is not stored and cannot be shown again; an earlier one is revoked."""
+        if not isinstance(name, str) or not ANALYST.fullmatch(name):
+            raise ArgumentError("name must have at most 64 letters, digits, blanks and any of . @ _ -")
+        for row in self._store.rows("SELECT DISTINCT name FROM person WHERE role = 'analyst'"):
+            if row["name"] != name and row["name"].casefold() == name.casefold():
+                raise ArgumentError(f"name: {name!r} differs only in case from {row['name']!r}; use one spelling")
+        return self._new_token(name, "analyst")
+
+    def revoke(self, name: str) -> None:
+        """Make an analyst's token useless; their releases stay."""
+        with self._store.writing() as connection:
+            revoked = connection.execute(
+                "UPDATE person SET revoked = ? WHERE name = ? AND role = 'analyst' AND revoked IS NULL",
+                (time.time(), name),
+            )
+            if not revoked.rowcount:
+                raise ArgumentError("name: no analyst of this name has a token")
+            _log(connection, "keeper", "revoke", name)
+
+    def new_keeper_token(self) -> str:
+        """A token for the keeper's page; the one before is revoked."""
+        return self._new_token("keeper", "keeper")
+
+    def budgets(self) -> list[dict[str, JSON]]:
+        """What was spent of each data set, by analyst and over time."""
+        found = []
+        for name, ledger in self._ledgers.items():
+            try:
+                spending = _records(ledger.spending().reset_index())
+                history = _records(ledger.history().reset_index())
+                left = ledger.remaining._asdict()
+            except LedgerError as error:
+                raise Unavailable from error
+            if ledger.accountant == "basic":  # a quota for those without one is not the data set's
+                spent = history[-1] if history else {"eps": 0.0, "delta": 0.0}
+                left = {key: max(0.0, total - spent[key]) for key, total in ledger.total._asdict().items()}
+            facts = {"name": name, "title": self.office.datasets[name].title, "total": ledger.total._asdict()}
+            found.append({**facts, "remaining": left, "analysts": spending, "history": history})
+        return found
+
+    def audit(self, since: float | None = None) -> list[dict[str, JSON]]:
+        """Who did what and when, in order; what became of jobs is dated by when it could be seen."""
+        acts = self._store.rows(
+            "SELECT time, actor, act, subject FROM audit WHERE time >= ? ORDER BY id", (since or 0,)
+        )
+        log = [dict(row) for row in acts]
+        ended = self._store.rows(
+            "SELECT * FROM job WHERE state IN ('released', 'failed') AND ended >= ?", (since or 0,)
+        )
+        for job in (_job(row, result=False) for row in ended):
+            if job.state in ("released", "failed"):
+                log.append({"time": job.ready, "actor": "office", "act": job.state, "subject": job.id})
+        return sorted(log, key=lambda act: act["time"])
+
+    def report(self, dataset: str) -> str:
+        """The ledger's report, as a page of HTML."""
+        if dataset not in self._ledgers:
+            raise ArgumentError("dataset: there is no such data set")
+        try:
+            return self._ledgers[dataset].to_html()
+        except LedgerError as error:
+            raise Unavailable from error
+
+    # What these rest on.
+
+    def _dataset(self, analyst: str, request: Request) -> DataSet:
+        """The data set of a request that has the form of one and is allowed to this analyst."""
+        offered = [dataset.name for dataset in self.office.datasets.values() if _may(analyst, dataset)]
+        if not isinstance(request.dataset, str) or request.dataset not in offered:
+            hint = near_miss(request.dataset, offered) if isinstance(request.dataset, str) else None
+            asked = f"; did you mean {hint!r}?" if hint else f"; choose among {', '.join(offered)}"
+            raise ArgumentError(f"dataset {safe_repr(request.dataset)} is not known{asked}")
+        dataset = self.office.datasets[request.dataset]
+        request.check()
+        if request.verb not in dataset.verbs:
+            raise ArgumentError(
+                f"verb: {request.verb} is not offered for {dataset.name}; choose among {', '.join(dataset.verbs)}"
+            )
+        if request.eps > dataset.most_eps:
+            raise ArgumentError(
+                f"eps must be at most {dataset.most_eps:g}, the most that one release of {dataset.name} may cost; got "
+                f"{safe_repr(request.eps)}"
+            )
+        return dataset
+
+    def _checked(self, analyst: str, request: Request) -> _Checked:
+        """The plan of a request; a call without one is rehearsed on made-up rows. Raises what refuses it."""
+        dataset = self.office.datasets[request.dataset]
+        given = call_arguments(request, dataset, lambda id: self._result(analyst, id))
+        if request.verb == "glm":
+            arguments = json.dumps(dict(request.arguments), sort_keys=True)
+            plan = self._plans(request.dataset, arguments, _Given(given, analyst))
+            if unknown := [name for name in plan.bought if name not in dataset.domain]:
+                hint = near_miss(unknown[0], dataset.domain)
+                asked = f"; did you mean {hint!r}?" if hint else f"; it has {', '.join(dataset.domain)}"
+                raise DomainError(f"column {unknown[0]!r} is not in the codebook of {dataset.name}{asked}")
+            entry = {"label": plan.title, "formula": plan.formula, "method": plan.request.method}
+            entry |= {"domain": given["domain"], "columns": cast(Any, plan.design).columns}
+            return _Checked(plan, plan.charges, {**entry, "plan_hash": plan.digest()}, len(plan.names))
+        guarantee = bounded(analyst, _rehearsed, request.verb, given, dataset.domain)
+        entry = {"label": f"{request.verb} of {dataset.name}", "formula": given.get("formula"), "method": request.verb}
+        return _Checked(None, (guarantee,), entry, len(dataset.domain))
+
+    def _made_plan(self, dataset: str, arguments: str, given: _Given) -> Plan:
+        return bounded(given.by, functools.partial(dp.plan, **given.value))
+
+    def _made_account(self, digest: str, given: _Given) -> tuple[str, str, list[str]]:
+        """The summary of a plan as text and as HTML, and its notes."""
+        try:
+            return bounded(given.by, _shown, given.value)
+        except TooMuch:
+            return f"{given.value.description}\n\nThis plan has too many columns to be shown whole.", "", []
+
+    def _made_forecast(self, digest: str, rows: int, given: _Given) -> list[dict[str, JSON]] | None:
+        """The standard errors that a plan foresees, if they can be worked out in time."""
+        try:
+            return _records(bounded(given.by, _forecast, given.value, rows))
+        except TooMuch:
+            return None
+
+    def _check_budget(self, dataset: DataSet, analyst: str, checked: _Checked) -> None:
+        """Raise unless the ledger covers a request."""
+        if len(self._store.rows("SELECT 1 FROM job WHERE analyst = ? AND state = 'waiting'", (analyst,))) >= MOST_OPEN:
+            raise ArgumentError(f"{MOST_OPEN} requests of yours wait already; wait for some of them")
+        with _public_refusals(self._ledgers[dataset.name]) as ledger:
+            ledger.signed(analyst).check_charges(checked.charges)
+
+    def _pay(self, dataset: DataSet, analyst: str, request: Request, id: str, checked: _Checked) -> None:
+        """Charge a job under its key, by the very charges that its worker will ask for, and give it to the workers.
+
+        So a charge tells nothing of when a worker came to it. A crash before the end leaves the rest to the worker.
+        """
+        try:
+            with _public_refusals(self._ledgers[dataset.name]) as ledger:
+                signed = ledger.signed(analyst, label=request.label, key=id)
+                for guarantee in checked.charges:
+                    signed.charge(guarantee, **checked.entry)
+        except (BudgetExceeded, ArgumentError) as error:
+            self._advance(id, "refused", ended=time.time(), message=str(error))
+            raise
+        self._advance(id, "taken")
+        self._pool.wake()
+
+    def _advance(self, id: str, state: str, **changes: Any) -> None:
+        """Move on a job that was being paid for."""
+        names = ", ".join(f"{name} = ?" for name in ("state", *changes))
+        with self._store.writing() as connection:
+            connection.execute(
+                f"UPDATE job SET {names} WHERE id = ? AND state = 'paying'", (state, *changes.values(), id)
+            )
+
+    def _left(self, dataset: DataSet, analyst: str) -> dict[str, float]:
+        try:
+            return self._ledgers[dataset.name].signed(analyst).remaining._asdict()
+        except LedgerError as error:
+            raise Unavailable from error
+
+    def _facts(self, dataset: DataSet, analyst: str) -> dict[str, JSON]:
+        guarantee = {name: getattr(dataset, name) for name in ("eps", "delta", "adjacency", "unit", "accountant")}
+        return {
+            **{name: getattr(dataset, name) for name in ("name", "title", "most_eps", "approve", "rows")},
+            "verbs": list(dataset.verbs),
+            "guarantee": guarantee,
+            "left": self._left(dataset, analyst),
+            "columns": [_column(name, dataset) for name in dataset.domain],
+            "domain": dataset.domain.to_dict(),
+        }
+
+    def _known(self, analyst: str, request: Request, key: str) -> Job | None:
+        """The job of a key, if there is one; ArgumentError if it is of another request."""
+        row = self._store.row("SELECT * FROM job WHERE analyst = ? AND key = ?", (analyst, key))
+        if row is not None and row["digest"] != request.digest:
+            raise ArgumentError("key was used for another request; draw a new key for each")
+        return None if row is None else _job(row)
+
+    def _may_see(self, analyst: str, row: sqlite3.Row) -> bool:
+        dataset = self.office.datasets.get(row["dataset"])
+        return dataset is not None and _may(analyst, dataset)
+
+    def _result(self, analyst: str, id: str) -> Mapping[str, JSON]:
+        job = self.job(analyst, id)
+        if job.result is None:
+            raise ArgumentError("id: there is no such release")
+        return job.result
+
+    def _waiting(self, id: str) -> Job:
+        row = self._store.row("SELECT * FROM job WHERE id = ? AND state = 'waiting'", (id,))
+        if row is None:
+            raise ArgumentError("id: no such request waits")
+        return _job(row)
+
+    def _decide(self, id: str, state: str, act: str, **changes: Any) -> None:
+        """The keeper's word on a request that waits."""
+        names = ", ".join(f"{name} = ?" for name in ("state", *changes))
+        with self._store.writing() as connection:
+            changed = connection.execute(
+                f"UPDATE job SET {names} WHERE id = ? AND state = 'waiting'", (state, *changes.values(), id)
+            )
+            if not changed.rowcount:
+                raise ArgumentError("id: no such request waits")
+            _log(connection, "keeper", act, id)
+
+    def _job(self, id: str) -> Job:
+        row = self._store.row("SELECT * FROM job WHERE id = ?", (id,))
+        assert row is not None, "jobs are never deleted"
+        return _job(row)
+
+    def _new_token(self, name: str, role: str) -> str:
+        token = secrets.token_urlsafe(32)
+        with self._store.writing() as connection:
+            connection.execute(
+                "UPDATE person SET revoked = ? WHERE name = ? AND role = ? AND revoked IS NULL",
+                (time.time(), name, role),
+            )
+            insert(connection, "person", name=name, role=role, token=_hash(token), since=time.time())
+            _log(connection, "keeper", "token", name)
+        return token
+
+    def _set_quotas(self, dataset: DataSet) -> None:
+        """Put the quotas of the file in force, where they are not yet."""
+        wanted = json.dumps({name: [quota.eps, quota.delta] for name, quota in sorted(dataset.quotas.items())})
+        row = self._store.row("SELECT value FROM setting WHERE name = ?", (f"quotas {dataset.name}",))
+        if (row["value"] if row else "{}") == wanted:
+            return
+        for name, quota in dataset.quotas.items():
+            self._ledgers[dataset.name].set_quota(None if name == "*" else name, quota.eps, quota.delta)
+        with self._store.writing() as connection:
+            connection.execute("INSERT OR REPLACE INTO setting VALUES (?, ?)", (f"quotas {dataset.name}", wanted))
+
+
+class _Checked(NamedTuple):
+    """A request that public facts do not refuse: its plan if it has one, what it charges, by which entry."""
+
+    plan: Plan | None
+    charges: tuple[Guarantee, ...]
+    entry: dict[str, Any]
+    columns: int  # of the design
+
+
+class _Given:
+    """What a cache does not compare, as its other keys say the same, and who asks."""
+
+    def __init__(self, value: Any, by: str) -> None:
+        self.value, self.by = value, by
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Given)
+
+
+def rehearsal_rows(domain: Domain, rows: int) -> pd.DataFrame:
+    """Rows that fill the declared ranges and levels."""
+    return pd.DataFrame(
+        {
+            name: np.linspace(column.low, column.high, rows)
+            if isinstance(column, Range)
+            else [column.values[at % len(column.values)] for at in range(rows)]
+            for name, column in domain.items()
+        }
+    )
+
+
+def _rehearsed(verb: str, given: Mapping[str, Any], domain: Domain) -> Guarantee:
+    """What a call without a plan costs, on made-up rows; it raises what refuses it."""
+    found: Guarantee = getattr(dp, verb)(**given, data=rehearsal_rows(domain, REHEARSAL)).guarantee
+    return found
+
+
+def _made_up(plan: Plan | None, domain: Domain, rows: int) -> str:
+    return (rehearsal_rows(domain, rows) if plan is None else plan.made_up(rows)).to_csv(index=False)
+
+
+def _may(analyst: str, dataset: DataSet) -> bool:
+    """Whether an analyst may ask of a data set."""
+    return dataset.analysts is None or analyst in dataset.analysts
+
+
+def _column(name: str, dataset: DataSet) -> dict[str, JSON]:
+    """The public facts of a column."""
+    column, more = dataset.domain[name], dataset.columns.get(name, {})
+    facts: dict[str, JSON] = {"name": name, "description": more.get("description", ""), "unit": more.get("unit", "")}
+    if isinstance(column, Range):
+        return {**facts, "kind": "number", "low": column.low, "high": column.high}
+    return {**facts, "kind": "levels", "levels": list(column.values)}
+
+
+def _shown(plan: Plan) -> tuple[str, str, list[str]]:
+    summary = plan.summary()
+    return summary.as_text(), summary.as_html(), list(plan.advice)
+
+
+def _forecast(plan: Plan, rows: int) -> pd.DataFrame:
+    return plan.standard_errors(rows).rename_axis("term").reset_index()
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, JSON]]:
+    """The rows of a table as JSON, without numbers that it has not."""
+    return [{str(name): _plain(value) for name, value in row.items()} for row in table.to_dict("records")]
+
+
+def _plain(value: Any) -> JSON:
+    if isinstance(value, pd.Timestamp):
+        return value.timestamp()
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if value is pd.NaT or (isinstance(value, float) and not math.isfinite(value)) else value
+
+
+def _job(row: sqlite3.Row, *, result: bool = True) -> Job:
+    return job_of(row, lambda: json.loads(row["result"]) if result else None, time.time())
+
+
+def _log(connection: sqlite3.Connection, actor: str, act: str, subject: str) -> None:
+    insert(connection, "audit", time=time.time(), actor=actor, act=act, subject=subject)
+
+
+def _hash(token: object) -> str:
+    return hashlib.sha256(str(token).encode(errors="surrogatepass")).hexdigest()
+
+
+@contextlib.contextmanager
+def _public_refusals(ledger: Ledger) -> Iterator[Ledger]:
+    """The ledger, whose refusals name its data set in the place of its path; Unavailable if it cannot be used."""
+    try:
+        yield ledger
+    except BudgetExceeded:
+        raise
+    except LedgerError as error:
+        text = str(error).replace(f"ledger {ledger.path}", f"the ledger of {ledger.dataset}")
+        if text.startswith(("guarantee:", "domain:")) and str(ledger.path) not in text:
+            raise ArgumentError(text) from None
+        raise Unavailable from error

@@ -1,0 +1,124 @@
+"""``python -m dpstats.office.worker office.toml``: carry out the job that is named on standard input."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+from typing import Any
+
+import dpstats as dp
+from dpstats.errors import BudgetExceeded, DPStatsError, LedgerError
+from dpstats.ledger import Ledger
+from dpstats.office.config import DataSet, Office
+from dpstats.office.jobs import FAILED, UNUSABLE, lease
+from dpstats.office.request import Request, call_arguments, to_result
+from dpstats.office.store import Store, Unavailable, request_of
+
+ATTEMPTS = 30
+"""So often a job is begun before it is given up: what ends the process, for lack of memory say, may do so each time."""
+
+PATIENCE = 5.0
+"""Seconds between attempts to store a release on a disk that is full."""
+
+
+def main(path: str, job: str) -> int:
+    """Carry out a job, unless another process does or did; 0 if it has ended."""
+    office = Office.load(path)
+    store = Store(office.folder)
+    with lease(office.folder, job) as free:
+        row = store.row("SELECT * FROM job WHERE id = ?", (job,))
+        if not free or row is None or row["state"] not in ("paying", "taken"):
+            return 0
+        _count(store, job, 1)
+        outcome = carry_out(store, office.datasets[row["dataset"]], row)
+        if outcome is None:
+            _count(store, job, -1)
+            return 1
+        _keep(store, job, *outcome)
+    with contextlib.suppress(OSError):
+        (office.folder / "leases" / job).unlink()
+    return 0
+
+
+def carry_out(store: Store, dataset: DataSet, row: Any) -> tuple[str, str | None, str | None] | None:
+    """State, message and result of a job; None if it must be taken up again, since the ledger cannot be used now."""
+    request = request_of(row)
+    try:
+        ledger = dataset.open_ledger().signed(row["analyst"], label=request.label, key=row["id"])
+    except LedgerError:
+        return None
+    try:
+        if row["attempts"] >= ATTEMPTS:
+            return _uncharged(ledger, UNUSABLE)
+        released = release(store, dataset, request, ledger)
+        return "released", None, json.dumps(to_result(released), allow_nan=False)
+    except BudgetExceeded as error:
+        return _uncharged(ledger, str(error))
+    except Exception as error:
+        if isinstance(error, LedgerError) and not ledger.charges_of_key():
+            return None
+        return _uncharged(ledger, UNUSABLE)
+
+
+def _uncharged(ledger: Ledger, message: str) -> tuple[str, str, None]:
+    """How a job ends by an error: refused if nothing was charged, failed with the same words as always otherwise."""
+    return ("failed", FAILED, None) if ledger.charges_of_key() else ("refused", message, None)
+
+
+def release(store: Store, dataset: DataSet, request: Request, ledger: Ledger) -> Any:
+    """The public call, charged to the ledger."""
+
+    def find(job: str) -> Any:
+        row = store.row("SELECT result FROM job WHERE id = ? AND state = 'released'", (job,))
+        if row is None:
+            raise DPStatsError("the release is missing")
+        return json.loads(row["result"])
+
+    given = call_arguments(request, dataset, find)
+    given |= {"data": source(dataset), "ledger": ledger}
+    if dataset.cluster is not None and request.verb != "select":
+        from distributed import Client
+
+        Client(dataset.cluster)
+        given["engine"] = "dask"
+    return getattr(dp, request.verb)(**given)
+
+
+def source(dataset: DataSet) -> Any:
+    """The rows, opened but not read."""
+    if isinstance(dataset.source, str):
+        return dataset.source
+    import duckdb
+
+    query = dataset.source["query"]
+    if "duckdb" in dataset.source:
+        return duckdb.connect(dataset.source["duckdb"], read_only=True).sql(query)
+    connection = duckdb.connect()
+    connection.execute("LOAD postgres")
+    return connection.sql("SELECT * FROM postgres_query(?, ?)", params=[dataset.source["postgresql"], query])
+
+
+def _count(store: Store, job: str, attempts: int) -> None:
+    with store.writing() as connection:
+        connection.execute("UPDATE job SET attempts = attempts + ? WHERE id = ?", (attempts, job))
+
+
+def _keep(store: Store, job: str, state: str, message: str | None, result: str | None) -> None:
+    """Store how a job has ended; a disk that is full is waited for, since the release cannot be made again."""
+    while True:
+        with contextlib.suppress(Unavailable), store.writing() as connection:
+            connection.execute(
+                "UPDATE job SET state = ?, message = ?, result = ?, ended = ?"
+                " WHERE id = ? AND state IN ('paying', 'taken')",
+                (state, message, result, time.time(), job),
+            )
+            return
+        time.sleep(PATIENCE)
+
+
+if __name__ == "__main__":
+    # All is imported by now. A server that ends closes the pipe, and there is nothing to do.
+    named = sys.stdin.readline().strip()
+    sys.exit(main(sys.argv[1], named) if named else 0)

@@ -1,0 +1,138 @@
+"""What forms ask for, and what is taken away of a release; tests/browser walks through the pages themselves."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+pytest.importorskip("starlette")
+pytest.importorskip("jinja2")
+
+from starlette.requests import Request as Web
+
+import dpstats as dp
+from dpstats.errors import ArgumentError, LedgerError
+from dpstats.office import forms, pages, reports
+from dpstats.office.request import ARGUMENTS, Job, Request, to_result
+from dpstats.office.security import UNAVAILABLE, Refused
+
+ID = "0123456789abcdef" * 2
+REQUESTS = (
+    Request("survey", "glm", {"formula": "y ~ x", "family": "poisson", "subset": "x > 1", "eps": 0.5}, "table 2"),
+    Request("survey", "glm", {"formula": "y ~ x", "family": {"name": "poisson", "y_max": 20}, "eps": 1.0}),
+    Request("survey", "glm", {"formula": "y ~ x", "family": "gaussian", "eps": 1.0, "delta": 1e-6, "inference": True}),
+    Request("survey", "evaluate", {"fit": ID, "eps": 0.3}),
+    Request("survey", "check", {"formula": "y ~ x", "family": "binomial", "eps": 0.1}),
+    Request("survey", "release_statistics", {"columns": ["y", "bs(x, df=4)"], "response": "y", "eps": 1.0}),
+    Request("survey", "buy_ranges", {"columns": ["x", "z"], "eps": 0.5}),
+    Request("survey", "select", {"candidates": [{"fit": ID}, "x > 1", 0.5], "score": "mistakes", "eps": 0.2}),
+)
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda one: one.verb)
+def test_a_form_can_be_filled_in_with_any_request(request_: Request) -> None:
+    """The form of a variant asks for the same before it is changed, and so does the hidden field of a plan."""
+    sent = {"verb": request_.verb, **forms.fields_of(request_)}
+    assert forms.request_of("survey", sent) == request_
+    assert forms.read("survey", forms.written(request_)) == request_
+
+
+def test_every_verb_has_a_form() -> None:
+    assert set(forms.FORMS) == set(ARGUMENTS)
+    for verb, form in forms.FORMS.items():
+        assert set(form.fields) <= set(ARGUMENTS[verb])
+
+
+@pytest.mark.parametrize(
+    ("sent", "words"),
+    [
+        ({"eps": "a"}, "eps must be a number"),
+        ({"eps": "inf"}, "eps must be a number"),
+        ({"eps": "1", "delta": "x"}, "delta must be a number, such as 1e-6"),
+        ({"eps": "1", "options": "inference = True\nmethod"}, "options, line 2"),
+        ({"eps": "1", "options": "inference = __import__('os')"}, "options, line 1"),
+        ({"eps": "1", "options": f"x = {'(' * 500}"}, "options, line 1"),
+        ({"eps": "1", "options": f"x = {'-' * 50_000}1"}, "options, line 1"),
+        ({"eps": "1", "verb": "ols"}, "verb must be one of glm"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(sent: dict[str, str], words: str) -> None:
+    with pytest.raises(ArgumentError, match=words):
+        forms.request_of("survey", {"formula": "y ~ x", **sent})
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"verb": "glm"}', "[" * 100_000, '{"a": NaN}', "\x00"])
+def test_a_hidden_field_that_was_changed_is_refused(text: str) -> None:
+    with pytest.raises(Refused):
+        forms.read("survey", text)
+
+
+def test_a_form_has_the_limits_of_all_requests() -> None:
+    with pytest.raises(Refused, match="at most 8,000 letters"):
+        forms.request_of("survey", {"eps": "1", "formula": "y ~ " + "x + " * 9000})
+
+
+def test_messages_that_name_files_are_not_shown() -> None:
+    assert str(pages.refusal(LedgerError("ledger /home/keeper/x.ledger is damaged"))) == UNAVAILABLE
+    assert str(pages.refusal(ArgumentError("eps must be positive"))) == "eps must be positive"
+
+
+def test_figures_have_no_exponents_that_statisticians_would_not_write() -> None:
+    shown = [pages.figure(value) for value in (0.5, 5.0, 1999999.0, 1e-6, None, float("inf"), 1 / 3)]
+    assert shown == ["0.5", "5", "1,999,999", "1e-06", "none", "none", "0.333333"]
+    assert [pages.figure(value, 3) for value in (3701.2, 19500.0, 0.00213)] == ["3,700", "19,500", "0.00213"]
+
+
+def fits() -> list[Any]:
+    wages = dp.datasets.load_wages()
+    fit = dp.ols("wage ~ female", wages.data, 1.0, domain=wages.domain)
+    return [
+        fit,
+        dp.evaluate(fit, wages.data, 1.0),
+        dp.check("wage ~ female", wages.data, wages.domain, 0.5),
+        dp.release_statistics(wages.domain, ["wage", "female"], 1.0, data=wages.data),
+        dp.buy_ranges(wages.data, ["wage"], 1.0, domain=wages.domain),
+        dp.select([30, 40, 50], "abs(age - candidate) / 40", wages.data, domain=wages.domain, eps=1.0),
+    ]
+
+
+@pytest.mark.slow
+def test_every_release_can_be_shown_drawn_and_taken_home() -> None:
+    for released in fits():
+        stored = json.loads(json.dumps(to_result(released)))
+        table, pictures = reports.shown(stored)
+        html = pages.printed(table)
+        assert "<table" in html
+        assert "style=" not in html
+        for kind, _ in pictures:
+            assert b"<svg" in (reports.picture(stored, kind) or b"")[:2000]
+        for kind, _ in reports.exports():
+            content, _ = reports.export(stored, "<b>title</b>", kind) or (b"", "")
+            assert len(content) > 50
+            assert kind == "docx" or b"<b>" not in content
+        assert reports.export(stored, "", "exe") is None
+        assert reports.picture(stored, "__doc__") is None
+
+
+def test_the_lines_of_code_do_the_same() -> None:
+    web = Web(
+        {"type": "http", "scheme": "https", "server": ("office", 443), "path": "/", "headers": [], "root_path": ""}
+    )
+    lines = reports.code(web, REQUESTS[0], ID)
+    assert lines["python"] is not None
+    assert lines["python"].splitlines()[2:] == [
+        'office = dp.connect("https://office", token="...")',
+        f'fit = office.release("{ID}")',
+        "fit = office.glm('y ~ x', 'survey', family='poisson', subset='x > 1', eps=0.5, label='table 2')",
+    ]
+    assert 'dp_glm(office, "y ~ x", "survey", eps = 0.5, family = "poisson", subset = "x > 1"' in str(lines["r"])
+    assert reports.code(web, REQUESTS[3])["r"] is None
+
+
+def test_words_of_a_job() -> None:
+    def job(request: Request) -> Job:
+        return Job(ID, "Ada", request, "key", "working", 0.0, 1.0)
+
+    assert [pages.what(job(request)) for request in REQUESTS[2:6]] == ["y ~ x", "Evaluation", "y ~ x", "y, bs(x, df=4)"]

@@ -1,0 +1,283 @@
+"""What analysts and the keeper may do, and that refusals and states are functions of public facts."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import FIT, finished, write_rows
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dpstats as dp
+from dpstats.errors import ArgumentError, BudgetExceeded, DPStatsError
+from dpstats.ledger import Ledger
+from dpstats.office import jobs
+from dpstats.office.request import Request, from_result
+from dpstats.office.service import Service
+
+Opened = Callable[..., Service]
+GLM = Request("survey", "glm", FIT)
+
+
+def entries(service: Service) -> pd.DataFrame:
+    return Ledger.open(service.office.datasets["survey"].ledger).entries()
+
+
+def test_tokens(opened: Opened) -> None:
+    service = opened()
+    first, keeper = service.add_analyst("ada"), service.new_keeper_token()
+    assert service.analyst_of(first) == "ada"
+    assert not service.is_keeper(first)
+    assert service.is_keeper(keeper)
+    assert service.analyst_of(keeper) is None
+    second = service.add_analyst("ada")
+    assert (service.analyst_of(first), service.analyst_of(second)) == (None, "ada")
+    with pytest.raises(ArgumentError, match="differs only in case"):
+        service.add_analyst("Ada")
+    service.revoke("ada")
+    assert service.analyst_of(second) is None
+    with pytest.raises(ArgumentError, match="no analyst of this name"):
+        service.revoke("ada")
+    for name in ("", " a", "a\n", "x" * 65, 3):
+        with pytest.raises(ArgumentError, match=r"^name must"):
+            service.add_analyst(name)  # type: ignore[arg-type]
+    stored = (service.office.folder / "office.db").read_bytes() + (service.office.folder / "office.db-wal").read_bytes()
+    assert first.encode() not in stored
+
+
+def test_a_plan_is_that_of_the_package_and_free(opened: Opened) -> None:
+    service = opened()
+    shown = service.plan("ada", GLM, forecast=True)
+    plan = dp.plan("y ~ x", service.office.datasets["survey"].domain, 0.5)
+    assert shown["digest"] == plan.digest()
+    assert shown["summary"] == plan.summary().as_text()
+    assert shown["costs"] == {"eps": 0.5, "delta": 0.0}
+    assert shown["left"] == {"eps": 10.0, "delta": 0.0}
+    assert [row["term"] for row in shown["forecast"]] == ["Intercept", "x"]
+    made = pd.read_csv(io.StringIO(service.made_up("ada", GLM, 7)))
+    assert made.shape[0] == 7
+    assert len(entries(service)) == 0
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"dataset": "surveys"}, "did you mean 'survey'"),
+    ({"verb": "fit"}, "verb must be one of"),
+    ({"arguments": {"formula": "y ~ z", "eps": 0.5}}, "'z' is not in the codebook of survey; it has x, y, g"),
+    ({"verb": "buy_ranges", "arguments": {"columns": ["z"], "eps": 0.5}}, "z"),
+    ({"verb": "check", "arguments": {"formula": "y ~ z", "eps": 0.5}}, "z"),
+    ({"arguments": {"formula": "y ~ x"}}, "eps is missing"),
+    ({"arguments": {**FIT, "eps": 3.0}}, "at most 2, the most that one release of survey may cost"),
+    ({"arguments": {**FIT, "eps": "1"}}, "eps must be a number"),
+    ({"arguments": {**FIT, "eps": float("nan")}}, "eps"),
+    ({"arguments": {**FIT, "seed": 1}}, "'seed' is not an argument of glm"),
+    ({"arguments": {**FIT, "ledger": "x"}}, "'ledger' is not an argument of glm"),
+    ({"arguments": {**FIT, "familie": "poisson"}}, "did you mean 'family'"),
+    ({"arguments": {**FIT, "family": {"name": "poisson", "top": 1}}}, "no caps"),
+    ({"arguments": {**FIT, "realization": "augmented"}}, "not certified"),
+    ({"verb": "evaluate", "arguments": {"fit": "0" * 32, "eps": 0.5}}, "there is no such release"),
+    ({"verb": "evaluate", "arguments": {"fit": 3, "eps": 0.5}}, "fit must be the id of a release"),
+    ({"verb": "check", "arguments": {"formula": "y ~", "eps": 0.5}}, "formula"),
+    ({"verb": "buy_ranges", "arguments": {"columns": ["g"], "eps": 0.5}}, "g"),
+    ({"verb": "select", "arguments": {"candidates": ["x > 1"], "score": "q", "eps": 0.5}}, "at least two"),
+    ({"label": "a\nb"}, "label must be a text on one line"),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), REFUSED)
+def test_refusals_come_before_anything_is_taken(opened: Opened, change: dict[str, Any], words: str) -> None:
+    service = opened()
+    request = Request(**{"dataset": "survey", "verb": "glm", "arguments": FIT, "label": None, **change})
+    for call in (service.plan, lambda analyst, request: service.submit(analyst, request, "k")):
+        with pytest.raises(DPStatsError, match=words) as refused:
+            call("ada", request)
+        assert str(service.office.folder.parent) not in str(refused.value)
+    assert service.jobs("ada") == []
+    assert len(entries(service)) == 0
+
+
+def test_a_request_is_taken_once_for_its_key(opened: Opened) -> None:
+    service = opened()
+    job = service.submit("ada", GLM, "k")
+    assert service.submit("ada", GLM, "k").id == job.id
+    assert service.submit("bob", GLM, "k").id != job.id
+    with pytest.raises(ArgumentError, match="key was used for another request"):
+        service.submit("ada", Request("survey", "glm", {**FIT, "eps": 0.4}), "k")
+    assert entries(service)["eps"].sum() == pytest.approx(1.0)
+    released = finished(service, "ada", job.id)
+    assert from_result(released.result or {}).params.index.tolist() == ["Intercept", "x"]
+    assert entries(service)["eps"].sum() == pytest.approx(1.0)
+    assert set(entries(service)["analyst"]) == {"ada", "bob"}
+    assert service.submit("ada", GLM, "k") == released
+
+
+def test_every_verb_is_charged_as_it_was_planned(opened: Opened) -> None:
+    """A worker asks for the charges that were made when the job was taken, to the last digit, and for no others."""
+    service = opened(more='delta = 1e-5\nquotas = {"*" = 5.0, ada = {eps = 8.0, delta = 1e-5}}')
+    job = finished(service, "ada", service.submit("ada", GLM, "0").id)
+    bought = {"columns": ["x"], "eps": 0.5}
+    later: list[tuple[str, dict[str, Any]]] = [
+        ("evaluate", {"fit": job.id, "eps": 0.3}),
+        ("evaluate", {"fit": job.id, "eps": 0.3, "delta": 1e-6, "metrics": ["r2"]}),
+        ("check", {"formula": "y ~ x + g", "eps": 0.1}),
+        ("release_statistics", {"columns": ["y", "x", "g"], "eps": 0.5, "delta": 1e-6}),
+        ("buy_ranges", bought),
+        ("select", {"candidates": ["x > .5", "x > 1"], "score": "abs(y - candidate)", "eps": 0.2}),
+        ("select", {"candidates": {"a": {"fit": job.id}, "b": {"fit": job.id}}, "score": "squared_error", "eps": 0.2}),
+        ("glm", {"formula": "y ~ x + g", "eps": 0.5, "delta": 1e-6, "inference": None}),
+        (
+            "glm",
+            {**FIT, "family": {"name": "gaussian", "residual_cap": 0.2}, "penalty": {"name": "ridge", "alpha": 1.0}},
+        ),
+    ]
+    for number, (verb, arguments) in enumerate(later, 1):
+        taken = service.submit("ada", Request("survey", verb, arguments, f"number {number}"), str(number))
+        before = len(entries(service))
+        found = finished(service, "ada", taken.id)
+        assert found.state == "released", verb
+        assert len(entries(service)) == before, verb
+        if arguments is bought:
+            narrow = {**FIT, "domain": found.id}
+            service.plan("ada", Request("survey", "glm", narrow))
+    assert set(entries(service)["state"]) == {"read"}
+    assert entries(service)["label"].iloc[-1] == f"number {len(later)}"
+
+
+def test_budgets_and_quotas_refuse_before_a_job_is_taken(opened: Opened) -> None:
+    service = opened(more='quotas = {"*" = 1.0, ada = 1.6}')
+    assert service.datasets("ada")[0]["left"]["eps"] == 1.6
+    for number in range(3):
+        service.submit("ada", GLM, str(number))
+    for _ in range(2):
+        with pytest.raises(BudgetExceeded, match=r"the quota of analyst 'ada', eps=1\.6"):
+            service.submit("ada", GLM, "one too many")
+    assert service.plan("ada", GLM)["affordable"] is False
+    assert service.plan("bob", GLM)["affordable"] is True
+    assert [facts["remaining"]["eps"] for facts in service.budgets()] == [8.5]
+    again = Service(service.office)  # quotas are not set anew
+    assert again.datasets("ada")[0]["left"]["eps"] == pytest.approx(0.1)
+
+
+def test_releases_are_seen_by_their_owner_until_they_are_shared(opened: Opened) -> None:
+    service = opened(more='analysts = ["ada", "bob"]')
+    job = service.submit("ada", GLM, "k")
+    with pytest.raises(ArgumentError, match="only a release"):
+        service.share("ada", job.id, True)
+    finished(service, "ada", job.id)
+    assert service.jobs("bob") == []
+    for other in ("bob", "eve"):
+        with pytest.raises(ArgumentError, match="no such release"):
+            service.job(other, job.id)
+    service.share("ada", job.id, True)
+    assert service.job("bob", job.id).result is not None
+    assert [one.id for one in service.jobs("bob")] == [job.id]
+    with pytest.raises(ArgumentError, match="only a release of one's own"):
+        service.share("bob", job.id, False)
+    with pytest.raises(ArgumentError, match="no such release"):
+        service.job("eve", job.id)
+    assert service.jobs("eve") == service.datasets("eve") == []
+    with pytest.raises(ArgumentError, match="is not known"):
+        service.plan("eve", GLM)
+
+
+def test_the_keeper_decides_where_the_file_says_so(opened: Opened) -> None:
+    service = opened(more="approve = true")
+    first, second = (service.submit("ada", GLM, key) for key in "ab")
+    assert (first.state, first.ready, len(entries(service))) == ("waiting", None, 0)
+    assert [job.id for job in service.waiting()] == [first.id, second.id]
+    assert service.approve(first.id).state == "working"
+    refused = service.refuse(second.id)
+    assert (refused.state, refused.message) == ("refused", "refused by the keeper")
+    for decide in (service.approve, service.refuse):
+        with pytest.raises(ArgumentError, match="no such request waits"):
+            decide(second.id)
+    assert finished(service, "ada", first.id).state == "released"
+    acts = [(row["actor"], row["act"]) for row in service.audit()]
+    assert acts == [("ada", "request")] * 2 + [("keeper", "approve"), ("keeper", "refuse"), ("office", "released")]
+    assert "survey" in service.report("survey")
+
+
+HOSTILE = pytest.mark.parametrize("cells", [["secret"] * 3, ["1e400", "", "nan"], ["1", "2"] * 3])
+
+
+@HOSTILE
+def test_a_failure_after_the_charge_is_a_constant(
+    opened: Opened, cells: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = opened()
+    folder = service.office.folder.parent
+    (folder / "rows.csv").write_text("x,y,g\n" + "".join(f"{cell},{cell},a\n" for cell in cells))
+    assert finished(service, "ada", service.submit("ada", GLM, "a").id).state == "released"
+
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr("dpstats.office.worker.to_result", broken)
+    failed = finished(service, "ada", service.submit("ada", GLM, "b").id)
+    assert (failed.state, failed.message, failed.result) == ("failed", jobs.FAILED, None)
+
+
+def test_rows_that_are_gone_are_a_failure_without_a_path(opened: Opened) -> None:
+    service = opened()
+    (service.office.folder.parent / "rows.csv").unlink()
+    failed = finished(service, "ada", service.submit("ada", GLM, "a").id)
+    assert (failed.state, failed.message) == ("failed", jobs.FAILED)
+    assert "rows.csv" not in str(service.audit()) + str(failed)
+
+
+def test_a_ledger_that_is_gone_makes_the_office_unavailable(opened: Opened, tmp_path: Path) -> None:
+    service = opened()
+    service._ledgers["survey"].close()
+    (tmp_path / "survey.ledger").unlink()
+    for call in (lambda: service.submit("ada", GLM, "k"), service.budgets, lambda: service.report("survey")):
+        with pytest.raises(DPStatsError) as error:
+            call()
+        assert str(tmp_path) not in str(error.value)
+
+
+@given(st.floats(0, 1e5), st.floats(0, 1e5), st.floats(0.01, 64))
+def test_until_it_is_shown_a_job_looks_as_if_it_were_not_done(done: float, asked: float, deadline: float) -> None:
+    """Whatever the time at which it ends: the clock tells at most how often the deadline was doubled."""
+    row = {
+        **{"id": "i", "analyst": "a", "dataset": "d", "verb": "glm", "arguments": "{}", "label": None, "key": "k"},
+        **{"taken": 0.0, "begun": 0.0, "deadline": deadline, "shared": 0, "message": None},
+    }
+    working = jobs.job_of({**row, "state": "taken", "ended": None}, dict, asked)
+    assert working.ready is not None
+    assert working.ready >= asked
+    doubled = np.log2(working.ready / deadline)
+    assert doubled == pytest.approx(round(doubled), abs=1e-9)
+    if asked >= done:
+        ended = jobs.job_of({**row, "state": "released", "ended": done}, dict, asked)
+        shown = jobs.show_time(0.0, deadline, done)
+        assert ended.state == ("released" if asked >= shown else "working")
+        assert asked >= shown or ended == working
+
+
+def test_deadlines_are_those_of_public_facts() -> None:
+    assert jobs.first_deadline(2.0, 1, 1) == 2.0
+    assert jobs.first_deadline(2.0, 10**6, 20) == 4.0
+    assert jobs.first_deadline(0.25, 10**8, 20) == 512.0
+
+
+def test_workers_inherit_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OFFICE_TOKEN", "secret")
+    assert "OFFICE_TOKEN" not in jobs._environment()
+
+
+def test_rows_may_come_from_a_query(opened: Opened, tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    write_rows(tmp_path / "other.csv", 500)
+    with duckdb.connect(str(tmp_path / "rows.duckdb")) as connection:
+        connection.execute(f"CREATE TABLE t AS SELECT * FROM read_csv('{tmp_path / 'other.csv'}')")
+    from conftest import FILE, write_office
+
+    query = '{{duckdb = "rows.duckdb", query = "SELECT x, y, g FROM t"}}'
+    write_office(tmp_path, text=FILE.replace('"rows.csv"', query))
+    service = opened()
+    assert finished(service, "ada", service.submit("ada", GLM, "a").id).state == "released"
