@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -25,6 +24,7 @@ from dpstats.mechanisms.statistics import Moments, NoisyCount, StatisticsPlan, c
 from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
 from dpstats.penalties import penalty as get_penalty
+from dpstats.plan.row_counts import about_rows
 from dpstats.plan.tables import facts_table
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
@@ -38,11 +38,10 @@ from dpstats.summaries import Summary, format_number, full_width, paired_facts, 
 
 def summarize_release(plan: StatisticsPlan, mass: NoisyCount) -> Summary:
     """What was released, at what price, with what noise, from about how many rows."""
-    step = 10 ** max(0, math.floor(math.log10(mass.deviation)))  # other digits are noise alone
     facts = [
         ("Columns:", str(len(plan.design.names))),
         ("Response:", shorten(plan.design.response_name, 22)),
-        ("Complete Rows:", f"{round(mass.count / step) * step} ± {mass.deviation:.2g}"),
+        ("Complete Rows:", about_rows(mass.count, mass.deviation).removeprefix("about ")),
     ]
     notes = [
         "The guarantee covers this release and every model fitted from it: a fit costs nothing.",

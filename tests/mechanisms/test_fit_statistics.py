@@ -740,3 +740,18 @@ def test_effects_at_the_means_are_refused_by_what_to_type() -> None:
     assert found["term"].unique().tolist() == ["g", "x", "z"]
     linear = fitted("gaussian", rows=6_000)
     assert linear.get_margeff(at="mean").margeff.tolist() == linear.get_margeff().margeff.tolist()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_two_thirds_of_the_share_go_to_what_the_call_names(family: str) -> None:
+    """As the guide has it: of the noise's budget, which goes by what one row can add, and no more than so much."""
+    fit = fitted(family, rows=6_000, **GROUPED)
+    sums = fit.fit_sums
+    assert sums is not None
+    mean = "slope" if fit.family.link == "log" else "mean"
+    reach = np.array([one.sensitivity("add_remove") for one in sums.lattices], dtype=np.float64)
+    named = np.array([one.column >= 0 or one.kind == mean for one in sums.quantities])
+    counted = math.sqrt(2) * sums.scale / sums.group_sd  # what one row adds to the groups' numbers of rows
+    part = reach[named].sum() / (reach.sum() + counted)
+    assert part == pytest.approx(2 / 3, abs=0.06)  # the null deviance of 0/1 responses has a least part

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ import pytest
 import dpstats as dp
 from dpstats.models import adaptive
 from dpstats.models.adaptive import Outlook, choose, foreseeable, information_ratios, outlooks, preferred
+from dpstats.plan import with_settled_law
+from dpstats.plan.scaling import rescaled
 
 DOMAIN = {"a": (0, 1), "b": (0, 1), "f": ["u", "v", "w"], "y": (0, 1)}
 FORMULA = "y ~ a + b + f"
@@ -121,3 +124,30 @@ def test_at_two_and_a_half_an_interval_is_an_even_chance(monkeypatch):
     monkeypatch.setattr(adaptive, "information_ratios", lambda plan, information: np.array([2.5, 2.5]))
     found = outlooks(plans("gaussian", PAID), [5_000.0])[0][0]
     assert found.share == pytest.approx(0.5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("formula", ["y ~ x1", "y ~ x1 * x2 + g"])
+def test_the_stand_in_for_a_response_decides_next_to_nothing(formula: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows from which errors are paid for are within a third of what they are once the interval is bought.
+
+    So it is wherever it is guessed to lie: at half and at twice the part of the range that stands in for it.
+    """
+    domain = {"x1": (0, 10), "x2": (-5, 5), "g": ["a", "b", "c"], "y": (0, 100)}
+    plan = dp.plan(formula, domain, 1.0)
+    asked = with_settled_law(plan)
+
+    def least_rows(candidates: list[dp.Plan]) -> float:
+        low, high = 10.0, 1e6
+        while high > 1.03 * low:
+            middle = math.sqrt(low * high)
+            low, high = (low, middle) if choose(candidates, middle) else (middle, high)
+        return high
+
+    first = adaptive.candidates_of(plan)
+    bought = adaptive._likely_interval(first[-1].request, plan)
+    once_bought = least_rows(adaptive.candidates_of(rescaled(plan, first[-1].request, bought), asked))
+    for part in (0.5, 1.0, 2.0):
+        with monkeypatch.context() as patched:
+            patched.setattr(adaptive, "LIKELY_PART", part * adaptive.LIKELY_PART)
+            assert least_rows(adaptive.candidates_of(plan)) == pytest.approx(once_bought, rel=1 / 3)
