@@ -336,7 +336,7 @@ def release_fit(
     # The adaptive plan may have settled on another method, which another page proves.
     charged = replace(plan.guarantee, basis=completed.guarantee.basis)
     released = release_rows(completed, charged, rows, source.nobs(plan.request, data), random)
-    return replace(released, foreseen=partial(needed_rows, plan))
+    return released._completed(foreseen=partial(needed_rows, plan))
 
 
 def release_rows(
@@ -382,7 +382,7 @@ def with_fit_statistics(released: GLMResults, rows: Rows[Block], random: RandomS
         return released
     counted = plan.counts.released_rows if plan.counts is not None and plan.counts_rows_used else None
     bought = replace(plan.fitstats, counted=counted)
-    return released.with_fit_sums(release_fit_statistics(bought, *averaged, rows, random))
+    return released._completed(fit_sums=release_fit_statistics(bought, *averaged, rows, random))
 
 
 def _check_charge(plan: Plan, charged: Guarantee) -> None:

@@ -347,10 +347,10 @@ class ReleasedModel(FittedModel):
             return None
         return None if made_up is None else (row_functions(self.plan, params, made_up), made_up)
 
-    def with_fit_sums(self, sums: FitSums) -> Self:
-        """The model with sums that were taken at its coefficients; what was inferred for them stays known."""
-        model = replace(self, fit_sums=sums)
-        vars(model).update(_inferred=self._inferred, _averaged=self._averaged)
+    def _completed(self, **parts: Any) -> Self:
+        """The model with parts that change neither coefficients nor errors: what was inferred of these stays known."""
+        model = replace(self, **parts)
+        vars(model).update({name: vars(self)[name] for name in ("_inferred", "_averaged") if name in vars(self)})
         return model
 
     @cached_property
