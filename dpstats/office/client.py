@@ -179,7 +179,9 @@ class OfficeClient:
 
     def plan(self, formula: str | None, dataset: str, eps: float, *, verb: str = "glm", **arguments: Any) -> OfficePlan:
         """What a call would release and cost; free. `verb` names another call than glm, whose formula may be None."""
-        asked = _request(verb, dataset, formula=formula, eps=eps, **arguments)
+        if formula is not None:
+            arguments["formula"] = formula
+        asked = _request(verb, dataset, eps=eps, **arguments)
         return OfficePlan(self._send("/v1/plan", asked | {"forecast": verb == "glm"}))
 
     def made_up(self, formula: str, dataset: str, eps: float, *, rows: int = 1_000, **arguments: Any) -> pd.DataFrame:
@@ -351,10 +353,10 @@ def _part(name: str, value: object) -> str:
 
 
 def _request(verb: str, dataset: object, *, label: str | None = None, **arguments: Any) -> dict[str, Any]:
-    """A request as it is sent; arguments that are None are left to the office."""
+    """A request as it is sent."""
     if not isinstance(dataset, str):
         raise ArgumentError(f"the data set must be given by its name at the office, got {safe_repr(dataset)}")
-    sent = {name: _json(name, value) for name, value in arguments.items() if value is not None}
+    sent = {name: _json(name, value) for name, value in arguments.items()}
     return {"dataset": dataset, "verb": verb, "arguments": sent} | ({} if label is None else {"label": label})
 
 

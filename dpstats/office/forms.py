@@ -60,21 +60,6 @@ FORMS = {
     ),
 }
 TITLES = {verb: form.title for verb, form in FORMS.items()}
-HINTS = {
-    "columns": ("Columns", "One a line."),
-    "candidates": (
-        "Candidates",
-        "One a line: the identifier of a released regression, a rule such as age > 40, or a number.",
-    ),
-    "score": (
-        "Loss of a row",
-        "For regressions: mistakes, absolute_error or squared_error. Otherwise as in abs(age - candidate) / 73.",
-    ),
-    "response": ("Response", "The number that most models will explain; the first column if left out."),
-    "subset": ("Rows", "A condition on declared columns, such as age >= 25; all rows if left out."),
-}
-"""What a field asks for, and how to fill it in."""
-
 FAMILIES = {
     "gaussian": "Gaussian: a number",
     "binomial": "Binomial: yes or no",

@@ -30,7 +30,7 @@ import dpstats as dp
 from dpstats.errors import DPStatsError
 from dpstats.office import reports
 from dpstats.office.bounded import bounded
-from dpstats.office.forms import FAMILIES, FORMS, GIVEN, HINTS, TITLES, fields_of, read, request_of, written
+from dpstats.office.forms import FAMILIES, FORMS, GIVEN, TITLES, fields_of, read, request_of, written
 from dpstats.office.request import Job
 from dpstats.office.security import STATUS, UNAVAILABLE, Refused, Sessions, caller_of, check_csrf, check_origin
 from dpstats.office.service import Service
@@ -213,7 +213,7 @@ def static(visit: Visit) -> Response:
     kinds = {"office.css": "text/css", "office.js": "text/javascript", "icon.svg": "image/svg+xml"}
     if name not in kinds:
         raise Refused("NotFound", "there is no such page")
-    return FileResponse(HERE / "static" / name, media_type=kinds[name])
+    return FileResponse(HERE / "static" / name, headers={"cache-control": "max-age=600"}, media_type=kinds[name])
 
 
 # --- the analyst's ---------------------------------------------------------------------------------------------------
@@ -263,7 +263,6 @@ def ask(visit: Visit) -> Response:
         given=given,
         forms=FORMS,
         families=FAMILIES,
-        hints=HINTS,
         fits=[job for job in fits if job.request.dataset == data["name"]],
     )
 
@@ -325,7 +324,6 @@ def released(visit: Visit) -> Response:
             "table": table,
             "pictures": pictures,
             "exports": reports.exports(),
-            "word": reports.has_word(),
             "code": reports.code(visit.web, job.request, job.id),
         }
     return visit.show("release.html", **values)

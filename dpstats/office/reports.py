@@ -62,11 +62,6 @@ def draw(plot: Callable[[Axes], object]) -> bytes:
     return file.getvalue()
 
 
-def has_word() -> bool:
-    """Whether Word files can be written here."""
-    return importlib.util.find_spec("docx") is not None
-
-
 def summary_of(result: Any) -> Summary:
     """The tables and notes of a release."""
     if not isinstance(result, dp.BoughtRanges):
@@ -85,7 +80,7 @@ def summary_of(result: Any) -> Summary:
 def exports() -> list[tuple[str, str]]:
     """The files that a release can be had as: their endings and names."""
     kinds = [("json", "JSON"), ("csv", "CSV"), ("tex", "LaTeX"), ("html", "HTML")]
-    return [*kinds, ("docx", "Word")] if has_word() else kinds
+    return [*kinds, ("docx", "Word")] if importlib.util.find_spec("docx") else kinds
 
 
 def export(stored: Mapping[str, JSON], title: str, kind: str) -> tuple[bytes, str] | None:

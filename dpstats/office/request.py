@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import dpstats as dp
 from dpstats.arguments import is_number, near_miss, safe_repr
 from dpstats.call import PlanKeywords
 from dpstats.errors import ArgumentError
+from dpstats.mechanisms.options import Options
 
 JSON = Any
 """null, bool, number, text, list or object."""
@@ -33,6 +34,9 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
 """The arguments that an analyst may give, by verb; the keeper's file says the rest."""
 
 VERBS = tuple(ARGUMENTS)
+
+_NONE_MEANS = {option.name for option in fields(Options) if option.default is not None}
+"""Options that None turns off, such as inference; of the others it is what they are by default."""
 
 _NEEDED = {
     "glm": ("formula", "eps"),
@@ -151,7 +155,7 @@ Find = Callable[[str], Mapping[str, JSON]]
 
 def call_arguments(request: Request, dataset: Any, find: Find) -> dict[str, Any]:
     """The arguments of the public call, without rows and ledger; ArgumentError for what cannot be one."""
-    given = {name: value for name, value in request.arguments.items() if value is not None}
+    given = {name: value for name, value in request.arguments.items() if value is not None or name in _NONE_MEANS}
     if isinstance(given.get("family"), Mapping):
         given["family"] = dp.families.from_dict(given["family"])
     if isinstance(given.get("penalty"), Mapping):

@@ -336,7 +336,8 @@ class Guard:
         if not (self.strangers if caller is None else self.callers).take(key):
             raise Refused("TooManyRequests", "too many requests; wait a little")
         # Of one caller some requests work at a time, so that others are not slowed by them.
-        if self.at_work.get(key, 0) >= self.limits.together:
+        # Style sheet and script come as fast as the page that asks for them.
+        if self.at_work.get(key, 0) >= self.limits.together and not target.startswith(b"/static/"):
             raise Refused("TooManyRequests", f"at most {self.limits.together} requests at a time; wait for the others")
         self.at_work[key] = self.at_work.get(key, 0) + 1
         try:

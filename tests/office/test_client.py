@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -83,7 +84,8 @@ def test_the_other_verbs(office: Any) -> None:
     assert isinstance(office.check("y ~ x", "survey", eps=1.0), dp.Check)
     sums = office.release_statistics("survey", ["x", "y"], eps=2.0)
     assert isinstance(sums, dp.ReleasedStatistics)
-    other = office.glm("y ~ x", "survey", eps=1.0)
+    other = office.glm("y ~ x", "survey", eps=1.0, inference=None, weights=None)
+    assert not other.has_errors
     chosen = office.select({"narrow": narrow, "other": other}, "squared_error", "survey", eps=0.5)
     assert isinstance(chosen, dp.Selection)
 
@@ -118,7 +120,7 @@ def test_an_interrupt_leaves_the_release_to_the_office(office: Any, monkeypatch:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(client_module.time, "sleep", interrupted)
+        patch.setattr(client_module, "time", SimpleNamespace(sleep=interrupted))
         with pytest.raises(KeyboardInterrupt):
             office.glm("y ~ x", "survey", eps=1.0)
     assert office.glm("y ~ x", "survey", eps=1.0).guarantee.eps == 1.0
@@ -189,7 +191,7 @@ def test_what_is_no_office(status: int, body: bytes, more: dict[str, str], messa
 
 
 def test_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(client_module, "time", SimpleNamespace(sleep=lambda seconds: None))
     office = client_module.OfficeClient("http://127.0.0.1:9", TOKEN)
     assert TOKEN not in repr(office)
     with pytest.raises(OfficeError, match="pays for it once"):

@@ -79,7 +79,8 @@ if (waiting) {
   const look = async () => {
     try {
       const answer = await fetch(waiting.dataset.poll);
-      if (answer.redirected || (await answer.text()) !== waiting.dataset.state) return location.reload();
+      const changed = answer.ok && (await answer.text()) !== waiting.dataset.state;
+      if (changed || answer.redirected) return location.reload();
     } catch { /* the office does not answer: look again later */ }
     return setTimeout(look, 3000);
   };
