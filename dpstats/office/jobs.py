@@ -35,6 +35,10 @@ RETRY = 60.0
 """Seconds between attempts at most."""
 
 
+_outliving: list[subprocess.Popen[str]] = []
+"""Workers that go on when their pool has stopped."""
+
+
 def first_deadline(least: float, rows: int, columns: int) -> float:
     """Seconds after which a job is shown for the first time, by public facts: `least` times a power of two."""
     return least * 2.0 ** max(0, math.ceil(math.log2(rows * columns / CELLS_PER_SECOND / least)))
@@ -196,6 +200,7 @@ class Pool:
             while worker.poll() is None:
                 with self._changed:
                     if self._stopping:
+                        _outliving.append(worker)
                         return False
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     worker.wait(0.25)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import FILE, write_office
+from offices import FILE, write_office
 
 from dpstats.errors import ArgumentError
 from dpstats.office.config import Office

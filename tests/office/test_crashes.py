@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import FIT, finished
+from offices import FIT, finished
 
 from benchmarks.office.race import race
 from dpstats.ledger import Ledger

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import FIT, finished, write_rows
 from hypothesis import given
 from hypothesis import strategies as st
+from offices import FILE, FIT, finished, write_office, write_rows
 
 import dpstats as dp
 from dpstats.errors import ArgumentError, BudgetExceeded, DPStatsError
@@ -275,8 +275,6 @@ def test_rows_may_come_from_a_query(opened: Opened, tmp_path: Path) -> None:
     write_rows(tmp_path / "other.csv", 500)
     with duckdb.connect(str(tmp_path / "rows.duckdb")) as connection:
         connection.execute(f"CREATE TABLE t AS SELECT * FROM read_csv('{tmp_path / 'other.csv'}')")
-    from conftest import FILE, write_office
-
     query = '{{duckdb = "rows.duckdb", query = "SELECT x, y, g FROM t"}}'
     write_office(tmp_path, text=FILE.replace('"rows.csv"', query))
     service = opened()
