@@ -22,7 +22,7 @@ from dpstats.privacy.guarantee import Adjacency
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 """Of a data set, as it stands in addresses."""
 
-ANALYST = re.compile(r"\w(?:[\w .@-]{0,62}[\w.])?")
+ANALYST = re.compile(r"\w([\w .@-]{0,62}[.\w])?")
 """A name of an analyst."""
 
 
@@ -59,7 +59,8 @@ class DataSet:
 
     def open_ledger(self) -> Ledger:
         """The ledger, which is there already: one that is missing is never taken for one with nothing spent."""
-        Ledger.open(self.ledger).close()
+        if is_url(self.ledger) or not Path(self.ledger).exists():
+            Ledger.open(self.ledger).close()
         return self.make_ledger()
 
     def make_ledger(self) -> Ledger:

@@ -27,7 +27,7 @@ from dpstats.office.bounded import TooMuch, bounded
 from dpstats.office.config import ANALYST, DataSet, Office
 from dpstats.office.jobs import Pool, first_deadline, job_of
 from dpstats.office.request import JSON, Job, Request, call_arguments
-from dpstats.office.store import Store, Unavailable, insert
+from dpstats.office.store import FACTS, Store, Unavailable, insert
 from dpstats.plan import Plan
 from dpstats.privacy.guarantee import Guarantee
 
@@ -168,7 +168,7 @@ class Service:
 
     def jobs(self, analyst: str) -> list[Job]:
         """One's own jobs and the releases that are shared, the latest first."""
-        rows = self._store.rows("SELECT * FROM job WHERE analyst = ? OR shared ORDER BY taken DESC", (analyst,))
+        rows = self._store.rows(f"SELECT {FACTS} FROM job WHERE analyst = ? OR shared ORDER BY taken DESC", (analyst,))
         jobs = [(row, _job(row, result=False)) for row in rows]
         return [
             job
@@ -261,7 +261,7 @@ class Service:
         )
         log = [dict(row) for row in acts]
         ended = self._store.rows(
-            "SELECT * FROM job WHERE state IN ('released', 'failed') AND ended >= ?", (since or 0,)
+            f"SELECT {FACTS} FROM job WHERE state IN ('released', 'failed') AND ended >= ?", (since or 0,)
         )
         for job in (_job(row, result=False) for row in ended):
             if job.state in ("released", "failed"):

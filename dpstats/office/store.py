@@ -19,6 +19,9 @@ APPLICATION_ID = 0x64704F66  # "dpOf", in the file's header
 OPEN = ("waiting", "paying", "taken")
 """States that a job leaves again; all others are final. Nobody works on one that is not paid."""
 
+FACTS = "id, analyst, dataset, verb, arguments, label, key, taken, deadline, state, begun, ended, shared, message"
+"""The columns of a job without its result, which may be long."""
+
 CREATE = f"""
 CREATE TABLE IF NOT EXISTS person (
     name TEXT NOT NULL, role TEXT NOT NULL CHECK (role IN ('analyst', 'keeper')), token TEXT NOT NULL UNIQUE,
@@ -64,8 +67,9 @@ class Store:
         self._lock = threading.RLock()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._lock, _translated():
-            descriptor = os.open(folder / "office.db", os.O_RDWR | os.O_CREAT, 0o600)
-            os.close(descriptor)
+            # A file that is there is not opened here: closing it would drop the locks of other connections.
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(folder / "office.db", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             self._connection = sqlite3.connect(
                 folder / "office.db", isolation_level=None, check_same_thread=False, timeout=30.0
             )
