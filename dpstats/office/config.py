@@ -22,7 +22,7 @@ from dpstats.privacy.guarantee import Adjacency
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 """Of a data set, as it stands in addresses."""
 
-ANALYST = re.compile(r"\w(?:[\w .@-]{0,62}[\w.])?")
+ANALYST = re.compile(r"\w([\w .@-]{0,62}[.\w])?")
 """A name of an analyst."""
 
 

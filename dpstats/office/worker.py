@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 import time
 from typing import Any
@@ -119,6 +120,7 @@ def _keep(store: Store, job: str, state: str, message: str | None, result: str |
 
 
 if __name__ == "__main__":
+    os.nice(5)  # plans come first
     # All is imported by now. A server that ends closes the pipe, and there is nothing to do.
     named = sys.stdin.readline().strip()
     sys.exit(main(sys.argv[1], named) if named else 0)
