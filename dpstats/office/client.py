@@ -251,7 +251,7 @@ class OfficeClient:
         if status == 200:
             made = time.strftime("%Y-%m-%d %H:%M", time.localtime(job["taken"]))
             print(
-                f"dpstats: this is the release that was asked for at {made}, paid for once; another label= asks for "
+                f"dpstats: this is the release that was asked for at {made}, paid for once; another label asks for "
                 "another one",
                 file=sys.stderr,
             )
