@@ -13,6 +13,7 @@ import contextlib
 import io
 import re
 import sys
+import textwrap
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 BLOCK = re.compile(r"^(?P<block>```python\n(?P<code>.*?)^```)$(?:\n\n```text\n.*?^```$)?", re.MULTILINE | re.DOTALL)
 
 CHUNKS = 16
+WIDTH = 84
+"""Characters of output that a page shows without a bar to scroll."""
 
 TO_VIGNETTE = re.compile(r"\[(?P<words>[^\]]+)\]\((?P<folder>(?:\.\./)*vignettes/)?(?P<page>\w+)\.md\)")
 
@@ -53,7 +56,7 @@ def run_page(text: str, name: str, figures: Path | None = None) -> str:
             shown = run_block(match["code"], f"{name}, line {line}", namespace)
         parts = [match["block"]]
         if shown:
-            parts.append(f"```text\n{shown}\n```")
+            parts.append(f"```text\n{shown if figures is None else folded(shown)}\n```")
         parts += [f"![]({path})" for path in _save_figures(name, line, figures)]
         return "\n\n".join(parts)
 
@@ -72,6 +75,17 @@ def run_block(code: str, place: str, namespace: dict[str, Any]) -> str:
             if value is not None:
                 print(value)
     return "\n".join(line.rstrip() for line in printed.getvalue().rstrip().splitlines())
+
+
+def folded(shown: str) -> str:
+    """Sentences that are wider than a page go on in further lines; tables, which have columns, stay as they are."""
+    lines = [
+        textwrap.fill(line, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        if len(line) > WIDTH and "  " not in line
+        else line
+        for line in shown.splitlines()
+    ]
+    return "\n".join(lines)
 
 
 def _save_figures(name: str, line: int, folder: Path | None) -> list[str]:

@@ -85,6 +85,11 @@ def cells(path: Path) -> pd.DataFrame:
     return each.unstack("setting").fillna(0.0)
 
 
+def short(share: float) -> str:
+    """Two decimals, without those that say nothing."""
+    return f"{share:.2f}".strip("0").rstrip(".") or "0"
+
+
 def tables(path: Path) -> str:
     """Shares by data set, and what is reached over all of them, in Markdown."""
     found = cells(path)
@@ -100,7 +105,7 @@ def tables(path: Path) -> str:
     ]
     for name in dict.fromkeys(found.index.get_level_values("data")):
         entries = [
-            ", ".join(f"{share['default'][name, n, eps]:.2f} ({better[name, n, eps]:.2f})" for n in ROWS)
+            ", ".join(f"{short(share['default'][name, n, eps])} ({short(better[name, n, eps])})" for n in ROWS)
             for eps in BUDGETS
         ]
         own = ratio.xs(name, level="data")

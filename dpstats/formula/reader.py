@@ -24,6 +24,9 @@ from dpstats.formula.scaled_design import ScaledDesign, all_within, packed_rows
 
 Array = NDArray[np.float64]
 
+BLOCK_ROWS = 65536
+"""Rows that are encoded at a time."""
+
 
 def check_columns(table: Table, domain: Domain, columns: Iterable[str]) -> None:
     """Raise unless every name is one column of `table` (DataError) whose type suits its declaration (DomainError).
@@ -192,7 +195,7 @@ def _prediction_part(spec: ScaledDesign, offset: bool, table: Table) -> Array:
     added = spec.offset if offset else None
     columns = read_columns(table, spec.parsed.predicting_columns if offset else spec.parsed.exog_columns)
     result = np.full((table.rows, len(spec.names) + 1), np.nan)
-    for rows in slices(table.rows, 65536):
+    for rows in slices(table.rows, BLOCK_ROWS):
         encoded, complete = encode(columns, spec.domain, rows, beyond=True)
         encoded = take(encoded, complete)
         numbers, levels, known = packed_rows(spec, encoded, int(complete.sum()))
@@ -243,11 +246,12 @@ def encoded_rows(
 
 def response_rows(spec: ScaledDesign, table: Table) -> Array:
     """Responses of a table that suits the design, in model units, shape (n,); NaN where there is none."""
-    encoded, known = _encode_table(table, spec.response_columns, spec.encoder.domain)
-    if known.all():
-        return spec.encoder.encode(encoded)
     result = np.full(table.rows, np.nan)
-    result[known] = spec.encoder.encode(take(encoded, known))
+    columns = read_columns(table, spec.response_columns)
+    for rows in slices(table.rows, BLOCK_ROWS):
+        encoded, known = encode(columns, spec.encoder.domain, rows)
+        outcome = {name: encoded[name] for name in spec.parsed.response_columns}
+        result[rows][known] = spec.encoder.encode(outcome if known.all() else take(outcome, known))
     return result
 
 

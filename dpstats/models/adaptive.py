@@ -73,7 +73,11 @@ FEWEST_BOUGHT = 50.0
 """An interval of the response that is not asked for is bought for so many rows times its eps or more."""
 
 LIKELY_PART = 0.3
-"""Until it is bought the interval is taken for so much of the middle of the response's range."""
+"""Until it is bought the interval is taken for so much of the middle of the response's range.
+
+Half to all of it is bought of most data sets, a tenth to two fifths of wide ranges (docs/proofs/purchases): only the
+purchase tells, and the choice is made again after it.
+"""
 
 DRAWS = 2
 """Draws of coefficients that a forecast's means are over: more move fewer choices than another seed

@@ -142,10 +142,11 @@ def plan_notes(plan: PlanFacts, *, released: bool = True) -> list[str]:
 
 
 def counts_note(plan: PlanFacts) -> list[str]:
-    """What the rows, counted before the fit, say of the Domain."""
+    """What the rows, counted before the fit, say of the Domain, in one note."""
     if plan.counts is None or plan.counts.rows is None:
         return []
-    return [sentence(one) for one in plan.counts.findings()]
+    found = [sentence(one) for one in plan.counts.findings()]
+    return [" ".join(found)] if found else []
 
 
 def trimmed_note(plan: PlanFacts) -> list[str]:

@@ -27,8 +27,11 @@ LEAST_EPS = 1e-9
 ROWS_PART = 1 / 3
 """The part of the purchase that counts the rows used; the rest counts rows at fault, where more counts have noise."""
 
-MOST_AT_FAULT, LEAST_NOTED = 0.2, 0.03
-"""A fit stops if one column loses or clips more of the rows than the first; a summary names it from the second on."""
+MOST_AT_FAULT = 0.2
+"""A fit stops if one column loses or clips more of the rows."""
+
+LEAST_LOST, LEAST_CLIPPED = 0.005, 0.03
+"""A summary names a column that loses, or clips, more of the rows, where noise alone does not explain it."""
 
 FALSE_STOPS, FALSE_NOTES = 1e-3, 3e-2
 """How often noise alone may stop a fit, or name a column, where nothing is wrong."""
@@ -122,14 +125,14 @@ class RowCounts:
 
     def findings(self) -> list[str]:
         """Columns that certainly lose or clip rows, in sentences."""
-        return self._sentences(LEAST_NOTED, FALSE_NOTES)
+        return self._sentences(LEAST_LOST, LEAST_CLIPPED, FALSE_NOTES)
 
     def mismatch(self) -> list[str]:
         """Columns that lose or clip so many rows that the fit had better not be made, in sentences."""
-        return self._sentences(MOST_AT_FAULT, FALSE_STOPS)
+        return self._sentences(MOST_AT_FAULT, MOST_AT_FAULT, FALSE_STOPS)
 
-    def _sentences(self, least: float, chance: float) -> list[str]:
-        """Faults of more than the share `least` of the rows, noise alone naming any with `chance` at most."""
+    def _sentences(self, lost: float, clipped: float, chance: float) -> list[str]:
+        """Faults of more than these shares of the rows, noise alone naming any with `chance` at most."""
         assert self.rows is not None
         assert self.at_fault is not None
         counts = np.array(self.at_fault, dtype=np.float64)
@@ -144,7 +147,7 @@ class RowCounts:
         return [
             f"about {_percent(share, 2)} of the rows (s.d. {_percent(error, 1)}) {fault.effect}"
             for fault, count, share in zip(self.faults, counts, shares, strict=True)
-            if count > least * rows + noise
+            if count > (lost if fault.kind == "lost" else clipped) * rows + noise
         ]
 
     def to_dict(self) -> dict[str, Any]:

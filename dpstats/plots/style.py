@@ -117,7 +117,9 @@ def finish(
         color=INK,
         pad=10 + 1.7 * TICK_SIZE * lines_above,
     )
-    text = textwrap.fill(" ".join(sentence for sentence in sentences if sentence), _characters(width, CAPTION_SIZE))
+    # An equation stays whole: no-break spaces are no places to wrap at.
+    words = " ".join(sentence for sentence in sentences if sentence).replace(" = ", "\u00a0=\u00a0")
+    text = textwrap.fill(words, _characters(width, CAPTION_SIZE)).replace("\u00a0", " ")
     if not text:
         literal_text([heading])
         return ax

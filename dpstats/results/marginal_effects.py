@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dpstats.arguments import check_choice, check_flag
 from dpstats.errors import NotReleasedError
 from dpstats.families import Family
+from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
 from dpstats.inference import Contrasts
 from dpstats.inference.estimates import check_level
@@ -37,8 +38,9 @@ WITH_OFFSET = (
     "at='zero' needs none, and comparisons(newdata=...) has effects at public values"
 )
 NO_MEANS = (
-    "get_margeff(at='mean') needs the means of the columns, which were not released; use at='overall' for "
-    "averages over the rows, or comparisons(newdata=...) for effects at public values, at no cost"
+    "get_margeff(at='mean') needs the means of the columns, which no fit of this family releases; at='overall' "
+    "averages over the rows, and fit.comparisons(newdata={{{columns}}}) has effects at public typical values, at no "
+    "charge"
 )
 STEP = 1e-4
 
@@ -147,7 +149,10 @@ def marginal_effects(
     elif at == "zero":
         effects = _at_zero(model)
     elif at == "mean":
-        raise NotReleasedError(NO_MEANS)
+        design = plan.design
+        names = design.parsed.exog_columns if isinstance(design, DesignSpec) else design.names
+        columns = ", ".join(f"{name!r}: [...]" for name in names if name != "Intercept")
+        raise NotReleasedError(NO_MEANS.format(columns=columns))
     elif statistics is None or (average := statistics.average_slope()) is None:
         raise NotReleasedError(WITH_OFFSET if plan.design.offset_bound else NOT_BOUGHT)
     else:

@@ -172,7 +172,8 @@ def test_a_form_of_another_page_is_refused(place: Any, context: Any, token: str)
 def test_without_a_script_and_by_keyboard_alone(place: Any, context: Any, token: str) -> None:
     page = context.new_page()
     page.goto(place.analysts)
-    page.keyboard.type(token)  # the field has the focus
+    page.locator("#token:focus").wait_for()
+    page.keyboard.type(token)
     page.keyboard.press("Enter")
     page.wait_for_url(f"{place.analysts}/")
     page.goto(f"{place.analysts}/data/survey?q=explan")

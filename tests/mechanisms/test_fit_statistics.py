@@ -725,3 +725,18 @@ def test_a_group_that_is_not_in_the_formula_is_refused_by_what_to_do() -> None:
         dp.plan("y ~ x", {**DOMAIN, "w": ["a", "b"], "y": (0, 1)}, 1.0, family="binomial", fitstats_by="w")
     with pytest.raises(ArgumentError, match="add it there, and fitstats_variables= to the call of the fit"):
         fit.comparisons("w")
+
+
+def test_effects_at_the_means_are_refused_by_what_to_type() -> None:
+    fit = fitted("binomial", rows=6_000)
+    typed = "fit.comparisons(newdata={'x': [...], 'z': [...], 'g': [...]})"
+    with pytest.raises(NotReleasedError) as refused:
+        fit.get_margeff(at="mean")
+    assert typed in str(refused.value)
+    assert "at='overall'" in str(refused.value)
+    for asked, cell in (("x", "0.2"), ("z", "0.1"), ("g", "'b'")):
+        typed = typed.replace(f"'{asked}': [...]", f"'{asked}': [{cell}]")
+    found = eval(typed, {"fit": fit})
+    assert found["term"].unique().tolist() == ["g", "x", "z"]
+    linear = fitted("gaussian", rows=6_000)
+    assert linear.get_margeff(at="mean").margeff.tolist() == linear.get_margeff().margeff.tolist()
