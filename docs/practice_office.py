@@ -42,7 +42,7 @@ def opened(folder: Path) -> tuple[str, str]:
         dataset.make_ledger().close()
     service, listening = Service(office), socket.create_server(("127.0.0.1", 0))
     service.start()
-    server = uvicorn.Server(uvicorn.Config(create_app(service, keeper=False), log_config=None))
+    server = uvicorn.Server(uvicorn.Config(create_app(service, keeper=False), log_level="critical", access_log=False))
     threading.Thread(target=server.run, args=([listening],), daemon=True).start()
     while not server.started:
         time.sleep(0.01)

@@ -53,7 +53,7 @@ most_eps = 2.0
 rows = 2000
 approve = true
 """
-SECRETS = re.compile(rf"{CANARY}|{NUMBER}|{ROWS}|Traceback|site-packages|\.py\b|/tmp/|/work/")
+SECRETS = re.compile(rf"{CANARY}|{NUMBER}|(?<![\d.]){ROWS}(?!\d)|Traceback|site-packages|\.py\b|/tmp/|/work/")
 """What no answer and no log may hold unless the request did."""
 
 TEXTS: tuple[str, ...] = (

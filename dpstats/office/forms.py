@@ -60,11 +60,7 @@ FORMS = {
     ),
 }
 TITLES = {verb: form.title for verb, form in FORMS.items()}
-FAMILIES = {
-    "gaussian": "Gaussian: a number",
-    "binomial": "Binomial: yes or no",
-    "poisson": "Poisson: a count",
-}
+FAMILIES = {"gaussian": "Gaussian: a number", "binomial": "Binomial: yes or no", "poisson": "Poisson: a count"}
 TEXTS = ("formula", "family", "subset", "response", "score", "fit")
 GIVEN = {"formula": "", "family": "gaussian", "eps": "0.5", "delta": "", "label": "", "options": ""}
 GIVEN |= dict.fromkeys(("subset", "columns", "response", "candidates", "score", "fit"), "")

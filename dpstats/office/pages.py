@@ -38,13 +38,9 @@ from dpstats.office.service import Service
 HERE = Path(__file__).parent
 
 
-STATES = {
-    "waiting": "waits for the keeper",
-    "refused": "refused",
-    "working": "in preparation",
-    "released": "released",
-    "failed": "failed",
-}
+STATES = {"waiting": "waits for the keeper", "working": "in preparation"}
+"""States whose own word says too little."""
+
 HEADINGS = {
     401: "Please sign in",
     404: "There is no such page",
@@ -148,14 +144,7 @@ def printed(text: str) -> Markup:
 
 TEMPLATES = Environment(loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined)
 TEMPLATES.trim_blocks = TEMPLATES.lstrip_blocks = True
-TEMPLATES.filters |= {
-    "figure": figure,
-    "when": when,
-    "what": what,
-    "printed": printed,
-    "sentence": sentence,
-    "count": lambda n: f"{n:,.0f}",
-}
+TEMPLATES.filters |= {one.__name__: one for one in (figure, sentence, when, what, printed)}
 
 
 def page(scope: Scope, template: str, status: int = 200, **values: Any) -> Response:

@@ -29,7 +29,7 @@ KEY = {"Idempotency-Key": "k" * 32}
 
 @pytest.fixture
 def service(opened: Callable[..., Any]) -> Any:
-    return opened(start=True)
+    return opened()
 
 
 def speak(service: Any, token: str | None, *, keeper: bool = False) -> TestClient:
@@ -76,6 +76,7 @@ def test_a_plan_is_free(anna: TestClient) -> None:
 
 @pytest.mark.slow
 def test_a_release(anna: TestClient, service: Any) -> None:
+    service.start()
     taken = anna.post("/v1/releases", json=FIT, headers=KEY)
     assert taken.status_code == 201
     again = anna.post("/v1/releases", json=FIT, headers=KEY)

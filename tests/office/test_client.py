@@ -28,7 +28,7 @@ TOKEN = "t" * 43
 
 @pytest.fixture
 def service(opened: Callable[..., Any]) -> Any:
-    return opened(start=True)
+    return opened()
 
 
 @pytest.fixture
@@ -52,6 +52,7 @@ def test_what_is_free(office: Any) -> None:
 
 @pytest.mark.slow
 def test_a_fit_comes_back_whole(office: Any, service: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    service.start()
     fit = office.glm("y ~ x", "survey", eps=2.0, family=dp.families.Gaussian(), inference="model")
     assert isinstance(fit, dp.GLMResults)
     assert fit.guarantee.certified
@@ -76,7 +77,8 @@ def test_a_fit_comes_back_whole(office: Any, service: Any, capsys: pytest.Captur
 
 
 @pytest.mark.slow
-def test_the_other_verbs(office: Any) -> None:
+def test_the_other_verbs(office: Any, service: Any) -> None:
+    service.start()
     bought = office.buy_ranges("survey", ["x"], eps=2.0)
     assert isinstance(bought, dp.BoughtRanges)
     narrow = office.glm("y ~ x", "survey", eps=1.0, domain=bought)
@@ -115,7 +117,12 @@ def _asked(label: str) -> dict[str, Any]:
     return {"dataset": "survey", "verb": "glm", "arguments": {"formula": "y ~ x", "eps": 2.0}, "label": label}
 
 
-def test_an_interrupt_leaves_the_release_to_the_office(office: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.slow
+def test_an_interrupt_leaves_the_release_to_the_office(
+    office: Any, service: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.start()
+
     def interrupted(seconds: float) -> None:
         raise KeyboardInterrupt
 
@@ -211,6 +218,7 @@ def test_a_failure_is_a_release_error(office: Any) -> None:
         office._wait({**job, "state": "refused", "message": None})
 
 
+@pytest.mark.slow
 def test_no_server_is_imported() -> None:
     code = "import sys, dpstats as dp; dp.connect; print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

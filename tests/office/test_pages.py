@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import random
+import re
+from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -16,7 +20,7 @@ import dpstats as dp
 from dpstats.errors import ArgumentError, LedgerError
 from dpstats.office import forms, pages, reports
 from dpstats.office.request import ARGUMENTS, Job, Request, to_result
-from dpstats.office.security import UNAVAILABLE, Refused
+from dpstats.office.security import UNAVAILABLE, Limits, Refused
 
 ID = "0123456789abcdef" * 2
 REQUESTS = (
@@ -136,3 +140,56 @@ def test_words_of_a_job() -> None:
         return Job(ID, "Ada", request, "key", "working", 0.0, 1.0)
 
     assert [pages.what(job(request)) for request in REQUESTS[2:6]] == ["y ~ x", "Evaluation", "y ~ x", "y, bs(x, df=4)"]
+
+
+NASTY = (
+    *("", "glm", "x" * 9000, "<script>alert(1)</script>", "../../office.toml", "\x00", "é\u202e", "%s{{7*7}}", "none"),
+    *("y ~ " + "(" * 400, "y ~ x.__class__", "1e999", "-1", "[" * 5000, '{"verb": "glm", "arguments": {}, "label": 5}'),
+    json.dumps({"verb": "glm", "arguments": {"formula": ["y"], "eps": {}}, "label": None}),
+    json.dumps({"verb": "evaluate", "arguments": {"fit": 7, "eps": 1}, "label": "\x1b[31m"}),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:subprocess:ResourceWarning")
+def test_no_form_breaks_a_page_or_is_repeated_as_markup(opened: Callable[..., Any]) -> None:
+    """A hostile analyst, and a hostile page in the keeper's browser, with every field of every address."""
+    testing = pytest.importorskip("starlette.testclient")
+    from dpstats.office.api import create_app
+
+    service, rng, endless = opened(), random.Random(5), Limits(calls=(1e6, 1e6))
+    names = (
+        "verb",
+        "formula",
+        "eps",
+        "delta",
+        "fit",
+        "columns",
+        "options",
+        "label",
+        "request",
+        "key",
+        "name",
+        "shared",
+    )
+    for keeper, token in ((False, service.add_analyst("Ada")), (True, service.new_keeper_token())):
+        headers = {"Authorization": f"Bearer {token}"}
+        client = testing.TestClient(
+            create_app(service, keeper=keeper, limits=endless), base_url="http://127.0.0.1", headers=headers
+        )
+        for method, path, _ in (*pages.BOTH, *(pages.KEEPER if keeper else pages.ANALYST)):
+            for _ in range(12):
+                sent = {name: rng.choice(NASTY) for name in rng.sample(names, 6)}
+                parts = {
+                    "data": rng.choice(("survey", "none", "x" * 99)),
+                    "id": rng.choice((ID, "x", "0")),
+                    "kind": "csv",
+                }
+                place = path.format(**parts, name=rng.choice(("office.css", "office.toml", "x")))
+                query = {"q": rng.choice(NASTY[:9]), "from": rng.choice(NASTY[:9])} if method == "GET" else None
+                body = urlencode(sent).encode() if method == "POST" else None
+                answer = client.request(method, place, params=query, content=body, follow_redirects=False)
+                assert answer.status_code < 500, (method, place, sent)
+                assert "<script>alert" not in answer.text
+                assert "49" not in re.findall(r"%s(\d+)", answer.text)
+    assert not service.jobs("Ada")
