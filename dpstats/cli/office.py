@@ -148,5 +148,10 @@ def _serve(options: argparse.Namespace) -> None:
         raise ArgumentError(
             'a server needs packages: pip install "dpstats[server]", or starlette uvicorn jinja2'
         ) from error
-    logging.getLogger("dpstats").setLevel(logging.ERROR)  # hints at formulas are in the plans
-    serve(_service(options.office))
+    log = logging.getLogger("dpstats")
+    level = log.level
+    log.setLevel(logging.ERROR)  # hints at formulas are in the plans
+    try:
+        serve(_service(options.office))
+    finally:
+        log.setLevel(level)

@@ -13,7 +13,6 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -27,6 +26,7 @@ from starlette.routing import Route
 from starlette.types import Scope
 
 import dpstats as dp
+from dpstats.cached import cached_property
 from dpstats.errors import DPStatsError
 from dpstats.office import reports
 from dpstats.office.bounded import bounded

@@ -527,7 +527,7 @@ def test_levels_beside_an_interaction_have_no_change_of_their_own() -> None:
 
 
 def test_the_header_shows_them() -> None:
-    text = fitted("gaussian").summary().as_text()
+    text = fitted("gaussian", method="napp").summary().as_text()
     assert "rows: about" in text
     assert "R2 (residuals capped) 0." in text
     assert "slopes: chi2(4)" in text
