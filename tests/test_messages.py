@@ -52,6 +52,12 @@ def test_two_numbers_as_levels_are_probably_a_range() -> None:
     assert dp.Domain(smoker=[0, 1], sex=[1, 2], grade=[1, 3, 5])
 
 
+@pytest.mark.parametrize("path", ["codebook.csv", Path("codebook.yaml")])
+def test_a_path_is_no_domain(path: Any) -> None:
+    with pytest.raises(dp.errors.DomainError, match=r"dp\.Domain\.from_yaml and dp\.Domain\.from_csv read a codebook"):
+        dp.ols("y ~ x", frame(), 1.0, domain=path)
+
+
 def test_columns_of_a_purchase_are_a_list() -> None:
     with pytest.raises(dp.errors.ArgumentError, match=r"columns=\['x'\]"):
         dp.buy_ranges(frame(), "x", eps=1.0)

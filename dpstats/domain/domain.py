@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,9 @@ class Domain(Mapping[str, Range | Levels]):
         if columns is None:
             columns = {}
         if not isinstance(columns, Mapping):
-            raise DomainError(f"domain must map column names to ranges or levels, got {type(columns).__name__}")
+            text = isinstance(columns, str | os.PathLike)
+            fix = "; dp.Domain.from_yaml and dp.Domain.from_csv read a codebook" if text else ""
+            raise DomainError(f"domain must map column names to ranges or levels, got {type(columns).__name__}{fix}")
         if repeated := sorted(set(columns) & set(named)):
             raise DomainError(f"domain declares {repeated[0]!r} twice; keep one declaration")
         declared = {**columns, **named}

@@ -116,7 +116,7 @@ def schema_domain(
             ends = phrase(f"domain={{{name!r}: (low, high)}}", shell=f"{name!r}: {{range: [low, high]}}")
             raise DomainError(
                 f"column {name!r} is not numeric and not declared; list its levels: {levels}, or give its range if it "
-                f"holds numbers as text: {ends}"
+                f"holds numbers as text: {ends}; convert dates to numbers, such as the days since a public date"
             )
     return known, tuple(name for name in parsed.columns if name not in known)
 

@@ -301,7 +301,7 @@ def check_price(
         limit = quota_of(quotas, analyst)
         assert limit is not None, "some budget is left"
         owner = "those who give no name" if analyst is None else f"analyst {analyst!r}"
-        short.append(f"the quota of {owner}, eps={limit.eps:g}, delta={limit.delta:g}")
+        short.append(f"the quota of {owner} (eps={limit.eps:g}, delta={limit.delta:g})")
         signature = _quota_advice(quotas, analyst)
     if short:
         remaining = ledger_left if quota is None else ledger_left.least(quota)
@@ -325,7 +325,7 @@ def _budget_exceeded(what: str, left: Amount, facts: LedgerFacts, signature: str
         offer = f"at most eps={eps!r}; lower eps"
     if eps == 0:
         offer = "nothing is left"
-    return BudgetExceeded(f"exceeds {what}: {offer}{signature} (nothing was charged or released)")
+    return BudgetExceeded(f"the charge exceeds {what}: {offer}{signature} (nothing was charged or released)")
 
 
 COLUMNS = ("entries", "eps", "delta", "rho", "quota_eps", "quota_delta", "remaining_eps", "remaining_delta")

@@ -83,7 +83,9 @@ def find_variable(argument: str, design: Bounds, name: str, *, groups: bool = Fa
     which = "whose column no other term reads" if alone and not groups else "with a term of its own"
     known = ", ".join(one.column_name for one in right) or "this formula has none"
     fix = ""
-    if isinstance(name, str) and isinstance(design, DesignSpec) and name not in design.parsed.exog_columns:
+    if isinstance(name, str) and isinstance(design, DesignSpec) and name in design.parsed.exog_columns:
+        fix = "; newdata= changes any column, at public rows and at no charge" if argument == "variables" else ""
+    elif isinstance(name, str) and isinstance(design, DesignSpec):
         near = near_miss(name, [one.column_name for one in right])
         bought = wording.argument("fitstats_by", name) if groups else wording.argument("fitstats_variables")
         planned = "" if argument.startswith("fitstats") else f", and {bought} to the call of the fit"

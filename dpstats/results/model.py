@@ -65,8 +65,8 @@ Vector = NDArray[np.float64]
 
 
 _QUALITY = (
-    "fitstats buys R2 or the deviance explained with a fit that has errors; dp.evaluate measures both, and "
-    "calibration, on any rows"
+    "fit.fitstats has R2 or the deviance explained of a fit with standard errors, with their noise; dp.evaluate "
+    "measures both, and calibration, on any rows"
 )
 _RESIDUALS = "dp.evaluate buys residuals in bins of the fitted values"
 _FITTED = "predict(newdata) gives the mean at public rows; predictions for private rows are not protected"

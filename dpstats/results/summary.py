@@ -403,7 +403,8 @@ def what_would_help(results: ReleasedModel) -> str:
     plan, needed = results.plan, results.needed_rows
     paid = plan.request.options.inference is True
     screen = phrase("screen=", shell="--set screen=K")
-    more = f"Narrower ranges, fewer columns ({screen} chooses them) and merging rare levels help."
+    chooses = "" if plan.screening is not None else f" ({screen} chooses them)"
+    more = f"Narrower ranges, fewer columns{chooses} and merging rare levels help."
     if needed is None:
         forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
         first = "More rows or eps help" if paid else f"{argument('inference', True)} asks for them"

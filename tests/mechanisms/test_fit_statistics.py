@@ -713,6 +713,14 @@ def test_what_is_no_pearson_dispersion_is_not_called_its_name() -> None:
     assert "scale" not in str(fit.summary()).partition("coef")[0]
 
 
+def test_a_column_that_another_term_reads_is_referred_to_public_rows() -> None:
+    rows = frame("binomial", 3_000)
+    fit = dp.logit("y ~ x * z + g", rows, 5.0, domain={**DOMAIN, "y": (0, 1)}, inference=True)
+    with pytest.raises(ArgumentError, match=r"got 'x'; newdata= changes any column, at public rows and at no charge$"):
+        fit.comparisons("x")
+    assert len(fit.comparisons("x", newdata={"x": [0], "z": [0], "g": ["a"]})) == 1
+
+
 def test_a_group_that_is_not_in_the_formula_is_refused_by_what_to_do() -> None:
     fit = fitted("binomial", rows=3_000)
     absent = "got 'w', which is not in the formula: add it there, and fitstats_by='w' to the call of the fit"

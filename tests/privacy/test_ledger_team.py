@@ -56,7 +56,7 @@ def test_a_quota_is_all_that_an_analyst_may_spend(ledger: Ledger) -> None:
     ada.charge(SMALL, label="a").refund()
     for _ in range(2):
         ada.charge(SMALL, label="a")
-    with pytest.raises(BudgetExceeded, match=r"quota of analyst 'Ada', eps=0\.25, delta=0: at most eps=0\.05"):
+    with pytest.raises(BudgetExceeded, match=r"quota of analyst 'Ada' \(eps=0\.25, delta=0\): at most eps=0\.05"):
         ada.charge(SMALL, label="one too many")
     with pytest.raises(BudgetExceeded, match="delta"):
         ada.charge(Guarantee(0.01, 1e-9), label="without a quota of delta")
@@ -69,10 +69,10 @@ def test_a_quota_is_all_that_an_analyst_may_spend(ledger: Ledger) -> None:
 @pytest.mark.parametrize(
     ("quota", "eps", "said"),
     [
-        (0.25, 0.75, "remains of 'd' and of the quota of analyst 'Ada', eps=0.25, delta=0: at most eps=0.25"),
-        (0.25, 0.375, "remains of the quota of analyst 'Ada', eps=0.25, delta=0: at most eps=0.25"),
+        (0.25, 0.75, "remains of 'd' and of the quota of analyst 'Ada' (eps=0.25, delta=0): at most eps=0.25"),
+        (0.25, 0.375, "remains of the quota of analyst 'Ada' (eps=0.25, delta=0): at most eps=0.25"),
         (0.625, 0.6, "remains of 'd': at most eps=0.5"),
-        (0.625, 0.75, "remains of 'd' and of the quota of analyst 'Ada', eps=0.625, delta=0: at most eps=0.5"),
+        (0.625, 0.75, "remains of 'd' and of the quota of analyst 'Ada' (eps=0.625, delta=0): at most eps=0.5"),
     ],
 )
 def test_what_a_refusal_offers_is_granted(path: Path | str, quota: float, eps: float, said: str) -> None:
