@@ -54,9 +54,9 @@ EXPECTED_RATIO = 2.5
 LOSS_PRICE = 2.0
 """Errors for a further tenth of the coefficients are worth a loss that is larger by a twentieth: one over this."""
 
-SUPPOSED_LOSS = 2.0
+SUPPOSED_LOSS = 5.0
 """What noise adds to the loss of least squares counts so many times over: it is relative to what the columns leave
-unexplained, often half of what is supposed or less."""
+unexplained, which is a fifth of what is supposed where they explain nine tenths."""
 
 WIDTH_PRICE = 1.0
 """Intervals that are wider by a tenth are worth those of a tenth of the coefficients fewer, of what has any."""
