@@ -53,7 +53,8 @@ class Domain(Mapping[str, Range | Levels]):
             columns = {}
         if isinstance(columns, str | os.PathLike):
             raise DomainError(
-                "domain must be a Domain; dp.Domain.from_yaml and dp.Domain.from_csv read one from a path"
+                "domain must map column names to ranges or levels; dp.Domain.from_yaml and dp.Domain.from_csv read one "
+                "from a path"
             )
         if not isinstance(columns, Mapping):
             raise DomainError(f"domain must map column names to ranges or levels, got {type(columns).__name__}")
