@@ -28,6 +28,7 @@ from starlette.types import Scope
 from dpstats.arguments import is_number, is_whole, safe_repr
 from dpstats.errors import ArgumentError, DPStatsError
 from dpstats.office.bounded import bounded
+from dpstats.office.config import is_loopback
 from dpstats.office.openapi import description
 from dpstats.office.request import Job, Request, from_result
 from dpstats.office.security import (
@@ -51,8 +52,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("dpstats.office")
 
 SHOWN = (
-    *("ArgumentError", "BudgetExceeded", "DataError", "DomainError", "FormulaError", "NotReleasedError"),
-    "UncertifiedError",
+    *("ArgumentError", "BudgetExceeded", "DataError", "DomainError", "FormulaError", "MismatchError"),
+    *("NotReleasedError", "UncertifiedError"),
 )
 """Errors whose messages are functions of public facts and of the request: no row is read in this process.
 
@@ -344,6 +345,7 @@ def create_app(service: Service, *, keeper: bool, limits: Limits = Limits()) -> 
     """
     office = service.office
     secure = office.tls is not None or office.behind_tls
+    listen = (office.keeper_listen if keeper else office.listen)[0]
     sessions = Sessions("dpstats_keeper" if keeper else "dpstats_office", secure=secure)
     endpoints, threads = Endpoints(service), CapacityLimiter(limits.threads)
     offered = KEEPER if keeper else ANALYST
@@ -389,7 +391,7 @@ def create_app(service: Service, *, keeper: bool, limits: Limits = Limits()) -> 
         limits=limits,
         sessions=sessions,
         holder=(lambda token: "keeper" if service.is_keeper(token) else None) if keeper else service.analyst_of,
-        hosts=() if secure else LOCAL_HOSTS,
+        hosts=(*office.hosts, *(LOCAL_HOSTS if is_loopback(listen) else (f"[{listen}]" if ":" in listen else listen,))),
         log=_log.error,
         answer=refusal,
     )

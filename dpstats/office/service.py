@@ -27,6 +27,7 @@ from dpstats.office.bounded import TooMuch, bounded
 from dpstats.office.config import ANALYST, DataSet, Office
 from dpstats.office.jobs import Pool, first_deadline, job_of
 from dpstats.office.request import JSON, Job, Request, call_arguments
+from dpstats.office.source import check_source
 from dpstats.office.store import FACTS, Store, Unavailable, insert
 from dpstats.plan import Plan
 from dpstats.privacy.guarantee import Guarantee
@@ -56,7 +57,12 @@ class Service:
             self._set_quotas(dataset)
 
     def start(self) -> None:
-        """Give work to workers from now on; jobs that a crash has left are taken up again."""
+        """Give work to workers from now on; jobs that a crash has left are taken up again.
+
+        ArgumentError, to the keeper, if rows cannot be opened or their types do not suit the codebook.
+        """
+        for dataset in self.office.datasets.values():
+            check_source(dataset)
         self._pool.start()
 
     def stop(self) -> None:
@@ -485,7 +491,13 @@ def _rehearsed(verb: str, given: Mapping[str, Any], domain: Domain) -> Guarantee
 
 
 def _made_up(plan: Plan | None, domain: Domain, rows: int) -> str:
-    return (rehearsal_rows(domain, rows) if plan is None else plan.made_up(rows)).to_csv(index=False)
+    """Rows of a plan; columns that have nothing to do with each other where it has no model of the response."""
+    if plan is not None:
+        with contextlib.suppress(ArgumentError):  # a response such as log(y)
+            return plan.made_up(rows).to_csv(index=False)
+    table, random = rehearsal_rows(domain, rows), np.random.default_rng(0)
+    names = list(domain) if plan is None else [name for name in domain if name in cast(Any, plan.design).columns]
+    return pd.DataFrame({name: random.permutation(table[name]) for name in names}).to_csv(index=False)
 
 
 def _may(analyst: str, dataset: DataSet) -> bool:
