@@ -51,10 +51,13 @@ class Domain(Mapping[str, Range | Levels]):
     def __init__(self, columns: Mapping[str, Any] | None = None, /, **named: Any) -> None:
         if columns is None:
             columns = {}
+        if isinstance(columns, str | os.PathLike):
+            raise DomainError(
+                "domain must map column names to ranges or levels; dp.Domain.from_yaml and dp.Domain.from_csv read one "
+                "from a path"
+            )
         if not isinstance(columns, Mapping):
-            text = isinstance(columns, str | os.PathLike)
-            fix = "; dp.Domain.from_yaml and dp.Domain.from_csv read a codebook" if text else ""
-            raise DomainError(f"domain must map column names to ranges or levels, got {type(columns).__name__}{fix}")
+            raise DomainError(f"domain must map column names to ranges or levels, got {type(columns).__name__}")
         if repeated := sorted(set(columns) & set(named)):
             raise DomainError(f"domain declares {repeated[0]!r} twice; keep one declaration")
         declared = {**columns, **named}

@@ -25,11 +25,12 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Scope
 
-from dpstats.arguments import is_number, is_whole, safe_repr
+from dpstats.arguments import is_number, safe_repr
 from dpstats.errors import ArgumentError, DPStatsError
 from dpstats.office.bounded import bounded
+from dpstats.office.config import is_loopback
 from dpstats.office.openapi import description
-from dpstats.office.request import Job, Request, from_result
+from dpstats.office.request import MOST_ROWS, Job, Request, from_result
 from dpstats.office.security import (
     LOCAL_HOSTS,
     STATUS,
@@ -51,16 +52,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger("dpstats.office")
 
 SHOWN = (
-    *("ArgumentError", "BudgetExceeded", "DataError", "DomainError", "FormulaError", "NotReleasedError"),
-    "UncertifiedError",
+    *("ArgumentError", "BudgetExceeded", "DataError", "DomainError", "FormulaError", "MismatchError"),
+    *("NotReleasedError", "UncertifiedError"),
 )
 """Errors whose messages are functions of public facts and of the request: no row is read in this process.
 
 All others, those of ledgers among them, are answered by a constant.
 """
-
-MOST_ROWS = 10_000
-"""Rows of a prediction, or that are made up."""
 
 LETTERS = 1_000
 """A message is cut here: it may quote a long formula."""
@@ -184,10 +182,8 @@ class Endpoints:
         return to_json(self.service.plan(call.caller, call.request("forecast"), forecast=forecast))
 
     def made_up(self, call: Call) -> Any:
-        request, rows = call.request("rows"), call.body.get("rows", 1_000)
-        if not is_whole(rows) or not 1 <= rows <= MOST_ROWS:
-            raise ArgumentError(f"rows must be a whole number from 1 to {MOST_ROWS:,}, got {safe_repr(rows)}")
-        return PlainTextResponse(self.service.made_up(call.caller, request, rows), media_type="text/csv")
+        rows = self.service.made_up(call.caller, call.request("rows"), call.body.get("rows", 1_000))
+        return PlainTextResponse(rows, media_type="text/csv")
 
     def submit(self, call: Call) -> Any:
         key = call.headers.get("idempotency-key", "")
@@ -344,6 +340,7 @@ def create_app(service: Service, *, keeper: bool, limits: Limits = Limits()) -> 
     """
     office = service.office
     secure = office.tls is not None or office.behind_tls
+    listen = (office.keeper_listen if keeper else office.listen)[0]
     sessions = Sessions("dpstats_keeper" if keeper else "dpstats_office", secure=secure)
     endpoints, threads = Endpoints(service), CapacityLimiter(limits.threads)
     offered = KEEPER if keeper else ANALYST
@@ -389,7 +386,7 @@ def create_app(service: Service, *, keeper: bool, limits: Limits = Limits()) -> 
         limits=limits,
         sessions=sessions,
         holder=(lambda token: "keeper" if service.is_keeper(token) else None) if keeper else service.analyst_of,
-        hosts=() if secure else LOCAL_HOSTS,
+        hosts=(*office.hosts, *(LOCAL_HOSTS if is_loopback(listen) else (f"[{listen}]" if ":" in listen else listen,))),
         log=_log.error,
         answer=refusal,
     )

@@ -37,8 +37,8 @@ from dpstats.tuning import Selection
 
 Result = TypeVar("Result", GLMResults, Evaluation, Check, ReleasedStatistics, BoughtRanges, Selection)
 
-KNOWN = ("ArgumentError", "BudgetExceeded", "DataError", "DomainError", "FormulaError", "NotReleasedError",
-         "UncertifiedError")  # fmt: skip
+KNOWN = ("ArgumentError", "BudgetExceeded", "DataError", "DomainError", "FormulaError", "MismatchError",
+         "NotReleasedError", "UncertifiedError")  # fmt: skip
 """Errors of an office that are raised as those of a call on one's own rows."""
 
 TRIES = 6

@@ -22,6 +22,9 @@ from dpstats.privacy.guarantee import Adjacency
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 """Of a data set, as it stands in addresses."""
 
+HOST = re.compile(r"[a-z0-9_.-]+|\[[0-9a-f:.]+\]")
+"""A host of an address, without its port."""
+
 ANALYST = re.compile(r"\w([\w .@-]{0,62}[.\w])?")
 """A name of an analyst."""
 
@@ -88,6 +91,7 @@ class Office:
     keeper_listen: tuple[str, int]
     tls: tuple[Path, Path] | None
     behind_tls: bool
+    hosts: tuple[str, ...]  # as browsers name them, beside the addresses where it listens
     workers: int
     deadline: float  # seconds after which the first answers are shown, at least
     datasets: Mapping[str, DataSet]
@@ -125,6 +129,7 @@ class Office:
             keeper_listen=_address(table, "keeper_listen", "127.0.0.1:8471"),
             tls=None if tls is None else (path.parent / tls[0], path.parent / tls[1]),
             behind_tls=table.flag("behind_tls", False),
+            hosts=tuple(host.lower() for host in table.texts("hosts", ()) or ()),
             workers=int(table.number("workers", 2, least=1, most=1000, whole=True)),
             deadline=table.number("deadline", 2.0, least=0.01, most=1e6),
             datasets=datasets,
@@ -137,6 +142,10 @@ class Office:
                     f"{host} can be reached from elsewhere, and tokens would cross the network in the clear: set tls = "
                     '["certificate.pem", "key.pem"], or behind_tls = true if a proxy in front of it speaks TLS',
                 )
+        if not office.hosts and (office.behind_tls or {office.listen[0], office.keeper_listen[0]} & {"0.0.0.0", "::"}):
+            raise table.fault("hosts", 'is missing; add the names in its addresses: hosts = ["office.example.org"]')
+        if wrong := [host for host in office.hosts if not HOST.fullmatch(host)]:
+            raise table.fault("hosts", f'must be names without port: hosts = ["office.example.org"], got {wrong[0]!r}')
         if office.listen == office.keeper_listen:
             raise table.fault("keeper_listen", "must differ from listen; type another port")
         return office

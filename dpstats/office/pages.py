@@ -307,7 +307,7 @@ def released(visit: Visit) -> Response:
     """One release: that it waits, or its table with all that can be done with it."""
     job = visit.job()
     values: dict[str, Any] = {"job": job, "titles": TITLES}
-    if job.state == "released" and job.result is not None:
+    if job.state == "released" and job.result is not None and job.result["kind"] != "Mismatch":
         table, pictures = _of_result(visit, reports.shown)
         values |= {
             "table": table,

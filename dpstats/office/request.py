@@ -11,7 +11,7 @@ from typing import Any
 import dpstats as dp
 from dpstats.arguments import is_number, near_miss, safe_repr
 from dpstats.call import PlanKeywords
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, MismatchError
 from dpstats.mechanisms.options import Options
 
 JSON = Any
@@ -32,6 +32,9 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "select": ("candidates", "score", "eps", "monotone"),
 }
 """The arguments that an analyst may give, by verb; the keeper's file says the rest."""
+
+MOST_ROWS = 10_000
+"""Rows of a prediction, or that are made up."""
 
 VERBS = tuple(ARGUMENTS)
 
@@ -129,9 +132,25 @@ class Job:
     message: str | None = None  # of a refusal or a failure
 
 
+@dataclass(frozen=True)
+class Mismatch:
+    """What a release is whose look at the Domain stopped it: released counts say that a fit would be worth nothing."""
+
+    message: str
+
+    def to_dict(self) -> dict[str, JSON]:
+        """Its JSON form."""
+        return {"message": self.message}
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, JSON]) -> Mismatch:
+        """Raises MismatchError, as the local call does."""
+        raise MismatchError(str(facts["message"]))
+
+
 RESULTS: Mapping[str, Any] = {
     kind.__name__: kind
-    for kind in (dp.GLMResults, dp.Evaluation, dp.Check, dp.ReleasedStatistics, dp.BoughtRanges, dp.Selection)
+    for kind in (dp.GLMResults, dp.Evaluation, dp.Check, dp.ReleasedStatistics, dp.BoughtRanges, dp.Selection, Mismatch)
 }
 
 

@@ -6,12 +6,10 @@ Everything here is a function of the request, of the clock and of earlier reques
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import hmac
 import json
 import math
 import re
-import secrets
 import threading
 import time
 from collections import OrderedDict
@@ -26,11 +24,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from dpstats.office.store import hash_of, new_token
+
 STATUS = {
     "BadRequest": 400, "Unauthorized": 401, "Forbidden": 403, "NotFound": 404, "MethodNotAllowed": 405,
     "Timeout": 408, "BudgetExceeded": 409, "TooLarge": 413, "UnsupportedMediaType": 415, "WrongHost": 421,
-    "ArgumentError": 422, "DataError": 422, "DomainError": 422, "FormulaError": 422, "NotReleasedError": 422,
-    "UncertifiedError": 422, "TooManyRequests": 429, "Unavailable": 503,
+    "ArgumentError": 422, "DataError": 422, "DomainError": 422, "FormulaError": 422, "MismatchError": 422,
+    "NotReleasedError": 422, "UncertifiedError": 422, "TooManyRequests": 429, "Unavailable": 503,
 }  # fmt: skip
 """The status of an answer by the type of its error; 500 is none of them."""
 
@@ -80,16 +80,6 @@ class Buckets:
 
 
 # --- tokens and sessions ---------------------------------------------------------------------------------------------
-
-
-def new_token() -> str:
-    """256 random bits, in letters that fit into headers."""
-    return secrets.token_urlsafe(32)
-
-
-def hash_of(token: str) -> str:
-    """What is stored of a token; it has 256 bits, so a plain hash cannot be searched."""
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def same(one: str, other: str) -> bool:
@@ -259,6 +249,7 @@ HEADERS = {
 """On every answer."""
 
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+"""What a listener on the loopback is called, by a tunnel too."""
 
 
 def fault(kind: str, message: str) -> Response:
@@ -324,8 +315,8 @@ class Guard:
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
-        if self.hosts and _host(headers.get("host", "")) not in self.hosts:
-            raise Refused("WrongHost", "this host is not the office's")
+        if _host(headers.get("host", "")) not in self.hosts:
+            raise Refused("WrongHost", "this host is not the office's; its keeper names hosts in the office's file")
         target = scope.get("raw_path") or scope["path"].encode()
         if len(target) + len(scope["query_string"]) > self.limits.target:
             raise Refused("TooLarge", "the address of the request is too long")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import hmac
 import json
 import math
@@ -19,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 import dpstats as dp
-from dpstats.arguments import near_miss, safe_repr
+from dpstats.arguments import is_whole, near_miss, safe_repr
 from dpstats.call import RowKeywords, split_kwargs
 from dpstats.domain import Domain, Range
 from dpstats.errors import ArgumentError, BudgetExceeded, DomainError, LedgerError
@@ -28,8 +27,9 @@ from dpstats.models.sources import FormulaSource, model_formula
 from dpstats.office.bounded import TooMuch, bounded
 from dpstats.office.config import ANALYST, DataSet, Office
 from dpstats.office.jobs import Pool, first_deadline, job_of
-from dpstats.office.request import JSON, Job, Request, call_arguments
-from dpstats.office.store import FACTS, Store, Unavailable, insert
+from dpstats.office.request import JSON, MOST_ROWS, Job, Request, call_arguments
+from dpstats.office.source import check_source
+from dpstats.office.store import FACTS, Store, Unavailable, hash_of, insert, new_token
 from dpstats.plan import Plan
 from dpstats.privacy.guarantee import Guarantee
 
@@ -58,7 +58,12 @@ class Service:
             self._set_quotas(dataset)
 
     def start(self) -> None:
-        """Give work to workers from now on; jobs that a crash has left are taken up again."""
+        """Give work to workers from now on; jobs that a crash has left are taken up again.
+
+        ArgumentError, to the keeper, if rows cannot be opened or their types do not suit the codebook.
+        """
+        for dataset in self.office.datasets.values():
+            check_source(dataset)
         self._pool.start()
 
     def stop(self) -> None:
@@ -76,7 +81,7 @@ class Service:
         return self._person(token, "keeper") is not None
 
     def _person(self, token: str, role: str) -> str | None:
-        given, found = _hash(token), None
+        given, found = hash_of(token), None
         # All are compared, whichever it is.
         for row in self._store.rows("SELECT name, token FROM person WHERE role = ? AND revoked IS NULL", (role,)):
             if hmac.compare_digest(row["token"], given):
@@ -117,8 +122,8 @@ class Service:
         """Rows made up from public facts alone, as CSV, to write code against."""
         dataset = self._dataset(analyst, request)
         plan = self._checked(analyst, request).plan
-        if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= 100_000:
-            raise ArgumentError(f"rows must be a whole number from 1 to 100000, got {safe_repr(rows)}")
+        if not is_whole(rows) or not 1 <= rows <= MOST_ROWS:
+            raise ArgumentError(f"rows must be a whole number from 1 to {MOST_ROWS:,}, got {safe_repr(rows)}")
         return bounded(analyst, _made_up, plan, dataset.domain, rows)
 
     def submit(self, analyst: str, request: Request, key: str) -> Job:
@@ -420,13 +425,13 @@ class Service:
         return _job(row)
 
     def _new_token(self, name: str, role: str) -> str:
-        token = secrets.token_urlsafe(32)
+        token = new_token()
         with self._store.writing() as connection:
             connection.execute(
                 "UPDATE person SET revoked = ? WHERE name = ? AND role = ? AND revoked IS NULL",
                 (time.time(), name, role),
             )
-            insert(connection, "person", name=name, role=role, token=_hash(token), since=time.time())
+            insert(connection, "person", name=name, role=role, token=hash_of(token), since=time.time())
             _log(connection, "keeper", "token", name)
         return token
 
@@ -495,7 +500,13 @@ def _rehearsed(verb: str, given: Mapping[str, Any], domain: Domain) -> Guarantee
 
 
 def _made_up(plan: Plan | None, domain: Domain, rows: int) -> str:
-    return (rehearsal_rows(domain, rows) if plan is None else plan.made_up(rows)).to_csv(index=False)
+    """Rows of a plan; columns that have nothing to do with each other where it has no model of the response."""
+    if plan is not None:
+        with contextlib.suppress(ArgumentError):  # a response such as log(y)
+            return plan.made_up(rows).to_csv(index=False)
+    table, random = rehearsal_rows(domain, rows), np.random.default_rng(0)
+    names = list(domain) if plan is None else [name for name in domain if name in cast(Any, plan.design).columns]
+    return pd.DataFrame({name: random.permutation(table[name]) for name in names}).to_csv(index=False)
 
 
 def _may(analyst: str, dataset: DataSet) -> bool:
@@ -539,10 +550,6 @@ def _job(row: sqlite3.Row, *, result: bool = True) -> Job:
 
 def _log(connection: sqlite3.Connection, actor: str, act: str, subject: str) -> None:
     insert(connection, "audit", time=time.time(), actor=actor, act=act, subject=subject)
-
-
-def _hash(token: object) -> str:
-    return hashlib.sha256(str(token).encode(errors="surrogatepass")).hexdigest()
 
 
 @contextlib.contextmanager

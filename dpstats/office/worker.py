@@ -10,15 +10,19 @@ import time
 from typing import Any
 
 import dpstats as dp
-from dpstats.errors import BudgetExceeded, DPStatsError, LedgerError
+from dpstats.errors import BudgetExceeded, DPStatsError, LedgerError, MismatchError
 from dpstats.ledger import Ledger
 from dpstats.office.config import DataSet, Office
 from dpstats.office.jobs import FAILED, UNUSABLE, lease
-from dpstats.office.request import Request, call_arguments, to_result
+from dpstats.office.request import Mismatch, Request, call_arguments, to_result
+from dpstats.office.source import opened
 from dpstats.office.store import Store, Unavailable, request_of
 
 ATTEMPTS = 30
 """So often a job is begun before it is given up: what ends the process, for lack of memory say, may do so each time."""
+
+WHOLE = "The office charged the whole request when it took it, and the charge stands"
+"""What a mismatch costs beyond the look that found it."""
 
 PATIENCE = 5.0
 """Seconds between attempts to store a release on a disk that is full."""
@@ -55,6 +59,8 @@ def carry_out(store: Store, dataset: DataSet, row: Any) -> tuple[str, str | None
             return _uncharged(ledger, UNUSABLE)
         released = release(store, dataset, request, ledger)
         return "released", None, json.dumps(to_result(released), allow_nan=False)
+    except MismatchError as error:  # what counts that were released say, and public facts
+        return "released", None, json.dumps(to_result(Mismatch(f"{error}. {WHOLE}")))
     except BudgetExceeded as error:
         return _uncharged(ledger, str(error))
     except Exception as error:
@@ -78,27 +84,13 @@ def release(store: Store, dataset: DataSet, request: Request, ledger: Ledger) ->
         return json.loads(row["result"])
 
     given = call_arguments(request, dataset, find)
-    given |= {"data": source(dataset), "ledger": ledger}
+    given |= {"data": opened(dataset), "ledger": ledger}
     if dataset.cluster is not None and request.verb != "select":
         from distributed import Client
 
         Client(dataset.cluster)
         given["engine"] = "dask"
     return getattr(dp, request.verb)(**given)
-
-
-def source(dataset: DataSet) -> Any:
-    """The rows, opened but not read."""
-    if isinstance(dataset.source, str):
-        return dataset.source
-    import duckdb
-
-    query = dataset.source["query"]
-    if "duckdb" in dataset.source:
-        return duckdb.connect(dataset.source["duckdb"], read_only=True).sql(query)
-    connection = duckdb.connect()
-    connection.execute("LOAD postgres")
-    return connection.sql("SELECT * FROM postgres_query(?, ?)", params=[dataset.source["postgresql"], query])
 
 
 def _count(store: Store, job: str, attempts: int) -> None:

@@ -210,11 +210,11 @@ def test_a_wrong_address_is_refused_at_once(service: Any, monkeypatch: pytest.Mo
         raise AssertionError("nothing is tried again at the first contact")
 
     monkeypatch.setattr(client_module, "time", SimpleNamespace(sleep=slept))
-    with pytest.raises(OfficeError, match="does not answer .*check the address"):
+    with pytest.raises(OfficeError, match=r"does not answer .*check the address"):
         dp.connect("http://127.0.0.1:9", TOKEN)
     token = service.add_analyst("anna")
     with served(service) as url:
-        with pytest.raises(OfficeError, match=f"it speaks no TLS; try {url}"):
+        with pytest.raises(OfficeError, match=f"it speaks no TLS; try {url}$"):
             dp.connect(url.replace("http:", "https:"), token)
         with pytest.raises(OfficeError, match="this token is not known, or it was revoked"):
             dp.connect(url, TOKEN)

@@ -32,6 +32,8 @@ def test_a_file_says_all_that_an_office_needs(tmp_path: Path) -> None:
         ('source = "rows.csv"', "source = 3", "source must be a path or pattern"),
         ('domain = "codebook.csv"', 'domain = "nowhere.csv"', "domain .* cannot be read as a codebook"),
         ("workers = 2", 'listen = "0.0.0.0:80"', r"listen .* behind_tls = true"),
+        ("workers = 2", "behind_tls = true", r"hosts is missing; add .* hosts = \["),
+        ("workers = 2", 'hosts = ["https://a.org"]', "hosts must be names without port"),
         ("workers = 2", 'keeper_listen = "127.0.0.1:8470"', "keeper_listen must differ"),
         ("workers = 2", 'tls = ["a.pem"]', "tls must be two files"),
         ("workers = 2", "workers = 0", "workers must be a whole number from 1"),

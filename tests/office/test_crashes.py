@@ -37,7 +37,7 @@ def crash(*_: object, **__: object) -> None:
     raise Crash
 
 
-@pytest.mark.parametrize("place", ["call_arguments", "source", "to_result", "_keep"])
+@pytest.mark.parametrize("place", ["call_arguments", "opened", "to_result", "_keep"])
 def test_a_worker_that_ends_anywhere_is_followed_by_one_that_finishes(
     opened: Opened, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

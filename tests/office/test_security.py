@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -184,3 +185,16 @@ def test_strangers_do_not_lock_out_who_has_a_token(service: Any) -> None:
     token = {"Authorization": f"Bearer {service.add_analyst('anna')}"}
     assert [client.get("/v1/datasets").status_code for _ in range(7)] == [401] * 5 + [429] * 2
     assert [client.get("/v1/releases", headers=token).status_code for _ in range(21)] == [200] * 20 + [429]
+
+
+def test_only_hosts_of_the_file_are_answered(opened: Any) -> None:
+    for more in ({}, {"behind_tls": True, "hosts": ("office.example.org",)}):
+        service = opened()
+        service.office = replace(service.office, **more)
+        for keeper in (False, True):
+            client = TestClient(create_app(service, keeper=keeper), base_url="http://127.0.0.1")
+            answers = {
+                host: client.get("/v1/openapi.json", headers={"Host": host}).status_code
+                for host in ("localhost:8470", "office.example.org", "office.example.org:443", "evil.example")
+            }
+            assert list(answers.values()) == [200, *([200, 200] if more else [421, 421]), 421]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from offices import FILE, FIT, finished, write_office, write_rows
 
 import dpstats as dp
-from dpstats.errors import ArgumentError, BudgetExceeded, DPStatsError
+from dpstats.errors import ArgumentError, BudgetExceeded, DPStatsError, MismatchError
 from dpstats.ledger import Ledger
 from dpstats.office import jobs
 from dpstats.office.request import Request, from_result
@@ -282,3 +282,66 @@ def test_rows_may_come_from_a_query(opened: Opened, tmp_path: Path) -> None:
     write_office(tmp_path, text=FILE.replace('"rows.csv"', query))
     service = opened()
     assert finished(service, "ada", service.submit("ada", GLM, "a").id).state == "released"
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (lambda table: table.drop(columns="y"), "column 'y': data has no column 'y'.*take it out of the codebook"),
+        (lambda table: table.assign(x="1"), r"column 'x' is .*string.*declares a range; convert it to numbers"),
+        (lambda table: table.assign(g=7), "column 'g' is int64, but none of its declared levels is a number"),
+        (lambda table: table.assign(x=pd.Timestamp(0)), "column 'x' has dtype timestamp.*convert it"),
+        (None, "source cannot be opened"),
+    ],
+)
+def test_a_source_that_does_not_suit_its_codebook_is_not_served(opened: Opened, rows: Any, words: str) -> None:
+    service = opened()
+    place = service.office.path.parent
+    table = pd.read_csv(place / "rows.csv")
+    text = service.office.path.read_text().replace("rows.csv", "rows.parquet")
+    service.office.path.write_text(text)
+    if rows is not None:
+        rows(table).to_parquet(place / "rows.parquet")
+    with pytest.raises(ArgumentError, match=rf"\[data\.survey\].*{words}"):
+        opened().start()
+
+
+def test_the_types_of_a_query_are_read_without_its_rows(opened: Opened) -> None:
+    service = opened()
+    text = service.office.path.read_text()
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect(str(service.office.path.parent / "rows.duckdb")) as connection:
+        connection.execute("CREATE TABLE t AS SELECT 1.0 AS x, 0.5 AS y, 'secret' AS g")
+    query = "SELECT x, y, CAST(error(g) AS VARCHAR) AS g FROM t"
+    source = f'source = {{duckdb = "rows.duckdb", query = "{query}"}}'
+    service.office.path.write_text(text.replace('source = "rows.csv"', source))
+    opened(start=True)
+    service.office.path.write_text(text.replace('source = "rows.csv"', source.replace("SELECT x,", "SELECT nothing,")))
+    with pytest.raises(ArgumentError, match="source cannot be opened") as refusal:
+        opened(start=True)
+    assert "secret" not in str(refusal.value)
+
+
+def test_ranges_that_do_not_fit_are_a_release(opened: Opened) -> None:
+    service = opened()
+    path = service.office.path.parent / "rows.csv"
+    pd.read_csv(path).assign(x=50.0).to_csv(path, index=False)
+    job = finished(
+        service, "ada", service.submit("ada", Request("survey", "glm", {"formula": "y ~ x", "eps": 2}), "a").id
+    )
+    assert (job.state, job.message) == ("released", None)
+    assert job.result is not None
+    with pytest.raises(MismatchError, match=r"(?s)`x` outside .*No fit was made.*the charge stands"):
+        from_result(job.result)
+    assert service.datasets("ada")[0]["left"]["eps"] == pytest.approx(8)
+    with pytest.raises(MismatchError):
+        service.plan("ada", Request("survey", "evaluate", {"fit": job.id, "eps": 0.1}))
+
+
+def test_rows_are_made_up_where_the_response_is_transformed(opened: Opened) -> None:
+    service = opened()
+    request = Request("survey", "glm", {"formula": "np.exp(y) ~ x", "eps": 0.5})
+    made = pd.read_csv(io.StringIO(service.made_up("ada", request, 50)))
+    assert sorted(made) == ["x", "y"]
+    assert made["y"].between(0, 1).all()
+    assert abs(made["x"].corr(made["y"])) < 0.5
