@@ -27,7 +27,7 @@ from dpstats.office.config import ANALYST, DataSet, Office
 from dpstats.office.jobs import Pool, first_deadline, job_of
 from dpstats.office.request import JSON, MOST_ROWS, Job, Request, call_arguments
 from dpstats.office.source import check_source
-from dpstats.office.store import FACTS, Store, Unavailable, hash_of, insert, new_token
+from dpstats.office.store import FACTS, OPEN, Store, TooManyRequests, Unavailable, hash_of, insert, new_token
 from dpstats.plan import Plan
 from dpstats.privacy.guarantee import Guarantee
 
@@ -36,8 +36,14 @@ __all__ = ["Job", "Request", "Service", "Unavailable"]
 REHEARSAL = 60
 """Made-up rows on which a call without a plan is rehearsed, so that it is refused before it is taken."""
 
-MOST_OPEN = 1000
-"""Jobs of one analyst that may wait or be at work."""
+MOST_WAITING = 1000
+"""Jobs of one analyst that may wait for the keeper."""
+
+MOST_WORKING = 3
+"""Jobs of one analyst that may be shown as "working": many together would hold up others, and time the machine."""
+
+MOST_SHARES = 20
+"""So often one release is shared and taken back, as each time is an entry of the audit log."""
 
 
 class Service:
@@ -51,7 +57,7 @@ class Service:
         self._plans = functools.lru_cache(maxsize=256)(self._made_plan)
         self._accounts = functools.lru_cache(maxsize=256)(self._made_account)
         self._forecasts = functools.lru_cache(maxsize=256)(self._made_forecast)
-        self._paying = threading.Lock()
+        self._paying = {name: threading.Lock() for name in office.datasets}
         for dataset in office.datasets.values():
             self._set_quotas(dataset)
 
@@ -133,10 +139,11 @@ class Service:
             return known
         checked = self._checked(analyst, request)
         identity, now = secrets.token_hex(16), time.time()
-        with self._paying:
+        with self._paying[dataset.name]:
             self._check_budget(dataset, analyst, checked)
             try:
                 with self._store.writing() as connection:
+                    self._check_open(analyst, now, "waiting" if dataset.approve else "working")
                     insert(
                         connection,
                         "job",
@@ -201,7 +208,7 @@ class Service:
         """Let a request be carried out; BudgetExceeded if it can no longer be paid for."""
         job = self._waiting(id)
         dataset, checked = self.office.datasets[job.request.dataset], self._checked(job.analyst, job.request)
-        with self._paying:
+        with self._paying[dataset.name]:
             self._check_budget(dataset, job.analyst, checked)
             self._decide(id, "paying", "approve", begun=time.time())
             self._pay(dataset, job.analyst, job.request, id, checked)
@@ -341,10 +348,20 @@ class Service:
 
     def _check_budget(self, dataset: DataSet, analyst: str, checked: _Checked) -> None:
         """Raise unless the ledger covers a request."""
-        if len(self._store.rows("SELECT 1 FROM job WHERE analyst = ? AND state = 'waiting'", (analyst,))) >= MOST_OPEN:
-            raise ArgumentError(f"{MOST_OPEN} requests of yours wait already; wait for some of them")
         with _public_refusals(self._ledgers[dataset.name]) as ledger:
             ledger.signed(analyst).check_charges(checked.charges)
+
+    def _check_open(self, analyst: str, now: float, state: str) -> None:
+        """Raise if too many jobs of an analyst wait, or work as far as is shown: what has ended unseen counts too."""
+        rows = self._store.rows(
+            f"SELECT {FACTS} FROM job WHERE analyst = ? AND (state IN {OPEN}"
+            " OR (state IN ('released', 'failed') AND begun + 2 * max(deadline, ended - begun) > ?))",
+            (analyst, now),
+        )
+        shown = [job_of(row, dict, now).state for row in rows].count(state)
+        if shown >= (MOST_WAITING if state == "waiting" else MOST_WORKING):
+            most = f"{MOST_WAITING} requests of yours wait" if state == "waiting" else f"{MOST_WORKING} of yours are at work"
+            raise TooManyRequests(f"{most} already; wait until one of them has ended")
 
     def _pay(self, dataset: DataSet, analyst: str, request: Request, id: str, checked: _Checked) -> None:
         """Charge a job under its key, by the very charges that its worker will ask for, and give it to the workers.

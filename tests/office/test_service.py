@@ -20,6 +20,7 @@ from dpstats.ledger import Ledger
 from dpstats.office import jobs
 from dpstats.office.request import Request, from_result
 from dpstats.office.service import Service
+from dpstats.office.store import TooManyRequests
 
 Opened = Callable[..., Service]
 GLM = Request("survey", "glm", FIT)
@@ -161,6 +162,33 @@ def test_budgets_and_quotas_refuse_before_a_job_is_taken(opened: Opened) -> None
     assert [facts["remaining"]["eps"] for facts in service.budgets()] == [8.5]
     again = Service(service.office)  # quotas are not set anew
     assert again.datasets("ada")[0]["left"]["eps"] == pytest.approx(0.1)
+
+
+def test_few_jobs_of_one_analyst_are_at_work_at_a_time(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the public clock: what has ended and is not shown yet counts, so that the limit does not tell of it."""
+    service = opened()
+    service._pool.wake = lambda: None  # type: ignore[method-assign]
+    now = [service.submit("ada", GLM, str(number)) for number in range(3)]
+    with service._store.writing() as connection:
+        connection.execute("UPDATE job SET deadline = 1000")
+        connection.execute("UPDATE job SET state = 'failed', message = 'm', ended = begun + 1 WHERE id = ?", (now[0].id,))
+    for _ in range(2):
+        with pytest.raises(TooManyRequests, match=r"^3 of yours are at work already; wait until one of them has ended$"):
+            service.submit("ada", GLM, "3")
+    assert entries(service)["eps"].sum() == pytest.approx(1.5)
+    assert service.submit("ada", GLM, "2").id == now[2].id
+    assert service.submit("bob", GLM, "3").state == "working"
+    monkeypatch.setattr("time.time", lambda: now[0].taken + 1500)
+    service.submit("ada", GLM, "3")
+
+
+def test_analysts_take_turns(opened: Opened) -> None:
+    service = opened()
+    for analyst, key in (("ada", "1"), ("ada", "2"), ("ada", "3"), ("bob", "1"), ("eve", "1"), ("bob", "2")):
+        service.submit(analyst, GLM, key)
+    whose = service._pool._taken()
+    order = [whose[service._pool._next() or ""] for _ in whose]
+    assert order == ["ada", "bob", "eve", "ada", "bob", "ada"]
 
 
 def test_releases_are_seen_by_their_owner_until_they_are_shared(opened: Opened) -> None:
