@@ -53,7 +53,7 @@ _log = logging.getLogger("dpstats.office")
 
 SHOWN = (
     *("ArgumentError", "BudgetExceeded", "DataError", "DomainError", "FormulaError", "MismatchError"),
-    *("NotReleasedError", "UncertifiedError"),
+    *("NotReleasedError", "TooManyRequests", "UncertifiedError"),
 )
 """Errors whose messages are functions of public facts and of the request: no row is read in this process.
 

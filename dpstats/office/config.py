@@ -61,7 +61,7 @@ class DataSet:
     cluster: str | None  # the address of a Dask scheduler
     columns: Mapping[str, Mapping[str, str]]  # description and unit of measurement, where the file has them
 
-    def open_ledger(self) -> Ledger:
+    def open_ledger(self, timeout: float = 60.0) -> Ledger:
         """The ledger, which is there already: one that is missing is never taken for one with nothing spent."""
         if is_url(self.ledger):
             Ledger.open(self.ledger).close()
@@ -72,10 +72,10 @@ class DataSet:
                 f"[data.{self.name}]: ledger {self.ledger} is missing. Restore it if these rows were asked before; for "
                 f"new rows type: dpstats ledger init {shlex.quote(self.ledger)} --dataset {self.name} {given}"
             )
-        return self.make_ledger()
+        return self.make_ledger(timeout)
 
-    def make_ledger(self) -> Ledger:
-        """The ledger, made if there is none."""
+    def make_ledger(self, timeout: float = 60.0) -> Ledger:
+        """The ledger, made if there is none; `timeout` is the seconds that it waits for other programs."""
         return Ledger(
             self.ledger,
             dataset=self.name,
@@ -85,6 +85,7 @@ class DataSet:
             unit=self.unit,
             accountant=self.accountant,  # type: ignore[arg-type]
             domain=self.domain,
+            timeout=timeout,
         )
 
 
@@ -198,10 +199,13 @@ def _dataset(folder: Path, name: str, table: Table) -> DataSet:
     ledger = table.text("ledger", f"{name}.ledger")
     eps = table.number("eps", least=0, most=1e6, above=True)
     delta = table.number("delta", 0.0, least=0, most=1)
-    verbs = table.texts("verbs", VERBS)
+    unit = table.text("unit", None)
+    # Statistics have no form for persons with several rows.
+    offered = tuple(verb for verb in VERBS if unit is None or verb != "release_statistics")
+    verbs = table.texts("verbs", offered)
     assert verbs is not None
-    if unknown := [verb for verb in verbs if verb not in VERBS]:
-        raise table.fault("verbs", f"{unknown[0]!r} is not offered; choose among {', '.join(VERBS)}")
+    if unknown := [verb for verb in verbs if verb not in offered]:
+        raise table.fault("verbs", f"{unknown[0]!r} is not offered; choose among {', '.join(offered)}")
     adjacency = table.choice("adjacency", "add_remove", ("add_remove", "replace_one"))
     analysts = table.texts("analysts", None)
     found = DataSet(
@@ -214,7 +218,7 @@ def _dataset(folder: Path, name: str, table: Table) -> DataSet:
         delta=delta,
         adjacency=adjacency,  # type: ignore[arg-type]
         accountant=table.choice("accountant", "basic", ("basic", "zcdp")),
-        unit=table.text("unit", None),
+        unit=unit,
         rows=int(table.number("rows", least=1, most=1e12, whole=True)),
         quotas=_quotas(table.table("quotas")),
         most_eps=table.number("most_eps", eps, least=0, most=eps, above=True),

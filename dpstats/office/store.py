@@ -61,6 +61,10 @@ class Unavailable(DPStatsError):
         super().__init__("the office cannot take this now; nothing was lost, try again later")
 
 
+class TooManyRequests(DPStatsError):
+    """Somebody has asked for as much as one person may at a time; nothing was taken, and it may be sent again."""
+
+
 class Store:
     """The file ``office.db`` in a folder, shared by servers and workers; a change is on disk when a call returns."""
 
