@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import ipaddress
 import json
@@ -248,9 +247,8 @@ class OfficeClient:
     # --- how it is sent ---
 
     def _release(self, kind: type[Result], asked: Mapping[str, Any]) -> Result:
-        key = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
         unsure = "; whether it took the request is not known: repeat the same call, which is paid for once"
-        status, job = self._call("POST", "/v1/releases", asked, {"Idempotency-Key": key}, taken=unsure)
+        status, job = self._call("POST", "/v1/releases", asked, taken=unsure)
         if status == 200:
             made = time.strftime("%Y-%m-%d %H:%M", time.localtime(job["taken"]))
             print(
@@ -303,7 +301,6 @@ class OfficeClient:
         method: str,
         path: str,
         body: Mapping[str, Any] | None = None,
-        more: Mapping[str, str] | None = None,
         *,
         taken: str = "",
     ) -> tuple[int, Any]:
@@ -312,7 +309,7 @@ class OfficeClient:
         If there is none in the end, the error adds what was `taken`. At the first contact it comes at once.
         """
         sent = None if body is None else json.dumps(body).encode()
-        headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json", **(more or {})}
+        headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
         if sent is not None:
             headers["Content-Type"] = "application/json"
         for attempt in range(1, TRIES + 1):

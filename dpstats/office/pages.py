@@ -9,7 +9,6 @@ import base64
 import hashlib
 import math
 import re
-import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -274,7 +273,6 @@ def _planned(visit: Visit, data: Mapping[str, Any]) -> dict[str, Any]:
         "plan": found,
         "chosen": request.verb,
         "asked": written(request),
-        "key": secrets.token_hex(16),
         "code": reports.code(visit.web, request),
     }
 
@@ -283,7 +281,7 @@ def release(visit: Visit) -> Response:
     """Take a request that was planned."""
     data = visit.data()
     request = read(data["name"], visit.sent.get("request", ""))
-    job = visit.service.submit(visit.name, request, visit.sent.get("key", ""))
+    job = visit.service.submit(visit.name, request)
     return RedirectResponse(f"/releases/{job.id}", 303)
 
 
