@@ -155,7 +155,7 @@ def page(scope: Scope, template: str, status: int = 200, **values: Any) -> Respo
         csrf_token="" if session is None else session.csrf,
         here=scope["path"],
         words=STATES,
-        **values,
+        **{"titles": TITLES, **values},
     )
     return Response(text, status, media_type="text/html")
 
@@ -304,7 +304,7 @@ def releases(visit: Visit) -> Response:
 def released(visit: Visit) -> Response:
     """One release: that it waits, or its table with all that can be done with it."""
     job = visit.job()
-    values: dict[str, Any] = {"job": job, "titles": TITLES}
+    values: dict[str, Any] = {"job": job}
     if job.state == "released" and job.result is not None and job.result["kind"] != "Mismatch":
         table, pictures = _of_result(visit, reports.shown)
         values |= {
@@ -358,7 +358,7 @@ def overview(visit: Visit) -> Response:
         {**one, "spent": max((row["eps"] or 0.0 for row in one["history"]), default=0.0)}
         for one in visit.service.budgets()
     ]
-    return visit.show("overview.html", waiting=visit.service.waiting(), budgets=budgets, titles=TITLES)
+    return visit.show("overview.html", waiting=visit.service.waiting(), budgets=budgets)
 
 
 def decide(visit: Visit) -> Response:

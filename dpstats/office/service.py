@@ -110,6 +110,7 @@ class Service:
             **{"digest": request.digest, "costs": costs, "left": left, "affordable": within},
             **{
                 "before": None if before is None else before.id,
+                "rows": dataset.rows,
                 "forecast": None,
                 "notes": [],
                 "python": request.python,
