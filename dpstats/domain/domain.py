@@ -269,7 +269,11 @@ class Domain(Mapping[str, Range | Levels]):
                         )
                     declared[name] = levels
                 case {"range": [low, high], **extras} if set(extras) <= set(EXTRAS):
-                    declared[name] = codebook.range_of(f"the stored domain of {name!r}", (low, high), extras)
+                    declared[name] = codebook.range_of(
+                        f"the stored domain of {name!r}",
+                        (low, high),
+                        {str(key): extra for key, extra in extras.items()},
+                    )
                 case {"levels": [*levels], **rest} if not rest:
                     declared[name] = levels
                 case _:

@@ -186,8 +186,9 @@ class Endpoints:
         return PlainTextResponse(rows, media_type="text/csv")
 
     def submit(self, call: Call) -> Any:
-        key = call.headers.get("idempotency-key", "")
-        if not 16 <= len(key) <= 128 or not key.isascii() or not key.replace("-", "").replace("_", "").isalnum():
+        key = call.headers.get("idempotency-key")
+        plain = key is None or (key.isascii() and key.replace("-", "").replace("_", "").isalnum())
+        if key is not None and not (plain and 16 <= len(key) <= 128):
             raise Refused("BadRequest", "the header Idempotency-Key must have 16 to 128 letters, digits, '-' and '_'")
         arrived = time.time()
         job = self.service.submit(call.caller, call.request(), key)

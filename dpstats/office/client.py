@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import ipaddress
 import json
@@ -25,7 +24,7 @@ from dpstats import errors
 from dpstats.arguments import explain_calls, is_number, safe_repr
 from dpstats.errors import ArgumentError, DPStatsError, OfficeError, ReleaseError
 from dpstats.evaluation import Check, Evaluation
-from dpstats.families import Family
+from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
 from dpstats.frames import WideFrame
 from dpstats.models.ranges import BoughtRanges
 from dpstats.office.request import from_result
@@ -116,8 +115,26 @@ class OfficePlan:
         table = self.facts.get("forecast")
         return None if table is None else WideFrame(table)
 
+    def standard_errors(self, n: int | None = None) -> pd.DataFrame | None:
+        """The same as `forecast`; an office foresees them for the declared number of rows and no other."""
+        if n is not None and n != self.facts["rows"]:
+            raise ArgumentError(f"n must be the declared number of rows, {self.facts['rows']}, or left out")
+        return self.forecast
+
     def __str__(self) -> str:
-        return str(self.facts["summary"])
+        parts = [str(self.facts["summary"])]
+        if "row counts" in parts[0]:
+            parts.append(
+                "The rows are counted first, and the rest of the budget is divided by their noisy number: what is "
+                "released may\ndivide it otherwise than the table above. The sum stays."
+            )
+        if (table := self.forecast) is not None:
+            title = f"Standard errors foreseen for about {self.facts['rows']} rows, with ranges as they are declared:"
+            shown = table.set_index("term")[["std_error", "lower", "upper"]]
+            parts.append(f"{title}\n{shown.to_string(float_format='{:.3g}'.format)}")
+        if self.facts.get("before") is not None:
+            parts.append(f"It was asked for before, as {self.facts['before']}, and is not paid for again.")
+        return "\n\n".join(parts)
 
     def __repr__(self) -> str:
         return f"<OfficePlan: eps={self.costs['eps']:g}; {self.left['eps']:g} left>"
@@ -200,6 +217,44 @@ class OfficeClient:
         """
         return self._release(GLMResults, _request("glm", dataset, formula=formula, eps=eps, **arguments))
 
+    def ols(
+        self, formula: str, dataset: str, eps: float, *, residual_cap: float | None = None, **arguments: Any
+    ) -> GLMResults:
+        """Least squares, as by `dpstats.ols`."""
+        return self.glm(formula, dataset, eps, family=Gaussian(residual_cap), **arguments)
+
+    def logit(self, formula: str, dataset: str, eps: float, **arguments: Any) -> GLMResults:
+        """Logistic regression, as by `dpstats.logit`."""
+        return self.glm(formula, dataset, eps, family=Binomial(), **arguments)
+
+    def poisson(
+        self,
+        formula: str,
+        dataset: str,
+        eps: float,
+        *,
+        mean_cap: float | None = None,
+        y_max: float | None = None,
+        **arguments: Any,
+    ) -> GLMResults:
+        """Poisson regression, as by `dpstats.poisson`."""
+        return self.glm(formula, dataset, eps, family=Poisson(mean_cap, y_max), **arguments)
+
+    def svm(
+        self, formula: str, dataset: str, eps: float, *, loss: str = "huber", h: float = 0.5, **arguments: Any
+    ) -> GLMResults:
+        """A linear support vector machine, as by `dpstats.svm`."""
+        if loss not in ("huber", "smooth"):
+            raise ArgumentError(f"loss must be 'huber' or 'smooth', got {safe_repr(loss)}")
+        family = HuberSVM(h) if loss == "huber" else SmoothSVM(h)
+        return self.glm(formula, dataset, eps, family=family, **arguments)
+
+    def lasso(
+        self, formula: str, dataset: str, eps: float, *, alpha: float | str = "auto", **arguments: Any
+    ) -> GLMResults:
+        """A sparse fit, as by `dpstats.lasso`."""
+        return self.glm(formula, dataset, eps, penalty="lasso", alpha=alpha, **arguments)
+
     def evaluate(self, fit: GLMResults | str, dataset: str, eps: float, **arguments: Any) -> Evaluation:
         """Measures of a model that this office released, or of its id, as by `dpstats.evaluate`."""
         return self._release(Evaluation, _request("evaluate", dataset, fit=fit, eps=eps, **arguments))
@@ -230,10 +285,10 @@ class OfficeClient:
 
     def releases(self) -> pd.DataFrame:
         """One's own releases and those that others share, one a row."""
-        names = ["id", "dataset", "verb", "label", "analyst", "state", "taken", "shared"]
+        names = ["id", "dataset", "verb", "formula", "eps", "label", "analyst", "state", "taken", "shared"]
         rows = self._get("/v1/releases")["releases"]
-        table = pd.DataFrame([{name: one[name] for name in names} for one in rows], columns=names)
-        table["eps"] = [one["arguments"].get("eps") for one in rows]
+        asked = [{"formula": None, **one["arguments"], **one} for one in rows]
+        table = pd.DataFrame([{name: one[name] for name in names} for one in asked], columns=names)
         table["taken"] = pd.to_datetime(table["taken"].astype(float), unit="s", utc=True)
         return WideFrame(table)
 
@@ -248,9 +303,8 @@ class OfficeClient:
     # --- how it is sent ---
 
     def _release(self, kind: type[Result], asked: Mapping[str, Any]) -> Result:
-        key = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
         unsure = "; whether it took the request is not known: repeat the same call, which is paid for once"
-        status, job = self._call("POST", "/v1/releases", asked, {"Idempotency-Key": key}, taken=unsure)
+        status, job = self._call("POST", "/v1/releases", asked, taken=unsure)
         if status == 200:
             made = time.strftime("%Y-%m-%d %H:%M", time.localtime(job["taken"]))
             print(
@@ -303,7 +357,6 @@ class OfficeClient:
         method: str,
         path: str,
         body: Mapping[str, Any] | None = None,
-        more: Mapping[str, str] | None = None,
         *,
         taken: str = "",
     ) -> tuple[int, Any]:
@@ -312,7 +365,7 @@ class OfficeClient:
         If there is none in the end, the error adds what was `taken`. At the first contact it comes at once.
         """
         sent = None if body is None else json.dumps(body).encode()
-        headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json", **(more or {})}
+        headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
         if sent is not None:
             headers["Content-Type"] = "application/json"
         for attempt in range(1, TRIES + 1):

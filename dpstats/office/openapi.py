@@ -74,9 +74,9 @@ ERROR = _object("error", error=_object("type message", type=_text(enum=list(STAT
 KEY = {
     "name": "Idempotency-Key",
     "in": "header",
-    "required": True,
+    "required": False,
     "schema": {"type": "string", "pattern": "^[A-Za-z0-9_-]{16,128}$"},
-    "description": "The same key and the same request are one release, charged once.",
+    "description": "The same key and request are one release, charged once; without keys, the same request is.",
 }
 
 _RELEASES = {"type": "object", "properties": {"releases": {"type": "array", "items": RELEASE}}}

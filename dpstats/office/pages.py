@@ -9,7 +9,6 @@ import base64
 import hashlib
 import math
 import re
-import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -156,7 +155,7 @@ def page(scope: Scope, template: str, status: int = 200, **values: Any) -> Respo
         csrf_token="" if session is None else session.csrf,
         here=scope["path"],
         words=STATES,
-        **values,
+        **{"titles": TITLES, **values},
     )
     return Response(text, status, media_type="text/html")
 
@@ -274,7 +273,6 @@ def _planned(visit: Visit, data: Mapping[str, Any]) -> dict[str, Any]:
         "plan": found,
         "chosen": request.verb,
         "asked": written(request),
-        "key": secrets.token_hex(16),
         "code": reports.code(visit.web, request),
     }
 
@@ -283,7 +281,7 @@ def release(visit: Visit) -> Response:
     """Take a request that was planned."""
     data = visit.data()
     request = read(data["name"], visit.sent.get("request", ""))
-    job = visit.service.submit(visit.name, request, visit.sent.get("key", ""))
+    job = visit.service.submit(visit.name, request)
     return RedirectResponse(f"/releases/{job.id}", 303)
 
 
@@ -306,7 +304,7 @@ def releases(visit: Visit) -> Response:
 def released(visit: Visit) -> Response:
     """One release: that it waits, or its table with all that can be done with it."""
     job = visit.job()
-    values: dict[str, Any] = {"job": job, "titles": TITLES}
+    values: dict[str, Any] = {"job": job}
     if job.state == "released" and job.result is not None and job.result["kind"] != "Mismatch":
         table, pictures = _of_result(visit, reports.shown)
         values |= {
@@ -360,7 +358,7 @@ def overview(visit: Visit) -> Response:
         {**one, "spent": max((row["eps"] or 0.0 for row in one["history"]), default=0.0)}
         for one in visit.service.budgets()
     ]
-    return visit.show("overview.html", waiting=visit.service.waiting(), budgets=budgets, titles=TITLES)
+    return visit.show("overview.html", waiting=visit.service.waiting(), budgets=budgets)
 
 
 def decide(visit: Visit) -> Response:

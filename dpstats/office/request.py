@@ -100,8 +100,14 @@ class Request:
 
     @property
     def digest(self) -> str:
-        """The same for the same request."""
-        facts = [self.dataset, self.verb, dict(self.arguments), self.label]
+        """The same for the same request, whether a page, Python or R has written it; the key that it has by itself."""
+        given = {
+            name: _usual(name, value)
+            for name, value in self.arguments.items()
+            if value is not None or name in _NONE_MEANS
+        }
+        asked = {name: value for name, value in given.items() if (name, value) not in _DEFAULTS}
+        facts = [self.dataset, self.verb, asked, self.label]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     @property
@@ -113,6 +119,20 @@ class Request:
         first = [rest.pop(name) for name in ("formula", "fit", "candidates", "score") if name in rest]
         given = [*map(repr, [*first, self.dataset]), *(f"{name}={value!r}" for name, value in rest.items())]
         return f"office.{self.verb}({', '.join(given)})"
+
+
+_DEFAULTS = (("family", "gaussian"), ("delta", 0.0))
+"""Arguments that say no more than to leave them out."""
+
+
+def _usual(name: str, value: JSON) -> JSON:
+    """One way to write an argument: 1 as 1.0, and a family without options as its name."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= 2**53:
+        return float(value)
+    if isinstance(value, Mapping):
+        of = {key: _usual(key, part) for key, part in value.items() if part is not None}
+        return of["name"] if name in ("family", "penalty") and list(of) == ["name"] else of
+    return [_usual("", part) for part in value] if isinstance(value, (list, tuple)) else value
 
 
 @dataclass(frozen=True)

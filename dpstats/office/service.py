@@ -114,9 +114,17 @@ class Service:
         whole = charges[0] if plan is None else plan.guarantee
         costs = {"eps": whole.eps, "delta": whole.delta}
         within = costs["eps"] <= left["eps"] and costs["delta"] <= left["delta"]
+        before = self._known(analyst, request, request.digest)  # which is not paid for again
         facts: dict[str, JSON] = {
             **{"digest": request.digest, "costs": costs, "left": left, "affordable": within},
-            **{"forecast": None, "notes": [], "python": request.python, "approve": dataset.approve},
+            **{
+                "before": None if before is None else before.id,
+                "rows": dataset.rows,
+                "forecast": None,
+                "notes": [],
+                "python": request.python,
+                "approve": dataset.approve,
+            },
         }
         if plan is None:
             text = f"{request.verb} of {dataset.name}: eps={costs['eps']:g}, delta={costs['delta']:g}"
@@ -135,8 +143,14 @@ class Service:
             raise ArgumentError(f"rows must be a whole number from 1 to {MOST_ROWS:,}, got {safe_repr(rows)}")
         return bounded(analyst, _made_up, plan, dataset.domain, rows)
 
-    def submit(self, analyst: str, request: Request, key: str) -> Job:
-        """Take a request, once for each key of an analyst; nothing is taken that its plan or the ledger refuses."""
+    def submit(self, analyst: str, request: Request, key: str | None = None) -> Job:
+        """Take a request, once for each key of an analyst; nothing is taken that its plan or the ledger refuses.
+
+        Without a key the same request is the same release; its label tells it from another one.
+        """
+        if key is None:
+            request.check()
+            key = request.digest
         if not isinstance(key, str) or not 1 <= len(key) <= 200 or not key.isprintable():
             raise ArgumentError("key must be a text on one line, of at most 200 letters, drawn anew for each request")
         dataset = self._dataset(analyst, request)
@@ -416,7 +430,7 @@ class Service:
     def _known(self, analyst: str, request: Request, key: str) -> Job | None:
         """The job of a key, if there is one; ArgumentError if it is of another request."""
         row = self._store.row("SELECT * FROM job WHERE analyst = ? AND key = ?", (analyst, key))
-        if row is not None and row["digest"] != request.digest:
+        if row is not None and _job(row, result=False).request.digest != request.digest:
             raise ArgumentError("key was used for another request; draw a new key for each")
         return None if row is None else _job(row)
 

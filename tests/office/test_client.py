@@ -45,6 +45,11 @@ def test_what_is_free(office: Any) -> None:
     assert plan.left["eps"] == 10
     assert "Private Generalized Linear Model" in str(plan)
     assert "<table" in plan._repr_html_()
+    assert "Standard errors foreseen for about 2000 rows" in str(plan)
+    assert "divided by their noisy number" in str(plan)
+    assert plan.standard_errors(2000).equals(plan.forecast)
+    with pytest.raises(ArgumentError, match="n must be the declared number of rows, 2000"):
+        plan.standard_errors(10)
     assert list(plan.forecast["term"]) == ["Intercept", "g[T.b]", "x"]
     assert office.made_up("y ~ x", "survey", eps=0.5, rows=7).shape[0] == 7
     assert office.releases().empty
@@ -108,7 +113,7 @@ def test_refusals_are_errors_as_everywhere(office: Any) -> None:
             dp.ols("y ~ x", {"x": [0.1], "y": [0.2]}, 1.0, domain={"x": (0, 1), "y": (0, 1)}), "survey", 1.0
         )
     for at in range(5):
-        office._call("POST", "/v1/releases", _asked(f"{at}"), {"Idempotency-Key": f"{at:032}"})
+        office._call("POST", "/v1/releases", _asked(f"{at}"))
     with pytest.raises(BudgetExceeded):
         office.glm("y ~ x", "survey", eps=2.0)
 
@@ -132,6 +137,22 @@ def test_an_interrupt_leaves_the_release_to_the_office(
             office.glm("y ~ x", "survey", eps=1.0)
     assert office.glm("y ~ x", "survey", eps=1.0).guarantee.eps == 1.0
     assert office.plan("y ~ x", "survey", eps=1.0).left["eps"] == 9
+
+
+def test_short_calls_are_those_of_glm(office: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(office, "_release", lambda kind, request: asked.append(request["arguments"]))
+    office.ols("y ~ x", "survey", 0.5)
+    office.logit("g ~ x", "survey", 0.5)
+    office.poisson("y ~ x", "survey", 0.5, y_max=20)
+    office.svm("g ~ x", "survey", 0.5, loss="smooth")
+    office.lasso("y ~ x", "survey", 0.5)
+    families = [dp.families.Gaussian(), dp.families.Binomial(), dp.families.Poisson(y_max=20)]
+    families.append(dp.families.SmoothSVM(0.5))
+    assert [one["family"] for one in asked[:4]] == [family.to_dict() for family in families]
+    assert asked[4]["penalty"] == "lasso"
+    with pytest.raises(ArgumentError, match="loss must be"):
+        office.svm("g ~ x", "survey", 0.5, loss="hinge")
 
 
 def test_addresses_and_tokens() -> None:

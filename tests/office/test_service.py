@@ -120,6 +120,23 @@ def test_a_request_is_taken_once_for_its_key(opened: Opened) -> None:
     assert service.submit("ada", GLM, "k") == released
 
 
+def test_the_same_request_is_the_same_release_from_wherever_it_comes(opened: Opened) -> None:
+    service = opened()
+    assert service.plan("ada", GLM)["before"] is None
+    job = service.submit("ada", GLM)
+    for arguments in (
+        {"eps": 0.5, "formula": "y ~ x", "family": "gaussian"},
+        {**FIT, "family": {"name": "gaussian", "residual_cap": None}, "delta": 0},
+        {**FIT, "weights": None},
+    ):
+        same = Request("survey", "glm", arguments)
+        assert service.plan("ada", same)["before"] == job.id
+        assert service.submit("ada", same).id == job.id
+    others = [Request("survey", "glm", FIT, "again"), Request("survey", "glm", {**FIT, "inference": None})]
+    assert len({job.id, *(service.submit("ada", other).id for other in others)}) == 3
+    assert entries(service)["eps"].sum() == pytest.approx(1.5)
+
+
 def test_every_verb_is_charged_as_it_was_planned(opened: Opened) -> None:
     """A worker asks for the charges that were made when the job was taken, to the last digit, and for no others."""
     service = opened(more='delta = 1e-5\nquotas = {"*" = 5.0, ada = {eps = 8.0, delta = 1e-5}}')
