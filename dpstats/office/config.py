@@ -14,7 +14,7 @@ from typing import Any
 
 from dpstats.arguments import near_miss, safe_repr
 from dpstats.domain import Domain
-from dpstats.errors import ArgumentError, DPStatsError
+from dpstats.errors import ArgumentError, DPStatsError, LedgerError
 from dpstats.ledger import Ledger
 from dpstats.ledger.ledger import is_url
 from dpstats.office.request import VERBS
@@ -68,7 +68,7 @@ class DataSet:
         elif not Path(self.ledger).exists():
             facts = {name: getattr(self, name) for name in ("eps", "delta", "adjacency", "unit", "accountant")}
             given = " ".join(f"--{name} {value}" for name, value in facts.items() if value)
-            raise ArgumentError(
+            raise LedgerError(
                 f"[data.{self.name}]: ledger {self.ledger} is missing. Restore it if these rows were asked before; for "
                 f"new rows type: dpstats ledger init {shlex.quote(self.ledger)} --dataset {self.name} {given}"
             )
