@@ -5,8 +5,9 @@ from __future__ import annotations
 import ipaddress
 import math
 import re
+import shlex
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,14 +61,21 @@ class DataSet:
     cluster: str | None  # the address of a Dask scheduler
     columns: Mapping[str, Mapping[str, str]]  # description and unit of measurement, where the file has them
 
-    def open_ledger(self) -> Ledger:
+    def open_ledger(self, timeout: float = 60.0) -> Ledger:
         """The ledger, which is there already: one that is missing is never taken for one with nothing spent."""
-        if is_url(self.ledger) or not Path(self.ledger).exists():
+        if is_url(self.ledger):
             Ledger.open(self.ledger).close()
-        return self.make_ledger()
+        elif not Path(self.ledger).exists():
+            facts = {name: getattr(self, name) for name in ("eps", "delta", "adjacency", "unit", "accountant")}
+            given = " ".join(f"--{name} {value}" for name, value in facts.items() if value)
+            raise ArgumentError(
+                f"[data.{self.name}]: ledger {self.ledger} is missing. Restore it if these rows were asked before; for "
+                f"new rows type: dpstats ledger init {shlex.quote(self.ledger)} --dataset {self.name} {given}"
+            )
+        return self.make_ledger(timeout)
 
-    def make_ledger(self) -> Ledger:
-        """The ledger, made if there is none."""
+    def make_ledger(self, timeout: float = 60.0) -> Ledger:
+        """The ledger, made if there is none; `timeout` is the seconds that it waits for other programs."""
         return Ledger(
             self.ledger,
             dataset=self.name,
@@ -77,6 +85,7 @@ class DataSet:
             unit=self.unit,
             accountant=self.accountant,  # type: ignore[arg-type]
             domain=self.domain,
+            timeout=timeout,
         )
 
 
@@ -118,6 +127,7 @@ class Office:
         datasets = {name: _dataset(path.parent, name, data.table(name)) for name in data.names()}
         if not datasets:
             raise ArgumentError(f"{data.where}: the office has no data set; add a table [data.NAME]")
+        _check_apart(datasets.values())
         tls = table.texts("tls", None)
         if tls is not None and len(tls) != 2:
             raise table.fault("tls", 'must be two files: tls = ["certificate.pem", "key.pem"]')
@@ -159,6 +169,22 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def _check_apart(datasets: Iterable[DataSet]) -> None:
+    """Raise ArgumentError if two data sets are of one source: each ledger would spend the whole guarantee of its rows.
+
+    A ledger is of one data set, so these would have two.
+    """
+    seen: dict[str, str] = {}
+    for dataset in datasets:
+        source = dataset.source
+        facts = str(Path(source).resolve()) if isinstance(source, str) else repr(sorted(source.items()))
+        if (other := seen.setdefault(facts, dataset.name)) != dataset.name:
+            raise ArgumentError(
+                f"[data.{dataset.name}]: source is that of [data.{other}] too, and what two ledgers allow adds up for "
+                "the same rows. Use one ledger for both: one data set, whose codebook has the columns of both"
+            )
+
+
 def _address(table: Table, key: str, default: str) -> tuple[str, int]:
     text = table.text(key, default)
     host, _, port = text.rpartition(":")
@@ -173,10 +199,13 @@ def _dataset(folder: Path, name: str, table: Table) -> DataSet:
     ledger = table.text("ledger", f"{name}.ledger")
     eps = table.number("eps", least=0, most=1e6, above=True)
     delta = table.number("delta", 0.0, least=0, most=1)
-    verbs = table.texts("verbs", VERBS)
+    unit = table.text("unit", None)
+    # Statistics have no form for persons with several rows.
+    offered = tuple(verb for verb in VERBS if unit is None or verb != "release_statistics")
+    verbs = table.texts("verbs", offered)
     assert verbs is not None
-    if unknown := [verb for verb in verbs if verb not in VERBS]:
-        raise table.fault("verbs", f"{unknown[0]!r} is not offered; choose among {', '.join(VERBS)}")
+    if unknown := [verb for verb in verbs if verb not in offered]:
+        raise table.fault("verbs", f"{unknown[0]!r} is not offered; choose among {', '.join(offered)}")
     adjacency = table.choice("adjacency", "add_remove", ("add_remove", "replace_one"))
     analysts = table.texts("analysts", None)
     found = DataSet(
@@ -189,7 +218,7 @@ def _dataset(folder: Path, name: str, table: Table) -> DataSet:
         delta=delta,
         adjacency=adjacency,  # type: ignore[arg-type]
         accountant=table.choice("accountant", "basic", ("basic", "zcdp")),
-        unit=table.text("unit", None),
+        unit=unit,
         rows=int(table.number("rows", least=1, most=1e12, whole=True)),
         quotas=_quotas(table.table("quotas")),
         most_eps=table.number("most_eps", eps, least=0, most=eps, above=True),

@@ -91,7 +91,9 @@ def lease(folder: Path, job: str) -> Iterator[bool]:
 
 
 class Pool:
-    """Threads that give jobs to worker processes, the oldest first, and take up again what a crash has left.
+    """Threads that give jobs to worker processes, and take up again what a crash has left.
+
+    Analysts take turns: the next job is the oldest one of the analyst who was served longest ago.
 
     As many workers wait that are started already; each carries out one job.
     """
@@ -100,6 +102,7 @@ class Pool:
         self._office, self._store = office, store
         self._changed = threading.Condition()
         self._claimed: set[str] = set()
+        self._served: dict[str, float] = {}  # analyst: when a job of theirs was last begun
         self._later: dict[str, tuple[float, float]] = {}  # job: time of its next attempt, and the wait before it
         self._threads: list[threading.Thread] = []
         self._spares: deque[subprocess.Popen[str]] = deque()
@@ -167,26 +170,28 @@ class Pool:
         self._later[job] = (time.monotonic() + wait, wait)
 
     def _next(self) -> str | None:
-        """The oldest job that nobody works on; None once the pool is stopped."""
+        """The next job that nobody works on; None once the pool is stopped."""
         while True:
             with self._changed:
                 if self._stopping:
                     return None
-                for job in self._taken():
+                for job, analyst in sorted(self._taken().items(), key=lambda one: self._served.get(one[1], 0.0)):
                     if job not in self._claimed and self._later.get(job, (0.0, 0.0))[0] <= time.monotonic():
                         self._claimed.add(job)
+                        self._served[analyst] = time.monotonic()
                         return job
                 self._changed.wait(0.5)
 
-    def _taken(self) -> list[str]:
+    def _taken(self) -> dict[str, str]:
+        """Jobs that are paid for, the oldest first, with their analysts."""
         try:
             found = self._store.rows(
-                "SELECT id FROM job WHERE state = 'taken' OR (state = 'paying' AND begun < ?) ORDER BY begun",
+                "SELECT id, analyst FROM job WHERE state = 'taken' OR (state = 'paying' AND begun < ?) ORDER BY begun",
                 (time.time() - PAYING,),
             )
-            return [row["id"] for row in found]
+            return {row["id"]: row["analyst"] for row in found}
         except Unavailable:
-            return []
+            return {}
 
     def _carry_out(self, job: str) -> bool:
         """Have a worker carry out a job; whether it has ended."""

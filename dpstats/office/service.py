@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import hmac
 import json
 import math
@@ -19,16 +18,18 @@ import numpy as np
 import pandas as pd
 
 import dpstats as dp
-from dpstats.arguments import near_miss, safe_repr
+from dpstats.arguments import is_whole, near_miss, safe_repr
+from dpstats.call import RowKeywords, split_kwargs
 from dpstats.domain import Domain, Range
 from dpstats.errors import ArgumentError, BudgetExceeded, DomainError, LedgerError
 from dpstats.ledger import Ledger
+from dpstats.models.sources import FormulaSource, model_formula
 from dpstats.office.bounded import TooMuch, bounded
 from dpstats.office.config import ANALYST, DataSet, Office
 from dpstats.office.jobs import Pool, first_deadline, job_of
-from dpstats.office.request import JSON, Job, Request, call_arguments
+from dpstats.office.request import JSON, MOST_ROWS, Job, Request, call_arguments
 from dpstats.office.source import check_source
-from dpstats.office.store import FACTS, Store, Unavailable, insert
+from dpstats.office.store import FACTS, OPEN, Store, TooManyRequests, Unavailable, hash_of, insert, new_token
 from dpstats.plan import Plan
 from dpstats.privacy.guarantee import Guarantee
 
@@ -37,8 +38,17 @@ __all__ = ["Job", "Request", "Service", "Unavailable"]
 REHEARSAL = 60
 """Made-up rows on which a call without a plan is rehearsed, so that it is refused before it is taken."""
 
-MOST_OPEN = 1000
-"""Jobs of one analyst that may wait or be at work."""
+PATIENCE = 5.0
+"""Seconds to wait for a ledger that another program has locked, in the server; a worker waits longer."""
+
+MOST_WAITING = 1000
+"""Jobs of one analyst that may wait for the keeper."""
+
+MOST_WORKING = 3
+"""Jobs of one analyst that may be shown as "working": many together would hold up others, and time the machine."""
+
+MOST_SHARES = 20
+"""So often one release is shared and taken back, as each time is an entry of the audit log."""
 
 
 class Service:
@@ -47,12 +57,12 @@ class Service:
     def __init__(self, office: Office) -> None:
         self.office = office
         self._store = Store(office.folder)
-        self._ledgers = {name: dataset.open_ledger() for name, dataset in office.datasets.items()}
+        self._ledgers = {name: dataset.open_ledger(PATIENCE) for name, dataset in office.datasets.items()}
         self._pool = Pool(office, self._store)
         self._plans = functools.lru_cache(maxsize=256)(self._made_plan)
         self._accounts = functools.lru_cache(maxsize=256)(self._made_account)
         self._forecasts = functools.lru_cache(maxsize=256)(self._made_forecast)
-        self._paying = threading.Lock()
+        self._paying = {name: threading.Lock() for name in office.datasets}
         for dataset in office.datasets.values():
             self._set_quotas(dataset)
 
@@ -80,7 +90,7 @@ class Service:
         return self._person(token, "keeper") is not None
 
     def _person(self, token: str, role: str) -> str | None:
-        given, found = _hash(token), None
+        given, found = hash_of(token), None
         # All are compared, whichever it is.
         for row in self._store.rows("SELECT name, token FROM person WHERE role = ? AND revoked IS NULL", (role,)):
             if hmac.compare_digest(row["token"], given):
@@ -121,8 +131,8 @@ class Service:
         """Rows made up from public facts alone, as CSV, to write code against."""
         dataset = self._dataset(analyst, request)
         plan = self._checked(analyst, request).plan
-        if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= 100_000:
-            raise ArgumentError(f"rows must be a whole number from 1 to 100000, got {safe_repr(rows)}")
+        if not is_whole(rows) or not 1 <= rows <= MOST_ROWS:
+            raise ArgumentError(f"rows must be a whole number from 1 to {MOST_ROWS:,}, got {safe_repr(rows)}")
         return bounded(analyst, _made_up, plan, dataset.domain, rows)
 
     def submit(self, analyst: str, request: Request, key: str) -> Job:
@@ -134,10 +144,11 @@ class Service:
             return known
         checked = self._checked(analyst, request)
         identity, now = secrets.token_hex(16), time.time()
-        with self._paying:
+        with self._paying[dataset.name]:
             self._check_budget(dataset, analyst, checked)
             try:
                 with self._store.writing() as connection:
+                    self._check_open(analyst, now, "waiting" if dataset.approve else "working")
                     insert(
                         connection,
                         "job",
@@ -202,7 +213,7 @@ class Service:
         """Let a request be carried out; BudgetExceeded if it can no longer be paid for."""
         job = self._waiting(id)
         dataset, checked = self.office.datasets[job.request.dataset], self._checked(job.analyst, job.request)
-        with self._paying:
+        with self._paying[dataset.name]:
             self._check_budget(dataset, job.analyst, checked)
             self._decide(id, "paying", "approve", begun=time.time())
             self._pay(dataset, job.analyst, job.request, id, checked)
@@ -308,23 +319,19 @@ class Service:
     def _checked(self, analyst: str, request: Request) -> _Checked:
         """The plan of a request; a call without one is rehearsed on made-up rows. Raises what refuses it."""
         dataset = self.office.datasets[request.dataset]
-        given = call_arguments(request, dataset, lambda id: self._result(analyst, id))
+        given = call_arguments(request, dataset, lambda id: self._result(analyst, id, dataset))
         if request.verb == "glm":
             arguments = json.dumps(dict(request.arguments), sort_keys=True)
             plan = self._plans(request.dataset, arguments, _Given(given, analyst))
-            if unknown := [name for name in plan.bought if name not in dataset.domain]:
-                hint = near_miss(unknown[0], dataset.domain)
-                asked = f"; did you mean {hint!r}?" if hint else f"; it has {', '.join(dataset.domain)}"
-                raise DomainError(f"column {unknown[0]!r} is not in the codebook of {dataset.name}{asked}")
             entry = {"label": plan.title, "formula": plan.formula, "method": plan.request.method}
             entry |= {"domain": given["domain"], "columns": cast(Any, plan.design).columns}
             return _Checked(plan, plan.charges, {**entry, "plan_hash": plan.digest()}, len(plan.names))
-        guarantee = bounded(analyst, _rehearsed, request.verb, given, dataset.domain)
+        guarantee = bounded(analyst, _rehearsed, request.verb, given, dataset.domain, dataset.unit)
         entry = {"label": f"{request.verb} of {dataset.name}", "formula": given.get("formula"), "method": request.verb}
         return _Checked(None, (guarantee,), entry, len(dataset.domain))
 
     def _made_plan(self, dataset: str, arguments: str, given: _Given) -> Plan:
-        return bounded(given.by, functools.partial(dp.plan, **given.value))
+        return bounded(given.by, _planned, dataset, given.value, self.office.datasets[dataset].domain)
 
     def _made_account(self, digest: str, given: _Given) -> tuple[str, str, list[str]]:
         """The summary of a plan as text and as HTML, and its notes."""
@@ -342,15 +349,30 @@ class Service:
 
     def _check_budget(self, dataset: DataSet, analyst: str, checked: _Checked) -> None:
         """Raise unless the ledger covers a request."""
-        if len(self._store.rows("SELECT 1 FROM job WHERE analyst = ? AND state = 'waiting'", (analyst,))) >= MOST_OPEN:
-            raise ArgumentError(f"{MOST_OPEN} requests of yours wait already; wait for some of them")
         with _public_refusals(self._ledgers[dataset.name]) as ledger:
             ledger.signed(analyst).check_charges(checked.charges)
+
+    def _check_open(self, analyst: str, now: float, state: str) -> None:
+        """Raise if too many jobs of an analyst wait, or work as far as is shown: what has ended unseen counts too."""
+        rows = self._store.rows(
+            f"SELECT {FACTS} FROM job WHERE analyst = ? AND (state IN {OPEN}"
+            " OR (state IN ('released', 'failed') AND begun + 2 * max(deadline, ended - begun) > ?))",
+            (analyst, now),
+        )
+        shown = [job_of(row, dict, now).state for row in rows].count(state)
+        if shown >= (MOST_WAITING if state == "waiting" else MOST_WORKING):
+            most = (
+                f"{MOST_WAITING} requests of yours wait"
+                if state == "waiting"
+                else f"{MOST_WORKING} of yours are at work"
+            )
+            raise TooManyRequests(f"{most} already; wait until one of them has ended")
 
     def _pay(self, dataset: DataSet, analyst: str, request: Request, id: str, checked: _Checked) -> None:
         """Charge a job under its key, by the very charges that its worker will ask for, and give it to the workers.
 
-        So a charge tells nothing of when a worker came to it. A crash before the end leaves the rest to the worker.
+        So a charge tells nothing of when a worker came to it. A crash before the end leaves the rest to the worker,
+        and so does a ledger or a disk that cannot be used now: the job was taken, and is worked on later.
         """
         try:
             with _public_refusals(self._ledgers[dataset.name]) as ledger:
@@ -360,8 +382,11 @@ class Service:
         except (BudgetExceeded, ArgumentError) as error:
             self._advance(id, "refused", ended=time.time(), message=str(error))
             raise
-        self._advance(id, "taken")
-        self._pool.wake()
+        except Unavailable:
+            return
+        with contextlib.suppress(Unavailable):
+            self._advance(id, "taken")
+            self._pool.wake()
 
     def _advance(self, id: str, state: str, **changes: Any) -> None:
         """Move on a job that was being paid for."""
@@ -399,8 +424,11 @@ class Service:
         dataset = self.office.datasets.get(row["dataset"])
         return dataset is not None and _may(analyst, dataset)
 
-    def _result(self, analyst: str, id: str) -> Mapping[str, JSON]:
+    def _result(self, analyst: str, id: str, dataset: DataSet) -> Mapping[str, JSON]:
+        """A release that a request of a data set rests on; one of another data set has another codebook."""
         job = self.job(analyst, id)
+        if job.request.dataset != dataset.name:
+            raise ArgumentError(f"id: that release is not of {dataset.name}; give one of the same data set")
         if job.result is None:
             raise ArgumentError("id: there is no such release")
         return job.result
@@ -428,13 +456,13 @@ class Service:
         return _job(row)
 
     def _new_token(self, name: str, role: str) -> str:
-        token = secrets.token_urlsafe(32)
+        token = new_token()
         with self._store.writing() as connection:
             connection.execute(
                 "UPDATE person SET revoked = ? WHERE name = ? AND role = ? AND revoked IS NULL",
                 (time.time(), name, role),
             )
-            insert(connection, "person", name=name, role=role, token=_hash(token), since=time.time())
+            insert(connection, "person", name=name, role=role, token=hash_of(token), since=time.time())
             _log(connection, "keeper", "token", name)
         return token
 
@@ -484,9 +512,24 @@ def rehearsal_rows(domain: Domain, rows: int) -> pd.DataFrame:
     )
 
 
-def _rehearsed(verb: str, given: Mapping[str, Any], domain: Domain) -> Guarantee:
-    """What a call without a plan costs, on made-up rows; it raises what refuses it."""
-    found: Guarantee = getattr(dp, verb)(**given, data=rehearsal_rows(domain, REHEARSAL)).guarantee
+def _planned(dataset: str, given: Mapping[str, Any], codebook: Domain) -> Plan:
+    """The plan, once the codebook is known to have every column: an office buys no range of one that it does not."""
+    row_terms, _ = split_kwargs(given, RowKeywords)
+    formula = model_formula(given["formula"], given.get("family", "gaussian"), **row_terms)
+    for name in FormulaSource(formula, None, given["domain"]).columns:
+        if name not in codebook:
+            hint = near_miss(name, codebook)
+            asked = f"; did you mean {hint!r}?" if hint else f"; it has {', '.join(codebook)}"
+            raise DomainError(f"column {name!r} is not in the codebook of {dataset}{asked}")
+    return dp.plan(**given)
+
+
+def _rehearsed(verb: str, given: Mapping[str, Any], domain: Domain, unit: str | None) -> Guarantee:
+    """What a call without a plan costs, on made-up rows of one each; it raises what refuses it."""
+    rows = rehearsal_rows(domain, REHEARSAL)
+    if unit is not None:
+        rows[unit] = range(REHEARSAL)
+    found: Guarantee = getattr(dp, verb)(**given, data=rows).guarantee
     return found
 
 
@@ -541,10 +584,6 @@ def _job(row: sqlite3.Row, *, result: bool = True) -> Job:
 
 def _log(connection: sqlite3.Connection, actor: str, act: str, subject: str) -> None:
     insert(connection, "audit", time=time.time(), actor=actor, act=act, subject=subject)
-
-
-def _hash(token: object) -> str:
-    return hashlib.sha256(str(token).encode(errors="surrogatepass")).hexdigest()
 
 
 @contextlib.contextmanager

@@ -361,9 +361,8 @@ class ReleasedModel(FittedModel):
             averaged = self._averaged
             assert averaged is not None  # or the sums would not have been taken
             functions, made_up = averaged
-            return FitStatistics(
-                self.plan, self._inferred, replace(functions, null=self.fit_sums.null), made_up, self.fit_sums
-            )
+            functions = replace(functions, null=self.fit_sums.null, sums_gain=self.fit_sums.place("gain") is not None)
+            return FitStatistics(self.plan, self._inferred, functions, made_up, self.fit_sums)
 
     @cached_property
     def _counted(self) -> Figure | None:

@@ -178,7 +178,8 @@ def fit_facts(results: ReleasedModel) -> list[str]:
             value, error = figures[name]["value"], figures[name]["std_error"]
             capped = " (residuals capped)" if name == "r_squared" and capped_at(results.plan) is not None else ""
             facts.append(f"{words}{capped} {to_the_noise(value, error)} ({to_the_noise(error, error)})")
-    if "slopes" in figures:
+    shown = int(np.isfinite(results.bse.drop("Intercept", errors="ignore")).sum()) if results.has_errors else 0
+    if "slopes" in figures and figures["slopes"]["df"] == shown:  # the test of fewer would contradict the table
         test = figures["slopes"]
         size = "p < 0.001" if test["p_value"] < VISIBLE else f"p = {test['p_value']:.3f}"
         value = test["value"]

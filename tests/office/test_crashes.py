@@ -79,7 +79,7 @@ def test_a_server_that_ends_while_it_pays_leaves_the_rest_to_a_worker(
     assert job.state == "working"
     assert service.submit("ada", GLM, "k").id == job.id
     monkeypatch.setattr(jobs, "PAYING", 0.0)
-    assert service._pool._taken() == [job.id]
+    assert service._pool._taken() == {job.id: "ada"}
     assert finished(service, "ada", job.id).state == "released"
     assert charged(service) == pytest.approx(0.5)
 

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from offices import FILE, FIT, finished, write_office, write_rows
 
 import dpstats as dp
-from dpstats.errors import ArgumentError, BudgetExceeded, DPStatsError, MismatchError
+from dpstats.errors import ArgumentError, BudgetExceeded, DPStatsError, LedgerError, MismatchError
 from dpstats.ledger import Ledger
 from dpstats.office import jobs
 from dpstats.office.request import Request, from_result
 from dpstats.office.service import Service
+from dpstats.office.store import TooManyRequests
 
 Opened = Callable[..., Service]
 GLM = Request("survey", "glm", FIT)
@@ -69,6 +70,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"dataset": "surveys"}, "did you mean 'survey'"),
     ({"verb": "fit"}, "verb must be one of"),
     ({"arguments": {"formula": "y ~ z", "eps": 0.5}}, "'z' is not in the codebook of survey; it has x, y, g"),
+    ({"arguments": {"formula": "y ~ xx", "eps": 0.001}}, "'xx' is not in the codebook of survey"),
+    ({"arguments": {**FIT, "weights": "z"}}, "'z' is not in the codebook of survey"),
+    ({"arguments": {"formula": "z ~ x", "eps": 0.5, "family": "binomial"}}, "'z' is not in the codebook of survey"),
     ({"verb": "buy_ranges", "arguments": {"columns": ["z"], "eps": 0.5}}, "z"),
     ({"verb": "check", "arguments": {"formula": "y ~ z", "eps": 0.5}}, "z"),
     ({"arguments": {"formula": "y ~ x"}}, "eps is missing"),
@@ -148,6 +152,56 @@ def test_every_verb_is_charged_as_it_was_planned(opened: Opened) -> None:
     assert entries(service)["label"].iloc[-1] == f"number {len(later)}"
 
 
+def test_a_release_of_another_data_set_is_refused_before_the_charge(opened: Opened, tmp_path: Path) -> None:
+    write_office(tmp_path, text=FILE + FILE[FILE.index("[data.survey]") :].replace("survey", "other"))
+    service = opened()
+    fit = finished(service, "ada", service.submit("ada", Request("other", "glm", FIT), "1").id).id
+    bought = Request("other", "buy_ranges", {"columns": ["x"], "eps": 0.5})
+    ranges = finished(service, "ada", service.submit("ada", bought, "2").id).id
+    for verb, arguments in (
+        ("evaluate", {"fit": fit, "eps": 0.3}),
+        ("select", {"candidates": [{"fit": fit}, {"fit": fit}], "score": "squared_error", "eps": 0.2}),
+        ("release_statistics", {"columns": ["x", "y"], "eps": 0.5, "domain": ranges}),
+        ("glm", {**FIT, "domain": ranges}),
+    ):
+        with pytest.raises(ArgumentError, match="that release is not of survey; give one of the same data set"):
+            service.submit("ada", Request("survey", verb, arguments), verb)
+    assert len(entries(service)) == 0
+    assert service.submit("ada", Request("other", "evaluate", {"fit": fit, "eps": 0.3}), "3").state == "working"
+
+
+def test_a_ledger_that_is_locked_is_paid_from_later(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = opened()
+    monkeypatch.setattr(jobs, "PAYING", 0.0)
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "charge", lambda *_, **__: (_ for _ in ()).throw(LedgerError("locked")))
+        job = service.submit("ada", GLM, "k")
+    assert (job.state, len(entries(service)), service._pool._taken()) == ("working", 0, {job.id: "ada"})
+    assert finished(service, "ada", job.id).state == "released"
+    assert entries(service)["eps"].sum() == pytest.approx(0.5)
+
+
+def test_persons_with_several_rows_are_asked_of_by_every_verb_that_is_offered(opened: Opened, tmp_path: Path) -> None:
+    write_office(tmp_path, 'unit = "person"')
+    table = pd.read_csv(tmp_path / "rows.csv")
+    table.assign(person=np.arange(len(table)) // 2).to_csv(tmp_path / "rows.csv", index=False)
+    service = opened()
+    asked: dict[str, dict[str, Any]] = {
+        "glm": {**FIT, "max_rows": 2},
+        "check": {"formula": "y ~ x + g", "eps": 0.1},
+        "buy_ranges": {"columns": ["x"], "eps": 0.5, "max_rows": 2},
+        "select": {"candidates": ["x > .5", "x > 1"], "score": "abs(y - candidate)", "eps": 0.2},
+    }
+    done = {}
+    for verb, arguments in asked.items():
+        job = service.submit("ada", Request("survey", verb, arguments), verb)
+        done[verb] = finished(service, "ada", job.id)
+    evaluation = Request("survey", "evaluate", {"fit": done["glm"].id, "eps": 0.3})
+    done["evaluate"] = finished(service, "ada", service.submit("ada", evaluation, "e").id)
+    assert {verb: job.state for verb, job in done.items()} == dict.fromkeys(done, "released")
+    assert set(service.datasets("ada")[0]["verbs"]) == set(done)
+
+
 def test_budgets_and_quotas_refuse_before_a_job_is_taken(opened: Opened) -> None:
     service = opened(more='quotas = {"*" = 1.0, ada = 1.6}')
     assert service.datasets("ada")[0]["left"]["eps"] == 1.6
@@ -161,6 +215,37 @@ def test_budgets_and_quotas_refuse_before_a_job_is_taken(opened: Opened) -> None
     assert [facts["remaining"]["eps"] for facts in service.budgets()] == [8.5]
     again = Service(service.office)  # quotas are not set anew
     assert again.datasets("ada")[0]["left"]["eps"] == pytest.approx(0.1)
+
+
+def test_few_jobs_of_one_analyst_are_at_work_at_a_time(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the public clock: what has ended and is not shown yet counts, so that the limit does not tell of it."""
+    service = opened()
+    service._pool.wake = lambda: None  # type: ignore[method-assign]
+    now = [service.submit("ada", GLM, str(number)) for number in range(3)]
+    with service._store.writing() as connection:
+        connection.execute("UPDATE job SET deadline = 1000")
+        connection.execute(
+            "UPDATE job SET state = 'failed', message = 'm', ended = begun + 1 WHERE id = ?", (now[0].id,)
+        )
+    for _ in range(2):
+        with pytest.raises(
+            TooManyRequests, match=r"^3 of yours are at work already; wait until one of them has ended$"
+        ):
+            service.submit("ada", GLM, "3")
+    assert entries(service)["eps"].sum() == pytest.approx(1.5)
+    assert service.submit("ada", GLM, "2").id == now[2].id
+    assert service.submit("bob", GLM, "3").state == "working"
+    monkeypatch.setattr("time.time", lambda: now[0].taken + 1500)
+    service.submit("ada", GLM, "3")
+
+
+def test_analysts_take_turns(opened: Opened) -> None:
+    service = opened()
+    for analyst, key in (("ada", "1"), ("ada", "2"), ("ada", "3"), ("bob", "1"), ("eve", "1"), ("bob", "2")):
+        service.submit(analyst, GLM, key)
+    whose = service._pool._taken()
+    order = [whose[service._pool._next() or ""] for _ in whose]
+    assert order == ["ada", "bob", "eve", "ada", "bob", "ada"]
 
 
 def test_releases_are_seen_by_their_owner_until_they_are_shared(opened: Opened) -> None:
