@@ -390,8 +390,9 @@ def wide_rows(n: int, width: int = 8) -> tuple[str, pd.DataFrame, dict[str, Any]
 @pytest.mark.parametrize("inference", ["auto", True])
 def test_what_is_advised_gives_intervals(inference: Any) -> None:
     """The eps and the rows that a poor table names are those at which fits show nearly all."""
-    formula, data, domain = wide_rows(3_000, 14)
-    told = words(dp.logit(formula, data, 0.5, domain=domain, inference=inference))
+    formula, data, domain = wide_rows(4_000, 20)
+    fits = (dp.logit(formula, data, 0.5, domain=domain, inference=inference) for _ in range(3))
+    told = next(text for text in map(words, fits) if "By forecast" in text)  # a draw of the noise may need no advice
     asked = "" if inference is True else " with inference=True"
     found = re.search(
         rf"By forecast{asked} about ([\d,]+) rows \(or eps = ([\d.]+) with these\) are enough for nearly all if "
@@ -400,25 +401,25 @@ def test_what_is_advised_gives_intervals(inference: Any) -> None:
     )
     assert found is not None, told
     needed, eps, poor = (float(text.replace(",", "")) for text in found.groups())
-    assert needed / 3_000 == pytest.approx(eps / 0.5, rel=0.35)  # rows are counted with noise
+    assert needed / 4_000 == pytest.approx(eps / 0.5, rel=0.35)  # rows are counted with noise
 
     def shares(data: pd.DataFrame, eps: float, fits: int, inference: Any = True) -> float:
         each = [dp.logit(formula, data, eps, domain=domain, inference=inference) for _ in range(fits)]
         return float(np.mean([np.mean(one.identified if one.has_errors else 0.0) for one in each]))
 
     assert shares(data, eps, 3) > 0.7
-    assert shares(wide_rows(int(needed), 14)[1], 0.5, 3) > 0.7
+    assert shares(wide_rows(int(needed), 20)[1], 0.5, 3) > 0.7
     # A third of the rows shows far less.
-    assert shares(wide_rows(int(needed / 4), 14)[1], 0.5, 4) < 0.5
+    assert shares(wide_rows(int(needed / 4), 20)[1], 0.5, 4) < 0.5
     # Columns that fill little of their range need the other number, and by default it suffices.
     narrow = data.assign(**{name: data[name] / 4 for name in domain if name != "b"})
     assert shares(narrow, eps, 3) < 0.5
-    assert shares(narrow, 0.5 * poor / 3_000, 3, inference) > 0.9
+    assert shares(narrow, 0.5 * poor / 4_000, 3, inference) > 0.9
 
 
 @pytest.mark.parametrize("inference", ["auto", True])
 def test_a_stored_fit_gives_the_same_advice(inference: Any) -> None:
-    formula, data, domain = wide_rows(3_000, 14)
+    formula, data, domain = wide_rows(600, 14)
     fit = dp.logit(formula, data, 0.5, domain=domain, inference=inference)
     assert "By forecast" in words(fit)
     stored = type(fit).from_dict(json.loads(json.dumps(fit.to_dict())))
