@@ -229,6 +229,6 @@ def usable_kind(name: str, column: Column) -> Kind:
     """The kind of column `name`; DomainError if its type is neither numbers, booleans nor text."""
     if column.kind is None:
         dates = any(word in column.type_name.lower() for word in ("date", "timestamp"))
-        fix = "numbers, such as the days since a public date," if dates else "numbers, booleans or text"
-        raise DomainError(f"column {name!r} has dtype {column.type_name}; convert it to {fix} first")
+        fix = "numbers first, such as the days since a public date" if dates else "numbers, booleans or text first"
+        raise DomainError(f"column {name!r} has dtype {column.type_name}; convert it to {fix}")
     return column.kind

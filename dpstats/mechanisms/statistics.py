@@ -311,7 +311,8 @@ def noisy_count(plan: StatisticsPlan, moments: Moments, public: int | None) -> N
     """The number of complete rows, read off the released sum of squares of the intercept; at most the public number."""
     at, constant = plan.intercept
     size = constant**2
-    deviation = float(np.sqrt(2 * moments.law.variance)) * float(moments.law.metric[at, at]) / size
+    one = np.eye(len(moments.matrix))[[at]]
+    deviation = float(np.sqrt(moments.law.bilinear(one, one)[0])) / size
     count = max(float(moments.matrix[at, at]) / size, deviation)
     return NoisyCount(count if public is None else min(count, float(max(public, 1))), deviation)
 

@@ -25,12 +25,12 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Scope
 
-from dpstats.arguments import is_number, is_whole, safe_repr
+from dpstats.arguments import is_number, safe_repr
 from dpstats.errors import ArgumentError, DPStatsError
 from dpstats.office.bounded import bounded
 from dpstats.office.config import is_loopback
 from dpstats.office.openapi import description
-from dpstats.office.request import Job, Request, from_result
+from dpstats.office.request import MOST_ROWS, Job, Request, from_result
 from dpstats.office.security import (
     LOCAL_HOSTS,
     STATUS,
@@ -59,9 +59,6 @@ SHOWN = (
 
 All others, those of ledgers among them, are answered by a constant.
 """
-
-MOST_ROWS = 10_000
-"""Rows of a prediction, or that are made up."""
 
 LETTERS = 1_000
 """A message is cut here: it may quote a long formula."""
@@ -185,10 +182,8 @@ class Endpoints:
         return to_json(self.service.plan(call.caller, call.request("forecast"), forecast=forecast))
 
     def made_up(self, call: Call) -> Any:
-        request, rows = call.request("rows"), call.body.get("rows", 1_000)
-        if not is_whole(rows) or not 1 <= rows <= MOST_ROWS:
-            raise ArgumentError(f"rows must be a whole number from 1 to {MOST_ROWS:,}, got {safe_repr(rows)}")
-        return PlainTextResponse(self.service.made_up(call.caller, request, rows), media_type="text/csv")
+        rows = self.service.made_up(call.caller, call.request("rows"), call.body.get("rows", 1_000))
+        return PlainTextResponse(rows, media_type="text/csv")
 
     def submit(self, call: Call) -> Any:
         key = call.headers.get("idempotency-key", "")

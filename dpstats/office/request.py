@@ -33,6 +33,9 @@ ARGUMENTS: Mapping[str, tuple[str, ...]] = {
 }
 """The arguments that an analyst may give, by verb; the keeper's file says the rest."""
 
+MOST_ROWS = 10_000
+"""Rows of a prediction, or that are made up."""
+
 VERBS = tuple(ARGUMENTS)
 
 _NONE_MEANS = {option.name for option in fields(Options) if option.default is not None}

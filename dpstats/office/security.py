@@ -6,12 +6,10 @@ Everything here is a function of the request, of the clock and of earlier reques
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import hmac
 import json
 import math
 import re
-import secrets
 import threading
 import time
 from collections import OrderedDict
@@ -25,6 +23,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from dpstats.office.store import hash_of, new_token
 
 STATUS = {
     "BadRequest": 400, "Unauthorized": 401, "Forbidden": 403, "NotFound": 404, "MethodNotAllowed": 405,
@@ -80,16 +80,6 @@ class Buckets:
 
 
 # --- tokens and sessions ---------------------------------------------------------------------------------------------
-
-
-def new_token() -> str:
-    """256 random bits, in letters that fit into headers."""
-    return secrets.token_urlsafe(32)
-
-
-def hash_of(token: str) -> str:
-    """What is stored of a token; it has 256 bits, so a plain hash cannot be searched."""
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def same(one: str, other: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import hmac
 import json
 import math
@@ -19,16 +18,18 @@ import numpy as np
 import pandas as pd
 
 import dpstats as dp
-from dpstats.arguments import near_miss, safe_repr
+from dpstats.arguments import is_whole, near_miss, safe_repr
+from dpstats.call import RowKeywords, split_kwargs
 from dpstats.domain import Domain, Range
 from dpstats.errors import ArgumentError, BudgetExceeded, DomainError, LedgerError
 from dpstats.ledger import Ledger
+from dpstats.models.sources import FormulaSource, model_formula
 from dpstats.office.bounded import TooMuch, bounded
 from dpstats.office.config import ANALYST, DataSet, Office
 from dpstats.office.jobs import Pool, first_deadline, job_of
-from dpstats.office.request import JSON, Job, Request, call_arguments
+from dpstats.office.request import JSON, MOST_ROWS, Job, Request, call_arguments
 from dpstats.office.source import check_source
-from dpstats.office.store import FACTS, Store, Unavailable, insert
+from dpstats.office.store import FACTS, Store, Unavailable, hash_of, insert, new_token
 from dpstats.plan import Plan
 from dpstats.privacy.guarantee import Guarantee
 
@@ -80,7 +81,7 @@ class Service:
         return self._person(token, "keeper") is not None
 
     def _person(self, token: str, role: str) -> str | None:
-        given, found = _hash(token), None
+        given, found = hash_of(token), None
         # All are compared, whichever it is.
         for row in self._store.rows("SELECT name, token FROM person WHERE role = ? AND revoked IS NULL", (role,)):
             if hmac.compare_digest(row["token"], given):
@@ -121,8 +122,8 @@ class Service:
         """Rows made up from public facts alone, as CSV, to write code against."""
         dataset = self._dataset(analyst, request)
         plan = self._checked(analyst, request).plan
-        if isinstance(rows, bool) or not isinstance(rows, int) or not 1 <= rows <= 100_000:
-            raise ArgumentError(f"rows must be a whole number from 1 to 100000, got {safe_repr(rows)}")
+        if not is_whole(rows) or not 1 <= rows <= MOST_ROWS:
+            raise ArgumentError(f"rows must be a whole number from 1 to {MOST_ROWS:,}, got {safe_repr(rows)}")
         return bounded(analyst, _made_up, plan, dataset.domain, rows)
 
     def submit(self, analyst: str, request: Request, key: str) -> Job:
@@ -312,10 +313,6 @@ class Service:
         if request.verb == "glm":
             arguments = json.dumps(dict(request.arguments), sort_keys=True)
             plan = self._plans(request.dataset, arguments, _Given(given, analyst))
-            if unknown := [name for name in plan.bought if name not in dataset.domain]:
-                hint = near_miss(unknown[0], dataset.domain)
-                asked = f"; did you mean {hint!r}?" if hint else f"; it has {', '.join(dataset.domain)}"
-                raise DomainError(f"column {unknown[0]!r} is not in the codebook of {dataset.name}{asked}")
             entry = {"label": plan.title, "formula": plan.formula, "method": plan.request.method}
             entry |= {"domain": given["domain"], "columns": cast(Any, plan.design).columns}
             return _Checked(plan, plan.charges, {**entry, "plan_hash": plan.digest()}, len(plan.names))
@@ -324,7 +321,7 @@ class Service:
         return _Checked(None, (guarantee,), entry, len(dataset.domain))
 
     def _made_plan(self, dataset: str, arguments: str, given: _Given) -> Plan:
-        return bounded(given.by, functools.partial(dp.plan, **given.value))
+        return bounded(given.by, _planned, dataset, given.value, self.office.datasets[dataset].domain)
 
     def _made_account(self, digest: str, given: _Given) -> tuple[str, str, list[str]]:
         """The summary of a plan as text and as HTML, and its notes."""
@@ -428,13 +425,13 @@ class Service:
         return _job(row)
 
     def _new_token(self, name: str, role: str) -> str:
-        token = secrets.token_urlsafe(32)
+        token = new_token()
         with self._store.writing() as connection:
             connection.execute(
                 "UPDATE person SET revoked = ? WHERE name = ? AND role = ? AND revoked IS NULL",
                 (time.time(), name, role),
             )
-            insert(connection, "person", name=name, role=role, token=_hash(token), since=time.time())
+            insert(connection, "person", name=name, role=role, token=hash_of(token), since=time.time())
             _log(connection, "keeper", "token", name)
         return token
 
@@ -482,6 +479,18 @@ def rehearsal_rows(domain: Domain, rows: int) -> pd.DataFrame:
             for name, column in domain.items()
         }
     )
+
+
+def _planned(dataset: str, given: Mapping[str, Any], codebook: Domain) -> Plan:
+    """The plan, once the codebook is known to have every column: an office buys no range of one that it does not."""
+    row_terms, _ = split_kwargs(given, RowKeywords)
+    formula = model_formula(given["formula"], given.get("family", "gaussian"), **row_terms)
+    for name in FormulaSource(formula, None, given["domain"]).columns:
+        if name not in codebook:
+            hint = near_miss(name, codebook)
+            asked = f"; did you mean {hint!r}?" if hint else f"; it has {', '.join(codebook)}"
+            raise DomainError(f"column {name!r} is not in the codebook of {dataset}{asked}")
+    return dp.plan(**given)
 
 
 def _rehearsed(verb: str, given: Mapping[str, Any], domain: Domain) -> Guarantee:
@@ -541,10 +550,6 @@ def _job(row: sqlite3.Row, *, result: bool = True) -> Job:
 
 def _log(connection: sqlite3.Connection, actor: str, act: str, subject: str) -> None:
     insert(connection, "audit", time=time.time(), actor=actor, act=act, subject=subject)
-
-
-def _hash(token: object) -> str:
-    return hashlib.sha256(str(token).encode(errors="surrogatepass")).hexdigest()
 
 
 @contextlib.contextmanager

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
+import secrets
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -129,3 +131,13 @@ def insert(connection: sqlite3.Connection, table: str, **row: Any) -> None:
 def request_of(row: Mapping[str, Any] | sqlite3.Row) -> Request:
     """The request of a job."""
     return Request(row["dataset"], row["verb"], json.loads(row["arguments"]), row["label"])
+
+
+def new_token() -> str:
+    """256 random bits, in letters that fit into headers."""
+    return secrets.token_urlsafe(32)
+
+
+def hash_of(token: object) -> str:
+    """What is stored of a token; it has 256 bits, so a plain hash cannot be searched."""
+    return hashlib.sha256(str(token).encode("utf-8", "surrogatepass")).hexdigest()

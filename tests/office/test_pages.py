@@ -9,7 +9,9 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
 
+import pandas as pd
 import pytest
+from offices import finished
 
 pytest.importorskip("starlette")
 pytest.importorskip("jinja2")
@@ -193,3 +195,24 @@ def test_no_form_breaks_a_page_or_is_repeated_as_markup(opened: Callable[..., An
                 assert "<script>alert" not in answer.text
                 assert "49" not in re.findall(r"%s(\d+)", answer.text)
     assert not service.jobs("Ada")
+
+
+def test_a_page_and_its_addresses_show_a_mismatch(opened: Callable[..., Any]) -> None:
+    testing = pytest.importorskip("starlette.testclient")
+    from dpstats.office.api import create_app
+
+    service = opened()
+    path = service.office.path.parent / "rows.csv"
+    pd.read_csv(path).assign(x=50.0).to_csv(path, index=False)
+    headers = {"Authorization": f"Bearer {service.add_analyst('Ada')}"}
+    client = testing.TestClient(create_app(service, keeper=False), base_url="http://127.0.0.1", headers=headers)
+    job = service.submit("Ada", Request("survey", "glm", {"formula": "y ~ x", "eps": 2.0}), "a")
+    assert finished(service, "Ada", job.id).state == "released"
+    page = client.get(f"/releases/{job.id}").text
+    assert "No fit was made." in page
+    assert "the charge stands" in page
+    table = client.get(f"/v1/releases/{job.id}/table")
+    assert (table.status_code, table.json()["error"]["type"]) == (422, "MismatchError")
+    for part in ("picture/coefficients", "export/json", "export/csv"):
+        assert client.get(f"/releases/{job.id}/{part}").status_code == 422
+    assert client.get(f"/v1/releases/{job.id}").json()["result"]["kind"] == "Mismatch"
