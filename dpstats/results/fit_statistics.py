@@ -57,6 +57,12 @@ KNOWN = 4.0
 SEEN = 3.0
 """The mean response is another than was guessed where it is so many standard deviations of its noise away."""
 
+TOLD = 0.5
+"""Rows beyond the loss's cap count where they are so many deviations of the noise in their number."""
+
+BEYOND = 1.5
+"""Squares of rows beyond the cap exceed that of the cap by so many of it at most, on average."""
+
 STEP = 1e-4
 """Of derivatives by differences, in the linear predictor."""
 
@@ -332,8 +338,25 @@ class FitStatistics:
         by_deviance = -(1 - rest) / total
         count = share * by_deviance * self.sums.count_effect(place) - rest * gained / rows**2 / total
         half = self.half_width(Derivatives({place: share * by_deviance}, count, normal))
-        value = 1 - rest
-        return Figure(value, half / NORMAL, min(max(value - half, 0.0), 1.0), max(min(value + half, 1.0), 0.0))
+        value, unseen = 1 - rest, (1 - rest) * self._beyond_cap() / total
+        low, high = min(max(value - half - unseen, 0.0), 1.0), max(min(value + half, 1.0), 0.0)
+        return Figure(value, (half + unseen / 2) / NORMAL, low, high)
+
+    def _beyond_cap(self) -> float:
+        """What squares beyond the loss's cap add to the residual variance at most; 0 if noise hides such rows.
+
+        The information leaves these rows out: their number is that of all rows less its own.
+        """
+        known, estimates, cap = constant_column(self.plan.design), self.estimates, self.functions.squared_cap
+        assert known is not None
+        assert cap is not None
+        column, constant = known
+        unit = np.zeros((1, estimates.size))
+        unit[0, column] = 1.0
+        beyond = self.sums.count - estimates.information[column, column] / constant**2
+        noise = math.sqrt(float(estimates.matrix.bilinear(unit, unit)[0])) / constant**2
+        seen = beyond > TOLD * math.hypot(noise, self.sums.count_sd)
+        return BEYOND * cap * beyond / self.sums.rows() if seen else 0.0
 
     def _residual_variance(self) -> tuple[float, float, float] | None:
         """The residual variance, the share that its sum has in it, and the standard deviation of the rest's noise.

@@ -586,6 +586,45 @@ def test_what_is_clipped_is_a_tenth_of_the_noise_by_the_model() -> None:
     assert beyond == pytest.approx(0.1 * math.sqrt(2) / 10_000 * (high - middle), rel=1e-3)
 
 
+def heavy_rows(rows: int = 40_000) -> pd.DataFrame:
+    """A column and residuals of Student's law with three degrees of freedom: least squares explains .56."""
+    random = np.random.default_rng(11)
+    x = np.clip(random.standard_t(3, rows), -40, 40)
+    return pd.DataFrame({"x": x, "y": np.clip(x + 0.8 * random.standard_t(3, rows), -60, 60)})
+
+
+def test_the_lattice_of_squares_reaches_the_cap_of_the_loss() -> None:
+    fit = fitted("gaussian", rows=3_000)
+    averaged, sums = fit._averaged, fit.fit_sums
+    assert averaged is not None
+    assert sums is not None
+    cap = averaged[0].family.lipschitz
+    assert [one.kind for one in sums.quantities] == ["deviance"]
+    assert (sums.lattices[0].low, sums.lattices[0].high) == (0.0, pytest.approx(cap**2))
+    assert averaged[0].squared_cap == cap**2
+
+
+@pytest.mark.slow
+def test_tails_are_not_clipped_unseen() -> None:
+    """R2 covers that of least squares; ends by the made-up rows, planted, would lose a part of the squares."""
+    rows = heavy_rows()
+    domain, options = {"x": (-40, 40), "y": (-60, 60)}, {"fitstats": "auto", "method": "napp", "ranges": "declared"}
+    fit = dp.ols("y ~ x", rows, 20.0, domain=domain, inference=True, response="declared", seed=4, **options)  # type: ignore[arg-type]
+    model = smf.ols("y ~ x", rows).fit()
+    figure = fit.fitstats.loc["r_squared"]
+    assert figure["low"] < model.rsquared < figure["high"]
+    assert abs(figure["value"] - model.rsquared) < 2 * figure["std_error"] < 0.05
+    averaged, sums = fit._averaged, fit.fit_sums
+    assert averaged is not None
+    assert sums is not None
+    functions, made_up = averaged
+    values = functions.values({}, made_up.exog @ functions.params, made_up.endog)[0]
+    squares = (model.resid / 60) ** 2  # in model units
+    nearer = mechanism._span(values, made_up, (0.0, math.inf), 1 / 3, whole=False)[1]
+    assert squares.clip(upper=sums.lattices[0].high).sum() > 0.95 * squares.sum()
+    assert squares.clip(upper=nearer).sum() < 0.9 * squares.sum()
+
+
 def lines_of(fit: dp.GLMResults, alpha: float) -> list[tuple[float, ...]]:
     """Estimate (of ratios its logarithm), z, p-value and ends of every effect and comparison."""
     lines: list[tuple[float, ...]] = []
