@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("starlette")
 
-from office.offices import FILE, write_office
+from office.offices import FILE, write_office, write_rows
 from office.served import served
 
 from dpstats.office.config import Office
