@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("starlette")
 
-from office.offices import FILE, write_office
+from office.offices import FILE, write_office, write_rows
 from office.served import served
 
 from dpstats.office.config import Office
@@ -25,7 +25,7 @@ QUIET += ("--disable-background-networking", "--disable-component-update")
 SECOND = """
 [data.panel]
 title = "A panel, whose keeper looks at requests"
-source = "rows.csv"
+source = "panel.csv"
 domain = "codebook.csv"
 ledger = "panel.ledger"
 eps = 2.0
@@ -48,6 +48,7 @@ class Place:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     os.environ["PYTHONPATH"] = os.getcwd()  # workers are processes of their own
     folder = tmp_path_factory.mktemp("office")
+    write_rows(folder / "panel.csv")
     service = Service(Office.load(write_office(folder, text=FILE + SECOND)))
     service.start()
     with ExitStack() as stack:
