@@ -36,6 +36,8 @@ def main(path: str, job: str) -> int:
         row = store.row("SELECT * FROM job WHERE id = ?", (job,))
         if not free or row is None or row["state"] not in ("paying", "taken"):
             return 0
+        if row["dataset"] not in office.datasets:  # until the file has it again
+            return 1
         _count(store, job, 1)
         outcome = carry_out(store, office.datasets[row["dataset"]], row)
         if outcome is None:
