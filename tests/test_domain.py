@@ -117,6 +117,17 @@ def test_json_round_trip_keeps_types_and_order() -> None:
     assert eval(repr(domain), {"Domain": Domain}) == domain
 
 
+def test_a_codebook_in_json_names_the_column_and_shows_the_form() -> None:
+    assert Domain.from_json('{"sex": ["f", "m"]}') == Domain(sex=["f", "m"])
+    with pytest.raises(
+        DomainError, match=r"""'sex' must be two numbers; for levels write "sex": {"levels": \["f", "m"]}"""
+    ):
+        Domain.from_json('{"sex": {"range": ["f", "m"]}}')
+    for text in ('{"a": [0, 1]}', '{"a": 3}', '{"a": null}'):
+        with pytest.raises(DomainError, match=r"""of 'a' .* write "a": {"levels": .*{"range": \[0, 1]}"""):
+            Domain.from_json(text)
+
+
 @pytest.mark.parametrize(
     "text", ["", "[]", "{", '{"x": 1}', '{"x": {}}', '{"x": {"range": [0]}}', '{"x": {"range": [0, 1], "levels": []}}']
 )

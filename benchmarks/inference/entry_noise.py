@@ -67,7 +67,8 @@ class EntryNoise:
 
     def images(self, vector: Float) -> Float:
         """S(e_j m') for each unit vector e_j, shape (p, p, p)."""
-        return np.array([self.square(np.outer(unit, vector)) for unit in np.eye(self.size)])
+        each = [self.square(np.outer(unit, vector)) for unit in np.eye(self.size)]
+        return np.array(each).reshape((self.size,) * 3)
 
     def bilinear(self, left: Float, right: Float) -> Float:
         """Var(g'E m) for the rows g, m of `left` and `right`, shape (k, p)."""

@@ -75,6 +75,7 @@ def _service(path: Path) -> Any:
 
 def _init(options: argparse.Namespace) -> None:
     from dpstats.office.config import Office
+    from dpstats.office.source import check_source
 
     path: Path = options.file
     if path.exists():
@@ -100,6 +101,7 @@ def _init(options: argparse.Namespace) -> None:
     try:
         office = Office.load(path)
         for dataset in office.datasets.values():
+            check_source(dataset)  # its names and types alone
             dataset.make_ledger().close()
         token = _service(path).new_keeper_token()
     except BaseException:

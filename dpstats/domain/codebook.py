@@ -266,7 +266,9 @@ def _from_yaml(name: str, value: Any, number: Callable[[object], float]) -> Any:
         case {"range": [low, high], **rest} if set(rest) <= set(OPTIONAL):
             ends = (number(low), number(high))
             if any(end != end for end in ends):
-                raise DomainError(f"the range of {name!r} must be a pair of numbers [low, high]")
+                raise DomainError(
+                    f"the range of {name!r} must be a pair of numbers [low, high]; for levels write {{levels: [a, b]}}"
+                )
             extras = {
                 str(key): [number(one) for one in said] if isinstance(said, list) else said
                 for key, said in rest.items()

@@ -253,19 +253,30 @@ class Domain(Mapping[str, Range | Levels]):
         }
 
     @classmethod
-    def from_dict(cls, columns: Mapping[str, Mapping[str, Any]]) -> Domain:
-        """The inverse of `to_dict`; raises DomainError on anything else."""
+    def from_dict(cls, columns: Mapping[str, Any]) -> Domain:
+        """The inverse of `to_dict`, which takes a plain list of texts as levels; DomainError on anything else."""
         declared: dict[str, Any] = {}
         for name, column in columns.items():
             match column:
-                case {"range": [*blank]} | {"levels": [*blank]} if blank and all(one == "..." for one in blank):
+                case {"range": [*blank]} | {"levels": [*blank]} | [*blank] if blank and all(
+                    one == "..." for one in blank
+                ):
                     raise DomainError(f"{name!r} is not filled in: write its range or its levels from the codebook")
+                case {"range": [*levels]} | [*levels] if levels and all(isinstance(one, str) for one in levels):
+                    if isinstance(column, Mapping):
+                        raise DomainError(
+                            f"the range of {name!r} must be two numbers; for levels write {_json_entry(name, levels)}"
+                        )
+                    declared[name] = levels
                 case {"range": [low, high], **extras} if set(extras) <= set(EXTRAS):
                     declared[name] = codebook.range_of(f"the stored domain of {name!r}", (low, high), extras)
                 case {"levels": [*levels], **rest} if not rest:
                     declared[name] = levels
                 case _:
-                    raise DomainError(f"the stored domain of {name!r} is neither a range nor levels")
+                    raise DomainError(
+                        f"the stored domain of {name!r} is neither a range nor levels; write "
+                        f'{_json_entry(name, ["a", "b"])}, or {{"range": [0, 1]}} with its two ends'
+                    )
         return cls(declared)
 
     def to_json(self) -> str:
@@ -287,14 +298,21 @@ class Domain(Mapping[str, Range | Levels]):
             columns = json.loads(text)
         except (TypeError, ValueError) as error:
             raise DomainError("the stored domain is not valid JSON") from error
-        if not isinstance(columns, dict) or not all(isinstance(column, dict) for column in columns.values()):
-            raise DomainError("the stored domain is not an object of columns")
+        if not isinstance(columns, dict):
+            entry = _json_entry("sex", ["f", "m"])
+            raise DomainError(f"the stored domain is not an object of columns, such as {{{entry}}}")
         return cls.from_dict(columns)
 
 
 def _matched(column: Range | Levels) -> object:
     """What a column's cells are compared with."""
     return column if isinstance(column, Range) else [canonical(level) for level in column.values]
+
+
+def _json_entry(name: str, levels: list[str]) -> str:
+    """Levels of a column as a codebook in JSON has them, and no more of them than show the form."""
+    some = json.dumps(levels[:2], ensure_ascii=False)[:-1] + (", ..." if len(levels) > 2 else "")
+    return f'{json.dumps(name, ensure_ascii=False)}: {{"levels": {some}]}}'
 
 
 def _short(column: Range | Levels) -> Any:

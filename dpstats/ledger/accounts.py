@@ -315,7 +315,7 @@ def _quota_advice(quotas: Mapping[str | None, Quota], analyst: str | None) -> st
     if analyst is None:
         return f"; sign with {argument('analyst')}{phrase(' or ledger.signed(...)', shell='')} if a quota is yours"
     similar = near_miss(analyst, [name for name in quotas if name is not None])
-    return f"; {analyst!r} has no quota of its own" + (f": did you mean {similar!r}?" if similar else "")
+    return f"; {analyst!r} has no quota of its own: did you mean {similar!r}?" if similar else ""
 
 
 def _budget_exceeded(what: str, left: Amount, facts: LedgerFacts, signature: str) -> BudgetExceeded:

@@ -135,6 +135,7 @@ class RowFunctions:
     slope_is_known: bool = False  # the information's weights are the slopes: their sum was released
     steps: tuple[Step, ...] = ()  # of numbers, whose effects are averaged
     by: Dummies | None = None  # the factor by whose levels averages are taken
+    sums_gain: bool = True  # the gain of least squares follows from the information, and only older fits sum it
 
     @property
     def buys_slope(self) -> bool:
@@ -145,12 +146,13 @@ class RowFunctions:
     def quantities(self) -> tuple[Quantity, ...]:
         """What `values` has a row for.
 
-        The deviance and what the model takes off that of the null model; of two classes the latter itself, which is a
-        count. The information has the sum of slopes where that is its weight (docs/proofs/fit_statistics, 4), and under
-        a logarithm a level or a step multiplies the mean, which is the slope.
+        The deviance and what the model takes off that of the null model, but for least squares, whose information has
+        that; of two classes the null deviance itself, which is a count. The information has the sum of slopes too where
+        that is its weight (docs/proofs/fit_statistics, 4), and under a logarithm a level or a step multiplies the mean,
+        which is the slope.
         """
         binary = isinstance(self.family, Binomial)
-        found = [Quantity("null" if binary else "deviance"), Quantity("gain")]
+        found = [Quantity("null" if binary else "deviance"), Quantity("gain")][: 1 + self.sums_gain]
         if self.family.link == "identity":
             return (*found, Quantity("mean")) if self.by is not None else tuple(found)
         if self.buys_slope:
@@ -172,7 +174,7 @@ class RowFunctions:
         """
         null, gain = self.deviances(eta, endog)
         binary = isinstance(self.family, Binomial)
-        found = [null if binary else null - gain, gain]
+        found = [null if binary else null - gain, gain][: 1 + self.sums_gain]
         if self.family.link == "identity":
             return np.array([*found, eta] if self.by is not None else found)
         if self.buys_slope:
@@ -265,6 +267,11 @@ class RowFunctions:
         """How many levels averages are taken by; 1 for none."""
         return 1 if self.by is None else 1 + len(self.by.columns)
 
+    @property
+    def squared_cap(self) -> float | None:
+        """The square at which the loss caps residuals; None but for least squares."""
+        return self.family.lipschitz**2 if isinstance(self.family, Gaussian) else None
+
     def is_parted(self, quantity: Quantity) -> bool:
         """Whether there is a sum for each group: of what comparisons and predictions are made of."""
         of_model = ("null", "deviance", "gain", "slope" if self.family.link == "logit" else "")
@@ -350,6 +357,9 @@ def choose_lattices(
         _span(value, made_up, functions.ends(quantity), each, whole=quantity.kind == "null")
         for quantity, value in zip(quantities, values, strict=True)
     ]
+    if functions.squared_cap is not None:  # squared residuals may have any tails up to the cap: the model has no say
+        low, high, middle = spans[0]
+        spans[0] = (low, max(high, functions.squared_cap), middle)
     means = values @ made_up.shares
     # Where the information has the sum of slopes, its average is as well known as the number of rows.
     counts = functions.family.link == "log"
@@ -407,8 +417,9 @@ def _span(
 def _importance(quantity: Quantity, means: Vector, quantities: Sequence[Quantity]) -> float:
     """What a squared error of a quantity's mean is worth: an error of a hundredth counts alike in all that is shown."""
     own = dict(zip((one.kind for one in quantities), means.tolist(), strict=False))
-    whole = max(own["null"] if "null" in own else own["deviance"] + own["gain"], 1e-12)
-    explained = min(max(own["gain"] / whole, LEAST_EXPLAINED), 1 - LEAST_EXPLAINED)
+    gained = own.get("gain", own.get("deviance", 0.0))  # about a half where it is not summed
+    whole = max(own["null"] if "null" in own else own["deviance"] + gained, 1e-12)
+    explained = min(max(gained / whole, LEAST_EXPLAINED), 1 - LEAST_EXPLAINED)
     if quantity.kind == "slope" or (quantity.kind == "mean" and "null" in own):
         return 1 / max(own[quantity.kind], 1e-12) ** 2
     if quantity.kind == "mean":

@@ -16,7 +16,10 @@ from dpstats.plan import Plan, replan_request, with_settled_law
 from dpstats.results.model import NeededRows
 
 ENOUGH = 0.9
-"""Of the coefficients, expected to have an interval."""
+"""Of the coefficients, expected to have an interval if columns are spread as usual."""
+
+CAUTIOUS = 0.99
+"""And if they say little: columns may go together more than is supposed."""
 
 CLOSE = 1.1
 """A number of rows is sought to this factor."""
@@ -44,18 +47,23 @@ def needed_rows(plan: Plan, rows: float) -> NeededRows | None:
         dearest = choices.candidates[-1]
         if not (foreseeable(plan) and releases_errors(dearest)):
             return None
-        rows, usual = max(rows, 1.0), usual_rows(dearest)
+        rows = max(rows, 1.0)
 
-        def share(n: float, means: Populations = usual) -> float:
-            return expected_outlook(dearest, means, n * (1 - choices.share(n))).share
+        def enough(means: Populations, part: float) -> float | None:
+            """So many rows, or more, of which this part of the coefficients is expected to have an interval."""
 
-        sure, now = share(rows, populations_of([dearest])[0]), share(rows)
-        high = next((n for n in (rows * 2.0**k for k in range(MOST_DOUBLINGS)) if share(n) >= ENOUGH), None)
-        if high is None:
-            return NeededRows(rows, sure, now, None)
-        low = max(high / 2, rows)
-        while high > CLOSE * low:
-            middle = float(np.sqrt(low * high))
-            low, high = (low, middle) if share(middle) >= ENOUGH else (middle, high)
-        return NeededRows(rows, sure, now, high)
+            def suffices(n: float) -> bool:
+                return expected_outlook(dearest, means, n * (1 - choices.share(n))).share >= part
+
+            high = next((n for n in (rows * 2.0**k for k in range(MOST_DOUBLINGS)) if suffices(n)), None)
+            low = rows if high is None else max(high / 2, rows)
+            while high is not None and high > CLOSE * low:
+                middle = float(np.sqrt(low * high))
+                low, high = (low, middle) if suffices(middle) else (middle, high)
+            return high
+
+        insists = options.inference is not True
+        # Of counts that are poor nothing is foreseen: `populations_of` takes usual ones for them.
+        poor = None if plan.family.response == "count" else enough(populations_of([dearest])[0], CAUTIOUS)
+        return NeededRows(rows, insists, enough(usual_rows(dearest), ENOUGH), poor)
     return None

@@ -255,7 +255,7 @@ def plan_many(
     )
     ranges = replace(privacy, eps=range_share * privacy.eps if bought else 0.0, delta=0.0)
     if bought:
-        check_range_eps(ranges.row_eps / len(bought), bought, privacy.adjacency, rows_at_least)
+        check_range_eps(ranges.row_eps / len(bought), bought, privacy.adjacency, rows_at_least, declared)
     complete = declared.with_(dict.fromkeys(bought, STAND_IN))
     weights = [1.0] * len(models) if weights is None else list(weights)
     shares = split_budget(privacy.eps - ranges.eps, privacy.delta, weights)

@@ -183,7 +183,7 @@ def buy_ranges(
     table = as_table(data, engine)
     check_numeric(table, names)
     if unknown := [name for name in names if name not in declared]:
-        check_range_eps(privacy.row_eps / len(names), unknown, privacy.adjacency, rows_at_least)
+        check_range_eps(privacy.row_eps / len(names), unknown, privacy.adjacency, rows_at_least, declared)
     check_unit(table, privacy.record)
     release = Release(
         privacy.guarantee(PROOF),

@@ -29,11 +29,12 @@ from dpstats.models.adaptive import affordable, interval_follows, offered_interv
 from dpstats.models.ranges import STAND_IN, bought_ranges, bought_response, serve, trimmable
 from dpstats.models.release import check_unit, person_rows
 from dpstats.models.row_counts import counts_obstacle, plan_counts
-from dpstats.plan import Plan, make_plan, settle_law, with_settled_law
+from dpstats.plan import Plan, make_plan, range_eps, settle_law, with_settled_law
 from dpstats.plan.methods import response_purchase
 from dpstats.plan.scaling import UNIT_RESPONSE, plan_model, rescaled
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.randomness import RandomSource
+from dpstats.privacy.ranges import check_range_eps
 from dpstats.quiet import quiet
 from dpstats.wording import argument
 
@@ -301,6 +302,9 @@ class FormulaSource:
         known = known.with_(dict.fromkeys(open_ranges, STAND_IN)) if open_ranges else known
         design = design_spec(self.formula, known, family=request.family)
         trimmed = trimmable(design, open_ranges) if request.options.ranges == "bought" else ()
+        if open_ranges:  # here all of the Domain is known, which names a column that is misspelt
+            share = range_eps(request, (*open_ranges, *trimmed)) / (len(open_ranges) + len(trimmed))
+            check_range_eps(share, open_ranges, request.adjacency, request.options.rows_at_least, self.domain)
         counts = plan_counts(request, design, open_ranges, alone=alone)
         plan = plan_model(request, design, bought=(*open_ranges, *trimmed), trimmed=trimmed, counts=counts)
         plan = settle_law(plan)

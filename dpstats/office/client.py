@@ -142,11 +142,13 @@ class OfficeClient:
 
     def __init__(self, url: str, token: str | None, ca: str | None = None, timeout: float = 60.0) -> None:
         self.url, local = _checked_url(url)
+        token = token.strip() if isinstance(token, str) else token  # pasted with a line break
         if not isinstance(token, str) or not 20 <= len(token) <= 200 or not token.isascii() or not token.isprintable():
             raise ArgumentError("token must be what the keeper has handed over; or set DPSTATS_TOKEN to it")
         if not is_number(timeout) or timeout <= 0:
             raise ArgumentError(f"timeout must be a positive number of seconds, got {safe_repr(timeout)}")
         self._token, self._timeout = token, timeout
+        self._answered = False  # whether there is an office at this address, for which it is worth to wait
         try:
             tls = ssl.create_default_context(cafile=ca)
         except (OSError, TypeError, ValueError):
@@ -247,7 +249,8 @@ class OfficeClient:
 
     def _release(self, kind: type[Result], asked: Mapping[str, Any]) -> Result:
         key = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
-        status, job = self._call("POST", "/v1/releases", asked, {"Idempotency-Key": key})
+        unsure = "; whether it took the request is not known: repeat the same call, which is paid for once"
+        status, job = self._call("POST", "/v1/releases", asked, {"Idempotency-Key": key}, taken=unsure)
         if status == 200:
             made = time.strftime("%Y-%m-%d %H:%M", time.localtime(job["taken"]))
             print(
@@ -264,12 +267,20 @@ class OfficeClient:
         """The result of a job; an interrupt leaves it to the office, where the same call finds it."""
         pause = 1.0
         keeper = " until its keeper decides" if job["state"] == "waiting" else ""
+        again = "repeat the same call, or office.release(id), which is not paid for again"
+        if keeper:
+            print(
+                f"dpstats: request {job['id']} of {job['dataset']} was taken and waits for the keeper's approval. You "
+                f"may stop waiting; later {again}",
+                file=sys.stderr,
+            )
+        taken = f"; it took the request, {job['id']}: when it answers again, {again}"
         with show_elapsed(f"waiting for release {job['id'][:8]} of {job['dataset']}{keeper}"):
             while job["state"] in ("waiting", "working"):
                 # The office says when it may be shown next; who waits for the keeper asks less and less often.
                 time.sleep(pause if job["wait"] is None else max(0.05, job["wait"]))
                 pause = min(60.0, 1.5 * pause)
-                job = self._get(f"/v1/releases/{job['id']}")
+                job = self._call("GET", f"/v1/releases/{job['id']}", taken=taken)[1]
         if job["state"] == "refused":
             raise OfficeError(job.get("message") or "the keeper refused this request; nothing was charged")
         if job["state"] != "released":
@@ -288,31 +299,43 @@ class OfficeClient:
         return self._call("POST", path, body)[1]
 
     def _call(
-        self, method: str, path: str, body: Mapping[str, Any] | None = None, more: Mapping[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        more: Mapping[str, str] | None = None,
+        *,
+        taken: str = "",
     ) -> tuple[int, Any]:
-        """Status and content of an answer. What got none is sent again, which is safe: keys make it one release."""
+        """Status and content of an answer. What got none is sent again, which is safe: keys make it one release.
+
+        If there is none in the end, the error adds what was `taken`. At the first contact it comes at once.
+        """
         sent = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json", **(more or {})}
         if sent is not None:
             headers["Content-Type"] = "application/json"
         for attempt in range(1, TRIES + 1):
+            last = attempt == TRIES or not self._answered
             asked = urllib.request.Request(self.url + path, sent, headers, method=method)
             try:
                 with self._opener.open(asked, timeout=self._timeout) as answer:
-                    return answer.status, _content(answer)
+                    content = _content(answer)
+                    self._answered = True
+                    return answer.status, content
             except urllib.error.HTTPError as error:
                 with error:
-                    if error.code not in (429, 502, 503, 504) or attempt == TRIES:
-                        raise _raised(error) from None
+                    if error.code not in (429, 502, 503, 504) or last:
+                        raise _raised(error, path) from None
             except (OSError, HTTPException) as error:
                 reason = getattr(error, "reason", error)
                 if isinstance(reason, ssl.SSLCertVerificationError):
                     raise OfficeError(
                         f"the certificate of {self.url} cannot be trusted: {reason.verify_message}"
                     ) from None
-                if attempt == TRIES:
-                    again = "; the same call takes the request up again, and pays for it once" if body else ""
-                    raise OfficeError(f"{self.url} does not answer ({type(reason).__name__}){again}") from None
+                if last:
+                    fix = taken if self._answered else taken + _other_scheme(self.url, reason)
+                    raise OfficeError(f"{self.url} does not answer ({type(reason).__name__}){fix}") from None
             time.sleep(0.5 * 2.0 ** (attempt - 1))
         raise AssertionError("the last attempt returns or raises")
 
@@ -394,7 +417,15 @@ def _content(answer: Any) -> Any:
         raise OfficeError("this address answers, but not as an office does") from None
 
 
-def _raised(error: urllib.error.HTTPError) -> DPStatsError:
+def _other_scheme(url: str, reason: object) -> str:
+    """What to type if the address speaks TLS and the client does not, or the other way round."""
+    scheme, _, rest = url.partition("://")
+    if isinstance(reason, ssl.SSLError):
+        return f": it speaks no TLS; try http://{rest}"
+    return f"; try https://{rest}" if scheme == "http" and isinstance(reason, HTTPException) else "; check the address"
+
+
+def _raised(error: urllib.error.HTTPError, path: str) -> DPStatsError:
     """The error that an answer means."""
     try:
         facts = json.loads(error.read(1 << 20))["error"]
@@ -402,6 +433,8 @@ def _raised(error: urllib.error.HTTPError) -> DPStatsError:
     except (OSError, HTTPException, ValueError, KeyError, TypeError):
         return OfficeError(f"this address answers with status {error.code}, and not as an office does")
     if kind == "Unauthorized":
-        return OfficeError("the office does not know this token; ask its keeper for another")
+        return OfficeError("this token is not known, or it was revoked; ask the keeper for another")
+    if kind == "NotFound" and path == "/v1/datasets":  # which every address of analysts has
+        return OfficeError("this is the keeper's address; analysts have another, such as the same with port 8470")
     made: DPStatsError = (getattr(errors, kind) if kind in KNOWN else OfficeError)(message)
     return made

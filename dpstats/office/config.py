@@ -5,8 +5,9 @@ from __future__ import annotations
 import ipaddress
 import math
 import re
+import shlex
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,8 +63,15 @@ class DataSet:
 
     def open_ledger(self, timeout: float = 60.0) -> Ledger:
         """The ledger, which is there already: one that is missing is never taken for one with nothing spent."""
-        if is_url(self.ledger) or not Path(self.ledger).exists():
+        if is_url(self.ledger):
             Ledger.open(self.ledger).close()
+        elif not Path(self.ledger).exists():
+            facts = {name: getattr(self, name) for name in ("eps", "delta", "adjacency", "unit", "accountant")}
+            given = " ".join(f"--{name} {value}" for name, value in facts.items() if value)
+            raise ArgumentError(
+                f"[data.{self.name}]: ledger {self.ledger} is missing. Restore it if these rows were asked before; for "
+                f"new rows type: dpstats ledger init {shlex.quote(self.ledger)} --dataset {self.name} {given}"
+            )
         return self.make_ledger(timeout)
 
     def make_ledger(self, timeout: float = 60.0) -> Ledger:
@@ -119,6 +127,7 @@ class Office:
         datasets = {name: _dataset(path.parent, name, data.table(name)) for name in data.names()}
         if not datasets:
             raise ArgumentError(f"{data.where}: the office has no data set; add a table [data.NAME]")
+        _check_apart(datasets.values())
         tls = table.texts("tls", None)
         if tls is not None and len(tls) != 2:
             raise table.fault("tls", 'must be two files: tls = ["certificate.pem", "key.pem"]')
@@ -158,6 +167,22 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _check_apart(datasets: Iterable[DataSet]) -> None:
+    """Raise ArgumentError if two data sets are of one source: each ledger would spend the whole guarantee of its rows.
+
+    A ledger is of one data set, so these would have two.
+    """
+    seen: dict[str, str] = {}
+    for dataset in datasets:
+        source = dataset.source
+        facts = str(Path(source).resolve()) if isinstance(source, str) else repr(sorted(source.items()))
+        if (other := seen.setdefault(facts, dataset.name)) != dataset.name:
+            raise ArgumentError(
+                f"[data.{dataset.name}]: source is that of [data.{other}] too, and what two ledgers allow adds up for "
+                "the same rows. Use one ledger for both: one data set, whose codebook has the columns of both"
+            )
 
 
 def _address(table: Table, key: str, default: str) -> tuple[str, int]:

@@ -19,9 +19,11 @@ import pandas as pd
 
 import dpstats as dp
 from dpstats.arguments import is_whole, near_miss, safe_repr
+from dpstats.call import RowKeywords, split_kwargs
 from dpstats.domain import Domain, Range
 from dpstats.errors import ArgumentError, BudgetExceeded, DomainError, LedgerError
 from dpstats.ledger import Ledger
+from dpstats.models.sources import FormulaSource, model_formula
 from dpstats.office.bounded import TooMuch, bounded
 from dpstats.office.config import ANALYST, DataSet, Office
 from dpstats.office.jobs import FAILED, Pool, first_deadline, job_of
@@ -339,10 +341,6 @@ class Service:
         if request.verb == "glm":
             arguments = json.dumps(dict(request.arguments), sort_keys=True)
             plan = self._plans(request.dataset, arguments, _Given(given, analyst))
-            if unknown := [name for name in plan.bought if name not in dataset.domain]:
-                hint = near_miss(unknown[0], dataset.domain)
-                asked = f"; did you mean {hint!r}?" if hint else f"; it has {', '.join(dataset.domain)}"
-                raise DomainError(f"column {unknown[0]!r} is not in the codebook of {dataset.name}{asked}")
             entry = {"label": plan.title, "formula": plan.formula, "method": plan.request.method}
             entry |= {"domain": given["domain"], "columns": cast(Any, plan.design).columns}
             return _Checked(plan, plan.charges, {**entry, "plan_hash": plan.digest()}, len(plan.names))
@@ -351,7 +349,7 @@ class Service:
         return _Checked(None, (guarantee,), entry, len(dataset.domain))
 
     def _made_plan(self, dataset: str, arguments: str, given: _Given) -> Plan:
-        return bounded(given.by, functools.partial(dp.plan, **given.value))
+        return bounded(given.by, _planned, dataset, given.value, self.office.datasets[dataset].domain)
 
     def _made_account(self, digest: str, given: _Given) -> tuple[str, str, list[str]]:
         """The summary of a plan as text and as HTML, and its notes."""
@@ -530,6 +528,18 @@ def rehearsal_rows(domain: Domain, rows: int) -> pd.DataFrame:
             for name, column in domain.items()
         }
     )
+
+
+def _planned(dataset: str, given: Mapping[str, Any], codebook: Domain) -> Plan:
+    """The plan, once the codebook is known to have every column: an office buys no range of one that it does not."""
+    row_terms, _ = split_kwargs(given, RowKeywords)
+    formula = model_formula(given["formula"], given.get("family", "gaussian"), **row_terms)
+    for name in FormulaSource(formula, None, given["domain"]).columns:
+        if name not in codebook:
+            hint = near_miss(name, codebook)
+            asked = f"; did you mean {hint!r}?" if hint else f"; it has {', '.join(codebook)}"
+            raise DomainError(f"column {name!r} is not in the codebook of {dataset}{asked}")
+    return dp.plan(**given)
 
 
 def _rehearsed(verb: str, given: Mapping[str, Any], domain: Domain, unit: str | None) -> Guarantee:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arguments import safe_repr
+from dpstats.arguments import near_miss, safe_repr
 from dpstats.data import Rows, as_rows
 from dpstats.errors import ArgumentError, DataError
 from dpstats.privacy.calibration import check_positive
@@ -122,14 +122,24 @@ def buy_range(
     return float(low), float(high)
 
 
-def check_range_eps(eps: float, names: Sequence[str], adjacency: Adjacency, rows_at_least: float) -> None:
+def check_range_eps(
+    eps: float, names: Sequence[str], adjacency: Adjacency, rows_at_least: float, declared: Iterable[str] = ()
+) -> None:
     """Raise ArgumentError, before anything is spent, if a range at this price could mean nothing.
 
-    `rows_at_least` is a public lower bound on the number of rows, on which no guarantee depends.
+    `rows_at_least` is a public lower bound on the number of rows, on which no guarantee depends. A misspelt name of a
+    `declared` column is the likelier mistake, and is named first.
     """
     rows = check_positive("rows_at_least", rows_at_least)
     least = ROWS_TIMES_EPS * (1 if adjacency == "add_remove" else 2) / rows
     if eps < least * (1 - 1e-9):
+        others = [name for name in declared if name not in names]
+        for name in names:
+            if near := near_miss(name, others):
+                raise ArgumentError(
+                    f"column {name!r} is not declared; the domain declares {near!r}: did you mean that? If not, "
+                    f"declare a range of {name!r} too: eps is too small to buy one"
+                )
         raise ArgumentError(
             f"eps is too small to buy ranges: {eps:.3g} for each of {len(names)} columns, and {rows_at_least:g} "
             f"rows need at least {least:.3g}. Declare ranges of {', '.join(names)} in the domain, raise eps or "

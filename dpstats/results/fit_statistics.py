@@ -153,7 +153,7 @@ def row_functions(plan: Plan, params: Vector, made_up: MadeUpRows) -> RowFunctio
     factors, steps, by = averaged_variables(
         plan.design, None if bought is None else bought.variables, None if bought is None else bought.by
     )
-    return RowFunctions(family, params, null, factors, known, steps, by)
+    return RowFunctions(family, params, null, factors, known, steps, by, not isinstance(family, Gaussian))
 
 
 def weight_cap(plan: Plan) -> float | None:
@@ -265,6 +265,8 @@ class FitStatistics:
 
     def explained(self) -> Figure:
         """R2 of least squares, else the share of the deviance that is explained, of the population (section 4)."""
+        if isinstance(self.plan.family, Gaussian):
+            return self._explained_variance()
         binary = isinstance(self.plan.family, Binomial)
         rest, gain = self.sums.place("null" if binary else "deviance"), self.sums.place("gain")
         assert rest is not None
@@ -293,12 +295,75 @@ class FitStatistics:
         half = self.half_width(Derivatives({gain: by_gain / total, rest: by_rest / total}, count, normal))
         return Figure(value, half / NORMAL, min(max(value - half, 0.0), 1.0), max(min(value + half, 1.0), 0.0))
 
+    def _explained_variance(self) -> Figure:
+        """R2 of least squares: what is explained by the information, and the residual variance (section 4)."""
+        unknown = Figure(math.nan, math.inf, 0.0, 1.0)
+        left, estimates, known = self._residual_variance(), self.estimates, constant_column(self.plan.design)
+        if left is None or known is None or not self.known or not estimates.identified.active.all():
+            return unknown
+        (variance, share, deviation), rows, place = left, self.sums.rows(), self.sums.place("deviance")
+        assert place is not None
+        # w'Hw is the explained sum, at coefficients w whose intercept centres it.
+        column, params = known[0], np.array(estimates.debiased)
+        params[column] -= float(estimates.information[column] @ params) / estimates.information[column, column]
+        excess, excess_sd = self._noise_excess()
+        slopes = int(estimates.identified.active.sum()) - 1
+        gained = float(params @ estimates.information @ params) - excess - _dispersion(estimates) * slopes
+        # The information's noise moves the debiased coefficients too, and the objective's noise only them.
+        moved = params - 2 * estimates.correction
+        noise = float(estimates.matrix.bilinear(params[None], moved[None])[0])
+        noise += 4 * float(params @ estimates.linear.covariance @ params)
+        total = gained / rows + variance
+        error = math.hypot(deviation, share * self.sums.noise(place), math.sqrt(max(noise, 0.0)) / rows)
+        if not (variance > 0 and gained > -2 * math.sqrt(noise) and total > 2 * error):
+            return unknown
+        rest = min(variance / total, 1.0)
+        shares, eta = self.made_up.shares, self.made_up.exog @ self.functions.params
+        apart, gain = self.functions.deviances(eta, self.made_up.endog)
+        influence = rest * apart - (apart - gain)
+        spread = max(float(influence**2 @ shares) - float(influence @ shares) ** 2, 0.0)
+        spread /= max(float(apart @ shares), 1e-300) ** 2
+        normal = math.hypot(
+            math.sqrt(spread / rows),
+            excess_sd * (1 + rest) / (rows * total),
+            rest * math.sqrt(noise) / (rows * total),
+            (1 - rest) * deviation / total,
+        )
+        by_deviance = -(1 - rest) / total
+        count = share * by_deviance * self.sums.count_effect(place) - rest * gained / rows**2 / total
+        half = self.half_width(Derivatives({place: share * by_deviance}, count, normal))
+        value = 1 - rest
+        return Figure(value, half / NORMAL, min(max(value - half, 0.0), 1.0), max(min(value + half, 1.0), 0.0))
+
+    def _residual_variance(self) -> tuple[float, float, float] | None:
+        """The residual variance, the share that its sum has in it, and the standard deviation of the rest's noise.
+
+        The sum and phi, weighted by their noise, each if it has all squares up to the loss's cap; None if neither has.
+        """
+        estimates, place, cap = self.estimates, self.sums.place("deviance"), self.functions.squared_cap
+        assert place is not None
+        assert cap is not None
+        spread, high, rows = estimates.spread, self.sums.lattices[place].high, self.sums.rows()
+        has_all, has_phi = high >= cap * (1 - 1e-9), isinstance(spread, ModelSpread) and high <= cap * (1 + 1e-9)
+        if not (has_all or has_phi):
+            return None
+        # Noise in the coefficients adds to squares, and phi's are at the coefficients before debiasing.
+        excess, shift = self._noise_excess()[0], estimates.correction
+        fitted = _dispersion(estimates) * int(estimates.identified.active.sum())
+        summed = self.mean(place) + (fitted - excess) / rows
+        if not has_phi:
+            return summed, 1.0, 0.0
+        assert isinstance(spread, ModelSpread)
+        bias = float(shift @ estimates.information @ shift)
+        phi = spread.phi + (fitted - excess - bias) / rows
+        noise = self.sums.noise(place) ** 2
+        share = spread.deviation**2 / max(spread.deviation**2 + noise, 1e-300) if has_all else 0.0
+        return share * summed + (1 - share) * phi, share, (1 - share) * spread.deviation
+
     def _null_distance(self) -> float:
         """What the null deviance is too large by, the mean response being another than was guessed (section 4)."""
         functions, sums = self.functions, self.sums
         null = functions.null
-        if isinstance(functions.family, Gaussian):
-            return 0.0
         if isinstance(functions.family, Binomial):
             whole = sums.place("null")
             assert whole is not None

@@ -19,7 +19,7 @@ from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.plan import Plan
 from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.noise import Noise
-from dpstats.results.model import ReleasedModel
+from dpstats.results.model import NeededRows, ReleasedModel
 from dpstats.results.statistics import ReleasedStatistics
 from dpstats.results.summary import Summary, essential_notes, risk_note, summarize
 from dpstats.wording import argument
@@ -212,7 +212,9 @@ class GLMResults(ReleasedModel):
         facts = {"plan": self.plan.to_dict(), "scaled_params": self.scaled_params.tolist(), "nobs": self.nobs}
         sums = {} if self.fit_sums is None else {"fit_statistics": self.fit_sums.to_dict()}
         arms = {} if self.arm_sums is None else {"arm_sums": self.arm_sums.to_dict()}
-        return {**facts, "information": released, "advice": list(self.plan.advice), **sums, **arms}
+        incomplete = not (self.has_errors and np.all(self.identified))
+        needed = {"needed_rows": self.needed_rows._asdict()} if incomplete and self.needed_rows is not None else {}
+        return {**facts, "information": released, "advice": list(self.plan.advice), **sums, **arms, **needed}
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
@@ -224,4 +226,7 @@ class GLMResults(ReleasedModel):
         averaged = None if sums is None else FitSums.from_dict(sums)
         arms = facts.get("arm_sums")
         focus = None if arms is None else ArmSums.from_dict(arms)
-        return cls(plan, np.asarray(facts["scaled_params"]), facts["nobs"], released, averaged, focus)
+        fit = cls(plan, np.asarray(facts["scaled_params"]), facts["nobs"], released, averaged, focus)
+        needed = facts.get("needed_rows")
+        vars(fit)["needed_rows"] = None if needed is None else NeededRows(**needed)
+        return fit

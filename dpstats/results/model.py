@@ -245,12 +245,12 @@ class FittedModel(InferenceMixin, Released):
 
 
 class NeededRows(NamedTuple):
-    """What is forecast of a call that insists on errors."""
+    """How many rows are forecast to give nearly all coefficients an interval, in a call that insists on errors."""
 
     rows: float  # of the fit, about
-    sure: float  # of its coefficients, those expected to have an interval of rows that say little
-    share: float  # and of usual ones
-    enough: float | None  # usual rows at which nearly all are; None if no number is foreseen
+    insists: bool  # unlike the call of the fit
+    usual: float | None  # enough if columns are spread as usual; None if no number is foreseen
+    poor: float | None  # and if they say little; None also where that is not foreseen
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,7 +273,7 @@ class ReleasedModel(FittedModel):
     released: Information | ReleasedSums | None = None
     fit_sums: FitSums | None = None
     arm_sums: ArmSums | None = None
-    # Post-processing that takes longer than a fit should: asked for by notes alone, and not stored.
+    # Post-processing that takes longer than a fit should: asked for by notes, and stored where they have its numbers.
     foreseen: Callable[[float], NeededRows | None] | None = field(default=None, repr=False)
 
     @cached_property
@@ -361,9 +361,8 @@ class ReleasedModel(FittedModel):
             averaged = self._averaged
             assert averaged is not None  # or the sums would not have been taken
             functions, made_up = averaged
-            return FitStatistics(
-                self.plan, self._inferred, replace(functions, null=self.fit_sums.null), made_up, self.fit_sums
-            )
+            functions = replace(functions, null=self.fit_sums.null, sums_gain=self.fit_sums.place("gain") is not None)
+            return FitStatistics(self.plan, self._inferred, functions, made_up, self.fit_sums)
 
     @cached_property
     def _counted(self) -> Figure | None:

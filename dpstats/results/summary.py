@@ -76,17 +76,19 @@ MANY = 100
 HALF_LINE = 21
 """So many characters of a fact have room on the right of a table's header."""
 
-WORTH_BUYING = 0.3
-"""Errors are advised where at least this share of the coefficients is expected to have an interval."""
-
-EXPECTED = 0.85
-"""From this share on it was the draw of the noise."""
+ROUGH_COUNT = 0.15
+"""With a larger relative error of the count no eps is advised, which is a multiple of it."""
 
 MOST_UNSURE = 0.02
 """A share of rows with more noise is not printed."""
 
 MOST_NOTES = 3
 """A short summary has so many notes on its coefficients, the most important ones; `notes` has all."""
+
+APART = 0.02
+"""A p-value that is so far from a normal one is always explained."""
+
+NOT_NORMAL = "P>|z| accounts for the distribution of the privacy noise, so it differs from a normal table."
 
 
 def summarize(
@@ -104,9 +106,11 @@ def summarize(
         spent = budget_line(results) + (" Details: summary(full=True)." if details is None else "")
         asked, notes = (risk, []) if n is not None else ([], risk)
         notes = [*essential_notes(results), *notes]
-        if (more := len(notes) - MOST_NOTES) > 0:
-            where = phrase("fit.notes", shell="--full")
-            notes[MOST_NOTES:] = [f"{more} more note{'s' * (more > 1)}: {where}"]
+        rest = notes[MOST_NOTES:]
+        shown = [NOT_NORMAL] if NOT_NORMAL in rest and far_from_normal(results) else []
+        if more := len(rest) - len(shown):
+            shown.append(f"{more} more note{'s' * (more > 1)}: {phrase('fit.notes', shell='--full')}")
+        notes[MOST_NOTES:] = shown
         parts = [wrap_note(note) for note in (certified, spent, *notes, *asked)]
         parts.insert(2, [] if details is None else [f"  Details: {details}."])
         summary.add_extra_txt([line for lines in parts for line in lines])
@@ -120,7 +124,8 @@ def summarize(
     if results.selects:
         tables.append(selection_table(results))
     notes = [*plan_notes(plan, released=results.has_errors), *outside_note(results), *beyond_cap_note(results), *risk]
-    notes += inference_notes(results) if shows_errors(results) else [no_errors_note(results)]
+    notes += [no_errors_note(results)] if not shows_errors(results) else []
+    notes += [*unadjusted_note(results), *missing_notes(results), *wording_notes(results)]
     return Summary([*tables, *plan_tables(plan)], notes)
 
 
@@ -295,7 +300,9 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     outside, design = outside_note(results), design_notes(plan)
     if outside and isinstance(plan.design, DesignSpec):  # it says which rows are left out, too
         design = [note for note in design if note.rstrip(".") not in dropped_note(plan.design.domain)]
-    notes = [*inference_notes(results), *design, *limit_note(plan), *capped, *link_note(plan)]
+    # What the coefficients are, then which are missing, then the words of the table.
+    notes = [*unadjusted_note(results), *capped, *link_note(plan), *missing_notes(results)]
+    notes += [*design, *limit_note(plan), *wording_notes(results)]
     if plan.guarantee.basis == "docs/proofs/tuning":
         notes = ["dp.tune chose the settings on the same rows; the budget covers the whole tuning.", *notes]
     notes = [*counts_note(plan), *outside, *assumed_response_note(plan), *notes]
@@ -390,8 +397,8 @@ def no_errors_note(results: ReleasedModel) -> str:
     if results.has_errors:
         check = phrase("dp.check", shell="python -m dpstats check")
         return (
-            f"{without}: the budget identifies no coefficient. {what_would_help(results)} Rows may also be lost to "
-            f"levels that are not declared, which {check} counts."
+            f"{without}: the budget identifies no coefficient.{unknown_fit(results)} {what_would_help(results)} Rows "
+            f"may also be lost to levels that are not declared, which {check} counts."
         )
     lost = lost_errors(plan)
     if lost is not None:
@@ -401,52 +408,85 @@ def no_errors_note(results: ReleasedModel) -> str:
 
 def what_would_help(results: ReleasedModel) -> str:
     """What would give more coefficients an interval, with a number where one is foreseen."""
-    plan, needed = results.plan, results.needed_rows
-    paid = plan.request.options.inference is True
+    plan, needed, counted = results.plan, results.needed_rows, results._counted
     screen = phrase("screen=", shell="--set screen=K")
     chooses = "" if plan.screening is not None else f" ({screen} chooses them)"
     more = f"Narrower ranges, fewer columns{chooses} and merging rare levels help."
     if needed is None:
         forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
+        paid = plan.request.options.inference is True
         first = "More rows or eps help" if paid else f"{argument('inference', True)} asks for them"
         return f"{first}; {forecast} says which to expect. {more}"
-    if not paid and needed.sure >= WORTH_BUYING:
-        return (
-            f"{argument('inference', True)} buys them, from the same eps: by forecast at least about {needed.sure:.0%} "
-            "of the coefficients would have one."
-        )
-    if needed.enough is None:
+    if needed.usual is None:
         return f"No number of rows is foreseen to be enough. {more}"
-    if needed.share >= EXPECTED:
-        return f"Usual rows would show nearly all: these say less, or the draw of the noise was bad. {more}"
-    unit = 10.0 ** (math.floor(math.log10(needed.enough)) - 1)
-    eps = float(f"{plan.guarantee.eps * needed.enough / needed.rows:.2g}")
-    rows = f"{math.ceil(needed.enough / unit) * unit:,.0f} usual rows at this eps"
-    budget = f", or eps = {eps:g} with these," if eps <= GREATEST_EPS else ""
-    return (
-        f"By forecast about {rows}{budget} would be enough for nearly all; numbers that fill "
-        f"little of their range and rare levels need more. {more}"
-    )
+    rough = counted is not None and counted.se > ROUGH_COUNT * counted.value
+
+    def amount(enough: float | None) -> str:
+        if enough is None:
+            return "more"
+        if enough <= needed.rows:
+            return "these rows"
+        unit = 10.0 ** (math.floor(math.log10(enough)) - 1)
+        eps = float(f"{plan.guarantee.eps * enough / needed.rows:.2g}")
+        budget = "" if rough or eps > GREATEST_EPS else f" (or eps = {eps:g} with these)"
+        return f"about {math.ceil(enough / unit) * unit:,.0f} rows{budget}"
+
+    where = f" with {argument('inference', True)}" if needed.insists else ""
+    usual, poor = amount(needed.usual), amount(needed.poor)
+    if poor == "these rows" and needed.insists and not results.has_errors:
+        return f"{argument('inference', True)} buys them, from the same eps."
+    if poor == "these rows":
+        spread = ", unless they say little or the draw of the noise is bad"
+    else:
+        spread = f" if columns are spread as usual, and {poor} if they say little"
+    return f"By forecast{where} {usual} are enough for nearly all{spread}. {more}"
 
 
-def inference_notes(results: ReleasedModel) -> list[str]:
-    """What a reader of standard errors must know."""
+def unadjusted_note(results: ReleasedModel) -> list[str]:
+    """That errors are as if nobody had chosen the columns."""
+    chosen = results.plan.screening is not None or any(role == "refit" for role, _ in results.plan.stages)
+    if not (chosen and shows_errors(results)) or results.plan.request.options.split is not None:
+        return []
+    apart = argument("split", "rows")
+    return [f"Not adjusted for selection: the same rows chose the columns. {apart} keeps them apart."]
+
+
+def missing_notes(results: ReleasedModel) -> list[str]:
+    """Which errors are missing, and what would help."""
     if not shows_errors(results):
         return []
     notes = []
-    chosen = results.plan.screening is not None or any(role == "refit" for role, _ in results.plan.stages)
-    if chosen and results.plan.request.options.split is None:
-        apart = argument("split", "rows")
-        notes.append(f"Not adjusted for selection: the same rows chose the columns. {apart} keeps them apart.")
     unknown = [str(name) for name, error in results.bse.items() if np.isinf(error)]
     if unknown:
         which = ", ".join(unknown) if len(unknown) <= MOST_NAMES else f"{len(unknown)} coefficients (see identified)"
-        notes.append(f"Not identified at this budget: {which}. {what_would_help(results)}")
+        notes.append(f"Not identified at this budget: {which}.{unknown_fit(results)} {what_would_help(results)}")
         notes += rare_note(results)
-    notes.append("coef and std err are bias-corrected; params are the coefficients as released, with shrinkage.")
-    if beyond_normal(results.tvalues.to_numpy(), results.pvalues.to_numpy()):
-        notes.append("P>|z| accounts for the distribution of the privacy noise, so it differs from a normal table.")
     return notes
+
+
+def unknown_fit(results: ReleasedModel) -> str:
+    """That the fit of the whole model was paid for and is not known, coefficients being missing; else empty."""
+    unknown = int(np.sum(np.isinf(results.bse)))
+    if results.fit_sums is None or not unknown:
+        return ""
+    figures = results.fitstats["value"]
+    words = [FIGURE_WORDS[name] for name in ("r_squared", "deviance_explained") if np.isnan(figures.get(name, 0.0))]
+    those = "1 coefficient is" if unknown == 1 else f"{unknown} coefficients are"
+    return "".join(f" {word[0].upper()}{word[1:]} is not known: {those} not identified." for word in words)
+
+
+def wording_notes(results: ReleasedModel) -> list[str]:
+    """What the columns of a table with errors mean."""
+    if not shows_errors(results):
+        return []
+    notes = ["coef and std err are bias-corrected; params are the coefficients as released, with shrinkage."]
+    return [NOT_NORMAL, *notes] if beyond_normal(results.tvalues.to_numpy(), results.pvalues.to_numpy()) else notes
+
+
+def far_from_normal(results: ReleasedModel) -> bool:
+    """Whether a reader of the table sees that some p-value is not of a normal table."""
+    values, normal = beside_normal(results.tvalues.to_numpy(), results.pvalues.to_numpy())
+    return bool(np.any(np.abs(values - normal) > APART))
 
 
 def column_of_term(term: str) -> str:
@@ -471,10 +511,16 @@ def beyond_normal(statistics: NDArray[Any], pvalues: NDArray[Any]) -> bool:
 
     A statistic of 0 or NaN stands for a coefficient that is not identified.
     """
+    values, normal = beside_normal(statistics, pvalues)
+    more = values > np.maximum(2 * normal, normal + VISIBLE)
+    less = normal > np.maximum(2 * values, values + VISIBLE)
+    return bool(np.any(more | less | (np.abs(values - normal) > APART)))
+
+
+def beside_normal(statistics: NDArray[Any], pvalues: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The p-values of finite errors, and those of a normal table."""
     tested = np.isfinite(statistics) & (statistics != 0)
-    normal = 2 * special.ndtr(-np.abs(statistics[tested]))
-    more = pvalues[tested] > np.maximum(2 * normal, normal + VISIBLE)
-    return bool(np.any(more | (normal > np.maximum(2 * pvalues[tested], pvalues[tested] + VISIBLE))))
+    return pvalues[tested], 2 * special.ndtr(-np.abs(statistics[tested]))
 
 
 def selection_table(results: ReleasedModel) -> SimpleTable:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -47,6 +48,7 @@ def test_init_asks_for_what_is_missing(
     monkeypatch.setattr("sys.stdin.isatty", lambda: False)
     assert main(["office", "init", str(path)]) == 1
     assert "error: --dataset is missing: Name of the data set" in capsys.readouterr().err
+    (tmp_path / "rows.csv").write_text("x,y\n0.5,0.5\n")
     (tmp_path / "codebook.csv").write_text(CODEBOOK)
     answers = iter(["survey", "rows.csv", "codebook.csv", "4", "1000"])
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
@@ -60,6 +62,24 @@ def test_an_init_that_fails_leaves_no_file(tmp_path: Path, capsys: pytest.Captur
     assert main(["office", "init", str(tmp_path / "office.toml"), *given]) == 1
     assert "[data.survey]: domain" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_init_compares_the_codebook_with_the_header(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "rows.csv").write_text("x,Y\n")
+    (tmp_path / "codebook.csv").write_text(CODEBOOK)
+    given = ["--dataset", "survey", "--source", "rows.csv", "--domain", "codebook.csv", "--eps", "4", "--rows", "1000"]
+    assert main(["office", "init", str(tmp_path / "office.toml"), *given]) == 1
+    assert "'y'" in capsys.readouterr().err
+    assert not (tmp_path / "office.toml").exists()
+
+
+def test_a_missing_ledger_names_the_command_that_makes_one(office: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for file in office.parent.glob("survey.ledger*"):
+        file.unlink()
+    assert main(["office", "analyst", "list", "--office", str(office)]) == 1
+    command = capsys.readouterr().err.strip().partition("type: dpstats ")[2]
+    assert main(shlex.split(command)) == 0
+    assert main(["office", "analyst", "list", "--office", str(office)]) == 0
 
 
 def test_tokens_are_printed_once(office: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -92,7 +92,8 @@ def test_the_other_verbs(office: Any, service: Any) -> None:
     assert isinstance(chosen, dp.Selection)
 
 
-def test_refusals_are_errors_as_everywhere(office: Any) -> None:
+def test_refusals_are_errors_as_everywhere(office: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpstats.office.service.MOST_WORKING", 10)
     with pytest.raises(FormulaError, match="mean"):
         office.plan("y ~ x - x.mean()", "survey", eps=0.5)
     with pytest.raises(ArgumentError, match="seed"):
@@ -180,7 +181,7 @@ class Impostor(http.server.BaseHTTPRequestHandler):
         (302, b"", {"Location": "http://127.0.0.1:9/v1/datasets"}, "status 302"),
         (200, b"<html>", {"Content-Type": "text/html"}, "not as an office"),
         (200, b"{", {}, "not as an office"),
-        (401, b'{"error": {"type": "Unauthorized", "message": "m"}}', {}, "does not know this token"),
+        (401, b'{"error": {"type": "Unauthorized", "message": "m"}}', {}, "this token is not known, or it was revoked"),
         (422, b'{"error": {"type": "SystemExit", "message": "m"}}', {}, "^m$"),
         (422, b'{"error": 3}', {}, "status 422"),
     ],
@@ -201,8 +202,37 @@ def test_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "time", SimpleNamespace(sleep=lambda seconds: None))
     office = client_module.OfficeClient("http://127.0.0.1:9", TOKEN)
     assert TOKEN not in repr(office)
-    with pytest.raises(OfficeError, match="pays for it once"):
+    with pytest.raises(OfficeError, match="not known: repeat the same call, which is paid for once"):
         office.glm("y ~ x", "survey", eps=1.0)
+
+
+def test_a_wrong_address_is_refused_at_once(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slept(seconds: float) -> None:
+        raise AssertionError("nothing is tried again at the first contact")
+
+    monkeypatch.setattr(client_module, "time", SimpleNamespace(sleep=slept))
+    with pytest.raises(OfficeError, match=r"does not answer .*check the address"):
+        dp.connect("http://127.0.0.1:9", TOKEN)
+    token = service.add_analyst("anna")
+    with served(service) as url:
+        with pytest.raises(OfficeError, match=f"it speaks no TLS; try {url}$"):
+            dp.connect(url.replace("http:", "https:"), token)
+        with pytest.raises(OfficeError, match="this token is not known, or it was revoked"):
+            dp.connect(url, TOKEN)
+        assert dp.connect(url, f" {token}\n").datasets().shape[0] == 1
+    with served(service, keeper=True) as url, pytest.raises(OfficeError, match="this is the keeper's address"):
+        dp.connect(url, service.new_keeper_token())
+
+
+def test_a_server_that_stops_leaves_the_request_taken(
+    office: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(client_module, "time", SimpleNamespace(sleep=lambda seconds: None))
+    job = {"id": "0" * 32, "dataset": "survey", "state": "waiting", "wait": None}
+    monkeypatch.setattr(office, "url", "http://127.0.0.1:9")
+    with pytest.raises(OfficeError, match=f"it took the request, {'0' * 32}: .* not paid for again"):
+        office._wait(job)
+    assert "waits for the keeper's approval" in capsys.readouterr().err
 
 
 def test_a_proxy_does_not_see_the_token(monkeypatch: pytest.MonkeyPatch, office: Any) -> None:

@@ -53,6 +53,16 @@ def test_a_fault_is_named(tmp_path: Path, old: str, new: str, words: str) -> Non
         Office.load(path)
 
 
+def test_two_ledgers_of_one_source_are_refused(tmp_path: Path) -> None:
+    path = write_office(tmp_path)
+    with path.open("a") as file:
+        file.write('[data.other]\nsource = "./rows.csv"\ndomain = "codebook.csv"\neps = 1.0\nrows = 2000\n')
+    with pytest.raises(
+        ArgumentError, match=r"\[data.other]: source is that of \[data.survey] too.* one ledger for both"
+    ):
+        Office.load(path)
+
+
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="dpstats office init"):
         Office.load(tmp_path / "office.toml")

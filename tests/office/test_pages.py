@@ -49,7 +49,7 @@ def test_a_form_can_be_filled_in_with_any_request(request_: Request) -> None:
 @pytest.mark.parametrize(("verb", "label"), [([], None), ({}, None), (3, None), ("glm", []), (None, None)])
 def test_a_hidden_field_of_wrong_types_is_refused(opened: Callable[..., Any], verb: Any, label: Any) -> None:
     text = json.dumps({"verb": verb, "arguments": {"formula": "y ~ x", "eps": 0.5}, "label": label})
-    with pytest.raises(ArgumentError, match="^verb must be|^label must be"):
+    with pytest.raises(ArgumentError, match=r"^verb must be|^label must be"):
         opened().submit("ada", forms.read("survey", text), "k")
 
 

@@ -75,6 +75,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"dataset": "surveys"}, "did you mean 'survey'"),
     ({"verb": "fit"}, "verb must be one of"),
     ({"arguments": {"formula": "y ~ z", "eps": 0.5}}, "'z' is not in the codebook of survey; it has x, y, g"),
+    ({"arguments": {"formula": "y ~ xx", "eps": 0.001}}, "'xx' is not in the codebook of survey"),
+    ({"arguments": {**FIT, "weights": "z"}}, "'z' is not in the codebook of survey"),
+    ({"arguments": {"formula": "z ~ x", "eps": 0.5, "family": "binomial"}}, "'z' is not in the codebook of survey"),
     ({"verb": "buy_ranges", "arguments": {"columns": ["z"], "eps": 0.5}}, "z"),
     ({"verb": "check", "arguments": {"formula": "y ~ z", "eps": 0.5}}, "z"),
     ({"arguments": {"formula": "y ~ x"}}, "eps is missing"),
@@ -155,7 +158,9 @@ def test_every_verb_is_charged_as_it_was_planned(opened: Opened) -> None:
 
 
 def test_a_release_of_another_data_set_is_refused_before_the_charge(opened: Opened, tmp_path: Path) -> None:
-    write_office(tmp_path, text=FILE + FILE[FILE.index("[data.survey]") :].replace("survey", "other"))
+    other = FILE[FILE.index("[data.survey]") :].replace("survey", "other").replace("rows", "more", 1)
+    write_office(tmp_path, text=FILE + other)
+    write_rows(tmp_path / "more.csv")
     service = opened()
     fit = finished(service, "ada", service.submit("ada", Request("other", "glm", FIT), "1").id).id
     bought = Request("other", "buy_ranges", {"columns": ["x"], "eps": 0.5})

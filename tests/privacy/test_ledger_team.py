@@ -132,7 +132,7 @@ def test_a_refusal_says_whose_quota_it_is_and_when_nothing_is_left(ledger: Ledge
     ledger.set_quota(None, eps=0.0)
     for name, said in (
         ("Kimm", "'Kimm' has no quota of its own: did you mean 'Kim'?"),
-        ("Zoe", "no quota of its own ("),
+        ("Zoe", "the quota of analyst 'Zoe' (eps=0, delta=0): nothing is left ("),
     ):
         with pytest.raises(BudgetExceeded, match="nothing is left") as caught:
             ledger.signed(name).charge(SMALL, label="fit")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from selection_law import neighbours, probabilities
 
+import dpstats as dp
 from dpstats.errors import ArgumentError, DataError
 from dpstats.privacy import ranges
 from dpstats.privacy.guarantee import Adjacency
@@ -171,6 +172,10 @@ def test_too_small_a_budget_is_refused_with_the_fix() -> None:
     for eps, adjacency in ((0.019, "add_remove"), (0.039, "replace_one")):
         with pytest.raises(ArgumentError, match=r"Declare ranges of a, b.*range_share.*rows_at_least"):
             check_range_eps(eps, ["a", "b"], adjacency, 10_000)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="'agee' is not declared; the domain declares 'age': did you mean that"):
+        check_range_eps(0.001, ["x1", "agee", "x2"], "add_remove", 10_000, ["x1", "age"])
+    with pytest.raises(ArgumentError, match="'agee' is not declared; the domain declares 'age': did you mean that"):
+        dp.plan("y ~ agee", {"y": (0, 1), "age": (0, 90)}, eps=0.1)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.longdouble, np.uint64, np.int8, np.bool_])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import warnings
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import special
 
 import dpstats as dp
 from dpstats.errors import ArgumentError, DataError, DomainError, NotReleasedError
@@ -375,11 +377,11 @@ def test_no_number_goes_on_in_another_line() -> None:
         assert max(map(len, text.splitlines())) == 78
 
 
-def wide_rows(n: int) -> tuple[str, pd.DataFrame, dict[str, Any]]:
-    """Eight numbers and a 0/1 response that most of them move."""
+def wide_rows(n: int, width: int = 8) -> tuple[str, pd.DataFrame, dict[str, Any]]:
+    """Numbers and a 0/1 response that five of them move."""
     random = np.random.default_rng(12)
-    names = [f"x{place}" for place in range(8)]
-    data = pd.DataFrame(random.uniform(-1, 1, (n, 8)), columns=names)
+    names = [f"x{place}" for place in range(width)]
+    data = pd.DataFrame(random.uniform(-1, 1, (n, width)), columns=names)
     data["b"] = (random.random(n) < 1 / (1 + np.exp(-data[names[:5]].sum(axis=1)))).astype(int)
     return f"b ~ {' + '.join(names)}", data, {**dict.fromkeys(names, (-1, 1)), "b": (0, 1)}
 
@@ -388,26 +390,63 @@ def wide_rows(n: int) -> tuple[str, pd.DataFrame, dict[str, Any]]:
 @pytest.mark.parametrize("inference", ["auto", True])
 def test_what_is_advised_gives_intervals(inference: Any) -> None:
     """The eps and the rows that a poor table names are those at which fits show nearly all."""
-    formula, data, domain = wide_rows(1_500)
-    fit = dp.logit(formula, data, 0.5, domain=domain, inference=inference)
-    told = words(fit)
-    assert "inference=True" not in told
-    found = re.search(r"By forecast about ([\d,]+) usual rows at this eps, or eps = ([\d.]+) with these,", told)
-    assert found is not None
-    needed, eps = int(found[1].replace(",", "")), float(found[2])
-    assert needed / 1_500 == pytest.approx(eps / 0.5, rel=0.35)  # rows are counted with noise
-    shares = [
-        np.mean(fit.identified if fit.has_errors else 0.0)
-        for fit in (
-            *(dp.logit(formula, data, eps, domain=domain, inference=True) for _ in range(3)),
-            *(dp.logit(formula, wide_rows(needed)[1], 0.5, domain=domain, inference=True) for _ in range(3)),
-        )
-    ]
-    assert np.mean(shares[:3]) > 0.7
-    assert np.mean(shares[3:]) > 0.7
+    formula, data, domain = wide_rows(3_000, 14)
+    told = words(dp.logit(formula, data, 0.5, domain=domain, inference=inference))
+    asked = "" if inference is True else " with inference=True"
+    found = re.search(
+        rf"By forecast{asked} about ([\d,]+) rows \(or eps = ([\d.]+) with these\) are enough for nearly all if "
+        r"columns are spread as usual, and about ([\d,]+) rows if they say little",
+        told,
+    )
+    assert found is not None, told
+    needed, eps, poor = (float(text.replace(",", "")) for text in found.groups())
+    assert needed / 3_000 == pytest.approx(eps / 0.5, rel=0.35)  # rows are counted with noise
+
+    def shares(data: pd.DataFrame, eps: float, fits: int, inference: Any = True) -> float:
+        each = [dp.logit(formula, data, eps, domain=domain, inference=inference) for _ in range(fits)]
+        return float(np.mean([np.mean(one.identified if one.has_errors else 0.0) for one in each]))
+
+    assert shares(data, eps, 3) > 0.7
+    assert shares(wide_rows(int(needed), 14)[1], 0.5, 3) > 0.7
     # A third of the rows shows far less.
-    few = [dp.logit(formula, wide_rows(needed // 4)[1], 0.5, domain=domain, inference=True) for _ in range(4)]
-    assert np.mean([np.mean(one.identified if one.has_errors else 0.0) for one in few]) < 0.5
+    assert shares(wide_rows(int(needed / 4), 14)[1], 0.5, 4) < 0.5
+    # Columns that fill little of their range need the other number, and by default it suffices.
+    narrow = data.assign(**{name: data[name] / 4 for name in domain if name != "b"})
+    assert shares(narrow, eps, 3) < 0.5
+    assert shares(narrow, 0.5 * poor / 3_000, 3, inference) > 0.9
+
+
+@pytest.mark.parametrize("inference", ["auto", True])
+def test_a_stored_fit_gives_the_same_advice(inference: Any) -> None:
+    formula, data, domain = wide_rows(3_000, 14)
+    fit = dp.logit(formula, data, 0.5, domain=domain, inference=inference)
+    assert "By forecast" in words(fit)
+    stored = type(fit).from_dict(json.loads(json.dumps(fit.to_dict())))
+    for full in (False, True):
+        assert words(stored, full=full) == words(fit, full=full)
+    older = {name: fact for name, fact in fit.to_dict().items() if name != "needed_rows"}
+    assert "plan.standard_errors(n) says which to expect" in words(type(fit).from_dict(older))
+
+
+def test_no_eps_is_advised_by_a_count_that_is_nearly_noise() -> None:
+    formula, data, domain = wide_rows(300)
+    found = words(dp.logit(formula, data, 0.5, domain=domain))
+    assert "are enough for nearly all" in found
+    assert "or eps" not in found
+
+
+def test_what_was_paid_for_and_is_not_known_is_named() -> None:
+    formula, data, domain = wide_rows(3_000, 14)
+    missing = 0
+    for eps in (0.4, 0.4, 0.4, 0.4, 20.0):
+        fit = dp.logit(formula, data, eps, domain=domain, inference=True, fitstats=0.1)
+        unknown, value = int(np.sum(~fit.identified)), fit.fitstats["value"].get("deviance_explained")
+        missing += (named := bool(unknown) and value is not None and np.isnan(value))
+        those = "1 coefficient is" if unknown == 1 else f"{unknown} coefficients are"
+        assert (f"Deviance explained is not known: {those} not identified." in words(fit)) == named
+    assert missing
+    without = dp.logit(formula, data, 0.5, domain=domain, inference=True, fitstats=None)
+    assert "is not known" not in words(without)
 
 
 def test_a_table_without_errors_names_what_helps_in_every_form() -> None:
@@ -415,8 +454,8 @@ def test_a_table_without_errors_names_what_helps_in_every_form() -> None:
     fit = dp.logit(formula, data, 0.5, domain=domain)
     assert not fit.has_errors
     for text in (words(fit), " ".join(str(fit.summary(full=True)).split())):
-        assert "By forecast about" in text
-        assert "inference=True" not in text
+        assert "By forecast with inference=True about" in text
+        assert "inference=True buys" not in text
     with pytest.raises(NotReleasedError, match="summary\\(\\) says what would be enough"):
         _ = fit.bse
 
@@ -438,6 +477,28 @@ def test_notes_that_have_no_room_are_counted_and_kept() -> None:
     assert "fit.notes" not in str(short.summary())
     risk = [note for note in str(fit.summary(n=3_000)).split("\n") if note.startswith("Excess risk")]
     assert len(risk) <= 1
+
+
+def test_what_coefficients_are_comes_before_words_of_the_table() -> None:
+    """A p-value that is far from a normal one is explained in any case."""
+    random = np.random.default_rng(4)
+    data = pd.DataFrame(random.normal(0, 1, (30_000, 3)), columns=["x", "z", "count"])
+    data["count"] = random.poisson(np.exp(1.5 + 0.2 * data["x"]))
+    domain = {"x": (-100, 100), "z": (-4, 4), "count": (0, 40)}
+    places = {"cap": "The link is the logarithm", "rows": "outside the bought range", "bias": "coef and std err are"}
+    far = 0
+    for seed in range(8):
+        fit = dp.poisson("count ~ x + z", data, 0.2, domain=domain, ranges="bought", inference=True, seed=seed,
+                         allow_uncertified=True)  # fmt: skip
+        first = {
+            name: next((k for k, note in enumerate(fit.notes) if text in note), 99) for name, text in places.items()
+        }
+        assert first["rows"] < first["cap"] < first["bias"]
+        z, p = fit.tvalues, fit.pvalues
+        if any(np.abs(p - 2 * special.ndtr(-np.abs(z)))[np.isfinite(z) & (z != 0)] > 0.02):
+            far += 1
+            assert "P>|z| accounts for the distribution of the privacy noise" in words(fit)
+    assert far
 
 
 def test_ranges_that_were_declared_are_called_inner_ones() -> None:
