@@ -296,8 +296,7 @@ def test_what_could_not_be_shown_once_is_tried_again(opened: Opened, monkeypatch
 @pytest.mark.slow
 def test_a_call_is_limited_by_the_time_of_a_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that is busy makes no refusal: a call that waits uses nothing up."""
-    monkeypatch.setattr(bounded_module, "PATIENCE", 15.0)
-    assert bounded("ada", time.sleep, 12) is None
+    assert bounded("ada", time.sleep, 11) is None
     with pytest.raises(TooMuch):
         bounded("ada", eval, "sum(i * i for i in range(10**10))")
     monkeypatch.setattr(bounded_module, "PATIENCE", 0.2)
