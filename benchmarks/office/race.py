@@ -29,7 +29,7 @@ from dpstats.ledger import Ledger
 from dpstats.office.config import Office
 from dpstats.office.request import Request
 from dpstats.office.service import Service
-from dpstats.office.store import Store, Unavailable, request_of
+from dpstats.office.store import Store, TooManyRequests, Unavailable, request_of
 
 EPS = (0.25, 0.5)
 FILE = """
@@ -94,7 +94,7 @@ def serve(folder: Path, analysts: int, requests: int) -> None:
                         assert service.submit(analyst, request, f"{analyst} {number}").id == answer
                 except BudgetExceeded:
                     answer = "refused"
-                except Unavailable:
+                except (TooManyRequests, Unavailable):
                     time.sleep(0.1)
                     continue
                 break

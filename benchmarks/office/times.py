@@ -74,7 +74,7 @@ def main() -> None:
         )
         time.sleep(5)
     for number in range(4):
-        service.submit("ada", Request("big", "glm", {"formula": FORMULA, "eps": 1.0}), f"b {number}")
+        service.submit(f"other {number}", Request("big", "glm", {"formula": FORMULA, "eps": 1.0}), "b")
     times = []
     for number in range(100):
         terms = " + ".join(f"I(x{other} ** {2 + number // 8})" for other in range(number % COLUMNS + 1))

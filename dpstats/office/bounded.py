@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import math
 import os
 import queue
 import resource
@@ -21,11 +22,15 @@ from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
 from dpstats.errors import ArgumentError, DPStatsError
+from dpstats.office.store import Unavailable
 
 Result = TypeVar("Result")
 
-SECONDS = 10.0
-"""For one call."""
+SECONDS = 10
+"""Of a processor, for one call: what else the machine does changes little of what is refused."""
+
+PATIENCE = 60.0
+"""Seconds of the clock after which a call is given up that had no processor; that is no refusal."""
 
 MEMORY = 3 << 29
 """Bytes of a process beyond those of a fresh one."""
@@ -95,14 +100,14 @@ def bounded(by: str, function: Callable[..., Result], *arguments: Any) -> Result
                 process = None
             process = process or _Process()
             process.connection.send((function, arguments))
-            if not process.connection.poll(SECONDS):
-                raise TooMuch
+            if not process.connection.poll(PATIENCE):
+                raise Unavailable
             answer = process.connection.recv()
         except BaseException as error:
             if process is not None:
                 process.end()
                 process = None
-            if isinstance(error, (EOFError, ConnectionError)):  # the system has ended it, for want of memory
+            if isinstance(error, (EOFError, ConnectionError)):  # the system has ended it, by a limit
                 raise TooMuch from None
             raise
         finally:
@@ -122,12 +127,15 @@ def serve(connection: Connection) -> None:
     with open("/proc/self/statm") as file:
         taken = int(file.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY, taken + MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     connection.send("ready")
     while True:
         try:
             function, arguments = connection.recv()
         except (EOFError, OSError):
             return
+        used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
+        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(used) + SECONDS, resource.RLIM_INFINITY))
         try:
             answer = ("returned", function(*arguments))
         except DPStatsError as error:

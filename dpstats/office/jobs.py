@@ -183,13 +183,14 @@ class Pool:
                 self._changed.wait(0.5)
 
     def _taken(self) -> dict[str, str]:
-        """Jobs that are paid for, the oldest first, with their analysts."""
+        """Jobs of the data sets of the file that are paid for, the oldest first, with their analysts."""
         try:
             found = self._store.rows(
-                "SELECT id, analyst FROM job WHERE state = 'taken' OR (state = 'paying' AND begun < ?) ORDER BY begun",
+                "SELECT id, analyst, dataset FROM job WHERE state = 'taken' OR (state = 'paying' AND begun < ?)"
+                " ORDER BY begun",
                 (time.time() - PAYING,),
             )
-            return {row["id"]: row["analyst"] for row in found}
+            return {row["id"]: row["analyst"] for row in found if row["dataset"] in self._office.datasets}
         except Unavailable:
             return {}
 

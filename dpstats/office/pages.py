@@ -388,8 +388,10 @@ def revoke(visit: Visit) -> Response:
 
 
 def audit(visit: Visit) -> Response:
-    """Who did what, the latest first."""
-    return visit.show("audit.html", rows=list(reversed(visit.service.audit()))[:1000])
+    """Who did what, the latest first; of one analyst, act or request where that is searched for."""
+    about = visit.web.query_params.get("about", "").strip()
+    rows = visit.service.audit(most=1000, about=about)
+    return visit.show("audit.html", rows=rows[::-1], about=about)
 
 
 def report(visit: Visit) -> Response:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import csv
 import html
 import importlib.util
 import io
@@ -93,7 +94,7 @@ def export(stored: Mapping[str, JSON], title: str, kind: str) -> tuple[bytes, st
     if kind == "json":  # `load` of the result's class reads it
         return json.dumps(stored, indent=1).encode(), "application/json"
     if kind == "csv":
-        return _csv(result).encode(), "text/csv"
+        return without_formulas(_csv(result)).encode(), "text/csv"
     if kind == "tex":
         return summary_of(result).as_latex().encode(), "application/x-tex"
     body = f"<h1>{html.escape(title)}</h1>\n{summary_of(result).as_html()}"
@@ -110,6 +111,24 @@ def _csv(result: Any) -> str:
     if isinstance(result, dp.Evaluation):
         return str(result.metrics.to_csv())
     return str(summary_of(result).as_csv())
+
+
+def without_formulas(text: str) -> str:
+    """CSV in which no text is a formula to a spreadsheet: names of columns and candidates are chosen by analysts."""
+    file = io.StringIO()
+    rows = csv.reader(io.StringIO(text, newline=""), skipinitialspace=False)
+    csv.writer(file, lineterminator="\n").writerows([_inert(cell) for cell in row] for row in rows)
+    return file.getvalue()
+
+
+def _inert(cell: str) -> str:
+    if not cell.strip(" ").startswith(("=", "+", "-", "@", "\t", "\r")):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
 
 
 def _word(result: Any, title: str) -> bytes:

@@ -66,7 +66,7 @@ class Request:
 
     def check(self) -> None:
         """Raise ArgumentError unless it has the form of a request: names of arguments, eps and delta."""
-        if self.verb not in ARGUMENTS:
+        if not isinstance(self.verb, str) or self.verb not in ARGUMENTS:
             raise ArgumentError(f"verb must be one of {list(VERBS)}, got {safe_repr(self.verb)}")
         known = ARGUMENTS[self.verb]
         if not isinstance(self.arguments, Mapping) or not all(isinstance(name, str) for name in self.arguments):

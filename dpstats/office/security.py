@@ -13,7 +13,7 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -66,9 +66,9 @@ class Buckets:
 
     def __init__(self, rate: float, burst: float, most: int = 10_000) -> None:
         self.rate, self.burst, self.most = rate, burst, most
-        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._levels: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
-    def take(self, key: str) -> bool:
+    def take(self, key: Hashable) -> bool:
         """Whether one more is allowed now."""
         now = time.monotonic()
         level, last = self._levels.pop(key, (self.burst, now))
@@ -98,9 +98,9 @@ class Session:
 
 
 class Sessions:
-    """Sessions of this process: random, in memory, by the hash of what the cookie holds."""
+    """Sessions of this process: random, in memory, by the hash of what the cookie holds; `most` of one token."""
 
-    def __init__(self, name: str, *, secure: bool, seconds: float = 8 * 3600, most: int = 1_000) -> None:
+    def __init__(self, name: str, *, secure: bool, seconds: float = 8 * 3600, most: int = 8) -> None:
         # A cookie is sent to every port of a host, so the two listeners have names of their own.
         self.cookie = f"__Host-{name}" if secure else name
         self.secure, self.seconds, self.most = secure, seconds, most
@@ -111,9 +111,13 @@ class Sessions:
         """A new session of whoever has this token."""
         session = Session(new_token(), token, new_token(), time.monotonic() + self.seconds)
         with self._lock:
+            now = time.monotonic()
+            for key in [key for key, one in self._open.items() if one.ends < now]:
+                del self._open[key]
+            same_token = [key for key, one in self._open.items() if one.token == token]
+            if len(same_token) >= self.most:  # nobody ends the sessions of others
+                del self._open[same_token[0]]
             self._open[hash_of(session.id)] = session
-            while len(self._open) > self.most:
-                self._open.popitem(last=False)
         return session
 
     def find(self, cookie: str | None) -> Session | None:
@@ -277,7 +281,7 @@ class Guard:
         self.app, self.limits, self.sessions, self.holder = app, limits, sessions, holder
         self.hosts, self.log, self.answer = frozenset(hosts), log, answer
         self.callers, self.strangers = Buckets(*limits.calls), Buckets(*limits.strangers)
-        self.at_work: dict[str, int] = {}
+        self.at_work: dict[tuple[str, str], int] = {}
         self.looking_up = CapacityLimiter(4)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -323,16 +327,18 @@ class Guard:
         if re.search(rb"\.\.|//|\\|%(?:00|2e|2f|5c)", target, re.IGNORECASE):
             raise Refused("NotFound", "there is nothing at this address")
         scope["caller"] = caller = await self._identify(headers)
-        key = f"{scope['client'][0]}" if caller is None and scope.get("client") else caller.name if caller else ""
+        key = ("name", caller.name) if caller else ("address", scope["client"][0] if scope.get("client") else "")
         if not (self.strangers if caller is None else self.callers).take(key):
             raise Refused("TooManyRequests", "too many requests; wait a little")
+        # A stranger who sends slowly keeps nobody of the same address from signing in.
+        body = await self._body(headers, receive) if caller is None else b""
         # Of one caller some requests work at a time, so that others are not slowed by them.
         # Style sheet and script come as fast as the page that asks for them.
         if self.at_work.get(key, 0) >= self.limits.together and not target.startswith(b"/static/"):
             raise Refused("TooManyRequests", f"at most {self.limits.together} requests at a time; wait for the others")
         self.at_work[key] = self.at_work.get(key, 0) + 1
         try:
-            body = await self._body(headers, receive)
+            body = body if caller is None else await self._body(headers, receive)
             await self.app(scope, _again(body, receive), send)
         finally:
             self.at_work[key] -= 1
@@ -354,6 +360,8 @@ class Guard:
     async def _body(self, headers: Headers, receive: Receive) -> bytes:
         too_large = Refused("TooLarge", f"a request has at most {self.limits.body:,} bytes")
         length = headers.get("content-length", "0")
+        if "content-length" in headers and "transfer-encoding" in headers:  # a proxy may read the other one
+            raise Refused("BadRequest", "a request has either Content-Length or Transfer-Encoding")
         if not length.isdecimal() or len(length) > 9 or int(length) > self.limits.body:
             raise too_large
         parts: list[bytes] = []

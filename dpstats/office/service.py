@@ -26,7 +26,7 @@ from dpstats.ledger import Ledger
 from dpstats.models.sources import FormulaSource, model_formula
 from dpstats.office.bounded import TooMuch, bounded
 from dpstats.office.config import ANALYST, DataSet, Office
-from dpstats.office.jobs import Pool, first_deadline, job_of
+from dpstats.office.jobs import FAILED, Pool, first_deadline, job_of
 from dpstats.office.request import JSON, MOST_ROWS, Job, Request, call_arguments
 from dpstats.office.source import check_source
 from dpstats.office.store import FACTS, OPEN, Store, TooManyRequests, Unavailable, hash_of, insert, new_token
@@ -130,10 +130,13 @@ class Service:
             text = f"{request.verb} of {dataset.name}: eps={costs['eps']:g}, delta={costs['delta']:g}"
             return {**facts, "summary": text, "html": ""}
         digest, given = plan.digest(), _Given(plan, analyst)
-        text, html, notes = self._accounts(digest, given)
+        account = f"{plan.description}\n\nThis plan has too many columns to be shown whole.", "", list[str]()
+        with contextlib.suppress(TooMuch):
+            account = self._accounts(digest, given)
         if forecast:
-            facts["forecast"] = self._forecasts(digest, dataset.rows, given)
-        return {**facts, "digest": digest, "summary": text, "html": html, "notes": notes}
+            with contextlib.suppress(TooMuch):
+                facts["forecast"] = self._forecasts(digest, dataset.rows, given)
+        return {**facts, "digest": digest, **dict(zip(("summary", "html", "notes"), account, strict=True))}
 
     def made_up(self, analyst: str, request: Request, rows: int) -> str:
         """Rows made up from public facts alone, as CSV, to write code against."""
@@ -213,8 +216,14 @@ class Service:
         if job.analyst != analyst or job.state != "released":
             raise ArgumentError("id: only a release of one's own can be shared")
         with self._store.writing() as connection:
-            connection.execute("UPDATE job SET shared = ? WHERE id = ?", (int(bool(shared)), id))
-            _log(connection, analyst, "share" if shared else "unshare", id)
+            changed = connection.execute(
+                "UPDATE job SET shared = ? WHERE id = ? AND shared != ?", (int(bool(shared)), id, int(bool(shared)))
+            )
+            if changed.rowcount:
+                acts = "SELECT count(*) FROM audit WHERE subject = ? AND act IN ('share', 'unshare')"
+                if connection.execute(acts, (id,)).fetchone()[0] >= MOST_SHARES:
+                    raise ArgumentError(f"id: this release was shared and taken back {MOST_SHARES} times, the most")
+                _log(connection, analyst, "share" if shared else "unshare", id)
         return self.job(analyst, id)
 
     # The keeper's.
@@ -226,7 +235,8 @@ class Service:
     def approve(self, id: str) -> Job:
         """Let a request be carried out; BudgetExceeded if it can no longer be paid for."""
         job = self._waiting(id)
-        dataset, checked = self.office.datasets[job.request.dataset], self._checked(job.analyst, job.request)
+        # The file may have changed since.
+        dataset, checked = self._dataset(job.analyst, job.request), self._checked(job.analyst, job.request)
         with self._paying[dataset.name]:
             self._check_budget(dataset, job.analyst, checked)
             self._decide(id, "paying", "approve", begun=time.time())
@@ -285,19 +295,27 @@ class Service:
             found.append({**facts, "remaining": left, "analysts": spending, "history": history})
         return found
 
-    def audit(self, since: float | None = None) -> list[dict[str, JSON]]:
-        """Who did what and when, in order; what became of jobs is dated by when it could be seen."""
+    def audit(self, since: float | None = None, *, most: int = -1, about: str = "") -> list[dict[str, JSON]]:
+        """Who did what and when, in order; what became of jobs is dated by when it could be seen.
+
+        `most` keeps the latest ones alone, `about` those of one actor, act or subject.
+        """
         acts = self._store.rows(
-            "SELECT time, actor, act, subject FROM audit WHERE time >= ? ORDER BY id", (since or 0,)
+            "SELECT time, actor, act, subject FROM audit WHERE time >= ? AND (? = '' OR ? IN (actor, act, subject))"
+            " ORDER BY id DESC LIMIT ?",
+            (since or 0, about, about, most),
         )
         log = [dict(row) for row in acts]
         ended = self._store.rows(
-            f"SELECT {FACTS} FROM job WHERE state IN ('released', 'failed') AND ended >= ?", (since or 0,)
+            f"SELECT {FACTS} FROM job WHERE state IN ('released', 'failed') AND ended >= ?"
+            " AND (? IN ('', 'office', state, id)) ORDER BY ended DESC LIMIT ?",
+            (since or 0, about, most),
         )
         for job in (_job(row, result=False) for row in ended):
             if job.state in ("released", "failed"):
                 log.append({"time": job.ready, "actor": "office", "act": job.state, "subject": job.id})
-        return sorted(log, key=lambda act: act["time"])
+        latest = sorted(log, key=lambda act: act["time"])
+        return latest if most < 0 else latest[-most:]
 
     def report(self, dataset: str) -> str:
         """The ledger's report, as a page of HTML."""
@@ -349,17 +367,11 @@ class Service:
 
     def _made_account(self, digest: str, given: _Given) -> tuple[str, str, list[str]]:
         """The summary of a plan as text and as HTML, and its notes."""
-        try:
-            return bounded(given.by, _shown, given.value)
-        except TooMuch:
-            return f"{given.value.description}\n\nThis plan has too many columns to be shown whole.", "", []
+        return bounded(given.by, _shown, given.value)
 
-    def _made_forecast(self, digest: str, rows: int, given: _Given) -> list[dict[str, JSON]] | None:
-        """The standard errors that a plan foresees, if they can be worked out in time."""
-        try:
-            return _records(bounded(given.by, _forecast, given.value, rows))
-        except TooMuch:
-            return None
+    def _made_forecast(self, digest: str, rows: int, given: _Given) -> list[dict[str, JSON]]:
+        """The standard errors that a plan foresees."""
+        return _records(bounded(given.by, _forecast, given.value, rows))
 
     def _check_budget(self, dataset: DataSet, analyst: str, checked: _Checked) -> None:
         """Raise unless the ledger covers a request."""
@@ -373,7 +385,8 @@ class Service:
             " OR (state IN ('released', 'failed') AND begun + 2 * max(deadline, ended - begun) > ?))",
             (analyst, now),
         )
-        shown = [job_of(row, dict, now).state for row in rows].count(state)
+        # Jobs of a data set that the file has no longer rest until it is back.
+        shown = [job_of(row, dict, now).state for row in rows if row["dataset"] in self.office.datasets].count(state)
         if shown >= (MOST_WAITING if state == "waiting" else MOST_WORKING):
             most = (
                 f"{MOST_WAITING} requests of yours wait"
@@ -388,12 +401,17 @@ class Service:
         So a charge tells nothing of when a worker came to it. A crash before the end leaves the rest to the worker,
         and so does a ledger or a disk that cannot be used now: the job was taken, and is worked on later.
         """
+        charged = False
         try:
             with _public_refusals(self._ledgers[dataset.name]) as ledger:
                 signed = ledger.signed(analyst, label=request.label, key=id)
                 for guarantee in checked.charges:
                     signed.charge(guarantee, **checked.entry)
+                    charged = True
         except (BudgetExceeded, ArgumentError) as error:
+            if charged:  # another program has spent what was left after the first of several charges
+                self._advance(id, "failed", ended=time.time(), message=FAILED)
+                return
             self._advance(id, "refused", ended=time.time(), message=str(error))
             raise
         except Unavailable:
@@ -502,16 +520,16 @@ class _Checked(NamedTuple):
 
 
 class _Given:
-    """What a cache does not compare, as its other keys say the same, and who asks."""
+    """Who asks, which a cache compares so that it tells nobody of others, and what its other keys say already."""
 
     def __init__(self, value: Any, by: str) -> None:
         self.value, self.by = value, by
 
     def __hash__(self) -> int:
-        return 0
+        return hash(self.by)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Given)
+        return isinstance(other, _Given) and self.by == other.by
 
 
 def rehearsal_rows(domain: Domain, rows: int) -> pd.DataFrame:

@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 import dpstats as dp
-from dpstats.errors import BudgetExceeded, DPStatsError, LedgerError, MismatchError
+from dpstats.errors import ArgumentError, BudgetExceeded, DPStatsError, LedgerError, MismatchError
 from dpstats.ledger import Ledger
 from dpstats.office.config import DataSet, Office
 from dpstats.office.jobs import FAILED, UNUSABLE, lease
@@ -36,6 +36,8 @@ def main(path: str, job: str) -> int:
         row = store.row("SELECT * FROM job WHERE id = ?", (job,))
         if not free or row is None or row["state"] not in ("paying", "taken"):
             return 0
+        if row["dataset"] not in office.datasets:  # until the file has it again
+            return 1
         _count(store, job, 1)
         outcome = carry_out(store, office.datasets[row["dataset"]], row)
         if outcome is None:
@@ -52,7 +54,7 @@ def carry_out(store: Store, dataset: DataSet, row: Any) -> tuple[str, str | None
     request = request_of(row)
     try:
         ledger = dataset.open_ledger().signed(row["analyst"], label=request.label, key=row["id"])
-    except LedgerError:
+    except (LedgerError, ArgumentError):  # it cannot be opened, or is missing
         return None
     try:
         if row["attempts"] >= ATTEMPTS:

@@ -123,7 +123,7 @@ def test_a_keeper_approves_and_refuses(place: Any, context: Any, token: str) -> 
         request = keeper.locator("section.panel").filter(has=keeper.get_by_text(f"<b>{label}</b>", exact=True))
         request.get_by_role("button", name=button).click()
         request.wait_for(state="detached")
-    unwanted.get_by_text("The keeper refused the request.").wait_for()
+    unwanted.get_by_text("The request was refused.").wait_for()
     wanted.get_by_role("heading", name="Take it with you").wait_for()
     assert not keeper.locator("b").count()
 

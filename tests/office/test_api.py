@@ -154,8 +154,14 @@ def test_refusals_are_those_of_the_plan(anna: TestClient, body: dict[str, Any], 
     assert anna.get("/v1/releases").json() == {"releases": []}
 
 
+def test_few_jobs_at_a_time(anna: TestClient) -> None:
+    answers = [anna.post("/v1/releases", json=FIT, headers={"Idempotency-Key": f"{at:032}"}) for at in range(4)]
+    assert [one.status_code for one in answers] == [201] * 3 + [429]
+    assert answers[3].json()["error"]["type"] == "TooManyRequests"
+
+
 def test_what_cannot_be_paid_for(anna: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpstats.office.service.MOST_WORKING", 10)
+    monkeypatch.setattr("dpstats.office.service.MOST_WORKING", 6)
     dear = {**FIT, "arguments": {"formula": "y ~ x", "eps": 2.0}}
     answers = [anna.post("/v1/releases", json=dear, headers={"Idempotency-Key": f"{at:032}"}) for at in range(6)]
     assert [one.status_code for one in answers] == [201] * 5 + [409]

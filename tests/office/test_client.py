@@ -97,7 +97,8 @@ def test_the_other_verbs(office: Any, service: Any) -> None:
     assert isinstance(chosen, dp.Selection)
 
 
-def test_refusals_are_errors_as_everywhere(office: Any) -> None:
+def test_refusals_are_errors_as_everywhere(office: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpstats.office.service.MOST_WORKING", 10)
     with pytest.raises(FormulaError, match="mean"):
         office.plan("y ~ x - x.mean()", "survey", eps=0.5)
     with pytest.raises(ArgumentError, match="seed"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 import re
@@ -43,6 +44,22 @@ def test_a_form_can_be_filled_in_with_any_request(request_: Request) -> None:
     sent = {"verb": request_.verb, **forms.fields_of(request_)}
     assert forms.request_of("survey", sent) == request_
     assert forms.read("survey", forms.written(request_)) == request_
+
+
+@pytest.mark.parametrize(("verb", "label"), [([], None), ({}, None), (3, None), ("glm", []), (None, None)])
+def test_a_hidden_field_of_wrong_types_is_refused(opened: Callable[..., Any], verb: Any, label: Any) -> None:
+    text = json.dumps({"verb": verb, "arguments": {"formula": "y ~ x", "eps": 0.5}, "label": label})
+    with pytest.raises(ArgumentError, match=r"^verb must be|^label must be"):
+        opened().submit("ada", forms.read("survey", text), "k")
+
+
+def test_a_text_in_a_table_is_no_formula_of_a_spreadsheet() -> None:
+    text = 'term,estimate\n=1+1,-0.5\n"@a,b",1e-3\n-x,-inf\nI(x),\n" +2z",+3\n"\tq","a"\n'
+    wanted = "term,estimate\n'=1+1,-0.5\n\"'@a,b\",1e-3\n'-x,-inf\nI(x),\n' +2z,+3\n'\tq,a\n"
+    assert reports.without_formulas(text) == wanted
+    fit = dp.ols("y ~ x", pd.DataFrame({"x": [0.5], "y": [0.5]}), eps=1.0, domain={"x": (0, 1), "y": (0, 1)})
+    content, _ = reports.export(to_result(fit), "", "csv") or (b"", "")
+    assert pd.read_csv(io.BytesIO(content)).equals(fit.tidy())
 
 
 def test_every_verb_has_a_form() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -185,6 +186,48 @@ def test_strangers_do_not_lock_out_who_has_a_token(service: Any) -> None:
     token = {"Authorization": f"Bearer {service.add_analyst('anna')}"}
     assert [client.get("/v1/datasets").status_code for _ in range(7)] == [401] * 5 + [429] * 2
     assert [client.get("/v1/releases", headers=token).status_code for _ in range(21)] == [200] * 20 + [429]
+
+
+def test_nobody_ends_the_sessions_of_others() -> None:
+    sessions = Sessions("office", secure=False)
+    others, mine = sessions.open("o" * 43), [sessions.open("m" * 43) for _ in range(20)]
+    assert sessions.find(others.id) == others
+    assert [sessions.find(one.id) is not None for one in mine] == [False] * 12 + [True] * 8
+
+
+def test_bodies_that_do_not_come_keep_no_stranger_of_the_same_address_out(service: Any) -> None:
+    app = create_app(service, keeper=False, limits=Limits(seconds=0.3))
+    path = {"type": "http", "method": "POST", "path": "/login", "query_string": b"", "client": ("10.0.0.1", 1)}
+    path |= {"headers": [(b"host", b"127.0.0.1")], "http_version": "1.1", "scheme": "http", "root_path": ""}
+
+    async def answer(*messages: dict[str, Any]) -> int:
+        sent, coming = [], list(messages)
+
+        async def receive() -> dict[str, Any]:
+            if not coming:
+                await asyncio.sleep(5)
+            return coming.pop(0)
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await app(dict(path), receive, send)
+        return int(sent[0]["status"])
+
+    async def all_answers() -> list[int]:
+        slow = [asyncio.create_task(answer()) for _ in range(6)]
+        await asyncio.sleep(0.05)
+        last = await answer({"type": "http.request", "body": b"token=x", "more_body": False})
+        return [last, *await asyncio.gather(*slow)]
+
+    assert asyncio.run(all_answers()) == [401] + [408] * 6
+
+
+def test_a_body_has_one_length(service: Any) -> None:
+    client = TestClient(create_app(service, keeper=False), base_url="http://127.0.0.1")
+    token = {"Authorization": f"Bearer {service.add_analyst('anna')}", "Content-Type": "application/json"}
+    both = token | {"Content-Length": "2", "Transfer-Encoding": "chunked"}
+    assert client.post("/v1/plan", content=b"{}", headers=both).status_code == 400
 
 
 def test_only_hosts_of_the_file_are_answered(opened: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,14 @@ from offices import FILE, FIT, finished, write_office, write_rows
 import dpstats as dp
 from dpstats.errors import ArgumentError, BudgetExceeded, DPStatsError, LedgerError, MismatchError
 from dpstats.ledger import Ledger
-from dpstats.office import jobs
+from dpstats.office import bounded as bounded_module
+from dpstats.office import jobs, worker
+from dpstats.office import service as service_module
+from dpstats.office.bounded import TooMuch, bounded
+from dpstats.office.config import Office
 from dpstats.office.request import Request, from_result
 from dpstats.office.service import Service
-from dpstats.office.store import TooManyRequests
+from dpstats.office.store import TooManyRequests, Unavailable
 
 Opened = Callable[..., Service]
 GLM = Request("survey", "glm", FIT)
@@ -170,7 +175,9 @@ def test_every_verb_is_charged_as_it_was_planned(opened: Opened) -> None:
 
 
 def test_a_release_of_another_data_set_is_refused_before_the_charge(opened: Opened, tmp_path: Path) -> None:
-    write_office(tmp_path, text=FILE + FILE[FILE.index("[data.survey]") :].replace("survey", "other"))
+    other = FILE[FILE.index("[data.survey]") :].replace("survey", "other").replace("rows", "more", 1)
+    write_office(tmp_path, text=FILE + other)
+    write_rows(tmp_path / "more.csv")
     service = opened()
     fit = finished(service, "ada", service.submit("ada", Request("other", "glm", FIT), "1").id).id
     bought = Request("other", "buy_ranges", {"columns": ["x"], "eps": 0.5})
@@ -254,6 +261,108 @@ def test_few_jobs_of_one_analyst_are_at_work_at_a_time(opened: Opened, monkeypat
     assert service.submit("bob", GLM, "3").state == "working"
     monkeypatch.setattr("time.time", lambda: now[0].taken + 1500)
     service.submit("ada", GLM, "3")
+
+
+def test_shares_are_logged_where_something_changes_and_few_times(opened: Opened) -> None:
+    service = opened()
+    job = finished(service, "ada", service.submit("ada", GLM, "k").id)
+    for _ in range(3):
+        service.share("ada", job.id, False)
+    for number in range(20):
+        service.share("ada", job.id, number % 2 == 0)
+    service.share("ada", job.id, False)
+    with pytest.raises(ArgumentError, match="shared and taken back 20 times"):
+        service.share("ada", job.id, True)
+    assert not service.job("ada", job.id).shared
+    acts = [act["act"] for act in service.audit()]
+    assert sorted(acts) == ["released", "request", *["share"] * 10, *["unshare"] * 10]
+    assert [act["act"] for act in service.audit(most=2)] == acts[-2:]
+    assert [act["act"] for act in service.audit(most=1, about="request")] == ["request"]
+    assert {act["subject"] for act in service.audit(about="office")} == {job.id}
+    assert service.audit(about="bob") == []
+
+
+def test_what_one_has_planned_makes_no_plan_of_another_faster(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    service, made = opened(), []
+    whole = service_module.bounded
+
+    def counted(by: str, function: Any, *given: Any) -> Any:
+        made.append(by)
+        return whole(by, function, *given)
+
+    monkeypatch.setattr(service_module, "bounded", counted)
+    for analyst in ("ada", "bob", "ada", "bob"):
+        service.plan(analyst, GLM, forecast=True)
+    assert made == ["ada"] * 3 + ["bob"] * 3
+
+
+def test_what_could_not_be_shown_once_is_tried_again(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = opened()
+
+    def too_much(by: str, function: Any, *given: Any) -> Any:
+        if function is service_module._shown:
+            raise TooMuch
+        return bounded(by, function, *given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(service_module, "bounded", too_much)
+        assert "too many columns to be shown" in service.plan("ada", GLM)["summary"]
+    assert "too many columns to be shown" not in service.plan("ada", GLM)["summary"]
+
+
+@pytest.mark.slow
+def test_a_call_is_limited_by_the_time_of_a_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that is busy makes no refusal: a call that waits uses nothing up."""
+    assert bounded("ada", time.sleep, 11) is None
+    with pytest.raises(TooMuch):
+        bounded("ada", eval, "sum(i * i for i in range(10**10))")
+    monkeypatch.setattr(bounded_module, "PATIENCE", 0.2)
+    with pytest.raises(Unavailable):
+        bounded("ada", time.sleep, 1)
+
+
+def test_a_data_set_that_left_the_file_keeps_its_jobs(opened: Opened, tmp_path: Path) -> None:
+    service = opened(more="approve = true")
+    paid, waiting = (service.submit("ada", GLM, key).id for key in "ab")
+    service.approve(paid)
+    file, text = service.office.path, service.office.path.read_text()
+    file.write_text(text.replace("data.survey", "data.other").replace("survey.ledger", "other.ledger"))
+    for dataset in Office.load(file).datasets.values():
+        dataset.make_ledger().close()
+    without = opened()
+    assert without._pool._taken() == {}
+    assert worker.main(str(file), paid) == 1
+    with pytest.raises(ArgumentError, match="'survey' is not known"):
+        without.approve(waiting)
+    file.write_text(text)
+    assert finished(opened(), "ada", paid).state == "released"
+
+
+def test_an_approval_looks_at_the_file_again(opened: Opened) -> None:
+    service = opened(more="approve = true")
+    job = service.submit("ada", GLM, "k")
+    file = service.office.path
+    file.write_text(file.read_text().replace("most_eps = 2.0", "most_eps = 0.1"))
+    with pytest.raises(ArgumentError, match="eps must be at most"):
+        opened().approve(job.id)
+    assert [one.id for one in service.waiting()] == [job.id]
+
+
+def test_a_first_charge_of_two_that_stays_is_not_said_to_be_nothing(opened: Opened, monkeypatch: Any) -> None:
+    service, whole = opened(), Service._checked
+
+    def twice(self: Service, analyst: str, request: Request) -> Any:
+        checked = whole(self, analyst, request)
+        return checked._replace(charges=checked.charges * 2)
+
+    monkeypatch.setattr(Service, "_checked", twice)
+    monkeypatch.setattr(Service, "_check_budget", lambda *_: None)
+    Ledger.open(service.office.datasets["survey"].ledger).charge(dp.Guarantee(9.3), label="another program")
+    job = service.submit("ada", GLM, "k")
+    time.sleep(0.1)
+    job = service.job("ada", job.id)
+    assert (job.state, job.message) == ("failed", jobs.FAILED)
+    assert entries(service)["eps"].sum() > 9.3
 
 
 def test_analysts_take_turns(opened: Opened) -> None:
