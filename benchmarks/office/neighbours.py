@@ -56,7 +56,8 @@ rows = 200
 
 REQUESTS: dict[str, dict[str, Any]] = {
     "glm": {"formula": "y ~ x + g", "eps": 1.0, "inference": None},
-    "errors": {"formula": "y ~ x + g", "eps": 10.0, "inference": "model"},
+    # Whether an interval of the response is bought follows the noisy count: declared, the shape does not.
+    "errors": {"formula": "y ~ x + g", "eps": 10.0, "inference": "model", "response": "declared"},
     "binomial": {"formula": "I(y > 0.5) ~ np.log(x + 1)", "eps": 1.0, "family": "binomial", "inference": None},
     "weights": {"formula": "y ~ x", "eps": 1.0, "weights": "x", "inference": None},
     "check": {"formula": "y ~ x + g", "eps": 1.0},
