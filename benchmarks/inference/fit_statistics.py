@@ -150,7 +150,7 @@ def cell(name: str, n: int, eps: float, runs: int) -> pd.Series:
         frame["y"] = population.draw(random, predictor(frame, population.effects))
         fit = dp.glm(
             "y ~ x + z + g", frame, eps, family=population.family, domain={**DOMAIN, "y": population.response},
-            inference=population.inference, fitstats="auto", seed=int(random.integers(2**40)),
+            inference=population.inference, fitstats="auto", method="napp", seed=int(random.integers(2**40)),
         )  # fmt: skip
         if not fit.has_errors or fit.fit_sums is None:
             continue

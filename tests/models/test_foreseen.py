@@ -89,7 +89,8 @@ def test_no_forecast_is_worse_with_more_rows(columns: int, inference: Any, rows:
     for one in found:
         for column, chance in (("std_error", "identified"), ("upper", "identified_upper")):
             assert np.all(one[chance][np.isfinite(one[column])] >= 0.5)
-            assert np.all(np.isfinite(one[column][one[["identified", chance]].min(axis=1) >= 0.95]))
+        # `upper` supposes rarer levels besides, of which these chances say nothing.
+        assert np.all(np.isfinite(one["std_error"][one[["identified", "identified_upper"]].min(axis=1) >= 0.95]))
 
 
 @pytest.mark.slow
