@@ -338,25 +338,25 @@ class FitStatistics:
         by_deviance = -(1 - rest) / total
         count = share * by_deviance * self.sums.count_effect(place) - rest * gained / rows**2 / total
         half = self.half_width(Derivatives({place: share * by_deviance}, count, normal))
-        value, unseen = 1 - rest, (1 - rest) * self._beyond_cap() / total
-        low, high = min(max(value - half - unseen, 0.0), 1.0), max(min(value + half, 1.0), 0.0)
-        return Figure(value, (half + unseen / 2) / NORMAL, low, high)
-
-    def _beyond_cap(self) -> float:
-        """What squares beyond the loss's cap add to the residual variance at most; 0 if noise hides such rows.
-
-        The information leaves these rows out: their number is that of all rows less its own.
-        """
-        known, estimates, cap = constant_column(self.plan.design), self.estimates, self.functions.squared_cap
-        assert known is not None
+        # Rows beyond the cap have larger squares than were summed, and are not in what the information explains.
+        value, beyond, cap = 1 - rest, min(self._share_beyond_cap(), 0.5), self.functions.squared_cap
         assert cap is not None
+        lower = (1 - rest) * BEYOND * cap * beyond / total
+        higher = rest * max(gained, 0.0) / rows * beyond / (1 - beyond) / total
+        low, high = min(max(value - half - lower, 0.0), 1.0), max(min(value + half + higher, 1.0), 0.0)
+        return Figure(value, (half + (lower + higher) / 2) / NORMAL, low, high)
+
+    def _share_beyond_cap(self) -> float:
+        """The share of rows beyond the loss's cap, which the information leaves out; 0 if noise hides them."""
+        known, estimates = constant_column(self.plan.design), self.estimates
+        assert known is not None
         column, constant = known
         unit = np.zeros((1, estimates.size))
         unit[0, column] = 1.0
         beyond = self.sums.count - estimates.information[column, column] / constant**2
         noise = math.sqrt(float(estimates.matrix.bilinear(unit, unit)[0])) / constant**2
         seen = beyond > TOLD * math.hypot(noise, self.sums.count_sd)
-        return BEYOND * cap * beyond / self.sums.rows() if seen else 0.0
+        return beyond / self.sums.rows() if seen else 0.0
 
     def _residual_variance(self) -> tuple[float, float, float] | None:
         """The residual variance, the share that its sum has in it, and the standard deviation of the rest's noise.

@@ -19,6 +19,7 @@ import dpstats as dp
 from dpstats.data import Block
 from dpstats.errors import ArgumentError, DPStatsError, NotReleasedError
 from dpstats.mechanisms import fit_statistics as mechanism
+from dpstats.mechanisms.design import constant_column
 from dpstats.mechanisms.fit_statistics import (
     FitStatisticsPlan,
     Lattice,
@@ -27,6 +28,7 @@ from dpstats.mechanisms.fit_statistics import (
     choose_lattices,
     exact_sums,
 )
+from dpstats.results import fit_statistics as statistics_module
 from dpstats.results.fit_statistics import LAPLACE, row_figure
 
 DOMAIN = {"x": (-1, 1), "z": (-1, 1), "g": ["a", "b", "c"]}
@@ -623,6 +625,50 @@ def test_tails_are_not_clipped_unseen() -> None:
     nearer = mechanism._span(values, made_up, (0.0, math.inf), 1 / 3, whole=False)[1]
     assert squares.clip(upper=sums.lattices[0].high).sum() > 0.95 * squares.sum()
     assert squares.clip(upper=nearer).sum() < 0.9 * squares.sum()
+
+
+def test_rows_beyond_the_cap_widen_r2_by_what_they_may_add(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Residuals of 5 % of the rows lie far beyond the cap: an end lowered by half as much, planted, is too high."""
+    cap = 2.0
+    options = {"method": "napp", "ranges": "declared", "response": "declared", "residual_cap": cap, "fitstats": "auto"}
+
+    def rows_beyond(share: float, square: float, slope: float) -> pd.DataFrame:
+        random, rows = np.random.default_rng(5), 40_000
+        x, far = random.uniform(-4, 4, rows), random.uniform(size=rows) < share
+        beyond = math.sqrt(square) * cap * random.choice([-1, 1], rows)
+        return pd.DataFrame({"x": x, "y": slope * x + np.where(far, beyond, 0.5 * random.standard_normal(rows))})
+
+    def ends(frame: pd.DataFrame) -> tuple[float, float]:
+        fit = dp.ols("y ~ x", frame, 20.0, domain={"x": (-4, 4), "y": (-10, 10)}, inference=True, seed=2, **options)  # type: ignore[arg-type]
+        return fit.fitstats.loc["r_squared", "low"], fit.fitstats.loc["r_squared", "high"]
+
+    # The information leaves these rows out of what is explained, which raises the upper end.
+    steep = rows_beyond(0.08, 2.3, 1.0)
+    low, high = ends(steep)
+    assert low < smf.ols("y ~ x", steep).fit().rsquared < high
+    flat = rows_beyond(0.05, 3.6, 0.3)
+    explained = smf.ols("y ~ x", flat).fit().rsquared
+    low, high = ends(flat)
+    assert low < explained < high
+    assert high - low < 0.2
+    monkeypatch.setattr(statistics_module, "BEYOND", statistics_module.BEYOND / 2)
+    assert ends(flat)[0] > explained
+    monkeypatch.setattr(statistics_module, "BEYOND", 4 * statistics_module.BEYOND)
+    assert np.subtract(*ends(flat)[::-1]) > 0.2
+
+
+def test_rows_beyond_the_cap_count_from_half_a_deviation_of_their_noise_on() -> None:
+    statistics = fitted("gaussian", method="napp")._fit_statistics
+    assert statistics is not None
+    estimates, sums = statistics.estimates, statistics.sums
+    known = constant_column(statistics.plan.design)
+    assert known is not None
+    unit = np.eye(estimates.size)[[known[0]]]
+    inside = estimates.information[known[0], known[0]] / known[1] ** 2
+    noise = math.hypot(math.sqrt(estimates.matrix.bilinear(unit, unit)[0]) / known[1] ** 2, sums.count_sd)
+    fewer, more = (replace(statistics, sums=replace(sums, count=inside + part * noise)) for part in (0.3, 0.8))
+    assert fewer._share_beyond_cap() == 0.0
+    assert more._share_beyond_cap() > 0.0
 
 
 def lines_of(fit: dp.GLMResults, alpha: float) -> list[tuple[float, ...]]:

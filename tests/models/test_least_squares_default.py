@@ -58,6 +58,8 @@ def test_a_wide_range_buys_an_interval_and_a_full_one_takes_statistics() -> None
     half = (bought.plan.response.high - bought.plan.response.low) / 2
     assert bought.family.residual_cap == pytest.approx(INTERVAL_CAP * half)
     assert bought.family.residual_cap < 100 / 8
+    # A cap that is forecast less than twice as wide as its price allows is not given up.
+    assert fit(30_000, domain={**FULL, "y": (-8, 8)}).plan.request.method == "napp"
     assert sums.plan.request.method == "statistics"
     assert sums.guarantee.basis == "docs/proofs/statistics"
     assert sums.statistics.fit("y ~ x").params.index.tolist() == ["Intercept", "x"]
