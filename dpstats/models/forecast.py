@@ -41,7 +41,6 @@ from dpstats.models.population import (
     EXPLAINED,
     KNOWN,
     POOR,
-    RARE,
     RICH,
     USUAL,
     ColumnPrior,
@@ -107,7 +106,7 @@ class Forecast:
     """Standard errors of fits of a plan by what is supposed of their rows, for any number of them."""
 
     plan: Plan
-    # what a row adds in the mean: "usual" or "known"; "rich", "poor" and "rare" too where nothing is known
+    # what a row adds in the mean: "usual" or "known"; "rich" and "poor" too where nothing is known
     populations: Mapping[str, RowMeans]
     _cache: dict[tuple[str, int], list[NDArray[np.bool_]]] = field(init=False, repr=False, default_factory=dict)
 
@@ -140,14 +139,14 @@ class Forecast:
         n = check_row_count(n, 10**15)
         with show_elapsed("foreseeing standard errors"):
             found = [self.likely(name, n) for name in self.names]
-        usual, each = found[0], [errors for errors, _ in found]
+        usual, upper = found[0], found[-1]
         columns = {
             "std_error": usual[0],
-            "lower": np.minimum.reduce(each),
-            "upper": np.maximum.reduce([usual[0], *each[self.names.index(self.last) :]]),
+            "lower": np.minimum.reduce([errors for errors, _ in found]),
+            "upper": np.maximum(usual[0], upper[0]),
             "sampling": self.sampling(self.names[0]) / np.sqrt(n),
             "identified": usual[1],
-            "identified_upper": found[self.names.index(self.last)][1],
+            "identified_upper": upper[1],
         }
         return WideFrame(columns, index=list(self.plan.names))
 
@@ -158,8 +157,8 @@ class Forecast:
 
     @property
     def last(self) -> str:
-        """The population by which coefficients are identified or not, where the analyst says nothing of the rows."""
-        return self.names[0] if self.known else "poor"
+        """The population that says least."""
+        return self.names[-1]
 
     @property
     def known(self) -> bool:
@@ -264,7 +263,7 @@ def forecast(plan: Plan, residual_sd: float | None = None, typical: object = Non
     known = KnownColumns.from_arguments(plan.design, typical, like)
     residual = _residual(plan, known, residual_sd)
     everything = known.covers(plan.design, response=residual is None)
-    priors = {"known": KNOWN} if everything else {"usual": USUAL, "rich": RICH, "poor": POOR, "rare": RARE}
+    priors = {"known": KNOWN} if everything else {"usual": USUAL, "rich": RICH, "poor": POOR}
     with quiet():
         samples = {name: sample_rows(plan, known, prior, residual, DRAWS) for name, prior in priors.items()}
         return Forecast(plan, {name: row_means(plan.family, one, weight_cap(plan)) for name, one in samples.items()})

@@ -60,9 +60,6 @@ POOR = ColumnPrior(
 )
 """As ordinary data are that say less: narrow numbers off the middle, rarer levels, columns that go together."""
 
-RARE = replace(POOR, spread=1 / 20, fall=4.0, ones=0.03, second=0.06, deviation=0.4)
-"""As data are with rare second levels and answers: errors of 97 in 100 coefficients are less than of such rows."""
-
 KNOWN = replace(USUAL, shared=0.3)
 """Where all columns are known one by one, what is left open is how they go together."""
 

@@ -177,9 +177,8 @@ class Plan(PlanFacts):
         DataFrame
             In the user's units: std_error, of usual rows or those that are known; lower and upper, of rows that say
             more and less; sampling, without any noise; identified, the chance that the noise leaves the coefficient a
-            standard error, of the rows of std_error; identified_upper, that chance of rows that say less, which is the
-            one to count on where nothing is known. An error is inf where its chance is below one half; upper is also
-            that of rows whose levels and answers are rarer still.
+            standard error, of the rows of std_error; identified_upper, that chance of the rows of upper, which is the
+            one to count on where nothing is known. An error is inf where its chance is below one half.
 
         Examples
         --------

@@ -438,6 +438,8 @@ def _rounded(n: float) -> int:
 
 def _targets(plan: Any, se: Any) -> pd.Series[float]:
     """The errors asked for, by names that the plan has."""
+    if not hasattr(plan, "standard_errors"):
+        raise ArgumentError(f"plan must be a plan that dpstats.plan has made, got {safe_repr(plan)}")
     if not isinstance(se, Mapping) or not se:
         raise ArgumentError(f"se must be a dict such as {{{plan.names[-1]!r}: 0.1}}, got {safe_repr(se)}")
     for name, value in se.items():

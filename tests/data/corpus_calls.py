@@ -419,13 +419,13 @@ def spending(**more: Any) -> dict[str, Any]:
         "quota": lambda: dp.glm("y ~ x", DATA, 3.5, **{**given, "ledger": ada}),
         "total": lambda: dp.glm("y ~ x", DATA, 30.0, **{**given, "ledger": ada}),
         "delta": lambda: dp.glm("y ~ x", DATA, 0.25, delta=0.01, **given),
-        # Noise that is no seed's decides whether so few rows stop there.
+        # Noise that is no seed's decides whether so few rows stop there, and which method suits them.
         "other domain": lambda: dp.glm(
-            "y ~ x", DATA, 1.0, on_mismatch="go", **{**given, "domain": {**DOMAIN, "x": (0, 5)}}
+            "y ~ x", DATA, 1.0, on_mismatch="go", method="napp", **{**given, "domain": {**DOMAIN, "x": (0, 5)}}
         ),
-        "other neighbours": lambda: dp.glm("y ~ x", DATA, 0.5, adjacency="replace_one", **given),
+        "other neighbours": lambda: dp.glm("y ~ x", DATA, 0.5, adjacency="replace_one", method="napp", **given),
         "arrays": lambda: dp.GLM(DATA["b"], DATA[["z"]], "binomial", 1.0).fit(0.125, ledger=book),
-        "label": lambda: dp.glm("y ~ x", DATA, 1.0, label="a model", **{**given, "ledger": ada}),
+        "label": lambda: dp.glm("y ~ x", DATA, 1.0, label="a model", method="napp", **{**given, "ledger": ada}),
         "normal": lambda: dp.glm("y ~ x", DATA, 0.5, delta=1e-6, noise="gaussian", **given),
         "return": lambda: dp.glm("y ~ x", DATA, 0.5, retrieval="return", **given),
         "check": lambda: dp.check("y ~ x", DATA, DOMAIN, 0.25, ledger=ada, **unit),

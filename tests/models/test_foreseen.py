@@ -89,8 +89,7 @@ def test_no_forecast_is_worse_with_more_rows(columns: int, inference: Any, rows:
     for one in found:
         for column, chance in (("std_error", "identified"), ("upper", "identified_upper")):
             assert np.all(one[chance][np.isfinite(one[column])] >= 0.5)
-        # `upper` supposes rarer levels besides, of which these chances say nothing.
-        assert np.all(np.isfinite(one["std_error"][one[["identified", "identified_upper"]].min(axis=1) >= 0.95]))
+            assert np.all(np.isfinite(one[column][one[["identified", chance]].min(axis=1) >= 0.95]))
 
 
 @pytest.mark.slow
@@ -123,19 +122,6 @@ def test_less_is_promised_where_nothing_is_known() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["gaussian", "binomial"])
-def test_a_rare_level_and_a_rare_answer_stay_below_the_upper_error(family: str) -> None:
-    random = np.random.default_rng(5)
-    rows = pd.DataFrame({"x": random.normal(4, 0.6, 20_000), "b": random.choice(["no", "yes"], 20_000, p=[0.93, 0.07])})
-    rows["y"] = np.clip(300 + 40 * (rows["x"] - 4) + random.normal(0, 70, 20_000), 0, 600)
-    rows["g"] = random.uniform(size=20_000) < 0.08
-    formula = "y ~ x + b" if family == "gaussian" else "g ~ x + b"
-    plan = dp.plan(formula, {**DOMAIN, "g": bool}, 4.0, family=family, inference=True, seed=1, allow_uncertified=True)
-    foreseen, found = plan.standard_errors(20_000), plan.fit(rows, seed=1).bse
-    assert np.all(found <= foreseen["upper"])
-    assert found["b[T.yes]"] > 1.5 * foreseen.loc["b[T.yes]", "std_error"]
-
-
 def test_a_response_of_which_nothing_is_known_leaves_a_range() -> None:
     plan = dp.plan("b ~ x + g", DOMAIN, 1.0, family="binomial", inference=True)
     known = {"x": (5, 2), "g": {"a": 0.4, "b": 0.3}}

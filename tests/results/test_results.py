@@ -136,10 +136,10 @@ def test_the_price_of_a_row_stands_beside_the_null_model() -> None:
     assert f"adds at most {bound:.2g} to the mean loss of 5,000 rows" in said
     assert f"with a loss of {np.log(2):.4g}" in said
     public = dp.ols("y ~ x", frame(), 1.0, domain=DOMAIN, adjacency="replace_one", method="napp")
-    assert "of 2,000 rows" in words(public)
+    assert "of 2,000 rows" in " ".join(public.notes), "of which a summary shows the first three"
     assert "without coefficients" not in words(public), "its loss is a function of the rows"
     guessed = dp.ols("y ~ x", frame(), 1.0, domain=DOMAIN, rows_guess=3000, method="napp")
-    assert "of 3,000 rows" in words(guessed)
+    assert "of 3,000 rows" in " ".join(guessed.notes)
 
 
 def test_budget_adds_up(result: dp.GLMResults) -> None:
@@ -160,7 +160,9 @@ def test_frames(result: dp.GLMResults) -> None:
     assert tidy["released"].to_numpy() == pytest.approx(result.params.to_numpy())
     assert tidy["estimate"].to_numpy() == pytest.approx(result.debiased if result.has_errors else result.params)
     assert glance.loc[0, "eps"] == result.guarantee.eps
-    known = result.guarantee.adjacency == "replace_one" or result.fit_sums is not None
+    counts = result.plan.counts
+    counted = counts is not None and counts.rows is not None and result.plan.counts_rows_used
+    known = result.guarantee.adjacency == "replace_one" or result.fit_sums is not None or counted
     assert (glance.loc[0, "nobs"] is pd.NA) != known
     risk, printed = result.excess_risk(0.1), result.excess_risk(0.1, printed=True)
     assert (risk["value"] > 0).all()
@@ -183,7 +185,7 @@ def test_saved_and_pickled_results_come_back(result: dp.GLMResults, tmp_path: Pa
         if result.released is not None:
             assert again.tidy().equals(result.tidy())
             assert again.information.equals(result.information)
-    assert set(json.loads(path.read_text())) - {"fit_statistics"} == {
+    assert set(json.loads(path.read_text())) - {"fit_statistics", "needed_rows"} == {
         "format",
         "kind",
         "plan",
