@@ -389,7 +389,7 @@ class Check(Released):
             "nobs": self.nobs,
             "guarantee": self.guarantee.to_dict(),
             "noise": self.noise,
-            "places": [list(place) for place in self.places],
+            "places": [list(place if place.codes else place[:-1]) for place in self.places],
             "at": self.at.tolist(),
             "steps": list(self.steps),
         }

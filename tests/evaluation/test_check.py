@@ -276,7 +276,7 @@ def test_saved_and_loaded(tmp_path: Path) -> None:
     assert repr(again) == repr(check)
     facts = check.to_dict()
     # Files of before have the inner ends of a range alone.
-    facts["places"] = [[column, names, ends[1:-1]] for column, names, ends, _ in facts["places"]]
+    facts["places"] = [[column, names, ends[1:-1]] for column, names, ends in facts["places"]]
     assert str(dp.Check.from_dict(facts)) == str(check)
     assert dp.Check.from_dict(facts).places == check.places
     with pytest.raises(dp.errors.DataError, match="no file"):
