@@ -98,7 +98,7 @@ class Summary(statsmodels_summary.Summary):
             from docx.enum.text import WD_ALIGN_PARAGRAPH
         except ImportError as error:
             raise ArgumentError(
-                "Word files need the package python-docx: pip install python-docx; Word also opens the HTML of to_html()"
+                "Word files need the package python-docx: pip install python-docx. Word also opens what to_html() makes"
             ) from error
         document, file = Document(), io.BytesIO()
         if title is not None:

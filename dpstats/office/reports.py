@@ -90,9 +90,8 @@ def export(stored: Mapping[str, JSON], title: str, kind: str) -> tuple[bytes, st
         return None
     result = from_result(stored)
     if kind == "docx":
-        return summary_of(result).as_docx(
-            title
-        ), "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+        mime = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+        return summary_of(result).as_docx(title), mime
     if kind == "json":  # `load` of the result's class reads it
         return json.dumps(stored, indent=1).encode(), "application/json"
     if kind == "csv":
