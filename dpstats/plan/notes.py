@@ -16,8 +16,16 @@ from dpstats.mechanisms.release import MOST_COVERED
 from dpstats.mechanisms.spec import obstacle
 from dpstats.mechanisms.stage import StagePlan
 from dpstats.plan.facts import PlanFacts
-from dpstats.plan.methods import fit_spec, no_fit_statistics, range_eps
-from dpstats.plan.tables import capped_at, is_output
+from dpstats.plan.methods import (
+    INTERVAL_CAP,
+    WORKING_CAP,
+    caps_for_intervals,
+    fit_spec,
+    is_open_least_squares,
+    no_fit_statistics,
+    range_eps,
+)
+from dpstats.plan.tables import capped_at, in_units, is_output
 from dpstats.privacy.information.exact_sums import COVER_PLACES, LATTICE_LIMIT
 from dpstats.privacy.trimming import MOST_SHARE, rows_that_pay, rows_to_narrow
 from dpstats.proof_pages import cite_proof
@@ -183,15 +191,31 @@ def design_notes(plan: PlanFacts) -> list[str]:
 
 
 def cap_note(plan: PlanFacts) -> list[str]:
-    """From which residual on least squares is no longer that, if rows can have one."""
-    units = capped_at(plan)
+    """From which residual on least squares is no longer that, if rows can have one; of a plan, what the fit settles."""
+    units, request = capped_at(plan), plan.request
     if units is None:
         return []
-    return [
-        f"Residuals beyond {units:,.4g} (residual_cap, in units of the response) count linearly, not squared, so "
-        f"the model of a skewed response does not describe its mean. {argument('method', 'statistics')} is least "
-        "squares without a cap."
-    ]
+    statistics = argument("method", "statistics")
+    linear = "count linearly, not squared, so the model of a skewed response does not describe its mean"
+    settled = f"Residuals beyond {in_units(units)} (residual_cap, in units of the response) {linear}."
+    uncapped = f"{statistics} is least squares without a cap."
+    if plan.completed or not is_open_least_squares(request):
+        return [f"{settled} {uncapped}"]
+    if plan.response is not None:
+        share = INTERVAL_CAP if caps_for_intervals(request) else WORKING_CAP
+        cap = f"The cap is {share:g} times half the width of an interval that the fit buys of the response, so at most "
+        cap += f"{in_units(units)} in units of the response."
+    elif plan.counts is not None and plan.counts.settles_errors and request.options.response == "auto":
+        most = INTERVAL_CAP * plan.design.response_scaling()[1]
+        cap = (
+            f"The cap is {in_units(units)} in units of the response for coefficients alone. A fit with standard errors "
+            f"buys an interval of the response, and the cap follows it: at most {in_units(most)}."
+        )
+    else:
+        return [f"{settled} {uncapped}"]
+    if request.open_method and request.penalty is None and request.options.screen is None:
+        uncapped = f"Such a fit may also take {statistics}, which has no cap."
+    return [f"Residuals beyond a cap (residual_cap) {linear}. {cap} {uncapped}"]
 
 
 def alpha_note(plan: PlanFacts) -> list[str]:
@@ -223,11 +247,14 @@ def link_note(plan: PlanFacts) -> list[str]:
         ]
     if not isinstance(plan.family, Poisson) or plan.family.curvature_bound >= plan.family.lipschitz:
         return []
+    lower = ""
+    if plan.response is not None and not plan.completed:
+        lower = " Both caps are for the whole range; the fit buys the greatest count, which lowers them."
     return [
-        f"The link is the logarithm for means up to {plan.family.curvature_bound:.4g}. Larger means rise more "
-        f"slowly, to at most {plan.family.lipschitz:.4g}, and greater counts are clipped to it. Coefficients and "
+        f"The link is the logarithm for means up to {in_units(plan.family.curvature_bound)}. Larger means rise more "
+        f"slowly, to at most {in_units(plan.family.lipschitz)}, and greater counts are clipped to it. Coefficients and "
         "intervals are those of this capped model; they are logarithms of ratios of means if few rows lie above "
-        "the cap."
+        f"the cap.{lower}"
     ]
 
 

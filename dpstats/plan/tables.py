@@ -109,6 +109,11 @@ def capped_at(plan: PlanFacts) -> float | None:
     return None if isinstance(design, DesignSpec) and units >= design.response.high - design.response.low else units
 
 
+def in_units(size: float) -> str:
+    """A size in units of the response: four digits, or all before the point."""
+    return f"{size:,.0f}" if 1e4 <= size < 1e9 else f"{size:,.4g}"
+
+
 def modelled_level(plan: PlanFacts) -> str:
     """What the coefficients are about: of a response of two values, which of them they speak for."""
     design, family = plan.design, plan.family

@@ -17,7 +17,7 @@ from dpstats.errors import ArgumentError
 from dpstats.families import NegativeBinomial
 from dpstats.frames import WideFrame
 from dpstats.penalties import Penalty
-from dpstats.plan.tables import auxiliary_facts, capped_at, modelled_level
+from dpstats.plan.tables import auxiliary_facts, capped_at, in_units, modelled_level
 from dpstats.privacy.accounting import compose
 from dpstats.results.contrasts import to_the_noise
 from dpstats.results.glm_results import GLMResults
@@ -339,7 +339,7 @@ def _facts(fit: GLMResults) -> dict[str, str]:
         **({"Alpha": f"{plan.family.alpha:.4g}"} if isinstance(plan.family, NegativeBinomial) else {}),
         "Method": plan.request.method,
         "Penalty": "none" if penalty is None else ", ".join([penalty.name, *_sizes(penalty)]),
-        "Residual cap": "" if (cap := capped_at(plan)) is None else f"{cap:,.4g}",
+        "Residual cap": "" if (cap := capped_at(plan)) is None else in_units(cap),
         "Errors": _errors(fit),
         **dict.fromkeys(("Weights", "Offset", "Subset", "Trials at most"), ""),
         **{name.rstrip(":"): fact for name, fact in auxiliary_facts(plan.design)},

@@ -42,6 +42,7 @@ from dpstats.plan.tables import (
     facts_lines,
     has_risk,
     header_table,
+    in_units,
     is_output,
     model_title,
     modelled_level,
@@ -138,7 +139,7 @@ def heading(results: ReleasedModel) -> list[str]:
         f"rows: {rows_text(results)}",
     ]
     if (cap := capped_at(plan)) is not None:
-        facts.append(f"residuals capped at {cap:,.4g}")
+        facts.append(f"residuals capped at {in_units(cap)}")
     if plan.guarantee.unit is not None:
         facts.append(weighing(plan))
     if plan.request.method in ("output", "posterior", "statistics"):
