@@ -337,7 +337,7 @@ class OfficeClient:
                 job = self._call("GET", f"/v1/releases/{job['id']}", taken=taken)[1]
         if job["state"] == "refused":
             refused = (job.get("message") or "the keeper refused this request; nothing was charged").rstrip(".")
-            raise OfficeError(f"{refused}. The same call stays refused; another label= asks again")
+            raise OfficeError(f"{refused}. The same call stays refused; another label asks again")
         if job["state"] != "released":
             raise ReleaseError(job.get("message") or "the release failed after it was charged; the charge stays")
         try:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections.abc import Sequence
 
 import numpy as np
 
 from dpstats.errors import ArgumentError
 from dpstats.families import NegativeBinomial, Poisson
-from dpstats.formula.advice import TAKEN
+from dpstats.formula.advice import MOST_LISTED, TAKEN
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.release import MOST_COVERED
@@ -157,6 +158,12 @@ def counts_note(plan: PlanFacts) -> list[str]:
     return [" ".join(found)] if found else []
 
 
+def _listed(names: Sequence[str]) -> str:
+    """Some names, and how many more there are."""
+    more = [f"{len(names) - MOST_LISTED} more"] if len(names) > MOST_LISTED else []
+    return ", ".join([*names[: MOST_LISTED if more else None], *more])
+
+
 def trimmed_note(plan: PlanFacts) -> list[str]:
     """What intervals within declared ranges cost or may cost, and how many rows it takes to narrow a range."""
     counts = plan.counts
@@ -165,7 +172,7 @@ def trimmed_note(plan: PlanFacts) -> list[str]:
         least = rows_that_pay(plan.request.row_eps, plan.request.adjacency, len(counts.trimmable))
         return [
             f"With about {least:,.0f} rows or more, at most {most:.2g} of eps buys an interval within the declared "
-            f"range of {', '.join(counts.trimmable)} that holds nearly all rows; rows outside it are left out. "
+            f"range of {_listed(counts.trimmable)} that holds nearly all rows; rows outside it are left out. "
             f"{argument('ranges', 'declared')} buys none. This plan uses the declared ranges."
         ]
     if not plan.trimmed:
@@ -174,7 +181,7 @@ def trimmed_note(plan: PlanFacts) -> list[str]:
     least = rows_to_narrow(eps / len(plan.bought), plan.request.adjacency, number)
     until = "" if plan.completed else " This plan uses the declared ranges; the fit will have less noise than shown."
     return [
-        f"{eps:.4g} of eps buys an interval within the declared range of {', '.join(plan.trimmed)} that holds "
+        f"{eps:.4g} of eps buys an interval within the declared range of {_listed(plan.trimmed)} that holds "
         f"nearly all rows. Rows outside it are left out. With fewer than about {least:,.0f} rows the declared "
         f"range stays.{until}"
     ]
