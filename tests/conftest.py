@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import subprocess
@@ -15,6 +16,13 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(autouse=True)
+def no_stop_by_chance(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise alone stops a fit of few rows once in 1,000 fits, and a run makes hundreds of them."""
+    if request.path.stem != "test_row_counts":
+        monkeypatch.setattr(importlib.import_module("dpstats.plan.row_counts"), "FALSE_STOPS", 1e-9)
 
 
 @pytest.fixture(scope="session")
