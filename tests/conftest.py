@@ -26,6 +26,15 @@ def no_stop_by_chance(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
 
 
 @pytest.fixture(scope="session")
+def database() -> Iterator[Any]:
+    """A PostgreSQL server, one for a session."""
+    import postgres
+
+    with postgres.server() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
 def run_page() -> Callable[..., str]:
     """`run_page` of docs/executed.py, which the documentation's build uses too."""
     return _executed().run_page  # type: ignore[no-any-return]
