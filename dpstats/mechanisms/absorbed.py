@@ -66,7 +66,7 @@ class ReleasedWithin(NamedTuple):
     """What is released of the rows."""
 
     sums: Matrix  # (p + 1, p + 1), of differences in model units, with noise
-    count: float  # rows less groups; with whole groups those of two rows or more
+    counted: float  # rows less groups; with whole groups those of two rows or more
     spread: Vector | None = None  # with whole groups: variances of the coefficients in model units, NaN where unknown
     deviations: Vector | None = None  # of their noise
 
@@ -178,7 +178,7 @@ class WithinPlan:
     def counted(self, released: ReleasedWithin) -> NoisyCount:
         """What was counted, at least as much as its noise."""
         deviation = math.sqrt(2) / self.count_eps
-        return NoisyCount(max(released.count, deviation), deviation)
+        return NoisyCount(max(released.counted, deviation), deviation)
 
     def fitted(self, released: ReleasedWithin) -> Inference:
         """Coefficients without ridge in the user's units, with errors: by the model for rows, by scores for groups."""
@@ -203,7 +203,8 @@ class WithinPlan:
         law = self.law
         noise = math.sqrt(float(law.bilinear(residual[None], residual[None])[0]))
         left = max(float(residual @ released.sums @ residual), noise)
-        # If a group's rows move as one, sum_j (g_j'R u)^2 / G_jj is u'R u times sum_j g_j'R g_j / G_jj, on average k / n.
+        # Where a group's rows move as one, sum_j (g_j'R u)^2 / G_jj is u'R u times sum_j g_j'R g_j / G_jj: k over the
+        # number of groups, on average.
         mean = left * int(found.active.sum()) / self.counted(released).count ** 2
         return found.directions, np.diag(found.inverse).copy(), residual, TIMES_MEAN * mean
 
@@ -293,7 +294,9 @@ def lattice_of(design: DesignSpec, *, whole: bool) -> tuple[WithinLattice, Matri
         blocks.append(np.arange(coded.columns.start, coded.columns.stop))
         tables.append(np.linalg.solve(root, values.T).T)
         roots.append(root)
-    ends = [(end - design.response.center) / design.response.scale for end in (design.response.low, design.response.high)]
+    ends = [
+        (end - design.response.center) / design.response.scale for end in (design.response.low, design.response.high)
+    ]
     response = ((ends[0] + ends[1]) / 2, (ends[1] - ends[0]) / 2)
     middles = (low + high)[columns] / 2
     lattice = WithinLattice(kept, middles, halves, tuple(tables), response, whole)

@@ -12,6 +12,7 @@ import dpstats as dp
 from dpstats.arguments import is_number, near_miss, safe_repr
 from dpstats.call import PlanKeywords
 from dpstats.errors import ArgumentError, MismatchError
+from dpstats.formula.syntax import absorbed_factor
 from dpstats.mechanisms.options import Options
 
 JSON = Any
@@ -199,6 +200,8 @@ def call_arguments(request: Request, dataset: Any, find: Find) -> dict[str, Any]
         given["family"] = dp.families.from_dict(given["family"])
     if isinstance(given.get("penalty"), Mapping):
         given["penalty"] = dp.penalties.from_dict(given["penalty"])
+    if absorbed_factor(given.get("formula", ""))[1] is not None:
+        raise ArgumentError("formula: an absorbed factor, y ~ x | g, is not offered here; write + C(g)")
     if request.verb == "evaluate":
         given["fit"] = _release(find, "fit", given["fit"], dp.GLMResults)
     if request.verb == "select":

@@ -74,7 +74,9 @@ class WithinLattice:
             tables = tuple(np.rint(one * (2.0**PLACES * unit * np.sqrt(LEVELS))) for one in self.tables)
             longest = spread * cap**2 * len(self.middles) + sum(int(_reach(one, self.whole)) for one in tables)
             if longest <= 4**PLACES:
-                return BoundedRows((cap,) * len(self.middles), tables, unit, 2**PLACES if self.whole else 2**PLACES // 2)
+                return BoundedRows(
+                    (cap,) * len(self.middles), tables, unit, 2**PLACES if self.whole else 2**PLACES // 2
+                )
             unit *= (1 - 1e-6) * np.sqrt(4.0**PLACES / longest)
 
     def integers(self, block: Block) -> Float:
@@ -116,9 +118,7 @@ class WithinSums(NamedTuple):
     def plus(self, other: WithinSums) -> WithinSums:
         """Of the groups of both, which have none in common."""
         matrices = np.concatenate([self.matrices, other.matrices])
-        return WithinSums(
-            self.total + other.total, self.spare + other.spare, self.groups + other.groups, matrices
-        )
+        return WithinSums(self.total + other.total, self.spare + other.spare, self.groups + other.groups, matrices)
 
 
 class _Groups(NamedTuple):
@@ -161,7 +161,7 @@ def within_sums(lattice: WithinLattice, parts: Iterable[OwnedRows[Block]]) -> Wi
 
 def _nearest(numerator: NDArray[np.generic], denominator: NDArray[np.generic]) -> NDArray[np.generic]:
     """The nearest whole number to each ratio, exactly, for positive denominators."""
-    return (2 * numerator + denominator) // (2 * denominator)  # type: ignore[operator,no-any-return]
+    return (2 * numerator + denominator) // (2 * denominator)  # type: ignore[operator]
 
 
 def _exact_sum(values: NDArray[np.generic]) -> int:
@@ -248,4 +248,4 @@ def noisy_scores(
     shares = np.where(np.isfinite(shares), shares, 0.0).astype(np.int64)
     shares[:, shares.sum(axis=0) > PARTS] = 0  # rounding never gets there
     sums = np.array([min(_exact_sum(one), MOST_PARTS) for one in shares], dtype=np.int64)
-    return noisy_integers(sums, records * PARTS, eps, random) * (bound / PARTS)
+    return np.asarray(noisy_integers(sums, records * PARTS, eps, random) * (bound / PARTS), dtype=np.float64)
