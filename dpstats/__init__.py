@@ -20,6 +20,7 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.audit import audit
     from dpstats.evaluation import Check, Evaluation, Holdout, check, evaluate, holdout
     from dpstats.ledger import Ledger
+    from dpstats.models.absorbed import AbsorbedModel
     from dpstats.models.compare import Comparison, compare
     from dpstats.models.glm import GLM
     from dpstats.models.many import ManyPlans, plan_many
@@ -28,6 +29,7 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.plan import Plan
     from dpstats.privacy import Guarantee, Noise, compose
     from dpstats.proof_pages import Proof, proof
+    from dpstats.results.absorbed import AbsorbedResults
     from dpstats.results.etable import ETable, etable
     from dpstats.results.glm_results import GLMResults
     from dpstats.results.statistics import ReleasedStatistics, StatisticsResults
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GLM",
+    "AbsorbedModel",
+    "AbsorbedResults",
     "BoughtRanges",
     "Check",
     "Comparison",
