@@ -12,6 +12,7 @@ from dpstats.families.binomial import Binomial, BinomialCounts
 from dpstats.families.gaussian import Gaussian
 from dpstats.families.negative_binomial import NegativeBinomial
 from dpstats.families.poisson import Poisson
+from dpstats.families.quantile import Quantile
 from dpstats.families.svm import HuberSVM, SmoothSVM
 from dpstats.wording import argument, phrase
 
@@ -28,6 +29,8 @@ NAMES = {
     "nb2": "negative_binomial",
     "negativebinomial": "negative_binomial",
     "negbin": "negative_binomial",
+    "quantreg": "quantile",
+    "median": "quantile",
     "svm": "huber_svm",
     "hinge": "huber_svm",
 }
@@ -104,6 +107,7 @@ __all__ = [
     "LossCurve",
     "NegativeBinomial",
     "Poisson",
+    "Quantile",
     "SmoothSVM",
     "from_dict",
     "get_family",
@@ -120,6 +124,7 @@ _BY_NAME: dict[str, type[Family]] = {
     "binomial_counts": BinomialCounts,
     "poisson": Poisson,
     "negative_binomial": NegativeBinomial,
+    "quantile": Quantile,
     "huber_svm": HuberSVM,
     "smooth_svm": SmoothSVM,
 }

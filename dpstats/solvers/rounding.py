@@ -12,8 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.data import Block
-from dpstats.families import Binomial, BinomialCounts, Gaussian, HuberSVM, NegativeBinomial, Poisson, SmoothSVM
-from dpstats.families.base import Family
+from dpstats.families import (
+    Binomial,
+    BinomialCounts,
+    Gaussian,
+    HuberSVM,
+    NegativeBinomial,
+    Poisson,
+    Quantile,
+    SmoothSVM,
+)
+from dpstats.families.base import Family, closed_cap
 from dpstats.solvers import pairs
 from dpstats.solvers.linear_algebra import CERTIFIED_CELLS, chunk_rows, chunks
 from dpstats.solvers.pairs import Array, Pair
@@ -62,6 +71,13 @@ def _chance(eta: Pair) -> Pair:
     small = pairs.exponential(pairs.choose(falls, eta, pairs.negative(eta)))
     one = pairs.single(np.ones_like(eta.high), dtype)
     return pairs.divide(pairs.choose(falls, small, one), pairs.plus(small, dtype(1)))
+
+
+@pair_slope.register
+def _quantile(family: Quantile, eta: Pair, endog: Array) -> Pair:
+    dtype = eta.high.dtype.type
+    width = pairs.single(np.full_like(eta.high, closed_cap("h", family.h)), dtype)
+    return pairs.plus(_chance(pairs.divide(pairs.plus(eta, -endog), width)), -dtype(family.q))
 
 
 @pair_slope.register
