@@ -75,7 +75,7 @@ class Family(ABC):
     name: ClassVar[str]
     link: ClassVar[str]
     signed: ClassVar[bool]
-    response: ClassVar[Literal["continuous", "binary", "count"]]
+    response: ClassVar[Literal["continuous", "binary", "count", "class"]]
     relative_slope: ClassVar[float | None] = None
     """sup |eta| l'' of a family whose w l' is computed to three units in the last place *of itself*; None of others.
 
