@@ -48,6 +48,7 @@ LINKS = {
 def not_offered() -> dict[str, str]:
     """Families that are not offered, and why (docs/proofs/families, What is not offered)."""
     logit = argument("family", "binomial")
+    several = f"it has an equation for each class: {argument('family', 'multinomial')} is for dp.glm and dp.plan alone"
     return {
         "gamma": "its slope grows with y exp(-eta) without bound",
         "inversegaussian": "its slope grows with y exp(-2 eta) without bound, and its loss is not convex with a log "
@@ -56,6 +57,8 @@ def not_offered() -> dict[str, str]:
         "quasibinomial": f"take {logit} with {argument('inference', 'robust')}",
         "quasipoisson": f"take {argument('family', 'poisson')}, whose errors have a dispersion",
         "probit": f"its slope grows with the linear predictor without bound; {logit} has the logit link",
+        "multinomial": several,
+        "mnlogit": several,
         "cloglog": f"its slope grows like exp(eta) without bound; {logit} has the logit link",
     }
 
@@ -148,6 +151,7 @@ def get_family(family: Any) -> Family:
     'binomial'
     """
     if isinstance(family, Family):
+        refuse(family.name)
         return family
     name = known_name(family)
     if not isinstance(name, str) or name not in _BY_NAME:

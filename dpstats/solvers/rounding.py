@@ -361,7 +361,7 @@ def certified_sums(
         room = room or _room(exog)
         cells = split_array(exog, bounds[1], SPLIT_BITS, room)
         slope = precision.slope(family, cells, point, block)
-        _add(inside, slope, cells, precision, bounds)
+        add_products(inside, slope, cells, precision, bounds)
         absolute, rows = absolute + float(np.sum(np.abs(slope.high))), rows + len(block.endog)
     return pairs.plus(total, inside), absolute
 
@@ -371,7 +371,7 @@ def add_certified(one: Sums, other: Sums) -> Sums:
     return pairs.add(one[0], other[0]), one[1] + other[1]
 
 
-def _add(
+def add_products(
     inside: NDArray[np.float64], slope: Pair, rows: SplitArray, precision: Precision, bounds: tuple[float, float]
 ) -> None:
     """Add the sums of l' x over some rows, shape (parts, p): all parts but the last without rounding.
