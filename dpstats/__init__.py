@@ -32,7 +32,7 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.results.absorbed import AbsorbedResults
     from dpstats.results.etable import ETable, etable
     from dpstats.results.glm_results import GLMResults
-    from dpstats.results.statistics import ReleasedStatistics, StatisticsResults
+    from dpstats.results.statistics import IVResults, ReleasedStatistics, StatisticsResults
     from dpstats.risk import required, sample_size
     from dpstats.tuning import Selection, Tuned, TuningPlan, plan_tuning, select, tune
 
@@ -52,6 +52,7 @@ __all__ = [
     "GLMResults",
     "Guarantee",
     "Holdout",
+    "IVResults",
     "Ledger",
     "ManyPlans",
     "Noise",
