@@ -23,6 +23,7 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.models.absorbed import AbsorbedModel
     from dpstats.models.compare import Comparison, compare
     from dpstats.models.glm import GLM
+    from dpstats.models.kaplan_meier import kaplan_meier, plan_kaplan_meier
     from dpstats.models.many import ManyPlans, plan_many
     from dpstats.models.ranges import BoughtRanges, buy_ranges
     from dpstats.models.statistics import release_statistics
@@ -32,6 +33,7 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.results.absorbed import AbsorbedResults
     from dpstats.results.etable import ETable, etable
     from dpstats.results.glm_results import GLMResults
+    from dpstats.results.kaplan_meier import KaplanMeier, KaplanMeierPlan
     from dpstats.results.statistics import IVResults, ReleasedStatistics, StatisticsResults
     from dpstats.risk import required, sample_size
     from dpstats.tuning import Selection, Tuned, TuningPlan, plan_tuning, select, tune
@@ -53,6 +55,8 @@ __all__ = [
     "Guarantee",
     "Holdout",
     "IVResults",
+    "KaplanMeier",
+    "KaplanMeierPlan",
     "Ledger",
     "ManyPlans",
     "Noise",
@@ -77,12 +81,14 @@ __all__ = [
     "families",
     "glm",
     "holdout",
+    "kaplan_meier",
     "lasso",
     "local",
     "logit",
     "ols",
     "penalties",
     "plan",
+    "plan_kaplan_meier",
     "plan_many",
     "plan_tuning",
     "plots",
