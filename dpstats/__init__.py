@@ -20,17 +20,21 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.audit import audit
     from dpstats.evaluation import Check, Evaluation, Holdout, check, evaluate, holdout
     from dpstats.ledger import Ledger
+    from dpstats.models.absorbed import AbsorbedModel
     from dpstats.models.compare import Comparison, compare
     from dpstats.models.glm import GLM
+    from dpstats.models.kaplan_meier import kaplan_meier, plan_kaplan_meier
     from dpstats.models.many import ManyPlans, plan_many
     from dpstats.models.ranges import BoughtRanges, buy_ranges
     from dpstats.models.statistics import release_statistics
     from dpstats.plan import Plan
     from dpstats.privacy import Guarantee, Noise, compose
     from dpstats.proof_pages import Proof, proof
+    from dpstats.results.absorbed import AbsorbedResults
     from dpstats.results.etable import ETable, etable
     from dpstats.results.glm_results import GLMResults
-    from dpstats.results.statistics import ReleasedStatistics, StatisticsResults
+    from dpstats.results.kaplan_meier import KaplanMeier, KaplanMeierPlan
+    from dpstats.results.statistics import IVResults, ReleasedStatistics, StatisticsResults
     from dpstats.risk import required, sample_size
     from dpstats.tuning import Selection, Tuned, TuningPlan, plan_tuning, select, tune
 
@@ -39,6 +43,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GLM",
+    "AbsorbedModel",
+    "AbsorbedResults",
     "BoughtRanges",
     "Check",
     "Comparison",
@@ -48,6 +54,9 @@ __all__ = [
     "GLMResults",
     "Guarantee",
     "Holdout",
+    "IVResults",
+    "KaplanMeier",
+    "KaplanMeierPlan",
     "Ledger",
     "ManyPlans",
     "Noise",
@@ -72,12 +81,14 @@ __all__ = [
     "families",
     "glm",
     "holdout",
+    "kaplan_meier",
     "lasso",
     "local",
     "logit",
     "ols",
     "penalties",
     "plan",
+    "plan_kaplan_meier",
     "plan_many",
     "plan_tuning",
     "plots",

@@ -41,7 +41,13 @@ from dpstats.models.forecast import (
 from dpstats.models.population import POOR, USUAL, KnownColumns
 from dpstats.models.ranges import trimmable
 from dpstats.plan import Plan, replan_request, with_settled_law
-from dpstats.plan.methods import ERRORS_SHARE, ResponsePurchase, is_open_least_squares, response_purchase
+from dpstats.plan.methods import (
+    ERRORS_SHARE,
+    ResponsePurchase,
+    is_open_least_squares,
+    is_open_quantile,
+    response_purchase,
+)
 from dpstats.plan.scaling import rescaled
 from dpstats.privacy.information import headroom
 from dpstats.privacy.trimming import share_to_spend
@@ -169,7 +175,8 @@ def affordable(plan: Plan, rows: float | None) -> Plan:
     It has the law of noise of the plan that is charged.
     """
     request, options = with_settled_law(plan), plan.request.options
-    if rows is None or options.inference is None or options.response != "auto" or not is_open_least_squares(request):
+    open_cap = is_open_least_squares(request) and options.inference is not None
+    if rows is None or options.response != "auto" or not (open_cap or is_open_quantile(request)):
         return plan
     if rows * request.row_eps * min(options.response_share, ERRORS_SHARE) >= FEWEST_BOUGHT:
         return plan
