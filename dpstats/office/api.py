@@ -6,13 +6,11 @@ Each operation is described once: its description checks bodies, and clients and
 from __future__ import annotations
 
 import json
-import math
 import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
@@ -32,7 +30,7 @@ from dpstats.office.config import is_loopback
 from dpstats.office.pages import Visit
 from dpstats.office.request import MOST_ROWS, VERBS, Job, Request, from_result
 from dpstats.office.security import STATUS, Guard, Limits, Refused, Sessions, caller_of, check_csrf, fault, parse_json
-from dpstats.office.service import Service
+from dpstats.office.service import Service, to_json
 from dpstats.results.glm_results import GLMResults
 
 JSON_TYPE = "application/json"
@@ -143,21 +141,6 @@ class Operation(NamedTuple):
 
 def as_json(schema: Any) -> dict[str, Any]:
     return {"content": {JSON_TYPE: {"schema": schema}}}
-
-
-def to_json(value: Any) -> Any:
-    """Released and public values as JSON; nan is null, infinity a text that R and Python read as a number."""
-    if isinstance(value, pd.DataFrame):
-        return to_json(value.to_dict("list"))
-    if isinstance(value, Mapping):
-        return {str(name): to_json(part) for name, part in value.items()}
-    if isinstance(value, (list, tuple, np.ndarray, pd.Series)):
-        return [to_json(part) for part in value]
-    if isinstance(value, np.generic):
-        return to_json(value.item())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
-    return None if value is pd.NA or value is pd.NaT else value
 
 
 def job_json(job: Job, caller: str, *, result: bool = True) -> dict[str, Any]:

@@ -143,22 +143,17 @@ class Service:
             return known
         checked = self._checked(analyst, request)
         identity, now = secrets.token_hex(16), time.time()
-        facts: dict[str, Any] = {
-            "id": identity,
-            "analyst": analyst,
-            "dataset": dataset.name,
-            "verb": request.verb,
-            "key": key,
-        }
+        facts: dict[str, Any] = {"id": identity, "analyst": analyst, "verb": request.verb, "key": key}
         facts |= {"arguments": json.dumps(dict(request.arguments)), "label": request.label, "digest": request.digest}
-        facts |= {"deadline": first_deadline(self.office.deadline, dataset.rows, checked.columns), "taken": now}
-        facts |= {"state": "waiting"} if dataset.approve else {"state": "paying", "begun": now}
+        facts |= {"dataset": dataset.name, "taken": now}
+        times = {"deadline": first_deadline(self.office.deadline, dataset.rows, checked.columns)}
+        state = {"state": "waiting"} if dataset.approve else {"state": "paying", "begun": now}
         with self._paying[dataset.name]:
             self._check_budget(dataset, analyst, checked)
             try:
                 with self._store.writing() as connection:
                     self._check_open(analyst, now, "waiting" if dataset.approve else "working")
-                    insert(connection, "job", **facts)
+                    insert(connection, "job", **facts, **times, **state)
                     _log(connection, analyst, "request", identity)
             except sqlite3.IntegrityError:  # the same key has just come by another way
                 known = self._known(analyst, request, key)
@@ -245,18 +240,15 @@ class Service:
     def budgets(self) -> list[dict[str, JSON]]:
         """What was spent of each data set, by analyst and over time."""
         found = []
-        for name, ledger in self._ledgers.items():
-            try:
-                spending = _records(ledger.spending().reset_index())
-                history = _records(ledger.history().reset_index())
-                left = ledger.remaining._asdict()
-            except LedgerError as error:
-                raise Unavailable from error
-            if ledger.accountant == "basic":  # a quota for those without one is not the data set's
+        for name, dataset in self.office.datasets.items():
+            with self._ledger(name) as ledger:
+                spending, history = (_records(one.reset_index()) for one in (ledger.spending(), ledger.history()))
+                total, left = ledger.total._asdict(), ledger.remaining._asdict()
+            if dataset.accountant == "basic":  # a quota for those without one is not the data set's
                 spent = history[-1] if history else {"eps": 0.0, "delta": 0.0}
-                left = {key: max(0.0, total - spent[key]) for key, total in ledger.total._asdict().items()}
-            facts = {"name": name, "title": self.office.datasets[name].title, "total": ledger.total._asdict()}
-            found.append({**facts, "remaining": left, "analysts": spending, "history": history})
+                left = {key: max(0.0, total[key] - spent[key]) for key in total}
+            facts = {"name": name, "title": dataset.title, "total": total, "remaining": left}
+            found.append({**facts, "analysts": spending, "history": history})
         return found
 
     def audit(self, since: float | None = None, *, most: int = -1, about: str = "") -> list[dict[str, JSON]]:
@@ -285,10 +277,8 @@ class Service:
         """The ledger's report, as a page of HTML."""
         if dataset not in self._ledgers:
             raise ArgumentError("dataset: there is no such data set")
-        try:
-            return self._ledgers[dataset].to_html()
-        except LedgerError as error:
-            raise Unavailable from error
+        with self._ledger(dataset) as ledger:
+            return ledger.to_html()
 
     # What these rest on.
 
@@ -340,9 +330,23 @@ class Service:
         entry |= {"domain": given["domain"], "columns": cast(Any, plan.design).columns, "plan_hash": plan.digest()}
         return _Checked(plan, plan.charges, entry, len(plan.names), told)
 
+    @contextlib.contextmanager
+    def _ledger(self, name: str) -> Iterator[Ledger]:
+        """The ledger, whose refusals name its data set in the place of its path; Unavailable if it cannot be used."""
+        ledger = self._ledgers[name]
+        try:
+            yield ledger
+        except BudgetExceeded:
+            raise
+        except LedgerError as error:
+            text = str(error).replace(f"ledger {ledger.path}", f"the ledger of {ledger.dataset}")
+            if text.startswith(("guarantee:", "domain:")) and str(ledger.path) not in text:
+                raise ArgumentError(text) from None
+            raise Unavailable from error
+
     def _check_budget(self, dataset: DataSet, analyst: str, checked: _Checked) -> None:
         """Raise unless the ledger covers a request."""
-        with _public_refusals(self._ledgers[dataset.name]) as ledger:
+        with self._ledger(dataset.name) as ledger:
             ledger.signed(analyst).check_charges(checked.charges)
 
     def _check_open(self, analyst: str, now: float, state: str) -> None:
@@ -366,7 +370,7 @@ class Service:
         """
         charged = False
         try:
-            with _public_refusals(self._ledgers[dataset.name]) as ledger:
+            with self._ledger(dataset.name) as ledger:
                 signed = ledger.signed(analyst, label=request.label, key=id)
                 for guarantee in checked.charges:
                     signed.charge(guarantee, **checked.entry)
@@ -395,10 +399,8 @@ class Service:
                 _log(connection, "keeper", act, id)
 
     def _left(self, dataset: DataSet, analyst: str) -> dict[str, float]:
-        try:
-            return self._ledgers[dataset.name].signed(analyst).remaining._asdict()
-        except LedgerError as error:
-            raise Unavailable from error
+        with self._ledger(dataset.name) as ledger:
+            return ledger.signed(analyst).remaining._asdict()
 
     def _facts(self, dataset: DataSet, analyst: str) -> dict[str, JSON]:
         guarantee = {name: getattr(dataset, name) for name in ("eps", "delta", "adjacency", "unit", "accountant")}
@@ -535,16 +537,27 @@ def _column(name: str, dataset: DataSet) -> dict[str, JSON]:
     return {**facts, "kind": "levels", "levels": list(column.values)}
 
 
-def _records(table: pd.DataFrame) -> list[dict[str, JSON]]:
-    """The rows of a table as JSON, without numbers that it has not."""
-    return [{str(name): _plain(value) for name, value in row.items()} for row in table.to_dict("records")]
-
-
-def _plain(value: Any) -> JSON:
+def to_json(value: Any) -> Any:
+    """Released and public values as JSON; nan is null, infinity a text that R and Python read as a number."""
+    if isinstance(value, pd.DataFrame):
+        return to_json(value.to_dict("list"))
+    if isinstance(value, Mapping):
+        return {str(name): to_json(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray, pd.Series)):
+        return [to_json(part) for part in value]
     if isinstance(value, pd.Timestamp):
         return value.timestamp()
-    value = value.item() if isinstance(value, np.generic) else value
-    return None if value is pd.NaT or (isinstance(value, float) and not math.isfinite(value)) else value
+    if isinstance(value, np.generic):
+        return to_json(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    return None if value is pd.NA or value is pd.NaT else value
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, JSON]]:
+    """The rows of a table as JSON, without numbers that it has not."""
+    plain = table.astype(object).where(table.notna() & ~table.isin([math.inf, -math.inf]), None)
+    return to_json(plain.to_dict("records"))
 
 
 def _job(row: sqlite3.Row, *, result: bool = True) -> Job:
@@ -559,17 +572,3 @@ def _revoked(connection: sqlite3.Connection, name: str, role: str) -> int:
 
 def _log(connection: sqlite3.Connection, actor: str, act: str, subject: str) -> None:
     insert(connection, "audit", time=time.time(), actor=actor, act=act, subject=subject)
-
-
-@contextlib.contextmanager
-def _public_refusals(ledger: Ledger) -> Iterator[Ledger]:
-    """The ledger, whose refusals name its data set in the place of its path; Unavailable if it cannot be used."""
-    try:
-        yield ledger
-    except BudgetExceeded:
-        raise
-    except LedgerError as error:
-        text = str(error).replace(f"ledger {ledger.path}", f"the ledger of {ledger.dataset}")
-        if text.startswith(("guarantee:", "domain:")) and str(ledger.path) not in text:
-            raise ArgumentError(text) from None
-        raise Unavailable from error
