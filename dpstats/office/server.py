@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import uvicorn
 
@@ -24,37 +25,24 @@ class Listener(uvicorn.Server):
 def serve(service: Service) -> None:
     """Answer until the process is told to stop; workers at work then finish by themselves."""
     office = service.office
-    places = ((office.listen, False), (office.keeper_listen, True))
-    listeners = [
-        Listener(
-            uvicorn.Config(
-                create_app(service, keeper=keeper),
-                host=host,
-                port=port,
-                ssl_certfile=None if office.tls is None else str(office.tls[0]),
-                ssl_keyfile=None if office.tls is None else str(office.tls[1]),
-                proxy_headers=office.behind_tls,
-                # Tracebacks have paths, and addresses may have formulas.
-                log_level="critical",
-                access_log=False,
-                server_header=False,
-                limit_concurrency=512,
-                timeout_keep_alive=5,
-                timeout_graceful_shutdown=5,
-            )
-        )
-        for (host, port), keeper in places
-    ]
+    certificate, key = office.tls or (None, None)
+    # Tracebacks have paths, and addresses may have formulas.
+    common: dict[str, Any] = {"log_level": "critical", "access_log": False, "server_header": False}
+    common |= {"ssl_certfile": certificate, "ssl_keyfile": key, "proxy_headers": office.behind_tls}
+    common |= {"limit_concurrency": 512, "timeout_keep_alive": 5, "timeout_graceful_shutdown": 5}
+    places = (("Analysts", *office.listen, False), ("The keeper", *office.keeper_listen, True))
+    apps = [(create_app(service, keeper=keeper), host, port) for _, host, port, keeper in places]
+    listeners = [Listener(uvicorn.Config(app, host=host, port=port, **common)) for app, host, port in apps]
     service.start()
-    for (host, port), keeper in places:
-        print(f"{'The keeper' if keeper else 'Analysts'}: http{'s' if office.tls else ''}://{host}:{port}", flush=True)
+    for who, host, port, _ in places:
+        print(f"{who}: http{'s' if office.tls else ''}://{host}:{port}", flush=True)
     try:
-        asyncio.run(_both(listeners))
+        asyncio.run(_all(listeners))
     finally:
         service.stop()
 
 
-async def _both(listeners: list[Listener]) -> None:
+async def _all(listeners: list[Listener]) -> None:
     def stop() -> None:
         for listener in listeners:
             listener.should_exit = True
