@@ -137,7 +137,7 @@ def _list(options: argparse.Namespace) -> None:
 
 def _serve(options: argparse.Namespace) -> None:
     try:
-        from dpstats.office.server import serve
+        from dpstats.office.api import serve
     except ImportError as error:
         what = 'a server needs packages: pip install "dpstats[server]", or starlette uvicorn jinja2'
         raise ArgumentError(what) from error

@@ -26,15 +26,9 @@ from dpstats.office.store import Unavailable
 
 Result = TypeVar("Result")
 
-SECONDS = 10
-"""Of a processor, for one call: what else the machine does changes little of what is refused."""
-
-PATIENCE = 60.0
-"""Seconds of the clock after which a call is given up that had no processor; that is no refusal."""
-
-MEMORY = 3 << 29
-"""Bytes of a process beyond those of a fresh one."""
-
+SECONDS = 10  # of a processor, for one call: what else the machine does changes little of what is refused
+PATIENCE = 60.0  # seconds of the clock after which a call is given up that had no processor; that is no refusal
+MEMORY = 3 << 29  # bytes of a process beyond those of a fresh one
 PROCESSES = 4
 
 

@@ -30,15 +30,12 @@ CELLS_PER_SECOND = 5e6
 PAYING = 30.0
 """Seconds after which a server that was paying for a job is taken to be gone; its worker pays, under the same key."""
 
-RETRY = 60.0
-"""Seconds between attempts at most."""
-
+RETRY = 60.0  # seconds between attempts at most
 ENVIRONMENT = ("PATH", "HOME", "LANG", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """What a worker needs of the environment: where Python and its packages are, where temporary files may be."""
 
 Worker = subprocess.Popen[str]
-_outliving: list[Worker] = []
-"""Workers that go on when their pool has stopped."""
+_outliving: list[Worker] = []  # workers that go on when their pool has stopped
 
 
 def first_deadline(least: float, rows: int, columns: int) -> float:

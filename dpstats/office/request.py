@@ -14,11 +14,8 @@ from dpstats.call import PlanKeywords
 from dpstats.errors import ArgumentError, MismatchError
 from dpstats.mechanisms.options import Options
 
-JSON = Any
-"""null, bool, number, text, list or object."""
-
-MOST_ROWS = 10_000
-"""Rows of a prediction, or that are made up."""
+JSON = Any  # null, bool, number, text, list or object
+MOST_ROWS = 10_000  # rows of a prediction, or that are made up
 
 
 class Verb(NamedTuple):
@@ -155,8 +152,7 @@ class Request:
         return f"office.{self.verb}({', '.join(given)})"
 
 
-_DEFAULTS = (("family", "gaussian"), ("delta", 0.0))
-"""Arguments that say no more than to leave them out."""
+_DEFAULTS = (("family", "gaussian"), ("delta", 0.0))  # arguments that say no more than to leave them out
 
 
 def _usual(name: str, value: JSON) -> JSON:

@@ -35,20 +35,13 @@ from dpstats.privacy.guarantee import Guarantee
 
 __all__ = ["Job", "Request", "Service", "Unavailable"]
 
-REHEARSAL = 60
-"""Made-up rows on which a call without a plan is rehearsed, so that it is refused before it is taken."""
-
-PATIENCE = 5.0
-"""Seconds to wait for a ledger that another program has locked, in the server; a worker waits longer."""
-
-MOST_WAITING = 1000
-"""Jobs of one analyst that may wait for the keeper."""
-
+REHEARSAL = 60  # made-up rows on which a call without a plan is rehearsed, so that it is refused before it is taken
+PATIENCE = 5.0  # seconds to wait for a ledger that another program has locked, in the server; a worker waits longer
+MOST_WAITING = 1000  # jobs of one analyst that may wait for the keeper
 MOST_WORKING = 3
 """Jobs of one analyst that may be shown as "working": many together would hold up others, and time the machine."""
 
-MOST_SHARES = 20
-"""So often one release is shared and taken back, as each time is an entry of the audit log."""
+MOST_SHARES = 20  # so often one release is shared and taken back, as each time is an entry of the audit log
 
 
 class Service:

@@ -24,8 +24,7 @@ ATTEMPTS = 30
 WHOLE = "The office charged the whole request when it took it, and the charge stands"
 """What a mismatch costs beyond the look that found it."""
 
-PATIENCE = 5.0
-"""Seconds between attempts to store a release on a disk that is full."""
+PATIENCE = 5.0  # seconds between attempts to store a release on a disk that is full
 
 
 def main(path: str, job: str) -> int:
