@@ -7,12 +7,13 @@ import functools
 import hmac
 import json
 import math
+import pickle
 import secrets
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -30,7 +31,6 @@ from dpstats.office.jobs import FAILED, Pool, first_deadline, job_of
 from dpstats.office.request import JSON, MOST_ROWS, Job, Request, call_arguments
 from dpstats.office.source import check_source
 from dpstats.office.store import FACTS, OPEN, Store, TooManyRequests, Unavailable, hash_of, insert, new_token
-from dpstats.plan import Plan
 from dpstats.privacy.guarantee import Guarantee
 
 __all__ = ["Job", "Request", "Service", "Unavailable"]
@@ -99,16 +99,11 @@ class Service:
         """
         dataset = self._dataset(analyst, request)
         checked = self._checked(analyst, request, shown=True, forecast=forecast)
-        plan, left = checked.plan, self._left(dataset, analyst)
-        whole = checked.charges[0] if plan is None else plan.guarantee
+        left, costs = self._left(dataset, analyst), checked.told["costs"]
         before = self._known(analyst, request, request.digest)  # which is not paid for again
-        text = f"{request.verb} of {dataset.name}: eps={whole.eps:g}, delta={whole.delta:g}"
-        if plan is not None:
-            text = f"{plan.description}\n\nThis plan has too many columns to be shown whole."
         return {
-            **{"summary": text, "html": "", "notes": [], "forecast": None, "digest": request.digest, **checked.shown},
-            **{"costs": {"eps": whole.eps, "delta": whole.delta}, "left": left},
-            "affordable": whole.eps <= left["eps"] and whole.delta <= left["delta"],
+            **{"html": "", "notes": [], "forecast": None, "digest": request.digest, **checked.told, "left": left},
+            "affordable": costs["eps"] <= left["eps"] and costs["delta"] <= left["delta"],
             "before": None if before is None else before.id,
             **{"rows": dataset.rows, "python": request.python, "approve": dataset.approve},
         }
@@ -305,23 +300,22 @@ class Service:
         if request.verb != "glm":
             guarantee = bounded(analyst, _rehearsed, request.verb, given, dataset.domain, dataset.unit)
             entry = {"label": f"{request.verb} of {dataset.name}", "formula": given.get("formula")}
-            return _Checked(None, (guarantee,), {**entry, "method": request.verb}, len(dataset.domain), {})
+            told: dict[str, JSON] = {"costs": {"eps": guarantee.eps, "delta": guarantee.delta}}
+            told |= {"summary": f"{entry['label']}: eps={guarantee.eps:g}, delta={guarantee.delta:g}"}
+            return _Checked(None, (guarantee,), {**entry, "method": request.verb}, len(dataset.domain), told)
         made = self._plans(analyst, dataset.name, json.dumps(dict(request.arguments), sort_keys=True))
-        wanted = {"plan", *(["account"] if shown else []), *(["forecast"] if forecast else [])}
+        wanted = {"checked", *(["account"] if shown else []), *(["forecast"] if forecast else [])}
         if not wanted <= made.keys():
-            given["codebook"] = dataset.domain
-            parts = (dataset.name, dataset.rows, given, made.get("plan"), wanted - made.keys())
+            plan = made["checked"].plan if "checked" in made else None
+            parts = (dataset.name, dataset.domain, dataset.rows, given, plan, wanted - made.keys())
             try:
                 bounded(analyst, _worked_out, *parts, take=lambda part: made.update([part]))
             except TooMuch:
-                if "plan" not in made:
+                if "checked" not in made:
                     raise
-        plan: Plan = made["plan"]
-        told = {"digest": plan.digest(), **(made.get("account", {}) if shown else {})}
-        told |= {"forecast": made["forecast"]} if forecast and "forecast" in made else {}
-        entry = {"label": plan.title, "formula": plan.formula, "method": plan.request.method}
-        entry |= {"domain": given["domain"], "columns": cast(Any, plan.design).columns, "plan_hash": plan.digest()}
-        return _Checked(plan, plan.charges, entry, len(plan.names), told)
+        checked: _Checked = made["checked"]
+        told = {name: value for part in wanted - {"checked"} for name, value in made.get(part, {}).items()}
+        return checked._replace(entry={**checked.entry, "domain": given["domain"]}, told={**checked.told, **told})
 
     @contextlib.contextmanager
     def _ledger(self, name: str) -> Iterator[Ledger]:
@@ -456,11 +450,11 @@ class Service:
 class _Checked(NamedTuple):
     """A request that public facts do not refuse: its plan if it has one, what it charges, by which entry."""
 
-    plan: Plan | None
+    plan: bytes | None  # pickled, as the server needs no more of it than what stands here
     charges: tuple[Guarantee, ...]
     entry: dict[str, Any]
     columns: int  # of the design
-    shown: dict[str, JSON]  # what is told of the plan
+    told: dict[str, JSON]
 
 
 def rehearsal_rows(domain: Domain, rows: int) -> pd.DataFrame:
@@ -476,11 +470,10 @@ def rehearsal_rows(domain: Domain, rows: int) -> pd.DataFrame:
 
 
 def _worked_out(
-    dataset: str, rows: int, given: dict[str, Any], plan: Plan | None, wanted: set[str]
+    dataset: str, codebook: Domain, rows: int, given: dict[str, Any], pickled: bytes | None, wanted: set[str]
 ) -> Iterator[tuple[str, Any]]:
     """The plan of a request and what is wanted of it, one after the other."""
-    codebook = given.pop("codebook")
-    if plan is None:
+    if pickled is None:
         row_terms, _ = split_kwargs(given, RowKeywords)
         formula = model_formula(given["formula"], given.get("family", "gaussian"), **row_terms)
         for name in FormulaSource(formula, None, given["domain"]).columns:
@@ -488,13 +481,19 @@ def _worked_out(
                 hint = near_miss(name, codebook)
                 asked = f"; did you mean {hint!r}?" if hint else f"; it has {', '.join(codebook)}"
                 raise DomainError(f"column {name!r} is not in the codebook of {dataset}{asked}")
-        plan = dp.plan(**given)
-        yield "plan", plan
+    plan: Any = dp.plan(**given) if pickled is None else pickle.loads(pickled)
+    if "checked" in wanted:
+        digest, whole = plan.digest(), plan.guarantee
+        entry = {"label": plan.title, "formula": plan.formula, "method": plan.request.method, "plan_hash": digest}
+        told = {"digest": digest, "costs": {"eps": whole.eps, "delta": whole.delta}}
+        told |= {"summary": f"{plan.description}\n\nThis plan has too many columns to be shown whole."}
+        entry |= {"columns": plan.design.columns}
+        yield "checked", _Checked(pickle.dumps(plan), plan.charges, entry, len(plan.names), told)
     if "account" in wanted:
         summary = plan.summary()
         yield "account", {"summary": summary.as_text(), "html": summary.as_html(), "notes": list(plan.advice)}
     if "forecast" in wanted:
-        yield "forecast", _records(plan.standard_errors(rows).rename_axis("term").reset_index())
+        yield "forecast", {"forecast": _records(plan.standard_errors(rows).rename_axis("term").reset_index())}
 
 
 def _rehearsed(verb: str, given: Mapping[str, Any], domain: Domain, unit: str | None) -> Guarantee:
@@ -506,13 +505,14 @@ def _rehearsed(verb: str, given: Mapping[str, Any], domain: Domain, unit: str | 
     return found
 
 
-def _made_up(plan: Plan | None, domain: Domain, rows: int) -> str:
+def _made_up(pickled: bytes | None, domain: Domain, rows: int) -> str:
     """Rows of a plan; columns that have nothing to do with each other where it has no model of the response."""
+    plan = None if pickled is None else pickle.loads(pickled)
     if plan is not None:
         with contextlib.suppress(ArgumentError):  # a response such as log(y)
             return plan.made_up(rows).to_csv(index=False)
     table, random = rehearsal_rows(domain, rows), np.random.default_rng(0)
-    names = list(domain) if plan is None else [name for name in domain if name in cast(Any, plan.design).columns]
+    names = [name for name in domain if plan is None or name in plan.design.columns]
     return pd.DataFrame({name: random.permutation(table[name]) for name in names}).to_csv(index=False)
 
 

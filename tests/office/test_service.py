@@ -300,7 +300,7 @@ def test_what_could_not_be_shown_once_is_tried_again(opened: Opened, monkeypatch
     service = opened()
 
     def too_much(by: str, function: Any, *given: Any, take: Any) -> Any:
-        bounded(by, function, *given[:-1], {"plan"}, take=take)
+        bounded(by, function, *given[:-1], {"checked"}, take=take)
         raise TooMuch
 
     with monkeypatch.context() as patched:
