@@ -44,8 +44,7 @@ TRIES = 6
 """How often a request is sent that got no answer, with 1, 2, 4 ... half seconds in between."""
 
 JSON_TYPE = "application/json"
-MOST_BYTES = 1 << 28
-"""A longer answer is none of an office."""
+MOST_BYTES = 1 << 28  # a longer answer is none of an office
 
 
 @explain_calls()

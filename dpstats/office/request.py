@@ -15,11 +15,8 @@ from dpstats.errors import ArgumentError, MismatchError
 from dpstats.formula.syntax import absorbed_factor
 from dpstats.mechanisms.options import Options
 
-JSON = Any
-"""null, bool, number, text, list or object."""
-
-MOST_ROWS = 10_000
-"""Rows of a prediction, or that are made up."""
+JSON = Any  # null, bool, number, text, list or object
+MOST_ROWS = 10_000  # rows of a prediction, or that are made up
 
 
 class Verb(NamedTuple):
@@ -156,8 +153,7 @@ class Request:
         return f"office.{self.verb}({', '.join(given)})"
 
 
-_DEFAULTS = (("family", "gaussian"), ("delta", 0.0))
-"""Arguments that say no more than to leave them out."""
+_DEFAULTS = (("family", "gaussian"), ("delta", 0.0))  # arguments that say no more than to leave them out
 
 
 def _usual(name: str, value: JSON) -> JSON:
