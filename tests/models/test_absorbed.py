@@ -32,15 +32,19 @@ def table(groups: int = 300, seed: int = 0, *, clustered: bool = False) -> pd.Da
     return frame.sample(frac=1, random_state=1).reset_index(drop=True)
 
 
+def differences(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Columns and response less the means of their groups, and one over the rows of the group."""
+    names = {"b": rows["year"] == "b", "c": rows["year"] == "c", "x": rows["x"], "z": rows["z"], "y": rows["y"]}
+    cells = pd.DataFrame(names)
+    apart = (cells - cells.groupby(rows["firm"]).transform("mean")).astype(float).to_numpy()
+    return apart[:, :-1], apart[:, -1], 1 / rows.groupby("firm")["y"].transform("size").to_numpy()
+
+
 def within(rows: pd.DataFrame, *, whole: bool = False) -> np.ndarray:
-    """Least squares of differences from the means of groups, each group over its rows if `whole`."""
-    cells = pd.DataFrame(
-        {"b": rows["year"] == "b", "c": rows["year"] == "c", "x": rows["x"], "z": rows["z"], "y": rows["y"]}
-    )
-    apart = (cells - cells.groupby(rows["firm"]).transform("mean")).astype(float)
-    weights = 1 / rows.groupby("firm")["y"].transform("size") if whole else pd.Series(1.0, index=rows.index)
-    columns = apart.drop(columns="y").to_numpy()
-    return np.linalg.solve(columns.T @ (columns * weights.to_numpy()[:, None]), columns.T @ (weights * apart["y"]))
+    """Least squares of differences, each group over its rows if `whole`."""
+    columns, response, weights = differences(rows)
+    weighed = columns * (weights if whole else np.ones(len(weights)))[:, None]
+    return np.linalg.solve(weighed.T @ columns, weighed.T @ response)
 
 
 @pytest.mark.parametrize("unit", [None, "firm"])
@@ -54,6 +58,7 @@ def test_without_noise_it_is_least_squares_within(unit: str | None, delta: float
     assert fit.count == pytest.approx((expected > 1).sum() if unit else len(rows) - len(expected), abs=1)
 
 
+@pytest.mark.slow
 def test_errors_are_those_of_linearmodels() -> None:
     panel = pytest.importorskip("linearmodels.panel")
     rows = table()
@@ -66,6 +71,7 @@ def test_errors_are_those_of_linearmodels() -> None:
         assert fit.bse[ours] == pytest.approx(found.std_errors[theirs], rel=2e-3)
 
 
+@pytest.mark.slow
 def test_errors_are_those_of_pyfixest() -> None:
     fixest = pytest.importorskip("pyfixest")
     rows = table()
@@ -80,14 +86,10 @@ def test_clustered_errors_follow_the_groups() -> None:
     """The sandwich of groups that count alike, computed by hand; HC0 would be a half of it."""
     rows = table(2000, clustered=True)
     fit = dp.ols(FORMULA, rows, LARGE, domain=DOMAIN, unit="firm", seed=1)
-    cells = pd.DataFrame(
-        {"b": rows["year"] == "b", "c": rows["year"] == "c", "x": rows["x"], "z": rows["z"], "y": rows["y"]}
-    )
-    apart = (cells - cells.groupby(rows["firm"]).transform("mean")).astype(float)
-    weights = 1 / rows.groupby("firm")["y"].transform("size").to_numpy()
-    columns, coef = apart.drop(columns="y").to_numpy(), within(rows, whole=True)
+    columns, response, weights = differences(rows)
+    coef = within(rows, whole=True)
     inverse = np.linalg.inv(columns.T @ (columns * weights[:, None]))
-    scores = columns * (weights * (apart["y"].to_numpy() - columns @ coef))[:, None]
+    scores = columns * (weights * (response - columns @ coef))[:, None]
     by_group = pd.DataFrame(scores).groupby(rows["firm"]).sum().to_numpy()
     expected = np.sqrt(np.diag(inverse @ by_group.T @ by_group @ inverse))
     # What is beyond six times the mean is cut, which takes a few per cent here.
@@ -100,17 +102,18 @@ def test_clustered_errors_follow_the_groups() -> None:
 
 @pytest.mark.slow
 def test_intervals_cover() -> None:
-    """95 % intervals of four coefficients, 60 data sets each: at least .90, which is missed with a chance of .001."""
+    """95 % intervals of four coefficients, 20 data sets each: at least .88, which is missed with a chance of .005."""
     truth = np.array([0.3, 0.0, 0.5, -0.1])
-    for unit, groups, clustered in ((None, 1500, False), ("firm", 4000, True)):
+    for unit, groups, clustered in ((None, 800, False), ("firm", 2500, True)):
         hits = []
-        for seed in range(40):
+        for seed in range(20):
             fit = dp.ols(FORMULA, table(groups, seed, clustered=clustered), 2.0, domain=DOMAIN, unit=unit, seed=seed)
             ends = fit.conf_int().to_numpy()
             hits.append((ends[:, 0] <= truth) & (truth <= ends[:, 1]))
-        assert 0.90 <= np.mean(hits) <= 0.99
+        assert 0.88 <= np.mean(hits) <= 1.0
 
 
+@pytest.mark.slow
 def test_sources_and_orders_give_the_same_release(tmp_path: Path) -> None:
     """One pass over whole numbers: frames, dicts, files, and Dask frames of several parts without a cluster."""
     rows = table()
@@ -132,10 +135,9 @@ def test_sources_and_orders_give_the_same_release(tmp_path: Path) -> None:
 def test_a_cluster_gives_the_same_release(client: Any) -> None:
     frames = pytest.importorskip("dask.dataframe")
     rows = table()
-    for unit in (None, "firm"):
-        here = dp.ols(FORMULA, rows, 1.0, domain=DOMAIN, unit=unit, seed=5)
-        there = dp.ols(FORMULA, frames.from_pandas(rows, npartitions=5), 1.0, domain=DOMAIN, unit=unit, seed=5)
-        assert (here.bse == there.bse).all()
+    here = dp.ols(FORMULA, rows, 1.0, domain=DOMAIN, unit="firm", seed=5)
+    there = dp.ols(FORMULA, frames.from_pandas(rows, npartitions=3), 1.0, domain=DOMAIN, unit="firm", seed=5)
+    assert here.bse.to_numpy() == pytest.approx(there.bse.to_numpy(), rel=1e-12)
 
 
 def test_rows_of_no_group_or_with_missing_cells_are_left_out() -> None:
