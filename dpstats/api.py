@@ -88,7 +88,9 @@ def glm(
     ----------
     formula : str
         Such as ``"y ~ x1 + C(group) + bs(age, df=4)"``, ``"y ~ x + offset(np.log(t))"`` or, for counts of a binomial
-        family, ``"successes + failures ~ x"``.
+        family, ``"successes + failures ~ x"``. ``"y ~ x | firm"`` absorbs the effects of a column's values, of which
+        nothing is declared (docs/guide/absorbed); the result is then `AbsorbedResults`, and only ``unit=`` of that
+        column, ``radius=``, ``subset=`` and what a charge takes go with it.
     data : DataFrame or another table, or path
         The private rows: a pandas or polars DataFrame, an Arrow table or a dict of columns; a source that is read in
         batches (a polars LazyFrame, an Arrow reader or dataset, or a DuckDB relation); a Dask DataFrame, on its cluster
