@@ -86,7 +86,12 @@ class Quantile(Family):
     @property
     def title(self) -> str:
         """The family and its quantile."""
-        return f"{self.q:.4g} quantile"
+        return f"quantile, q = {self.q:.4g}"
+
+    @property
+    def target(self) -> str:
+        """The quantile."""
+        return "the median" if self.q == 0.5 else f"the {self.q:.4g} quantile"
 
     @property
     def lipschitz(self) -> float:
