@@ -16,13 +16,14 @@ from dpstats.domain import Domain, Range
 # Who only sends reports (dpstats.local) needs neither; everything else does.
 if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats import datasets, families, penalties, plots, privacy
-    from dpstats.api import glm, lasso, logit, ols, plan, poisson, svm
+    from dpstats.api import glm, lasso, logit, ols, plan, plan_quantreg, poisson, quantreg, svm
     from dpstats.audit import audit
     from dpstats.evaluation import Check, Evaluation, Holdout, check, evaluate, holdout
     from dpstats.ledger import Ledger
     from dpstats.models.compare import Comparison, compare
     from dpstats.models.glm import GLM
     from dpstats.models.many import ManyPlans, plan_many
+    from dpstats.models.quantiles import QuantilePlan
     from dpstats.models.ranges import BoughtRanges, buy_ranges
     from dpstats.models.statistics import release_statistics
     from dpstats.plan import Plan
@@ -30,6 +31,7 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.proof_pages import Proof, proof
     from dpstats.results.etable import ETable, etable
     from dpstats.results.glm_results import GLMResults
+    from dpstats.results.quantiles import QuantileResults
     from dpstats.results.statistics import ReleasedStatistics, StatisticsResults
     from dpstats.risk import required, sample_size
     from dpstats.tuning import Selection, Tuned, TuningPlan, plan_tuning, select, tune
@@ -53,6 +55,8 @@ __all__ = [
     "Noise",
     "Plan",
     "Proof",
+    "QuantilePlan",
+    "QuantileResults",
     "Range",
     "ReleasedStatistics",
     "Selection",
@@ -79,11 +83,13 @@ __all__ = [
     "penalties",
     "plan",
     "plan_many",
+    "plan_quantreg",
     "plan_tuning",
     "plots",
     "poisson",
     "privacy",
     "proof",
+    "quantreg",
     "release_statistics",
     "required",
     "sample_size",
