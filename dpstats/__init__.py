@@ -16,7 +16,7 @@ from dpstats.domain import Domain, Range
 # Who only sends reports (dpstats.local) needs neither; everything else does.
 if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats import datasets, families, penalties, plots, privacy
-    from dpstats.api import glm, lasso, logit, ols, plan, poisson, svm
+    from dpstats.api import glm, lasso, logit, ols, plan, plan_quantreg, poisson, quantreg, svm
     from dpstats.audit import audit
     from dpstats.evaluation import Check, Evaluation, Holdout, check, evaluate, holdout
     from dpstats.ledger import Ledger
@@ -25,6 +25,7 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.models.glm import GLM
     from dpstats.models.kaplan_meier import kaplan_meier, plan_kaplan_meier
     from dpstats.models.many import ManyPlans, plan_many
+    from dpstats.models.quantiles import QuantilePlan
     from dpstats.models.ranges import BoughtRanges, buy_ranges
     from dpstats.models.statistics import release_statistics
     from dpstats.plan import Plan
@@ -35,6 +36,8 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.results.glm_results import GLMResults
     from dpstats.results.kaplan_meier import KaplanMeier, KaplanMeierPlan
     from dpstats.results.statistics import IVResults, ReleasedStatistics, StatisticsResults
+    from dpstats.results.quantiles import QuantileResults
+    from dpstats.results.statistics import ReleasedStatistics, StatisticsResults
     from dpstats.risk import required, sample_size
     from dpstats.tuning import Selection, Tuned, TuningPlan, plan_tuning, select, tune
 
@@ -62,6 +65,8 @@ __all__ = [
     "Noise",
     "Plan",
     "Proof",
+    "QuantilePlan",
+    "QuantileResults",
     "Range",
     "ReleasedStatistics",
     "Selection",
@@ -90,11 +95,13 @@ __all__ = [
     "plan",
     "plan_kaplan_meier",
     "plan_many",
+    "plan_quantreg",
     "plan_tuning",
     "plots",
     "poisson",
     "privacy",
     "proof",
+    "quantreg",
     "release_statistics",
     "required",
     "sample_size",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Unpack, cast
 
 import pandas as pd
 
-from dpstats.arguments import explain_calls, safe_repr
+from dpstats.arguments import explain_calls, is_number, safe_repr
 from dpstats.call import (
     ChargeKeywords,
     DomainLike,
@@ -21,7 +22,7 @@ from dpstats.call import (
 )
 from dpstats.data import as_table
 from dpstats.errors import ArgumentError
-from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
+from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, Quantile, SmoothSVM
 from dpstats.formula.syntax import absorbed_factor
 from dpstats.ledger import as_ledger
 from dpstats.models.absorbed import fit_absorbed, plan_absorbed
@@ -29,12 +30,14 @@ from dpstats.models.adaptive import by_rows, forecast_by_rows
 from dpstats.models.forecast import Forecast
 from dpstats.models.glm import fit_source
 from dpstats.models.population import population_rows
+from dpstats.models.quantiles import QuantilePlan, check_quantiles, fit_quantiles, plan_quantiles
 from dpstats.models.sources import FormulaSource, model_formula
 from dpstats.plan import Plan
 from dpstats.privacy.guarantee import check_planned
 from dpstats.privacy.randomness import random_source
 from dpstats.quiet import hide_frames
 from dpstats.results.glm_results import GLMResults
+from dpstats.results.quantiles import QuantileResults
 
 
 @dataclass(frozen=True)
@@ -308,6 +311,105 @@ def svm(
     if not isinstance(loss, str) or loss not in SVM_LOSSES:
         raise ArgumentError(f"loss must be one of {list(SVM_LOSSES)}, got {safe_repr(loss)}")
     return glm(formula, data, eps, family=SVM_LOSSES[loss](h), **_without_family(arguments))
+
+
+@hide_frames
+@explain_calls()
+@expand_signature(ModelKeywords)
+def quantreg(
+    formula: str,
+    data: object,
+    eps: float,
+    q: float | Sequence[float] = 0.5,
+    *,
+    h: float | None = None,
+    **arguments: Unpack[ModelKeywords],
+) -> GLMResults | QuantileResults:
+    """Quantile regression: `glm` with family ``dp.families.Quantile(q, h)``, or several quantiles under one charge.
+
+    Parameters
+    ----------
+    q : float or sequence of float
+        The quantile, or several that rise, such as ``[0.1, 0.5, 0.9]``. They share eps: the number of rows, bought
+        ranges, and where the response lies are paid for once.
+    h : float, optional
+        Width of the loss's rounded corner, in units of the response; see `dpstats.families.Quantile`. By default it
+        follows the spread of the response, which 3 % of eps buys, and the number of rows.
+    **arguments
+        As for `glm`. Standard errors are robust.
+
+    Returns
+    -------
+    GLMResults
+        Of one quantile.
+    QuantileResults
+        Of several; its predictions do not cross.
+
+    Raises
+    ------
+    ArgumentError
+        If `q` or `h` is not usable, and as for `glm`.
+
+    Notes
+    -----
+    The slope of the loss is at most max(q, 1 - q), so noise does not grow with the range of the response. Proofs:
+    docs/proofs/families, docs/proofs/quantiles.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> dp.quantreg("y ~ x", rows, eps=1.0, domain=domain)
+    <GLMResults: quantile, y ~ x; eps=1, add_remove, certified>
+    """
+    given = _without_family(arguments)
+    if is_number(q):
+        return glm(formula, data, eps, family=Quantile(q, h), **given)
+    quantiles = check_quantiles(q)
+    domain, engine = given.pop("domain", None), given.pop("engine", None)
+    row_terms, charge, settings = split_kwargs(given, RowKeywords, ChargeKeywords)
+    if domain is None and (ledger := as_ledger(charge.get("ledger"))) is not None:
+        charge["ledger"], domain = ledger, ledger.domain
+    source = FormulaSource(model_formula(formula, Quantile(), **row_terms), as_table(data, engine), domain)
+    return fit_quantiles(source, plan_quantiles(source, quantiles, h, eps, **settings), **charge)
+
+
+@explain_calls()
+@expand_signature(PlanKeywords)
+def plan_quantreg(
+    formula: str,
+    domain: DomainLike,
+    eps: float,
+    q: Sequence[float],
+    *,
+    h: float | None = None,
+    **arguments: Unpack[PlanKeywords],
+) -> QuantilePlan:
+    """What `quantreg` of several quantiles would release and what it would cost; reads no data and spends nothing.
+
+    One quantile is planned by `plan` with ``family=dp.families.Quantile(q, h)``.
+
+    Returns
+    -------
+    QuantilePlan
+
+    Raises
+    ------
+    ArgumentError, FormulaError, DomainError
+        As for `quantreg`.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> dp.plan_quantreg("y ~ x", {"x": (0, 1), "y": (0, 1)}, eps=1.0, q=[0.25, 0.75])
+    <QuantilePlan: y ~ x, q = 0.25, 0.75; eps=1, add_remove, certified>
+    """
+    row_terms, settings = split_kwargs(arguments, RowKeywords)
+    source = FormulaSource(model_formula(formula, Quantile(), **row_terms), None, domain)
+    return plan_quantiles(source, check_quantiles(q), h, eps, **settings)
 
 
 @hide_frames

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpstats.errors import ArgumentError
-from dpstats.families import NegativeBinomial, Poisson
+from dpstats.families import NegativeBinomial, Poisson, Quantile
+from dpstats.families.base import closed_cap
 from dpstats.formula.advice import MOST_LISTED, TAKEN
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
@@ -242,7 +243,7 @@ def alpha_note(plan: PlanFacts) -> list[str]:
 
 
 def link_note(plan: PlanFacts) -> list[str]:
-    """How counts vary, and up to which mean their link is a logarithm, if not of all."""
+    """How counts vary, and up to which mean their link is a logarithm, if not of all; how quantiles are rounded."""
     if isinstance(plan.family, NegativeBinomial):
         if plan.response is not None:
             return [dispersion_note(plan)]
@@ -252,6 +253,8 @@ def link_note(plan: PlanFacts) -> list[str]:
             f"A count of mean mu has the variance mu + {alpha} mu^2. alpha = {alpha} is assumed to be known{made}, "
             f"also for model-based standard errors; {argument('inference', 'robust')} does not rely on it."
         ]
+    if isinstance(plan.family, Quantile):
+        return [width_note(plan, plan.family)]
     if not isinstance(plan.family, Poisson) or plan.family.curvature_bound >= plan.family.lipschitz:
         return []
     lower = ""
@@ -263,6 +266,16 @@ def link_note(plan: PlanFacts) -> list[str]:
         "intervals are those of this capped model; they are logarithms of ratios of means if few rows lie above "
         f"the cap.{lower}"
     ]
+
+
+def width_note(plan: PlanFacts, family: Quantile) -> str:
+    """What the rounded corner of the pinball loss does to quantiles."""
+    width = closed_cap("h", family.h) * plan.design.response_scaling()[1]
+    return (
+        f"The corner of the loss is rounded over a width of {width:,.3g} (h, in units of the response): coefficients "
+        f"and intervals are of {family.target} of the response plus a logistic shift of this scale "
+        f"({cite_proof('docs/proofs/families')})."
+    )
 
 
 def dispersion_note(plan: PlanFacts) -> str:
