@@ -30,6 +30,7 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.proof_pages import Proof, proof
     from dpstats.results.etable import ETable, etable
     from dpstats.results.glm_results import GLMResults
+    from dpstats.results.multinomial import MultinomialPlan, MultinomialResults
     from dpstats.results.statistics import ReleasedStatistics, StatisticsResults
     from dpstats.risk import required, sample_size
     from dpstats.tuning import Selection, Tuned, TuningPlan, plan_tuning, select, tune
@@ -50,6 +51,8 @@ __all__ = [
     "Holdout",
     "Ledger",
     "ManyPlans",
+    "MultinomialPlan",
+    "MultinomialResults",
     "Noise",
     "Plan",
     "Proof",

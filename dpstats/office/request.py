@@ -197,6 +197,8 @@ def call_arguments(request: Request, dataset: Any, find: Find) -> dict[str, Any]
     given = {name: value for name, value in request.arguments.items() if value is not None or name in _NONE_MEANS}
     if isinstance(given.get("family"), Mapping):
         given["family"] = dp.families.from_dict(given["family"])
+    elif "family" in given:
+        given["family"] = dp.families.get_family(given["family"])  # refuses what an office does not release
     if isinstance(given.get("penalty"), Mapping):
         given["penalty"] = dp.penalties.from_dict(given["penalty"])
     if request.verb == "evaluate":
