@@ -39,7 +39,9 @@ from dpstats.quiet import quiet
 from dpstats.results.multinomial import MultinomialPlan, MultinomialResults
 from dpstats.wording import argument
 
-OFFERED = ("curvature", "radius", "release_share", "rows_at_most", "unit", "unit_weight", "max_rows")
+_PAID = ("inference", "information_share")
+
+OFFERED = ("curvature", "radius", "release_share", "rows_at_most", "unit", "unit_weight", "max_rows", *_PAID)
 """Options of a fit that a model of several classes has too."""
 
 
@@ -73,7 +75,13 @@ def plan_multinomial(formula: str, domain: DomainLike, eps: float, arguments: Ma
         rows_at_most=options.rows_at_most,
         shared=privacy.record.shared,
     )
-    stage = plan_classes(design, len(design.response.levels), budget)
+    share = _information_share(options)
+    if share is not None and (design.weights is not None or person is not None):
+        raise ArgumentError(
+            f"inference of several classes is for rows that count alike: leave weights and unit out, or pass "
+            f"{argument('inference', None)}"
+        )
+    stage = plan_classes(design, len(design.response.levels), budget, share)
     plan = MultinomialPlan(design, stage, privacy.guarantee(PROOF))
     return replace(plan, call=partial(_fit, plan, privacy))
 
@@ -88,6 +96,24 @@ def fit_multinomial(formula: str, data: object, eps: float, arguments: Mapping[s
     table = as_table(data, engine)
     plan = plan_multinomial(formula, domain, eps, settings)
     return plan.fit(table, **charge)
+
+
+INFORMATION_SHARE = 0.25
+"""Of eps, for the information where standard errors are paid for (`python -m benchmarks.models.multinomial share`)."""
+
+
+def _information_share(options: Options) -> float | None:
+    """What part of eps buys standard errors; None for none, as where they are to be free."""
+    if options.inference in (None, "auto"):
+        if options.information_share is not None:
+            paid = argument("inference", True)
+            raise ArgumentError(
+                f"information_share needs standard errors that are paid for: pass {paid}, or leave it out"
+            )
+        return None
+    if options.inference == "robust":
+        raise _not_offered(argument("inference", "robust"), ", whose errors take the model for granted")
+    return INFORMATION_SHARE if options.information_share is None else options.information_share
 
 
 def _not_offered(name: str, why: str = "") -> ArgumentError:
@@ -153,7 +179,8 @@ def _fit(
         with single_blas_thread(len(design.names)):
             released = plan.stage.release(kept, random)
         public = privacy.adjacency == "replace_one" and record.column is None
-        return MultinomialResults(replace(plan, call=None), released, rows.rows if public else None)
+        shown = replace(plan, call=None)
+        return MultinomialResults(shown, released.params, rows.rows if public else None, released.information)
 
     return Release(
         plan.guarantee,

@@ -12,18 +12,22 @@ from numpy.typing import NDArray
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.arguments import check_choice
+from dpstats.cached import cached_property
 from dpstats.data import as_table
 from dpstats.domain import Scalar
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.families.multinomial import Multinomial
 from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
-from dpstats.mechanisms.multinomial import ClassesStage
+from dpstats.inference import Inference
+from dpstats.mechanisms.multinomial import ClassesStage, ReleasedClasses, classes_inference
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.quiet import quiet
+from dpstats.results.contrasts import inference_table
 from dpstats.results.stored import Printed, Released, guarantee_sentence, marked_title
 from dpstats.summaries import Summary, format_number, format_range, full_width, paired_facts, shorten
+from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
 
@@ -75,8 +79,10 @@ class MultinomialPlan(Printed):
     def budget(self) -> pd.DataFrame:
         """What the budget is spent on, with the total."""
         stage, most = self.stage, self.guarantee.eps / self.stage.cost
+        bought = stage.information is not None
         lines = [
-            ("coefficients", most * stage.eps, "noise in the objective"),
+            ("coefficients", most * stage.eps, "noise in the objective" + " and in the information" * bought),
+            *([("cover", most * stage.cover_eps, "floating point of the information")] if bought else []),
             ("last step", most * stage.final.eps, "floating point"),
             ("total", self.guarantee.eps, ""),
         ]
@@ -108,13 +114,13 @@ class MultinomialPlan(Printed):
         facts = [format_number(stage.noise.scale), format_range(stage.noise_sd), format_range(stage.curvature)]
         tables = [
             _header(self, "private"),
-            full_width(["eps", "buys"], rows, [12, 30], title="Budget"),
+            full_width(["eps", "buys"], rows, [12, 44], title="Budget"),
             full_width(["scale", "s.d.", "curvature"], [("", facts)], [14, 20, 20], title="Noise in the objective"),
         ]
         notes = [
             guarantee_sentence(self.guarantee, "The release is"),
-            "The curvature shrinks coefficients towards zero; both are in model units. Standard errors are not "
-            "bought: for three classes or more they are never free.",
+            "The curvature shrinks coefficients towards zero; both are in model units.",
+            *([] if stage.information is not None else [NOT_PAID]),
         ]
         return Summary(tables, [*notes, *self.design.notes])
 
@@ -161,7 +167,17 @@ def _header(plan: MultinomialPlan, observations: str) -> SimpleTable:
         ("Certified:", "yes" if guarantee.certified else "NO"),
         ("Proof:", cite_proof(guarantee.basis) if guarantee.certified else "none"),
     ]
-    return paired_facts(title, left, right)
+    return paired_facts(title, left, right, width=16)
+
+
+NOT_PAID = (
+    "Coefficients are shrunk towards zero, and their noise is not shown. Standard errors are never free for three "
+    "classes or more: inference=True pays for them. Do not read small differences without them."
+)
+PAID = (
+    "Coefficients are bias-corrected for the shrinkage. Errors, intervals and tests hold sampling and the noise of "
+    "privacy; a blank means that the budget does not identify the coefficient. predict uses shrunk coefficients."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,6 +191,8 @@ class MultinomialResults(Released):
         Coefficients of every class in model units, of sum zero over the classes.
     nobs : int or None
         The number of rows where it is public (``adjacency="replace_one"``), else None.
+    information : ndarray or None
+        The released information in model units, if standard errors were paid for.
 
     Examples
     --------
@@ -200,11 +218,65 @@ class MultinomialResults(Released):
     plan: MultinomialPlan
     scaled_params: Vector
     nobs: int | None = None
+    information: Vector | None = None
 
     @property
     def guarantee(self) -> Guarantee:
         """For everything that was released."""
         return self.plan.guarantee
+
+    @cached_property
+    def _inference(self) -> Inference:
+        """Coefficients with their errors, class by class; NotReleasedError without the information."""
+        if self.information is None:
+            paid = argument("inference", True)
+            raise NotReleasedError(f"standard errors of several classes are never free: pay for them with {paid}")
+        with quiet():
+            released = ReleasedClasses(self.scaled_params, self.information)
+            return classes_inference(self.plan.stage, self.plan.design, released)
+
+    def _by_class(self, values: Vector) -> pd.DataFrame:
+        """What belongs to the coefficients, shape ((K - 1) p,), a column for each class but the first."""
+        shaped = np.reshape(values, (len(self.classes) - 1, -1)).T
+        return pd.DataFrame(shaped, index=list(self.plan.names), columns=list(self.classes[1:]))
+
+    @property
+    def debiased(self) -> pd.DataFrame:
+        """Coefficients without the shrinkage: what errors, tests and intervals refer to."""
+        return self._by_class(self._inference.coef)
+
+    @property
+    def bse(self) -> pd.DataFrame:
+        """Standard errors, half-widths of 95 % intervals over 1.96; infinite where the budget identifies nothing.
+
+        Raises
+        ------
+        NotReleasedError
+            Unless they were paid for with ``inference=True``.
+        """
+        return self._by_class(self._inference.se)
+
+    @property
+    def tvalues(self) -> pd.DataFrame:
+        """`debiased` over `bse`."""
+        return self._by_class(self._inference.tvalues)
+
+    @property
+    def pvalues(self) -> pd.DataFrame:
+        """p-values of the tests that coefficients are zero."""
+        return self._by_class(self._inference.pvalues)
+
+    def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Intervals of coverage 1 - alpha, a row for each class and term, as statsmodels' MNLogit has them.
+
+        Examples
+        --------
+        >>> paid = dp.glm("y ~ x", rows, eps=3.0, family="multinomial", domain=domain, inference=True)
+        >>> paid.conf_int().shape, paid.bse.shape == paid.pvalues.shape == paid.debiased.shape
+        ((4, 2), True)
+        """
+        index = pd.MultiIndex.from_product([list(self.classes[1:]), list(self.plan.names)])
+        return pd.DataFrame(self._inference.conf_int(alpha), index=index, columns=["lower", "upper"])
 
     @property
     def classes(self) -> tuple[Scalar, ...]:
@@ -259,15 +331,21 @@ class MultinomialResults(Released):
         return pd.Series(found, index=table.index, name="predicted")
 
     def tidy(self) -> pd.DataFrame:
-        """A row for each coefficient, as R's broom has it: the class, the term, the estimate.
+        """A row for each coefficient, as R's broom has it: class, term, estimate, and what was paid for of its error.
 
         Examples
         --------
         >>> fit.tidy().columns.tolist(), len(fit.tidy())
         (['y.level', 'term', 'estimate'], 4)
         """
-        rows = [(level, term, value) for level, column in self.params.items() for term, value in column.items()]
-        return WideFrame(pd.DataFrame(rows, columns=["y.level", "term", "estimate"]))
+        pairs = [(level, term) for level in self.classes[1:] for term in self.plan.names]
+        table = pd.DataFrame(pairs, columns=["y.level", "term"])
+        if self.information is None:
+            return WideFrame(table.assign(estimate=self.params.to_numpy().T.ravel()))
+        found = self._inference
+        low, high = found.conf_int().T
+        errors = {"std_error": found.se, "statistic": found.tvalues, "p_value": found.pvalues}
+        return WideFrame(table.assign(estimate=found.coef, **errors, conf_low=low, conf_high=high))
 
     def glance(self) -> pd.DataFrame:
         """One row of facts on the model.
@@ -289,30 +367,31 @@ class MultinomialResults(Released):
         >>> "y=rail" in fit.summary().as_text()
         True
         """
-        response = self.plan.design.response_name
-        with np.errstate(over="ignore"):
-            blocks = [
-                full_width(
-                    ["coef", "exp(coef)"],
-                    [(str(term), [f"{value:.4g}", f"{np.exp(value):.4g}"]) for term, value in column.items()],
-                    [14, 14],
-                    title=f"{response}={level}",
-                )
-                for level, column in self.params.items()
-            ]
+        response, paid = self.plan.design.response_name, self.information is not None
+        table = self.tidy().set_index("term")
+        blocks = []
+        for level in self.classes[1:]:
+            own, title = table[table["y.level"] == level].drop(columns="y.level"), f"{response}={level}"
+            if paid:
+                blocks.append(inference_table(own, title=title))
+                continue
+            with np.errstate(over="ignore"):
+                cells = [(str(term), [f"{one:.4g}", f"{np.exp(one):.4g}"]) for term, one in own["estimate"].items()]
+            blocks.append(full_width(["coef", "exp(coef)"], cells, [14, 14], title=title))
         base = shorten(self.classes[0], 30)
         notes = [
             guarantee_sentence(self.guarantee, "The fit is"),
-            f"Coefficients are log odds against {response}={base}. They are shrunk towards zero, and their noise is "
-            "not shown: standard errors are never free for three classes or more, and were not bought. Do not read "
-            "small differences from them; predict gives probabilities.",
+            f"Coefficients are log odds against {response}={base}; predict gives probabilities.",
+            PAID if paid else NOT_PAID,
         ]
         observations = "private" if self.nobs is None else f"{self.nobs:,}"
         return Summary([_header(self.plan, observations), *blocks], [*notes, *self.plan.design.notes])
 
     def to_dict(self) -> dict[str, Any]:
         """The released values and the public plan, for JSON."""
-        return {"plan": self.plan.to_dict(), "scaled_params": self.scaled_params.tolist(), "nobs": self.nobs}
+        return {"plan": self.plan.to_dict(), "scaled_params": self.scaled_params.tolist(), "nobs": self.nobs} | {
+            "information": None if self.information is None else self.information.tolist()
+        }
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
@@ -327,7 +406,8 @@ class MultinomialResults(Released):
         released = np.asarray(facts["scaled_params"], dtype=np.float64)
         if released.shape != (len(plan.classes), len(plan.names)) or not np.isfinite(released).all():
             raise ValueError("the stored coefficients do not suit the plan")
-        return cls(plan, released, facts["nobs"])
+        bought = facts["information"]
+        return cls(plan, released, facts["nobs"], None if bought is None else np.asarray(bought, dtype=np.float64))
 
     def __repr__(self) -> str:
         return f"<MultinomialResults: {self.plan.design.formula}, {len(self.classes)} classes; {self.guarantee}>"
