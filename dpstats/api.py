@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Unpack, cast
+from typing import Any, Literal, Unpack, cast, overload
 
 import pandas as pd
 
@@ -29,6 +29,7 @@ from dpstats.models.absorbed import fit_absorbed, plan_absorbed
 from dpstats.models.adaptive import by_rows, forecast_by_rows
 from dpstats.models.forecast import Forecast
 from dpstats.models.glm import fit_source
+from dpstats.models.multinomial import fit_multinomial, plan_multinomial
 from dpstats.models.population import population_rows
 from dpstats.models.quantiles import QuantilePlan, check_quantiles, fit_quantiles, plan_quantiles
 from dpstats.models.sources import FormulaSource, model_formula
@@ -37,6 +38,7 @@ from dpstats.privacy.guarantee import check_planned
 from dpstats.privacy.randomness import random_source
 from dpstats.quiet import hide_frames
 from dpstats.results.glm_results import GLMResults
+from dpstats.results.multinomial import MultinomialPlan, MultinomialResults
 from dpstats.results.quantiles import QuantileResults
 
 
@@ -79,12 +81,20 @@ SVM_LOSSES: dict[str, type[HuberSVM | SmoothSVM]] = {"huber": HuberSVM, "smooth"
 """The rounded hinges by the name that `svm` takes."""
 
 
+@overload
+def glm(  # type: ignore[overload-overlap]
+    formula: str, data: object, eps: float, *, family: Literal["multinomial"], **arguments: Unpack[ModelKeywords]
+) -> MultinomialResults: ...
+@overload
+def glm(
+    formula: str, data: object, eps: float, *, family: str | Family = ..., **arguments: Unpack[ModelKeywords]
+) -> GLMResults: ...
 @hide_frames
 @explain_calls()
 @expand_signature(ModelKeywords)
 def glm(
     formula: str, data: object, eps: float, *, family: str | Family = "gaussian", **arguments: Unpack[ModelKeywords]
-) -> GLMResults:
+) -> GLMResults | MultinomialResults:
     """Fit a generalised linear model with differential privacy.
 
     Parameters
@@ -103,7 +113,8 @@ def glm(
         The budget of this call.
     family : str or Family
         "gaussian", "binomial", "poisson", "negative_binomial", "huber_svm", "smooth_svm", or an object of
-        ``dp.families``.
+        ``dp.families``. "multinomial" is for three levels or more, by the proof in docs/proofs/multinomial
+        (docs/guide/multinomial).
     method : {"auto", "napp", "objective", "output", "statistics", "posterior"}
         Where the noise is added (docs/guide/methods); `compare` ranks the methods. "auto" is "napp", or "statistics"
         for least squares with standard errors where intervals are expected narrower.
@@ -149,7 +160,7 @@ def glm(
     -------
     GLMResults
         ``params`` as released, for prediction; with inference also ``debiased``, to which errors, tests and intervals
-        refer.
+        refer. MultinomialResults for ``family="multinomial"``.
 
     See Also
     --------
@@ -177,6 +188,8 @@ def glm(
     if absorbed is not None:
         # The text of a formula has no type: this is AbsorbedResults, which has the names that GLMResults has.
         return cast(Any, fit_absorbed(formula, absorbed, data, eps, family, **arguments))
+    if family == "multinomial":
+        return fit_multinomial(formula, data, eps, arguments)
     domain, engine = arguments.pop("domain", None), arguments.pop("engine", None)
     row_terms, charge, settings = split_kwargs(arguments, RowKeywords, ChargeKeywords)
     if domain is None and (ledger := as_ledger(charge.get("ledger"))) is not None:
@@ -450,6 +463,19 @@ def lasso(
     return glm(formula, data, eps, penalty="lasso", alpha=alpha, family=family, **arguments)
 
 
+@overload
+def plan(  # type: ignore[overload-overlap]
+    formula: str,
+    domain: DomainLike,
+    eps: float,
+    *,
+    family: Literal["multinomial"],
+    **arguments: Unpack[PlanKeywords],
+) -> MultinomialPlan: ...
+@overload
+def plan(
+    formula: str, domain: DomainLike, eps: float, *, family: str | Family = ..., **arguments: Unpack[PlanKeywords]
+) -> Plan: ...
 @explain_calls()
 @expand_signature(PlanKeywords)
 def plan(
@@ -459,7 +485,7 @@ def plan(
     *,
     family: str | Family = "gaussian",
     **arguments: Unpack[PlanKeywords],
-) -> Plan:
+) -> Plan | MultinomialPlan:
     """What `glm` with these arguments would release and what it would cost; reads no data and spends nothing.
 
     Columns that the Domain leaves out are assumed to be numeric, and their range is bought.
@@ -467,6 +493,7 @@ def plan(
     Returns
     -------
     Plan
+        MultinomialPlan for ``family="multinomial"``.
 
     Examples
     --------
@@ -480,6 +507,8 @@ def plan(
     formula, absorbed = absorbed_factor(formula)
     if absorbed is not None:
         return cast(Any, plan_absorbed(formula, absorbed, None, domain, eps, family, **arguments))
+    if family == "multinomial":
+        return plan_multinomial(formula, domain, eps, arguments)
     row_terms, settings = split_kwargs(arguments, RowKeywords)
     request = make_request(eps=eps, family=family, **settings)
     source = FormulaSource(model_formula(formula, family, **row_terms), None, domain)

@@ -208,9 +208,9 @@ def _arguments(options: argparse.Namespace) -> dict[str, Any]:
 def _family(options: argparse.Namespace) -> Any:
     """The family, with the caps that were given."""
     caps = {name: getattr(options, name) for name in CAPS if getattr(options, name) is not None}
+    family = get_family(options.family)  # refuses what only Python's calls offer
     if not caps:
-        return options.family
-    family = get_family(options.family)
+        return family
     for name in caps:
         if not hasattr(family, name):
             raise ArgumentError(f"{flag(name)} is for {CAPS[name][0]!r}, not for --family {family.name}")

@@ -237,6 +237,8 @@ def call_arguments(request: Request, dataset: Any, find: Callable[[str], Mapping
     for name, read in (("family", dp.families.from_dict), ("penalty", dp.penalties.from_dict)):
         if isinstance(given.get(name), Mapping):
             given[name] = read(given[name])
+    if isinstance(given.get("family"), str):
+        dp.families.get_family(given["family"])  # refuses what an office does not release
     if absorbed_factor(given.get("formula", ""))[1] is not None:
         raise ArgumentError("formula: an absorbed factor, y ~ x | g, is not offered here; write + C(g)")
     if request.verb == "evaluate":
