@@ -22,6 +22,7 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.ledger import Ledger
     from dpstats.models.compare import Comparison, compare
     from dpstats.models.glm import GLM
+    from dpstats.models.hazard import hazard, plan_hazard
     from dpstats.models.kaplan_meier import kaplan_meier, plan_kaplan_meier
     from dpstats.models.many import ManyPlans, plan_many
     from dpstats.models.ranges import BoughtRanges, buy_ranges
@@ -31,6 +32,7 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.proof_pages import Proof, proof
     from dpstats.results.etable import ETable, etable
     from dpstats.results.glm_results import GLMResults
+    from dpstats.results.hazard import HazardResults
     from dpstats.results.kaplan_meier import KaplanMeier, KaplanMeierPlan
     from dpstats.results.statistics import ReleasedStatistics, StatisticsResults
     from dpstats.risk import required, sample_size
@@ -49,6 +51,7 @@ __all__ = [
     "Evaluation",
     "GLMResults",
     "Guarantee",
+    "HazardResults",
     "Holdout",
     "KaplanMeier",
     "KaplanMeierPlan",
@@ -75,6 +78,7 @@ __all__ = [
     "evaluate",
     "families",
     "glm",
+    "hazard",
     "holdout",
     "kaplan_meier",
     "lasso",
@@ -83,6 +87,7 @@ __all__ = [
     "ols",
     "penalties",
     "plan",
+    "plan_hazard",
     "plan_kaplan_meier",
     "plan_many",
     "plan_tuning",

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, BinomialCounts, Family, NegativeBinomial, Poisson
+from dpstats.families.hazard import PiecewiseExponential
 from dpstats.mechanisms.averaged_variables import find_variable
 from dpstats.mechanisms.calibration import NoiseBudget
 from dpstats.mechanisms.design import Bounds, SubDesign, constant_column, has_errors
@@ -80,7 +81,7 @@ class FitSpec:
             options.radius,
             options.noise,
             rows_at_most=options.rows_at_most,
-            shared=options.record.shared,
+            shared=options.record.shared or (isinstance(self.family, PiecewiseExponential) and self.family.pieced),
             focus=None if options.focus is None else find_variable("focus", self.design, options.focus).column,
         )
 
@@ -232,6 +233,8 @@ def _variance_is_open(family: Family, design: Bounds) -> bool:
 
     Shares of successes in plain arrays are of an unknown number of trials.
     """
+    if isinstance(family, PiecewiseExponential):  # its weights are lengths of time, and events a martingale
+        return False
     return design.score_ratio is None or (isinstance(family, BinomialCounts) and design.score_ratio == 1)
 
 
@@ -244,7 +247,7 @@ def _spread(spec: FitSpec) -> SpreadKind:
         return "robust"
     if options.inference == "robust" or (family.response == "binary" and not isinstance(family, Binomial)):
         return "robust"
-    return "known" if isinstance(family, (Binomial, NegativeBinomial)) else "dispersion"
+    return "known" if isinstance(family, (Binomial, NegativeBinomial, PiecewiseExponential)) else "dispersion"
 
 
 def _ratio(family: Family, columns: int, options: Options) -> float:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.families import NegativeBinomial
+from dpstats.families.hazard import PiecewiseExponential
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.stage import NoiseFacts
@@ -122,6 +123,8 @@ def modelled_level(plan: PlanFacts) -> str:
         else:
             event = name if any(sign in name for sign in "<>=") else f"{name} = 1"  # a comparison is an event
         return f"the class {event}" if family.name.endswith("svm") else f"Pr({event})"
+    if isinstance(family, PiecewiseExponential):
+        return f"the hazard of {name}"
     return f"the mean of {name}"
 
 

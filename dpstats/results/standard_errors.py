@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.families import Family, Gaussian, NegativeBinomial
+from dpstats.families.hazard import PiecewiseExponential
 from dpstats.inference import (
     Estimates,
     Identified,
@@ -163,7 +164,15 @@ def response_of(plan: Plan, weight_cap: float | None = None) -> MeanFunction:
     weights = partial(row_weights, family, weight_cap=weight_cap)
     if isinstance(family, NegativeBinomial):
         return MeanFunction(partial(_clipped_means, family), partial(_slopes, family), weights)
+    if isinstance(family, PiecewiseExponential):
+        # A made-up row is a piece of time, whose l'' no response changes.
+        weights = partial(_piece_weights, family)
     return MeanFunction(partial(_means, family), partial(_canonical_slopes, family), weights)
+
+
+def _piece_weights(family: PiecewiseExponential, eta: Vector, endog: Vector) -> Vector:
+    """l'' of pieces of time, elementwise."""
+    return row_weights(family, eta, np.zeros_like(eta))
 
 
 def _means(family: Family, eta: Vector) -> Vector:

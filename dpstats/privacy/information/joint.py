@@ -12,6 +12,7 @@ from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, NegativeBinomial, Poisson, SmoothSVM, get_family
 from dpstats.families.base import LossCurve
+from dpstats.families.hazard import PiecewiseExponential
 from dpstats.privacy.calibration import CELLS, ROUNDING, check_positive, determinant_loss
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 
@@ -64,6 +65,9 @@ def majorant_lipschitz(family: Family | str, weight_cap: float | None = None) ->
         return min(4 * family.curvature_bound * LOGISTIC_STEEPNESS, cap)
     if isinstance(family, Poisson):
         return cap * (family.steepness if family.curvature_bound < family.lipschitz else 1.0)
+    if isinstance(family, PiecewiseExponential):
+        # exp(eta), or the cap: a person's pieces weigh 1 at most, and an event has no l''.
+        return family.most
     if isinstance(family, SmoothSVM):
         return 1.5 / family.h**2
     if isinstance(family, (Gaussian, HuberSVM)):
