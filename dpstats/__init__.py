@@ -20,6 +20,7 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.audit import audit
     from dpstats.evaluation import Check, Evaluation, Holdout, check, evaluate, holdout
     from dpstats.ledger import Ledger
+    from dpstats.models.absorbed import AbsorbedModel
     from dpstats.models.compare import Comparison, compare
     from dpstats.models.glm import GLM
     from dpstats.models.hazard import hazard, plan_hazard
@@ -30,11 +31,12 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.plan import Plan
     from dpstats.privacy import Guarantee, Noise, compose
     from dpstats.proof_pages import Proof, proof
+    from dpstats.results.absorbed import AbsorbedResults
     from dpstats.results.etable import ETable, etable
     from dpstats.results.glm_results import GLMResults
     from dpstats.results.hazard import HazardResults
     from dpstats.results.kaplan_meier import KaplanMeier, KaplanMeierPlan
-    from dpstats.results.statistics import ReleasedStatistics, StatisticsResults
+    from dpstats.results.statistics import IVResults, ReleasedStatistics, StatisticsResults
     from dpstats.risk import required, sample_size
     from dpstats.tuning import Selection, Tuned, TuningPlan, plan_tuning, select, tune
 
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GLM",
+    "AbsorbedModel",
+    "AbsorbedResults",
     "BoughtRanges",
     "Check",
     "Comparison",
@@ -53,6 +57,7 @@ __all__ = [
     "Guarantee",
     "HazardResults",
     "Holdout",
+    "IVResults",
     "KaplanMeier",
     "KaplanMeierPlan",
     "Ledger",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, Unpack, cast
 
 import pandas as pd
 
@@ -22,7 +22,9 @@ from dpstats.call import (
 from dpstats.data import as_table
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
+from dpstats.formula.syntax import absorbed_factor
 from dpstats.ledger import as_ledger
+from dpstats.models.absorbed import fit_absorbed, plan_absorbed
 from dpstats.models.adaptive import by_rows, forecast_by_rows
 from dpstats.models.forecast import Forecast
 from dpstats.models.glm import fit_source
@@ -166,6 +168,10 @@ def glm(
     >>> list(fit.params.index)
     ['Intercept', 'x']
     """
+    formula, absorbed = absorbed_factor(formula)
+    if absorbed is not None:
+        # The text of a formula has no type: this is AbsorbedResults, which has the names that GLMResults has.
+        return cast(Any, fit_absorbed(formula, absorbed, data, eps, family, **arguments))
     domain, engine = arguments.pop("domain", None), arguments.pop("engine", None)
     row_terms, charge, settings = split_kwargs(arguments, RowKeywords, ChargeKeywords)
     if domain is None and (ledger := as_ledger(charge.get("ledger"))) is not None:
@@ -367,6 +373,9 @@ def plan(
     >>> list(plan.budget["eps"].round(2))
     [0.03, 0.96, 0.01, 1.0]
     """
+    formula, absorbed = absorbed_factor(formula)
+    if absorbed is not None:
+        return cast(Any, plan_absorbed(formula, absorbed, None, domain, eps, family, **arguments))
     row_terms, settings = split_kwargs(arguments, RowKeywords)
     request = make_request(eps=eps, family=family, **settings)
     source = FormulaSource(model_formula(formula, family, **row_terms), None, domain)

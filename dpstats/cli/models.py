@@ -29,6 +29,7 @@ from dpstats.cli.shared import (
 )
 from dpstats.errors import ArgumentError
 from dpstats.families import get_family
+from dpstats.formula.syntax import absorbed_factor
 from dpstats.ledger import Ledger
 from dpstats.ledger.ledger import ledger_path
 from dpstats.plan import Plan
@@ -186,6 +187,8 @@ def _text(found: GLMResults, options: argparse.Namespace) -> str:
 
 def _arguments(options: argparse.Namespace) -> dict[str, Any]:
     """Keyword arguments of `dpstats.glm`."""
+    if absorbed_factor(options.formula)[1] is not None:
+        raise ArgumentError("formula: models with an absorbed factor, y ~ x | g, are fitted in Python, by dpstats.ols")
     arguments = {name: getattr(options, name) for name in NAMED}
     arguments["family"] = _family(options)
     arguments["inference"] = INFERENCE[options.inference]

@@ -73,6 +73,10 @@ ENDS = 1.001
 """A typical standard deviation may exceed that of rows at the two ends of a range by so much, as samples' do."""
 
 
+NINES = (9.0, 99.0, 999.0, 9999.0, 99999.0, 999999.0)
+"""Codes for missing, with either sign; 9 itself is as a rule a number like 8."""
+
+
 @dataclass(frozen=True, repr=False)
 class Range:
     """The range of a numeric column, and the treatment of cells beyond it.
@@ -143,6 +147,14 @@ class Range:
     def drops(self) -> bool:
         """Whether rows with a cell outside of the interval are left out of fits."""
         return self.outside == "drop" or self.interval != (self.low, self.high)
+
+    @property
+    def missing_codes(self) -> tuple[float, ...]:
+        """The numbers within the interval that codebooks use for missing, such as -9 and 999: the outermost ones."""
+        low, high = self.interval
+        negative = max((code for code in NINES if low <= -code < high), default=None)
+        positive = max((code for code in NINES[1:] if low < code <= high), default=None)
+        return tuple(code for code in (negative and -negative, positive) if code is not None)
 
     @property
     def extras(self) -> dict[str, Any]:

@@ -192,7 +192,7 @@ def obstacle(family: Family, penalty: Penalty | None, options: Options) -> str |
         )
     if options.retrieval is None:
         return f"is priced together with the coefficients; use {recycled}"
-    if family.response == "binary" and not isinstance(family, Binomial) and options.inference == "model":
+    if not family.models_mean and options.inference == "model":
         return f"is not offered for family {family.name!r}, which has no model of the variance; use 'robust'"
     if options.unit is not None and options.inference == "model":
         return "treats the rows of one person as independent; use 'robust' with a unit"
@@ -245,7 +245,7 @@ def _spread(spec: FitSpec) -> SpreadKind:
         return "clustered"
     if _variance_is_open(family, spec.design):
         return "robust"
-    if options.inference == "robust" or (family.response == "binary" and not isinstance(family, Binomial)):
+    if options.inference == "robust" or not family.models_mean:
         return "robust"
     return "known" if isinstance(family, (Binomial, NegativeBinomial, PiecewiseExponential)) else "dispersion"
 

@@ -1,4 +1,4 @@
-"""The forms of the pages: what they ask for, how a request is read from one, and how one is filled in with a request.
+"""The forms of the pages: how a request is read from one, and how one is filled in with a request.
 
 The requests themselves are judged by the service alone.
 """
@@ -10,61 +10,16 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from dpstats.errors import ArgumentError
-from dpstats.office.request import Request
+from dpstats.office.request import VERBS, Request
 from dpstats.office.security import Limits, Refused, parse_json
 
-
-@dataclass(frozen=True)
-class Form:
-    """A kind of release: how it is called, what it is about and what it asks for."""
-
-    title: str
-    about: str
-    fields: tuple[str, ...]
-
-
-FORMS = {
-    "glm": Form(
-        "Regression",
-        "A regression of one column on others, with standard errors where the budget buys them.",
-        ("formula", "family", "delta", "subset"),
-    ),
-    "evaluate": Form(
-        "Evaluation",
-        "How well a released regression describes the rows: explained variance, errors, calibration.",
-        ("fit", "delta"),
-    ),
-    "check": Form(
-        "Codebook check",
-        "How many rows a formula loses, and how many cells lie outside their range, column by column.",
-        ("formula", "family", "delta"),
-    ),
-    "release_statistics": Form(
-        "Sums for many regressions",
-        "Sums of squares and products of some columns. Any number of linear regressions of them costs nothing more.",
-        ("columns", "response", "delta"),
-    ),
-    "buy_ranges": Form(
-        "Narrower ranges",
-        "Intervals that hold nearly all rows, where the codebook declares wide ranges: later regressions are exacter.",
-        ("columns",),
-    ),
-    "select": Form(
-        "Best of several",
-        "The candidate with the least loss. Only its name is released.",
-        ("candidates", "score"),
-    ),
-}
-TITLES = {verb: form.title for verb, form in FORMS.items()}
 FAMILIES = {"gaussian": "Gaussian: a number", "binomial": "Binomial: yes or no", "poisson": "Poisson: a count"}
-TEXTS = ("formula", "family", "subset", "response", "score", "fit")
-GIVEN = {"formula": "", "family": "gaussian", "eps": "0.5", "delta": "", "label": "", "options": ""}
-GIVEN |= dict.fromkeys(("subset", "columns", "response", "candidates", "score", "fit"), "")
-IDENTIFIER = re.compile(r"[0-9a-f]{32}")
+GIVEN = {name: "" for verb in VERBS.values() for name in verb.fields} | {"family": "gaussian", "eps": "0.5"}
+GIVEN |= {"label": "", "options": ""}
+LISTS = ("columns", "candidates")
 
 OPTION = 1_000
 """Letters of a line of options: Python's own reader is not made for long ones."""
@@ -72,29 +27,26 @@ OPTION = 1_000
 
 def request_of(dataset: str, sent: Mapping[str, str]) -> Request:
     """What a form asks for; ArgumentError where a field cannot be read. The rest is judged by the service."""
-    verb = sent.get("verb", "glm")
-    if verb not in FORMS:
-        raise ArgumentError(f"verb must be one of {', '.join(FORMS)}")
+    name = sent.get("verb", "glm")
+    if name not in VERBS:
+        raise ArgumentError(f"verb must be one of {', '.join(VERBS)}")
     arguments: dict[str, Any] = {}
-    for name in FORMS[verb].fields:
-        text = sent.get(name, "").strip()
-        if name in TEXTS and text and not (verb == "check" and name == "family" and text == "gaussian"):
-            arguments[name] = text
-        elif name in ("columns", "candidates"):
-            arguments[name] = [_candidate(line) if name == "candidates" else line for line in _lines(text)]
-    arguments["eps"] = _number("eps", sent.get("eps", ""))
-    if "delta" in FORMS[verb].fields and sent.get("delta", "").strip():
-        arguments["delta"] = _number("delta", sent["delta"])
+    for field in (*VERBS[name].fields, "eps"):
+        text = sent.get(field, "").strip()
+        if field in LISTS:
+            arguments[field] = [_candidate(line) if field == "candidates" else line for line in _lines(text)]
+        elif field == "eps" or (field == "delta" and text):
+            arguments[field] = _number(field, text)
+        elif text and (name, field, text) != ("check", "family", "gaussian"):
+            arguments[field] = text
     for number, line in enumerate(_lines(sent.get("options", "")), 1):
-        name, _, value = line[:OPTION].partition("=")
+        option, _, value = line[:OPTION].partition("=")
         try:
-            arguments[name.strip()] = json.loads(json.dumps(ast.literal_eval(value.strip()), allow_nan=False))
+            arguments[option.strip()] = json.loads(json.dumps(ast.literal_eval(value.strip()), allow_nan=False))
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-            raise ArgumentError(
-                f"options, line {number}: type a name, '=' and a value as in Python, such as inference = True or "
-                "method = 'statistics'"
-            ) from None
-    request = Request(dataset, verb, arguments, sent.get("label", "").strip() or None)
+            what = "type a name, '=' and a value as in Python, such as inference = True or method = 'statistics'"
+            raise ArgumentError(f"options, line {number}: {what}") from None
+    request = Request(dataset, name, arguments, sent.get("label", "").strip() or None)
     return read(dataset, written(request))  # within the limits of all requests
 
 
@@ -104,7 +56,7 @@ def _lines(text: str) -> list[str]:
 
 def _number(name: str, text: str) -> float:
     try:
-        number = float(text.strip().replace(",", "."))
+        number = float(text.replace(",", "."))
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
@@ -113,13 +65,12 @@ def _number(name: str, text: str) -> float:
 
 
 def _candidate(line: str) -> Any:
-    if IDENTIFIER.fullmatch(line):
+    if re.fullmatch(r"[0-9a-f]{32}", line):
         return {"fit": line}
     try:
-        number = float(line)
-    except ValueError:
+        return _number("candidates", line)
+    except ArgumentError:
         return line
-    return number if math.isfinite(number) else line
 
 
 def written(request: Request) -> str:
@@ -137,16 +88,11 @@ def read(dataset: str, text: str) -> Request:
 
 def fields_of(request: Request) -> dict[str, str]:
     """The fields of the form that asks for the same."""
-    arguments = dict(request.arguments)
-    given = {"label": request.label or ""}
-    for name in (*FORMS[request.verb].fields, "eps"):
-        value = arguments.get(name)
-        if isinstance(value, list):
-            given[name] = "\n".join(one["fit"] if isinstance(one, dict) else str(one) for one in value)
-        elif not isinstance(value, (str, int, float)):
-            continue
-        else:
+    rest, given = dict(request.arguments), {"label": request.label or ""}
+    for name in (*VERBS[request.verb].fields, "eps"):
+        if isinstance(value := rest.get(name), list):
+            value = "\n".join(one["fit"] if isinstance(one, dict) else str(one) for one in value)
+        if isinstance(value, (str, int, float)):
             given[name] = str(value)
-        del arguments[name]
-    given["options"] = "\n".join(f"{name} = {value!r}" for name, value in arguments.items())
-    return given
+            del rest[name]
+    return {**given, "options": "\n".join(f"{name} = {value!r}" for name, value in rest.items())}

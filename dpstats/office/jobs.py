@@ -93,7 +93,8 @@ def lease(folder: Path, job: str) -> Iterator[bool]:
 class Pool:
     """Threads that give jobs to worker processes, and take up again what a crash has left.
 
-    Analysts take turns: the next job is the oldest one of the analyst who was served longest ago.
+    Analysts take turns: the next job is the oldest one of the analyst who was served longest ago. One worker is left
+    to others: nobody's jobs hold them all, unless there is one.
 
     As many workers wait that are started already; each carries out one job.
     """
@@ -101,7 +102,7 @@ class Pool:
     def __init__(self, office: Office, store: Store) -> None:
         self._office, self._store = office, store
         self._changed = threading.Condition()
-        self._claimed: set[str] = set()
+        self._claimed: dict[str, str] = {}  # job at work: its analyst
         self._served: dict[str, float] = {}  # analyst: when a job of theirs was last begun
         self._later: dict[str, tuple[float, float]] = {}  # job: time of its next attempt, and the wait before it
         self._threads: list[threading.Thread] = []
@@ -137,7 +138,7 @@ class Pool:
         while (job := self._next()) is not None:
             ended = self._carry_out(job)
             with self._changed:
-                self._claimed.discard(job)
+                del self._claimed[job]
                 self._later.pop(job, None) if ended else self._postpone(job)
 
     def _spawn(self) -> None:
@@ -170,17 +171,25 @@ class Pool:
         self._later[job] = (time.monotonic() + wait, wait)
 
     def _next(self) -> str | None:
-        """The next job that nobody works on; None once the pool is stopped."""
-        while True:
-            with self._changed:
-                if self._stopping:
-                    return None
-                for job, analyst in sorted(self._taken().items(), key=lambda one: self._served.get(one[1], 0.0)):
-                    if job not in self._claimed and self._later.get(job, (0.0, 0.0))[0] <= time.monotonic():
-                        self._claimed.add(job)
-                        self._served[analyst] = time.monotonic()
-                        return job
+        """The next job, once there is one; None once the pool is stopped."""
+        with self._changed:
+            while not self._stopping:
+                if (job := self._claim()) is not None:
+                    return job
                 self._changed.wait(0.5)
+            return None
+
+    def _claim(self) -> str | None:
+        """A job that nobody works on, if one may be begun now."""
+        for job, analyst in sorted(self._taken().items(), key=lambda one: self._served.get(one[1], 0.0)):
+            at_work = [*self._claimed.values()].count(analyst)
+            if job in self._claimed or at_work >= max(1, self._office.workers - 1):
+                continue
+            if self._later.get(job, (0.0, 0.0))[0] <= time.monotonic():
+                self._claimed[job] = analyst
+                self._served[analyst] = time.monotonic()
+                return job
+        return None
 
     def _taken(self) -> dict[str, str]:
         """Jobs of the data sets of the file that are paid for, the oldest first, with their analysts."""

@@ -275,9 +275,10 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
         )
     if plan.counts is not None and plan.counts.settles_errors and plan.counts.rows is None:
         foreseen = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
+        predicted = "" if plan.screening is not None else f"{foreseen} predicts them. "
         return (
             "The budget for standard errors depends on the number of rows, as in the table above. "
-            f"{argument('inference', True)} spends on them whatever it is. {foreseen} predicts them. 'noise at most' "
+            f"{argument('inference', True)} spends on them whatever it is. {predicted}'noise at most' "
             f"bounds the standard deviation of the privacy noise in a coefficient. {few}"
         )
     if information is None and plan.focus is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dpstats.call import Request
-from dpstats.families import BinomialCounts, Family, Gaussian, NegativeBinomial, Poisson
+from dpstats.families import BinomialCounts, Family, Gaussian, NegativeBinomial, Poisson, Quantile
 from dpstats.families.negative_binomial import least_alpha
 from dpstats.formula.design import DesignSpec
 from dpstats.plan.methods import ResponsePurchase, caps_for_intervals, response_purchase
@@ -61,18 +61,22 @@ def scaled_family(
 ) -> Family:
     """The family on the scale of the design's response, open caps filled in from its public range.
 
-    A residual cap is given in the response's units; the solver sees a continuous response scaled to [-1, 1].
+    A residual cap, or the width of a rounded corner, is given in the response's units; the solver sees a continuous
+    response scaled to [-1, 1].
     """
     if design.response.trials is not None:
         return BinomialCounts(design.response.trials)
+    _, half_width = design.response_scaling()
     if isinstance(family, Gaussian):
-        _, half_width = design.response_scaling()
         given = family.residual_cap
         if given is not None:
             return Gaussian(given / half_width)
         if response is None:
             return family.resolve(UNIT_RESPONSE)
         return Gaussian(INTERVAL_CAP if intervals else WORKING_CAP)
+    if isinstance(family, Quantile):
+        width = family.h
+        return family.resolve(UNIT_RESPONSE) if width is None else replace(family, h=width / half_width)
     if response is not None and isinstance(family, Poisson):
         most = response.high if family.y_max is None else min(response.high, family.y_max)
         return replace(family, y_max=most).resolve(None)

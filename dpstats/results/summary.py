@@ -416,7 +416,8 @@ def what_would_help(results: ReleasedModel) -> str:
         forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
         paid = plan.request.options.inference is True
         first = "More rows or eps help" if paid else f"{argument('inference', True)} asks for them"
-        return f"{first}; {forecast} says which to expect. {more}"
+        foreseen = "" if plan.screening is not None else f"; {forecast} says which to expect"
+        return f"{first}{foreseen}. {more}"
     if needed.usual is None:
         return f"No number of rows is foreseen to be enough. {more}"
     rough = counted is not None and counted.se > ROUGH_COUNT * counted.value

@@ -12,8 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.data import Block
-from dpstats.families import Binomial, BinomialCounts, Gaussian, HuberSVM, NegativeBinomial, Poisson, SmoothSVM
-from dpstats.families.base import Family
+from dpstats.families import (
+    Binomial,
+    BinomialCounts,
+    Gaussian,
+    HuberSVM,
+    NegativeBinomial,
+    Poisson,
+    Quantile,
+    SmoothSVM,
+)
+from dpstats.families.base import Family, closed_cap
 from dpstats.families.hazard import PiecewiseExponential
 from dpstats.solvers import pairs
 from dpstats.solvers.linear_algebra import CERTIFIED_CELLS, chunk_rows, chunks
@@ -63,6 +72,13 @@ def _chance(eta: Pair) -> Pair:
     small = pairs.exponential(pairs.choose(falls, eta, pairs.negative(eta)))
     one = pairs.single(np.ones_like(eta.high), dtype)
     return pairs.divide(pairs.choose(falls, small, one), pairs.plus(small, dtype(1)))
+
+
+@pair_slope.register
+def _quantile(family: Quantile, eta: Pair, endog: Array) -> Pair:
+    dtype = eta.high.dtype.type
+    width = pairs.single(np.full_like(eta.high, closed_cap("h", family.h)), dtype)
+    return pairs.plus(_chance(pairs.divide(pairs.plus(eta, -endog), width)), -dtype(family.q))
 
 
 @pair_slope.register
@@ -354,7 +370,7 @@ def certified_sums(
         room = room or _room(exog)
         cells = split_array(exog, bounds[1], SPLIT_BITS, room)
         slope = precision.slope(family, cells, point, block)
-        _add(inside, slope, cells, precision, bounds)
+        add_products(inside, slope, cells, precision, bounds)
         absolute, rows = absolute + float(np.sum(np.abs(slope.high))), rows + len(block.endog)
     return pairs.plus(total, inside), absolute
 
@@ -364,7 +380,7 @@ def add_certified(one: Sums, other: Sums) -> Sums:
     return pairs.add(one[0], other[0]), one[1] + other[1]
 
 
-def _add(
+def add_products(
     inside: NDArray[np.float64], slope: Pair, rows: SplitArray, precision: Precision, bounds: tuple[float, float]
 ) -> None:
     """Add the sums of l' x over some rows, shape (parts, p): all parts but the last without rounding.

@@ -140,7 +140,7 @@ def test_too_few_rows_to_tell_an_interval_keep_the_declared_range() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(-500, 10**7), st.sampled_from([0.05, 1.0, 20.0]), st.sampled_from([0.0, 1e-6]), st.booleans())
 def test_every_count_and_interval_gives_a_plan_within_the_budget(
     rows: int, eps: float, delta: float, full: bool

@@ -114,7 +114,7 @@ def test_refusals_are_errors_as_everywhere(office: Any, monkeypatch: pytest.Monk
             dp.ols("y ~ x", {"x": [0.1], "y": [0.2]}, 1.0, domain={"x": (0, 1), "y": (0, 1)}), "survey", 1.0
         )
     for at in range(5):
-        office._call("POST", "/v1/releases", _asked(f"{at}"))
+        office._call("/v1/releases", _asked(f"{at}"))
     with pytest.raises(BudgetExceeded):
         office.glm("y ~ x", "survey", eps=2.0)
 

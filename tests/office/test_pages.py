@@ -22,8 +22,8 @@ from starlette.requests import Request as Web
 import dpstats as dp
 from dpstats.errors import ArgumentError, LedgerError
 from dpstats.office import forms, pages, reports
-from dpstats.office.request import ARGUMENTS, Job, Request, to_result
-from dpstats.office.security import UNAVAILABLE, Limits, Refused
+from dpstats.office.request import VERBS, Job, Request, to_result
+from dpstats.office.security import UNAVAILABLE, Limits, Refused, refusal
 
 ID = "0123456789abcdef" * 2
 REQUESTS = (
@@ -63,9 +63,9 @@ def test_a_text_in_a_table_is_no_formula_of_a_spreadsheet() -> None:
 
 
 def test_every_verb_has_a_form() -> None:
-    assert set(forms.FORMS) == set(ARGUMENTS)
-    for verb, form in forms.FORMS.items():
-        assert set(form.fields) <= set(ARGUMENTS[verb])
+    for verb in VERBS.values():
+        assert verb.title
+        assert set(verb.fields) <= set(verb.arguments)
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,8 @@ def test_a_form_has_the_limits_of_all_requests() -> None:
 
 
 def test_messages_that_name_files_are_not_shown() -> None:
-    assert str(pages.refusal(LedgerError("ledger /home/keeper/x.ledger is damaged"))) == UNAVAILABLE
-    assert str(pages.refusal(ArgumentError("eps must be positive"))) == "eps must be positive"
+    assert str(refusal(LedgerError("ledger /home/keeper/x.ledger is damaged"))) == UNAVAILABLE
+    assert str(refusal(ArgumentError("eps must be positive"))) == "eps must be positive"
 
 
 def test_figures_have_no_exponents_that_statisticians_would_not_write() -> None:

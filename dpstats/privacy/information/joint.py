@@ -10,8 +10,18 @@ from numpy.typing import NDArray
 
 from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError
-from dpstats.families import Binomial, Family, Gaussian, HuberSVM, NegativeBinomial, Poisson, SmoothSVM, get_family
-from dpstats.families.base import LossCurve
+from dpstats.families import (
+    Binomial,
+    Family,
+    Gaussian,
+    HuberSVM,
+    NegativeBinomial,
+    Poisson,
+    Quantile,
+    SmoothSVM,
+    get_family,
+)
+from dpstats.families.base import LossCurve, closed_cap
 from dpstats.families.hazard import PiecewiseExponential
 from dpstats.privacy.calibration import CELLS, ROUNDING, check_positive, determinant_loss
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
@@ -36,9 +46,9 @@ class JointScales(NamedTuple):
 def headroom(family: Family | str) -> float:
     """inf over the loss curve of (L - |l'|) / hbar: how much of the gradient's noise the information has for nothing.
 
-    1 for logistic and negative binomial regression; min(1, (y_max - mean_cap) / mean_cap) or 0 for Poisson; 0 where
-    the curvature is extreme with the gradient, and for the smooth SVM, where the quotient falls to 0 at the end of the
-    curve. ArgumentError for a family without a majorant.
+    1 for logistic and negative binomial regression; h for quantiles; min(1, (y_max - mean_cap) / mean_cap) or 0 for
+    Poisson; 0 where the curvature is extreme with the gradient, and for the smooth SVM, where the quotient falls to 0
+    at the end of the curve. ArgumentError for a family without a majorant.
     """
     family = get_family(family)
     majorant_lipschitz(family)
@@ -47,15 +57,17 @@ def headroom(family: Family | str) -> float:
     if isinstance(family, Poisson):
         cap = family.curvature_bound
         return min(1.0, (family.lipschitz - cap) / cap)
+    if isinstance(family, Quantile):
+        return closed_cap("h", family.h)
     return 0.0
 
 
 def majorant_lipschitz(family: Family | str, weight_cap: float | None = None) -> float:
     """Lipschitz constant in eta of a majorant hbar of the rows' weights with (|l'|, hbar) covered by the curve.
 
-    l'' itself for the logistic and the negative binomial loss and the smooth SVM; for Poisson too, but mean_cap where
-    l'' jumps from it to 0; a constant for the others; no more than the cap of weights that have one, whose slopes are
-    at most in proportion to themselves. ArgumentError for a family without a majorant.
+    l'' itself for the logistic, the negative binomial and the pinball loss and the smooth SVM; for Poisson too, but
+    mean_cap where l'' jumps from it to 0; a constant for the others; no more than the cap of weights that have one,
+    whose slopes are at most in proportion to themselves. ArgumentError for a family without a majorant.
     """
     family = get_family(family)
     cap = weight_bound(family, weight_cap)
@@ -68,6 +80,8 @@ def majorant_lipschitz(family: Family | str, weight_cap: float | None = None) ->
     if isinstance(family, PiecewiseExponential):
         # exp(eta), or the cap: a person's pieces weigh 1 at most, and an event has no l''.
         return family.most
+    if isinstance(family, Quantile):
+        return LOGISTIC_STEEPNESS / closed_cap("h", family.h) ** 2
     if isinstance(family, SmoothSVM):
         return 1.5 / family.h**2
     if isinstance(family, (Gaussian, HuberSVM)):
