@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpstats.arguments import is_number, safe_repr
 from dpstats.errors import ArgumentError
@@ -68,6 +69,21 @@ class PiecewiseExponential(Family):
     def curve(self, size: int = 1000) -> LossCurve:
         """A person without event has l' = l'' up to `most`; an event takes one from l' or adds to it."""
         return _curve(self.ends, self.most, size)
+
+    def corners(self, size: int = 512) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Cells that hold a person's |l'| and l'', and 1 where there is an event, shapes (cells,).
+
+        Without one |l'| = l'' is at most `most`. After x before the interval of the event and y in it, |l'| is
+        x + |1 - y| and l'' is x + y: both are greatest at the greatest x.
+        """
+        found = [(np.array([self.most]), np.array([self.most]), np.zeros(1))]
+        for start, end in pairwise((0.0, *self.ends)):
+            before, within = self.most * start, self.most * (end - start)
+            ends = np.linspace(0.0, within, size + 1)
+            gradient = before + np.maximum(1 - ends[:-1], ends[1:] - 1)
+            found.append((gradient * (1 + 1e-12), (before + ends[1:]) * (1 + 1e-12), np.ones(size)))
+        gradient, curvature, event = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return gradient, curvature, event
 
     def _block(self, eta: Array, endog: Array) -> tuple[Array, Array, Array]:
         dtype = eta.dtype.type

@@ -18,7 +18,7 @@ from dpstats.mechanisms.information import COVER, InformationPurchase, SpreadKin
 from dpstats.mechanisms.options import Options
 from dpstats.penalties import Lasso, Penalty, split_curvature
 from dpstats.privacy.guarantee import Adjacency
-from dpstats.privacy.information import headroom
+from dpstats.privacy.information import headroom, weight_bound
 from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
@@ -106,7 +106,7 @@ SHARES = {"few": 0.42, "most": 0.5, "many": 0.6}
 family whose gradient and curvature are not extreme together it takes far less."""
 
 FEW_COLUMNS = 12
-"""Up to so many columns a logistic regression's information needs a smaller share."""
+"""Up to so many columns the information of a logistic regression, or of hazards, needs a smaller share."""
 
 MANY_COLUMNS = 20
 """Beyond so many the other families' needs a larger one."""
@@ -257,7 +257,7 @@ def _ratio(family: Family, columns: int, options: Options) -> float:
     share = options.information_share
     if share is None:
         share = SHARES[_size(family, columns)]
-    return share / (1 - share) * family.lipschitz / family.curvature_bound
+    return share / (1 - share) * family.lipschitz / weight_bound(family, None)
 
 
 def _surcharge(options: Options) -> float | None:
@@ -268,6 +268,6 @@ def _surcharge(options: Options) -> float | None:
 
 def _size(family: Family, columns: int) -> str:
     """Which of the shares suits so many columns."""
-    if isinstance(family, Binomial):
+    if isinstance(family, (Binomial, PiecewiseExponential)):
         return "few" if columns <= FEW_COLUMNS else "most"
     return "most" if columns <= MANY_COLUMNS else "many"

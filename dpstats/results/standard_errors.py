@@ -86,7 +86,9 @@ def inference_of(
     coef = np.linalg.solve(basis, scaled_params[columns] - center)
     curvature = self_adjoint(basis.T @ np.diag(stage.curvature) @ basis)
     found, cap = known.identified, stage.information.purchase.weight_cap
-    if plan.family.link in CURVED and (plan.design.offset_bound == 0 or plan.family.name == "poisson"):
+    # That of a hazard is of events, which have the mean at the truth already.
+    moves = plan.family.link in CURVED and not isinstance(plan.family, PiecewiseExponential)
+    if moves and (plan.design.offset_bound == 0 or plan.family.name == "poisson"):
         # Made-up rows have no offset; the ratio of two exponentials does not depend on it.
         start = np.linalg.solve(basis, scaled_params[columns])
         reach = None if cap is None else column_reach(part) @ np.abs(basis)
@@ -164,15 +166,7 @@ def response_of(plan: Plan, weight_cap: float | None = None) -> MeanFunction:
     weights = partial(row_weights, family, weight_cap=weight_cap)
     if isinstance(family, NegativeBinomial):
         return MeanFunction(partial(_clipped_means, family), partial(_slopes, family), weights)
-    if isinstance(family, PiecewiseExponential):
-        # A made-up row is a piece of time, whose l'' no response changes.
-        weights = partial(_piece_weights, family)
     return MeanFunction(partial(_means, family), partial(_canonical_slopes, family), weights)
-
-
-def _piece_weights(family: PiecewiseExponential, eta: Vector, endog: Vector) -> Vector:
-    """l'' of pieces of time, elementwise."""
-    return row_weights(family, eta, np.zeros_like(eta))
 
 
 def _means(family: Family, eta: Vector) -> Vector:

@@ -16,6 +16,7 @@ from dpstats.domain import Domain
 from dpstats.families.hazard import PiecewiseExponential
 from dpstats.models.hazard import Pieces, _plan, split_time
 from dpstats.privacy.calibration import joint_loss, joint_scale
+from dpstats.privacy.information import joint_scales, row_weights, weight_bound
 from dpstats.results.hazard import EVENT, INTERVAL, PIECE
 from dpstats.solvers.pairs import single
 from dpstats.solvers.rounding import pair_slope
@@ -111,6 +112,39 @@ def test_the_scale_is_that_of_all_persons(ends: tuple[float, ...], most: float) 
         for x, y, event in product(before, within, (0, 1)):
             worst = max(worst, kappa * (x + y) + (x + abs(y - event)) / scale)
     assert 0.97 < worst <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("ends", [(1.0,), (0.4, 1.0), (0.2, 0.4, 0.6, 0.8, 1.0)])
+def test_coefficients_and_matrix_together_cost_eps(ends: tuple[float, ...], adjacency: Any) -> None:
+    """By enumeration of persons; planted: that only time at risk costs, as if events were not released."""
+    family, kappa = PiecewiseExponential(ends, 1.5), 0.15
+    given = {"curvature_ratio": kappa, "row_norm": 1.0, "adjacency": adjacency, "shared": True}
+    scales = joint_scales(family, eps=1.0, ratio=1.5, **given)
+    costs, gradients, without = [], [], []
+    for start, end in pairwise((0.0, *ends)):
+        before, within = np.linspace(0, 1.5 * start, 31), np.linspace(0, 1.5 * (end - start), 31)
+        for x, y, event in product(before, within, (0, 1)):
+            gradients.append((x + abs(y - event)) / scales.fit + event / scales.matrix)
+            costs.append(kappa * (x + y) + gradients[-1])
+            without.append(costs[-1] - event / scales.matrix)
+    second = max(gradients) if adjacency == "replace_one" else 0.0
+    assert 0.97 < max(costs) + second <= 1 + 1e-9
+    # The same noise with a matrix scale as if no event were in it is too little.
+    spare = 1 - max(without) - (second and max(gradients))
+    assert spare > 0.05
+
+
+def test_the_matrix_is_of_events_alone() -> None:
+    family = PiecewiseExponential((0.5, 1.0), 2.0)
+    eta = np.array([-30.0, 0.0, 30.0, 0.0])
+    assert row_weights(family, eta, np.array([0.0, 0.0, 0.0, 1.0])).tolist() == [0, 0, 0, 1]
+    assert weight_bound(family, None) == 1
+    plan, pieces = pieces_of()
+    for seed in range(30):
+        blocks = pieces.rows(as_table(people(1, seed))).collect()
+        events = [row_weights(plan.family, np.zeros(len(block.endog)), block.endog) for block in blocks]
+        assert sum(float(part.sum()) for part in events) <= 1
 
 
 def density_loss(scale: float) -> float:
