@@ -23,6 +23,7 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.models.absorbed import AbsorbedModel
     from dpstats.models.compare import Comparison, compare
     from dpstats.models.glm import GLM
+    from dpstats.models.hazard import hazard, plan_hazard
     from dpstats.models.kaplan_meier import kaplan_meier, plan_kaplan_meier
     from dpstats.models.many import ManyPlans, plan_many
     from dpstats.models.quantiles import QuantilePlan
@@ -34,6 +35,7 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.results.absorbed import AbsorbedResults
     from dpstats.results.etable import ETable, etable
     from dpstats.results.glm_results import GLMResults
+    from dpstats.results.hazard import HazardResults
     from dpstats.results.kaplan_meier import KaplanMeier, KaplanMeierPlan
     from dpstats.results.statistics import IVResults, ReleasedStatistics, StatisticsResults
     from dpstats.results.quantiles import QuantileResults
@@ -57,6 +59,7 @@ __all__ = [
     "Evaluation",
     "GLMResults",
     "Guarantee",
+    "HazardResults",
     "Holdout",
     "IVResults",
     "KaplanMeier",
@@ -88,6 +91,7 @@ __all__ = [
     "evaluate",
     "families",
     "glm",
+    "hazard",
     "holdout",
     "kaplan_meier",
     "lasso",
@@ -96,6 +100,7 @@ __all__ = [
     "ols",
     "penalties",
     "plan",
+    "plan_hazard",
     "plan_kaplan_meier",
     "plan_many",
     "plan_quantreg",

@@ -11,6 +11,7 @@ import numpy as np
 from dpstats.errors import ArgumentError
 from dpstats.families import NegativeBinomial, Poisson, Quantile
 from dpstats.families.base import closed_cap
+from dpstats.families.hazard import PiecewiseExponential
 from dpstats.formula.advice import MOST_LISTED, TAKEN
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
@@ -145,7 +146,7 @@ def plan_notes(plan: PlanFacts, *, released: bool = True) -> list[str]:
             f"{plan.response.mean:.4g} instead of zero. The excess risk measures the norm of coefficients from "
             "there."
         )
-    notes += weights_note(plan.design)
+    notes += pieces_note(plan.family) if isinstance(plan.family, PiecewiseExponential) else weights_note(plan.design)
     notes += counts_note(plan)
     advised = [] if plan.completed else [sentence(one) for one in plan.advice if TAKEN not in one]
     return [*notes, *assumed_response_note(plan), *design_notes(plan), *advised]
@@ -464,6 +465,16 @@ def screening_note(plan: PlanFacts) -> str:
         f"{format_number(screening.scale)} rows); all other coefficients are zero. Terms with small effects, alone "
         f"or given the others, are missed. If many terms matter, a fit of all of them is more accurate.{follows}"
     )
+
+
+def pieces_note(family: PiecewiseExponential) -> list[str]:
+    """What a reader must know of persons whose time is in pieces."""
+    return [
+        "A row of the data is one record, whatever the number of intervals: its time at risk, in pieces whose weights "
+        "are their parts of the whole time. Coefficients are logarithms of hazard ratios; the intercept is that of the "
+        f"events expected over the whole time. Hazards are capped at {family.most:.4g} of these (rate_cap): "
+        "coefficients are those of a hazard that does not exceed it."
+    ]
 
 
 def weights_note(design: PublicDesign) -> list[str]:
