@@ -22,6 +22,7 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.ledger import Ledger
     from dpstats.models.compare import Comparison, compare
     from dpstats.models.glm import GLM
+    from dpstats.models.groups import GroupPlan
     from dpstats.models.many import ManyPlans, plan_many
     from dpstats.models.ranges import BoughtRanges, buy_ranges
     from dpstats.models.statistics import release_statistics
@@ -30,6 +31,7 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.proof_pages import Proof, proof
     from dpstats.results.etable import ETable, etable
     from dpstats.results.glm_results import GLMResults
+    from dpstats.results.groups import GroupResults
     from dpstats.results.statistics import ReleasedStatistics, StatisticsResults
     from dpstats.risk import required, sample_size
     from dpstats.tuning import Selection, Tuned, TuningPlan, plan_tuning, select, tune
@@ -46,6 +48,8 @@ __all__ = [
     "ETable",
     "Evaluation",
     "GLMResults",
+    "GroupPlan",
+    "GroupResults",
     "Guarantee",
     "Holdout",
     "Ledger",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, Unpack, overload
 
 import pandas as pd
 
-from dpstats.arguments import explain_calls, safe_repr
+from dpstats.arguments import check_flag, explain_calls, safe_repr
 from dpstats.call import (
     ChargeKeywords,
     DomainLike,
@@ -26,6 +26,7 @@ from dpstats.ledger import as_ledger
 from dpstats.models.adaptive import by_rows, forecast_by_rows
 from dpstats.models.forecast import Forecast
 from dpstats.models.glm import fit_source
+from dpstats.models.groups import GroupPlan, fit_groups, plan_groups
 from dpstats.models.population import population_rows
 from dpstats.models.sources import FormulaSource, model_formula
 from dpstats.plan import Plan
@@ -33,6 +34,8 @@ from dpstats.privacy.guarantee import check_planned
 from dpstats.privacy.randomness import random_source
 from dpstats.quiet import hide_frames
 from dpstats.results.glm_results import GLMResults
+from dpstats.results.groups import GroupResults
+from dpstats.wording import argument
 
 
 @dataclass(frozen=True)
@@ -74,12 +77,45 @@ SVM_LOSSES: dict[str, type[HuberSVM | SmoothSVM]] = {"huber": HuberSVM, "smooth"
 """The rounded hinges by the name that `svm` takes."""
 
 
+@overload
+def glm(
+    formula: str,
+    data: object,
+    eps: float,
+    *,
+    family: str | Family = ...,
+    by: None = None,
+    shrink: bool = ...,
+    **arguments: Unpack[ModelKeywords],
+) -> GLMResults: ...
+
+
+@overload
+def glm(
+    formula: str,
+    data: object,
+    eps: float,
+    *,
+    family: str | Family = ...,
+    by: str,
+    shrink: bool = ...,
+    **arguments: Unpack[ModelKeywords],
+) -> GroupResults: ...
+
+
 @hide_frames
 @explain_calls()
 @expand_signature(ModelKeywords)
 def glm(
-    formula: str, data: object, eps: float, *, family: str | Family = "gaussian", **arguments: Unpack[ModelKeywords]
-) -> GLMResults:
+    formula: str,
+    data: object,
+    eps: float,
+    *,
+    family: str | Family = "gaussian",
+    by: str | None = None,
+    shrink: bool = False,
+    **arguments: Unpack[ModelKeywords],
+) -> GLMResults | GroupResults:
     """Fit a generalised linear model with differential privacy.
 
     Parameters
@@ -97,6 +133,11 @@ def glm(
     family : str or Family
         "gaussian", "binomial", "poisson", "negative_binomial", "huber_svm", "smooth_svm", or an object of
         ``dp.families``.
+    by : str, optional
+        A column whose levels the Domain declares: one fit in the rows of each level, under one charge of eps for all,
+        since a row is in one group at most (docs/guide/groups).
+    shrink : bool
+        With `by`: pool the groups, as far as noise and sampling errors ask for. A part of eps buys a fit of all rows.
     method : {"auto", "napp", "objective", "output", "statistics", "posterior"}
         Where the noise is added (docs/guide/methods); `compare` ranks the methods. "auto" is "napp", or "statistics"
         for least squares with standard errors where intervals are expected narrower.
@@ -142,7 +183,7 @@ def glm(
     -------
     GLMResults
         ``params`` as released, for prediction; with inference also ``debiased``, to which errors, tests and intervals
-        refer.
+        refer. With `by` a `GroupResults`, a mapping from levels to GLMResults.
 
     See Also
     --------
@@ -170,8 +211,12 @@ def glm(
     row_terms, charge, settings = split_kwargs(arguments, RowKeywords, ChargeKeywords)
     if domain is None and (ledger := as_ledger(charge.get("ledger"))) is not None:
         charge["ledger"], domain = ledger, ledger.domain
-    source = FormulaSource(model_formula(formula, family, **row_terms), as_table(data, engine), domain)
-    return fit_source(source, make_request(eps=eps, family=family, **settings), **charge)
+    table, request = as_table(data, engine), make_request(eps=eps, family=family, **settings)
+    source = FormulaSource(model_formula(formula, family, **row_terms), table, domain)
+    if by is not None:
+        return fit_groups(plan_groups(source, request, by, shrink), table, **charge)
+    check_shrink(shrink)
+    return fit_source(source, request, **charge)
 
 
 @hide_frames
@@ -340,6 +385,32 @@ def lasso(
     return glm(formula, data, eps, penalty="lasso", alpha=alpha, family=family, **arguments)
 
 
+@overload
+def plan(
+    formula: str,
+    domain: DomainLike,
+    eps: float,
+    *,
+    family: str | Family = ...,
+    by: None = None,
+    shrink: bool = ...,
+    **arguments: Unpack[PlanKeywords],
+) -> Plan: ...
+
+
+@overload
+def plan(
+    formula: str,
+    domain: DomainLike,
+    eps: float,
+    *,
+    family: str | Family = ...,
+    by: str,
+    shrink: bool = ...,
+    **arguments: Unpack[PlanKeywords],
+) -> GroupPlan: ...
+
+
 @explain_calls()
 @expand_signature(PlanKeywords)
 def plan(
@@ -348,8 +419,10 @@ def plan(
     eps: float,
     *,
     family: str | Family = "gaussian",
+    by: str | None = None,
+    shrink: bool = False,
     **arguments: Unpack[PlanKeywords],
-) -> Plan:
+) -> Plan | GroupPlan:
     """What `glm` with these arguments would release and what it would cost; reads no data and spends nothing.
 
     Columns that the Domain leaves out are assumed to be numeric, and their range is bought.
@@ -357,6 +430,7 @@ def plan(
     Returns
     -------
     Plan
+        With `by` a GroupPlan.
 
     Examples
     --------
@@ -370,7 +444,16 @@ def plan(
     row_terms, settings = split_kwargs(arguments, RowKeywords)
     request = make_request(eps=eps, family=family, **settings)
     source = FormulaSource(model_formula(formula, family, **row_terms), None, domain)
+    if by is not None:
+        return plan_groups(source, request, by, shrink)
+    check_shrink(shrink)
     return replace(source.plan(request, alone=True), call=DryRun(source, request))
+
+
+def check_shrink(shrink: bool) -> None:
+    """Raise ArgumentError if groups are to be pooled and there are none."""
+    if check_flag("shrink", shrink):
+        raise ArgumentError(f"shrink pools groups: name their factor too, as in {argument('by', 'region')}")
 
 
 def _without_family(arguments: ModelKeywords) -> ModelKeywords:
