@@ -183,6 +183,8 @@ def plan_groups(source: FormulaSource, request: Request, by: str, shrink: bool) 
         return _planned(source, request, None, by, levels)
     if len(levels) < FEWEST:
         raise ArgumentError(f"shrink needs {FEWEST} groups or more, and {by!r} has {len(levels)}; leave it out")
+    if unknown := source.undeclared(request.family):
+        raise ArgumentError(f"shrink needs the ranges of all columns: declare {', '.join(unknown)} in the Domain")
     group, whole = split_budget(request.eps, request.delta, [1 - WHOLE_SHARE, WHOLE_SHARE])
     shared = _poolable(request)
     parts = [replace(shared, eps=eps, delta=delta) for eps, delta in (group, whole)]
@@ -208,6 +210,11 @@ def fit_groups(
     if data.count(plan.by) != 1:
         raise ArgumentError(f"by: data must have exactly one column {plan.by!r}")
     usable_kind(plan.by, data.column(plan.by))
+    if data.recomputed:
+        raise ArgumentError(
+            "by needs a cluster for a Dask frame, so that no row changes its group from pass to pass: from distributed "
+            "import Client; client = Client(), or its address. Or write the frame to Parquet and pass the path"
+        )
     return Release(
         plan.guarantee,
         data,
@@ -296,9 +303,7 @@ def _poolable(request: Request) -> Request:
 
 
 def _check_poolable(plan: Plan) -> None:
-    """Raise ArgumentError for a model whose groups have no common units or no model of their errors."""
-    if plan.bought:
-        raise ArgumentError(f"shrink needs the ranges of all columns; declare {', '.join(plan.bought)} in the Domain")
+    """Raise ArgumentError for a model whose groups have no model of their errors."""
     information = plan.stages[-1].plan.information
     if plan.request.method != "statistics" and (
         information is None or information.purchase.spread in ("robust", "clustered")
