@@ -31,14 +31,6 @@ USUAL = 0.25
 """Scale of the half-normal prior of the spread between groups, in the same sizes; it matters where rows say little."""
 
 
-class GroupEvidence(NamedTuple):
-    """What one group's release says of its coefficients t, in model units: score(t) = moments - information t."""
-
-    information: Float  # H + E, shape (p, p): E is of the law that all groups share
-    moments: Float  # shape (p,)
-    noise: Float  # covariance of the noise in the score at the pooled coefficients, shape (p, p)
-
-
 class Pooled(NamedTuple):
     """Coefficients of the groups and of their mean, in model units."""
 
@@ -141,6 +133,18 @@ class GroupModel:
         inner = inner + left @ covariance[:, None] @ np.swapaxes(left, 2, 3)
         own = np.einsum("bgij,gji->bgi", by_group, information)
         return -(logs + fitted) / 2, shift, covariance, coef, inner, own
+
+    def expected_noise(self, between: Float, levers: Float, law: SpanNoise) -> Float:
+        """E[E | score] at a spread between groups, shape (p,): the score has E times `levers`, shape (groups, p).
+
+        What is left of E is uncorrelated with the score: gains made of it do not lean with its noise.
+        """
+        inner = self.informations
+        spread = inner @ np.diag(between**2) @ inner + self.dispersion(between[None])[0] * inner + self.noise
+        solved = np.linalg.solve(spread, self.scores[..., None])[..., 0] @ law.metric
+        moved = levers @ law.metric
+        product = law.variance * solved[:, :, None] * moved[:, None, :]
+        return np.asarray(product + np.swapaxes(product, 1, 2))
 
     @cached_property
     def spreads(self) -> tuple[Float, Float]:

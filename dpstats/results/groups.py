@@ -74,6 +74,10 @@ class ScoreSums:
         pulled = stage.curvature * (fit.scaled_params - shrunk_towards(stage))
         return cls(matrix, matrix @ fit.scaled_params + pulled, law, fit, None)
 
+    def lever(self, centre: Float) -> Float:
+        """What the noise in H is multiplied by in the score at `centre`, shape (p,)."""
+        return -centre if self.statistics is not None else self.fit.scaled_params - centre
+
     def noise(self, centre: Float) -> Float:
         """Covariance of the noise in the score at `centre`, shape (p, p)."""
         if self.statistics is not None:
@@ -103,7 +107,7 @@ def pooled_groups(fits: Sequence[GLMResults], whole: GLMResults) -> Pooled | Non
     stage = whole.plan.stages[-1].plan
     metric = np.diag(law.metric) if linear else np.ones(size)
     residuals, rows = _residuals(groups, total, share, centre)
-    model = GroupModel(
+    first = GroupModel(
         centre=centre,
         informations=steady_informations(informations, law, information),
         scores=np.array([one.moments - one.information @ centre for one in groups]),
@@ -115,7 +119,9 @@ def pooled_groups(fits: Sequence[GLMResults], whole: GLMResults) -> Pooled | Non
         sizes=stage.radius / np.sqrt(size * metric),
         known_dispersion=not linear,
     )
-    return model.pooled()
+    levers = np.array([one.lever(centre) for one in groups])
+    expected = first.expected_noise(first.pooled().between, levers, law)
+    return replace(first, informations=steady_informations(informations - expected, law, information)).pooled()
 
 
 def _residuals(groups: Sequence[ScoreSums], total: ScoreSums, share: float, centre: Float) -> tuple[float, float]:
