@@ -132,17 +132,14 @@ class GroupPlan(Printed):
         lines = [(f"each of {len(self.levels)} groups", self.plan)]
         if self.whole is not None:
             lines.append(("all rows", self.whole))
-        rows = [
-            (name, [format_number(one.eps), format_number(one.delta), one.request.method, str(one.formula)])
-            for name, one in lines
-        ]
-        rows.append(("total", [format_number(self.guarantee.eps), format_number(self.guarantee.delta), "", ""]))
-        table = full_width(["eps", "delta", "method", "buys"], rows, [10, 10, 11, 25], title=f"Groups by {self.by}")
+        rows = [(name, [format_number(one.eps), format_number(one.delta), one.request.method]) for name, one in lines]
+        rows.append(("total", [format_number(self.guarantee.eps), format_number(self.guarantee.delta), ""]))
+        title = f"Groups by {self.by}: {self.plan.formula}"
+        table = full_width(["eps", "delta", "method"], rows, [12, 12, 14], title=title)
         notes = [
             guarantee_sentence(self.guarantee, "Everything above is"),
             f"A row belongs to one level of {self.by} at most, so the groups together cost what one of them does.",
-            "plan.summary() of this object shows the plan of a group, and plan.standard_errors(n) what n rows of one "
-            "would show.",
+            "Its attribute plan is that of a group: plan.summary() shows it, plan.standard_errors(n) forecasts n rows.",
         ]
         return Summary([table], notes)
 
@@ -266,7 +263,7 @@ def _levels(source: FormulaSource, by: object) -> tuple[Scalar, ...]:
     if not isinstance(declared, Levels):
         raise ArgumentError(
             f"by must be a column whose levels the Domain declares, and {by!r} is not: groups that are looked up "
-            f"in the rows would tell who is there; declare them, as in domain={{..., {by!r}: ['north', 'south']}}"
+            f"in the rows would tell who is there; declare its levels in the Domain, as {{{by!r}: ['north', 'south']}}"
         )
     if by in parse(source.formula).columns:
         raise ArgumentError(

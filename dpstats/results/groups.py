@@ -489,8 +489,8 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
             ("Adjacency:", guarantee.adjacency),
             ("Epsilon:", f"{guarantee.eps:.6g}"),
             ("Delta:", f"{guarantee.delta:.6g}"),
-            ("of which each group:", f"{plan.guarantee.eps:.6g}"),
-            ("of which all rows:", "0" if self.whole is None else f"{self.whole.guarantee.eps:.6g}"),
+            ("Eps of a group:", f"{plan.guarantee.eps:.6g}"),
+            ("Eps of all rows:", "0" if self.whole is None else f"{self.whole.guarantee.eps:.6g}"),
         ]
         return paired_facts(marked_title("Private Models of Groups", guarantee), left, right)
 
