@@ -132,7 +132,6 @@ class Request:
 
     @property
     def given(self) -> dict[str, JSON]:
-        """The arguments that say something."""
         return {name: value for name, value in self.arguments.items() if value is not None or name in _NONE_MEANS}
 
     @property
@@ -145,7 +144,6 @@ class Request:
 
     @property
     def python(self) -> str:
-        """The line of Python that asks for the same."""
         rest = dict(self.arguments) | ({} if self.label is None else {"label": self.label})
         first = [rest.pop(name) for name in ("formula", "fit", "candidates", "score") if name in rest]
         given = [*map(repr, [*first, self.dataset]), *(f"{name}={value!r}" for name, value in rest.items())]
@@ -202,7 +200,6 @@ RESULTS: Mapping[str, Any] = {kind.__name__: kind for kind in _KINDS}
 
 
 def to_result(released: Any) -> dict[str, JSON]:
-    """The JSON form of a release, as its own file has it."""
     return {"format": 1, "kind": type(released).__name__, **released.to_dict()}
 
 
