@@ -157,10 +157,8 @@ def tables(facts: Mapping[str, Any], level: float) -> dict[str, Any]:
     result = from_result(facts)
     made: dict[str, Any] = {"kind": type(result).__name__, "summary": str(result)}
     if isinstance(result, GLMResults):
-        tidy = result.tidy()
+        tidy = result.tidy(conf_level=level)
         if result.has_errors:
-            ends = result.conf_int(1 - level).to_numpy()
-            tidy = tidy.assign(conf_low=ends[:, 0], conf_high=ends[:, 1])
             covariance = result.cov_params()
             made["vcov"] = {"names": list(covariance.index), "rows": covariance.to_numpy()}
         made |= {"tidy": tidy, "glance": result.glance(), "level": level, "formula": result.formula}

@@ -307,7 +307,8 @@ class OfficeClient:
                 pause = min(60.0, 1.5 * pause)
                 job = self._call(f"/v1/releases/{job['id']}", taken=taken)[1]
         if job["state"] == "refused":
-            raise OfficeError(job.get("message") or "the keeper refused this request; nothing was charged")
+            refused = (job.get("message") or "the keeper refused this request; nothing was charged").rstrip(".")
+            raise OfficeError(f"{refused}. The same call stays refused; another label asks again")
         if job["state"] != "released":
             raise ReleaseError(job.get("message") or "the release failed after it was charged; the charge stays")
         try:

@@ -91,14 +91,15 @@ def lease(folder: Path, job: str) -> Iterator[bool]:
 class Pool:
     """Threads that give jobs to worker processes, and take up again what a crash has left.
 
-    Analysts take turns: the next job is the oldest one of the analyst who was served longest ago. Each thread has a
-    worker that is started already and waits; it carries out one job.
+    Analysts take turns: the next job is the oldest one of the analyst who was served longest ago. One worker is left
+    to others: nobody's jobs hold them all, unless there is one. Each thread has a worker that is started already and
+    waits; it carries out one job.
     """
 
     def __init__(self, office: Office, store: Store) -> None:
         self._office, self._store = office, store
         self._changed = threading.Condition()
-        self._claimed: set[str] = set()
+        self._claimed: dict[str, str] = {}  # job at work: its analyst
         self._served: dict[str, float] = {}  # analyst: when a job of theirs was last begun
         self._later: dict[str, tuple[float, float]] = {}  # job: time of its next attempt, and the wait before it
         self._threads: list[threading.Thread] = []
@@ -126,7 +127,7 @@ class Pool:
         while (job := self._next()) is not None:
             ended = self._carry_out(job, worker)
             with self._changed:
-                self._claimed.discard(job)
+                del self._claimed[job]
                 wait = min(RETRY, 2 * self._later.pop(job, (0.0, 0.25))[1])
                 self._later |= {} if ended else {job: (time.monotonic() + wait, wait)}
             if worker is None or worker.poll() is not None:
@@ -150,15 +151,24 @@ class Pool:
         return None
 
     def _next(self) -> str | None:
-        """The next job that nobody works on; None once the pool is stopped."""
+        """The next job, once there is one; None once the pool is stopped."""
         with self._changed:
             while not self._stopping:
-                for job, analyst in sorted(self._taken().items(), key=lambda one: self._served.get(one[1], 0.0)):
-                    if job not in self._claimed and self._later.get(job, (0.0, 0.0))[0] <= time.monotonic():
-                        self._claimed.add(job)
-                        self._served[analyst] = time.monotonic()
-                        return job
+                if (job := self._claim()) is not None:
+                    return job
                 self._changed.wait(0.5)
+            return None
+
+    def _claim(self) -> str | None:
+        """A job that nobody works on, if one may be begun now."""
+        for job, analyst in sorted(self._taken().items(), key=lambda one: self._served.get(one[1], 0.0)):
+            at_work = [*self._claimed.values()].count(analyst)
+            if job in self._claimed or at_work >= max(1, self._office.workers - 1):
+                continue
+            if self._later.get(job, (0.0, 0.0))[0] <= time.monotonic():
+                self._claimed[job] = analyst
+                self._served[analyst] = time.monotonic()
+                return job
         return None
 
     def _taken(self) -> dict[str, str]:

@@ -83,7 +83,8 @@ def export(stored: Mapping[str, JSON], title: str, kind: str) -> tuple[bytes, st
         return None
     result = from_result(stored)
     if kind == "docx":
-        return _word(result, title), "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+        mime = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+        return summary_of(result).as_docx(title), mime
     if kind == "json":  # `load` of the result's class reads it
         return json.dumps(stored, indent=1).encode(), "application/json"
     if kind == "csv":  # the numbers with all digits where there is a table of them, else as printed
@@ -108,30 +109,6 @@ def without_formulas(text: str) -> str:
 
     file, rows = io.StringIO(), csv.reader(io.StringIO(text, newline=""), skipinitialspace=False)
     csv.writer(file, lineterminator="\n").writerows([inert(cell) for cell in row] for row in rows)
-    return file.getvalue()
-
-
-def _word(result: Any, title: str) -> bytes:
-    """The summary as a document: its tables, then its notes."""
-    from docx import Document
-    from docx.enum.text import WD_ALIGN_PARAGRAPH
-
-    document, file = Document(), io.BytesIO()
-    document.add_heading(title, 1)
-    summary = summary_of(result)
-    for table in summary.tables:
-        rows = [[str(cell.data).strip() for cell in row] for row in table]
-        size = max(map(len, rows))
-        document.add_paragraph(" ".join((table.title or "").split()))
-        made = document.add_table(len(rows), size, style="Light List Accent 1")
-        for line, cells in zip(made.rows, rows, strict=True):
-            # A head names the columns of numbers alone.
-            for place, text in enumerate([""] * (size - len(cells)) + cells):
-                line.cells[place].text = text
-                line.cells[place].paragraphs[0].alignment = WD_ALIGN_PARAGRAPH.RIGHT if place else None
-    for note in summary.as_html().partition("<br/><br/>")[2].split("<br/>"):
-        document.add_paragraph(html.unescape(note), style="List Bullet")
-    document.save(file)
     return file.getvalue()
 
 

@@ -12,6 +12,7 @@ import dpstats as dp
 from dpstats.arguments import is_number, near_miss, safe_repr
 from dpstats.call import PlanKeywords
 from dpstats.errors import ArgumentError, MismatchError
+from dpstats.formula.syntax import absorbed_factor
 from dpstats.mechanisms.options import Options
 
 JSON = Any  # null, bool, number, text, list or object
@@ -233,6 +234,10 @@ def call_arguments(request: Request, dataset: Any, find: Callable[[str], Mapping
     for name, read in (("family", dp.families.from_dict), ("penalty", dp.penalties.from_dict)):
         if isinstance(given.get(name), Mapping):
             given[name] = read(given[name])
+    if isinstance(given.get("family"), str):
+        dp.families.get_family(given["family"])  # refuses what an office does not release
+    if absorbed_factor(given.get("formula", ""))[1] is not None:
+        raise ArgumentError("formula: an absorbed factor, y ~ x | g, is not offered here; write + C(g)")
     if request.verb == "evaluate":
         given["fit"] = released("fit", given["fit"], dp.GLMResults)
     else:

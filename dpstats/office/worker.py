@@ -80,12 +80,12 @@ def release(store: Store, dataset: DataSet, request: Request, ledger: Ledger) ->
         return json.loads(row["result"])
 
     given = {**call_arguments(request, dataset, find), "data": opened(dataset), "ledger": ledger}
-    if dataset.cluster is not None and request.verb != "select":
-        from distributed import Client
+    if dataset.cluster is None or request.verb == "select":
+        return getattr(dp, request.verb)(**given)
+    from distributed import Client
 
-        Client(dataset.cluster)
-        given["engine"] = "dask"
-    return getattr(dp, request.verb)(**given)
+    with Client(dataset.cluster):
+        return getattr(dp, request.verb)(**given, engine="dask")
 
 
 def _count(store: Store, job: str, attempts: int) -> None:

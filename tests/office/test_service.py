@@ -364,13 +364,20 @@ def test_a_first_charge_of_two_that_stays_is_not_said_to_be_nothing(opened: Open
     assert entries(service)["eps"].sum() > 9.3
 
 
-def test_analysts_take_turns(opened: Opened) -> None:
+def test_analysts_take_turns_and_nobody_holds_all_workers(opened: Opened) -> None:
     service = opened()
     for analyst, key in (("ada", "1"), ("ada", "2"), ("ada", "3"), ("bob", "1"), ("eve", "1"), ("bob", "2")):
         service.submit(analyst, GLM, key)
-    whose = service._pool._taken()
-    order = [whose[service._pool._next() or ""] for _ in whose]
-    assert order == ["ada", "bob", "eve", "ada", "bob", "ada"]
+    pool = service._pool
+    assert [pool._claimed[pool._claim() or ""] for _ in range(3)] == ["ada", "bob", "eve"]
+    assert pool._claim() is None  # one of two workers is left to others
+    for ended, begun in (("ada", "ada"), ("bob", "bob"), ("ada", "ada"), ("ada", None)):
+        job = next(job for job, analyst in pool._claimed.items() if analyst == ended)
+        with service._store.writing() as connection:
+            connection.execute("UPDATE job SET state = 'failed' WHERE id = ?", (job,))
+        del pool._claimed[job]
+        following = pool._claim()
+        assert (following and pool._claimed[following]) == begun
 
 
 def test_releases_are_seen_by_their_owner_until_they_are_shared(opened: Opened) -> None:
