@@ -168,6 +168,8 @@ class AbsorbedModel(Printed):
             raise ArgumentError("n must exceed groups: a group of one row says nothing")
         plan, design = self.plan, self.plan.design
         low, high = design.response.low, design.response.high
+        if residual_sd is not None and not (is_number(residual_sd) and residual_sd > 0):
+            raise ArgumentError(f"residual_sd must be a positive number, got {safe_repr(residual_sd)}")
         residual = RESIDUAL * (high - low) if residual_sd is None else residual_sd
         phi = (residual / design.response_scaling()[1]) ** 2
         rows = uniform_exog(design)[:, plan.part.positions]
