@@ -2,8 +2,8 @@
 
 *loss*: pinball loss on held-out rows over that of QuantReg fitted to the same rows, and the same with the range of the
 response declared ten times too wide. *cover*: intervals of 95 % of samples drawn with replacement, beside coefficients
-on all rows of the rounded loss and of QuantReg, and its robust standard errors. The default width was chosen on the tasks of *tuned*
-alone. Noise comes from seeds, so that the figures can be redone.
+on all rows of the rounded loss and of QuantReg, and its robust standard errors. The default width was chosen on the
+tasks of *tuned* alone. Noise comes from seeds, so that the figures can be redone.
 """
 
 from __future__ import annotations
@@ -168,11 +168,9 @@ def cover(task: Task, rows: int, eps: float, q: float, draws: int, **options: An
             found.append(np.where(bounded, inside, np.nan))
         widths.append(np.where(bounded, (ends[:, 1] - ends[:, 0]) / (2 * 1.96 * errors), np.inf))
     least = [float(np.nanmin(np.nanmean(found, axis=0))) for found in (rounded, exact)]
-    print(
-        f"| {task.name} | {rows:,} | {eps:g} | {q:g} | {np.mean(shown):.2f} | {np.nanmean(rounded):.3f} ({least[0]:.2f}) | "
-        f"{np.nanmean(exact):.3f} ({least[1]:.2f}) | {np.median(widths):.2f} |",
-        flush=True,
-    )
+    covered = f"{np.nanmean(rounded):.3f} ({least[0]:.2f}) | {np.nanmean(exact):.3f} ({least[1]:.2f})"
+    facts = f"{task.name} | {rows:,} | {eps:g} | {q:g} | {np.mean(shown):.2f} | {covered}"
+    print(f"| {facts} | {np.median(widths):.2f} |", flush=True)
 
 
 def smoothed(exog: np.ndarray, endog: np.ndarray, q: float, width: float, start: np.ndarray) -> np.ndarray:

@@ -79,7 +79,7 @@ class TestPlantedErrors:
         for planted in (False, True):
             if planted:
                 halved = replace(family, q=0.5).curve(100_000)
-                monkeypatch.setattr(Quantile, "curve", lambda self, size: halved)
+                monkeypatch.setattr(Quantile, "curve", lambda self, size, planted=halved: planted)
             scale = joint_scale(family, eps=1.0, curvature_ratio=1 / curvature, row_norm=1.0)
             theta = np.linspace(-3, 3, 20_001)
             pair = [log_density(family, theta, curvature, scale, row=row) for row in (True, False)]
