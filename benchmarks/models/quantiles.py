@@ -198,18 +198,18 @@ def main(parts: list[str]) -> None:
     chosen = parts or ["loss", "cover"]
     if "tuned" in chosen:
         for task in (cps1988(), cpssw8(), diamonds(), simulated("growing"), simulated("heavy")):
-            loss(task, 10_000, 1.0, 4)
+            loss(task, 10_000, 1.0, 3)
     if "loss" in chosen:
         for task in (wages(), flights()):
-            loss(task, 10_000, 1.0, 10)
-            loss(task, 3_000, 1.0, 6, times=(1.0,))
-            several(task, 10_000, 1.0, 6)
-            several(task, 30_000, 1.0, 6)
+            loss(task, 10_000, 1.0, 6)
+            loss(task, 3_000, 1.0, 4, times=(1.0,))
+            several(task, 10_000, 1.0, 4)
+            several(task, 30_000, 1.0, 4)
     if "cover" in chosen:
         for task in (wages(), flights()):
             for rows, eps in ((10_000, 1.0), (30_000, 1.0), (30_000, 3.0)):
                 for q in (0.5, 0.9):
-                    cover(task, rows, eps, q, 50, inference=True)
+                    cover(task, rows, eps, q, 40, inference=True)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
 from dpstats.inference import KnownInformation, MatrixLaw, SpanNoise
 from dpstats.inference.inverse import LEAST_RATIO
-from dpstats.mechanisms.spec import obstacle
+from dpstats.mechanisms.spec import errors_are_free, obstacle
 from dpstats.models.forecast import (
     Forecast,
     RowMeans,
@@ -48,7 +48,6 @@ from dpstats.plan.methods import (
     response_purchase,
 )
 from dpstats.plan.scaling import rescaled
-from dpstats.privacy.information import headroom
 from dpstats.privacy.trimming import share_to_spend
 from dpstats.results.standard_errors import shrunk_towards
 
@@ -213,7 +212,7 @@ def candidates_of(plan: Plan, asked: Request | None = None) -> list[Plan]:
         replace(automatic, options=replace(automatic.options, inference=setting)) for setting in (None, True)
     )
     found: list[Plan] = []
-    if headroom(plan.family) == 0:  # no errors are free, and the plan has none
+    if not errors_are_free(plan.family):  # no errors are free, and the plan has none
         found = [replace(plan, request=without)]
     else:
         with contextlib.suppress(DPStatsError):  # as public as what is planned
