@@ -98,7 +98,7 @@ def glm(
     eps, delta : float
         The budget of this call.
     family : str or Family
-        "gaussian", "binomial", "poisson", "negative_binomial", "huber_svm", "smooth_svm", or an object of
+        "gaussian", "binomial", "poisson", "negative_binomial", "quantile", "huber_svm", "smooth_svm", or an object of
         ``dp.families``.
     method : {"auto", "napp", "objective", "output", "statistics", "posterior"}
         Where the noise is added (docs/guide/methods); `compare` ranks the methods. "auto" is "napp", or "statistics"
