@@ -27,7 +27,7 @@ from dpstats.inference import (
 )
 from dpstats.inference.basis import self_adjoint
 from dpstats.inference.noise_laws import DRAWS, SEED
-from dpstats.mechanisms.calibration import NoiseBudget, risk_curvature, typical_sizes
+from dpstats.mechanisms.calibration import PAID_ROOM, NoiseBudget, risk_curvature, typical_sizes
 from dpstats.mechanisms.design import Bounds
 from dpstats.mechanisms.information import COVER, FARTHEST, eta_error, matrix_metric
 from dpstats.mechanisms.information_release import pieces_by_columns
@@ -181,6 +181,9 @@ def plan_classes(
         least = ratio * 0.5 / math.expm1(min(budget.eps, 700.0) / max(1, classes - 1))
         radius = float(np.sqrt(np.sum(direction * sizes**2)))
         curvature = risk_curvature(radius, mean_square, 2 * least)[0] * direction
+        if matrix is not None:
+            # What is paid for is the interval: less noise, for the shrinkage will be undone.
+            curvature = PAID_ROOM * curvature
     kappa = design.curvature_ratio(curvature)
     found = scale(kappa)
     if not np.isfinite(found):
