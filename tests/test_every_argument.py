@@ -80,6 +80,7 @@ def calls(folder: Path) -> Iterator[tuple[str, Callable[..., Any], dict[str, Any
     yield "poisson", dp.poisson, {**MODEL, "data": FRAME}
     yield "svm", dp.svm, {**MODEL, "formula": "b ~ x", "data": FRAME}
     yield "audit", dp.audit, {"mechanism": noisy, "data": [0.0], "neighbour": [1.0], "eps": 1.0, "runs": 100}
+    yield "absorbed", dp.ols, {**MODEL, "formula": "y ~ x | b", "data": FRAME, "unit": "b", "radius": 1.0}
     yield "etable", dp.etable, {"fits": [fit, binary]}
     yield "proof", dp.proof, {"of": "objective"}
     yield "required", dp.required, {"plan": dp.plan("y ~ x", DOMAIN, 1.0, inference=True), "se": {"x": 0.5}, "n": 5_000}

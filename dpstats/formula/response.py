@@ -247,7 +247,7 @@ def bind_offset(formula: Formula, domain: Domain) -> RowValue | None:
     if not formula.offsets:
         return None
     name = " + ".join(factor.code for factor in formula.offsets)
-    return _bound(name, _sum(name, formula.offsets), domain)
+    return bind_value(name, _sum(name, formula.offsets), domain)
 
 
 def bind_weights(formula: Formula, domain: Domain) -> RowValue | None:
@@ -262,7 +262,7 @@ def bind_weights(formula: Formula, domain: Domain) -> RowValue | None:
     if isinstance(node, Column) and isinstance(declared, Range) and declared.high > 0 and not declared.drops:
         # A column's weights below its range count as they are, and negative ones not at all.
         domain = Domain({**domain, node.name: (0.0, declared.high)})
-    found = _bound(name, node, domain)
+    found = bind_value(name, node, domain)
     if not found.high > 0:
         raise DomainError(f"{name} must have a range above 0: declare (0, greatest weight) for its columns")
     if not LEAST <= found.high <= 1 / LEAST:
@@ -303,7 +303,7 @@ def _sum(name: str, factors: Sequence[Factor]) -> Node:
     return node
 
 
-def _bound(name: str, node: Node, domain: Domain) -> RowValue:
+def bind_value(name: str, node: Node, domain: Domain) -> RowValue:
     """The expression with its range on the public frame."""
     node = bind(node, domain)
     public = public_values(node, support_of(domain))
