@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import keyword
 import re
 from collections.abc import Iterator, Sequence
 
@@ -39,7 +40,7 @@ SYMBOLS = (
         r"\|",
         "|",
         "write + C(g) for an effect of each level (there are no random effects), or I((x > 1) | (z > 1)) for a "
-        "condition",
+        "condition; dp.ols, dp.glm and dp.plan take y ~ x | g, of one column at the end",
     ),
 )
 """What no formula may hold outside of a call, and what to write."""
@@ -75,6 +76,30 @@ def refuse_symbols(formula: str) -> None:
     for pattern, symbol, fix in SYMBOLS:
         if found := re.search(pattern, bare):
             raise FormulaError(locate(f"{symbol!r} is refused: {fix}", found.start()))
+
+
+def absorbed_factor(formula: str) -> tuple[str, str | None]:
+    """The formula without ``| firm`` at its end, and the column that it names; None if it absorbs none.
+
+    FormulaError unless it is one column: two factors have no bound (docs/proofs/absorbed, 6).
+    """
+    bars = [found.start() for found in re.finditer(r"\|", _outside(formula))] if isinstance(formula, str) else []
+    if not bars or "~" not in formula[: bars[0]]:
+        return formula, None
+    text = formula[bars[0] + 1 :].strip()
+    name = re.fullmatch(rf"Q\(\s*({QUOTED})\s*\)", text)
+    column = ast.literal_eval(name[1]) if name else text
+    if len(bars) == 1 and column and (name or (text.isidentifier() and not keyword.iskeyword(text))):
+        return formula[: bars[0]].rstrip(), column
+    if len(bars) > 1 or re.search(r"[-+*:/^%]", text):
+        reason = (
+            "one factor can be absorbed, not two: a single row that links two of their levels may change the sums "
+            "by as much as there are levels (docs/proofs/absorbed, 6). Absorb the one with the most levels, and "
+            "write the other as dummies with declared levels: y ~ x + C(year) | firm"
+        )
+    else:
+        reason = "what stands behind | is the name of one column, as in y ~ x | firm or y ~ x | Q('firm id')"
+    raise FormulaError(locate(f"formula: {reason}", bars[0]))
 
 
 def share_hint(name: str) -> str:

@@ -15,6 +15,7 @@ from dpstats.plots.effects import effect
 from dpstats.plots.plans import budget, methods
 from dpstats.plots.quality import calibration, residuals, roc
 from dpstats.plots.style import EvaluatedSubject, FittedSubject
+from dpstats.plots.survival import survival
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,6 +31,7 @@ __all__ = [
     "roc",
     "shares",
     "spending",
+    "survival",
 ]
 
 
