@@ -37,10 +37,9 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.results.glm_results import GLMResults
     from dpstats.results.hazard import HazardResults
     from dpstats.results.kaplan_meier import KaplanMeier, KaplanMeierPlan
-    from dpstats.results.statistics import IVResults, ReleasedStatistics, StatisticsResults
-    from dpstats.results.quantiles import QuantileResults
     from dpstats.results.multinomial import MultinomialPlan, MultinomialResults
-    from dpstats.results.statistics import ReleasedStatistics, StatisticsResults
+    from dpstats.results.quantiles import QuantileResults
+    from dpstats.results.statistics import IVResults, ReleasedStatistics, StatisticsResults
     from dpstats.risk import required, sample_size
     from dpstats.tuning import Selection, Tuned, TuningPlan, plan_tuning, select, tune
 

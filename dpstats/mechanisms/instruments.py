@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special
 
+from dpstats.cached import cached_property
 from dpstats.errors import FormulaError
 from dpstats.formula.design import DesignSpec
 from dpstats.inference import Estimates, Identified, Inference, ModelSpread, NormalLaw, wald_test
@@ -229,13 +230,19 @@ class InstrumentedModel:
         return ModelSpread(phi, math.sqrt(max(variance, 0.0) + (phi * rows.deviation) ** 2) / degrees)
 
     def anderson_rubin(self) -> AndersonRubin:
-        """The Anderson-Rubin statistic as a function of the coefficients of the endogenous columns."""
+        """The Anderson-Rubin statistic as a function of the coefficients of the endogenous columns.
+
+        Of instruments with a bounded interval in every first stage: of others what the controls leave is not known.
+        """
         columns, endogenous = self.columns, self.endogenous
+        known = self.excluded.copy()
+        for stage in self._stages:
+            known[self.excluded] &= np.isfinite(stage.contrasts(np.eye(stage.size)[self.excluded]).se)
         return AndersonRubin.of(
             self.moments,
             controls=columns[:, ~endogenous],
             outcomes=np.column_stack([self.mapped[2], columns[:, endogenous]]),
-            instruments=self.instruments[:, self.excluded],
+            instruments=self.instruments[:, known],
             rows=noisy_count(self.plan, self.moments, self.nobs),
             square_excess=self.plan.square_excess,
             radius=self.radius,
@@ -243,11 +250,21 @@ class InstrumentedModel:
 
     def first_stages(self) -> list[FirstStage]:
         """Of each endogenous column, in its order."""
-        columns, found = self.columns[:, self.endogenous], []
-        for column in columns.T:
-            fit, _ = inference_of(self.plan, self.moments, self.first, (self.mapped[1], column), self.nobs, self.radius)
-            found.append(FirstStage.of(fit.estimates, self.excluded))
-        return found
+        return [FirstStage.of(one, self.excluded) for one in self._stages]
+
+    @cached_property
+    def _stages(self) -> list[Estimates]:
+        """Of each endogenous column on the instruments."""
+        columns, facts = self.columns[:, self.endogenous], (self.nobs, self.radius)
+        return [
+            inference_of(self.plan, self.moments, self.first, (self.mapped[1], column), *facts)[0].estimates
+            for column in columns.T
+        ]
+
+
+def _tail(degrees: int, statistic: float) -> float:
+    """The chance that chi-squared is above; 1 where there is nothing to test."""
+    return float(special.chdtrc(degrees, statistic)) if degrees > 0 else 1.0
 
 
 def _positive(matrix: Matrix) -> Matrix:
@@ -338,7 +355,7 @@ class AndersonRubin:
 
     def pvalue(self, statistic: float) -> float:
         """Of a statistic of `at`."""
-        return float(special.chdtrc(self.sizes[0], statistic))
+        return _tail(self.sizes[0], statistic)
 
     def overidentification(self, start: Vector) -> tuple[float, float, int]:
         """The least statistic of all coefficients, its p-value and l - m degrees of freedom."""
@@ -349,10 +366,12 @@ class AndersonRubin:
             found = optimize.minimize(self.at, start, method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-8})
             least = float(found.fun)
         degrees = instruments - endogenous
-        return least, float(special.chdtrc(degrees, least)), degrees
+        return least, _tail(degrees, least), max(degrees, 0)
 
     def confidence_set(self, alpha: float) -> tuple[tuple[float, float], ...]:
         """The coefficients of one endogenous column that are not rejected: intervals, in order; perhaps none."""
+        if not len(self.instruments):
+            return ((-math.inf, math.inf),)
         most = float(special.chdtri(self.sizes[0], alpha))
         angles, values = self._looked_at()
         inside = values <= most
@@ -396,7 +415,7 @@ WEAK = 10.0
 class FirstStage:
     """The test that no instrument moves an endogenous column, beside the controls."""
 
-    f: float  # over sampling error and noise together; 0 where no instrument is identified
+    f: float  # over sampling error and noise together; NaN where no instrument is identified
     pvalue: float
     df: int  # instruments tested
     untested: int  # instruments that are not identified
@@ -407,7 +426,7 @@ class FirstStage:
     def of(cls, estimates: Estimates, excluded: Flags) -> FirstStage:
         """Of the coefficients of the instruments among all in a first stage."""
         test = wald_test(estimates, np.eye(estimates.size)[excluded])
-        f = test.statistic / test.df if test.df else 0.0
+        f = test.statistic / test.df if test.df else math.nan
         found = estimates.identified
         places = np.flatnonzero(excluded[found.active])
         if not len(places):
@@ -424,4 +443,4 @@ class FirstStage:
     @property
     def is_weak(self) -> bool:
         """Whether two-stage least squares may be far off."""
-        return self.f < WEAK
+        return not self.f >= WEAK
