@@ -52,6 +52,11 @@ class PiecewiseExponential(Family):
         object.__setattr__(self, "ends", tuple(map(float, ends)))
 
     @property
+    def target(self) -> str:
+        """What is modelled."""
+        return "the hazard"
+
+    @property
     def pieced(self) -> bool:
         """Whether a person may have pieces in several directions: more than one interval."""
         return len(self.ends) > 1

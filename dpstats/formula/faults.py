@@ -61,7 +61,7 @@ class Fault(NamedTuple):
         if self.declared.endswith(DROPS):
             inside = self.declared.removesuffix(DROPS)
             return f"missing, or outside {inside}, beyond which rows are left out; check this range"
-        return "missing, or not a number"
+        return "missing, or not a number; declare the levels of a column of text as a list"
 
 
 def column_facts(parsed: Formula, known: Mapping[str, Range | Levels], family: Family) -> Facts:

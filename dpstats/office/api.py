@@ -5,15 +5,17 @@ Each operation is described once: its description checks bodies, and clients and
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
-import math
 import re
+import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
+import uvicorn
 from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -32,13 +34,11 @@ from dpstats.office.config import is_loopback
 from dpstats.office.pages import Visit
 from dpstats.office.request import MOST_ROWS, VERBS, Job, Request, from_result
 from dpstats.office.security import STATUS, Guard, Limits, Refused, Sessions, caller_of, check_csrf, fault, parse_json
-from dpstats.office.service import Service
+from dpstats.office.service import Service, to_json
 from dpstats.results.glm_results import GLMResults
 
 JSON_TYPE = "application/json"
-LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
-"""What a listener on the loopback is called, by a tunnel too."""
-
+LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")  # what a listener on the loopback is called, by a tunnel too
 REPORT = {"content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"}
 """For the ledger's own page, which has its style inside."""
 
@@ -143,21 +143,6 @@ class Operation(NamedTuple):
 
 def as_json(schema: Any) -> dict[str, Any]:
     return {"content": {JSON_TYPE: {"schema": schema}}}
-
-
-def to_json(value: Any) -> Any:
-    """Released and public values as JSON; nan is null, infinity a text that R and Python read as a number."""
-    if isinstance(value, pd.DataFrame):
-        return to_json(value.to_dict("list"))
-    if isinstance(value, Mapping):
-        return {str(name): to_json(part) for name, part in value.items()}
-    if isinstance(value, (list, tuple, np.ndarray, pd.Series)):
-        return [to_json(part) for part in value]
-    if isinstance(value, np.generic):
-        return to_json(value.item())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
-    return None if value is pd.NA or value is pd.NaT else value
 
 
 def job_json(job: Job, caller: str, *, result: bool = True) -> dict[str, Any]:
@@ -384,9 +369,6 @@ def description(keeper: bool) -> dict[str, Any]:
     }
 
 
-# --- the application -------------------------------------------------------------------------------------------------
-
-
 def create_app(service: Service, *, keeper: bool, limits: Limits = Limits()) -> Starlette:  # noqa: B008
     """The application of one listener: the analysts', or the keeper's.
 
@@ -443,3 +425,44 @@ def create_app(service: Service, *, keeper: bool, limits: Limits = Limits()) -> 
     app.router.redirect_slashes = False
     app.state.service, app.state.sessions, app.state.keeper = service, sessions, keeper
     return app
+
+
+class Listener(uvicorn.Server):
+    """A server that leaves signals to its process, which has two."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def serve(service: Service) -> None:
+    """Answer until the process is told to stop; workers at work then finish by themselves."""
+    office = service.office
+    certificate, key = office.tls or (None, None)
+    # Tracebacks have paths, and addresses may have formulas.
+    common: dict[str, Any] = {"log_level": "critical", "access_log": False, "server_header": False}
+    common |= {"ssl_certfile": certificate, "ssl_keyfile": key, "proxy_headers": office.behind_tls}
+    common |= {"limit_concurrency": 512, "timeout_keep_alive": 5, "timeout_graceful_shutdown": 5}
+    places = (("Analysts", *office.listen, False), ("The keeper", *office.keeper_listen, True))
+    apps = [(create_app(service, keeper=keeper), host, port) for _, host, port, keeper in places]
+    listeners = [Listener(uvicorn.Config(app, host=host, port=port, **common)) for app, host, port in apps]
+    service.start()
+    for who, host, port, _ in places:
+        print(f"{who}: http{'s' if office.tls else ''}://{host}:{port}", flush=True)
+    try:
+        asyncio.run(_all(listeners))
+    finally:
+        service.stop()
+
+
+async def _all(listeners: list[Listener]) -> None:
+    def stop() -> None:
+        for listener in listeners:
+            listener.should_exit = True
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+    work = [asyncio.create_task(listener.serve()) for listener in listeners]
+    await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
+    stop()  # one that cannot listen ends the other
+    await asyncio.gather(*work)

@@ -44,8 +44,7 @@ TRIES = 6
 """How often a request is sent that got no answer, with 1, 2, 4 ... half seconds in between."""
 
 JSON_TYPE = "application/json"
-MOST_BYTES = 1 << 28
-"""A longer answer is none of an office."""
+MOST_BYTES = 1 << 28  # a longer answer is none of an office
 
 
 @explain_calls()
@@ -318,7 +317,8 @@ class OfficeClient:
                 pause = min(60.0, 1.5 * pause)
                 job = self._call(f"/v1/releases/{job['id']}", taken=taken)[1]
         if job["state"] == "refused":
-            raise OfficeError(job.get("message") or "the keeper refused this request; nothing was charged")
+            refused = (job.get("message") or "the keeper refused this request; nothing was charged").rstrip(".")
+            raise OfficeError(f"{refused}. The same call stays refused; another label asks again")
         if job["state"] != "released":
             raise ReleaseError(job.get("message") or "the release failed after it was charged; the charge stays")
         try:

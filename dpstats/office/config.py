@@ -18,15 +18,9 @@ from dpstats.ledger import Ledger
 from dpstats.ledger.ledger import is_url
 from dpstats.office.request import VERBS
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-"""Of a data set, as it stands in addresses."""
-
-HOST = re.compile(r"[a-z0-9_.-]+|\[[0-9a-f:.]+\]")
-"""A host of an address, without its port."""
-
-ANALYST = re.compile(r"\w([\w .@-]{0,62}[.\w])?")
-"""A name of an analyst."""
-
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")  # of a data set, as it stands in addresses
+HOST = re.compile(r"[a-z0-9_.-]+|\[[0-9a-f:.]+\]")  # a host of an address, without its port
+ANALYST = re.compile(r"\w([\w .@-]{0,62}[.\w])?")  # a name of an analyst
 _NEEDED: Any = object()
 
 

@@ -15,11 +15,8 @@ from dpstats.errors import ArgumentError, MismatchError
 from dpstats.formula.syntax import absorbed_factor
 from dpstats.mechanisms.options import Options
 
-JSON = Any
-"""null, bool, number, text, list or object."""
-
-MOST_ROWS = 10_000
-"""Rows of a prediction, or that are made up."""
+JSON = Any  # null, bool, number, text, list or object
+MOST_ROWS = 10_000  # rows of a prediction, or that are made up
 
 
 class Verb(NamedTuple):
@@ -156,8 +153,7 @@ class Request:
         return f"office.{self.verb}({', '.join(given)})"
 
 
-_DEFAULTS = (("family", "gaussian"), ("delta", 0.0))
-"""Arguments that say no more than to leave them out."""
+_DEFAULTS = (("family", "gaussian"), ("delta", 0.0))  # arguments that say no more than to leave them out
 
 
 def _usual(name: str, value: JSON) -> JSON:
@@ -241,6 +237,8 @@ def call_arguments(request: Request, dataset: Any, find: Callable[[str], Mapping
     for name, read in (("family", dp.families.from_dict), ("penalty", dp.penalties.from_dict)):
         if isinstance(given.get(name), Mapping):
             given[name] = read(given[name])
+    if isinstance(given.get("family"), str):
+        dp.families.get_family(given["family"])  # refuses what an office does not release
     if absorbed_factor(given.get("formula", ""))[1] is not None:
         raise ArgumentError("formula: an absorbed factor, y ~ x | g, is not offered here; write + C(g)")
     if request.verb == "evaluate":
