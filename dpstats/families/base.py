@@ -102,6 +102,17 @@ class Family(ABC):
         return self.name
 
     @property
+    def target(self) -> str:
+        """What predictions are of the response, in words.
+
+        Examples
+        --------
+        >>> dp.families.Quantile(0.9).target
+        'the 0.9 quantile'
+        """
+        return "the mean"
+
+    @property
     @abstractmethod
     def lipschitz(self) -> float:
         """L = sup |l'| over all eta and all responses in the family's domain."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar, Literal
@@ -16,8 +17,14 @@ from dpstats.families.base import Array, Family, LossCurve, check_cap, closed_ca
 QUANTILES = (1e-4, 1 - 1e-4)
 """Quantiles lie between these."""
 
-DEFAULT_H = 0.03
-"""The default width as a multiple of half the response's range, or of a bought interval (docs/defaults)."""
+DEFAULT_H = 0.1
+"""The default width over sqrt(q (1 - q)) and half the response's range, or a bought interval, for `USUAL_ROWS`."""
+
+USUAL_ROWS = 1e4
+"""Rows times eps that the default width is for. It falls with their cube root, its bias with the square of that."""
+
+MOST_NARROWED, MOST_WIDENED = 0.1, 1.25
+"""The least and the greatest multiple of it for other numbers of rows."""
 
 
 def check_quantile(name: str, value: object) -> float:
@@ -41,8 +48,9 @@ class Quantile(Family):
         The quantile of the response, from 0.0001 to 0.9999.
     h : float, optional
         Width of the rounded corner, in units of the response (plain arrays: of endog). A smaller one is closer to the
-        quantile itself and needs more curvature. By default 3 % of half the width of a bought interval of the response,
-        or of its range.
+        quantile itself and needs more curvature. By default 0.1 sqrt(q (1 - q)) times half the width of a bought
+        interval of the response, or of its range, where rows times eps is 10,000; less for more of them
+        (docs/proofs/purchases).
 
     Raises
     ------
@@ -65,9 +73,9 @@ class Quantile(Family):
     signed: ClassVar[bool] = False
     response: ClassVar[Literal["continuous", "binary", "count"]] = "continuous"
     models_mean: ClassVar[bool] = False
-    typical_norm: ClassVar[float] = 1.75
-    typical_size: ClassVar[float] = 0.75
-    typical_intercept: ClassVar[float] = 0.3
+    typical_norm: ClassVar[float] = 3.5
+    typical_size: ClassVar[float] = 1.5
+    typical_intercept: ClassVar[float] = 0.6
 
     def __post_init__(self) -> None:
         check_quantile("q", self.q)
@@ -78,7 +86,12 @@ class Quantile(Family):
     @property
     def title(self) -> str:
         """The family and its quantile."""
-        return f"{self.q:.4g} quantile"
+        return f"quantile, q = {self.q:.4g}"
+
+    @property
+    def target(self) -> str:
+        """The quantile."""
+        return "the median" if self.q == 0.5 else f"the {self.q:.4g} quantile"
 
     @property
     def lipschitz(self) -> float:
@@ -128,7 +141,13 @@ class Quantile(Family):
         if self.h is not None:
             return self
         low, high = declared_range(response_range, "h")
-        return replace(self, h=DEFAULT_H * (high - low) / 2)
+        return replace(self, h=default_width(self.q) * (high - low) / 2)
+
+
+def default_width(q: float, information: float | None = None) -> float:
+    """The width of a quantile over half that of an interval of the response; `information` is rows times eps."""
+    factor = ((information or USUAL_ROWS) / USUAL_ROWS) ** (-1 / 3)
+    return DEFAULT_H * math.sqrt(q * (1 - q)) * min(max(factor, MOST_NARROWED), MOST_WIDENED)
 
 
 @lru_cache(maxsize=64)

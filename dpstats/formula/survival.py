@@ -6,6 +6,7 @@ import ast
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,27 +46,42 @@ class SurvivalTimes:
     time: RowValue
     event: Response
     breaks: Array  # ends of the intervals, increasing from 0 to the end of the observation, shape (K + 1,)
+    entry: RowValue | None = None  # from when on a row is observed, if not from 0
 
     @property
     def parts(self) -> tuple[tuple[tuple[str, ...], Domain], ...]:
-        """The columns of the time and those of the event, each with the Domain that encodes them."""
-        return tuple((columns_of(part.node), part.domain) for part in (self.time, self.event))
+        """The columns of times and event, each with the Domain that encodes them."""
+        bound = (self.time, self.event) if self.entry is None else (self.time, self.event, self.entry)
+        return tuple((columns_of(part.node), part.domain) for part in bound)
 
-    def places(self, table: Table, rows: slice) -> tuple[Codes, NDArray[np.bool_], NDArray[np.bool_]]:
-        """The interval in which each row leaves, K for those observed to the end; whether by an event; whether known.
-
-        Shapes (rows,). An interval holds its upper end, and who is there at the end has no event: beyond a clipped
-        time it is not known when.
-        """
-        (of_time, _), (of_event, _) = self.parts
-        encoded, complete = encode(read_columns(table, of_time), self.time.domain, rows)
-        times = self.time(encoded)
-        encoded, known = encode(read_columns(table, of_event), self.event.domain, rows)
-        events = self.event.encode(encoded)
-        complete = complete & known & np.isfinite(times) & np.isfinite(events)
+    def observed(self, table: Table, rows: slice) -> Observed:
+        """How long each row was observed, and how it left."""
+        encoded = [encode(read_columns(table, names), domain, rows) for names, domain in self.parts]
+        (of_time, complete), (of_event, known) = encoded[:2]
+        times, events, complete = self.time(of_time), self.event.encode(of_event), complete & known
+        starts = np.zeros_like(times)
+        if self.entry is not None:
+            starts, complete = self.entry(encoded[2][0]), complete & encoded[2][1]
+            complete &= starts < times
+        complete = complete & np.isfinite(times) & np.isfinite(events) & np.isfinite(starts)
         inside = np.searchsorted(self.breaks[1:], np.where(complete, times, 0.0), side="left")
-        places = np.where(times >= self.breaks[-1], len(self.breaks) - 1, inside).astype(np.intp)
-        return places, (events == 1) & (times < self.breaks[-1]), complete
+        beyond = times >= self.breaks[-1]
+        places = np.where(beyond, len(self.breaks) - 1, inside).astype(np.intp)
+        return Observed(starts, np.minimum(times, self.breaks[-1]), places, (events == 1) & ~beyond, complete)
+
+
+class Observed(NamedTuple):
+    """Rows under observation, shapes (rows,); what is not `complete` is to be left out.
+
+    An interval holds its upper end, and who is there at the end of the last has no event: beyond a clipped time it is
+    not known when.
+    """
+
+    starts: Array
+    times: Array
+    places: Codes  # the interval in which a row leaves; K for those observed to the end
+    events: NDArray[np.bool_]
+    complete: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,50 +109,62 @@ class Groups:
         return group, known
 
 
-def survival_response(formula: str) -> tuple[str, Formula, Formula]:
-    """The text ``Surv(...)``, and the formulas ``time ~ right side`` and ``event ~ 1``.
+class SurvivalFormula(NamedTuple):
+    """A formula of survival in parts that `parse` reads."""
 
-    FormulaError if the left side is anything but ``Surv(time, event)``.
-    """
+    name: str  # the left side, as it is written
+    times: Formula  # ``time ~ right side``
+    events: Formula  # ``event ~ 1``
+    entry: Formula | None  # ``entry ~ 1``, where rows are not observed from 0 on
+
+
+def survival_response(formula: str) -> SurvivalFormula:
+    """The parts of ``Surv(time, event) ~ x``, or of ``Surv(entry, time, event) ~ x``; FormulaError for another one."""
     if not isinstance(formula, str):
         raise FormulaError(f"formula must be a string, got {type(formula).__name__}")
-    left, tilde, right = formula.partition("~")
+    left, tilde, right = (part.strip() for part in formula.partition("~"))
     try:
-        call = ast.parse(left.strip(), mode="eval").body
+        call = ast.parse(left, mode="eval").body
     except (SyntaxError, ValueError, RecursionError):
         call = None
     if not (tilde and isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Surv"):
         raise FormulaError(f"the left side of {safe_repr(formula)} is not Surv(time, event); {WRITTEN}")
-    if len(call.args) == 3:
-        raise FormulaError("Surv(entry, time, event): delayed entry is not offered; every row is observed from time 0")
-    if len(call.args) != 2 or call.keywords:
-        raise FormulaError(f"Surv() takes a time and an event; {WRITTEN}")
-    parts = [ast.get_source_segment(left.strip(), part) or "" for part in call.args]
-    time, event = (
+    if len(call.args) not in (2, 3) or call.keywords:
+        raise FormulaError(f"Surv() takes a time and an event, or an entry, a time and an event; {WRITTEN}")
+    parts = [ast.get_source_segment(left, part) or "" for part in call.args]
+    *entry, time, event = (
         text if isinstance(part, (ast.Name, ast.Call)) else f"I({text})"
         for text, part in zip(parts, call.args, strict=True)
     )
-    parsed, events = parse(f"{time} ~ {right}"), parse(f"{event} ~ 1")
-    for found in (parsed, events):
-        if found.failures is not None:
-            raise FormulaError(f"Surv() takes a time and an event; {WRITTEN}")
-    if parsed.weights is not None or parsed.offsets:
+    times, events, *entered = parse(f"{time} ~ {right}"), parse(f"{event} ~ 1"), *(parse(f"{one} ~ 1") for one in entry)
+    if any(found.failures is not None for found in (times, events, *entered)):
+        raise FormulaError(f"Surv() takes a time and an event, or an entry, a time and an event; {WRITTEN}")
+    if times.weights is not None or times.offsets:
         raise FormulaError("weights and offsets are not offered with Surv(): a person counts once")
-    return left.strip(), parsed, events
+    return SurvivalFormula(left, times, events, entered[0] if entered else None)
 
 
-def bind_times(name: str, parsed: Formula, events: Formula, domain: Domain, breaks: object) -> SurvivalTimes:
+def bind_times(formula: SurvivalFormula, domain: Domain, breaks: object) -> SurvivalTimes:
     """Times and events under the declared facts, on the intervals that `breaks` gives (see `interval_ends`).
 
     DomainError if a column is not declared, or its declaration suits neither a time nor an event.
     """
-    check_declared(domain, parsed.response_columns, "give its range: (0, longest)")
-    check_declared(domain, events.response_columns, "declare (0, 1), or its two levels, the event last")
-    kept = clipping_response(events, clipping_response(parsed, domain))
-    time = bind_value(parsed.response.code, parsed.response.node, kept)
+    check_declared(domain, formula.times.response_columns, "give its range: (0, longest)")
+    check_declared(domain, formula.events.response_columns, "declare (0, 1), or its two levels, the event last")
+    kept = clipping_response(formula.events, clipping_response(formula.times, domain))
+    time, entry = _bound_time(formula.times, kept), None
+    if formula.entry is not None:
+        check_declared(domain, formula.entry.response_columns, "give its range: (0, latest)")
+        entry = _bound_time(formula.entry, clipping_response(formula.entry, kept))
+    event = bind_response(formula.events, kept, "binary", True)
+    return SurvivalTimes(formula.name, time, event, interval_ends(breaks, time), entry)
+
+
+def _bound_time(formula: Formula, domain: Domain) -> RowValue:
+    time = bind_value(formula.response.code, formula.response.node, domain)
     if time.low < 0 or time.high <= 0:
         raise DomainError(f"{time.name} is a time and is counted from 0: declare a range (0, longest)")
-    return SurvivalTimes(name, time, bind_response(events, kept, "binary", True), interval_ends(breaks, time))
+    return time
 
 
 def bind_groups(parsed: Formula, domain: Domain) -> Groups:

@@ -55,7 +55,7 @@ COUNT_SHARE = 0.02
 SPREAD_SHARE = 0.2
 """Of eps: the squared scores of whole groups."""
 
-TIMES_MEAN = 6.0
+TIMES_MEAN = 8.0
 """The squared score of a group counts up to so many times what it is on average if its rows move as one."""
 
 ROUNDED = 2.0**-38

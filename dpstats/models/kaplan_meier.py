@@ -14,6 +14,7 @@ from dpstats.arguments import explain_calls
 from dpstats.call import PrivacyParameters, check_privacy
 from dpstats.data import Table, as_table, slices
 from dpstats.domain import Domain
+from dpstats.errors import FormulaError
 from dpstats.formula.reader import BLOCK_ROWS, check_columns
 from dpstats.formula.survival import Groups, SurvivalTimes, bind_groups, bind_times, survival_response
 from dpstats.ledger import LedgerLike
@@ -55,11 +56,11 @@ class ExitHistogram(NamedTuple):
         total = np.zeros(groups * cells, dtype=np.int64)
         for table in tables:
             for rows in slices(table.rows, BLOCK_ROWS):
-                place, event, known = self.times.places(table, rows)
+                seen = self.times.observed(table, rows)
                 group, named = self.groups.codes(table, rows)
                 # Censored cells follow those of events, and the end is the last: cells // 2 intervals.
-                cell = group * cells + place + np.where(event, 0, cells // 2)
-                total += np.bincount(cell[known & named], minlength=groups * cells)
+                cell = group * cells + seen.places + np.where(seen.events, 0, cells // 2)
+                total += np.bincount(cell[seen.complete & named], minlength=groups * cells)
         return total
 
 
@@ -205,8 +206,10 @@ def _plan(
     formula: str, domain: Domain, privacy: PrivacyParameters, breaks: object
 ) -> tuple[KaplanMeierPlan, ExitHistogram]:
     """The plan, and what is to be counted."""
-    name, parsed, events = survival_response(formula)
-    histogram = ExitHistogram(bind_times(name, parsed, events, domain, breaks), bind_groups(parsed, domain))
+    read = survival_response(formula)
+    if read.entry is not None:
+        raise FormulaError("Surv(entry, time, event): curves are not offered with delayed entry; dp.hazard takes it")
+    histogram = ExitHistogram(bind_times(read, domain, breaks), bind_groups(read.times, domain))
     groups = tuple(group or ALL for group in histogram.groups.names)
     ends = tuple(histogram.times.breaks.tolist())
     plan = KaplanMeierPlan(formula, groups, ends, privacy.guarantee(PROOF))

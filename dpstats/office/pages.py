@@ -1,12 +1,14 @@
 """The pages of the office: what the service says, for people. A page without a script does whatever one with it does.
 
-A handler gets a `Visit` and returns an answer; what it shows comes from the service.
+A handler gets a `Visit` and returns an answer; what it shows comes from the service, which judges what forms ask for.
 """
 
 from __future__ import annotations
 
+import ast
 import base64
 import hashlib
+import json
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -22,24 +24,29 @@ from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.types import Scope
 
 import dpstats as dp
-from dpstats.errors import DPStatsError
+from dpstats.errors import ArgumentError, DPStatsError
 from dpstats.office import reports
 from dpstats.office.bounded import bounded
-from dpstats.office.forms import FAMILIES, GIVEN, fields_of, read, request_of, written
 from dpstats.office.request import VERBS, Job, Request
-from dpstats.office.security import Refused, Sessions, caller_of, check_csrf, check_origin, refusal
+from dpstats.office.security import Limits, Refused, Sessions, caller_of, check_csrf, check_origin, parse_json, refusal
 from dpstats.office.service import Service
 
 HERE = Path(__file__).parent
 STATIC = {path.name: path for path in (HERE / "static").iterdir()}
 
-STATES = {"waiting": "waits for the keeper", "working": "in preparation"}
-"""States whose own word says too little."""
-
+STATES = {"waiting": "waits for the keeper", "working": "in preparation"}  # states whose own word says too little
 HEADINGS = {401: "Please sign in", 404: "There is no such page", 409: "The budget does not suffice"}
 HEADINGS |= {422: "This cannot be done"}
 LINKS = {"/": "Data sets", "/releases": "Releases"}
 KEEPER_LINKS = {"/": "Budgets and requests", "/analysts": "Analysts", "/audit": "Audit log"}
+
+
+FAMILIES = {"gaussian": "Gaussian: a number", "binomial": "Binomial: yes or no", "poisson": "Poisson: a count"}
+GIVEN = {name: "" for verb in VERBS.values() for name in verb.fields} | {"family": "gaussian", "eps": "0.5"}
+GIVEN |= {"label": "", "options": ""}
+LISTS = ("columns", "candidates")
+
+OPTION = 1_000  # letters of a line of options: Python's own reader is not made for long ones
 
 
 class Visit(HTTPRequest):
@@ -69,14 +76,12 @@ class Visit(HTTPRequest):
         return caller_of(self).name
 
     def dataset(self, name: str) -> dict[str, Any]:
-        """The public facts of a data set."""
         for one in self.service.datasets(self.name):
             if one["name"] == name:
                 return one
         raise Refused("NotFound", "there is no data set of this name that you may ask")
 
     def job(self) -> Job:
-        """The release in the address."""
         return self.service.job(self.name, self.path_params["id"])
 
     def result(self, function: Callable[..., Any], *more: Any) -> Any:
@@ -89,9 +94,6 @@ class Visit(HTTPRequest):
 
     def show(self, template: str, title: str, status: int = 200, **values: Any) -> Response:
         return page(self.scope, template, title, status, **values)
-
-
-# --- how values are written ------------------------------------------------------------------------------------------
 
 
 def figure(value: Any, digits: int = 6) -> str:
@@ -110,13 +112,11 @@ def sentence(text: str | None) -> str:
 
 
 def when(seconds: float) -> Markup:
-    """A time, in UTC."""
     time = datetime.fromtimestamp(seconds, UTC)
     return Markup('<time datetime="{}">{}</time>').format(time.isoformat(), time.strftime("%-d %b %Y, %H:%M:%S UTC"))
 
 
 def what(job: Job) -> str:
-    """What a job is about, on one line."""
     arguments = job.request.arguments
     about = arguments.get("formula") or arguments.get("score") or arguments.get("columns") or ""
     text = ", ".join(map(str, about)) if isinstance(about, list) else str(about)
@@ -153,11 +153,80 @@ def fault_page(scope: Scope, error: Refused) -> Response:
     return page(scope, "fault.html", HEADINGS.get(error.status, "Not now"), error.status, message=str(error))
 
 
-# --- pages of both ---------------------------------------------------------------------------------------------------
+def request_of(dataset: str, sent: Mapping[str, str]) -> Request:
+    """What a form asks for; ArgumentError where a field cannot be read. The rest is judged by the service."""
+    name = sent.get("verb", "glm")
+    if name not in VERBS:
+        raise ArgumentError(f"verb must be one of {', '.join(VERBS)}")
+    arguments: dict[str, Any] = {}
+    for field in (*VERBS[name].fields, "eps"):
+        text = sent.get(field, "").strip()
+        if field in LISTS:
+            arguments[field] = [_candidate(line) if field == "candidates" else line for line in _lines(text)]
+        elif field == "eps" or (field == "delta" and text):
+            arguments[field] = _number(field, text)
+        elif text and (name, field, text) != ("check", "family", "gaussian"):
+            arguments[field] = text
+    for number, line in enumerate(_lines(sent.get("options", "")), 1):
+        option, _, value = line[:OPTION].partition("=")
+        try:
+            arguments[option.strip()] = json.loads(json.dumps(ast.literal_eval(value.strip()), allow_nan=False))
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
+            what = "type a name, '=' and a value as in Python, such as inference = True or method = 'statistics'"
+            raise ArgumentError(f"options, line {number}: {what}") from None
+    request = Request(dataset, name, arguments, sent.get("label", "").strip() or None)
+    return read(dataset, written(request))  # within the limits of all requests
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.split("\n") if line.strip()]
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        number = float(text.replace(",", "."))
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ArgumentError(f"{name} must be a number, such as {'1e-6' if name == 'delta' else '0.5'}")
+    return number
+
+
+def _candidate(line: str) -> Any:
+    if re.fullmatch(r"[0-9a-f]{32}", line):
+        return {"fit": line}
+    try:
+        return _number("candidates", line)
+    except ArgumentError:
+        return line
+
+
+def written(request: Request) -> str:
+    """The request in a hidden field: what is bought is what was planned."""
+    return json.dumps({"verb": request.verb, "arguments": dict(request.arguments), "label": request.label})
+
+
+def read(dataset: str, text: str) -> Request:
+    """The request in a hidden field; Refused where it is none, or beyond the limits."""
+    facts = parse_json(text.encode(), Limits())
+    if set(facts) != {"verb", "arguments", "label"} or not isinstance(facts["arguments"], dict):
+        raise Refused("BadRequest", "the form could not be read; plan the release again")
+    return Request(dataset, **facts)
+
+
+def fields_of(request: Request) -> dict[str, str]:
+    """The fields of the form that asks for the same."""
+    rest, given = dict(request.arguments), {"label": request.label or ""}
+    for name in (*VERBS[request.verb].fields, "eps"):
+        if isinstance(value := rest.get(name), list):
+            value = "\n".join(one["fit"] if isinstance(one, dict) else str(one) for one in value)
+        if isinstance(value, (str, int, float)):
+            given[name] = str(value)
+            del rest[name]
+    return {**given, "options": "\n".join(f"{name} = {value!r}" for name, value in rest.items())}
 
 
 def sign_in(visit: Visit) -> Response:
-    """Ask for a token, and open a session for one that is known."""
     sessions: Sessions = visit.app.state.sessions
     keeper, token, fault = visit.app.state.keeper, visit.sent.get("token", "").strip(), None
     if visit.method == "POST":
@@ -172,7 +241,6 @@ def sign_in(visit: Visit) -> Response:
 
 
 def sign_out(visit: Visit) -> Response:
-    """Close the session."""
     answer, session, sessions = RedirectResponse("/login", 303), caller_of(visit).session, visit.app.state.sessions
     if session is not None:
         sessions.close(session)
@@ -181,18 +249,13 @@ def sign_out(visit: Visit) -> Response:
 
 
 def static(visit: Visit) -> Response:
-    """The style sheet, the script and the icon."""
     name = visit.path_params["name"]
     if name not in STATIC:
         raise Refused("NotFound", "there is no such page")
     return FileResponse(STATIC[name], headers={"cache-control": "max-age=600"})
 
 
-# --- the analyst's ---------------------------------------------------------------------------------------------------
-
-
 def home(visit: Visit) -> Response:
-    """The data sets, and what was released last."""
     jobs = visit.service.jobs(visit.name)
     return visit.show("datasets.html", "Data sets", datasets=visit.service.datasets(visit.name), recent=jobs[:5])
 
@@ -234,7 +297,6 @@ def ask(visit: Visit) -> Response:
 
 
 def plan(visit: Visit) -> Response:
-    """The plan alone, for the script."""
     data = visit.dataset(visit.path_params["data"])
     return visit.show("plan.html", "", data=data, **planned(visit, data))
 
@@ -251,7 +313,6 @@ def planned(visit: Visit, data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def planned_request(visit: Visit) -> Request:
-    """The request in the hidden field of a plan."""
     return read(visit.path_params["data"], visit.sent.get("request", ""))
 
 
@@ -260,20 +321,17 @@ def file(content: bytes, kind: str, name: str) -> Response:
 
 
 def made_up(visit: Visit) -> Response:
-    """Rows of a plan, drawn from public facts."""
     request = planned_request(visit)
     text = visit.service.made_up(visit.name, request, 1000)
     return file(text.encode(), "text/csv", f"{request.dataset}_made_up.csv")
 
 
 def submit(visit: Visit) -> Response:
-    """Take a request that was planned."""
     job = visit.service.submit(visit.name, planned_request(visit))
     return RedirectResponse(f"/releases/{job.id}", 303)
 
 
 def share(visit: Visit) -> Response:
-    """Show a release to the other analysts, or no more."""
     job = visit.service.share(visit.name, visit.path_params["id"], visit.sent.get("shared") == "yes")
     return RedirectResponse(f"/releases/{job.id}", 303)
 
@@ -289,22 +347,16 @@ def release(visit: Visit) -> Response:
 
 
 def picture(visit: Visit) -> Response:
-    """A picture of a release."""
     return Response(visit.result(reports.picture, visit.path_params["kind"]), media_type="image/svg+xml")
 
 
 def export(visit: Visit) -> Response:
-    """A release as a file."""
     job, kind = visit.job(), visit.path_params["kind"]
     content, media = visit.result(reports.export, job.label or what(job), kind)
     return file(content, media, f"release_{job.id[:8]}.{kind}")
 
 
-# --- the keeper's ----------------------------------------------------------------------------------------------------
-
-
 def overview(visit: Visit) -> Response:
-    """Requests that wait, and the budgets."""
     budgets = visit.service.budgets()
     for one in budgets:
         one["spent"] = max((row["eps"] or 0.0 for row in one["history"]), default=0.0)
@@ -312,7 +364,6 @@ def overview(visit: Visit) -> Response:
 
 
 def decide(visit: Visit) -> Response:
-    """Approve or refuse a request that waits."""
     decision = visit.sent.get("decision")
     if decision not in ("approve", "refuse"):
         raise Refused("BadRequest", "choose between approve and refuse")
@@ -328,7 +379,6 @@ def analysts(visit: Visit) -> Response:
 
 
 def revoke(visit: Visit) -> Response:
-    """Take an analyst's token away."""
     visit.service.revoke(visit.sent.get("name", ""))
     return RedirectResponse("/analysts", 303)
 
@@ -350,7 +400,6 @@ def report(visit: Visit) -> Response:
 
 
 def spending(visit: Visit) -> Response:
-    """The picture of a budget over time."""
     name = visit.path_params["data"]
     if name not in visit.service.office.datasets:
         raise Refused("NotFound", "the office has no such data set")
@@ -358,12 +407,8 @@ def spending(visit: Visit) -> Response:
     return Response(reports.draw(lambda ax: dp.plots.spending(ledger, ax=ax)), media_type="image/svg+xml")
 
 
-# --- addresses -------------------------------------------------------------------------------------------------------
-
 Handler = Callable[[Visit], Response]
-OPEN: tuple[Handler, ...] = (sign_in, static)
-"""What those see who have not signed in."""
-
+OPEN: tuple[Handler, ...] = (sign_in, static)  # what those see who have not signed in
 BOTH: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/login", sign_in),
     ("POST", "/login", sign_in),

@@ -45,8 +45,7 @@ All others, those of ledgers among them, are answered by a constant.
 UNAVAILABLE = "the office could not answer this request; nothing is known to be wrong with it, so try again later"
 """What is said of every failure that is not a refusal, whatever it was."""
 
-LETTERS = 1_000
-"""A message is cut here: it may quote a long formula."""
+LETTERS = 1_000  # a message is cut here: it may quote a long formula
 
 
 class Refused(Exception):
@@ -93,7 +92,6 @@ class Buckets:
         self._levels: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
     def take(self, key: Hashable) -> bool:
-        """Whether one more is allowed now."""
         now = time.monotonic()
         level, last = self._levels.pop(key, (self.burst, now))
         level = min(self.burst, level + (now - last) * self.rate)
@@ -101,9 +99,6 @@ class Buckets:
         if len(self._levels) > self.most:
             self._levels.popitem(last=False)
         return level >= 1
-
-
-# --- sessions and callers --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -127,7 +122,6 @@ class Sessions:
         self._lock = threading.Lock()
 
     def open(self, token: str) -> Session:
-        """A new session of whoever has this token."""
         now = time.monotonic()
         session = Session(new_token(), token, new_token(), now + self.seconds)
         with self._lock:
@@ -187,8 +181,6 @@ def check_csrf(request: Request, given: str | None) -> None:
             raise Refused("Forbidden", "the form has expired; load the page again")
 
 
-# --- bodies ----------------------------------------------------------------------------------------------------------
-
 _TEXTS = re.compile(r'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
@@ -228,8 +220,6 @@ def parse_json(body: bytes, limits: Limits) -> dict[str, Any]:
     return value
 
 
-# --- the guard -------------------------------------------------------------------------------------------------------
-
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -246,29 +236,25 @@ HEADERS = {
 
 
 def fault(error: Refused) -> Response:
-    """The answer that is an error."""
     body = json.dumps({"error": {"type": error.kind, "message": str(error)}})
     more = {"retry-after": "1"} if error.status in (429, 503) else {}
     more |= {"www-authenticate": "Bearer"} if error.status == 401 else {}
     return Response(body, error.status, more, "application/json")
 
 
+@dataclass
 class Guard:
     """ASGI middleware: host, caller, rates, size and time of the body, headers, and one constant for any failure."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        limits: Limits,
-        sessions: Sessions,
-        holder: Callable[[str], str | None],
-        hosts: Collection[str],
-        answer: Callable[[Scope, Refused], Response],
-    ) -> None:
-        self.app, self.limits, self.sessions, self.holder = app, limits, sessions, holder
-        self.hosts, self.answer = hosts, answer
-        self.callers, self.strangers = Buckets(*limits.calls), Buckets(*limits.strangers)
+    app: ASGIApp
+    limits: Limits
+    sessions: Sessions
+    holder: Callable[[str], str | None]
+    hosts: Collection[str]
+    answer: Callable[[Scope, Refused], Response]
+
+    def __post_init__(self) -> None:
+        self.callers, self.strangers = Buckets(*self.limits.calls), Buckets(*self.limits.strangers)
         self.at_work: Counter[Hashable] = Counter()
         self.looking_up = CapacityLimiter(4)
 
@@ -328,7 +314,6 @@ class Guard:
             self.at_work += Counter()  # without those that have none
 
     async def _identify(self, headers: Headers) -> Caller | None:
-        """The caller by bearer token, else by cookie."""
         scheme, _, token = headers.get("authorization", "").partition(" ")
         session = None
         if scheme.lower() != "bearer":

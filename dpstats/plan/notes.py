@@ -9,7 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpstats.errors import ArgumentError
-from dpstats.families import NegativeBinomial, Poisson
+from dpstats.families import NegativeBinomial, Poisson, Quantile
+from dpstats.families.base import closed_cap
+from dpstats.families.hazard import PiecewiseExponential
 from dpstats.formula.advice import MOST_LISTED, TAKEN
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
@@ -144,7 +146,7 @@ def plan_notes(plan: PlanFacts, *, released: bool = True) -> list[str]:
             f"{plan.response.mean:.4g} instead of zero. The excess risk measures the norm of coefficients from "
             "there."
         )
-    notes += weights_note(plan.design)
+    notes += pieces_note(plan.family) if isinstance(plan.family, PiecewiseExponential) else weights_note(plan.design)
     notes += counts_note(plan)
     advised = [] if plan.completed else [sentence(one) for one in plan.advice if TAKEN not in one]
     return [*notes, *assumed_response_note(plan), *design_notes(plan), *advised]
@@ -245,7 +247,7 @@ def alpha_note(plan: PlanFacts) -> list[str]:
 
 
 def link_note(plan: PlanFacts) -> list[str]:
-    """How counts vary, and up to which mean their link is a logarithm, if not of all."""
+    """How counts vary, and up to which mean their link is a logarithm, if not of all; how quantiles are rounded."""
     if isinstance(plan.family, NegativeBinomial):
         if plan.response is not None:
             return [dispersion_note(plan)]
@@ -255,6 +257,8 @@ def link_note(plan: PlanFacts) -> list[str]:
             f"A count of mean mu has the variance mu + {alpha} mu^2. alpha = {alpha} is assumed to be known{made}, "
             f"also for model-based standard errors; {argument('inference', 'robust')} does not rely on it."
         ]
+    if isinstance(plan.family, Quantile):
+        return [width_note(plan, plan.family)]
     if not isinstance(plan.family, Poisson) or plan.family.curvature_bound >= plan.family.lipschitz:
         return []
     lower = ""
@@ -266,6 +270,16 @@ def link_note(plan: PlanFacts) -> list[str]:
         "intervals are those of this capped model; they are logarithms of ratios of means if few rows lie above "
         f"the cap.{lower}"
     ]
+
+
+def width_note(plan: PlanFacts, family: Quantile) -> str:
+    """What the rounded corner of the pinball loss does to quantiles."""
+    width = closed_cap("h", family.h) * plan.design.response_scaling()[1]
+    return (
+        f"The corner of the loss is rounded over a width of {width:,.3g} (h, in units of the response): coefficients "
+        f"and intervals are of {family.target} of the response plus a logistic shift of this scale "
+        f"({cite_proof('docs/proofs/families')})."
+    )
 
 
 def dispersion_note(plan: PlanFacts) -> str:
@@ -454,6 +468,16 @@ def screening_note(plan: PlanFacts) -> str:
         f"{format_number(screening.scale)} rows); all other coefficients are zero. Terms with small effects, alone "
         f"or given the others, are missed. If many terms matter, a fit of all of them is more accurate.{follows}"
     )
+
+
+def pieces_note(family: PiecewiseExponential) -> list[str]:
+    """What a reader must know of persons whose time is in pieces."""
+    return [
+        "A row of the data is one record, whatever the number of intervals: its time at risk, in pieces whose weights "
+        "are their parts of the whole time. Coefficients are logarithms of hazard ratios; the intercept is that of the "
+        f"events expected over the whole time. Hazards are capped at {family.most:.4g} of these (rate_cap): "
+        "coefficients are those of a hazard that does not exceed it."
+    ]
 
 
 def weights_note(design: PublicDesign) -> list[str]:

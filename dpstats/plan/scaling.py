@@ -7,6 +7,7 @@ from dataclasses import replace
 from dpstats.call import Request
 from dpstats.families import BinomialCounts, Family, Gaussian, NegativeBinomial, Poisson, Quantile
 from dpstats.families.negative_binomial import least_alpha
+from dpstats.families.quantile import default_width
 from dpstats.formula.design import DesignSpec
 from dpstats.plan.methods import INTERVAL_CAP, WORKING_CAP, ResponsePurchase, caps_for_intervals, response_purchase
 from dpstats.plan.plan import Plan, make_plan
@@ -31,7 +32,11 @@ def plan_model(
     scaling = None if request.method == "statistics" else response
     if request.family.response == "continuous":
         design = design.without_working() if scaling is None else design.with_working(scaling.low, scaling.high)
-    family = scaled_family(request.family, design, scaling, intervals=caps_for_intervals(request))
+    rows = request.options.n if counts is None else counts.rows
+    information = None if rows is None else rows * request.row_eps
+    family = scaled_family(
+        request.family, design, scaling, intervals=caps_for_intervals(request), information=information
+    )
     return make_plan(
         request,
         design,
@@ -53,12 +58,17 @@ def rescaled(plan: Plan, request: Request, response: ResponsePurchase | None = N
 
 
 def scaled_family(
-    family: Family, design: DesignSpec, response: ResponsePurchase | None = None, *, intervals: bool = False
+    family: Family,
+    design: DesignSpec,
+    response: ResponsePurchase | None = None,
+    *,
+    intervals: bool = False,
+    information: float | None = None,
 ) -> Family:
     """The family on the scale of the design's response, open caps filled in from its public range.
 
     A residual cap, or the width of a rounded corner, is given in the response's units; the solver sees a continuous
-    response scaled to [-1, 1].
+    response scaled to [-1, 1]. `information` is rows times eps, where their number is public.
     """
     if design.response.trials is not None:
         return BinomialCounts(design.response.trials)
@@ -71,8 +81,8 @@ def scaled_family(
             return family.resolve(UNIT_RESPONSE)
         return Gaussian(INTERVAL_CAP if intervals else WORKING_CAP)
     if isinstance(family, Quantile):
-        width = family.h
-        return family.resolve(UNIT_RESPONSE) if width is None else replace(family, h=width / half_width)
+        open_width = default_width(family.q, information)
+        return replace(family, h=open_width if family.h is None else family.h / half_width)
     if response is not None and isinstance(family, Poisson):
         most = response.high if family.y_max is None else min(response.high, family.y_max)
         return replace(family, y_max=most).resolve(None)

@@ -139,7 +139,7 @@ def modelled_level(plan: PlanFacts) -> str:
         else:
             event = name if any(sign in name for sign in "<>=") else f"{name} = 1"  # a comparison is an event
         return f"the class {event}" if family.name.endswith("svm") else f"Pr({event})"
-    return f"the mean of {name}"
+    return f"{family.target} of {name}"
 
 
 def auxiliary_facts(design: PublicDesign) -> list[tuple[str, str]]:
@@ -190,7 +190,8 @@ def bought_tables(plan: PlanFacts) -> list[SimpleTable]:
         ]
     if plan.completed and plan.response is not None:
         found = plan.response
-        use = "centre, scale and cap" if plan.family.response == "continuous" else "greatest count"
+        capped = "centre, scale and cap" if plan.family.models_mean else "centre, scale, width h"
+        use = capped if plan.family.response == "continuous" else "greatest count"
         if not plan.objective.caps_loss:
             use = "choice of method"
         rows.append((plan.design.response_name, [format_number(found.low), format_number(found.high), use]))

@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.cached import cached_property
+from dpstats.errors import ArgumentError
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.k_norm import ROUNDED, Image
+from dpstats.privacy.k_norm.blocks import check_images
 from dpstats.privacy.k_norm.uniform import choose, exponentials, gamma_variable, subset
 from dpstats.privacy.randomness import RandomSource
 
@@ -42,13 +44,26 @@ def determinant_curve(classes: int, kappa: float, *, shared: bool) -> tuple[Floa
     return high, ((classes - 2) * np.log1p(kappa * high / others) + along) * (1 + ROUNDING)
 
 
-def class_scale(classes: int, *, eps: float, kappa: float, adjacency: Adjacency, shared: bool = False) -> float:
+def class_scale(
+    classes: int,
+    *,
+    eps: float,
+    kappa: float,
+    adjacency: Adjacency,
+    shared: bool = False,
+    matrix_scale: float = math.inf,
+    eta_error: float = 0.0,
+) -> float:
     """The least scale s of noise on coefficients of so many classes that costs eps; infinite if none is enough.
 
-    Rows have gauge at most 1, and kappa = sup x'M^-1 x with the same M for every class (theorem 1).
+    Rows have gauge at most 1, and kappa = sup x'M^-1 x with the same M for every class (theorem 1). Noise of
+    `matrix_scale` in the information is paid for too (theorem 3); predictors at which that is taken are within
+    `eta_error` of those at the exact optimum.
     """
     gauge, loss = determinant_curve(classes, kappa, shared=shared)
-    remaining = eps * (1 - ROUNDING) - loss
+    _, trace = determinant_curve(classes, 1.0, shared=True)
+    most = eta_error + (eta_error + 1 - 1 / classes if adjacency == "replace_one" else 0.0)
+    remaining = eps * (1 - ROUNDING) - loss - ROUNDED * (trace + most) / matrix_scale
     if remaining.min() <= 0:
         return math.inf
     return ROUNDED * float(np.max((gauge + (1.0 if adjacency == "replace_one" else 0.0)) / remaining))
@@ -120,6 +135,25 @@ class ClassNoise:
                 noise += radius * (self.maps[block].T @ self._uniform(block, random))
         return noise
 
+    def draws(self, count: int, random: np.random.Generator) -> Float:
+        """Independent draws, shape (count, p, K), in floating point: for public simulations, not for a release."""
+        total = np.zeros((count, self.maps[0].shape[1], self.classes))
+        for group, share in zip(self.groups, self.shares, strict=True):
+            size = sum(self.dimension(block) for block in group)
+            radius = self.scale / share * random.gamma(size + 1, size=(count, 1, 1))
+            for block in group:
+                shape = count, len(self.maps[block])
+                weights = np.array(facet_weights(self.classes), dtype=np.float64)
+                above = 1 + random.choice(self.classes - 1, size=shape, p=weights / weights.sum())
+                chosen = random.random((*shape, self.classes)).argsort(axis=-1).argsort(axis=-1) < above[..., None]
+                parts = random.exponential(size=(*shape, self.classes))
+                sides = (np.where(side, parts, 0.0) for side in (chosen, ~chosen))
+                up, down = (side / side.sum(axis=-1, keepdims=True) for side in sides)
+                radii = random.gamma(self.classes - 1, size=shape)
+                radii /= radii.sum(axis=1, keepdims=True) + random.exponential(size=(count, 1))
+                total += radius * np.einsum("jp,njk->npk", self.maps[block], radii[..., None] * (up - down))
+        return total
+
     def _uniform(self, block: int, random: RandomSource) -> Float:
         """A uniform point of a block's body, shape (k_t, K)."""
         size = len(self.maps[block])
@@ -170,7 +204,12 @@ class ClassNoise:
 
 
 def class_noise(images: Sequence[Image], columns: int, classes: int) -> ClassNoise:
-    """The law at scale 1 with blocks merged into groups while that lowers E |b|^2, as `k_norm.group_blocks` does."""
+    """The law at scale 1 with blocks merged into groups while that lowers E |b|^2, as `k_norm.group_blocks` does.
+
+    ArgumentError unless the blocks reach every column: a column without noise would show the rows.
+    """
+    if check_images(images) != columns:
+        raise ArgumentError("the blocks must reach every column of the design")
     maps: list[Float] = []
     for image in images:
         placed = np.zeros((image.block.size, columns))

@@ -23,6 +23,7 @@ from dpstats.families import (
     SmoothSVM,
 )
 from dpstats.families.base import Family, closed_cap
+from dpstats.families.hazard import PiecewiseExponential
 from dpstats.solvers import pairs
 from dpstats.solvers.linear_algebra import CERTIFIED_CELLS, chunk_rows, chunks
 from dpstats.solvers.pairs import Array, Pair
@@ -88,6 +89,14 @@ def _poisson(family: Poisson, eta: Pair, endog: Array) -> Pair:
     if family.curvature_bound < family.lipschitz:
         mean = pairs.add(mean, _rise(family, pairs.plus(eta, -dtype(start)), width))
     return pairs.plus(_clip(mean, 0.0, family.lipschitz), -endog)
+
+
+@pair_slope.register
+def _piecewise_exponential(family: PiecewiseExponential, eta: Pair, endog: Array) -> Pair:
+    # exp(eta) of a piece of time, -1 of an event: factors of 0 and 1 are exact.
+    mean = _clip(pairs.exponential(_clip(eta, -np.inf, family.knot)), 0.0, family.most)
+    piece = 1 - endog
+    return pairs.plus(Pair(piece * mean.high, piece * mean.low), -endog)
 
 
 def _rise(family: Poisson, over: Pair, width: float) -> Pair:
