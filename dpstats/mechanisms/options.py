@@ -157,9 +157,9 @@ class Options:
         releases the information matrix where it takes nothing from the budget of the coefficients: logistic regression,
         and Poisson regression with `mean_cap` below the largest count, whose dispersion then costs `spread_share`. The
         price is a curvature up to twice as large (docs/defaults). If eps is too small for that, only coefficients are
-        released. True, or a kind, pays for the matrix for any family. "model" uses the variance of the response in the family, up to a dispersion (Gaussian
-        and Poisson). "robust" does not rely on that variance; True means "robust" for a support vector machine, and so
-        does "auto" with weights. None releases only coefficients.
+        released. True, or a kind, pays for the matrix for any family. "model" uses the variance of the response in the
+        family, up to a dispersion (Gaussian and Poisson). "robust" does not rely on that variance; True means "robust"
+        for a support vector machine, and so does "auto" with weights. None releases only coefficients.
     information_share : float, optional
         The price of the information matrix by itself, as a share of eps, if it is paid for (`inference=True` or a
         kind); together with the coefficients it costs less. Gaussian noise in the coefficients grows by the factor
