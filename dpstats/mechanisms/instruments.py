@@ -112,17 +112,17 @@ class InstrumentedModel:
         """The places in Z of the controls, in their order in X."""
         return np.array([self.first.names.index(name) for name in self.part.names if name in self.first.names], int)
 
-    @property
+    @cached_property
     def columns(self) -> Matrix:
         """X T, each factor of T'X'XT measured from its commonest level; shape (k, p)."""
         return self.mapped[0] @ self.basis
 
-    @property
+    @cached_property
     def basis(self) -> Matrix:
         """T, shape (p, p)."""
         return reference_levels(self._products(self.mapped[0], self.mapped[0]), self.part.dummies)
 
-    @property
+    @cached_property
     def instruments(self) -> Matrix:
         """Z likewise, shape (k, L)."""
         columns = self.mapped[1]
@@ -162,6 +162,7 @@ class InstrumentedModel:
         """Released sums of products."""
         return _products(self.moments, left, right)
 
+    @cached_property
     def two_stage(self) -> tuple[Inference, Matrix]:
         """Two-stage least squares in the user's units with its errors, and the basis T (docs/proofs/instruments, 3)."""
         law, basis, columns, response = self.moments.law, self.basis, self.columns, self.mapped[2]

@@ -274,7 +274,7 @@ class ReleasedStatistics(Released):
             if name not in first.parsed.exog_columns and isinstance(declared, Range) and declared.drops:
                 raise trimmed_error(name)
         with quiet():
-            errors, basis = model.two_stage()
+            errors, basis = model.two_stage
         return IVResults(self, part, basis @ errors.estimates.debiased, None, guess, (columns, response), first, model)
 
     def _part(self, formula: str) -> DesignSpec:
@@ -521,7 +521,7 @@ class IVResults(InstrumentTests, StatisticsResults):
     @cached_property
     def _inferred(self) -> ReleasedErrors:
         with quiet():
-            table, basis = self.model.two_stage()
+            table, basis = self.model.two_stage
         return ReleasedErrors(table, basis, np.zeros(len(basis)))
 
     def summary(self) -> Summary:
