@@ -23,6 +23,7 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.models.absorbed import AbsorbedModel
     from dpstats.models.compare import Comparison, compare
     from dpstats.models.glm import GLM
+    from dpstats.models.groups import GroupPlan
     from dpstats.models.hazard import hazard, plan_hazard
     from dpstats.models.kaplan_meier import kaplan_meier, plan_kaplan_meier
     from dpstats.models.many import ManyPlans, plan_many
@@ -35,6 +36,7 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.results.absorbed import AbsorbedResults
     from dpstats.results.etable import ETable, etable
     from dpstats.results.glm_results import GLMResults
+    from dpstats.results.groups import GroupResults
     from dpstats.results.hazard import HazardResults
     from dpstats.results.kaplan_meier import KaplanMeier, KaplanMeierPlan
     from dpstats.results.multinomial import MultinomialPlan, MultinomialResults
@@ -57,6 +59,8 @@ __all__ = [
     "ETable",
     "Evaluation",
     "GLMResults",
+    "GroupPlan",
+    "GroupResults",
     "Guarantee",
     "HazardResults",
     "Holdout",

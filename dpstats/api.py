@@ -8,7 +8,7 @@ from typing import Any, Literal, Unpack, cast, overload
 
 import pandas as pd
 
-from dpstats.arguments import explain_calls, is_number, safe_repr
+from dpstats.arguments import check_flag, explain_calls, is_number, safe_repr
 from dpstats.call import (
     ChargeKeywords,
     DomainLike,
@@ -29,6 +29,7 @@ from dpstats.models.absorbed import fit_absorbed, plan_absorbed
 from dpstats.models.adaptive import by_rows, forecast_by_rows
 from dpstats.models.forecast import Forecast
 from dpstats.models.glm import fit_source
+from dpstats.models.groups import GroupPlan, fit_groups, plan_groups
 from dpstats.models.multinomial import fit_multinomial, plan_multinomial
 from dpstats.models.population import population_rows
 from dpstats.models.quantiles import QuantilePlan, check_quantiles, fit_quantiles, plan_quantiles
@@ -38,8 +39,10 @@ from dpstats.privacy.guarantee import check_planned
 from dpstats.privacy.randomness import random_source
 from dpstats.quiet import hide_frames
 from dpstats.results.glm_results import GLMResults
+from dpstats.results.groups import GroupResults
 from dpstats.results.multinomial import MultinomialPlan, MultinomialResults
 from dpstats.results.quantiles import QuantileResults
+from dpstats.wording import argument
 
 
 @dataclass(frozen=True)
@@ -83,18 +86,56 @@ SVM_LOSSES: dict[str, type[HuberSVM | SmoothSVM]] = {"huber": HuberSVM, "smooth"
 
 @overload
 def glm(  # type: ignore[overload-overlap]
-    formula: str, data: object, eps: float, *, family: Literal["multinomial"], **arguments: Unpack[ModelKeywords]
+    formula: str,
+    data: object,
+    eps: float,
+    *,
+    family: Literal["multinomial"],
+    by: None = None,
+    shrink: bool = ...,
+    **arguments: Unpack[ModelKeywords],
 ) -> MultinomialResults: ...
+
+
 @overload
 def glm(
-    formula: str, data: object, eps: float, *, family: str | Family = ..., **arguments: Unpack[ModelKeywords]
+    formula: str,
+    data: object,
+    eps: float,
+    *,
+    family: str | Family = ...,
+    by: None = None,
+    shrink: bool = ...,
+    **arguments: Unpack[ModelKeywords],
 ) -> GLMResults: ...
+
+
+@overload
+def glm(
+    formula: str,
+    data: object,
+    eps: float,
+    *,
+    family: str | Family = ...,
+    by: str,
+    shrink: bool = ...,
+    **arguments: Unpack[ModelKeywords],
+) -> GroupResults: ...
+
+
 @hide_frames
 @explain_calls()
 @expand_signature(ModelKeywords)
 def glm(
-    formula: str, data: object, eps: float, *, family: str | Family = "gaussian", **arguments: Unpack[ModelKeywords]
-) -> GLMResults | MultinomialResults:
+    formula: str,
+    data: object,
+    eps: float,
+    *,
+    family: str | Family = "gaussian",
+    by: str | None = None,
+    shrink: bool = False,
+    **arguments: Unpack[ModelKeywords],
+) -> GLMResults | MultinomialResults | GroupResults:
     """Fit a generalised linear model with differential privacy.
 
     Parameters
@@ -112,9 +153,14 @@ def glm(
     eps, delta : float
         The budget of this call.
     family : str or Family
-        "gaussian", "binomial", "poisson", "negative_binomial", "huber_svm", "smooth_svm", or an object of
+        "gaussian", "binomial", "poisson", "negative_binomial", "quantile", "huber_svm", "smooth_svm", or an object of
         ``dp.families``. "multinomial" is for three levels or more, by the proof in docs/proofs/multinomial
         (docs/guide/multinomial).
+    by : str, optional
+        A column whose levels the Domain declares: one fit in the rows of each level, under one charge of eps for all,
+        since a row is in one group at most (docs/guide/groups).
+    shrink : bool
+        With `by`: pool the groups, as far as noise and sampling errors ask for. A part of eps buys a fit of all rows.
     method : {"auto", "napp", "objective", "output", "statistics", "posterior"}
         Where the noise is added (docs/guide/methods); `compare` ranks the methods. "auto" is "napp", or "statistics"
         for least squares with standard errors where intervals are expected narrower.
@@ -160,7 +206,8 @@ def glm(
     -------
     GLMResults
         ``params`` as released, for prediction; with inference also ``debiased``, to which errors, tests and intervals
-        refer. MultinomialResults for ``family="multinomial"``.
+        refer. MultinomialResults for ``family="multinomial"``; with `by` a GroupResults, a mapping from levels to
+        GLMResults.
 
     See Also
     --------
@@ -185,6 +232,7 @@ def glm(
     ['Intercept', 'x']
     """
     formula, absorbed = absorbed_factor(formula)
+    check_groups(by, shrink, alone=absorbed is not None or family == "multinomial")
     if absorbed is not None:
         # The text of a formula has no type: this is AbsorbedResults, which has the names that GLMResults has.
         return cast(Any, fit_absorbed(formula, absorbed, data, eps, family, **arguments))
@@ -194,8 +242,11 @@ def glm(
     row_terms, charge, settings = split_kwargs(arguments, RowKeywords, ChargeKeywords)
     if domain is None and (ledger := as_ledger(charge.get("ledger"))) is not None:
         charge["ledger"], domain = ledger, ledger.domain
-    source = FormulaSource(model_formula(formula, family, **row_terms), as_table(data, engine), domain)
-    return fit_source(source, make_request(eps=eps, family=family, **settings), **charge)
+    table, request = as_table(data, engine), make_request(eps=eps, family=family, **settings)
+    source = FormulaSource(model_formula(formula, family, **row_terms), table, domain)
+    if by is not None:
+        return fit_groups(plan_groups(source, request, by, shrink), table, **charge)
+    return fit_source(source, request, **charge)
 
 
 @hide_frames
@@ -470,12 +521,38 @@ def plan(  # type: ignore[overload-overlap]
     eps: float,
     *,
     family: Literal["multinomial"],
+    by: None = None,
+    shrink: bool = ...,
     **arguments: Unpack[PlanKeywords],
 ) -> MultinomialPlan: ...
+
+
 @overload
 def plan(
-    formula: str, domain: DomainLike, eps: float, *, family: str | Family = ..., **arguments: Unpack[PlanKeywords]
+    formula: str,
+    domain: DomainLike,
+    eps: float,
+    *,
+    family: str | Family = ...,
+    by: None = None,
+    shrink: bool = ...,
+    **arguments: Unpack[PlanKeywords],
 ) -> Plan: ...
+
+
+@overload
+def plan(
+    formula: str,
+    domain: DomainLike,
+    eps: float,
+    *,
+    family: str | Family = ...,
+    by: str,
+    shrink: bool = ...,
+    **arguments: Unpack[PlanKeywords],
+) -> GroupPlan: ...
+
+
 @explain_calls()
 @expand_signature(PlanKeywords)
 def plan(
@@ -484,8 +561,10 @@ def plan(
     eps: float,
     *,
     family: str | Family = "gaussian",
+    by: str | None = None,
+    shrink: bool = False,
     **arguments: Unpack[PlanKeywords],
-) -> Plan | MultinomialPlan:
+) -> Plan | MultinomialPlan | GroupPlan:
     """What `glm` with these arguments would release and what it would cost; reads no data and spends nothing.
 
     Columns that the Domain leaves out are assumed to be numeric, and their range is bought.
@@ -493,7 +572,7 @@ def plan(
     Returns
     -------
     Plan
-        MultinomialPlan for ``family="multinomial"``.
+        MultinomialPlan for ``family="multinomial"``; with `by` a GroupPlan.
 
     Examples
     --------
@@ -505,6 +584,7 @@ def plan(
     [0.03, 0.96, 0.01, 1.0]
     """
     formula, absorbed = absorbed_factor(formula)
+    check_groups(by, shrink, alone=absorbed is not None or family == "multinomial")
     if absorbed is not None:
         return cast(Any, plan_absorbed(formula, absorbed, None, domain, eps, family, **arguments))
     if family == "multinomial":
@@ -512,7 +592,17 @@ def plan(
     row_terms, settings = split_kwargs(arguments, RowKeywords)
     request = make_request(eps=eps, family=family, **settings)
     source = FormulaSource(model_formula(formula, family, **row_terms), None, domain)
+    if by is not None:
+        return plan_groups(source, request, by, shrink)
     return replace(source.plan(request, alone=True), call=DryRun(source, request))
+
+
+def check_groups(by: str | None, shrink: bool, *, alone: bool) -> None:
+    """Raise ArgumentError if groups are to be pooled and there are none, or the model is not offered by group."""
+    if check_flag("shrink", shrink) and by is None:
+        raise ArgumentError(f"shrink pools groups: name their factor too, as in {argument('by', 'region')}")
+    if by is not None and alone:
+        raise ArgumentError("by is not offered with an absorbed factor or several classes; leave it out")
 
 
 def _without_family(arguments: ModelKeywords) -> ModelKeywords:

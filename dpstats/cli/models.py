@@ -199,6 +199,8 @@ def _arguments(options: argparse.Namespace) -> dict[str, Any]:
         name, equals, text = setting.partition("=")
         if not equals or not name.isidentifier():
             raise ArgumentError(f"--set takes NAME=VALUE, such as {argument('screen', 5)}; got {setting!r}")
+        if name in ("by", "shrink"):
+            raise ArgumentError(f"--set: {name} is for groups, which are fitted in Python: dp.glm(..., by='region')")
         if name in arguments or hasattr(options, name):
             raise ArgumentError(f"--set: {name} has its own argument, {flag(name)}")
         arguments[name] = _value(text)

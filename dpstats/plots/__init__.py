@@ -14,6 +14,7 @@ from dpstats.plots.coefficients import coefficients, shares
 from dpstats.plots.effects import effect
 from dpstats.plots.plans import budget, methods
 from dpstats.plots.quality import calibration, residuals, roc
+from dpstats.plots.small_areas import groups
 from dpstats.plots.style import EvaluatedSubject, FittedSubject
 from dpstats.plots.survival import survival
 
@@ -26,6 +27,7 @@ __all__ = [
     "calibration",
     "coefficients",
     "effect",
+    "groups",
     "methods",
     "residuals",
     "roc",

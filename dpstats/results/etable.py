@@ -20,6 +20,7 @@ from dpstats.plan.tables import auxiliary_facts, capped_at, in_units, modelled_l
 from dpstats.privacy.accounting import compose
 from dpstats.results.contrasts import to_the_noise
 from dpstats.results.glm_results import GLMResults
+from dpstats.results.groups import GroupResults
 from dpstats.results.model import FittedModel
 from dpstats.results.stored import Printed
 from dpstats.results.summary import has_exact_noise, rows_text, shows_errors
@@ -246,6 +247,8 @@ def etable(
     >>> dp.etable({"small": small, "large": large})
     <ETable of small, large>
     """
+    if isinstance(fits, GroupResults):
+        raise ArgumentError("fits are of the rows of several groups under one charge: their table is fits.summary()")
     if isinstance(fits, Mapping):
         if labels is not None:
             raise ArgumentError("labels must be left out if fits is a dict, whose keys are the labels")

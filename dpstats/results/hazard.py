@@ -74,6 +74,14 @@ class HazardResults(GLMResults):
         """Not offered: a hazard has no mean response; see `survival`."""
         raise ArgumentError("predict is not offered for hazards: fit.survival(newdata, times) has the survival")
 
+    def get_prediction(self, *_: Any, **__: Any) -> Any:
+        """Not offered; see `survival`."""
+        raise ArgumentError("get_prediction is not offered for hazards: fit.survival(newdata, times) has the survival")
+
+    def get_margeff(self, *_: Any, **__: Any) -> Any:
+        """Not offered; hazard ratios are ``fit.tidy(exponentiate=True)``."""
+        raise ArgumentError("get_margeff is not offered for hazards: fit.tidy(exponentiate=True) has hazard ratios")
+
     def __repr__(self) -> str:
         return f"<HazardResults: {self.plan.description}>"
 

@@ -279,6 +279,10 @@ def test_a_plan_tells_all_and_a_fit_is_stored(tmp_path: Any) -> None:
     assert max(map(len, fit.summary(full=True).as_text().splitlines())) <= 80
     with pytest.raises(dp.errors.ArgumentError, match="survival"):
         fit.predict(rows)
+    with pytest.raises(dp.errors.ArgumentError, match="survival"):
+        fit.get_prediction(rows)
+    with pytest.raises(dp.errors.ArgumentError, match="hazard ratios"):
+        fit.get_margeff()
     with pytest.raises(dp.errors.ArgumentError, match="not evaluated"):
         dp.evaluate(fit, rows, 1.0)
 
