@@ -29,6 +29,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "glm": {**MODEL, "data": FRAME},
     "ols": {**MODEL, "data": FRAME},
     "lasso": {**MODEL, "data": FRAME, "alpha": 1.0},
+    "quantreg": {**MODEL, "data": FRAME},
     "plan": MODEL,
     "plan_many": {"models": ["y ~ x"], "domain": DOMAIN, "eps": 1.0},
     "check": {**MODEL, "data": FRAME},

@@ -80,8 +80,11 @@ def calls(folder: Path) -> Iterator[tuple[str, Callable[..., Any], dict[str, Any
     yield "GLM.plan", model.plan, {"eps": 1.0}
     yield "logit", dp.logit, {**MODEL, "formula": "b ~ x", "data": FRAME}
     yield "poisson", dp.poisson, {**MODEL, "data": FRAME}
+    yield "quantreg", dp.quantreg, {**MODEL, "data": FRAME}
+    yield "plan_quantreg", dp.plan_quantreg, {**MODEL, "q": [0.25, 0.75]}
     yield "svm", dp.svm, {**MODEL, "formula": "b ~ x", "data": FRAME}
     yield "audit", dp.audit, {"mechanism": noisy, "data": [0.0], "neighbour": [1.0], "eps": 1.0, "runs": 100}
+    yield "absorbed", dp.ols, {**MODEL, "formula": "y ~ x | b", "data": FRAME, "unit": "b", "radius": 1.0}
     yield "etable", dp.etable, {"fits": [fit, binary]}
     yield "proof", dp.proof, {"of": "objective"}
     yield "required", dp.required, {"plan": dp.plan("y ~ x", DOMAIN, 1.0, inference=True), "se": {"x": 0.5}, "n": 5_000}
@@ -93,7 +96,7 @@ def calls(folder: Path) -> Iterator[tuple[str, Callable[..., Any], dict[str, Any
     yield "charge", ledger.charge, {"guarantee": dp.Guarantee(1e-3), "label": "a count"}
     yield "set_quota", ledger.set_quota, {"analyst": "Ada", "eps": 1.0}
     yield "partition", ledger.partition, {"by": "x", "parts": [1, 2]}
-    for family in ("BinomialCounts", "Gaussian", "HuberSVM", "NegativeBinomial", "Poisson", "SmoothSVM"):
+    for family in ("BinomialCounts", "Gaussian", "HuberSVM", "NegativeBinomial", "Poisson", "Quantile", "SmoothSVM"):
         yield family, getattr(dp.families, family), {}
     yield "get_family", dp.families.get_family, {"family": "binomial"}
     for penalty in ("L0", "SCAD", "Bridge", "ElasticNet", "Lasso", "Ridge"):

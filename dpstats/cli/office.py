@@ -27,7 +27,6 @@ OFFICE: dict[str, Any] = {"type": Path, "default": Path("office.toml"), "help": 
 
 
 def add_commands(commands: Commands) -> None:
-    """Add ``office`` with its actions, and ``serve``."""
     office = commands.add_parser("office", help="set up an office: a server that keeps rows and answers analysts")
     actions = office.add_subparsers(required=True, metavar="action")
 
@@ -65,7 +64,6 @@ def add_commands(commands: Commands) -> None:
 
 
 def _service(path: Path) -> Any:
-    """The office of a file, which is not at work."""
     from dpstats.office.config import Office
     from dpstats.office.service import Service
 
@@ -103,7 +101,6 @@ def _init(options: argparse.Namespace) -> None:
 
 
 def _asked(name: str) -> Any:
-    """The answer at a terminal."""
     if not sys.stdin.isatty():
         raise ArgumentError(f"--{name} is missing: {QUESTIONS[name]}")
     try:

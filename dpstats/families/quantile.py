@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar, Literal
@@ -16,8 +17,8 @@ from dpstats.families.base import Array, Family, LossCurve, check_cap, closed_ca
 QUANTILES = (1e-4, 1 - 1e-4)
 """Quantiles lie between these."""
 
-DEFAULT_H = 0.36
-"""The default width over q (1 - q) and half the response's range, or a bought interval, for `USUAL_ROWS`."""
+DEFAULT_H = 0.1
+"""The default width over sqrt(q (1 - q)) and half the response's range, or a bought interval, for `USUAL_ROWS`."""
 
 USUAL_ROWS = 1e4
 """Rows times eps that the default width is for. It falls with their cube root, its bias with the square of that."""
@@ -47,7 +48,7 @@ class Quantile(Family):
         The quantile of the response, from 0.0001 to 0.9999.
     h : float, optional
         Width of the rounded corner, in units of the response (plain arrays: of endog). A smaller one is closer to the
-        quantile itself and needs more curvature. By default 0.36 q (1 - q) times half the width of a bought
+        quantile itself and needs more curvature. By default 0.1 sqrt(q (1 - q)) times half the width of a bought
         interval of the response, or of its range, where rows times eps is 10,000; less for more of them
         (docs/proofs/purchases).
 
@@ -146,7 +147,7 @@ class Quantile(Family):
 def default_width(q: float, information: float | None = None) -> float:
     """The width of a quantile over half that of an interval of the response; `information` is rows times eps."""
     factor = ((information or USUAL_ROWS) / USUAL_ROWS) ** (-1 / 3)
-    return DEFAULT_H * q * (1 - q) * min(max(factor, MOST_NARROWED), MOST_WIDENED)
+    return DEFAULT_H * math.sqrt(q * (1 - q)) * min(max(factor, MOST_NARROWED), MOST_WIDENED)
 
 
 @lru_cache(maxsize=64)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from dpstats.errors import ArgumentError, FormulaError
+from dpstats.proof_pages import cite_proof
 from dpstats.wording import argument
 
 QUOTED = r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'"
@@ -83,10 +84,14 @@ def absorbed_factor(formula: str) -> tuple[str, str | None]:
 
     FormulaError unless it is one column: two factors have no bound (docs/proofs/absorbed, 6).
     """
-    bars = [found.start() for found in re.finditer(r"\|", _outside(formula))] if isinstance(formula, str) else []
-    if not bars or "~" not in formula[: bars[0]]:
+    bare = _outside(formula) if isinstance(formula, str) else ""
+    bars = [found.start() for found in re.finditer(r"\|", bare)]
+    if not bars or "~" not in bare[: bars[0]]:
         return formula, None
     text = formula[bars[0] + 1 :].strip()
+    # (1 | g) and (x > 1) | (z > 1) mean something else, which the parser refuses.
+    if any(bare[:bar].count("(") > bare[:bar].count(")") for bar in bars) or re.search(r"[<>=]", bare[bars[0] :]):
+        return formula, None
     name = re.fullmatch(rf"Q\(\s*({QUOTED})\s*\)", text)
     column = ast.literal_eval(name[1]) if name else text
     if len(bars) == 1 and column and (name or (text.isidentifier() and not keyword.iskeyword(text))):
@@ -94,8 +99,8 @@ def absorbed_factor(formula: str) -> tuple[str, str | None]:
     if len(bars) > 1 or re.search(r"[-+*:/^%]", text):
         reason = (
             "one factor can be absorbed, not two: a single row that links two of their levels may change the sums "
-            "by as much as there are levels (docs/proofs/absorbed, 6). Absorb the one with the most levels, and "
-            "write the other as dummies with declared levels: y ~ x + C(year) | firm"
+            f"by as much as there are levels ({cite_proof('docs/proofs/absorbed, 6')}). Absorb the one with the most "
+            "levels, and write the other as dummies with declared levels: y ~ x + C(year) | firm"
         )
     else:
         reason = "what stands behind | is the name of one column, as in y ~ x | firm or y ~ x | Q('firm id')"

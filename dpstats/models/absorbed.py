@@ -47,6 +47,9 @@ from dpstats.wording import argument
 TYPICAL = 1 / 6
 """The standard deviation within groups that a forecast supposes of a number, over its range."""
 
+BINARY = 0.35
+"""That of a column of 0 and 1, of which one in seven is 1."""
+
 RESIDUAL = 0.07
 """That of the residuals, over the response's range."""
 
@@ -146,7 +149,7 @@ class AbsorbedModel(Printed):
         residual_sd : float, optional
             Of the residuals, in units of the response; 0.07 of its range by default.
         within_sd : dict, optional
-            By column the standard deviation within groups of a number; a sixth of its range by default.
+            By column the standard deviation within groups of a number; a sixth of its range by default, .35 of 0 and 1.
 
         Returns
         -------
@@ -165,18 +168,22 @@ class AbsorbedModel(Printed):
             raise ArgumentError("n must exceed groups: a group of one row says nothing")
         plan, design = self.plan, self.plan.design
         low, high = design.response.low, design.response.high
+        if residual_sd is not None and not (is_number(residual_sd) and residual_sd > 0):
+            raise ArgumentError(f"residual_sd must be a positive number, got {safe_repr(residual_sd)}")
         residual = RESIDUAL * (high - low) if residual_sd is None else residual_sd
         phi = (residual / design.response_scaling()[1]) ** 2
         rows = uniform_exog(design)[:, plan.part.positions]
         covariance = np.atleast_2d(np.cov(rows.T))
-        wanted = np.sqrt(12) * TYPICAL * np.ones(len(self.names))  # of a uniform column's standard deviation
+        units, spread = design.scale[plan.part.positions], np.sqrt(np.diag(covariance))
+        factor = np.where(np.isin(plan.part.positions, design.packing.numbers), np.sqrt(12) * TYPICAL, 1.0)
+        ranges = {name: one for name in self.names if isinstance(one := design.domain.get(name), Range)}
         for name, sd in (within_sd or {}).items():
-            declared = design.domain.get(name)
-            if not isinstance(declared, Range) or name not in self.names or not is_number(sd) or sd <= 0:
+            if name not in ranges or not is_number(sd) or sd <= 0:
                 raise ArgumentError(f"within_sd: {safe_repr(name)} must be a numeric column with a positive number")
-            wanted[self.names.index(name)] = np.sqrt(12) * sd / (declared.high - declared.low)
-        numeric = np.isin(plan.part.positions, design.packing.numbers)
-        factor = np.where(numeric, wanted, 1.0)
+        binary = {name: BINARY for name, one in ranges.items() if one.is_binary}
+        for name, sd in {**binary, **(within_sd or {})}.items():
+            at = self.names.index(name)
+            factor[at] = sd / (spread[at] * units[at])
         each = groups / n if plan.whole else 1.0  # what a row weighs
         information = covariance * np.outer(factor, factor) * ((n - groups) * each)
         score = phi * information * each
@@ -186,9 +193,9 @@ class AbsorbedModel(Printed):
         middle[-1, -1] = 1.0
         noise = law.square(middle)[:-1, :-1]
         transform, _ = plan.part.back_transform()
-        units = np.abs(np.diag(transform))
-        sampling = np.sqrt(np.diag(inverse @ score @ inverse)) * units
-        total = np.sqrt(np.diag(inverse @ (score + noise) @ inverse)) * units
+        back = np.abs(np.diag(transform))
+        sampling = np.sqrt(np.diag(inverse @ score @ inverse)) * back
+        total = np.sqrt(np.diag(inverse @ (score + noise) @ inverse)) * back
         return WideFrame(pd.DataFrame({"std_error": total, "sampling": sampling}, index=list(self.names)))
 
     def summary(self) -> Summary:

@@ -27,7 +27,7 @@ from dpstats.frames import WideFrame
 from dpstats.inference import KnownInformation, MatrixLaw, SpanNoise
 from dpstats.inference.inverse import LEAST_RATIO
 from dpstats.mechanisms.design import SubDesign
-from dpstats.mechanisms.spec import obstacle
+from dpstats.mechanisms.spec import errors_are_free, obstacle
 from dpstats.models.forecast import (
     Forecast,
     RowMeans,
@@ -49,7 +49,6 @@ from dpstats.plan.methods import (
     response_purchase,
 )
 from dpstats.plan.scaling import rescaled
-from dpstats.privacy.information import headroom
 from dpstats.privacy.trimming import share_to_spend
 from dpstats.results.standard_errors import shrunk_towards
 
@@ -222,7 +221,7 @@ def candidates_of(plan: Plan, asked: Request | None = None) -> list[Plan]:
         replace(automatic, options=replace(automatic.options, inference=setting)) for setting in (None, True)
     )
     found: list[Plan] = []
-    if headroom(plan.family) == 0:  # no errors are free, and the plan has none
+    if not errors_are_free(plan.family):  # no errors are free, and the plan has none
         found = [replace(plan, request=without)]
     else:
         with contextlib.suppress(DPStatsError):  # as public as what is planned

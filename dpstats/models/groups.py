@@ -17,7 +17,6 @@ from dpstats.data import Memory, Table, as_table
 from dpstats.data.columns import usable_kind
 from dpstats.domain.declarations import Levels, Scalar
 from dpstats.errors import ArgumentError
-from dpstats.families import Gaussian
 from dpstats.formula.parse import parse
 from dpstats.ledger import LedgerLike
 from dpstats.ledger.spender import has_code
@@ -292,9 +291,6 @@ def _poolable(request: Request) -> Request:
             raise ArgumentError(
                 f"{name} cannot be combined with shrink, which pools plain fits with errors; leave it out"
             )
-    sums = isinstance(request.family, Gaussian) and request.family.residual_cap is None
-    if request.open_method and sums:
-        return replace(request, method="statistics", open_method=False)
     paid = replace(options, inference=True, response="declared", fitstats=0)
     return request if request.method == "statistics" else replace(request, options=paid, open_method=False)
 

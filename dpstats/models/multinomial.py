@@ -98,7 +98,7 @@ def fit_multinomial(formula: str, data: object, eps: float, arguments: Mapping[s
     return plan.fit(table, **charge)
 
 
-INFORMATION_SHARE = 0.25
+INFORMATION_SHARE = 0.4
 """Of eps, for the information where standard errors are paid for (`python -m benchmarks.models.multinomial share`)."""
 
 

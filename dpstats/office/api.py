@@ -12,6 +12,7 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -80,8 +81,8 @@ RELEASE: Schema = {
     "required": ["id", "dataset", "verb", "arguments", "state", "taken", "ready", "wait"],
 }
 RELEASES: Schema = {"type": "object", "properties": {"releases": {"type": "array", "items": RELEASE}}}
-COLUMN: Schema = {"type": "array", "items": {"type": ["string", "number", "boolean", "null"]}}
-COLUMNS: Schema = {"type": "object", "additionalProperties": COLUMN}
+CELLS = {"type": "array", "items": {"type": ["string", "number", "boolean", "null"]}}
+COLUMNS: Schema = {"type": "object", "additionalProperties": CELLS}
 WHICH = ["mean", "linear", "decision", "class"]
 LEVEL: Schema = {"type": ["number", "null"], "minimum": 0.5, "maximum": 0.9999}
 KEY: Schema = {
@@ -89,11 +90,8 @@ KEY: Schema = {
     "schema": {"type": "string", "pattern": "^[A-Za-z0-9_-]{16,128}$"},
     "description": "The same key and request are one release, charged once; without keys, the same request is.",
 }
-ERROR: Schema = {
-    "type": "object",
-    "properties": {"error": {"type": "object", "properties": {"type": {"enum": list(STATUS)}, "message": TEXT}}},
-    "required": ["error"],
-}
+MESSAGE = {"type": "object", "properties": {"type": {"enum": list(STATUS)}, "message": TEXT}}
+ERROR = {"type": "object", "properties": {"error": MESSAGE}, "required": ["error"]}
 TYPES: Mapping[str, Any] = {"string": str, "object": dict, "boolean": bool, "null": type(None)}
 """The types of a body that are checked before a handler has it."""
 
@@ -120,24 +118,19 @@ class Operation(NamedTuple):
                 raise ArgumentError(f"{name} must be of type {' or '.join(kinds)}, got {safe_repr(sent[name])}")
 
     def described(self, path: str) -> dict[str, Any]:
-        """The operation in OpenAPI."""
         parts = re.findall(r"{(\w+)}", path)
         places = [{"name": name, "in": "path", "required": True, "schema": PATH[name]} for name in parts]
         is_text = isinstance(self.answer, str)
         content = {"content": {self.answer: {"schema": TEXT}}} if is_text else as_json(self.answer)
         codes = ("200", "201") if KEY in self.parameters else ("200",)
         done = {code: {"description": "Done", **content} for code in codes}
-        sent = {
-            "type": "object",
-            "properties": self.body,
-            "required": self.needed.split(),
-            "additionalProperties": False,
-        }
+        sent = {"type": "object", "properties": self.body, "required": self.needed.split()}
+        body = {"required": True, **as_json({**sent, "additionalProperties": False})}
         return {
             "summary": self.summary,
             "parameters": [*places, *self.parameters],
             "responses": {**done, "default": {"$ref": "#/components/responses/Error"}},
-            **({"requestBody": {"required": True, **as_json(sent)}} if self.body else {}),
+            **({"requestBody": body} if self.body else {}),
         }
 
 
@@ -187,17 +180,15 @@ def predictions(facts: Mapping[str, Any], newdata: Any, which: Any, level: float
 
 
 def check_level(value: object) -> float:
-    """A level of confidence."""
     if not is_number(value) or not 0.5 <= value <= 0.9999:
         raise ArgumentError(f"level must be a number from 0.5 to 0.9999, got {safe_repr(value)}")
     return float(value)
 
 
 def query_number(visit: Visit, name: str, default: float | None) -> float | None:
-    """A number of the query."""
     if (text := visit.query_params.get(name)) is None:
         return default
-    if not re.fullmatch(r"[+-]?\d{1,15}(\.\d{0,20})?", text, re.ASCII):
+    if not re.fullmatch(r"[+-]?(?=\.?\d)\d{0,15}\.?\d{0,20}(e-?\d{1,2})?", text, re.ASCII | re.IGNORECASE):
         raise ArgumentError(f"{name} must be a number")
     return float(text)
 
@@ -209,7 +200,6 @@ def answer_of(value: Any, status: int = 200) -> Response:
 
 
 def asked(visit: Visit) -> Request:
-    """What is asked of a data set."""
     sent = visit.sent
     return Request(sent["dataset"], sent["verb"], sent["arguments"], sent.get("label"))
 
@@ -233,7 +223,6 @@ def decided(visit: Visit, job: Job) -> dict[str, Any]:
 
 
 def submit(visit: Visit) -> Response:
-    """Take a request; 201 if it is new."""
     key = visit.headers.get("idempotency-key")
     if key is not None and not re.fullmatch(KEY["schema"]["pattern"], key):
         raise Refused("BadRequest", "the header Idempotency-Key must have 16 to 128 letters, digits, '-' and '_'")
@@ -350,7 +339,6 @@ OPERATIONS = {
 
 
 def description(keeper: bool) -> dict[str, Any]:
-    """The document of a listener."""
     paths: dict[str, dict[str, Any]] = {}
     for (method, path), one in OPERATIONS.items():
         if path.startswith("/v1/keeper/") == keeper:
@@ -394,7 +382,7 @@ def create_app(service: Service, *, keeper: bool, limits: Limits = Limits()) -> 
                         raise Refused("UnsupportedMediaType", f"the body must have content-type {JSON_TYPE}")
                     visit.sent = parse_json(body, limits) if body else {}
                     described.check(visit.sent)
-            return answer_of(await to_thread.run_sync(handler, visit, limiter=threads))
+            return await to_thread.run_sync(lambda: answer_of(handler(visit)), limiter=threads)
 
         return Route(path, answer, methods=[method])
 
@@ -413,14 +401,9 @@ def create_app(service: Service, *, keeper: bool, limits: Limits = Limits()) -> 
         if path.startswith("/v1/keeper/") == keeper:
             routes.append(route(method, path, one.handler, one))
     routes += [route(*one) for one in (*pages.BOTH, *(pages.KEEPER if keeper else pages.ANALYST))]
-    guard = Middleware(
-        Guard,
-        limits=limits,
-        sessions=sessions,
-        holder=(lambda token: "keeper" if service.is_keeper(token) else None) if keeper else service.analyst_of,
-        hosts=(*office.hosts, *(LOCAL_HOSTS if is_loopback(host) else (f"[{host}]" if ":" in host else host,))),
-        answer=refused,
-    )
+    holder = partial(service.analyst_of, role="keeper") if keeper else service.analyst_of
+    hosts = (*office.hosts, *(LOCAL_HOSTS if is_loopback(host) else (f"[{host}]" if ":" in host else host,)))
+    guard = Middleware(Guard, limits, sessions, holder, hosts, refused)
     app = Starlette(routes=routes, middleware=[guard], exception_handlers={HTTPException: no_such_place})
     app.router.redirect_slashes = False
     app.state.service, app.state.sessions, app.state.keeper = service, sessions, keeper

@@ -119,7 +119,6 @@ def bounded(by: str, function: Callable[..., Result], *arguments: Any, take: Cal
 
 
 def serve(connection: Connection) -> None:
-    """Answer calls until nobody asks any more."""
     import_module("dpstats.office.service")  # what calls need, before the first one
 
     with open("/proc/self/statm") as file:

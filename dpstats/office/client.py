@@ -168,16 +168,12 @@ class OfficeClient:
     def __repr__(self) -> str:
         return f"<OfficeClient: {self.url}>"
 
-    # --- free ---
-
     def datasets(self) -> pd.DataFrame:
         """The data sets that may be asked, one a row, and what is left of each."""
-        rows = []
-        for facts in self._call("/v1/datasets")[1]["datasets"]:
-            left = facts.get("left") or {}
-            some = {name: facts.get(name) for name in ("name", "title", "rows", "most_eps", "verbs")}
-            rows.append(some | {"eps_left": left.get("eps"), "delta_left": left.get("delta")})
-        return WideFrame(rows, columns=["name", "title", "rows", "most_eps", "verbs", "eps_left", "delta_left"])
+        sets = self._call("/v1/datasets")[1]["datasets"]
+        rows = [{**one, **{f"{name}_left": one["left"].get(name) for name in ("eps", "delta")}} for one in sets]
+        columns = ["name", "title", "rows", "most_eps", "verbs", "eps_left", "delta_left"]
+        return WideFrame(pd.DataFrame(rows, columns=columns))
 
     def dataset(self, name: str) -> dict[str, Any]:
         """All public facts of a data set: its columns, its guarantee, what is offered and what is left."""
@@ -200,8 +196,6 @@ class OfficeClient:
         """Rows that are made up by the codebook alone, to write code against; free."""
         asked = _request("glm", dataset, formula=formula, eps=eps, **arguments)
         return pd.read_csv(io.StringIO(self._call("/v1/made-up", asked | {"rows": rows})[1]))
-
-    # --- paid for ---
 
     def glm(self, formula: str, dataset: str, eps: float, **arguments: Any) -> GLMResults:
         """A model, as by `dpstats.glm`; its seed, ledger and engine are the keeper's, and so is the adjacency.
@@ -271,8 +265,6 @@ class OfficeClient:
         arguments |= {"candidates": dict(zip(candidates, sent, strict=True)) if named else sent, "score": score}
         return self._release(Selection, _request("select", dataset, eps=eps, **arguments))
 
-    # --- made before ---
-
     def releases(self) -> pd.DataFrame:
         """One's own releases and those that others share, one a row."""
         names = ["id", "dataset", "verb", "formula", "eps", "label", "analyst", "state", "taken", "shared"]
@@ -288,8 +280,6 @@ class OfficeClient:
     def share(self, id: str, shared: bool = True) -> None:
         """Show a release of one's own to the other analysts of its data set, or no more."""
         self._call(f"/v1/releases/{_part('id', id)}/share", {"shared": shared})
-
-    # --- how it is sent ---
 
     def _release(self, kind: type[Result], asked: Mapping[str, Any]) -> Result:
         unsure = "; whether it took the request is not known: repeat the same call, which is paid for once"
@@ -385,14 +375,12 @@ def _checked_url(url: object) -> tuple[str, bool]:
 
 
 def _part(name: str, value: object) -> str:
-    """A text as a part of a path."""
     if not isinstance(value, str) or not value:
         raise ArgumentError(f"{name} must be a text, got {safe_repr(value)}")
     return quote(value, safe="")
 
 
 def _request(verb: str, dataset: object, *, label: str | None = None, **arguments: Any) -> dict[str, Any]:
-    """A request as it is sent."""
     if not isinstance(dataset, str):
         raise ArgumentError(f"the data set must be given by its name at the office, got {safe_repr(dataset)}")
     sent = {name: _json(name, value) for name, value in arguments.items()}
@@ -400,7 +388,6 @@ def _request(verb: str, dataset: object, *, label: str | None = None, **argument
 
 
 def _json(name: str, value: Any) -> Any:
-    """An argument in JSON."""
     if isinstance(value, (Family, Penalty)):
         return value.to_dict()
     if isinstance(value, (GLMResults, BoughtRanges)):
@@ -438,7 +425,6 @@ def _other_scheme(url: str, reason: object) -> str:
 
 
 def _raised(error: urllib.error.HTTPError, path: str) -> DPStatsError:
-    """The error that an answer means."""
     try:
         facts = json.loads(error.read(1 << 20))["error"]
         kind, message = str(facts["type"]), str(facts["message"])

@@ -34,7 +34,6 @@ class Table:
         return ArgumentError(f"{self.where}: {key} {what}")
 
     def take(self, key: str, default: Any = _NEEDED) -> Any:
-        """The value of a key."""
         self._taken.add(key)
         if key not in self.values and default is _NEEDED:
             raise self.fault(key, f"is missing; add a line {key} = ...")
@@ -96,7 +95,6 @@ class Table:
         return {one.name: one.metadata["read"](self, one.name) for one in fields(kind) if one.metadata}
 
     def end(self) -> None:
-        """Raise on a key that nothing has asked for."""
         for key in self.values:
             if key not in self._taken:
                 hint = near_miss(key, sorted(self._taken))
@@ -110,8 +108,6 @@ def _read(method: Any, *default: Any, **more: Any) -> Any:
 
 @dataclass(frozen=True)
 class Quota:
-    """What one analyst may spend."""
-
     eps: float = _read(Table.number)
     delta: float = _read(Table.number, 0.0, most=1.0)
 
@@ -161,8 +157,6 @@ class DataSet:
 
 @dataclass(frozen=True)
 class Office:
-    """What office.toml says."""
-
     path: Path
     folder: Path
     tls: tuple[Path, Path] | None

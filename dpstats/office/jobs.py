@@ -106,7 +106,6 @@ class Pool:
         self._stopping = False
 
     def start(self) -> None:
-        """Start the threads; jobs that were taken are theirs."""
         self._stopping = False
         self._threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(self._office.workers)]
         for thread in self._threads:
@@ -120,7 +119,6 @@ class Pool:
             self._threads.pop().join()
 
     def wake(self) -> None:
-        """There is a new job."""
         with self._changed:
             self._changed.notify_all()
 

@@ -76,7 +76,6 @@ class Visit(HTTPRequest):
         return caller_of(self).name
 
     def dataset(self, name: str) -> dict[str, Any]:
-        """The public facts of a data set."""
         for one in self.service.datasets(self.name):
             if one["name"] == name:
                 return one
@@ -113,13 +112,11 @@ def sentence(text: str | None) -> str:
 
 
 def when(seconds: float) -> Markup:
-    """A time, in UTC."""
     time = datetime.fromtimestamp(seconds, UTC)
     return Markup('<time datetime="{}">{}</time>').format(time.isoformat(), time.strftime("%-d %b %Y, %H:%M:%S UTC"))
 
 
 def what(job: Job) -> str:
-    """What a job is about, on one line."""
     arguments = job.request.arguments
     about = arguments.get("formula") or arguments.get("score") or arguments.get("columns") or ""
     text = ", ".join(map(str, about)) if isinstance(about, list) else str(about)
@@ -230,7 +227,6 @@ def fields_of(request: Request) -> dict[str, str]:
 
 
 def sign_in(visit: Visit) -> Response:
-    """Ask for a token, and open a session for one that is known."""
     sessions: Sessions = visit.app.state.sessions
     keeper, token, fault = visit.app.state.keeper, visit.sent.get("token", "").strip(), None
     if visit.method == "POST":
@@ -317,7 +313,6 @@ def planned(visit: Visit, data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def planned_request(visit: Visit) -> Request:
-    """The request in the hidden field of a plan."""
     return read(visit.path_params["data"], visit.sent.get("request", ""))
 
 

@@ -40,7 +40,6 @@ def pictures(result: Any) -> list[tuple[str, str]]:
 
 
 def shown(stored: Mapping[str, JSON]) -> tuple[str, list[tuple[str, str]]]:
-    """The summary of a release as HTML, and its pictures."""
     result = from_result(stored)
     return summary_of(result).as_html(), pictures(result)
 
@@ -63,7 +62,6 @@ def draw(plot: Callable[[Axes], object]) -> bytes:
 
 
 def summary_of(result: Any) -> Summary:
-    """The tables and notes of a release."""
     if not isinstance(result, dp.BoughtRanges):
         return result.summary()
     inner = {name: one.inner for name, one in result.domain.items() if isinstance(one, Range) and one.inner}
@@ -130,7 +128,6 @@ def code(web: Web, request: Request, release: str | None = None) -> dict[str, st
 
 
 def _r(value: Any) -> str:
-    """A JSON value as R writes it."""
     if value is None or isinstance(value, bool):
         return {None: "NULL", True: "TRUE", False: "FALSE"}[value]
     if isinstance(value, list):

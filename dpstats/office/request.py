@@ -26,59 +26,55 @@ class Verb(NamedTuple):
     about: str
     needed: tuple[str, ...]
     optional: tuple[str, ...]
-    fields: tuple[str, ...]  # of its form, beside eps, label and options
 
     @property
     def arguments(self) -> tuple[str, ...]:
         return (*self.needed, *self.optional)
 
+    @property
+    def fields(self) -> list[str]:
+        """Those of its form, beside eps, label and options."""
+        return [name for name in FIELDS if name in self.arguments]
 
-# The keeper's file says the rest, and no ledger takes a seed.
-_PLAN = [
-    name for name in PlanKeywords.__annotations__ if name not in ("adjacency", "unit", "seed", "allow_uncertified")
-]
+
+FIELDS = ("formula", "fit", "columns", "candidates", "score", "response", "family", "subset", "delta")
+_FIXED = ("adjacency", "unit", "seed", "allow_uncertified")  # the keeper's file says these, and no ledger takes a seed
 VERBS = {
     "glm": Verb(
         "Regression",
         "A regression of one column on others, with standard errors where the budget buys them.",
         ("formula", "eps"),
-        ("family", "domain", *_PLAN),
-        ("formula", "family", "delta", "subset"),
+        ("family", "domain", *(name for name in PlanKeywords.__annotations__ if name not in _FIXED)),
     ),
     "evaluate": Verb(
         "Evaluation",
         "How well a released regression describes the rows: explained variance, errors, calibration.",
         ("fit", "eps"),
         ("delta", "metrics", "bins"),
-        ("fit", "delta"),
     ),
     "check": Verb(
         "Codebook check",
         "How many rows a formula loses, and how many cells lie outside their range, column by column.",
         ("formula", "eps"),
         ("delta", "family", "weights", "offset", "exposure"),
-        ("formula", "family", "delta"),
     ),
     "release_statistics": Verb(
         "Sums for many regressions",
         "Sums of squares and products of some columns. Any number of linear regressions of them costs nothing more.",
         ("columns", "eps"),
         ("delta", "response", "radius", "domain"),
-        ("columns", "response", "delta"),
     ),
     "buy_ranges": Verb(
         "Narrower ranges",
         "Intervals that hold nearly all rows, where the codebook declares wide ranges: later regressions are exacter.",
         ("columns", "eps"),
         ("rows_at_least", "max_rows"),
-        ("columns",),
     ),
     "select": Verb(
         "Best of several",
         "The candidate with the least loss. Only its name is released.",
         ("candidates", "score", "eps"),
         ("monotone",),
-        ("candidates", "score"),
     ),
 }
 
@@ -133,7 +129,6 @@ class Request:
 
     @property
     def given(self) -> dict[str, JSON]:
-        """The arguments that say something."""
         return {name: value for name, value in self.arguments.items() if value is not None or name in _NONE_MEANS}
 
     @property
@@ -146,7 +141,6 @@ class Request:
 
     @property
     def python(self) -> str:
-        """The line of Python that asks for the same."""
         rest = dict(self.arguments) | ({} if self.label is None else {"label": self.label})
         first = [rest.pop(name) for name in ("formula", "fit", "candidates", "score") if name in rest]
         given = [*map(repr, [*first, self.dataset]), *(f"{name}={value!r}" for name, value in rest.items())]
@@ -203,7 +197,6 @@ RESULTS: Mapping[str, Any] = {kind.__name__: kind for kind in _KINDS}
 
 
 def to_result(released: Any) -> dict[str, JSON]:
-    """The JSON form of a release, as its own file has it."""
     return {"format": 1, "kind": type(released).__name__, **released.to_dict()}
 
 

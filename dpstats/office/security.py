@@ -92,7 +92,6 @@ class Buckets:
         self._levels: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
     def take(self, key: Hashable) -> bool:
-        """Whether one more is allowed now."""
         now = time.monotonic()
         level, last = self._levels.pop(key, (self.burst, now))
         level = min(self.burst, level + (now - last) * self.rate)
@@ -123,7 +122,6 @@ class Sessions:
         self._lock = threading.Lock()
 
     def open(self, token: str) -> Session:
-        """A new session of whoever has this token."""
         now = time.monotonic()
         session = Session(new_token(), token, new_token(), now + self.seconds)
         with self._lock:
@@ -238,7 +236,6 @@ HEADERS = {
 
 
 def fault(error: Refused) -> Response:
-    """The answer that is an error."""
     body = json.dumps({"error": {"type": error.kind, "message": str(error)}})
     more = {"retry-after": "1"} if error.status in (429, 503) else {}
     more |= {"www-authenticate": "Bearer"} if error.status == 401 else {}
@@ -317,7 +314,6 @@ class Guard:
             self.at_work += Counter()  # without those that have none
 
     async def _identify(self, headers: Headers) -> Caller | None:
-        """The caller by bearer token, else by cookie."""
         scheme, _, token = headers.get("authorization", "").partition(" ")
         session = None
         if scheme.lower() != "bearer":

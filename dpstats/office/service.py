@@ -71,8 +71,6 @@ class Service:
         """Start no more workers; those at work store what they release by themselves."""
         self._pool.stop()
 
-    # Who is who.
-
     def analyst_of(self, token: str, role: str = "analyst") -> str | None:
         """Whose token it is; None if it is nobody's or was revoked."""
         given, found = hash_of(token), None
@@ -83,10 +81,7 @@ class Service:
         return found
 
     def is_keeper(self, token: str) -> bool:
-        """Whether it is the keeper's token."""
         return self.analyst_of(token, "keeper") is not None
-
-    # The analyst's.
 
     def datasets(self, analyst: str) -> list[dict[str, JSON]]:
         """The public facts of each data set, and what is left for this analyst."""
@@ -177,10 +172,7 @@ class Service:
                 _log(connection, analyst, "share" if shared else "unshare", id)
         return self.job(analyst, id)
 
-    # The keeper's.
-
     def waiting(self) -> list[Job]:
-        """Requests that wait for the keeper, the oldest first."""
         return [_job(row) for row in self._store.rows("SELECT * FROM job WHERE state = 'waiting' ORDER BY taken")]
 
     def approve(self, id: str) -> Job:
@@ -201,7 +193,6 @@ class Service:
         return self.job(job.analyst, id)
 
     def analysts(self) -> list[dict[str, JSON]]:
-        """Who has or had a token, by name."""
         rows = self._store.rows("SELECT name, since, revoked FROM person WHERE role = 'analyst' ORDER BY name, since")
         return [dict(row) for row in rows]
 
@@ -262,13 +253,10 @@ class Service:
         return latest if most < 0 else latest[-most:]
 
     def report(self, dataset: str) -> str:
-        """The ledger's report, as a page of HTML."""
         if dataset not in self._ledgers:
             raise ArgumentError("dataset: there is no such data set")
         with self._ledger(dataset) as ledger:
             return ledger.to_html()
-
-    # What these rest on.
 
     def _dataset(self, analyst: str, request: Request) -> DataSet:
         """The data set of a request that has the form of one and is allowed to this analyst."""
@@ -332,7 +320,6 @@ class Service:
             raise Unavailable from error
 
     def _check_budget(self, dataset: DataSet, analyst: str, checked: _Checked) -> None:
-        """Raise unless the ledger covers a request."""
         with self._ledger(dataset.name) as ledger:
             ledger.signed(analyst).check_charges(checked.charges)
 
@@ -517,12 +504,10 @@ def _made_up(pickled: bytes | None, domain: Domain, rows: int) -> str:
 
 
 def _may(analyst: str, dataset: DataSet) -> bool:
-    """Whether an analyst may ask of a data set."""
     return dataset.analysts is None or analyst in dataset.analysts
 
 
 def _column(name: str, dataset: DataSet) -> dict[str, JSON]:
-    """The public facts of a column."""
     column, more = dataset.domain[name], dataset.columns.get(name, {})
     facts: dict[str, JSON] = {"name": name, "description": more.get("description", ""), "unit": more.get("unit", "")}
     if isinstance(column, Range):

@@ -14,7 +14,6 @@ from dpstats.office.config import DataSet
 
 
 def opened(dataset: DataSet) -> Any:
-    """The rows, opened but not read."""
     if isinstance(dataset.source, str):
         return dataset.source
     query = dataset.source["query"]

@@ -98,12 +98,10 @@ class Store:
                 raise
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[sqlite3.Row]:
-        """What a query finds."""
         with self._lock, _translated():
             return self._connection.execute(sql, tuple(parameters)).fetchall()
 
     def row(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Row | None:
-        """The first row that a query finds."""
         return next(iter(self.rows(sql, parameters)), None)
 
     def close(self) -> None:
@@ -123,13 +121,11 @@ def _translated() -> Iterator[None]:
 
 
 def insert(connection: sqlite3.Connection, table: str, **row: Any) -> None:
-    """Add a row."""
     places = ", ".join("?" * len(row))
     connection.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({places})", tuple(row.values()))
 
 
 def request_of(row: Mapping[str, Any] | sqlite3.Row) -> Request:
-    """The request of a job."""
     return Request(row["dataset"], row["verb"], json.loads(row["arguments"]), row["label"])
 
 

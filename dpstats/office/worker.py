@@ -72,7 +72,6 @@ def carry_out(store: Store, dataset: DataSet, row: Any) -> tuple[str, str | None
 
 
 def release(store: Store, dataset: DataSet, request: Request, ledger: Ledger) -> Any:
-    """The public call, charged to the ledger."""
 
     def find(job: str) -> Any:
         row = store.row("SELECT result FROM job WHERE id = ? AND state = 'released'", (job,))

@@ -210,11 +210,13 @@ def cap_note(plan: PlanFacts) -> list[str]:
     uncapped = f"{statistics} is least squares without a cap."
     if plan.completed or not is_open_least_squares(request):
         return [f"{settled} {uncapped}"]
+    counts, alike = plan.counts, plan.design.score_ratio == 1.0 and request.options.unit is None
+    adapts = alike and counts is not None and counts.settles_errors
     if plan.response is not None:
         share = INTERVAL_CAP if caps_for_intervals(request) else WORKING_CAP
         cap = f"The cap is {share:g} times half the width of an interval that the fit buys of the response, so at most "
         cap += f"{in_units(units)} in units of the response."
-    elif plan.counts is not None and plan.counts.settles_errors and request.options.response == "auto":
+    elif adapts and request.options.response == "auto":
         most = INTERVAL_CAP * plan.design.response_scaling()[1]
         cap = (
             f"The cap is {in_units(units)} in units of the response for coefficients alone. A fit with standard errors "
@@ -222,7 +224,8 @@ def cap_note(plan: PlanFacts) -> list[str]:
         )
     else:
         return [f"{settled} {uncapped}"]
-    if request.open_method and request.penalty is None and request.options.screen is None:
+    open_method = request.open_method and request.penalty is None and request.options.screen is None
+    if open_method and (adapts or (alike and request.options.n is not None)):
         uncapped = f"Such a fit may also take {statistics}, which has no cap."
     return [f"Residuals beyond a cap (residual_cap) {linear}. {cap} {uncapped}"]
 

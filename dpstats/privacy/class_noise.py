@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.cached import cached_property
+from dpstats.errors import ArgumentError
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.k_norm import ROUNDED, Image
+from dpstats.privacy.k_norm.blocks import check_images
 from dpstats.privacy.k_norm.uniform import choose, exponentials, gamma_variable, subset
 from dpstats.privacy.randomness import RandomSource
 
@@ -202,7 +204,12 @@ class ClassNoise:
 
 
 def class_noise(images: Sequence[Image], columns: int, classes: int) -> ClassNoise:
-    """The law at scale 1 with blocks merged into groups while that lowers E |b|^2, as `k_norm.group_blocks` does."""
+    """The law at scale 1 with blocks merged into groups while that lowers E |b|^2, as `k_norm.group_blocks` does.
+
+    ArgumentError unless the blocks reach every column: a column without noise would show the rows.
+    """
+    if check_images(images) != columns:
+        raise ArgumentError("the blocks must reach every column of the design")
     maps: list[Float] = []
     for image in images:
         placed = np.zeros((image.block.size, columns))

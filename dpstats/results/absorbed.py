@@ -27,6 +27,7 @@ from dpstats.results.inference_mixin import InferenceMixin
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.results.stored import Released, marked_title
 from dpstats.summaries import Summary, paired_facts, shorten
+from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
 
@@ -46,11 +47,11 @@ def header(plan: WithinPlan, title: str, counted: str) -> Any:
     """Facts of the model (left) and of the guarantee (right)."""
     guarantee = plan.guarantee
     left = [
-        ("Dep. Variable:", shorten(plan.design.response_name, 22)),
-        ("Model:", "Least squares, within"),
-        ("Absorbed:", shorten(plan.absorbed, 22)),
-        ("Covariance Type:", "clustered" if plan.whole else "nonrobust"),
-        ("Groups:" if plan.whole else "Rows Less Groups:", counted),
+        ("Dep. Variable:", shorten(plan.design.response_name, 18)),
+        ("Model:", "Linear, within"),
+        ("Absorbed:", shorten(plan.absorbed, 18)),
+        ("Std. Errors:", "clustered" if plan.whole else "by the model"),
+        ("Groups:" if plan.whole else "Rows - Groups:", counted),
     ]
     right = [
         ("Epsilon:", f"{guarantee.eps:.6g}"),
@@ -87,7 +88,7 @@ def plan_notes(plan: WithinPlan) -> list[str]:
         f"Standard errors are clustered by {plan.absorbed}."
         if plan.whole
         else "Standard errors (model-based) suppose that residuals of rows are independent and vary alike; with "
-        f"unit={plan.absorbed!r} they are clustered."
+        f"{argument('unit', plan.absorbed)} they are clustered."
     )
     return [
         weighed,

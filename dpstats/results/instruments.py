@@ -231,7 +231,8 @@ class InstrumentTests:
             (
                 name,
                 [
-                    *([f"{one.f:.4g}", f"{one.pvalue:.3f}"] if one.df else ["", ""]),
+                    format_number(one.f),
+                    f"{one.pvalue:.3f}" if one.df else "",
                     format_number(one.rows_f),
                     format_number(one.rows_f_sd),
                 ],
@@ -257,7 +258,7 @@ class InstrumentTests:
         weak = [pair for pair in zip(self.endogenous, self._stages, strict=True) if pair[1].is_weak]
         if not weak:
             return []
-        name, least = min(weak, key=lambda pair: pair[1].f)
+        name, least = min(weak, key=lambda pair: pair[1].f if pair[1].df else 0.0)
         strength = f"its first-stage F is {least.f:.3g}, below 10" if least.df else "no instrument is identified"
         return [
             f"Instruments are weak for {name} at this budget: {strength}. The coefficients of two-stage least squares "

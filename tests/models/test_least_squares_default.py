@@ -61,6 +61,8 @@ def test_the_cap_that_a_plan_states_holds_of_every_fit_of_it() -> None:
     assert "the cap follows it: at most 27,000. Such a fit may also take method='statistics'" in adaptive
     paid = said(dp.plan(MODEL, domain, 1.0, inference=True, method="napp"))
     assert "0.9 times half the width of an interval that the fit buys of the response, so at most 27,000" in paid
+    weighted = said(dp.plan(MODEL, {**domain, "w": (0, 1)}, 1.0, weights="w"))  # it follows no count
+    assert "Residuals beyond 7,500 (residual_cap" in weighted
     alone = dp.plan(MODEL, domain, 1.0, inference=None)
     assert "Residuals beyond 7,500 (residual_cap" in said(alone)
     given = dp.plan(MODEL, domain, 1.0, family=dp.families.Gaussian(residual_cap=500))

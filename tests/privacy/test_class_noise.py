@@ -8,6 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from dpstats.errors import ArgumentError
 from dpstats.privacy.class_noise import (
     ClassNoise,
     boundary_point,
@@ -18,7 +19,7 @@ from dpstats.privacy.class_noise import (
     gauge,
     mean_square,
 )
-from dpstats.privacy.k_norm import box, intercept, simplex, unit_images
+from dpstats.privacy.k_norm import Image, box, intercept, simplex, unit_images
 
 BASIS = np.array([[1, -1, 0], [1, 1, -2]]) / np.sqrt([[2], [6]])
 """Orthonormal, of the plane of three numbers of sum zero."""
@@ -229,6 +230,13 @@ def test_draws_have_the_law(law: ClassNoise) -> None:
     size = 6 * 3
     assert np.mean(norms) == pytest.approx(size, abs=5 * math.sqrt(size / 4000))
     assert np.var(norms) == pytest.approx(size, rel=0.15)
+
+
+def test_a_column_without_noise_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="every column"):
+        class_noise(unit_images([box()]), 2, 3)
+    with pytest.raises(ArgumentError, match="rank"):
+        class_noise([Image(box(), (1,), np.eye(1))], 2, 3)
 
 
 def test_stored(law: ClassNoise) -> None:

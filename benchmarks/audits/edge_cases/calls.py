@@ -137,6 +137,9 @@ def shown(result: Any) -> Shown:
         released = result.released
         errors = "" if released is None else repr((released.to_dict(), result.uncertainty().to_numpy().tolist()))
         return repr((result.plan.names, result.guarantee, released is None)), repr(result.params.to_dict()) + errors
+    if isinstance(result, dp.MultinomialResults):
+        bits = repr((result.params.to_dict(), None if result.information is None else result.information.tolist()))
+        return repr((result.plan.names, result.guarantee)), bits
     if isinstance(result, dp.KaplanMeier):
         return repr(result.plan), repr(result.counts.tolist())
     if isinstance(result, dp.Plan):
@@ -160,6 +163,7 @@ def _glm(name: str, formula: str, columns: str, domain: Any = DOMAIN, **argument
 FIRST = {"y": (-4, 4)}
 GLMS = [
     _glm("gaussian", "y ~ x + g", "y x g"),
+    _glm("multinomial", "k ~ x + g", "k x g", family="multinomial", inference=True),
     _glm("gaussian, delta", "y ~ x + g", "y x g", delta=1e-6),
     _glm("transforms", "np.log(y + 5) ~ I(x**2) + C(g, Sum) + k + np.log(x + 1)", "y x g k"),
     _glm("partial transforms", "y ~ np.log(x) + I(1 / (x - 5))", "y x"),

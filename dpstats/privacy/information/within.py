@@ -95,7 +95,8 @@ class WithinLattice:
 
 
 def _on_lattice(cells: Float, middle: float, half: float, cap: int) -> Float:
-    return np.trunc(np.clip((cells - middle) / half, -1.0, 1.0) * cap)
+    """Whole numbers from -cap to cap, whatever the cells are."""
+    return np.trunc(np.fmax(np.fmin((cells - middle) / half, 1.0), -1.0) * cap)
 
 
 def _reach(points: Float, whole: bool) -> float:
