@@ -261,6 +261,7 @@ def test_intervals_cover_and_are_little_wider() -> None:
     assert np.mean(width) < 1.3
 
 
+@pytest.mark.slow
 def test_a_plan_tells_all_and_a_fit_is_stored(tmp_path: Any) -> None:
     plan = dp.plan_hazard(FORMULA, DOMAIN, 1.0, breaks=BREAKS)
     assert plan.names == ("Intercept", "interval[T.2 to 5]", "interval[T.5 to 10]", "arm[T.new]", "age")
