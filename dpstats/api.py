@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Unpack, overload
+from typing import Any, Literal, Unpack, cast, overload
 
 import pandas as pd
 
-from dpstats.arguments import check_flag, explain_calls, safe_repr
+from dpstats.arguments import check_flag, explain_calls, is_number, safe_repr
 from dpstats.call import (
     ChargeKeywords,
     DomainLike,
@@ -21,13 +22,17 @@ from dpstats.call import (
 )
 from dpstats.data import as_table
 from dpstats.errors import ArgumentError
-from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
+from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, Quantile, SmoothSVM
+from dpstats.formula.syntax import absorbed_factor
 from dpstats.ledger import as_ledger
+from dpstats.models.absorbed import fit_absorbed, plan_absorbed
 from dpstats.models.adaptive import by_rows, forecast_by_rows
 from dpstats.models.forecast import Forecast
 from dpstats.models.glm import fit_source
 from dpstats.models.groups import GroupPlan, fit_groups, plan_groups
+from dpstats.models.multinomial import fit_multinomial, plan_multinomial
 from dpstats.models.population import population_rows
+from dpstats.models.quantiles import QuantilePlan, check_quantiles, fit_quantiles, plan_quantiles
 from dpstats.models.sources import FormulaSource, model_formula
 from dpstats.plan import Plan
 from dpstats.privacy.guarantee import check_planned
@@ -35,6 +40,8 @@ from dpstats.privacy.randomness import random_source
 from dpstats.quiet import hide_frames
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.groups import GroupResults
+from dpstats.results.multinomial import MultinomialPlan, MultinomialResults
+from dpstats.results.quantiles import QuantileResults
 from dpstats.wording import argument
 
 
@@ -78,6 +85,19 @@ SVM_LOSSES: dict[str, type[HuberSVM | SmoothSVM]] = {"huber": HuberSVM, "smooth"
 
 
 @overload
+def glm(  # type: ignore[overload-overlap]
+    formula: str,
+    data: object,
+    eps: float,
+    *,
+    family: Literal["multinomial"],
+    by: None = None,
+    shrink: bool = ...,
+    **arguments: Unpack[ModelKeywords],
+) -> MultinomialResults: ...
+
+
+@overload
 def glm(
     formula: str,
     data: object,
@@ -115,14 +135,16 @@ def glm(
     by: str | None = None,
     shrink: bool = False,
     **arguments: Unpack[ModelKeywords],
-) -> GLMResults | GroupResults:
+) -> GLMResults | MultinomialResults | GroupResults:
     """Fit a generalised linear model with differential privacy.
 
     Parameters
     ----------
     formula : str
         Such as ``"y ~ x1 + C(group) + bs(age, df=4)"``, ``"y ~ x + offset(np.log(t))"`` or, for counts of a binomial
-        family, ``"successes + failures ~ x"``.
+        family, ``"successes + failures ~ x"``. ``"y ~ x | firm"`` absorbs the effects of a column's values, of which
+        nothing is declared (docs/guide/absorbed); the result is then `AbsorbedResults`, and only ``unit=`` of that
+        column, ``radius=``, ``subset=`` and what a charge takes go with it.
     data : DataFrame or another table, or path
         The private rows: a pandas or polars DataFrame, an Arrow table or a dict of columns; a source that is read in
         batches (a polars LazyFrame, an Arrow reader or dataset, or a DuckDB relation); a Dask DataFrame, on its cluster
@@ -131,8 +153,9 @@ def glm(
     eps, delta : float
         The budget of this call.
     family : str or Family
-        "gaussian", "binomial", "poisson", "negative_binomial", "huber_svm", "smooth_svm", or an object of
-        ``dp.families``.
+        "gaussian", "binomial", "poisson", "negative_binomial", "quantile", "huber_svm", "smooth_svm", or an object of
+        ``dp.families``. "multinomial" is for three levels or more, by the proof in docs/proofs/multinomial
+        (docs/guide/multinomial).
     by : str, optional
         A column whose levels the Domain declares: one fit in the rows of each level, under one charge of eps for all,
         since a row is in one group at most (docs/guide/groups).
@@ -183,7 +206,8 @@ def glm(
     -------
     GLMResults
         ``params`` as released, for prediction; with inference also ``debiased``, to which errors, tests and intervals
-        refer. With `by` a `GroupResults`, a mapping from levels to GLMResults.
+        refer. MultinomialResults for ``family="multinomial"``; with `by` a GroupResults, a mapping from levels to
+        GLMResults.
 
     See Also
     --------
@@ -207,6 +231,13 @@ def glm(
     >>> list(fit.params.index)
     ['Intercept', 'x']
     """
+    formula, absorbed = absorbed_factor(formula)
+    check_groups(by, shrink, alone=absorbed is not None or family == "multinomial")
+    if absorbed is not None:
+        # The text of a formula has no type: this is AbsorbedResults, which has the names that GLMResults has.
+        return cast(Any, fit_absorbed(formula, absorbed, data, eps, family, **arguments))
+    if family == "multinomial":
+        return fit_multinomial(formula, data, eps, arguments)
     domain, engine = arguments.pop("domain", None), arguments.pop("engine", None)
     row_terms, charge, settings = split_kwargs(arguments, RowKeywords, ChargeKeywords)
     if domain is None and (ledger := as_ledger(charge.get("ledger"))) is not None:
@@ -215,7 +246,6 @@ def glm(
     source = FormulaSource(model_formula(formula, family, **row_terms), table, domain)
     if by is not None:
         return fit_groups(plan_groups(source, request, by, shrink), table, **charge)
-    check_shrink(shrink)
     return fit_source(source, request, **charge)
 
 
@@ -349,6 +379,105 @@ def svm(
 
 @hide_frames
 @explain_calls()
+@expand_signature(ModelKeywords)
+def quantreg(
+    formula: str,
+    data: object,
+    eps: float,
+    q: float | Sequence[float] = 0.5,
+    *,
+    h: float | None = None,
+    **arguments: Unpack[ModelKeywords],
+) -> GLMResults | QuantileResults:
+    """Quantile regression: `glm` with family ``dp.families.Quantile(q, h)``, or several quantiles under one charge.
+
+    Parameters
+    ----------
+    q : float or sequence of float
+        The quantile, or several that rise, such as ``[0.1, 0.5, 0.9]``. They share eps: the number of rows, bought
+        ranges, and where the response lies are paid for once.
+    h : float, optional
+        Width of the loss's rounded corner, in units of the response; see `dpstats.families.Quantile`. By default it
+        follows the spread of the response, which 3 % of eps buys, and the number of rows.
+    **arguments
+        As for `glm`. Standard errors are robust.
+
+    Returns
+    -------
+    GLMResults
+        Of one quantile.
+    QuantileResults
+        Of several; its predictions do not cross.
+
+    Raises
+    ------
+    ArgumentError
+        If `q` or `h` is not usable, and as for `glm`.
+
+    Notes
+    -----
+    The slope of the loss is at most max(q, 1 - q), so noise does not grow with the range of the response. Proofs:
+    docs/proofs/families, docs/proofs/quantiles.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
+    >>> domain = {"x": (0, 1), "y": (0, 1)}
+    >>> dp.quantreg("y ~ x", rows, eps=1.0, domain=domain)
+    <GLMResults: quantile, y ~ x; eps=1, add_remove, certified>
+    """
+    given = _without_family(arguments)
+    if is_number(q):
+        return glm(formula, data, eps, family=Quantile(q, h), **given)
+    quantiles = check_quantiles(q)
+    domain, engine = given.pop("domain", None), given.pop("engine", None)
+    row_terms, charge, settings = split_kwargs(given, RowKeywords, ChargeKeywords)
+    if domain is None and (ledger := as_ledger(charge.get("ledger"))) is not None:
+        charge["ledger"], domain = ledger, ledger.domain
+    source = FormulaSource(model_formula(formula, Quantile(), **row_terms), as_table(data, engine), domain)
+    return fit_quantiles(source, plan_quantiles(source, quantiles, h, eps, **settings), **charge)
+
+
+@explain_calls()
+@expand_signature(PlanKeywords)
+def plan_quantreg(
+    formula: str,
+    domain: DomainLike,
+    eps: float,
+    q: Sequence[float],
+    *,
+    h: float | None = None,
+    **arguments: Unpack[PlanKeywords],
+) -> QuantilePlan:
+    """What `quantreg` of several quantiles would release and what it would cost; reads no data and spends nothing.
+
+    One quantile is planned by `plan` with ``family=dp.families.Quantile(q, h)``.
+
+    Returns
+    -------
+    QuantilePlan
+
+    Raises
+    ------
+    ArgumentError, FormulaError, DomainError
+        As for `quantreg`.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> dp.plan_quantreg("y ~ x", {"x": (0, 1), "y": (0, 1)}, eps=1.0, q=[0.25, 0.75])
+    <QuantilePlan: y ~ x, q = 0.25, 0.75; eps=1, add_remove, certified>
+    """
+    row_terms, settings = split_kwargs(arguments, RowKeywords)
+    source = FormulaSource(model_formula(formula, Quantile(), **row_terms), None, domain)
+    return plan_quantiles(source, check_quantiles(q), h, eps, **settings)
+
+
+@hide_frames
+@explain_calls()
 @expand_signature(ModelKeywords, without=("penalty", "alpha"))
 def lasso(
     formula: str,
@@ -383,6 +512,19 @@ def lasso(
     if "penalty" in arguments:
         raise ArgumentError("penalty is fixed by this function; use dp.glm to choose it")
     return glm(formula, data, eps, penalty="lasso", alpha=alpha, family=family, **arguments)
+
+
+@overload
+def plan(  # type: ignore[overload-overlap]
+    formula: str,
+    domain: DomainLike,
+    eps: float,
+    *,
+    family: Literal["multinomial"],
+    by: None = None,
+    shrink: bool = ...,
+    **arguments: Unpack[PlanKeywords],
+) -> MultinomialPlan: ...
 
 
 @overload
@@ -422,7 +564,7 @@ def plan(
     by: str | None = None,
     shrink: bool = False,
     **arguments: Unpack[PlanKeywords],
-) -> Plan | GroupPlan:
+) -> Plan | MultinomialPlan | GroupPlan:
     """What `glm` with these arguments would release and what it would cost; reads no data and spends nothing.
 
     Columns that the Domain leaves out are assumed to be numeric, and their range is bought.
@@ -430,7 +572,7 @@ def plan(
     Returns
     -------
     Plan
-        With `by` a GroupPlan.
+        MultinomialPlan for ``family="multinomial"``; with `by` a GroupPlan.
 
     Examples
     --------
@@ -441,19 +583,26 @@ def plan(
     >>> list(plan.budget["eps"].round(2))
     [0.03, 0.96, 0.01, 1.0]
     """
+    formula, absorbed = absorbed_factor(formula)
+    check_groups(by, shrink, alone=absorbed is not None or family == "multinomial")
+    if absorbed is not None:
+        return cast(Any, plan_absorbed(formula, absorbed, None, domain, eps, family, **arguments))
+    if family == "multinomial":
+        return plan_multinomial(formula, domain, eps, arguments)
     row_terms, settings = split_kwargs(arguments, RowKeywords)
     request = make_request(eps=eps, family=family, **settings)
     source = FormulaSource(model_formula(formula, family, **row_terms), None, domain)
     if by is not None:
         return plan_groups(source, request, by, shrink)
-    check_shrink(shrink)
     return replace(source.plan(request, alone=True), call=DryRun(source, request))
 
 
-def check_shrink(shrink: bool) -> None:
-    """Raise ArgumentError if groups are to be pooled and there are none."""
-    if check_flag("shrink", shrink):
+def check_groups(by: str | None, shrink: bool, *, alone: bool) -> None:
+    """Raise ArgumentError if groups are to be pooled and there are none, or the model is not offered by group."""
+    if check_flag("shrink", shrink) and by is None:
         raise ArgumentError(f"shrink pools groups: name their factor too, as in {argument('by', 'region')}")
+    if by is not None and alone:
+        raise ArgumentError("by is not offered with an absorbed factor or several classes; leave it out")
 
 
 def _without_family(arguments: ModelKeywords) -> ModelKeywords:

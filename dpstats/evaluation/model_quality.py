@@ -20,7 +20,7 @@ from dpstats.errors import ArgumentError, DataError
 from dpstats.evaluation.binary import DECISION_METRICS, PROBABILITY_METRICS, BinaryModel
 from dpstats.evaluation.histograms import STEPS, WEIGHTED_STEPS, Array, Histogram, linear_range
 from dpstats.evaluation.integer_noise import IntegerNoise, choose_noise
-from dpstats.evaluation.numeric import COUNT_METRICS, GAUSSIAN_METRICS, NumericModel
+from dpstats.evaluation.numeric import COUNT_METRICS, GAUSSIAN_METRICS, QUANTILE_METRICS, NumericModel
 from dpstats.evaluation.result import Evaluation
 from dpstats.families import BinomialCounts
 from dpstats.formula.advice import dropped_note
@@ -71,7 +71,7 @@ def evaluate(
     metrics : sequence of str, optional
         By default all metrics of the family; fewer metrics have less noise. Binomial: accuracy, brier, log_score,
         deviance (the share explained), calibration, roc, residuals. SVMs: accuracy, roc. Gaussian: r2, rmse, mae,
-        residuals. Poisson: deviance, mae, residuals; negative binomial without the deviance.
+        residuals. Quantiles: pinball. Poisson: deviance, mae, residuals; negative binomial without the deviance.
     adjacency : {"add_remove", "replace_one"}
     ledger : Ledger, Part or path, optional
         Charged durably before any row is read.
@@ -156,9 +156,13 @@ def _declared(plan: Plan) -> Domain:
 def plan_evaluation(fit: GLMResults, metrics: Sequence[str] | None, bins: int) -> Model:
     """What to release for these metrics; reads no row. ArgumentError if a metric, or `bins`, is not usable."""
     plan, family = fit.plan, fit.plan.family
+    if family.name == "hazard":
+        raise ArgumentError(
+            "fit: hazards are not evaluated: rows are persons, and the model is of pieces of their time"
+        )
     # A family from elsewhere has the measures of its kind of response.
     known: dict[str, Sequence[str]] = {"continuous": GAUSSIAN_METRICS, "count": COUNT_METRICS[1:]}
-    known |= {"poisson": COUNT_METRICS}  # the deviance is Poisson's
+    known |= {"poisson": COUNT_METRICS, "quantile": QUANTILE_METRICS}  # the deviance is Poisson's
     known |= dict.fromkeys(("binomial", "binomial_counts"), PROBABILITY_METRICS)
     possible = known.get(family.name, known.get(family.response, DECISION_METRICS))
     if family.response == "continuous" and family.link != "identity":

@@ -32,11 +32,12 @@ from dpstats.evaluation.histograms import (
     scaled,
 )
 from dpstats.evaluation.result import Tables, bin_entry, bin_table, combine_influences
-from dpstats.families import Family
+from dpstats.families import Family, Quantile
 from dpstats.families.base import pad_rows
 
 GAUSSIAN_METRICS = ("r2", "rmse", "mae", "residuals")
 COUNT_METRICS = ("deviance", "mae", "residuals")
+QUANTILE_METRICS = ("pinball",)
 
 DEVIANCE_PLACE = 0.5
 RESPONSE_PLACE = 0.25
@@ -73,9 +74,10 @@ class NumericModel:
         return {"deviance"} if self.count else {"r2", "rmse", "mae"}
 
     @property
-    def _sizes(self) -> bool:
-        """Whether residuals' sizes need a histogram of their own: a count's deviance does not tell them."""
-        return self.count and "mae" in self.metrics
+    def _sizes(self) -> str | None:
+        """The mean of residuals' sizes that needs a histogram of its own: a count's deviance does not tell them."""
+        offered = ("mae",) if self.count else QUANTILE_METRICS
+        return next((name for name in offered if name in self.metrics), None)
 
     def blocks(self) -> tuple[Histogram, ...]:
         """Only those that the metrics need: each divides the budget once more."""
@@ -102,7 +104,7 @@ class NumericModel:
         if metrics & {"r2", "deviance"}:
             located.append((no_groups, np.rint(response) if self.count else response))
         if self._sizes:
-            located.append((no_groups, np.abs(response - fitted)))
+            located.append((no_groups, self._sized(response - fitted)))
         if "residuals" in metrics:
             located.append((self._fitted().locate(fitted)[0], response - fitted))
         return located
@@ -122,8 +124,8 @@ class NumericModel:
         if self._sizes:
             value, pull, tail = _held_mean(remaining.pop(0))
             if tail.rows:
-                found.notes.append(f"mae clips residuals to a size of {tail.end:.4g}: {tail.rows} rows.")
-            found.metrics["mae"] = (estimate(value, [pull], hidden=tail.share * tail.end / 2), 0.0, self.width)
+                found.notes.append(f"{self._sizes} clips residuals to a size of {tail.end:.4g}: {tail.rows} rows.")
+            found.metrics[self._sizes] = (estimate(value, [pull], hidden=tail.share * tail.end / 2), 0.0, self.width)
         if "residuals" in metrics:
             most, beyond = _residual_reach(remaining[0])
             if most < self.width:
@@ -233,6 +235,12 @@ class NumericModel:
             return np.clip(self.middle + self.scale * linear, self.low, self.high)
         means = np.asarray(self.family.mean(pad_rows(linear)), dtype=np.float64)
         return np.clip(means[: len(linear)], LEAST_MEAN, self.high)
+
+    def _sized(self, residuals: Array) -> Array:
+        """The residuals' sizes; of a quantile the pinball loss, the smaller weight of either side below its size."""
+        if not isinstance(self.family, Quantile):
+            return np.abs(residuals)
+        return np.maximum(self.family.q * residuals, (self.family.q - 1) * residuals)
 
     def _deviances(self, response: Array, fitted: Array) -> Array:
         if not self.count:

@@ -75,7 +75,9 @@ class Family(ABC):
     name: ClassVar[str]
     link: ClassVar[str]
     signed: ClassVar[bool]
-    response: ClassVar[Literal["continuous", "binary", "count"]]
+    response: ClassVar[Literal["continuous", "binary", "count", "class"]]
+    models_mean: ClassVar[bool] = True
+    """Whether eta says what the mean of the response is, and with it how the response varies."""
     relative_slope: ClassVar[float | None] = None
     """sup |eta| l'' of a family whose w l' is computed to three units in the last place *of itself*; None of others.
 
@@ -98,6 +100,17 @@ class Family(ABC):
         'negative binomial, alpha = 0.5'
         """
         return self.name
+
+    @property
+    def target(self) -> str:
+        """What predictions are of the response, in words.
+
+        Examples
+        --------
+        >>> dp.families.Quantile(0.9).target
+        'the 0.9 quantile'
+        """
+        return "the mean"
 
     @property
     @abstractmethod

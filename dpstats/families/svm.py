@@ -20,6 +20,7 @@ class _RoundedHinge(Family):
 
     link: ClassVar[str] = "identity"
     signed: ClassVar[bool] = True
+    models_mean: ClassVar[bool] = False
     response: ClassVar[Literal["continuous", "binary", "count"]] = "binary"
 
     def __post_init__(self) -> None:

@@ -108,7 +108,7 @@ def fit_statistics_obstacle(spec: FitSpec) -> str | None:
         return "averages over rows of equal weight; leave it out with weights or numbers of trials"
     if design.offset_bound:
         return "compares with a constant mean, and an offset changes the mean; leave it out"
-    if family.response == "binary" and not isinstance(family, Binomial):
+    if not family.models_mean:
         return f"needs a mean response, which family {family.name!r} does not model; leave it out"
     if constant_column(design) is None:
         return "compares with the intercept alone: use a formula with an intercept, or leave it out"

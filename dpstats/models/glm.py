@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Unpack
+from typing import Any, Generic, TypeVar, Unpack, overload
 
 from dpstats.arguments import explain_calls
 from dpstats.call import (
@@ -26,7 +26,7 @@ from dpstats.data.passes import single_blas_thread
 from dpstats.errors import ArgumentError, DataError, DomainError, MismatchError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
-from dpstats.ledger import LedgerLike, Part, as_ledger
+from dpstats.ledger import Part, as_ledger
 from dpstats.mechanisms.fit_statistics import release_fit_statistics
 from dpstats.mechanisms.focus import release_arm_sums
 from dpstats.mechanisms.napp import release_stages
@@ -38,6 +38,7 @@ from dpstats.models.row_counts import count_rows
 from dpstats.models.sources import OFFSET_BOUND, ArraySource, FormulaSource, model_formula
 from dpstats.plan import Plan, fit_spec, paid_apart, range_eps
 from dpstats.plan.row_counts import RowCounts
+from dpstats.privacy.accounting import compose
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.randomness import RandomSource, random_source
 from dpstats.quiet import hide_frames, quiet
@@ -241,25 +242,59 @@ class GLM:
         return self._source.plan(make_request(eps=eps, family=self.family, **arguments), alone=True)
 
 
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, eq=False)
+class Further(Generic[Result]):
+    """What is charged with a fit and released after it, of the same rows, by what the fit has released."""
+
+    guarantee: Guarantee
+    title: str
+    release: Callable[[GLMResults, Any, RandomSource], Result]
+
+
+@overload
 def fit_source(
     source: ArraySource | FormulaSource,
     request: Request,
     *,
-    ledger: LedgerLike = None,
-    memory: float | None = None,
-    label: str | None = None,
-    analyst: str | None = None,
     alone: bool = True,
-) -> GLMResults:
+    further: None = None,
+    **charge: Unpack[ChargeKeywords],
+) -> GLMResults: ...
+
+
+@overload
+def fit_source(
+    source: ArraySource | FormulaSource,
+    request: Request,
+    *,
+    alone: bool = True,
+    further: Further[Result],
+    **charge: Unpack[ChargeKeywords],
+) -> Result: ...
+
+
+def fit_source(
+    source: ArraySource | FormulaSource,
+    request: Request,
+    *,
+    alone: bool = True,
+    further: Further[Any] | None = None,
+    **charge: Unpack[ChargeKeywords],
+) -> Any:
     """Plan the model of these rows, tell what may not have been meant, charge for it, read the rows and release it.
 
-    Where it is one of several models that share a budget, and not `alone`, no rows are counted first.
+    Where it is one of several models that share a budget, and not `alone`, no rows are counted first. With `further`
+    the result is what that releases.
     """
+    memory = charge.get("memory")
     limit = None if memory is None else Memory(memory)
     try:
         plan = source.plan(request, alone=alone)
     except DomainError as error:
-        opened = None if source.domain else as_ledger(ledger)
+        opened = None if source.domain else as_ledger(charge.get("ledger"))
         if opened is None or opened.domain is None:
             raise
         fix = phrase("pass domain=ledger.domain", shell="leave out --domain")
@@ -268,7 +303,7 @@ def fit_source(
         _log.warning("dpstats: %s", one)
     if unknown := [name for name in plan.bought if name not in plan.trimmed]:
         _log.warning("dpstats: the budget buys the ranges of %s; declared ranges are free", ", ".join(unknown))
-    random, ledger, data = random_source(request.seed), as_ledger(ledger), source.data
+    random, ledger, data = random_source(request.seed), as_ledger(charge.get("ledger")), source.data
     if plan.counts is not None and data is not None:
         # A query is carried out once for both releases, which share what memory there is.
         limit = Memory() if limit is None else limit
@@ -280,21 +315,21 @@ def fit_source(
         method=request.method,
         columns=source.columns,
         formula=plan.formula,
-        digest=plan.digest,
+        digest=plan.digest if further is None else None,
         domain=source.domain,
         memory=limit,
     )
-    charge = {"analyst": analyst, "label": label}
-    rest, rows = plan.guarantee, None
+    title = plan.title if further is None else further.title
+    signed = {"analyst": charge.get("analyst"), "label": charge.get("label")}
+    rest, rows = plan.guarantee if further is None else compose([plan.guarantee, further.guarantee]), None
     if plan.counts is not None:
         counted, rest = plan.counts.guarantees(plan.guarantee)
+        rest = rest if further is None else compose([rest, further.guarantee])
         if ledger is not None:
             check_rows(ledger, counted, data)
-            ledger.signed(analyst).check_charges([counted, rest])
-        counting = release(
-            counted, work=partial(_release_counts, source, plan, random), label=f"rows of a {plan.title}"
-        )
-        counts, rows = counting.run(ledger, **charge)
+            ledger.signed(signed["analyst"]).check_charges([counted, rest])
+        counting = release(counted, work=partial(_release_counts, source, plan, random), label=f"rows of a {title}")
+        counts, rows = counting.run(ledger, **signed)
         plan = replace(plan, counts=counts)
         wrong = counts.mismatch()
         if wrong and request.options.on_mismatch == "stop":
@@ -303,7 +338,9 @@ def fit_source(
                 f"Domain, or pass {argument('on_mismatch', 'go')} to fit in any case"
             )
     work = partial(release_fit, source, plan, random, encoded=rows)
-    return release(rest, work=work, label=plan.title).run(ledger, **charge)
+    if further is None:
+        return release(rest, work=work, label=title).run(ledger, **signed)
+    return release(rest, work=lambda data: further.release(work(data), data, random), label=title).run(ledger, **signed)
 
 
 def _release_counts(

@@ -319,7 +319,9 @@ def bought_response(plan: Plan, data: Table, random: RandomSource) -> ResponsePu
     eps, rows = planned.eps, _CountedRows(design, data, plan.request.options.record, random)
     if plan.family.response == "continuous":
         low, high = design.response.low, design.response.high
-        low, high = buy_interval(rows.unexplained(), low, high, eps=eps, adjacency=adjacency, random=random)
+        # Quantiles do not depend on how far the farthest responses are.
+        core = None if plan.family.models_mean else float(counted_number(plan) or 0.0)
+        low, high = buy_interval(rows.unexplained(), low, high, eps=eps, adjacency=adjacency, random=random, core=core)
         return replace(planned, low=low, high=high)
     if isinstance(plan.request.family, NegativeBinomial):
         return _bought_dispersion(planned, rows, adjacency, centred=design.has_intercept and design.offset is None)
@@ -329,6 +331,11 @@ def bought_response(plan: Plan, data: Table, random: RandomSource) -> ResponsePu
         return replace(planned, high=high)
     mean = _mean(rows, high, eps=share * eps, adjacency=adjacency, random=random)
     return replace(planned, high=high, mean=mean)
+
+
+def counted_number(plan: Plan) -> float | None:
+    """About how many rows there are, where it is public: released, or given."""
+    return plan.request.options.n if plan.counts is None else plan.counts.rows
 
 
 def _bought_dispersion(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.call import Request
 from dpstats.errors import ArgumentError, UncertifiedError
-from dpstats.families import Family, Gaussian, NegativeBinomial, Poisson
+from dpstats.families import Family, Gaussian, NegativeBinomial, Poisson, Quantile
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.averaged_variables import averaged_variables
 from dpstats.mechanisms.design import PublicDesign
@@ -235,17 +235,28 @@ def response_purchase(request: Request, design: PublicDesign) -> ResponsePurchas
     share, intervals = options.response_share, caps_for_intervals(request)
     open_counts = isinstance(request.family, Poisson) and not _capped(request.family)
     open_counts |= isinstance(request.family, NegativeBinomial) and request.family.alpha is None
-    if not (asked or intervals or open_counts):
+    open_width = is_open_quantile(request)
+    if not (asked or intervals or open_counts or open_width):
         return None
-    if intervals and not asked:
+    if (intervals or open_width) and not asked:
         share = min(share, ERRORS_SHARE)
     assert isinstance(design, DesignSpec)
     return ResponsePurchase(share * request.row_eps, design.response.low, design.response.high)
 
 
+WORKING_CAP, INTERVAL_CAP = 0.35, 0.9
+"""The default residual cap as a multiple of half the width of a bought interval: for coefficients alone, and where
+their intervals are to cover the slopes of least squares (docs/proofs/purchases)."""
+
+
 def is_open_least_squares(request: Request) -> bool:
     """Whether the residual cap of a linear model is left open."""
     return isinstance(request.family, Gaussian) and request.family.residual_cap is None
+
+
+def is_open_quantile(request: Request) -> bool:
+    """Whether the width of the pinball loss's corner is left open."""
+    return isinstance(request.family, Quantile) and request.family.h is None
 
 
 def caps_for_intervals(request: Request) -> bool:

@@ -5,19 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dpstats.call import Request
-from dpstats.families import BinomialCounts, Family, Gaussian, NegativeBinomial, Poisson
+from dpstats.families import BinomialCounts, Family, Gaussian, NegativeBinomial, Poisson, Quantile
 from dpstats.families.negative_binomial import least_alpha
+from dpstats.families.quantile import default_width
 from dpstats.formula.design import DesignSpec
-from dpstats.plan.methods import ResponsePurchase, caps_for_intervals, response_purchase
+from dpstats.plan.methods import INTERVAL_CAP, WORKING_CAP, ResponsePurchase, caps_for_intervals, response_purchase
 from dpstats.plan.plan import Plan, make_plan
 from dpstats.plan.row_counts import RowCounts
 
 UNIT_RESPONSE = (-1.0, 1.0)
 """The range assumed of a continuous array response, as row_norm=1 is of the rows."""
-
-WORKING_CAP, INTERVAL_CAP = 0.35, 0.9
-"""The default residual cap as a multiple of half the width of a bought interval: for coefficients alone, and where
-their intervals are to cover the slopes of least squares (docs/proofs/purchases)."""
 
 
 def plan_model(
@@ -35,7 +32,11 @@ def plan_model(
     scaling = None if request.method == "statistics" else response
     if request.family.response == "continuous":
         design = design.without_working() if scaling is None else design.with_working(scaling.low, scaling.high)
-    family = scaled_family(request.family, design, scaling, intervals=caps_for_intervals(request))
+    rows = request.options.n if counts is None else counts.rows
+    information = None if rows is None else rows * request.row_eps
+    family = scaled_family(
+        request.family, design, scaling, intervals=caps_for_intervals(request), information=information
+    )
     return make_plan(
         request,
         design,
@@ -57,22 +58,31 @@ def rescaled(plan: Plan, request: Request, response: ResponsePurchase | None = N
 
 
 def scaled_family(
-    family: Family, design: DesignSpec, response: ResponsePurchase | None = None, *, intervals: bool = False
+    family: Family,
+    design: DesignSpec,
+    response: ResponsePurchase | None = None,
+    *,
+    intervals: bool = False,
+    information: float | None = None,
 ) -> Family:
     """The family on the scale of the design's response, open caps filled in from its public range.
 
-    A residual cap is given in the response's units; the solver sees a continuous response scaled to [-1, 1].
+    A residual cap, or the width of a rounded corner, is given in the response's units; the solver sees a continuous
+    response scaled to [-1, 1]. `information` is rows times eps, where their number is public.
     """
     if design.response.trials is not None:
         return BinomialCounts(design.response.trials)
+    _, half_width = design.response_scaling()
     if isinstance(family, Gaussian):
-        _, half_width = design.response_scaling()
         given = family.residual_cap
         if given is not None:
             return Gaussian(given / half_width)
         if response is None:
             return family.resolve(UNIT_RESPONSE)
         return Gaussian(INTERVAL_CAP if intervals else WORKING_CAP)
+    if isinstance(family, Quantile):
+        open_width = default_width(family.q, information)
+        return replace(family, h=open_width if family.h is None else family.h / half_width)
     if response is not None and isinstance(family, Poisson):
         most = response.high if family.y_max is None else min(response.high, family.y_max)
         return replace(family, y_max=most).resolve(None)

@@ -13,6 +13,7 @@ from statsmodels.iolib.table import SimpleTable
 from dpstats.families import NegativeBinomial
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
+from dpstats.mechanisms.spec import automatic_alpha
 from dpstats.mechanisms.stage import NoiseFacts
 from dpstats.plan.facts import PlanFacts
 from dpstats.privacy.guarantee import Guarantee
@@ -109,6 +110,22 @@ def capped_at(plan: PlanFacts) -> float | None:
     return None if isinstance(design, DesignSpec) and units >= design.response.high - design.response.low else units
 
 
+def penalty_text(plan: PlanFacts) -> str:
+    """A penalty and the numbers that it has been given."""
+    penalty = plan.request.penalty
+    if penalty is None:
+        return "none"
+    if automatic_alpha(penalty, plan.request.options):
+        return f"{penalty.name}, alpha auto"
+    sizes = [f"{name} {value:.4g}" for name, value in vars(penalty).items() if isinstance(value, (int, float))]
+    return ", ".join([penalty.name, *sizes])
+
+
+def in_units(size: float) -> str:
+    """A size in units of the response: four digits, or all before the point."""
+    return f"{size:,.0f}" if 1e4 <= size < 1e9 else f"{size:,.4g}"
+
+
 def modelled_level(plan: PlanFacts) -> str:
     """What the coefficients are about: of a response of two values, which of them they speak for."""
     design, family = plan.design, plan.family
@@ -122,7 +139,7 @@ def modelled_level(plan: PlanFacts) -> str:
         else:
             event = name if any(sign in name for sign in "<>=") else f"{name} = 1"  # a comparison is an event
         return f"the class {event}" if family.name.endswith("svm") else f"Pr({event})"
-    return f"the mean of {name}"
+    return f"{family.target} of {name}"
 
 
 def auxiliary_facts(design: PublicDesign) -> list[tuple[str, str]]:
@@ -173,7 +190,8 @@ def bought_tables(plan: PlanFacts) -> list[SimpleTable]:
         ]
     if plan.completed and plan.response is not None:
         found = plan.response
-        use = "centre, scale and cap" if plan.family.response == "continuous" else "greatest count"
+        capped = "centre, scale and cap" if plan.family.models_mean else "centre, scale, width h"
+        use = capped if plan.family.response == "continuous" else "greatest count"
         if not plan.objective.caps_loss:
             use = "choice of method"
         rows.append((plan.design.response_name, [format_number(found.low), format_number(found.high), use]))

@@ -16,6 +16,7 @@ from dpstats.plots.plans import budget, methods
 from dpstats.plots.quality import calibration, residuals, roc
 from dpstats.plots.small_areas import groups
 from dpstats.plots.style import EvaluatedSubject, FittedSubject
+from dpstats.plots.survival import survival
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,6 +33,7 @@ __all__ = [
     "roc",
     "shares",
     "spending",
+    "survival",
 ]
 
 

@@ -113,7 +113,7 @@ def effect(
         _band(result, alpha, unbounded, isinstance(declared, Range)),
         "Points are public: the picture costs no budget.",
         style.promise(result.guarantee, "the fit"),
-        labels=(column, _response(design)),
+        labels=(column, _response(design, result.plan.family.target)),
         legend="best",
         caption=caption,
     )
@@ -225,7 +225,7 @@ def _name_levels(ax: Axes, declared: Levels) -> None:
     style.literal_text(ax.get_xticklabels())
 
 
-def _response(design: DesignSpec) -> str:
+def _response(design: DesignSpec, target: str) -> str:
     """What the vertical axis shows."""
     spec = design.response
     if spec.trials is not None:
@@ -233,7 +233,7 @@ def _response(design: DesignSpec) -> str:
     if spec.kind == "binary":
         level = 1 if spec.levels is None else spec.levels[1]
         return f"Pr({spec.name} = {level})"
-    return f"expected {spec.name}" if spec.kind == "count" else f"mean of {spec.name}"
+    return f"expected {spec.name}" if spec.kind == "count" else f"{target.removeprefix('the ')} of {spec.name}"
 
 
 def _fixed(held: Mapping[str, Any], given: Mapping[str, Any]) -> str:

@@ -163,10 +163,10 @@ def fine_intervals(low: float, high: float) -> Array:
     return ends[~(has_zero & narrow)]
 
 
-def overlapping_intervals(low: float, high: float) -> Array:
-    """Ends of intervals of `WIDTHS` cells of [low, high], each a quarter of its width from the next; shape (k, 2)."""
+def overlapping_intervals(low: float, high: float, widths: Sequence[int] = WIDTHS) -> Array:
+    """Ends of intervals of `widths` cells of [low, high], each a quarter of its width from the next; shape (k, 2)."""
     places = [
-        (start, start + width) for width in WIDTHS for start in (*range(0, CELLS - width, width // 4), CELLS - width)
+        (start, start + width) for width in widths for start in (*range(0, CELLS - width, width // 4), CELLS - width)
     ]
     return np.linspace(low, high, CELLS + 1)[np.array(places)]
 
@@ -294,6 +294,12 @@ INTERVAL_PRICE = 2.5
 """An interval twice as wide must hold this many more rows, in units of the noise scale, or of one row if that is more.
 Settled by the experiment in docs/proofs/purchases, as is `REACH_PRICE`."""
 
+CORE_PRICE = 0.05
+"""An interval of the core that is twice as wide must hold so much more of all rows, if they are counted."""
+
+CORE_WIDTHS = (*WIDTHS, 24, 16, 12, 8, 6, 4)
+"""Widths in cells of intervals of the core: far values do not matter, and most of a declared range may be empty."""
+
 REACH_PRICE = 2.5
 """A reach twice as far must leave so many rows fewer above it, in the same units."""
 
@@ -302,7 +308,14 @@ MEAN_UNITS = 1024
 
 
 def buy_interval(
-    values: Values, low: float, high: float, *, eps: float, adjacency: Adjacency, random: RandomSource
+    values: Values,
+    low: float,
+    high: float,
+    *,
+    eps: float,
+    adjacency: Adjacency,
+    random: RandomSource,
+    core: float | None = None,
 ) -> tuple[float, float]:
     """Choose an interval within [low, high] that holds most of the values, with eps-differential privacy.
 
@@ -316,15 +329,17 @@ def buy_interval(
         Spent whatever the values are.
     adjacency : {"add_remove", "replace_one"}
     random : RandomSource
+    core : float, optional
+        Only the core of the values matters, of about so many rows; public, 0 where their number is not known.
 
     Returns
     -------
     low, high : float
-        One of `dpstats.privacy.ranges.overlapping_intervals`: at least 1/32 of the declared width.
+        One of `dpstats.privacy.ranges.overlapping_intervals`: at least 1/32 of the declared width, 1/256 of a core.
     """
-    ends = overlapping_intervals(low, high)
+    ends = overlapping_intervals(low, high, WIDTHS if core is None else CORE_WIDTHS)
     scale = noise_scale(eps, adjacency)
-    price = INTERVAL_PRICE * max(scale, 1.0)
+    price = max(INTERVAL_PRICE * max(scale, 1.0), CORE_PRICE * (core or 0.0))
     penalty = price * np.log2((ends[:, 1] - ends[:, 0]) / (high - low))
     scores = cell_counts(values, low, high, clip=True).inside(ends) - whole_penalty(penalty)
     first, last = ends[noisy_argmax(scores, scale, random, monotone=adjacency == "add_remove")]

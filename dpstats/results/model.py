@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dpstats.arguments import safe_repr
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError, NotReleasedError
-from dpstats.families import Family, Gaussian
+from dpstats.families import Family, Gaussian, Quantile
 from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
 from dpstats.inference import JointTest, ModelSpread, wald_test
@@ -131,6 +131,8 @@ class FittedModel(InferenceMixin, Released):
         family = self.plan.family
         if isinstance(family, Gaussian) and family.residual_cap is not None:
             return replace(family, residual_cap=family.residual_cap * self.plan.design.response_scaling()[1])
+        if isinstance(family, Quantile) and family.h is not None:
+            return replace(family, h=family.h * self.plan.design.response_scaling()[1])
         return family
 
     @property
@@ -159,6 +161,8 @@ class FittedModel(InferenceMixin, Released):
         if name in NOT_RELEASED:
             raise NotReleasedError(f"{name} was not released: the budget has not paid for it; {NOT_RELEASED[name]}")
         hint = "; the coefficients are params" if name in ("coef", "coef_", "coefficients") else ""
+        if name in ("to_csv", "to_excel"):
+            hint = f"; tidy().{name}(path) writes the coefficients"
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
     def predict(

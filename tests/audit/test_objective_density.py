@@ -16,7 +16,7 @@ from covers import pairwise
 from objective_density import NoiseDensity, ObjectiveDensity
 
 from dpstats.audit.exact import audit_exact
-from dpstats.families import Binomial, Family, Gaussian, HuberSVM, NegativeBinomial, Poisson, SmoothSVM
+from dpstats.families import Binomial, Family, Gaussian, HuberSVM, NegativeBinomial, Poisson, Quantile, SmoothSVM
 from dpstats.privacy.calibration import joint_scale
 from dpstats.privacy.noise import Noise
 
@@ -28,6 +28,8 @@ FAMILIES = [
     NegativeBinomial(0.5, 4.0),
     HuberSVM(0.5),
     SmoothSVM(0.2),
+    Quantile(0.5, 0.1),
+    Quantile(0.9, 0.1),
 ]
 ADJACENCIES = ["add_remove", "replace_one"]
 LAWS = list(product(["laplace", "gaussian"], ADJACENCIES))

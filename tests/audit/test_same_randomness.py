@@ -8,7 +8,7 @@ from covers import pairwise
 
 from dpstats.audit import sensitivity, worst_cases
 from dpstats.data import as_endog, as_exog
-from dpstats.families import Binomial, Family, Gaussian, HuberSVM, NegativeBinomial, Poisson, SmoothSVM
+from dpstats.families import Binomial, Family, Gaussian, HuberSVM, NegativeBinomial, Poisson, Quantile, SmoothSVM
 from dpstats.models.sources import array_blocks
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.solvers import newton
@@ -21,6 +21,7 @@ FAMILIES: list[Family] = [
     NegativeBinomial(0.5, 8.0),
     HuberSVM(),
     SmoothSVM(),
+    Quantile(0.8, 0.1),
 ]
 
 

@@ -18,6 +18,7 @@ from dpstats.families import (
     HuberSVM,
     NegativeBinomial,
     Poisson,
+    Quantile,
     SmoothSVM,
     from_dict,
     get_family,
@@ -37,6 +38,9 @@ FAMILIES = [
     NegativeBinomial(0.1, 3.0),
     HuberSVM(),
     HuberSVM(2.0),
+    Quantile(0.5, 0.2),
+    Quantile(0.9, 0.05),
+    Quantile(0.1, 1.5),
     SmoothSVM(),
     SmoothSVM(0.01),
 ]

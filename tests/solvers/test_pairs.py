@@ -7,7 +7,7 @@ import pytest
 from mpmath import mp, mpf
 
 from dpstats import families
-from dpstats.families import Binomial, Family, Gaussian, HuberSVM, NegativeBinomial, Poisson, SmoothSVM
+from dpstats.families import Binomial, Family, Gaussian, HuberSVM, NegativeBinomial, Poisson, Quantile, SmoothSVM
 from dpstats.solvers import pairs
 from dpstats.solvers.pairs import Pair
 from dpstats.solvers.rounding import pair_slope
@@ -29,6 +29,8 @@ FAMILIES: list[Family] = [
     HuberSVM(1e-7),
     SmoothSVM(0.5),
     SmoothSVM(1e-7),
+    Quantile(0.5, 0.3),
+    Quantile(0.9, 1e-7),
 ]
 
 
@@ -93,6 +95,8 @@ def exact_slope(family: Family, eta: mpf, response: mpf) -> mpf:
     if isinstance(family, NegativeBinomial):
         chance = 1 / (1 + mp.exp(-(eta + mpf(family.shift))))
         return mpf(family.failures) * chance - response * (1 - chance)
+    if isinstance(family, Quantile):
+        return 1 / (1 + mp.exp((response - eta) / mpf(float(family.h or 0)))) - mpf(family.q)
     assert isinstance(family, (HuberSVM, SmoothSVM))
     sign = 2 * response - 1
     v = min(max((1 - sign * eta) / mpf(family.h), mpf(-1)), mpf(1))

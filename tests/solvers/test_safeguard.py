@@ -9,7 +9,7 @@ import pytest
 from mpmath import mp, mpf
 from test_pairs import exact_slope
 
-from dpstats.families import Binomial, Family, Gaussian, HuberSVM, NegativeBinomial, Poisson, SmoothSVM
+from dpstats.families import Binomial, Family, Gaussian, HuberSVM, NegativeBinomial, Poisson, Quantile, SmoothSVM
 from dpstats.penalties import Bridge, Lasso, Penalty
 from dpstats.solvers import newton, pairs, prox, safeguard
 from dpstats.solvers.objective import PerturbedObjective
@@ -23,6 +23,7 @@ FAMILIES: list[Family] = [
     NegativeBinomial(0.5, 9.0),
     HuberSVM(0.1),
     SmoothSVM(1e-3),
+    Quantile(0.8, 0.01),
 ]
 PENALTIES: list[Penalty | None] = [None, Lasso(0.3), Bridge(0.5, 1.5)]
 

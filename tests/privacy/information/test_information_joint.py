@@ -15,7 +15,7 @@ from joint_density import Released, worst_log_ratio
 from scipy import special
 
 from dpstats.errors import ArgumentError
-from dpstats.families import Binomial, Family, Gaussian, HuberSVM, NegativeBinomial, Poisson, SmoothSVM
+from dpstats.families import Binomial, Family, Gaussian, HuberSVM, NegativeBinomial, Poisson, Quantile, SmoothSVM
 from dpstats.privacy.calibration import joint_scale
 from dpstats.privacy.information import (
     free_information,
@@ -38,6 +38,8 @@ FAMILIES = [
     NegativeBinomial(0.5, 4.0),
     NegativeBinomial(0.2, 4.0),
     HuberSVM(0.5),
+    Quantile(0.5, 0.1),
+    Quantile(0.9, 0.1),
     SmoothSVM(0.2),
 ]
 RESPONSES = {"continuous": [-0.3, 0.8], "count": [0.0, 4.0], "binary": [0.0, 1.0]}

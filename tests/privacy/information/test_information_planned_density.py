@@ -15,14 +15,22 @@ from joint_density import Released, worst_log_ratio
 
 import dpstats as dp
 from dpstats.audit.exact import audit_exact
-from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
+from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, Quantile, SmoothSVM
 from dpstats.mechanisms import calibration, objective
 from dpstats.mechanisms.information import eta_error
 from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.privacy.information import JointScales
 from dpstats.privacy.noise import Noise
 
-FAMILIES = [Binomial(), Gaussian(0.5), Poisson(2.0, 4.0), Poisson(3.0, 4.0), HuberSVM(0.5), SmoothSVM(0.2)]
+FAMILIES = [
+    Binomial(),
+    Gaussian(0.5),
+    Poisson(2.0, 4.0),
+    Poisson(3.0, 4.0),
+    HuberSVM(0.5),
+    SmoothSVM(0.2),
+    Quantile(0.8, 0.1),
+]
 RESPONSES = {"continuous": [-9.0, 9.0], "count": [0.0, 4.0], "binary": [0.0, 1.0]}
 KINKS = (0, 0.5, -0.5, 1.5, -1.5, math.log(2), math.log(3), 0.2, -0.8, 0.3, 1.3, 0.8)
 ETA = np.unique(np.concatenate((np.linspace(-30, 30, 12001), *((kink - 1e-9, kink + 1e-9) for kink in KINKS))))

@@ -1,0 +1,165 @@
+"""Several quantiles of one response under one charge, which share what is bought (docs/proofs/quantiles)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from typing import Any, Unpack
+
+import numpy as np
+
+from dpstats.arguments import safe_repr
+from dpstats.call import ChargeKeywords, Request, make_request
+from dpstats.errors import ArgumentError, DPStatsError
+from dpstats.families.quantile import Quantile, check_quantile
+from dpstats.formula.design import DesignSpec
+from dpstats.models.adaptive import settled
+from dpstats.models.glm import Further, fit_source, release_rows
+from dpstats.models.sources import FormulaSource
+from dpstats.plan import Plan, with_settled_law
+from dpstats.plan.scaling import plan_model
+from dpstats.privacy.accounting import compose, split_budget
+from dpstats.privacy.guarantee import Guarantee
+from dpstats.privacy.randomness import RandomSource
+from dpstats.results.glm_results import GLMResults
+from dpstats.results.quantiles import QuantileResults, budget_summary
+from dpstats.results.stored import Printed
+from dpstats.summaries import Summary
+
+PROOF = "docs/proofs/quantiles"
+
+MOST = 99
+"""Quantiles of one call."""
+
+
+@dataclass(frozen=True, eq=False)
+class QuantilePlan(Printed):
+    """The plan of several quantiles under one budget; made by `plan_quantreg`.
+
+    Attributes
+    ----------
+    plans : dict
+        A Plan by quantile. That of the quantile nearest to the median pays for what they share: the number of rows,
+        ranges, and where the response lies.
+    guarantee : Guarantee
+        For all of them together.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> plan = dp.plan_quantreg("y ~ x", {"x": (0, 1), "y": (0, 1)}, eps=1.0, q=[0.1, 0.5, 0.9])
+    >>> plan
+    <QuantilePlan: y ~ x, q = 0.1, 0.5, 0.9; eps=1, add_remove, certified>
+    >>> round(plan[0.5].eps, 2)
+    0.25
+    """
+
+    plans: Mapping[float, Plan]
+    guarantee: Guarantee
+
+    def __getitem__(self, q: float) -> Plan:
+        return self.plans[q]
+
+    @property
+    def title(self) -> str:
+        """What is fitted, for an entry in a ledger."""
+        return f"{len(self.plans)} quantiles of {next(iter(self.plans.values())).design.response_name}"
+
+    def summary(self) -> Summary:
+        """What each quantile costs, its noise and its width; as_text, as_html, as_latex and as_markdown.
+
+        Examples
+        --------
+        >>> "0.9" in plan.summary().as_text()
+        True
+        >>> "tabular" in plan.to_latex(), "<td" in plan.to_html(), "---:|" in plan.to_markdown()
+        (True, True, True)
+        """
+        return budget_summary(self.plans, self.guarantee)
+
+    def __repr__(self) -> str:
+        formula = next(iter(self.plans.values())).formula
+        return f"<QuantilePlan: {formula}, q = {', '.join(f'{q:.4g}' for q in self.plans)}; {self.guarantee}>"
+
+
+def check_quantiles(q: object) -> tuple[float, ...]:
+    """Several quantiles; ArgumentError unless they are distinct and rise."""
+    values = tuple(q) if isinstance(q, (Sequence, np.ndarray)) and not isinstance(q, str) else ()
+    if not 1 <= len(values) <= MOST:
+        raise ArgumentError(f"q must be a number such as 0.5, or a list of 1 to {MOST} of them, got {safe_repr(q)}")
+    found = tuple(check_quantile("q", one) for one in values)
+    if any(first >= second for first, second in pairwise(found)):
+        raise ArgumentError(f"q must rise from one quantile to the next, such as [0.1, 0.5, 0.9], got {safe_repr(q)}")
+    return found
+
+
+def plan_quantiles(
+    source: FormulaSource, q: tuple[float, ...], h: float | None, eps: float, **settings: Any
+) -> QuantilePlan:
+    """The plans of several quantiles, from public facts alone.
+
+    The budget is divided by (max(q, 1 - q))^(2/3), which makes the sum of the variances of their noise least.
+    """
+    families = [Quantile(one, h) for one in q]
+    whole = make_request(eps=eps, family=families[0], **settings)
+    if whole.method not in ("napp", "objective"):
+        raise ArgumentError(f"method must be 'napp' or left out for several quantiles, got {safe_repr(whole.method)}")
+    shares = split_budget(whole.eps, whole.delta, [family.lipschitz ** (2 / 3) for family in families])
+    requests = {
+        family.q: replace(whole, family=family, eps=share_eps, delta=share_delta)
+        for family, (share_eps, share_delta) in zip(families, shares, strict=True)
+    }
+    central = min(q, key=lambda one: abs(one - 0.5))
+    first = source.plan(requests[central], alone=True)
+    plans = {one: first if one == central else beside(first, request) for one, request in requests.items()}
+    total = compose([plan.guarantee for plan in plans.values()])
+    return QuantilePlan(plans, replace(total, basis=PROOF))
+
+
+def beside(first: Plan, request: Request) -> Plan:
+    """The plan of another quantile, which takes ranges, scale and number of rows as `first` has bought them."""
+    assert isinstance(first.design, DesignSpec)
+    rows = first.request.options.n if first.counts is None else first.counts.rows
+    options = replace(request.options, n=None if rows is None else max(float(rows), 1.0), ranges=None)
+    shared = None if first.response is None else replace(first.response, eps=0.0)
+    if shared is None:
+        options = replace(options, response="declared")
+    request = replace(request, options=options)
+    plan = plan_model(request, first.design, bought=(), trimmed=(), response=shared, counts=None)
+    return plan if rows is None else settled(plan, rows)
+
+
+def fit_quantiles(source: FormulaSource, planned: QuantilePlan, **charge: Unpack[ChargeKeywords]) -> QuantileResults:
+    """Charge for all quantiles at once, read the rows and release them."""
+    central = min(planned.plans, key=lambda q: abs(q - 0.5))
+    others = {q: plan for q, plan in planned.plans.items() if q != central}
+    if not others:
+        fit = fit_source(source, planned[central].request, **charge)
+        return QuantileResults({central: fit}, fit.guarantee)
+    further = Further(
+        compose([plan.guarantee for plan in others.values()]),
+        planned.title,
+        partial(_release_others, source, planned, central),
+    )
+    return fit_source(source, planned[central].request, further=further, **charge)
+
+
+def _release_others(
+    source: FormulaSource, planned: QuantilePlan, central: float, first: GLMResults, data: Any, random: RandomSource
+) -> QuantileResults:
+    """The quantiles after the first, by what it has released. Reads rows: charge first."""
+    fits = {}
+    for q, plan in planned.plans.items():
+        if q == central:
+            fits[q] = first
+            continue
+        following = plan
+        # What cannot be planned is decided by released and public values alone; the plan that was charged serves.
+        with contextlib.suppress(DPStatsError):
+            following = beside(first.plan, with_settled_law(plan))
+        rows = source.rows(following, data, random)
+        fits[q] = release_rows(following, plan.guarantee, rows, source.nobs(plan.request, data), random)
+    return QuantileResults(fits, planned.guarantee)
