@@ -20,8 +20,12 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.audit import audit
     from dpstats.evaluation import Check, Evaluation, Holdout, check, evaluate, holdout
     from dpstats.ledger import Ledger
+    from dpstats.models.absorbed import AbsorbedModel
     from dpstats.models.compare import Comparison, compare
     from dpstats.models.glm import GLM
+    from dpstats.models.groups import GroupPlan
+    from dpstats.models.hazard import hazard, plan_hazard
+    from dpstats.models.kaplan_meier import kaplan_meier, plan_kaplan_meier
     from dpstats.models.many import ManyPlans, plan_many
     from dpstats.models.quantiles import QuantilePlan
     from dpstats.models.ranges import BoughtRanges, buy_ranges
@@ -29,10 +33,15 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.plan import Plan
     from dpstats.privacy import Guarantee, Noise, compose
     from dpstats.proof_pages import Proof, proof
+    from dpstats.results.absorbed import AbsorbedResults
     from dpstats.results.etable import ETable, etable
     from dpstats.results.glm_results import GLMResults
+    from dpstats.results.groups import GroupResults
+    from dpstats.results.hazard import HazardResults
+    from dpstats.results.kaplan_meier import KaplanMeier, KaplanMeierPlan
+    from dpstats.results.multinomial import MultinomialPlan, MultinomialResults
     from dpstats.results.quantiles import QuantileResults
-    from dpstats.results.statistics import ReleasedStatistics, StatisticsResults
+    from dpstats.results.statistics import IVResults, ReleasedStatistics, StatisticsResults
     from dpstats.risk import required, sample_size
     from dpstats.tuning import Selection, Tuned, TuningPlan, plan_tuning, select, tune
 
@@ -41,6 +50,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GLM",
+    "AbsorbedModel",
+    "AbsorbedResults",
     "BoughtRanges",
     "Check",
     "Comparison",
@@ -48,10 +59,18 @@ __all__ = [
     "ETable",
     "Evaluation",
     "GLMResults",
+    "GroupPlan",
+    "GroupResults",
     "Guarantee",
+    "HazardResults",
     "Holdout",
+    "IVResults",
+    "KaplanMeier",
+    "KaplanMeierPlan",
     "Ledger",
     "ManyPlans",
+    "MultinomialPlan",
+    "MultinomialResults",
     "Noise",
     "Plan",
     "Proof",
@@ -75,13 +94,17 @@ __all__ = [
     "evaluate",
     "families",
     "glm",
+    "hazard",
     "holdout",
+    "kaplan_meier",
     "lasso",
     "local",
     "logit",
     "ols",
     "penalties",
     "plan",
+    "plan_hazard",
+    "plan_kaplan_meier",
     "plan_many",
     "plan_quantreg",
     "plan_tuning",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, Unpack, cast, overload
 
 import pandas as pd
 
-from dpstats.arguments import explain_calls, is_number, safe_repr
+from dpstats.arguments import check_flag, explain_calls, is_number, safe_repr
 from dpstats.call import (
     ChargeKeywords,
     DomainLike,
@@ -23,10 +23,14 @@ from dpstats.call import (
 from dpstats.data import as_table
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, Quantile, SmoothSVM
+from dpstats.formula.syntax import absorbed_factor
 from dpstats.ledger import as_ledger
+from dpstats.models.absorbed import fit_absorbed, plan_absorbed
 from dpstats.models.adaptive import by_rows, forecast_by_rows
 from dpstats.models.forecast import Forecast
 from dpstats.models.glm import fit_source
+from dpstats.models.groups import GroupPlan, fit_groups, plan_groups
+from dpstats.models.multinomial import fit_multinomial, plan_multinomial
 from dpstats.models.population import population_rows
 from dpstats.models.quantiles import QuantilePlan, check_quantiles, fit_quantiles, plan_quantiles
 from dpstats.models.sources import FormulaSource, model_formula
@@ -35,7 +39,10 @@ from dpstats.privacy.guarantee import check_planned
 from dpstats.privacy.randomness import random_source
 from dpstats.quiet import hide_frames
 from dpstats.results.glm_results import GLMResults
+from dpstats.results.groups import GroupResults
+from dpstats.results.multinomial import MultinomialPlan, MultinomialResults
 from dpstats.results.quantiles import QuantileResults
+from dpstats.wording import argument
 
 
 @dataclass(frozen=True)
@@ -77,19 +84,67 @@ SVM_LOSSES: dict[str, type[HuberSVM | SmoothSVM]] = {"huber": HuberSVM, "smooth"
 """The rounded hinges by the name that `svm` takes."""
 
 
+@overload
+def glm(  # type: ignore[overload-overlap]
+    formula: str,
+    data: object,
+    eps: float,
+    *,
+    family: Literal["multinomial"],
+    by: None = None,
+    shrink: bool = ...,
+    **arguments: Unpack[ModelKeywords],
+) -> MultinomialResults: ...
+
+
+@overload
+def glm(
+    formula: str,
+    data: object,
+    eps: float,
+    *,
+    family: str | Family = ...,
+    by: None = None,
+    shrink: bool = ...,
+    **arguments: Unpack[ModelKeywords],
+) -> GLMResults: ...
+
+
+@overload
+def glm(
+    formula: str,
+    data: object,
+    eps: float,
+    *,
+    family: str | Family = ...,
+    by: str,
+    shrink: bool = ...,
+    **arguments: Unpack[ModelKeywords],
+) -> GroupResults: ...
+
+
 @hide_frames
 @explain_calls()
 @expand_signature(ModelKeywords)
 def glm(
-    formula: str, data: object, eps: float, *, family: str | Family = "gaussian", **arguments: Unpack[ModelKeywords]
-) -> GLMResults:
+    formula: str,
+    data: object,
+    eps: float,
+    *,
+    family: str | Family = "gaussian",
+    by: str | None = None,
+    shrink: bool = False,
+    **arguments: Unpack[ModelKeywords],
+) -> GLMResults | MultinomialResults | GroupResults:
     """Fit a generalised linear model with differential privacy.
 
     Parameters
     ----------
     formula : str
         Such as ``"y ~ x1 + C(group) + bs(age, df=4)"``, ``"y ~ x + offset(np.log(t))"`` or, for counts of a binomial
-        family, ``"successes + failures ~ x"``.
+        family, ``"successes + failures ~ x"``. ``"y ~ x | firm"`` absorbs the effects of a column's values, of which
+        nothing is declared (docs/guide/absorbed); the result is then `AbsorbedResults`, and only ``unit=`` of that
+        column, ``radius=``, ``subset=`` and what a charge takes go with it.
     data : DataFrame or another table, or path
         The private rows: a pandas or polars DataFrame, an Arrow table or a dict of columns; a source that is read in
         batches (a polars LazyFrame, an Arrow reader or dataset, or a DuckDB relation); a Dask DataFrame, on its cluster
@@ -99,7 +154,13 @@ def glm(
         The budget of this call.
     family : str or Family
         "gaussian", "binomial", "poisson", "negative_binomial", "quantile", "huber_svm", "smooth_svm", or an object of
-        ``dp.families``.
+        ``dp.families``. "multinomial" is for three levels or more, by the proof in docs/proofs/multinomial
+        (docs/guide/multinomial).
+    by : str, optional
+        A column whose levels the Domain declares: one fit in the rows of each level, under one charge of eps for all,
+        since a row is in one group at most (docs/guide/groups).
+    shrink : bool
+        With `by`: pool the groups, as far as noise and sampling errors ask for. A part of eps buys a fit of all rows.
     method : {"auto", "napp", "objective", "output", "statistics", "posterior"}
         Where the noise is added (docs/guide/methods); `compare` ranks the methods. "auto" is "napp", or "statistics"
         for least squares with standard errors where intervals are expected narrower.
@@ -145,7 +206,8 @@ def glm(
     -------
     GLMResults
         ``params`` as released, for prediction; with inference also ``debiased``, to which errors, tests and intervals
-        refer.
+        refer. MultinomialResults for ``family="multinomial"``; with `by` a GroupResults, a mapping from levels to
+        GLMResults.
 
     See Also
     --------
@@ -169,12 +231,22 @@ def glm(
     >>> list(fit.params.index)
     ['Intercept', 'x']
     """
+    formula, absorbed = absorbed_factor(formula)
+    check_groups(by, shrink, alone=absorbed is not None or family == "multinomial")
+    if absorbed is not None:
+        # The text of a formula has no type: this is AbsorbedResults, which has the names that GLMResults has.
+        return cast(Any, fit_absorbed(formula, absorbed, data, eps, family, **arguments))
+    if family == "multinomial":
+        return fit_multinomial(formula, data, eps, arguments)
     domain, engine = arguments.pop("domain", None), arguments.pop("engine", None)
     row_terms, charge, settings = split_kwargs(arguments, RowKeywords, ChargeKeywords)
     if domain is None and (ledger := as_ledger(charge.get("ledger"))) is not None:
         charge["ledger"], domain = ledger, ledger.domain
-    source = FormulaSource(model_formula(formula, family, **row_terms), as_table(data, engine), domain)
-    return fit_source(source, make_request(eps=eps, family=family, **settings), **charge)
+    table, request = as_table(data, engine), make_request(eps=eps, family=family, **settings)
+    source = FormulaSource(model_formula(formula, family, **row_terms), table, domain)
+    if by is not None:
+        return fit_groups(plan_groups(source, request, by, shrink), table, **charge)
+    return fit_source(source, request, **charge)
 
 
 @hide_frames
@@ -442,6 +514,45 @@ def lasso(
     return glm(formula, data, eps, penalty="lasso", alpha=alpha, family=family, **arguments)
 
 
+@overload
+def plan(  # type: ignore[overload-overlap]
+    formula: str,
+    domain: DomainLike,
+    eps: float,
+    *,
+    family: Literal["multinomial"],
+    by: None = None,
+    shrink: bool = ...,
+    **arguments: Unpack[PlanKeywords],
+) -> MultinomialPlan: ...
+
+
+@overload
+def plan(
+    formula: str,
+    domain: DomainLike,
+    eps: float,
+    *,
+    family: str | Family = ...,
+    by: None = None,
+    shrink: bool = ...,
+    **arguments: Unpack[PlanKeywords],
+) -> Plan: ...
+
+
+@overload
+def plan(
+    formula: str,
+    domain: DomainLike,
+    eps: float,
+    *,
+    family: str | Family = ...,
+    by: str,
+    shrink: bool = ...,
+    **arguments: Unpack[PlanKeywords],
+) -> GroupPlan: ...
+
+
 @explain_calls()
 @expand_signature(PlanKeywords)
 def plan(
@@ -450,8 +561,10 @@ def plan(
     eps: float,
     *,
     family: str | Family = "gaussian",
+    by: str | None = None,
+    shrink: bool = False,
     **arguments: Unpack[PlanKeywords],
-) -> Plan:
+) -> Plan | MultinomialPlan | GroupPlan:
     """What `glm` with these arguments would release and what it would cost; reads no data and spends nothing.
 
     Columns that the Domain leaves out are assumed to be numeric, and their range is bought.
@@ -459,6 +572,7 @@ def plan(
     Returns
     -------
     Plan
+        MultinomialPlan for ``family="multinomial"``; with `by` a GroupPlan.
 
     Examples
     --------
@@ -469,10 +583,26 @@ def plan(
     >>> list(plan.budget["eps"].round(2))
     [0.03, 0.96, 0.01, 1.0]
     """
+    formula, absorbed = absorbed_factor(formula)
+    check_groups(by, shrink, alone=absorbed is not None or family == "multinomial")
+    if absorbed is not None:
+        return cast(Any, plan_absorbed(formula, absorbed, None, domain, eps, family, **arguments))
+    if family == "multinomial":
+        return plan_multinomial(formula, domain, eps, arguments)
     row_terms, settings = split_kwargs(arguments, RowKeywords)
     request = make_request(eps=eps, family=family, **settings)
     source = FormulaSource(model_formula(formula, family, **row_terms), None, domain)
+    if by is not None:
+        return plan_groups(source, request, by, shrink)
     return replace(source.plan(request, alone=True), call=DryRun(source, request))
+
+
+def check_groups(by: str | None, shrink: bool, *, alone: bool) -> None:
+    """Raise ArgumentError if groups are to be pooled and there are none, or the model is not offered by group."""
+    if check_flag("shrink", shrink) and by is None:
+        raise ArgumentError(f"shrink pools groups: name their factor too, as in {argument('by', 'region')}")
+    if by is not None and alone:
+        raise ArgumentError("by is not offered with an absorbed factor or several classes; leave it out")
 
 
 def _without_family(arguments: ModelKeywords) -> ModelKeywords:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import html
+import io
 import re
 import textwrap
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from statsmodels.iolib import summary as statsmodels_summary
 from statsmodels.iolib.summary import fmt_2cols, fmt_params
 from statsmodels.iolib.table import SimpleTable
 
+from dpstats.errors import ArgumentError
 from dpstats.wording import in_shell
 
 WIDTH = 78
@@ -88,6 +90,33 @@ class Summary(statsmodels_summary.Summary):
     def as_markdown(self) -> str:
         """Each table in the pipes of Markdown, then the notes."""
         return "\n\n".join([*map(markdown_table, self._whole()), *self._notes()])
+
+    def as_docx(self, title: str | None = None) -> bytes:
+        """A Word file: a heading if there is one, each table below its title, then the notes. Needs python-docx."""
+        try:
+            from docx import Document
+            from docx.enum.text import WD_ALIGN_PARAGRAPH
+        except ImportError as error:
+            raise ArgumentError(
+                "Word files need the package python-docx: pip install python-docx. Word also opens what to_html() makes"
+            ) from error
+        document, file = Document(), io.BytesIO()
+        if title is not None:
+            document.add_heading(title, 1)
+        for table in map(_unbroken, self._whole()):
+            rows = [[str(cell.data).replace(GAP, "").strip() for cell in row] for row in table]
+            size = max(map(len, rows))
+            document.add_paragraph(table.title)
+            made = document.add_table(len(rows), size, style="Light List Accent 1")
+            for line, cells in zip(made.rows, rows, strict=True):
+                # A head names the columns of numbers alone.
+                for place, text in enumerate([""] * (size - len(cells)) + cells):
+                    line.cells[place].text = text
+                    line.cells[place].paragraphs[0].alignment = WD_ALIGN_PARAGRAPH.RIGHT if place else None
+        for note in self._notes():
+            document.add_paragraph(note, style="List Bullet")
+        document.save(file)
+        return file.getvalue()
 
     def _whole(self) -> list[SimpleTable]:
         """The tables, without those that go on with one before: where lines have no end it is whole."""

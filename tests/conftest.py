@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import subprocess
@@ -12,9 +13,30 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import hypothesis
 import pytest
 
+# A search that differs from run to run, or ends with the clock, fails on changes that did nothing.
+hypothesis.settings.register_profile("suite", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("suite")
+
 ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(autouse=True)
+def no_stop_by_chance(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise alone stops a fit of few rows once in 1,000 fits, and a run makes hundreds of them."""
+    if request.path.stem != "test_row_counts":
+        monkeypatch.setattr(importlib.import_module("dpstats.plan.row_counts"), "FALSE_STOPS", 1e-9)
+
+
+@pytest.fixture(scope="session")
+def database() -> Iterator[Any]:
+    """A PostgreSQL server, one for a session."""
+    import postgres
+
+    with postgres.server() as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

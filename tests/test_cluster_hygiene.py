@@ -85,6 +85,8 @@ CALLS: dict[str, Callable[[Path], Any]] = {
     "persisted": lambda _: dp.ols("y ~ x", parts().map_partitions(_odd, meta=frame()[:0]), 1.0, domain=DOMAIN),
     "check": lambda _: dp.check("y ~ x + g", parts(), DOMAIN, 1.0),
     "statistics": lambda _: dp.release_statistics(DOMAIN, ["y", "x", "g"], 1.0, data=parts()),
+    "absorbed": lambda _: dp.ols("y ~ x | g", parts(), 1.0, domain=DOMAIN),
+    "absorbed, of groups": lambda _: dp.ols("y ~ x | g", parts(), 1.0, domain=DOMAIN, unit="g"),
     "warnings": lambda _: dp.ols("y ~ x", parts().map_partitions(_warns, meta=frame()[:0]), 1.0, domain=DOMAIN),
     "errors": lambda _: dp.ols("y ~ x", parts().map_partitions(_raises, meta=frame()[:0]), 1.0, domain=DOMAIN),
     "exits": lambda _: dp.ols("y ~ x", parts().map_partitions(_exits, meta=frame()[:0]), 1.0, domain=DOMAIN),

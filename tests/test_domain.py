@@ -55,7 +55,7 @@ def test_coerce_keeps_a_domain_and_builds_one_from_a_dict_or_nothing() -> None:
         ((0, 10**400), "finite"),
         ((0, 1, 2), "pair of numbers"),
         ((0,), "pair of numbers"),
-        (("F", "M"), "write levels as a list"),
+        (("F", "M"), r"write levels as a list: \['F', 'M'\]"),
         ((False, True), "pair of numbers"),
         ((0, 1j), "pair of numbers"),
         ([], "empty"),

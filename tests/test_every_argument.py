@@ -68,6 +68,8 @@ def calls(folder: Path) -> Iterator[tuple[str, Callable[..., Any], dict[str, Any
     plan, spec = dp.plan("y ~ x", DOMAIN, 1.0), dp.local.Spec(DOMAIN, "y ~ x", eps=1.0, delta=1e-6, n=10_000)
     report = dp.local.randomize({"x": 0.5, "y": 0.5}, spec)
     model = dp.GLM.from_formula("y ~ x", FRAME, domain=DOMAIN)
+    km = dp.kaplan_meier("Surv(x, b) ~ 1", FRAME, 5.0, domain=DOMAIN)
+    hazards = dp.hazard("Surv(x, b) ~ y", FRAME, 5.0, domain=DOMAIN)
     evaluation, classes = dp.evaluate(fit, FRAME, 1.0), dp.evaluate(binary, FRAME, 1.0)
     sums = dp.release_statistics(DOMAIN, ["x", "y"], 1.0, data=FRAME)
     ledger = dp.Ledger(folder / "books.db", dataset="rows", eps=50.0)
@@ -82,6 +84,7 @@ def calls(folder: Path) -> Iterator[tuple[str, Callable[..., Any], dict[str, Any
     yield "plan_quantreg", dp.plan_quantreg, {**MODEL, "q": [0.25, 0.75]}
     yield "svm", dp.svm, {**MODEL, "formula": "b ~ x", "data": FRAME}
     yield "audit", dp.audit, {"mechanism": noisy, "data": [0.0], "neighbour": [1.0], "eps": 1.0, "runs": 100}
+    yield "absorbed", dp.ols, {**MODEL, "formula": "y ~ x | b", "data": FRAME, "unit": "b", "radius": 1.0}
     yield "etable", dp.etable, {"fits": [fit, binary]}
     yield "proof", dp.proof, {"of": "objective"}
     yield "required", dp.required, {"plan": dp.plan("y ~ x", DOMAIN, 1.0, inference=True), "se": {"x": 0.5}, "n": 5_000}
@@ -124,6 +127,11 @@ def calls(folder: Path) -> Iterator[tuple[str, Callable[..., Any], dict[str, Any
     yield "methods", dp.plots.methods, {"comparison": dp.compare("y ~ x", DOMAIN, 1.0, n=100)}
     yield "plots.audit", dp.plots.audit, {"result": audited}
     yield "spending", dp.plots.spending, {"ledger": ledger}
+    for name in ("curves", "conf_int", "tidy", "quantile", "summary", "plot"):
+        yield f"km.{name}", getattr(km, name), {}
+    yield "km.survival", km.survival, {"times": [0.5]}
+    yield "plots.survival", dp.plots.survival, {"result": km}
+    yield "hazards.survival", hazards.survival, {"newdata": {"y": [0.5]}, "times": [0.5]}
     for name in ("save", "conf_int", "uncertainty", "summary", "tidy", "excess_risk"):
         yield f"fit.{name}", getattr(fit, name), {"path": folder / "fit.json"} if name == "save" else {}
     yield "fit.load", dp.GLMResults.load, {"path": folder / "none.json"}

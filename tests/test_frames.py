@@ -60,6 +60,8 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "errors' size": dp.sample_size(plan, se={"age_of_patient": 0.5}),
         "size": dp.sample_size("binomial", 3, eps=1.0, target=0.1, radius=1.0),
         "statistics": sums,
+        "absorbed": dp.ols("pressure ~ age_of_patient | ward", FRAME, eps=4.0, domain=DOMAIN),
+        "absorbed, planned": dp.plan("pressure ~ age_of_patient | ward", DOMAIN, eps=4.0),
         "of statistics": sums.fit("pressure ~ age_of_patient"),
         "tuning": tuning,
         "stream": stream,

@@ -96,6 +96,7 @@ PRINTED: dict[str, Callable[[pd.DataFrame], object]] = {
     "choice": lambda rows: dp.select([0.2, 0.5], "abs(x - candidate)", rows, domain=DOMAIN, eps=1.0).summary(),
     "tuning": lambda rows: dp.plan_tuning("y ~ x", DOMAIN, {"alpha": [1.0, 2.0]}, eps=1.0, penalty="ridge"),
     "sums": lambda rows: dp.release_statistics(DOMAIN, ["y", "x"], 1.0, data=rows).fit("y ~ x").summary(),
+    "absorbed": lambda rows: dp.ols("y ~ x | z", rows.assign(z=rows["z"].round(2)), 1.0, domain=DOMAIN),
     "comparison": lambda rows: dp.compare("y ~ x", DOMAIN, 1.0, n=1000),
 }
 

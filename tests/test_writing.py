@@ -32,6 +32,7 @@ def full(*_: object) -> None:
 SAVED: dict[str, Callable[[], Any]] = {
     "fit": lambda: dp.ols("y ~ x", rows(), 5.0, domain=DOMAIN),
     "check": lambda: dp.check("y ~ x", rows(), DOMAIN, 1.0),
+    "absorbed": lambda: dp.ols("y ~ x | g", {**rows(), "g": ["a", "b", "a"] * 100}, 5.0, domain=DOMAIN),
     "statistics": lambda: dp.release_statistics(DOMAIN, ["y", "x"], 1.0, data=rows()),
 }
 

@@ -29,6 +29,7 @@ from dpstats.cli.shared import (
 )
 from dpstats.errors import ArgumentError
 from dpstats.families import get_family
+from dpstats.formula.syntax import absorbed_factor
 from dpstats.ledger import Ledger
 from dpstats.ledger.ledger import ledger_path
 from dpstats.plan import Plan
@@ -186,6 +187,8 @@ def _text(found: GLMResults, options: argparse.Namespace) -> str:
 
 def _arguments(options: argparse.Namespace) -> dict[str, Any]:
     """Keyword arguments of `dpstats.glm`."""
+    if absorbed_factor(options.formula)[1] is not None:
+        raise ArgumentError("formula: models with an absorbed factor, y ~ x | g, are fitted in Python, by dpstats.ols")
     arguments = {name: getattr(options, name) for name in NAMED}
     arguments["family"] = _family(options)
     arguments["inference"] = INFERENCE[options.inference]
@@ -196,6 +199,8 @@ def _arguments(options: argparse.Namespace) -> dict[str, Any]:
         name, equals, text = setting.partition("=")
         if not equals or not name.isidentifier():
             raise ArgumentError(f"--set takes NAME=VALUE, such as {argument('screen', 5)}; got {setting!r}")
+        if name in ("by", "shrink"):
+            raise ArgumentError(f"--set: {name} is for groups, which are fitted in Python: dp.glm(..., by='region')")
         if name in arguments or hasattr(options, name):
             raise ArgumentError(f"--set: {name} has its own argument, {flag(name)}")
         arguments[name] = _value(text)
@@ -205,9 +210,9 @@ def _arguments(options: argparse.Namespace) -> dict[str, Any]:
 def _family(options: argparse.Namespace) -> Any:
     """The family, with the caps that were given."""
     caps = {name: getattr(options, name) for name in CAPS if getattr(options, name) is not None}
+    family = get_family(options.family)  # refuses what only Python's calls offer
     if not caps:
-        return options.family
-    family = get_family(options.family)
+        return family
     for name in caps:
         if not hasattr(family, name):
             raise ArgumentError(f"{flag(name)} is for {CAPS[name][0]!r}, not for --family {family.name}")

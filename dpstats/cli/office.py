@@ -22,51 +22,48 @@ QUESTIONS = {
 }
 """What an office cannot do without, in the order in which it is asked for."""
 
+NUMBERS: dict[str, type] = {"eps": float, "rows": int}
+OFFICE: dict[str, Any] = {"type": Path, "default": Path("office.toml"), "help": "default: office.toml"}
+
 
 def add_commands(commands: Commands) -> None:
-    """Add ``office`` with its actions, and ``serve``."""
     office = commands.add_parser("office", help="set up an office: a server that keeps rows and answers analysts")
     actions = office.add_subparsers(required=True, metavar="action")
 
-    init = actions.add_parser(
-        "init", help="write the file of an office and create its ledger; asks for what is missing"
-    )
-    init.add_argument("file", type=Path, nargs="?", default=Path("office.toml"), help="default: office.toml")
+    what = "write the file of an office and create its ledger; asks for what is missing"
+    init = actions.add_parser("init", help=what)
+    init.add_argument("file", nargs="?", **OFFICE)
     for name, question in QUESTIONS.items():
-        init.add_argument(f"--{name}", type={"eps": float, "rows": int}.get(name, str), help=question)
+        init.add_argument(f"--{name}", type=NUMBERS.get(name, str), help=question)
     init.add_argument("--delta", type=float, help="total delta (default 0)")
     init.add_argument("--most-eps", type=float, help="greatest eps of one release (default: the total)")
     init.add_argument("--quota", type=float, help="eps that each analyst may spend (default: the total)")
     init.add_argument("--adjacency", choices=ADJACENCIES)
     init.add_argument("--unit", metavar="COLUMN", help="guarantee for persons, identified by this column")
-    init.add_argument("--approve", action="store_true", help="each release waits for the keeper's approval")
+    init.add_argument("--approve", action="store_true", default=None, help="each release waits for the keeper")
     init.set_defaults(run=_init)
 
-    analyst = actions.add_parser("analyst", help="analysts and their tokens")
-    who = analyst.add_subparsers(required=True, metavar="action")
-    for name, run, what in (
-        ("add", _add, "print a token for an analyst, once; an earlier one no longer works"),
-        ("revoke", _revoke, "make an analyst's token useless"),
-        ("list", _list, "print who has a token"),
+    who = actions.add_parser("analyst", help="analysts and their tokens").add_subparsers(
+        required=True, metavar="action"
+    )
+    for place, name, run, what in (
+        (who, "add", _add, "print a token for an analyst, once; an earlier one no longer works"),
+        (who, "revoke", _revoke, "make an analyst's token useless"),
+        (who, "list", _list, "print who has a token"),
+        (actions, "keeper", _keeper, "print a new token for the keeper's page, once"),
     ):
-        action = who.add_parser(name, help=what)
-        if name != "list":
+        action = place.add_parser(name, help=what)
+        if name in ("add", "revoke"):
             action.add_argument("name")
-        _with_office(action, run)
-    _with_office(actions.add_parser("keeper", help="print a new token for the keeper's page, once"), _keeper)
+        action.add_argument("--office", metavar="FILE", **OFFICE)
+        action.set_defaults(run=run)
 
     serve = commands.add_parser("serve", help="answer analysts and the keeper over HTTP")
-    serve.add_argument("office", type=Path, nargs="?", default=Path("office.toml"), help="default: office.toml")
+    serve.add_argument("office", nargs="?", **OFFICE)
     serve.set_defaults(run=_serve)
 
 
-def _with_office(action: argparse.ArgumentParser, run: Any) -> None:
-    action.add_argument("--office", type=Path, default=Path("office.toml"), metavar="FILE", help="default: office.toml")
-    action.set_defaults(run=run)
-
-
 def _service(path: Path) -> Any:
-    """The office of a file, which is not at work."""
     from dpstats.office.config import Office
     from dpstats.office.service import Service
 
@@ -80,51 +77,48 @@ def _init(options: argparse.Namespace) -> None:
     path: Path = options.file
     if path.exists():
         raise ArgumentError(f"{path} exists already; edit it, or choose another name")
-    given = {name: getattr(options, name) for name in QUESTIONS}
-    for name, question in QUESTIONS.items():
-        if given[name] is None:
-            given[name] = _asked(name, question)
-    name = given.pop("dataset")
-    more = {key: getattr(options, key) for key in ("delta", "most_eps", "adjacency", "unit")} | {
-        "approve": options.approve or None
-    }
-    facts = {**given, **{key: value for key, value in more.items() if value is not None}}
+    facts = {name: _asked(name) if getattr(options, name) is None else getattr(options, name) for name in QUESTIONS}
+    name = facts.pop("dataset")
+    facts |= {key: getattr(options, key) for key in ("delta", "most_eps", "adjacency", "unit", "approve")}
     lines = [
         "# An office of dpstats. Paths are relative to this file; dpstats serve reads it when it starts.",
         *("[office]", 'title = "Office"', 'listen = "127.0.0.1:8470"', 'keeper_listen = "127.0.0.1:8471"', ""),
         *(f"[data.{name}]", f'ledger = "{name}.ledger"'),
-        *(f"{key} = {json.dumps(value)}" for key, value in facts.items()),
+        *(f"{key} = {json.dumps(value)}" for key, value in facts.items() if value is not None),
+        *([] if options.quota is None else ["", f"[data.{name}.quotas]", f'"*" = {options.quota!r}']),
     ]
-    if options.quota is not None:
-        lines += ["", f"[data.{name}.quotas]", f'"*" = {options.quota!r}']
     path.write_text("\n".join(lines) + "\n")
     try:
-        office = Office.load(path)
-        for dataset in office.datasets.values():
+        for dataset in Office.load(path).datasets.values():
             check_source(dataset)  # its names and types alone
             dataset.make_ledger().close()
         token = _service(path).new_keeper_token()
     except BaseException:
         path.unlink()
         raise
-    print(f"{path} is written. Token for the keeper's page, which is not shown again:\n{token}")
+    _show(f"{path} is written. Token for the keeper's page", token)
     print(f"Next: dpstats office analyst add NAME --office {path}, and dpstats serve {path}")
 
 
-def _asked(name: str, question: str) -> Any:
-    """The answer at a terminal."""
+def _asked(name: str) -> Any:
     if not sys.stdin.isatty():
-        raise ArgumentError(f"--{name} is missing: {question}")
-    answer = input(f"{question}: ").strip()
+        raise ArgumentError(f"--{name} is missing: {QUESTIONS[name]}")
     try:
-        return {"eps": float, "rows": int}.get(name, str)(answer)
+        return NUMBERS.get(name, str)(input(f"{QUESTIONS[name]}: ").strip())
     except ValueError:
         raise ArgumentError(f"--{name} must be a number") from None
 
 
+def _show(whose: str, token: str) -> None:
+    print(f"{whose}, which is not shown again:\n{token}")
+
+
 def _add(options: argparse.Namespace) -> None:
-    token = _service(options.office).add_analyst(options.name)
-    print(f"Token of {options.name}, which is not shown again:\n{token}")
+    _show(f"Token of {options.name}", _service(options.office).add_analyst(options.name))
+
+
+def _keeper(options: argparse.Namespace) -> None:
+    _show("Token for the keeper's page", _service(options.office).new_keeper_token())
 
 
 def _revoke(options: argparse.Namespace) -> None:
@@ -138,18 +132,12 @@ def _list(options: argparse.Namespace) -> None:
         print(f"{row['name']:32} since {since}{'' if row['revoked'] is None else ', revoked'}")
 
 
-def _keeper(options: argparse.Namespace) -> None:
-    token = _service(options.office).new_keeper_token()
-    print(f"Token for the keeper's page, which is not shown again:\n{token}")
-
-
 def _serve(options: argparse.Namespace) -> None:
     try:
-        from dpstats.office.server import serve
+        from dpstats.office.api import serve
     except ImportError as error:
-        raise ArgumentError(
-            'a server needs packages: pip install "dpstats[server]", or starlette uvicorn jinja2'
-        ) from error
+        what = 'a server needs packages: pip install "dpstats[server]", or starlette uvicorn jinja2'
+        raise ArgumentError(what) from error
     log = logging.getLogger("dpstats")
     level = log.level
     log.setLevel(logging.ERROR)  # hints at formulas are in the plans

@@ -73,6 +73,13 @@ ENDS = 1.001
 """A typical standard deviation may exceed that of rows at the two ends of a range by so much, as samples' do."""
 
 
+MOST_SHOWN = 5
+"""So many levels are written out in an error."""
+
+NINES = (9.0, 99.0, 999.0, 9999.0, 99999.0, 999999.0)
+"""Codes for missing, with either sign; 9 itself is as a rule a number like 8."""
+
+
 @dataclass(frozen=True, repr=False)
 class Range:
     """The range of a numeric column, and the treatment of cells beyond it.
@@ -143,6 +150,14 @@ class Range:
     def drops(self) -> bool:
         """Whether rows with a cell outside of the interval are left out of fits."""
         return self.outside == "drop" or self.interval != (self.low, self.high)
+
+    @property
+    def missing_codes(self) -> tuple[float, ...]:
+        """The numbers within the interval that codebooks use for missing, such as -9 and 999: the outermost ones."""
+        low, high = self.interval
+        negative = max((code for code in NINES if low <= -code < high), default=None)
+        positive = max((code for code in NINES[1:] if low < code <= high), default=None)
+        return tuple(code for code in (negative and -negative, positive) if code is not None)
 
     @property
     def extras(self) -> dict[str, Any]:
@@ -234,7 +249,11 @@ def _range(name: object, pair: tuple[object, ...]) -> Range:
         raise DomainError(f"the range of {name!r} is not filled in: write (low, high) from the codebook")
     ends = [_python_scalar(end) for end in pair]
     if len(ends) != 2 or any(isinstance(end, bool) or not isinstance(end, (int, float)) for end in ends):
-        raise DomainError(f"the range of {name!r} must be a pair of numbers (low, high); write levels as a list")
+        texts = len(pair) <= MOST_SHOWN and all(isinstance(end, str) for end in pair)
+        listed = f": {safe_repr(list(pair))}" if texts else ""
+        raise DomainError(
+            f"the range of {name!r} must be a pair of numbers (low, high); write levels as a list{listed}"
+        )
     low, high = ends
     # The width must be a finite double too, so that no later arithmetic on the range can overflow.
     if not math.isfinite(as_number(low)) or not math.isfinite(as_number(high)) or float(high) - float(low) == math.inf:

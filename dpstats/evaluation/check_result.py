@@ -16,6 +16,7 @@ from statsmodels.iolib.table import SimpleTable
 from dpstats.data import Table
 from dpstats.domain import Levels, Range
 from dpstats.formula.faults import Fault
+from dpstats.formula.parse import parse
 from dpstats.frames import WideFrame
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.results.stored import Released, marked_title, privacy_level
@@ -36,15 +37,16 @@ class ColumnHistogram(NamedTuple):
     """A column whose rows are counted by where they lie."""
 
     column: str
-    names: tuple[str, ...]  # Of its levels, or of the parts of its range
+    names: tuple[str, ...]  # Of its levels, or of the parts of its range and then the codes
     ends: tuple[float, ...]  # Of the parts of a range, one more than these; empty for levels
+    codes: tuple[float, ...] = ()  # Values counted apart from the part that they lie in
 
     @classmethod
-    def from_stored(cls, column: str, names: Sequence[str], ends: Sequence[float]) -> Self:
+    def from_stored(cls, column: str, names: Sequence[str], ends: Sequence[float], codes: Sequence[float] = ()) -> Self:
         """As a check was saved: files of before have no outer ends of a range, which its names tell."""
-        if ends and len(ends) < len(names):
+        if ends and len(ends) < len(names) - len(codes):
             ends = [float(names[0].split(" to ")[0]), *ends, float(names[-1].split(" to ")[1])]
-        return cls(column, tuple(names), tuple(ends))
+        return cls(column, tuple(names), tuple(ends), tuple(codes))
 
 
 def column_histograms(facts: Mapping[str, Range | Levels | None]) -> tuple[ColumnHistogram, ...]:
@@ -55,8 +57,9 @@ def column_histograms(facts: Mapping[str, Range | Levels | None]) -> tuple[Colum
             histograms.append(ColumnHistogram(name, tuple(map(str, fact.values)), ()))
         elif isinstance(fact, Range) and not _few_codes(fact):
             ends = np.linspace(*fact.interval, PARTS + 1)
-            names = tuple(f"{low:.4g} to {high:.4g}" for low, high in pairwise(ends))
-            histograms.append(ColumnHistogram(name, names, tuple(ends.tolist())))
+            parts = [f"{low:.4g} to {high:.4g}" for low, high in pairwise(ends)]
+            codes = [f"exactly {code:g}" for code in fact.missing_codes]
+            histograms.append(ColumnHistogram(name, (*parts, *codes), tuple(ends.tolist()), fact.missing_codes))
     return tuple(histograms)
 
 
@@ -84,7 +87,10 @@ def count_places(
         if isinstance(fact, Levels):
             codes = np.asarray(cells.codes(fact.code_of()))
         else:
-            codes = np.searchsorted(np.array(place.ends[1:-1]), cells.numbers(), side="right")
+            numbers = cells.numbers()
+            codes = np.searchsorted(np.array(place.ends[1:-1]), numbers, side="right")
+            for at, code in enumerate(place.codes):
+                codes = np.where(numbers == code, PARTS + at, codes)
         counts.append(np.bincount(codes[clean], minlength=len(place.names)))
     return np.concatenate(counts).astype(np.int64) if counts else np.zeros(0, dtype=np.int64)
 
@@ -224,7 +230,8 @@ class Check(Released):
             f"{what[row['fault']]} `{row['column']}`: {row['advice']}{self._empty_levels(row['column'], row['fault'])}"
             for _, row in certain.iterrows()
         ]
-        return faults + [sentence for place in self.places if place.ends for sentence in self._too_wide(place)]
+        ranges = [place for place in self.places if place.ends]
+        return faults + [one for place in ranges for one in self._missing_codes(place) or self._too_wide(place)]
 
     @property
     def _rows_text(self) -> str:
@@ -246,11 +253,39 @@ class Check(Released):
         missing = [repr(name) for name, there in zip(place.names, stands_out, strict=True) if not there]
         return f"; hardly any row has {', '.join(missing)}" if stands_out.any() and missing else ""
 
+    def _missing_codes(self, place: ColumnHistogram) -> list[str]:
+        """Which codes have more rows than all other values in their part of the range and in those beside it."""
+        counts = np.maximum(self._counts_at(place), 0.0)
+        sentences = []
+        for code, count in zip(place.codes, counts[PARTS:], strict=True):
+            part = int(np.searchsorted(place.ends[1:-1], code, side="right"))
+            near = counts[max(part - 1, 0) : min(part + 2, PARTS)]
+            if count - near.sum() < SURE * self.place_err * math.sqrt(1 + len(near)):
+                continue
+            sentences.append(
+                f"about {count:,.0f} +- {self.place_err:,.0f} of {self._rows_text} rows have `{place.column}` equal to "
+                f"{code:g}, far from most other values. If {code:g} stands for missing, "
+                + self._without_code(place.column, code)
+            )
+        return sentences
+
+    def _without_code(self, column: str, code: float) -> str:
+        """What to type if a value stands for missing; a response drops no rows."""
+        cells = phrase(f"data[{column!r}].mask(data[{column!r}] == {code:g})", shell="an empty cell in the file")
+        masked = f"make it missing before the call: {cells}"
+        if column in parse(self.formula).response_columns:
+            return masked
+        dropped = phrase(
+            f'domain={{{column!r}: dp.Range(low, high, outside="drop")}}',
+            shell=f"{column}: {{range: [low, high], outside: drop}}",
+        )
+        return f"declare the range without it, {dropped}, or {masked}"
+
     def _too_wide(self, place: ColumnHistogram) -> list[str]:
         """Whether hardly any rows lie outside a small part of a column's range."""
         counts, total = self._counts_at(place), max(float(self.counts[0]), 1.0)
         for width in (1, 2):
-            inside = np.convolve(counts, np.ones(width), mode="valid")
+            inside = np.convolve(counts[:PARTS], np.ones(width), mode="valid")
             start = int(np.argmax(inside))
             # Rows without a fault are known better in all than as the sum of their places.
             outside = max(total - float(inside[start]), 0.0)
@@ -354,7 +389,7 @@ class Check(Released):
             "nobs": self.nobs,
             "guarantee": self.guarantee.to_dict(),
             "noise": self.noise,
-            "places": [list(place) for place in self.places],
+            "places": [list(place if place.codes else place[:-1]) for place in self.places],
             "at": self.at.tolist(),
             "steps": list(self.steps),
         }

@@ -156,6 +156,10 @@ def _declared(plan: Plan) -> Domain:
 def plan_evaluation(fit: GLMResults, metrics: Sequence[str] | None, bins: int) -> Model:
     """What to release for these metrics; reads no row. ArgumentError if a metric, or `bins`, is not usable."""
     plan, family = fit.plan, fit.plan.family
+    if family.name == "hazard":
+        raise ArgumentError(
+            "fit: hazards are not evaluated: rows are persons, and the model is of pieces of their time"
+        )
     # A family from elsewhere has the measures of its kind of response.
     known: dict[str, Sequence[str]] = {"continuous": GAUSSIAN_METRICS, "count": COUNT_METRICS[1:]}
     known |= {"poisson": COUNT_METRICS, "quantile": QUANTILE_METRICS}  # the deviance is Poisson's

@@ -10,6 +10,7 @@ from dpstats.errors import ArgumentError
 from dpstats.families.base import Derivatives, Family, LossCurve
 from dpstats.families.binomial import Binomial, BinomialCounts
 from dpstats.families.gaussian import Gaussian
+from dpstats.families.hazard import PiecewiseExponential
 from dpstats.families.negative_binomial import NegativeBinomial
 from dpstats.families.poisson import Poisson
 from dpstats.families.quantile import Quantile
@@ -48,6 +49,7 @@ LINKS = {
 def not_offered() -> dict[str, str]:
     """Families that are not offered, and why (docs/proofs/families, What is not offered)."""
     logit = argument("family", "binomial")
+    several = f"it has an equation for each class: {argument('family', 'multinomial')} is for dp.glm and dp.plan alone"
     return {
         "gamma": "its slope grows with y exp(-eta) without bound",
         "inversegaussian": "its slope grows with y exp(-2 eta) without bound, and its loss is not convex with a log "
@@ -56,6 +58,8 @@ def not_offered() -> dict[str, str]:
         "quasibinomial": f"take {logit} with {argument('inference', 'robust')}",
         "quasipoisson": f"take {argument('family', 'poisson')}, whose errors have a dispersion",
         "probit": f"its slope grows with the linear predictor without bound; {logit} has the logit link",
+        "multinomial": several,
+        "mnlogit": several,
         "cloglog": f"its slope grows like exp(eta) without bound; {logit} has the logit link",
     }
 
@@ -148,6 +152,7 @@ def get_family(family: Any) -> Family:
     'binomial'
     """
     if isinstance(family, Family):
+        refuse(family.name)
         return family
     name = known_name(family)
     if not isinstance(name, str) or name not in _BY_NAME:
@@ -173,7 +178,9 @@ def from_dict(values: Mapping[str, Any]) -> Family:
     Gaussian(residual_cap=2.0)
     """
     caps = dict(values)
-    kind = type(get_family(caps.pop("name", None)))
+    name = caps.pop("name", None)
+    # Its rows are pieces of time, which dp.hazard alone makes: no call names it.
+    kind = PiecewiseExponential if name == PiecewiseExponential.name else type(get_family(name))
     try:
         return kind(**caps)
     except TypeError:

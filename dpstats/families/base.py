@@ -75,7 +75,7 @@ class Family(ABC):
     name: ClassVar[str]
     link: ClassVar[str]
     signed: ClassVar[bool]
-    response: ClassVar[Literal["continuous", "binary", "count"]]
+    response: ClassVar[Literal["continuous", "binary", "count", "class"]]
     models_mean: ClassVar[bool] = True
     """Whether eta says what the mean of the response is, and with it how the response varies."""
     relative_slope: ClassVar[float | None] = None

@@ -40,6 +40,7 @@ def advice(
     parsed = parse(formula)
     said = [doubt for name in bought if (doubt := _bought(name, declared, table)) is not None]
     said += [] if kind != "binary" else _taken(parsed, declared, table)
+    said += [doubt for name in parsed.columns if (doubt := _missing_code(name, parsed, declared.get(name))) is not None]
     said += [
         f"{name} is declared with one level and has no coefficient next to an intercept; list its other levels"
         for name in parsed.exog_columns
@@ -59,6 +60,26 @@ def _bought(name: str, declared: Domain, table: Table | None) -> str | None:
             "and text counts as missing; if it is text, list its levels in the domain"
         )
     return None
+
+
+def _missing_code(name: str, parsed: Formula, declared: Range | Levels | None) -> str | None:
+    """That a range ends at a code for missing, unless the declaration says more or the end is as likely a limit."""
+    if not isinstance(declared, Range) or declared.extras or declared.low == -declared.high:
+        return None
+    # 99 is a limit of ages, hours and percentiles, and 9999 that of amounts with four digits.
+    likely = (999.0,) if declared.low == 0 else (999.0, 9999.0)
+    ends = [
+        code for code in declared.missing_codes if code == declared.low or (code == declared.high and code in likely)
+    ]
+    if not ends:
+        return None
+    left_out = phrase('outside="drop"', shell="outside: drop")
+    if name in parsed.response_columns:
+        left_out = "those cells missing in the data"
+    return (
+        f"the range of {name} ends at {ends[0]:g}. If {ends[0]:g} stands for missing, declare the range without it, "
+        f"with {left_out}; if it is a number like others, declare a range that ends a little beyond it"
+    )
 
 
 def _taken(parsed: Formula, declared: Domain, table: Table | None) -> list[str]:

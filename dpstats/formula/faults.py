@@ -50,6 +50,12 @@ class Fault(NamedTuple):
         return f"have `{self.column}` {self.kind} its declared range {self.declared}, where they are clipped"
 
     @property
+    def large_effect(self) -> str:
+        """`effect`, where so many rows have it that a column declared as numbers may hold text."""
+        numbers = self.kind == "lost" and self.column != FORMULA and not self.declared.endswith("levels")
+        return f"{self.effect}; if the column holds text, list its levels" if numbers else self.effect
+
+    @property
     def advice(self) -> str:
         """What to look at, where many rows have it."""
         if self.column == FORMULA:

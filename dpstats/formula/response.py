@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dpstats.domain import Domain, Levels, Range, Scalar, support_of
 from dpstats.errors import DomainError, FormulaError
+from dpstats.families.multinomial import MOST_CLASSES
 from dpstats.formula.bounds import LEAST, LEAST_FINITE
 from dpstats.formula.expression import (
     Apply,
@@ -26,9 +27,10 @@ from dpstats.formula.expression import (
 from dpstats.formula.parse import Factor, Formula
 from dpstats.formula.public_frame import Codes, Encoded, public_frame
 from dpstats.formula.syntax import locate, share_hint
+from dpstats.wording import argument
 
 Array = NDArray[np.float64]
-Kind = Literal["continuous", "binary", "count"]
+Kind = Literal["continuous", "binary", "count", "class"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class ResponseSpec:
     low: float  # range in the user's units; 0 and 1 for a binary response
     high: float
     kind: Kind
-    levels: tuple[Scalar, ...] | None  # those coded 0 and 1, of a binary response declared by levels
+    levels: tuple[Scalar, ...] | None  # those coded 0 and 1, of a binary response declared by levels; or the classes
     center: float = 0.0  # in model units it is (y - center) / scale; 0 and 1 unless continuous
     scale: float = 1.0
     # the bought interval that center and scale follow, in the user's units; None if they follow the range
@@ -66,6 +68,8 @@ class Response:
             return np.divide(values, total, out=np.full_like(total, np.nan), where=total > 0)
         if self.spec.kind == "binary":
             return np.where((values == 0) | (values == 1), values, np.nan)
+        if self.spec.kind == "class":
+            return np.where(values >= 0, values, np.nan)
         clipped = np.clip(values, self.spec.low, self.spec.high)
         return np.where(np.isfinite(values), (clipped - self.spec.center) / self.spec.scale, np.nan)
 
@@ -97,6 +101,8 @@ def bind_response(
     levels = value.levels if isinstance(value, Codes) else None
     if kind == "binary":
         return Response(_binary_spec(name, value, levels), node, domain)
+    if kind == "class":
+        return Response(_class_spec(name, levels), node, domain)
     if levels is not None:
         raise DomainError(
             f"the response {name!r} is declared by levels, but this family needs a number; "
@@ -192,6 +198,16 @@ def _binary_spec(name: str, value: Value, levels: tuple[Scalar, ...] | None) -> 
     return ResponseSpec(name, 0.0, 1.0, "binary", None if levels in (None, (0, 1)) else levels)
 
 
+def _class_spec(name: str, levels: tuple[Scalar, ...] | None) -> ResponseSpec:
+    if levels is None or not 3 <= len(levels) <= MOST_CLASSES:
+        given = "is no column of declared levels" if levels is None else f"has {len(levels)} levels"
+        raise DomainError(
+            f"the response {name!r} {given}, but the family needs 3 to {MOST_CLASSES} classes: declare them as a list "
+            f"of levels, the first of which the others are compared with. For two, {argument('family', 'binomial')}"
+        )
+    return ResponseSpec(name, 0.0, len(levels) - 1.0, "class", levels)
+
+
 def _as_response(value: Value) -> Array:
     if isinstance(value, Codes):
         return value.values.astype(np.float64)
@@ -231,7 +247,7 @@ def bind_offset(formula: Formula, domain: Domain) -> RowValue | None:
     if not formula.offsets:
         return None
     name = " + ".join(factor.code for factor in formula.offsets)
-    return _bound(name, _sum(name, formula.offsets), domain)
+    return bind_value(name, _sum(name, formula.offsets), domain)
 
 
 def bind_weights(formula: Formula, domain: Domain) -> RowValue | None:
@@ -246,7 +262,7 @@ def bind_weights(formula: Formula, domain: Domain) -> RowValue | None:
     if isinstance(node, Column) and isinstance(declared, Range) and declared.high > 0 and not declared.drops:
         # A column's weights below its range count as they are, and negative ones not at all.
         domain = Domain({**domain, node.name: (0.0, declared.high)})
-    found = _bound(name, node, domain)
+    found = bind_value(name, node, domain)
     if not found.high > 0:
         raise DomainError(f"{name} must have a range above 0: declare (0, greatest weight) for its columns")
     if not LEAST <= found.high <= 1 / LEAST:
@@ -287,7 +303,7 @@ def _sum(name: str, factors: Sequence[Factor]) -> Node:
     return node
 
 
-def _bound(name: str, node: Node, domain: Domain) -> RowValue:
+def bind_value(name: str, node: Node, domain: Domain) -> RowValue:
     """The expression with its range on the public frame."""
     node = bind(node, domain)
     public = public_values(node, support_of(domain))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import keyword
 import re
 from collections.abc import Iterator, Sequence
 
 from dpstats.errors import ArgumentError, FormulaError
+from dpstats.proof_pages import cite_proof
 from dpstats.wording import argument
 
 QUOTED = r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'"
@@ -39,7 +41,7 @@ SYMBOLS = (
         r"\|",
         "|",
         "write + C(g) for an effect of each level (there are no random effects), or I((x > 1) | (z > 1)) for a "
-        "condition",
+        "condition; dp.ols, dp.glm and dp.plan take y ~ x | g, of one column at the end",
     ),
 )
 """What no formula may hold outside of a call, and what to write."""
@@ -75,6 +77,34 @@ def refuse_symbols(formula: str) -> None:
     for pattern, symbol, fix in SYMBOLS:
         if found := re.search(pattern, bare):
             raise FormulaError(locate(f"{symbol!r} is refused: {fix}", found.start()))
+
+
+def absorbed_factor(formula: str) -> tuple[str, str | None]:
+    """The formula without ``| firm`` at its end, and the column that it names; None if it absorbs none.
+
+    FormulaError unless it is one column: two factors have no bound (docs/proofs/absorbed, 6).
+    """
+    bare = _outside(formula) if isinstance(formula, str) else ""
+    bars = [found.start() for found in re.finditer(r"\|", bare)]
+    if not bars or "~" not in bare[: bars[0]]:
+        return formula, None
+    text = formula[bars[0] + 1 :].strip()
+    # (1 | g) and (x > 1) | (z > 1) mean something else, which the parser refuses.
+    if any(bare[:bar].count("(") > bare[:bar].count(")") for bar in bars) or re.search(r"[<>=]", bare[bars[0] :]):
+        return formula, None
+    name = re.fullmatch(rf"Q\(\s*({QUOTED})\s*\)", text)
+    column = ast.literal_eval(name[1]) if name else text
+    if len(bars) == 1 and column and (name or (text.isidentifier() and not keyword.iskeyword(text))):
+        return formula[: bars[0]].rstrip(), column
+    if len(bars) > 1 or re.search(r"[-+*:/^%]", text):
+        reason = (
+            "one factor can be absorbed, not two: a single row that links two of their levels may change the sums "
+            f"by as much as there are levels ({cite_proof('docs/proofs/absorbed, 6')}). Absorb the one with the most "
+            "levels, and write the other as dummies with declared levels: y ~ x + C(year) | firm"
+        )
+    else:
+        reason = "what stands behind | is the name of one column, as in y ~ x | firm or y ~ x | Q('firm id')"
+    raise FormulaError(locate(f"formula: {reason}", bars[0]))
 
 
 def share_hint(name: str) -> str:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats import penalties
-from dpstats.arguments import check_choice
+from dpstats.arguments import check_choice, explain_calls
 from dpstats.data import as_table
 from dpstats.errors import NotReleasedError
 from dpstats.families import get_family
@@ -210,6 +210,7 @@ class LocalResults(Released):
         with quiet():
             return least_squares_inference(self.sums, self.design, self.spec.radius, variance)
 
+    @explain_calls(conf_int="fit.conf_int() returns the intervals", exponentiate="take np.exp of the estimate")
     def tidy(self) -> pd.DataFrame:
         """One row a coefficient: term, estimate, scaled_estimate, noise_sd (in the user's units).
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, BinomialCounts, Family, NegativeBinomial, Poisson
+from dpstats.families.hazard import PiecewiseExponential
 from dpstats.mechanisms.averaged_variables import find_variable
 from dpstats.mechanisms.calibration import NoiseBudget
 from dpstats.mechanisms.design import Bounds, SubDesign, constant_column, has_errors
@@ -17,7 +18,7 @@ from dpstats.mechanisms.information import COVER, InformationPurchase, SpreadKin
 from dpstats.mechanisms.options import Options
 from dpstats.penalties import Lasso, Penalty, split_curvature
 from dpstats.privacy.guarantee import Adjacency
-from dpstats.privacy.information import headroom
+from dpstats.privacy.information import headroom, weight_bound
 from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
@@ -80,7 +81,7 @@ class FitSpec:
             options.radius,
             options.noise,
             rows_at_most=options.rows_at_most,
-            shared=options.record.shared,
+            shared=options.record.shared or (isinstance(self.family, PiecewiseExponential) and self.family.pieced),
             focus=None if options.focus is None else find_variable("focus", self.design, options.focus).column,
         )
 
@@ -105,7 +106,7 @@ SHARES = {"few": 0.42, "most": 0.5, "many": 0.6}
 family whose gradient and curvature are not extreme together it takes far less."""
 
 FEW_COLUMNS = 12
-"""Up to so many columns a logistic regression's information needs a smaller share."""
+"""Up to so many columns the information of a logistic regression, or of hazards, needs a smaller share."""
 
 MANY_COLUMNS = 20
 """Beyond so many the other families' needs a larger one."""
@@ -239,6 +240,8 @@ def _variance_is_open(family: Family, design: Bounds) -> bool:
 
     Shares of successes in plain arrays are of an unknown number of trials.
     """
+    if isinstance(family, PiecewiseExponential):  # its weights are lengths of time, and events a martingale
+        return False
     return design.score_ratio is None or (isinstance(family, BinomialCounts) and design.score_ratio == 1)
 
 
@@ -251,7 +254,7 @@ def _spread(spec: FitSpec) -> SpreadKind:
         return "robust"
     if options.inference == "robust" or not family.models_mean:
         return "robust"
-    return "known" if isinstance(family, (Binomial, NegativeBinomial)) else "dispersion"
+    return "known" if isinstance(family, (Binomial, NegativeBinomial, PiecewiseExponential)) else "dispersion"
 
 
 def _ratio(family: Family, columns: int, options: Options) -> float:
@@ -261,7 +264,7 @@ def _ratio(family: Family, columns: int, options: Options) -> float:
     share = options.information_share
     if share is None:
         share = SHARES[_size(family, columns)]
-    return share / (1 - share) * family.lipschitz / family.curvature_bound
+    return share / (1 - share) * family.lipschitz / weight_bound(family, None)
 
 
 def _surcharge(options: Options) -> float | None:
@@ -272,6 +275,6 @@ def _surcharge(options: Options) -> float | None:
 
 def _size(family: Family, columns: int) -> str:
     """Which of the shares suits so many columns."""
-    if isinstance(family, Binomial):
+    if isinstance(family, (Binomial, PiecewiseExponential)):
         return "few" if columns <= FEW_COLUMNS else "most"
     return "most" if columns <= MANY_COLUMNS else "many"

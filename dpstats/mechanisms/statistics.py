@@ -10,7 +10,7 @@ import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from dpstats.data import Block, Rows, block_rows
 from dpstats.errors import ArgumentError
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.submodels import uniform_exog
-from dpstats.inference import Estimates, Inference, ModelSpread, NormalLaw, SpanNoise
+from dpstats.inference import Estimates, Inference, ModelSpread, NormalLaw, SpanNoise, Spread
 from dpstats.inference.basis import MappedMatrix, project_forms, reference_levels, self_adjoint
 from dpstats.inference.inverse import identify
 from dpstats.mechanisms.design import has_errors
@@ -334,7 +334,23 @@ def inference_of(
     plain = moments.equations(*mapped)
     basis = reference_levels(plain.information, part.dummies)
     equations = moments.equations(mapped[0] @ basis, mapped[1])
-    law = MappedMatrix(moments.law, equations.columns)
+    transform, shift = part.back_transform()
+    spread = partial(dispersion, plan.square_excess, equations, noisy_count(plan, moments, nobs))
+    return equations_inference(equations, radius, (transform @ basis, shift), spread), basis
+
+
+class SpreadOf(Protocol):
+    """The spread of the scores, once the coefficients are known."""
+
+    def __call__(self, coef: Vector, loss: float, fitted: int) -> Spread:
+        """At coefficients (q,), `fitted` of them identified, that noise made fit better by `loss`."""
+
+
+def equations_inference(
+    equations: Equations, radius: float, units: tuple[Matrix, Vector], spread: SpreadOf
+) -> Inference:
+    """Coefficients of released equations without ridge, with errors, in the user's units: A theta + shift."""
+    law = MappedMatrix(equations.law, equations.columns)
     identified = identify(equations.information, law)
     coef = equations.solve(radius, None, np.ones(law.size))
     active, inverse = identified.active, identified.inverse
@@ -342,28 +358,26 @@ def inference_of(
     coef[active] = inverse @ rest[active]
     noise = equations.coefficient_noise(coef)
     loss = float(np.sum(inverse * noise[np.ix_(active, active)]))
-    spread = _dispersion(plan, equations, coef, loss, noisy_count(plan, moments, nobs), int(active.sum()))
-    transform, shift = part.back_transform()
     estimates = Estimates(
         coef=coef,
         information=equations.information,
         curvature=np.zeros_like(noise),
         linear=NormalLaw(noise),
         matrix=law,
-        spread=spread,
+        spread=spread(coef, loss, int(active.sum())),
         typical_size=radius / np.sqrt(law.size * np.diag(equations.metric)),
         found=identified,
     )
-    return Inference(estimates, transform @ basis, shift), basis
+    return Inference(estimates, *units)
 
 
-def _dispersion(
-    plan: StatisticsPlan, equations: Equations, coef: Vector, loss: float, rows: NoisyCount, fitted: int
+def dispersion(
+    square_excess: float, equations: Equations, rows: NoisyCount, coef: Vector, loss: float, fitted: int
 ) -> ModelSpread:
     """The residual variance u'Au / (n - q), u = t - T theta, with the noise that the fit took out of it put back."""
     residual = equations.response - equations.columns @ coef
     total = float(equations.square - 2 * coef @ equations.moments + coef @ equations.information @ coef) + loss
-    variance = float(equations.law.bilinear(residual[None], residual[None])[0]) + residual[-1] ** 4 * plan.square_excess
+    variance = float(equations.law.bilinear(residual[None], residual[None])[0]) + residual[-1] ** 4 * square_excess
     degrees = max(rows.count - fitted, 1.0)
     phi = total / degrees
     deviation = float(np.sqrt(max(variance, 0.0) + (phi * rows.deviation) ** 2)) / degrees

@@ -26,6 +26,7 @@ from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
 from dpstats.inference import KnownInformation, MatrixLaw, SpanNoise
 from dpstats.inference.inverse import LEAST_RATIO
+from dpstats.mechanisms.design import SubDesign
 from dpstats.mechanisms.spec import errors_are_free, obstacle
 from dpstats.models.forecast import (
     Forecast,
@@ -131,19 +132,25 @@ def foreseeable(plan: Plan) -> bool:
 
     Ranges that are still to be bought stand in as they do in the plan.
     """
+    return plan.screening is None and comparable(plan)
+
+
+def comparable(plan: Plan) -> bool:
+    """Whether public facts tell plans of a call apart; of a screened model the widest terms stand for the chosen."""
     return (
         isinstance(plan.design, DesignSpec)
         and plan.design.score_ratio == 1.0
         and plan.request.options.unit is None
-        and plan.screening is None
-        and plan.stages[-1].plan.size == len(plan.names)
+        and plan.stages[-1].plan.size == int(plan.kept.sum())
     )
 
 
 def adaptive_errors(request: Request, family: Family) -> bool:
     """Whether what is spent on errors follows the number of rows: of one plain fit that leaves it open."""
     options = request.options
-    plain = options.screen is None and options.refit_share == 0 and options.stages == 1 and options.focus is None
+    plain = options.refit_share == 0 and options.stages == 1 and options.focus is None
+    if options.screen is not None and not is_open_least_squares(request):  # others have errors that are free
+        return False
     if not plain or obstacle(family, request.penalty, options) is not None:
         return False
     return options.inference == "auto" or (options.inference is True and _may_take_statistics(request))
@@ -151,7 +158,9 @@ def adaptive_errors(request: Request, family: Family) -> bool:
 
 def _may_take_statistics(request: Request) -> bool:
     """Whether released statistics may take the place of the method: of plain least squares with nothing asked for."""
-    plain = request.penalty is None and request.options.response != "bought" and request.method == "napp"
+    options = request.options
+    plain = request.penalty is None and options.response != "bought" and request.method == "napp"
+    plain = plain and options.screen is None
     return request.open_method and plain and is_open_least_squares(request)
 
 
@@ -205,7 +214,7 @@ def candidates_of(plan: Plan, asked: Request | None = None) -> list[Plan]:
     of least squares was bought.
     """
     request = plan.request if asked is None else asked
-    if not (adaptive_errors(request, plan.family) and foreseeable(plan)):
+    if not (adaptive_errors(request, plan.family) and comparable(plan)):
         return []
     automatic = with_settled_law(replace(plan, request=request))
     if is_open_least_squares(automatic):
@@ -335,7 +344,7 @@ class Choices:
         self.plan, self.names = plan, () if counts is None else counts.trimmable
         offered = candidates_of(plan) if counts is not None and counts.settles_errors else []
         self.candidates = offered or [plan]
-        self.open = bool(offered or self.names) and foreseeable(plan)
+        self.open = bool(offered or self.names) and comparable(plan)
 
     @cached_property
     def _populations(self) -> list[Populations]:
@@ -440,20 +449,23 @@ def by_rows(plan: Plan) -> pd.DataFrame:
 def expected_outlook(plan: Plan, means: Populations, n: float) -> Outlook:
     """What a plan is expected to show of `n` rows, at least one: a released count may be negative."""
     n, family, usual = max(float(n), 1.0), plan.family, means.usual
-    ratios = information_ratios(plan, n * means.identifying)
+    n = n / 2 if plan.request.options.split is not None else n  # the others choose the columns
+    kept = np.flatnonzero(plan.kept)
+    among = np.ix_(kept, kept)
+    ratios = information_ratios(plan, n * means.identifying[among])
     # Near the threshold the noise decides, so that the chance is smooth in n.
     share = float(np.mean(np.where(ratios > 0, special.ndtr(ratios - EXPECTED_RATIO), 0.0)))
     if family.response == "count":
         return Outlook(share, 1.0)
-    stage, coef = plan.stages[-1].plan, means.coefficients(plan)
-    noise, bias = stage.predicted_error(n * usual.information, coef - shrunk_towards(stage))
+    stage, coef, row_information = plan.stages[-1].plan, means.coefficients(plan)[kept], usual.information[among]
+    noise, bias = stage.predicted_error(n * row_information, coef - shrunk_towards(stage))
     # Of a well-specified model l'^2 over l'' is twice the loss of a row that is left: the unit of an excess.
     rescaled_by = (plan.design.response_scaling()[1] / means.scaling[1]) ** 2
     units = usual.weight / usual.square * rescaled_by if usual.square > 0 else 0.0
-    excess = float(np.sum(usual.information * (noise + bias))) * units
+    excess = float(np.sum(row_information * (noise + bias))) * units
     excess *= SUPPOSED_LOSS if family.response == "continuous" else 1.0
     measured = family.link == "identity" and share > 0 and units > 0  # a hinge may have no weight anywhere
-    width = expected_width(plan, n * usual.information, coef, 1 / units) if measured else 1.0
+    width = expected_width(plan, n * row_information, coef, 1 / units) if measured else 1.0
     return Outlook(share, 1 + max(excess, 0.0), width)
 
 
@@ -463,7 +475,8 @@ def expected_width(plan: Plan, information: Vector, coef: Vector, variance: floa
     With a residual cap its price is on top.
     """
     far, _ = plan.stages[-1].plan.predicted_error(FAR * information, coef)
-    rows = plan.design.back_transform()[0][[name != "Intercept" for name in plan.names]]
+    design = _fitted_design(plan)
+    rows = design.back_transform()[0][[name != "Intercept" for name in design.names]]
     covariance = FAR**2 * far + variance * np.linalg.pinv(information)
     squares = np.sum(rows @ covariance * rows, axis=1)
     price = CAP_PRICE if plan.objective.caps_loss else 1.0
@@ -479,11 +492,17 @@ def information_ratios(plan: Plan, information: Vector) -> Vector:
     law = _matrix_law(plan)
     if law is None:
         return np.zeros(len(information))
-    assert isinstance(plan.design, DesignSpec)
-    known = KnownInformation.of(information, law, plan.design.forms(), plan.design.dummies)
+    design = _fitted_design(plan)
+    known = KnownInformation.of(information, law, design.forms(), design.dummies)
     ratios = _dropping_ratios(known.matrix, known.law)
-    rows = plan.design.back_transform()[0] @ known.basis
+    rows = design.back_transform()[0] @ known.basis
     return np.array([np.min(ratios[row != 0], initial=np.inf) for row in rows])
+
+
+def _fitted_design(plan: Plan) -> DesignSpec | SubDesign:
+    """The columns that are fitted, or stand for those that will be chosen."""
+    assert isinstance(plan.design, DesignSpec)
+    return plan.design if plan.screening is None else SubDesign(plan.design, np.flatnonzero(plan.kept))
 
 
 def _matrix_law(plan: Plan) -> SpanNoise | None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from dpstats.errors import DPStatsError
 from dpstats.formula.design import DesignSpec
-from dpstats.models.adaptive import DRAWS, Choices, Populations, expected_outlook, foreseeable, populations_of
+from dpstats.models.adaptive import DRAWS, Choices, Populations, comparable, expected_outlook, populations_of
 from dpstats.models.forecast import mean_information, releases_errors, row_means, sample_rows, weight_cap
 from dpstats.models.population import USUAL, KnownColumns
 from dpstats.plan import Plan, replan_request, with_settled_law
@@ -45,7 +45,7 @@ def needed_rows(plan: Plan, rows: float) -> NeededRows | None:
             plan = replan_request(plan, replace(with_settled_law(plan), options=replace(options, inference=True)))
         choices = Choices(plan)
         dearest = choices.candidates[-1]
-        if not (foreseeable(plan) and releases_errors(dearest)):
+        if not (comparable(plan) and releases_errors(dearest)):
             return None
         rows = max(rows, 1.0)
 

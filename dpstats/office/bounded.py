@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -26,15 +26,9 @@ from dpstats.office.store import Unavailable
 
 Result = TypeVar("Result")
 
-SECONDS = 10
-"""Of a processor, for one call: what else the machine does changes little of what is refused."""
-
-PATIENCE = 60.0
-"""Seconds of the clock after which a call is given up that had no processor; that is no refusal."""
-
-MEMORY = 3 << 29
-"""Bytes of a process beyond those of a fresh one."""
-
+SECONDS = 10  # of a processor, for one call: what else the machine does changes little of what is refused
+PATIENCE = 60.0  # seconds of the clock after which a call is given up that had no processor; that is no refusal
+MEMORY = 3 << 29  # bytes of a process beyond those of a fresh one
 PROCESSES = 4
 
 
@@ -87,10 +81,11 @@ def _end() -> None:
                 process.end()
 
 
-def bounded(by: str, function: Callable[..., Result], *arguments: Any) -> Result:
+def bounded(by: str, function: Callable[..., Result], *arguments: Any, take: Callable[[Any], object] = id) -> Result:
     """What the function of a module returns or refuses, in a process of limited time and memory, else TooMuch.
 
-    Of one caller (`by`) one call works at a time, so that nobody has all processes.
+    `take` gets what an iterator yields, as soon as it does. Of one caller (`by`) one call works at a time, so that
+    nobody has all processes.
     """
     with _turns[by]:
         process = _idle.get()
@@ -100,9 +95,13 @@ def bounded(by: str, function: Callable[..., Result], *arguments: Any) -> Result
                 process = None
             process = process or _Process()
             process.connection.send((function, arguments))
-            if not process.connection.poll(PATIENCE):
-                raise Unavailable
-            answer = process.connection.recv()
+            kind = "part"
+            while kind == "part":
+                if not process.connection.poll(PATIENCE):
+                    raise Unavailable
+                kind, value = process.connection.recv()
+                if kind == "part":
+                    take(value)
         except BaseException as error:
             if process is not None:
                 process.end()
@@ -112,7 +111,6 @@ def bounded(by: str, function: Callable[..., Result], *arguments: Any) -> Result
             raise
         finally:
             _idle.put(process)
-    kind, value = answer
     if kind == "returned":
         return value
     if kind == "refused":
@@ -121,7 +119,6 @@ def bounded(by: str, function: Callable[..., Result], *arguments: Any) -> Result
 
 
 def serve(connection: Connection) -> None:
-    """Answer calls until nobody asks any more."""
     import_module("dpstats.office.service")  # what calls need, before the first one
 
     with open("/proc/self/statm") as file:
@@ -137,7 +134,12 @@ def serve(connection: Connection) -> None:
         used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
         resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(used) + SECONDS, resource.RLIM_INFINITY))
         try:
-            answer = ("returned", function(*arguments))
+            value = function(*arguments)
+            if isinstance(value, Iterator):
+                for part in value:
+                    connection.send(("part", part))
+                value = None
+            answer = ("returned", value)
         except DPStatsError as error:
             answer = ("refused", error.with_traceback(None))
         except Exception as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import ipaddress
 import json
 import os
 import ssl
@@ -21,12 +20,13 @@ import numpy as np
 import pandas as pd
 
 from dpstats import errors
-from dpstats.arguments import explain_calls, is_number, safe_repr
+from dpstats.arguments import check_choice, explain_calls, is_number, safe_repr
 from dpstats.errors import ArgumentError, DPStatsError, OfficeError, ReleaseError
 from dpstats.evaluation import Check, Evaluation
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
 from dpstats.frames import WideFrame
 from dpstats.models.ranges import BoughtRanges
+from dpstats.office.config import is_loopback
 from dpstats.office.request import from_result
 from dpstats.penalties import Penalty
 from dpstats.progress import show_elapsed
@@ -43,8 +43,8 @@ KNOWN = ("ArgumentError", "BudgetExceeded", "DataError", "DomainError", "Formula
 TRIES = 6
 """How often a request is sent that got no answer, with 1, 2, 4 ... half seconds in between."""
 
-MOST_BYTES = 1 << 28
-"""A longer answer is none of an office."""
+JSON_TYPE = "application/json"
+MOST_BYTES = 1 << 28  # a longer answer is none of an office
 
 
 @explain_calls()
@@ -94,26 +94,17 @@ class OfficePlan:
     Attributes
     ----------
     facts : dict
-        As the office sent them: costs, left, notes, forecast and others.
+        As the office sent them: notes and others.
+    costs, left : dict
+        The eps and delta that the request would be charged, and those that the analyst may still spend.
+    forecast : pandas.DataFrame or None
+        Standard errors that are foreseen at the declared number of rows, if they can be.
     """
 
     facts: Mapping[str, Any]
-
-    @property
-    def costs(self) -> dict[str, float]:
-        """The eps and delta that the request would be charged."""
-        return dict(self.facts["costs"])
-
-    @property
-    def left(self) -> dict[str, float]:
-        """The eps and delta that the analyst may still spend."""
-        return dict(self.facts["left"])
-
-    @property
-    def forecast(self) -> pd.DataFrame | None:
-        """Standard errors that are foreseen at the declared number of rows, if they can be."""
-        table = self.facts.get("forecast")
-        return None if table is None else WideFrame(table)
+    costs: dict[str, float]
+    left: dict[str, float]
+    forecast: pd.DataFrame | None
 
     def standard_errors(self, n: int | None = None) -> pd.DataFrame | None:
         """The same as `forecast`; an office foresees them for the declared number of rows and no other."""
@@ -177,20 +168,16 @@ class OfficeClient:
     def __repr__(self) -> str:
         return f"<OfficeClient: {self.url}>"
 
-    # --- free ---
-
     def datasets(self) -> pd.DataFrame:
         """The data sets that may be asked, one a row, and what is left of each."""
-        rows = []
-        for facts in self._get("/v1/datasets")["datasets"]:
-            left = facts.get("left") or {}
-            some = {name: facts.get(name) for name in ("name", "title", "rows", "most_eps", "verbs")}
-            rows.append(some | {"eps_left": left.get("eps"), "delta_left": left.get("delta")})
-        return WideFrame(rows, columns=["name", "title", "rows", "most_eps", "verbs", "eps_left", "delta_left"])
+        sets = self._call("/v1/datasets")[1]["datasets"]
+        rows = [{**one, **{f"{name}_left": one["left"].get(name) for name in ("eps", "delta")}} for one in sets]
+        columns = ["name", "title", "rows", "most_eps", "verbs", "eps_left", "delta_left"]
+        return WideFrame(pd.DataFrame(rows, columns=columns))
 
     def dataset(self, name: str) -> dict[str, Any]:
         """All public facts of a data set: its columns, its guarantee, what is offered and what is left."""
-        return dict(self._get(f"/v1/datasets/{_part('dataset', name)}"))
+        return dict(self._call(f"/v1/datasets/{_part('dataset', name)}")[1])
 
     def codebook(self, name: str) -> pd.DataFrame:
         """The columns of a data set, one a row: kinds, ranges or levels, units, descriptions."""
@@ -201,14 +188,14 @@ class OfficeClient:
         if formula is not None:
             arguments["formula"] = formula
         asked = _request(verb, dataset, eps=eps, **arguments)
-        return OfficePlan(self._send("/v1/plan", asked | {"forecast": verb == "glm"}))
+        facts = self._call("/v1/plan", asked | {"forecast": verb == "glm"})[1]
+        forecast = None if facts["forecast"] is None else WideFrame(facts["forecast"])
+        return OfficePlan(facts, facts["costs"], facts["left"], forecast)
 
     def made_up(self, formula: str, dataset: str, eps: float, *, rows: int = 1_000, **arguments: Any) -> pd.DataFrame:
         """Rows that are made up by the codebook alone, to write code against; free."""
         asked = _request("glm", dataset, formula=formula, eps=eps, **arguments)
-        return pd.read_csv(io.StringIO(self._send("/v1/made-up", asked | {"rows": rows})))
-
-    # --- paid for ---
+        return pd.read_csv(io.StringIO(self._call("/v1/made-up", asked | {"rows": rows})[1]))
 
     def glm(self, formula: str, dataset: str, eps: float, **arguments: Any) -> GLMResults:
         """A model, as by `dpstats.glm`; its seed, ledger and engine are the keeper's, and so is the adjacency.
@@ -244,10 +231,8 @@ class OfficeClient:
         self, formula: str, dataset: str, eps: float, *, loss: str = "huber", h: float = 0.5, **arguments: Any
     ) -> GLMResults:
         """A linear support vector machine, as by `dpstats.svm`."""
-        if loss not in ("huber", "smooth"):
-            raise ArgumentError(f"loss must be 'huber' or 'smooth', got {safe_repr(loss)}")
-        family = HuberSVM(h) if loss == "huber" else SmoothSVM(h)
-        return self.glm(formula, dataset, eps, family=family, **arguments)
+        check_choice("loss", loss, ("huber", "smooth"))
+        return self.glm(formula, dataset, eps, family=HuberSVM(h) if loss == "huber" else SmoothSVM(h), **arguments)
 
     def lasso(
         self, formula: str, dataset: str, eps: float, *, alpha: float | str = "auto", **arguments: Any
@@ -275,68 +260,55 @@ class OfficeClient:
     def select(self, candidates: Any, score: str, dataset: str, eps: float, **arguments: Any) -> Selection:
         """The best of some candidates, as by `dpstats.select`; models are results of this office."""
         named = isinstance(candidates, Mapping)
-        sent = {key: _candidate(one) for key, one in (candidates.items() if named else enumerate(candidates))}
-        asked = _request(
-            "select", dataset, candidates=sent if named else list(sent.values()), score=score, eps=eps, **arguments
-        )
-        return self._release(Selection, asked)
-
-    # --- made before ---
+        parts = candidates.values() if named else candidates
+        sent = [{"fit": one} if isinstance(one, GLMResults) else one for one in parts]
+        arguments |= {"candidates": dict(zip(candidates, sent, strict=True)) if named else sent, "score": score}
+        return self._release(Selection, _request("select", dataset, eps=eps, **arguments))
 
     def releases(self) -> pd.DataFrame:
         """One's own releases and those that others share, one a row."""
         names = ["id", "dataset", "verb", "formula", "eps", "label", "analyst", "state", "taken", "shared"]
-        rows = self._get("/v1/releases")["releases"]
-        asked = [{"formula": None, **one["arguments"], **one} for one in rows]
-        table = pd.DataFrame([{name: one[name] for name in names} for one in asked], columns=names)
+        rows = [{"formula": None, **one["arguments"], **one} for one in self._call("/v1/releases")[1]["releases"]]
+        table = pd.DataFrame(rows, columns=names)
         table["taken"] = pd.to_datetime(table["taken"].astype(float), unit="s", utc=True)
         return WideFrame(table)
 
     def release(self, id: str) -> Any:
         """A release made before, once it is ready."""
-        return self._wait(self._get(f"/v1/releases/{_part('id', id)}"))
+        return self._wait(self._call(f"/v1/releases/{_part('id', id)}")[1])
 
     def share(self, id: str, shared: bool = True) -> None:
         """Show a release of one's own to the other analysts of its data set, or no more."""
-        self._send(f"/v1/releases/{_part('id', id)}/share", {"shared": shared})
-
-    # --- how it is sent ---
+        self._call(f"/v1/releases/{_part('id', id)}/share", {"shared": shared})
 
     def _release(self, kind: type[Result], asked: Mapping[str, Any]) -> Result:
         unsure = "; whether it took the request is not known: repeat the same call, which is paid for once"
-        status, job = self._call("POST", "/v1/releases", asked, taken=unsure)
+        status, job = self._call("/v1/releases", asked, taken=unsure)
         if status == 200:
             made = time.strftime("%Y-%m-%d %H:%M", time.localtime(job["taken"]))
-            print(
-                f"dpstats: this is the release that was asked for at {made}, paid for once; another label asks for "
-                "another one",
-                file=sys.stderr,
-            )
-        made_of = self._wait(job)
-        if not isinstance(made_of, kind):
-            raise OfficeError(f"the office sent a {type(made_of).__name__} in place of a {kind.__name__}")
-        return made_of
+            _say(f"this is the release that was asked for at {made}, paid for once; another label asks for another one")
+        released = self._wait(job)
+        if not isinstance(released, kind):
+            raise OfficeError(f"the office sent a {type(released).__name__} in place of a {kind.__name__}")
+        return released
 
     def _wait(self, job: Mapping[str, Any]) -> Any:
         """The result of a job; an interrupt leaves it to the office, where the same call finds it."""
-        pause = 1.0
-        keeper = " until its keeper decides" if job["state"] == "waiting" else ""
+        pause, keeper = 1.0, " until its keeper decides" if job["state"] == "waiting" else ""
         again = "repeat the same call, or office.release(id), which is not paid for again"
         if keeper:
-            print(
-                f"dpstats: request {job['id']} of {job['dataset']} was taken and waits for the keeper's approval. You "
-                f"may stop waiting; later {again}",
-                file=sys.stderr,
-            )
+            whose = f"request {job['id']} of {job['dataset']}"
+            _say(f"{whose} was taken and waits for the keeper's approval. You may stop waiting; later {again}")
         taken = f"; it took the request, {job['id']}: when it answers again, {again}"
         with show_elapsed(f"waiting for release {job['id'][:8]} of {job['dataset']}{keeper}"):
             while job["state"] in ("waiting", "working"):
                 # The office says when it may be shown next; who waits for the keeper asks less and less often.
                 time.sleep(pause if job["wait"] is None else max(0.05, job["wait"]))
                 pause = min(60.0, 1.5 * pause)
-                job = self._call("GET", f"/v1/releases/{job['id']}", taken=taken)[1]
+                job = self._call(f"/v1/releases/{job['id']}", taken=taken)[1]
         if job["state"] == "refused":
-            raise OfficeError(job.get("message") or "the keeper refused this request; nothing was charged")
+            refused = (job.get("message") or "the keeper refused this request; nothing was charged").rstrip(".")
+            raise OfficeError(f"{refused}. The same call stays refused; another label asks again")
         if job["state"] != "released":
             raise ReleaseError(job.get("message") or "the release failed after it was charged; the charge stays")
         try:
@@ -346,32 +318,17 @@ class OfficeClient:
         vars(made)["office_id"] = job["id"]
         return made
 
-    def _get(self, path: str) -> Any:
-        return self._call("GET", path)[1]
-
-    def _send(self, path: str, body: Mapping[str, Any]) -> Any:
-        return self._call("POST", path, body)[1]
-
-    def _call(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        *,
-        taken: str = "",
-    ) -> tuple[int, Any]:
+    def _call(self, path: str, body: Mapping[str, Any] | None = None, *, taken: str = "") -> tuple[int, Any]:
         """Status and content of an answer. What got none is sent again, which is safe: keys make it one release.
 
         If there is none in the end, the error adds what was `taken`. At the first contact it comes at once.
         """
-        sent = None if body is None else json.dumps(body).encode()
-        headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
-        if sent is not None:
-            headers["Content-Type"] = "application/json"
+        headers = {"Authorization": f"Bearer {self._token}", "Accept": JSON_TYPE}
+        sent, more = (None, {}) if body is None else (json.dumps(body).encode(), {"Content-Type": JSON_TYPE})
         for attempt in range(1, TRIES + 1):
             last = attempt == TRIES or not self._answered
-            asked = urllib.request.Request(self.url + path, sent, headers, method=method)
             try:
+                asked = urllib.request.Request(self.url + path, sent, headers | more)
                 with self._opener.open(asked, timeout=self._timeout) as answer:
                     content = _content(answer)
                     self._answered = True
@@ -383,14 +340,17 @@ class OfficeClient:
             except (OSError, HTTPException) as error:
                 reason = getattr(error, "reason", error)
                 if isinstance(reason, ssl.SSLCertVerificationError):
-                    raise OfficeError(
-                        f"the certificate of {self.url} cannot be trusted: {reason.verify_message}"
-                    ) from None
+                    what = f"the certificate of {self.url} cannot be trusted: {reason.verify_message}"
+                    raise OfficeError(what) from None
                 if last:
                     fix = taken if self._answered else taken + _other_scheme(self.url, reason)
                     raise OfficeError(f"{self.url} does not answer ({type(reason).__name__}){fix}") from None
             time.sleep(0.5 * 2.0 ** (attempt - 1))
         raise AssertionError("the last attempt returns or raises")
+
+
+def _say(text: str) -> None:
+    print(f"dpstats: {text}", file=sys.stderr)
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):
@@ -409,39 +369,25 @@ def _checked_url(url: object) -> tuple[str, bool]:
         parts, host = urlsplit(""), ""
     if parts.scheme not in ("http", "https") or not host or parts.username or parts.query or parts.fragment:
         raise ArgumentError(f"url must be an address such as 'https://office.example.org', got {safe_repr(url)}")
-    if parts.scheme == "http" and not _is_loopback(host):
+    if parts.scheme == "http" and not is_loopback(host):
         raise ArgumentError("url must begin with https://, as the token would cross the network in the clear")
     return f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/"), parts.scheme == "http"
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def _part(name: str, value: object) -> str:
-    """A text as a part of a path."""
     if not isinstance(value, str) or not value:
         raise ArgumentError(f"{name} must be a text, got {safe_repr(value)}")
     return quote(value, safe="")
 
 
 def _request(verb: str, dataset: object, *, label: str | None = None, **arguments: Any) -> dict[str, Any]:
-    """A request as it is sent."""
     if not isinstance(dataset, str):
         raise ArgumentError(f"the data set must be given by its name at the office, got {safe_repr(dataset)}")
     sent = {name: _json(name, value) for name, value in arguments.items()}
     return {"dataset": dataset, "verb": verb, "arguments": sent} | ({} if label is None else {"label": label})
 
 
-def _candidate(value: Any) -> Any:
-    return {"fit": _json("candidates", value)} if isinstance(value, GLMResults) else value
-
-
 def _json(name: str, value: Any) -> Any:
-    """An argument in JSON."""
     if isinstance(value, (Family, Penalty)):
         return value.to_dict()
     if isinstance(value, (GLMResults, BoughtRanges)):
@@ -462,10 +408,10 @@ def _json(name: str, value: Any) -> Any:
 def _content(answer: Any) -> Any:
     content = answer.read(MOST_BYTES + 1)
     kind = answer.headers.get_content_type()
-    if len(content) > MOST_BYTES or kind not in ("application/json", "text/csv"):
+    if len(content) > MOST_BYTES or kind not in (JSON_TYPE, "text/csv"):
         raise OfficeError("this address answers, but not as an office does")
     try:
-        return json.loads(content) if kind == "application/json" else content.decode()
+        return json.loads(content) if kind == JSON_TYPE else content.decode()
     except ValueError:
         raise OfficeError("this address answers, but not as an office does") from None
 
@@ -479,7 +425,6 @@ def _other_scheme(url: str, reason: object) -> str:
 
 
 def _raised(error: urllib.error.HTTPError, path: str) -> DPStatsError:
-    """The error that an answer means."""
     try:
         facts = json.loads(error.read(1 << 20))["error"]
         kind, message = str(facts["type"]), str(facts["message"])

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,12 +30,12 @@ CELLS_PER_SECOND = 5e6
 PAYING = 30.0
 """Seconds after which a server that was paying for a job is taken to be gone; its worker pays, under the same key."""
 
-RETRY = 60.0
-"""Seconds between attempts at most."""
+RETRY = 60.0  # seconds between attempts at most
+ENVIRONMENT = ("PATH", "HOME", "LANG", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+"""What a worker needs of the environment: where Python and its packages are, where temporary files may be."""
 
-
-_outliving: list[subprocess.Popen[str]] = []
-"""Workers that go on when their pool has stopped."""
+Worker = subprocess.Popen[str]
+_outliving: list[Worker] = []  # workers that go on when their pool has stopped
 
 
 def first_deadline(least: float, rows: int, columns: int) -> float:
@@ -58,18 +57,17 @@ def job_of(row: Any, result: Any, now: float) -> Job:
         ready = show_time(row["begun"], row["deadline"], now if row["ended"] is None else row["ended"])
         if state in ("paying", "taken") or (state in ("released", "failed") and now < ready):
             state, ready = "working", max(ready, show_time(row["begun"], row["deadline"], now))
+    shown = result() if state == "released" else None
+    message = row["message"] if state in ("refused", "failed") else None
+    plain = {name: row[name] for name in ("id", "analyst", "key", "taken", "label")}
     return Job(
-        id=row["id"],
-        analyst=row["analyst"],
+        **plain,
         request=request_of(row),
-        key=row["key"],
         state=state,
-        taken=row["taken"],
         ready=ready,
-        result=result() if state == "released" else None,
+        result=shown,
+        message=message,
         shared=bool(row["shared"]),
-        label=row["label"],
-        message=row["message"] if state in ("refused", "failed") else None,
     )
 
 
@@ -93,132 +91,109 @@ def lease(folder: Path, job: str) -> Iterator[bool]:
 class Pool:
     """Threads that give jobs to worker processes, and take up again what a crash has left.
 
-    Analysts take turns: the next job is the oldest one of the analyst who was served longest ago.
-
-    As many workers wait that are started already; each carries out one job.
+    Analysts take turns: the next job is the oldest one of the analyst who was served longest ago. One worker is left
+    to others: nobody's jobs hold them all, unless there is one. Each thread has a worker that is started already and
+    waits; it carries out one job.
     """
 
     def __init__(self, office: Office, store: Store) -> None:
         self._office, self._store = office, store
         self._changed = threading.Condition()
-        self._claimed: set[str] = set()
+        self._claimed: dict[str, str] = {}  # job at work: its analyst
         self._served: dict[str, float] = {}  # analyst: when a job of theirs was last begun
         self._later: dict[str, tuple[float, float]] = {}  # job: time of its next attempt, and the wait before it
         self._threads: list[threading.Thread] = []
-        self._spares: deque[subprocess.Popen[str]] = deque()
         self._stopping = False
 
     def start(self) -> None:
-        """Start the threads; jobs that were taken are theirs."""
         self._stopping = False
-        for number in range(self._office.workers):
-            self._spawn()
-            thread = threading.Thread(target=self._serve, name=f"office-{number}", daemon=True)
+        self._threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(self._office.workers)]
+        for thread in self._threads:
             thread.start()
-            self._threads.append(thread)
 
     def stop(self) -> None:
         """Start no more workers; those at work finish by themselves."""
-        with self._changed:
-            self._stopping = True
-            self._changed.notify_all()
-        for thread in self._threads:
-            thread.join()
-        self._threads.clear()
-        while (worker := self._spare()) is not None:
-            worker.communicate()
+        self._stopping = True
+        self.wake()
+        while self._threads:
+            self._threads.pop().join()
 
     def wake(self) -> None:
-        """There is a new job."""
         with self._changed:
             self._changed.notify_all()
 
     def _serve(self) -> None:
+        worker = self._started()
         while (job := self._next()) is not None:
-            ended = self._carry_out(job)
+            ended = self._carry_out(job, worker)
             with self._changed:
-                self._claimed.discard(job)
-                self._later.pop(job, None) if ended else self._postpone(job)
+                del self._claimed[job]
+                wait = min(RETRY, 2 * self._later.pop(job, (0.0, 0.25))[1])
+                self._later |= {} if ended else {job: (time.monotonic() + wait, wait)}
+            if worker is None or worker.poll() is not None:
+                worker = self._started()
+        if worker is not None and worker.stdin is not None and not worker.stdin.closed:
+            worker.communicate()
 
-    def _spawn(self) -> None:
-        """Start a worker that imports all and waits for its job; there is none if the system has no room for one."""
+    def _started(self) -> Worker | None:
+        """A worker that imports all and waits for its job; there is none if the system has no room for one."""
         with contextlib.suppress(OSError):
-            worker = subprocess.Popen(
+            return subprocess.Popen(
                 [sys.executable, "-m", "dpstats.office.worker", str(self._office.path)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env=_environment(),
+                env={name: os.environ[name] for name in ENVIRONMENT if name in os.environ},
                 cwd=self._office.path.parent,
                 start_new_session=True,
                 text=True,
             )
-            self._spares.append(worker)
-
-    def _spare(self) -> subprocess.Popen[str] | None:
-        """The worker that has waited longest; those that were killed are left out."""
-        while True:
-            try:
-                worker = self._spares.popleft()
-            except IndexError:
-                return None
-            if worker.poll() is None:
-                return worker
-
-    def _postpone(self, job: str) -> None:
-        wait = min(RETRY, 2 * self._later.get(job, (0.0, 0.25))[1])
-        self._later[job] = (time.monotonic() + wait, wait)
+        return None
 
     def _next(self) -> str | None:
-        """The next job that nobody works on; None once the pool is stopped."""
-        while True:
-            with self._changed:
-                if self._stopping:
-                    return None
-                for job, analyst in sorted(self._taken().items(), key=lambda one: self._served.get(one[1], 0.0)):
-                    if job not in self._claimed and self._later.get(job, (0.0, 0.0))[0] <= time.monotonic():
-                        self._claimed.add(job)
-                        self._served[analyst] = time.monotonic()
-                        return job
+        """The next job, once there is one; None once the pool is stopped."""
+        with self._changed:
+            while not self._stopping:
+                if (job := self._claim()) is not None:
+                    return job
                 self._changed.wait(0.5)
+            return None
+
+    def _claim(self) -> str | None:
+        """A job that nobody works on, if one may be begun now."""
+        for job, analyst in sorted(self._taken().items(), key=lambda one: self._served.get(one[1], 0.0)):
+            at_work = [*self._claimed.values()].count(analyst)
+            if job in self._claimed or at_work >= max(1, self._office.workers - 1):
+                continue
+            if self._later.get(job, (0.0, 0.0))[0] <= time.monotonic():
+                self._claimed[job] = analyst
+                self._served[analyst] = time.monotonic()
+                return job
+        return None
 
     def _taken(self) -> dict[str, str]:
         """Jobs of the data sets of the file that are paid for, the oldest first, with their analysts."""
-        try:
-            found = self._store.rows(
-                "SELECT id, analyst, dataset FROM job WHERE state = 'taken' OR (state = 'paying' AND begun < ?)"
-                " ORDER BY begun",
-                (time.time() - PAYING,),
-            )
+        paid = "state = 'taken' OR (state = 'paying' AND begun < ?)"
+        with contextlib.suppress(Unavailable):
+            found = self._store.rows(f"SELECT * FROM job WHERE {paid} ORDER BY begun", (time.time() - PAYING,))
             return {row["id"]: row["analyst"] for row in found if row["dataset"] in self._office.datasets}
-        except Unavailable:
-            return {}
+        return {}
 
-    def _carry_out(self, job: str) -> bool:
+    def _carry_out(self, job: str, worker: Worker | None = None) -> bool:
         """Have a worker carry out a job; whether it has ended."""
         with lease(self._office.folder, job) as free:
             if not free:  # a worker of a server that is gone, or of another one
                 return False
-        if (worker := self._spare()) is not None:
-            assert worker.stdin is not None
+        if worker is not None and worker.stdin is not None:
             with contextlib.suppress(OSError), worker.stdin as pipe:  # it may have been killed
                 pipe.write(f"{job}\n")
             while worker.poll() is None:
-                with self._changed:
-                    if self._stopping:
-                        _outliving.append(worker)
-                        return False
+                if self._stopping:
+                    _outliving.append(worker)
+                    return False
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     worker.wait(0.25)
-        self._spawn()
-        try:
+        with contextlib.suppress(Unavailable):
             row = self._store.row("SELECT state FROM job WHERE id = ?", (job,))
-        except Unavailable:
-            return False
-        return row is not None and row["state"] not in OPEN
-
-
-def _environment() -> dict[str, str]:
-    """What a worker needs of the environment: where Python and its packages are, where temporary files may be."""
-    names = ("PATH", "HOME", "LANG", "TMPDIR", "PYTHONPATH", "VIRTUAL_ENV", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    return {name: os.environ[name] for name in names if name in os.environ}
+            return row is not None and row["state"] not in OPEN
+        return False

@@ -25,14 +25,7 @@ from dpstats.summaries import Summary, format_number
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_DRAWING = threading.Lock()
-"""Fonts and settings of matplotlib are those of the process."""
-
-
-def shown(stored: Mapping[str, JSON]) -> tuple[str, list[tuple[str, str]]]:
-    """The summary of a release as HTML, and its pictures."""
-    result = from_result(stored)
-    return summary_of(result).as_html(), pictures(result)
+_DRAWING = threading.Lock()  # fonts and settings of matplotlib are those of the process
 
 
 def pictures(result: Any) -> list[tuple[str, str]]:
@@ -44,6 +37,11 @@ def pictures(result: Any) -> list[tuple[str, str]]:
         titles = {"calibration": "Calibration", "roc": "ROC curve", "residuals": "Residuals"}
         return [(kind, title) for kind, title in titles.items() if getattr(result, kind) is not None]
     return []
+
+
+def shown(stored: Mapping[str, JSON]) -> tuple[str, list[tuple[str, str]]]:
+    result = from_result(stored)
+    return summary_of(result).as_html(), pictures(result)
 
 
 def picture(stored: Mapping[str, JSON], kind: str) -> bytes | None:
@@ -64,18 +62,13 @@ def draw(plot: Callable[[Axes], object]) -> bytes:
 
 
 def summary_of(result: Any) -> Summary:
-    """The tables and notes of a release."""
     if not isinstance(result, dp.BoughtRanges):
         return result.summary()
-    guarantee = result.guarantee
-    bought = {
-        name: column.inner for name, column in result.domain.items() if isinstance(column, Range) and column.inner
-    }
-    cells = [[format_number(end) for end in ends] for ends in bought.values()]
-    table = SimpleTable(cells, headers=["from", "to"], stubs=list(bought), title="Intervals that hold nearly all rows")
-    return Summary(
-        [table], [f"These ranges are {guarantee.eps:g}-differentially private under {guarantee.neighbours}."]
-    )
+    inner = {name: one.inner for name, one in result.domain.items() if isinstance(one, Range) and one.inner}
+    cells = [[format_number(end) for end in ends] for ends in inner.values()]
+    table = SimpleTable(cells, headers=["from", "to"], stubs=list(inner), title="Intervals that hold nearly all rows")
+    guarantee = f"{result.guarantee.eps:g}-differentially private under {result.guarantee.neighbours}"
+    return Summary([table], [f"These ranges are {guarantee}."])
 
 
 def exports() -> list[tuple[str, str]]:
@@ -90,68 +83,32 @@ def export(stored: Mapping[str, JSON], title: str, kind: str) -> tuple[bytes, st
         return None
     result = from_result(stored)
     if kind == "docx":
-        return _word(result, title), "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+        mime = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+        return summary_of(result).as_docx(title), mime
     if kind == "json":  # `load` of the result's class reads it
         return json.dumps(stored, indent=1).encode(), "application/json"
-    if kind == "csv":
-        return without_formulas(_csv(result)).encode(), "text/csv"
+    if kind == "csv":  # the numbers with all digits where there is a table of them, else as printed
+        table = result.tidy().to_csv(index=False) if isinstance(result, dp.GLMResults) else None
+        table = result.metrics.to_csv() if isinstance(result, dp.Evaluation) else table
+        return without_formulas(table or str(summary_of(result).as_csv())).encode(), "text/csv"
     if kind == "tex":
         return summary_of(result).as_latex().encode(), "application/x-tex"
-    body = f"<h1>{html.escape(title)}</h1>\n{summary_of(result).as_html()}"
-    page = (
-        f'<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title>\n{body}\n</html>\n'
-    )
-    return page.encode(), "text/html"
-
-
-def _csv(result: Any) -> str:
-    """The numbers with all digits where there is a table of them, else as printed."""
-    if isinstance(result, dp.GLMResults):
-        return str(result.tidy().to_csv(index=False))
-    if isinstance(result, dp.Evaluation):
-        return str(result.metrics.to_csv())
-    return str(summary_of(result).as_csv())
+    head = f'<!DOCTYPE html>\n<html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title>'
+    return f"{head}\n<h1>{html.escape(title)}</h1>\n{summary_of(result).as_html()}\n</html>\n".encode(), "text/html"
 
 
 def without_formulas(text: str) -> str:
     """CSV in which no text is a formula to a spreadsheet: names of columns and candidates are chosen by analysts."""
-    file = io.StringIO()
-    rows = csv.reader(io.StringIO(text, newline=""), skipinitialspace=False)
-    csv.writer(file, lineterminator="\n").writerows([_inert(cell) for cell in row] for row in rows)
-    return file.getvalue()
 
-
-def _inert(cell: str) -> str:
-    if not cell.strip(" ").startswith(("=", "+", "-", "@", "\t", "\r")):
+    def inert(cell: str) -> str:
+        try:
+            float(cell)
+        except ValueError:
+            return f"'{cell}" if cell.strip(" ").startswith(("=", "+", "-", "@", "\t", "\r")) else cell
         return cell
-    try:
-        float(cell)
-    except ValueError:
-        return f"'{cell}"
-    return cell
 
-
-def _word(result: Any, title: str) -> bytes:
-    """The summary as a document: its tables, then its notes."""
-    from docx import Document
-    from docx.enum.text import WD_ALIGN_PARAGRAPH
-
-    document, file = Document(), io.BytesIO()
-    document.add_heading(title, 1)
-    summary = summary_of(result)
-    for table in summary.tables:
-        rows = [[str(cell.data).strip() for cell in row] for row in table]
-        size = max(map(len, rows))
-        document.add_paragraph(" ".join((table.title or "").split()))
-        made = document.add_table(len(rows), size, style="Light List Accent 1")
-        for line, cells in zip(made.rows, rows, strict=True):
-            # A head names the columns of numbers alone.
-            for place, text in enumerate([""] * (size - len(cells)) + cells):
-                line.cells[place].text = text
-                line.cells[place].paragraphs[0].alignment = WD_ALIGN_PARAGRAPH.RIGHT if place else None
-    for note in summary.as_html().partition("<br/><br/>")[2].split("<br/>"):
-        document.add_paragraph(html.unescape(note), style="List Bullet")
-    document.save(file)
+    file, rows = io.StringIO(), csv.reader(io.StringIO(text, newline=""), skipinitialspace=False)
+    csv.writer(file, lineterminator="\n").writerows([inert(cell) for cell in row] for row in rows)
     return file.getvalue()
 
 
@@ -163,18 +120,14 @@ def code(web: Web, request: Request, release: str | None = None) -> dict[str, st
     if release is not None:
         python.append(f'fit = office.release("{release}")')
         r.append(f'fit <- dp_release(office, "{release}")')
+    given = {**request.arguments} | ({} if request.label is None else {"label": request.label})
+    first = f"office, {_r(given.pop('formula', None))}, {_r(request.dataset)}, eps = {_r(given.pop('eps'))}"
     python.append(f"fit = {request.python}")
-    given = {name: value for name, value in request.arguments.items() if name not in ("formula", "eps")}
-    given |= {} if request.label is None else {"label": request.label}
-    first = [_r(request.arguments.get("formula")), _r(request.dataset), f"eps = {_r(request.eps)}"]
-    r.append(
-        f"fit <- dp_glm(office, {', '.join([*first, *(f'{name} = {_r(value)}' for name, value in given.items())])})"
-    )
+    r.append(f"fit <- dp_glm({', '.join([first, *(f'{name} = {_r(value)}' for name, value in given.items())])})")
     return {"python": "\n".join(python), "r": "\n".join(r) if request.verb == "glm" else None}
 
 
 def _r(value: Any) -> str:
-    """A JSON value as R writes it."""
     if value is None or isinstance(value, bool):
         return {None: "NULL", True: "TRUE", False: "FALSE"}[value]
     if isinstance(value, list):

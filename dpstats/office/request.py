@@ -6,49 +6,80 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import dpstats as dp
 from dpstats.arguments import is_number, near_miss, safe_repr
 from dpstats.call import PlanKeywords
 from dpstats.errors import ArgumentError, MismatchError
+from dpstats.formula.syntax import absorbed_factor
 from dpstats.mechanisms.options import Options
 
-JSON = Any
-"""null, bool, number, text, list or object."""
+JSON = Any  # null, bool, number, text, list or object
+MOST_ROWS = 10_000  # rows of a prediction, or that are made up
 
-_FIXED = ("adjacency", "unit", "seed", "allow_uncertified")
-"""What the keeper's file says, or what no ledger takes."""
 
-ARGUMENTS: Mapping[str, tuple[str, ...]] = {
-    "glm": (
-        *("formula", "eps", "family", "domain"),
-        *(name for name in PlanKeywords.__annotations__ if name not in _FIXED),
+class Verb(NamedTuple):
+    """A kind of release: what pages say of it, and the arguments of the public call that an analyst may give."""
+
+    title: str
+    about: str
+    needed: tuple[str, ...]
+    optional: tuple[str, ...]
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return (*self.needed, *self.optional)
+
+    @property
+    def fields(self) -> list[str]:
+        """Those of its form, beside eps, label and options."""
+        return [name for name in FIELDS if name in self.arguments]
+
+
+FIELDS = ("formula", "fit", "columns", "candidates", "score", "response", "family", "subset", "delta")
+_FIXED = ("adjacency", "unit", "seed", "allow_uncertified")  # the keeper's file says these, and no ledger takes a seed
+VERBS = {
+    "glm": Verb(
+        "Regression",
+        "A regression of one column on others, with standard errors where the budget buys them.",
+        ("formula", "eps"),
+        ("family", "domain", *(name for name in PlanKeywords.__annotations__ if name not in _FIXED)),
     ),
-    "evaluate": ("fit", "eps", "delta", "metrics", "bins"),
-    "check": ("formula", "eps", "delta", "family", "weights", "offset", "exposure"),
-    "release_statistics": ("columns", "eps", "delta", "response", "radius", "domain"),
-    "buy_ranges": ("columns", "eps", "rows_at_least", "max_rows"),
-    "select": ("candidates", "score", "eps", "monotone"),
+    "evaluate": Verb(
+        "Evaluation",
+        "How well a released regression describes the rows: explained variance, errors, calibration.",
+        ("fit", "eps"),
+        ("delta", "metrics", "bins"),
+    ),
+    "check": Verb(
+        "Codebook check",
+        "How many rows a formula loses, and how many cells lie outside their range, column by column.",
+        ("formula", "eps"),
+        ("delta", "family", "weights", "offset", "exposure"),
+    ),
+    "release_statistics": Verb(
+        "Sums for many regressions",
+        "Sums of squares and products of some columns. Any number of linear regressions of them costs nothing more.",
+        ("columns", "eps"),
+        ("delta", "response", "radius", "domain"),
+    ),
+    "buy_ranges": Verb(
+        "Narrower ranges",
+        "Intervals that hold nearly all rows, where the codebook declares wide ranges: later regressions are exacter.",
+        ("columns", "eps"),
+        ("rows_at_least", "max_rows"),
+    ),
+    "select": Verb(
+        "Best of several",
+        "The candidate with the least loss. Only its name is released.",
+        ("candidates", "score", "eps"),
+        ("monotone",),
+    ),
 }
-"""The arguments that an analyst may give, by verb; the keeper's file says the rest."""
-
-MOST_ROWS = 10_000
-"""Rows of a prediction, or that are made up."""
-
-VERBS = tuple(ARGUMENTS)
 
 _NONE_MEANS = {option.name for option in fields(Options) if option.default is not None}
 """Options that None turns off, such as inference; of the others it is what they are by default."""
-
-_NEEDED = {
-    "glm": ("formula", "eps"),
-    "evaluate": ("fit", "eps"),
-    "check": ("formula", "eps"),
-    "release_statistics": ("columns", "eps"),
-    "buy_ranges": ("columns", "eps"),
-    "select": ("candidates", "score", "eps"),
-}
 
 
 @dataclass(frozen=True)
@@ -66,63 +97,57 @@ class Request:
 
     def check(self) -> None:
         """Raise ArgumentError unless it has the form of a request: names of arguments, eps and delta."""
-        if not isinstance(self.verb, str) or self.verb not in ARGUMENTS:
+        if not isinstance(self.verb, str) or self.verb not in VERBS:
             raise ArgumentError(f"verb must be one of {list(VERBS)}, got {safe_repr(self.verb)}")
-        known = ARGUMENTS[self.verb]
+        verb = VERBS[self.verb]
         if not isinstance(self.arguments, Mapping) or not all(isinstance(name, str) for name in self.arguments):
             raise ArgumentError("arguments must be an object of names and values")
         for name in self.arguments:
-            if name not in known:
-                hint = near_miss(name, known)
-                ask = f"; did you mean {hint!r}?" if hint else f"; it takes {', '.join(known)}"
+            if name not in verb.arguments:
+                hint = near_miss(name, verb.arguments)
+                ask = f"; did you mean {hint!r}?" if hint else f"; it takes {', '.join(verb.arguments)}"
                 raise ArgumentError(f"{safe_repr(name)} is not an argument of {self.verb}{ask}")
-        for name in _NEEDED[self.verb]:
+        for name in verb.needed:
             if self.arguments.get(name) is None:
-                raise ArgumentError(f"{name} is missing; {self.verb} needs {', '.join(_NEEDED[self.verb])}")
+                raise ArgumentError(f"{name} is missing; {self.verb} needs {', '.join(verb.needed)}")
         for name, value in (("eps", self.eps), ("delta", self.delta)):
             if not is_number(value):
                 raise ArgumentError(f"{name} must be a number, got {safe_repr(value)}")
-        if self.label is not None and not (
-            isinstance(self.label, str) and 0 < len(self.label) <= 200 and self.label.isprintable()
+        if (label := self.label) is not None and not (
+            isinstance(label, str) and 0 < len(label) <= 200 and label.isprintable()
         ):
             raise ArgumentError("label must be a text on one line, of at most 200 letters")
 
     @property
     def eps(self) -> float:
-        """What it may cost."""
         return self.arguments["eps"]
 
     @property
     def delta(self) -> float:
-        """What it may cost beside eps."""
         delta = self.arguments.get("delta")
         return 0.0 if delta is None else delta
 
     @property
+    def given(self) -> dict[str, JSON]:
+        return {name: value for name, value in self.arguments.items() if value is not None or name in _NONE_MEANS}
+
+    @property
     def digest(self) -> str:
         """The same for the same request, whether a page, Python or R has written it; the key that it has by itself."""
-        given = {
-            name: _usual(name, value)
-            for name, value in self.arguments.items()
-            if value is not None or name in _NONE_MEANS
-        }
+        given = {name: _usual(name, value) for name, value in self.given.items()}
         asked = {name: value for name, value in given.items() if (name, value) not in _DEFAULTS}
         facts = [self.dataset, self.verb, asked, self.label]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     @property
     def python(self) -> str:
-        """The line of Python that asks for the same."""
-        rest = dict(self.arguments)
-        if self.label is not None:
-            rest["label"] = self.label
+        rest = dict(self.arguments) | ({} if self.label is None else {"label": self.label})
         first = [rest.pop(name) for name in ("formula", "fit", "candidates", "score") if name in rest]
         given = [*map(repr, [*first, self.dataset]), *(f"{name}={value!r}" for name, value in rest.items())]
         return f"office.{self.verb}({', '.join(given)})"
 
 
-_DEFAULTS = (("family", "gaussian"), ("delta", 0.0))
-"""Arguments that say no more than to leave them out."""
+_DEFAULTS = (("family", "gaussian"), ("delta", 0.0))  # arguments that say no more than to leave them out
 
 
 def _usual(name: str, value: JSON) -> JSON:
@@ -159,7 +184,6 @@ class Mismatch:
     message: str
 
     def to_dict(self) -> dict[str, JSON]:
-        """Its JSON form."""
         return {"message": self.message}
 
     @classmethod
@@ -168,14 +192,11 @@ class Mismatch:
         raise MismatchError(str(facts["message"]))
 
 
-RESULTS: Mapping[str, Any] = {
-    kind.__name__: kind
-    for kind in (dp.GLMResults, dp.Evaluation, dp.Check, dp.ReleasedStatistics, dp.BoughtRanges, dp.Selection, Mismatch)
-}
+_KINDS = (dp.GLMResults, dp.Evaluation, dp.Check, dp.ReleasedStatistics, dp.BoughtRanges, dp.Selection, Mismatch)
+RESULTS: Mapping[str, Any] = {kind.__name__: kind for kind in _KINDS}
 
 
 def to_result(released: Any) -> dict[str, JSON]:
-    """The JSON form of a release, as its own file has it."""
     return {"format": 1, "kind": type(released).__name__, **released.to_dict()}
 
 
@@ -188,54 +209,42 @@ def from_result(result: Mapping[str, JSON]) -> Any:
     return RESULTS[kind].from_dict(facts)
 
 
-Find = Callable[[str], Mapping[str, JSON]]
-"""The result of an earlier release of its id."""
+def call_arguments(request: Request, dataset: Any, find: Callable[[str], Mapping[str, JSON]]) -> dict[str, Any]:
+    """The arguments of the public call, without rows and ledger; ArgumentError for what cannot be one.
 
+    `find` gives the result of an earlier release by its id.
+    """
 
-def call_arguments(request: Request, dataset: Any, find: Find) -> dict[str, Any]:
-    """The arguments of the public call, without rows and ledger; ArgumentError for what cannot be one."""
-    given = {name: value for name, value in request.arguments.items() if value is not None or name in _NONE_MEANS}
-    if isinstance(given.get("family"), Mapping):
-        given["family"] = dp.families.from_dict(given["family"])
-    if isinstance(given.get("penalty"), Mapping):
-        given["penalty"] = dp.penalties.from_dict(given["penalty"])
+    def released(name: str, id: object, kind: Any) -> Any:
+        if not isinstance(id, str):
+            raise ArgumentError(f"{name} must be the id of a release, got {safe_repr(id)}")
+        found = from_result(find(id))
+        if not isinstance(found, kind):
+            raise ArgumentError(f"{name} must be the id of a {kind.__name__}; that release is a {type(found).__name__}")
+        return found
+
+    def candidate(value: Any) -> Any:  # {"fit": id} is a model, other texts and numbers are rules
+        return released("candidates", value.get("fit"), dp.GLMResults) if isinstance(value, Mapping) else value
+
+    given = request.given
+    for name, read in (("family", dp.families.from_dict), ("penalty", dp.penalties.from_dict)):
+        if isinstance(given.get(name), Mapping):
+            given[name] = read(given[name])
+    if isinstance(given.get("family"), str):
+        dp.families.get_family(given["family"])  # refuses what an office does not release
+    if absorbed_factor(given.get("formula", ""))[1] is not None:
+        raise ArgumentError("formula: an absorbed factor, y ~ x | g, is not offered here; write + C(g)")
     if request.verb == "evaluate":
-        given["fit"] = _release(find, "fit", given["fit"], dp.GLMResults)
-    if request.verb == "select":
-        given["candidates"] = _candidates(find, given["candidates"])
-    if "domain" in ARGUMENTS[request.verb] or request.verb in ("check", "buy_ranges", "select"):
+        given["fit"] = released("fit", given["fit"], dp.GLMResults)
+    else:
         bought = given.get("domain")
-        domain = dataset.domain if bought is None else _release(find, "domain", bought, dp.BoughtRanges).domain
-        if not any(isinstance(one, dp.GLMResults) for one in _values(given.get("candidates"))):  # these have their own
-            given["domain"] = domain
+        given["domain"] = dataset.domain if bought is None else released("domain", bought, dp.BoughtRanges).domain
+    made = given.get("candidates")
+    if isinstance(made, (Mapping, list)):
+        parts = made.values() if isinstance(made, Mapping) else made
+        if any(isinstance(one, Mapping) for one in parts):  # models have domains of their own
+            del given["domain"]
+        read_parts = [candidate(one) for one in parts]
+        given["candidates"] = dict(zip(made, read_parts, strict=True)) if isinstance(made, Mapping) else read_parts
     given["adjacency"] = dataset.adjacency
-    if request.verb != "release_statistics":
-        given["unit"] = dataset.unit
-    return given
-
-
-def _values(candidates: Any) -> Any:
-    return candidates.values() if isinstance(candidates, Mapping) else candidates or ()
-
-
-def _candidates(find: Find, given: Any) -> Any:
-    """Candidates of a choice: {"fit": id} is a model, other texts and numbers are rules."""
-
-    def one(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return _release(find, "candidates", value.get("fit"), dp.GLMResults)
-        return value
-
-    if isinstance(given, Mapping):
-        return {name: one(value) for name, value in given.items()}
-    return [one(value) for value in given] if isinstance(given, list) else given
-
-
-def _release(find: Find, name: str, given: object, kind: Any) -> Any:
-    """The release that an argument means by its id."""
-    if not isinstance(given, str):
-        raise ArgumentError(f"{name} must be the id of a release, got {safe_repr(given)}")
-    found = from_result(find(given))
-    if not isinstance(found, kind):
-        raise ArgumentError(f"{name} must be the id of a {kind.__name__}, and that release is a {type(found).__name__}")
-    return found
+    return given if request.verb == "release_statistics" else {**given, "unit": dataset.unit}

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+import logging
 import math
 import re
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -24,6 +25,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from dpstats.errors import DPStatsError
 from dpstats.office.store import hash_of, new_token
 
 STATUS = {
@@ -34,8 +36,16 @@ STATUS = {
 }  # fmt: skip
 """The status of an answer by the type of its error; 500 is none of them."""
 
+SHOWN = frozenset(kind for kind, status in STATUS.items() if status in (409, 422, 429))
+"""Errors whose messages are functions of public facts and of the request: no row is read in this process.
+
+All others, those of ledgers among them, are answered by a constant.
+"""
+
 UNAVAILABLE = "the office could not answer this request; nothing is known to be wrong with it, so try again later"
 """What is said of every failure that is not a refusal, whatever it was."""
+
+LETTERS = 1_000  # a message is cut here: it may quote a long formula
 
 
 class Refused(Exception):
@@ -43,7 +53,20 @@ class Refused(Exception):
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
-        self.kind = kind
+        self.kind, self.status = kind, STATUS[kind]
+
+
+def refusal(error: Exception) -> Refused:
+    """What is said of an error: its message where that follows from public facts, else a constant."""
+    if isinstance(error, Refused):
+        return error
+    kind = next((one.__name__ for one in type(error).__mro__ if one.__name__ in SHOWN), None)
+    if kind is None or not isinstance(error, DPStatsError):
+        # The type alone: a message may quote anything.
+        logging.getLogger("dpstats.office").error("a request failed: %s", type(error).__name__)
+        return Refused("Unavailable", UNAVAILABLE)
+    message = str(error)
+    return Refused(kind, message if len(message) <= LETTERS else message[: LETTERS - 4] + " ...")
 
 
 @dataclass(frozen=True)
@@ -69,7 +92,6 @@ class Buckets:
         self._levels: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
 
     def take(self, key: Hashable) -> bool:
-        """Whether one more is allowed now."""
         now = time.monotonic()
         level, last = self._levels.pop(key, (self.burst, now))
         level = min(self.burst, level + (now - last) * self.rate)
@@ -77,14 +99,6 @@ class Buckets:
         if len(self._levels) > self.most:
             self._levels.popitem(last=False)
         return level >= 1
-
-
-# --- tokens and sessions ---------------------------------------------------------------------------------------------
-
-
-def same(one: str, other: str) -> bool:
-    """Whether two secrets are the same, in a time that does not tell where they differ."""
-    return hmac.compare_digest(hash_of(one), hash_of(other))
 
 
 @dataclass(frozen=True)
@@ -104,49 +118,34 @@ class Sessions:
         # A cookie is sent to every port of a host, so the two listeners have names of their own.
         self.cookie = f"__Host-{name}" if secure else name
         self.secure, self.seconds, self.most = secure, seconds, most
-        self._open: OrderedDict[str, Session] = OrderedDict()
+        self._open: dict[str, Session] = {}
         self._lock = threading.Lock()
 
     def open(self, token: str) -> Session:
-        """A new session of whoever has this token."""
-        session = Session(new_token(), token, new_token(), time.monotonic() + self.seconds)
+        now = time.monotonic()
+        session = Session(new_token(), token, new_token(), now + self.seconds)
         with self._lock:
-            now = time.monotonic()
-            for key in [key for key, one in self._open.items() if one.ends < now]:
-                del self._open[key]
+            self._open = {key: one for key, one in self._open.items() if one.ends >= now}
             same_token = [key for key, one in self._open.items() if one.token == token]
             if len(same_token) >= self.most:  # nobody ends the sessions of others
                 del self._open[same_token[0]]
             self._open[hash_of(session.id)] = session
         return session
 
-    def find(self, cookie: str | None) -> Session | None:
+    def find(self, cookie: str) -> Session | None:
         """The session of a cookie, if there is one and it has not ended."""
-        if not cookie:
-            return None
         with self._lock:
             session = self._open.get(hash_of(cookie))
-            if session is not None and session.ends < time.monotonic():
-                del self._open[hash_of(cookie)]
-                session = None
-        return session
+        return None if session is None or session.ends < time.monotonic() else session
 
     def close(self, session: Session) -> None:
-        """Log out."""
         with self._lock:
             self._open.pop(hash_of(session.id), None)
 
     def set_cookie(self, response: Response, session: Session | None) -> None:
         """Hand the cookie of a session to the browser, or take it away (None)."""
-        response.set_cookie(
-            self.cookie,
-            "" if session is None else session.id,
-            max_age=0 if session is None else int(self.seconds),
-            path="/",
-            httponly=True,
-            samesite="strict",
-            secure=self.secure,
-        )
+        content, age = ("", 0) if session is None else (session.id, int(self.seconds))
+        response.set_cookie(self.cookie, content, age, path="/", httponly=True, samesite="strict", secure=self.secure)
 
 
 @dataclass(frozen=True)
@@ -178,11 +177,9 @@ def check_csrf(request: Request, given: str | None) -> None:
     session = caller_of(request).session
     if session is not None:
         check_origin(request.headers)
-        if given is None or not same(given, session.csrf):
+        if given is None or not hmac.compare_digest(hash_of(given), hash_of(session.csrf)):
             raise Refused("Forbidden", "the form has expired; load the page again")
 
-
-# --- bodies ----------------------------------------------------------------------------------------------------------
 
 _TEXTS = re.compile(r'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
@@ -190,53 +187,38 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
 
 def parse_json(body: bytes, limits: Limits) -> dict[str, Any]:
     """A JSON object within the limits, of numbers that are finite, different keys and texts that can be written."""
+
+    def checked(value: Any) -> Any:
+        """A part of the body; ValueError for numbers that Python alone reads."""
+        if isinstance(value, str) and len(value) > limits.text:
+            raise Refused("TooLarge", f"a text of a request, such as a formula, has at most {limits.text:,} letters")
+        if isinstance(value, str) and _CONTROL.search(value):
+            raise Refused("BadRequest", "a text of a request must not hold control characters")
+        if isinstance(value, int) and abs(value) > 2**53:
+            raise Refused("BadRequest", "whole numbers of a request must lie within 2**53, as doubles do")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError("not finite")
+        for part in (*value, *value.values()) if isinstance(value, dict) else value if isinstance(value, list) else ():
+            checked(part)
+        return value
+
+    def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(made := dict(pairs)) < len(pairs):
+            raise ValueError("a key twice")
+        return made
+
     try:
         text = body.decode("utf-8")
         steps = (1 if mark in "[{" else -1 for mark in re.findall(r"[][{}]", _TEXTS.sub("", text)))
         if max(accumulate(steps), default=0) > limits.depth:
             raise Refused("BadRequest", f"the JSON of a request has at most {limits.depth} brackets in each other")
-        value = json.loads(text, object_pairs_hook=_distinct, parse_constant=_not_finite, parse_float=_finite)
+        value = checked(json.loads(text, object_pairs_hook=distinct))
     except (ValueError, RecursionError):
         raise Refused("BadRequest", "the body must be JSON in UTF-8, with finite numbers and no key twice") from None
     if not isinstance(value, dict):
         raise Refused("BadRequest", "the body must be a JSON object")
-    _check_texts(value, limits.text)
     return value
 
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(made := dict(pairs)) < len(pairs):
-        raise ValueError("a key twice")
-    return made
-
-
-def _not_finite(name: str) -> float:
-    raise ValueError(name)
-
-
-def _finite(digits: str) -> float:
-    if not math.isfinite(number := float(digits)):
-        raise ValueError("too large")
-    return number
-
-
-def _check_texts(value: Any, most: int) -> None:
-    if isinstance(value, Mapping):
-        for key, part in value.items():
-            _check_texts(key, most)
-            _check_texts(part, most)
-    elif isinstance(value, list):
-        for part in value:
-            _check_texts(part, most)
-    elif isinstance(value, str) and len(value) > most:
-        raise Refused("TooLarge", f"a text of a request, such as a formula, has at most {most:,} letters")
-    elif isinstance(value, str) and _CONTROL.search(value):
-        raise Refused("BadRequest", "a text of a request must not hold control characters")
-    elif isinstance(value, int) and abs(value) > 2**53:
-        raise Refused("BadRequest", "whole numbers of a request must lie within 2**53, as doubles do")
-
-
-# --- the guard -------------------------------------------------------------------------------------------------------
 
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -252,44 +234,33 @@ HEADERS = {
 }
 """On every answer."""
 
-LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
-"""What a listener on the loopback is called, by a tunnel too."""
+
+def fault(error: Refused) -> Response:
+    body = json.dumps({"error": {"type": error.kind, "message": str(error)}})
+    more = {"retry-after": "1"} if error.status in (429, 503) else {}
+    more |= {"www-authenticate": "Bearer"} if error.status == 401 else {}
+    return Response(body, error.status, more, "application/json")
 
 
-def fault(kind: str, message: str) -> Response:
-    """The answer that is an error."""
-    body = json.dumps({"error": {"type": kind, "message": message}})
-    more = {"retry-after": "1"} if kind in ("TooManyRequests", "Unavailable") else {}
-    more |= {"www-authenticate": "Bearer"} if kind == "Unauthorized" else {}
-    return Response(body, STATUS[kind], more, "application/json")
-
-
+@dataclass
 class Guard:
     """ASGI middleware: host, caller, rates, size and time of the body, headers, and one constant for any failure."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        limits: Limits,
-        sessions: Sessions,
-        holder: Callable[[str], str | None],
-        hosts: Iterable[str],
-        log: Callable[[str], None],
-        answer: Callable[[Scope, Refused], Response] = lambda scope, error: fault(error.kind, str(error)),
-    ) -> None:
-        self.app, self.limits, self.sessions, self.holder = app, limits, sessions, holder
-        self.hosts, self.log, self.answer = frozenset(hosts), log, answer
-        self.callers, self.strangers = Buckets(*limits.calls), Buckets(*limits.strangers)
-        self.at_work: dict[tuple[str, str], int] = {}
+    app: ASGIApp
+    limits: Limits
+    sessions: Sessions
+    holder: Callable[[str], str | None]
+    hosts: Collection[str]
+    answer: Callable[[Scope, Refused], Response]
+
+    def __post_init__(self) -> None:
+        self.callers, self.strangers = Buckets(*self.limits.calls), Buckets(*self.limits.strangers)
+        self.at_work: Counter[Hashable] = Counter()
         self.looking_up = CapacityLimiter(4)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self.app(scope, receive, send)
-            return
         if scope["type"] != "http":
-            await send({"type": "websocket.close"})
+            await (self.app(scope, receive, send) if scope["type"] == "lifespan" else send({"type": "websocket.close"}))
             return
         started = False
 
@@ -306,20 +277,14 @@ class Guard:
 
         try:
             await self._pass_on(scope, receive, answered)
-        except Refused as error:
-            response = self.answer(scope, error)
         except Exception as error:
-            # The type alone: a message may quote anything.
-            self.log(f"a request failed: {type(error).__name__}")
-            response = self.answer(scope, Refused("Unavailable", UNAVAILABLE))
-        else:
-            return
-        if not started:
-            await response(scope, receive, answered)
+            response = self.answer(scope, refusal(error))
+            if not started:
+                await response(scope, receive, answered)
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
-        if _host(headers.get("host", "")) not in self.hosts:
+        if re.sub(r":\d*$", "", headers.get("host", "").lower()) not in self.hosts:
             raise Refused("WrongHost", "this host is not the office's; its keeper names hosts in the office's file")
         target = scope.get("raw_path") or scope["path"].encode()
         if len(target) + len(scope["query_string"]) > self.limits.target:
@@ -334,23 +299,28 @@ class Guard:
         body = await self._body(headers, receive) if caller is None else b""
         # Of one caller some requests work at a time, so that others are not slowed by them.
         # Style sheet and script come as fast as the page that asks for them.
-        if self.at_work.get(key, 0) >= self.limits.together and not target.startswith(b"/static/"):
+        if self.at_work[key] >= self.limits.together and not target.startswith(b"/static/"):
             raise Refused("TooManyRequests", f"at most {self.limits.together} requests at a time; wait for the others")
-        self.at_work[key] = self.at_work.get(key, 0) + 1
+        self.at_work[key] += 1
         try:
-            body = body if caller is None else await self._body(headers, receive)
-            await self.app(scope, _again(body, receive), send)
+            pending = [{"type": "http.request", "body": await self._body(headers, receive) if caller else body}]
+
+            async def again() -> Message:  # the body that was read, then what else comes
+                return pending.pop() if pending else await receive()
+
+            await self.app(scope, again, send)
         finally:
             self.at_work[key] -= 1
-            if not self.at_work[key]:
-                del self.at_work[key]
+            self.at_work += Counter()  # without those that have none
 
     async def _identify(self, headers: Headers) -> Caller | None:
-        """The caller by bearer token, else by cookie."""
         scheme, _, token = headers.get("authorization", "").partition(" ")
         session = None
         if scheme.lower() != "bearer":
-            session = self.sessions.find(_cookie(headers.get("cookie", ""), self.sessions.cookie))
+            pairs = [part.partition("=") for part in re.split(r";\s*", headers.get("cookie", ""))]
+            values = [value for name, _, value in pairs if name == self.sessions.cookie]
+            # Of two cookies of this name one was put there by somebody else.
+            session = self.sessions.find(values[0]) if len(values) == 1 else None
             token = session.token if session else ""
         if not 20 <= len(token) <= 200 or not token.isascii():
             return None
@@ -359,45 +329,21 @@ class Guard:
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes:
         too_large = Refused("TooLarge", f"a request has at most {self.limits.body:,} bytes")
-        length = headers.get("content-length", "0")
+        length, body, more = headers.get("content-length", "0"), bytearray(), True
         if "content-length" in headers and "transfer-encoding" in headers:  # a proxy may read the other one
             raise Refused("BadRequest", "a request has either Content-Length or Transfer-Encoding")
         if not length.isdecimal() or len(length) > 9 or int(length) > self.limits.body:
             raise too_large
-        parts: list[bytes] = []
-        size = 0
         try:
             async with asyncio.timeout(self.limits.seconds):
-                while True:
+                while more:
                     message = await receive()
                     if message["type"] == "http.disconnect":
-                        raise Refused("Timeout", "the request was not sent whole")
-                    parts.append(message.get("body", b""))
-                    size += len(parts[-1])
-                    if size > self.limits.body:
+                        raise TimeoutError
+                    body += message.get("body", b"")
+                    if len(body) > self.limits.body:
                         raise too_large
-                    if not message.get("more_body", False):
-                        return b"".join(parts)
+                    more = message.get("more_body", False)
         except TimeoutError:
             raise Refused("Timeout", "the request was not sent whole") from None
-
-
-def _host(header: str) -> str:
-    """The name in a Host header, without the port."""
-    return re.sub(r":\d*$", "", header.lower())
-
-
-def _cookie(header: str, name: str) -> str | None:
-    """The first cookie of this name; two of them are none, as one was put there by somebody else."""
-    values = [part.partition("=")[2] for part in re.split(r";\s*", header) if part.partition("=")[0] == name]
-    return values[0] if len(values) == 1 else None
-
-
-def _again(body: bytes, receive: Receive) -> Receive:
-    """The body that was read, once; then what else comes."""
-    pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def first() -> Message:
-        return pending.pop() if pending else await receive()
-
-    return first
+        return bytes(body)

@@ -7,12 +7,13 @@ import functools
 import hmac
 import json
 import math
+import pickle
 import secrets
 import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -30,25 +31,17 @@ from dpstats.office.jobs import FAILED, Pool, first_deadline, job_of
 from dpstats.office.request import JSON, MOST_ROWS, Job, Request, call_arguments
 from dpstats.office.source import check_source
 from dpstats.office.store import FACTS, OPEN, Store, TooManyRequests, Unavailable, hash_of, insert, new_token
-from dpstats.plan import Plan
 from dpstats.privacy.guarantee import Guarantee
 
 __all__ = ["Job", "Request", "Service", "Unavailable"]
 
-REHEARSAL = 60
-"""Made-up rows on which a call without a plan is rehearsed, so that it is refused before it is taken."""
-
-PATIENCE = 5.0
-"""Seconds to wait for a ledger that another program has locked, in the server; a worker waits longer."""
-
-MOST_WAITING = 1000
-"""Jobs of one analyst that may wait for the keeper."""
-
+REHEARSAL = 60  # made-up rows on which a call without a plan is rehearsed, so that it is refused before it is taken
+PATIENCE = 5.0  # seconds to wait for a ledger that another program has locked, in the server; a worker waits longer
+MOST_WAITING = 1000  # jobs of one analyst that may wait for the keeper
 MOST_WORKING = 3
 """Jobs of one analyst that may be shown as "working": many together would hold up others, and time the machine."""
 
-MOST_SHARES = 20
-"""So often one release is shared and taken back, as each time is an entry of the audit log."""
+MOST_SHARES = 20  # so often one release is shared and taken back, as each time is an entry of the audit log
 
 
 class Service:
@@ -59,9 +52,8 @@ class Service:
         self._store = Store(office.folder)
         self._ledgers = {name: dataset.open_ledger(PATIENCE) for name, dataset in office.datasets.items()}
         self._pool = Pool(office, self._store)
-        self._plans = functools.lru_cache(maxsize=256)(self._made_plan)
-        self._accounts = functools.lru_cache(maxsize=256)(self._made_account)
-        self._forecasts = functools.lru_cache(maxsize=256)(self._made_forecast)
+        # What was worked out of a request, by analyst, so that its time tells nobody what others have asked.
+        self._plans = functools.lru_cache(maxsize=256)(lambda analyst, dataset, arguments: dict[str, Any]())
         self._paying = {name: threading.Lock() for name in office.datasets}
         for dataset in office.datasets.values():
             self._set_quotas(dataset)
@@ -79,17 +71,8 @@ class Service:
         """Start no more workers; those at work store what they release by themselves."""
         self._pool.stop()
 
-    # Who is who.
-
-    def analyst_of(self, token: str) -> str | None:
+    def analyst_of(self, token: str, role: str = "analyst") -> str | None:
         """Whose token it is; None if it is nobody's or was revoked."""
-        return self._person(token, "analyst")
-
-    def is_keeper(self, token: str) -> bool:
-        """Whether it is the keeper's token."""
-        return self._person(token, "keeper") is not None
-
-    def _person(self, token: str, role: str) -> str | None:
         given, found = hash_of(token), None
         # All are compared, whichever it is.
         for row in self._store.rows("SELECT name, token FROM person WHERE role = ? AND revoked IS NULL", (role,)):
@@ -97,7 +80,8 @@ class Service:
                 found = row["name"]
         return found
 
-    # The analyst's.
+    def is_keeper(self, token: str) -> bool:
+        return self.analyst_of(token, "keeper") is not None
 
     def datasets(self, analyst: str) -> list[dict[str, JSON]]:
         """The public facts of each data set, and what is left for this analyst."""
@@ -109,34 +93,15 @@ class Service:
         With `forecast` also the standard errors foreseen at the declared number of rows.
         """
         dataset = self._dataset(analyst, request)
-        plan, charges, _, _ = self._checked(analyst, request)
-        left = self._left(dataset, analyst)
-        whole = charges[0] if plan is None else plan.guarantee
-        costs = {"eps": whole.eps, "delta": whole.delta}
-        within = costs["eps"] <= left["eps"] and costs["delta"] <= left["delta"]
+        checked = self._checked(analyst, request, shown=True, forecast=forecast)
+        left, costs = self._left(dataset, analyst), checked.told["costs"]
         before = self._known(analyst, request, request.digest)  # which is not paid for again
-        facts: dict[str, JSON] = {
-            **{"digest": request.digest, "costs": costs, "left": left, "affordable": within},
-            **{
-                "before": None if before is None else before.id,
-                "rows": dataset.rows,
-                "forecast": None,
-                "notes": [],
-                "python": request.python,
-                "approve": dataset.approve,
-            },
+        return {
+            **{"html": "", "notes": [], "forecast": None, "digest": request.digest, **checked.told, "left": left},
+            "affordable": costs["eps"] <= left["eps"] and costs["delta"] <= left["delta"],
+            "before": None if before is None else before.id,
+            **{"rows": dataset.rows, "python": request.python, "approve": dataset.approve},
         }
-        if plan is None:
-            text = f"{request.verb} of {dataset.name}: eps={costs['eps']:g}, delta={costs['delta']:g}"
-            return {**facts, "summary": text, "html": ""}
-        digest, given = plan.digest(), _Given(plan, analyst)
-        account = f"{plan.description}\n\nThis plan has too many columns to be shown whole.", "", list[str]()
-        with contextlib.suppress(TooMuch):
-            account = self._accounts(digest, given)
-        if forecast:
-            with contextlib.suppress(TooMuch):
-                facts["forecast"] = self._forecasts(digest, dataset.rows, given)
-        return {**facts, "digest": digest, **dict(zip(("summary", "html", "notes"), account, strict=True))}
 
     def made_up(self, analyst: str, request: Request, rows: int) -> str:
         """Rows made up from public facts alone, as CSV, to write code against."""
@@ -161,27 +126,17 @@ class Service:
             return known
         checked = self._checked(analyst, request)
         identity, now = secrets.token_hex(16), time.time()
+        facts: dict[str, Any] = {"id": identity, "analyst": analyst, "verb": request.verb, "key": key}
+        facts |= {"arguments": json.dumps(dict(request.arguments)), "label": request.label, "digest": request.digest}
+        facts |= {"dataset": dataset.name, "taken": now}
+        times = {"deadline": first_deadline(self.office.deadline, dataset.rows, checked.columns)}
+        state = {"state": "waiting"} if dataset.approve else {"state": "paying", "begun": now}
         with self._paying[dataset.name]:
             self._check_budget(dataset, analyst, checked)
             try:
                 with self._store.writing() as connection:
                     self._check_open(analyst, now, "waiting" if dataset.approve else "working")
-                    insert(
-                        connection,
-                        "job",
-                        id=identity,
-                        analyst=analyst,
-                        dataset=dataset.name,
-                        verb=request.verb,
-                        arguments=json.dumps(dict(request.arguments)),
-                        label=request.label,
-                        key=key,
-                        digest=request.digest,
-                        taken=now,
-                        deadline=first_deadline(self.office.deadline, dataset.rows, checked.columns),
-                        state="waiting" if dataset.approve else "paying",
-                        begun=None if dataset.approve else now,
-                    )
+                    insert(connection, "job", **facts, **times, **state)
                     _log(connection, analyst, "request", identity)
             except sqlite3.IntegrityError:  # the same key has just come by another way
                 known = self._known(analyst, request, key)
@@ -194,21 +149,14 @@ class Service:
     def job(self, analyst: str, id: str) -> Job:
         """One's own job, or one that is shared."""
         row = self._store.row("SELECT * FROM job WHERE id = ?", (id,)) if isinstance(id, str) else None
-        if row is not None:
-            job = _job(row)
-            if row["analyst"] == analyst or (job.shared and job.state == "released" and self._may_see(analyst, row)):
-                return job
-        raise ArgumentError("id: there is no such release")
+        if row is None or not self._may_see(analyst, job := _job(row)):
+            raise ArgumentError("id: there is no such release")
+        return job
 
     def jobs(self, analyst: str) -> list[Job]:
         """One's own jobs and the releases that are shared, the latest first."""
         rows = self._store.rows(f"SELECT {FACTS} FROM job WHERE analyst = ? OR shared ORDER BY taken DESC", (analyst,))
-        jobs = [(row, _job(row, result=False)) for row in rows]
-        return [
-            job
-            for row, job in jobs
-            if job.analyst == analyst or (job.state == "released" and self._may_see(analyst, row))
-        ]
+        return [job for job in (_job(row, result=False) for row in rows) if self._may_see(analyst, job)]
 
     def share(self, analyst: str, id: str, shared: bool) -> Job:
         """Show a release of one's own to all analysts of its data set, or no longer."""
@@ -216,20 +164,15 @@ class Service:
         if job.analyst != analyst or job.state != "released":
             raise ArgumentError("id: only a release of one's own can be shared")
         with self._store.writing() as connection:
-            changed = connection.execute(
-                "UPDATE job SET shared = ? WHERE id = ? AND shared != ?", (int(bool(shared)), id, int(bool(shared)))
-            )
-            if changed.rowcount:
+            change = "UPDATE job SET shared = :to WHERE id = :id AND shared != :to"
+            if connection.execute(change, {"to": int(shared), "id": id}).rowcount:
                 acts = "SELECT count(*) FROM audit WHERE subject = ? AND act IN ('share', 'unshare')"
                 if connection.execute(acts, (id,)).fetchone()[0] >= MOST_SHARES:
                     raise ArgumentError(f"id: this release was shared and taken back {MOST_SHARES} times, the most")
                 _log(connection, analyst, "share" if shared else "unshare", id)
         return self.job(analyst, id)
 
-    # The keeper's.
-
     def waiting(self) -> list[Job]:
-        """Requests that wait for the keeper, the oldest first."""
         return [_job(row) for row in self._store.rows("SELECT * FROM job WHERE state = 'waiting' ORDER BY taken")]
 
     def approve(self, id: str) -> Job:
@@ -239,18 +182,17 @@ class Service:
         dataset, checked = self._dataset(job.analyst, job.request), self._checked(job.analyst, job.request)
         with self._paying[dataset.name]:
             self._check_budget(dataset, job.analyst, checked)
-            self._decide(id, "paying", "approve", begun=time.time())
+            self._advance(id, "paying", "approve", begun=time.time())
             self._pay(dataset, job.analyst, job.request, id, checked)
-        return self._job(id)
+        return self.job(job.analyst, id)
 
     def refuse(self, id: str) -> Job:
         """Refuse a request; nothing is charged."""
-        self._waiting(id)
-        self._decide(id, "refused", "refuse", ended=time.time(), message="refused by the keeper")
-        return self._job(id)
+        job = self._waiting(id)
+        self._advance(id, "refused", "refuse", ended=time.time(), message="refused by the keeper")
+        return self.job(job.analyst, id)
 
     def analysts(self) -> list[dict[str, JSON]]:
-        """Who has or had a token, by name."""
         rows = self._store.rows("SELECT name, since, revoked FROM person WHERE role = 'analyst' ORDER BY name, since")
         return [dict(row) for row in rows]
 
@@ -266,11 +208,7 @@ class Service:
     def revoke(self, name: str) -> None:
         """Make an analyst's token useless; their releases stay."""
         with self._store.writing() as connection:
-            revoked = connection.execute(
-                "UPDATE person SET revoked = ? WHERE name = ? AND role = 'analyst' AND revoked IS NULL",
-                (time.time(), name),
-            )
-            if not revoked.rowcount:
+            if not _revoked(connection, name, "analyst"):
                 raise ArgumentError("name: no analyst of this name has a token")
             _log(connection, "keeper", "revoke", name)
 
@@ -281,18 +219,15 @@ class Service:
     def budgets(self) -> list[dict[str, JSON]]:
         """What was spent of each data set, by analyst and over time."""
         found = []
-        for name, ledger in self._ledgers.items():
-            try:
-                spending = _records(ledger.spending().reset_index())
-                history = _records(ledger.history().reset_index())
-                left = ledger.remaining._asdict()
-            except LedgerError as error:
-                raise Unavailable from error
-            if ledger.accountant == "basic":  # a quota for those without one is not the data set's
+        for name, dataset in self.office.datasets.items():
+            with self._ledger(name) as ledger:
+                spending, history = (_records(one.reset_index()) for one in (ledger.spending(), ledger.history()))
+                total, left = ledger.total._asdict(), ledger.remaining._asdict()
+            if dataset.accountant == "basic":  # a quota for those without one is not the data set's
                 spent = history[-1] if history else {"eps": 0.0, "delta": 0.0}
-                left = {key: max(0.0, total - spent[key]) for key, total in ledger.total._asdict().items()}
-            facts = {"name": name, "title": self.office.datasets[name].title, "total": ledger.total._asdict()}
-            found.append({**facts, "remaining": left, "analysts": spending, "history": history})
+                left = {key: max(0.0, total[key] - spent[key]) for key in total}
+            facts = {"name": name, "title": dataset.title, "total": total, "remaining": left}
+            found.append({**facts, "analysts": spending, "history": history})
         return found
 
     def audit(self, since: float | None = None, *, most: int = -1, about: str = "") -> list[dict[str, JSON]]:
@@ -318,15 +253,10 @@ class Service:
         return latest if most < 0 else latest[-most:]
 
     def report(self, dataset: str) -> str:
-        """The ledger's report, as a page of HTML."""
         if dataset not in self._ledgers:
             raise ArgumentError("dataset: there is no such data set")
-        try:
-            return self._ledgers[dataset].to_html()
-        except LedgerError as error:
-            raise Unavailable from error
-
-    # What these rest on.
+        with self._ledger(dataset) as ledger:
+            return ledger.to_html()
 
     def _dataset(self, analyst: str, request: Request) -> DataSet:
         """The data set of a request that has the form of one and is allowed to this analyst."""
@@ -348,34 +278,49 @@ class Service:
             )
         return dataset
 
-    def _checked(self, analyst: str, request: Request) -> _Checked:
-        """The plan of a request; a call without one is rehearsed on made-up rows. Raises what refuses it."""
+    def _checked(self, analyst: str, request: Request, *, shown: bool = False, forecast: bool = False) -> _Checked:
+        """The plan of a request; a call without one is rehearsed on made-up rows. Raises what refuses it.
+
+        With `shown` also the account of the plan, as far as it is not too much, and with `forecast` its forecast.
+        """
         dataset = self.office.datasets[request.dataset]
         given = call_arguments(request, dataset, lambda id: self._result(analyst, id, dataset))
-        if request.verb == "glm":
-            arguments = json.dumps(dict(request.arguments), sort_keys=True)
-            plan = self._plans(request.dataset, arguments, _Given(given, analyst))
-            entry = {"label": plan.title, "formula": plan.formula, "method": plan.request.method}
-            entry |= {"domain": given["domain"], "columns": cast(Any, plan.design).columns}
-            return _Checked(plan, plan.charges, {**entry, "plan_hash": plan.digest()}, len(plan.names))
-        guarantee = bounded(analyst, _rehearsed, request.verb, given, dataset.domain, dataset.unit)
-        entry = {"label": f"{request.verb} of {dataset.name}", "formula": given.get("formula"), "method": request.verb}
-        return _Checked(None, (guarantee,), entry, len(dataset.domain))
+        if request.verb != "glm":
+            guarantee = bounded(analyst, _rehearsed, request.verb, given, dataset.domain, dataset.unit)
+            entry = {"label": f"{request.verb} of {dataset.name}", "formula": given.get("formula")}
+            told: dict[str, JSON] = {"costs": {"eps": guarantee.eps, "delta": guarantee.delta}}
+            told |= {"summary": f"{entry['label']}: eps={guarantee.eps:g}, delta={guarantee.delta:g}"}
+            return _Checked(None, (guarantee,), {**entry, "method": request.verb}, len(dataset.domain), told)
+        made = self._plans(analyst, dataset.name, json.dumps(dict(request.arguments), sort_keys=True))
+        wanted = {"checked", *(["account"] if shown else []), *(["forecast"] if forecast else [])}
+        if not wanted <= made.keys():
+            plan = made["checked"].plan if "checked" in made else None
+            parts = (dataset.name, dataset.domain, dataset.rows, given, plan, wanted - made.keys())
+            try:
+                bounded(analyst, _worked_out, *parts, take=lambda part: made.update([part]))
+            except TooMuch:
+                if "checked" not in made:
+                    raise
+        checked: _Checked = made["checked"]
+        told = {name: value for part in wanted - {"checked"} for name, value in made.get(part, {}).items()}
+        return checked._replace(entry={**checked.entry, "domain": given["domain"]}, told={**checked.told, **told})
 
-    def _made_plan(self, dataset: str, arguments: str, given: _Given) -> Plan:
-        return bounded(given.by, _planned, dataset, given.value, self.office.datasets[dataset].domain)
-
-    def _made_account(self, digest: str, given: _Given) -> tuple[str, str, list[str]]:
-        """The summary of a plan as text and as HTML, and its notes."""
-        return bounded(given.by, _shown, given.value)
-
-    def _made_forecast(self, digest: str, rows: int, given: _Given) -> list[dict[str, JSON]]:
-        """The standard errors that a plan foresees."""
-        return _records(bounded(given.by, _forecast, given.value, rows))
+    @contextlib.contextmanager
+    def _ledger(self, name: str) -> Iterator[Ledger]:
+        """The ledger, whose refusals name its data set in the place of its path; Unavailable if it cannot be used."""
+        ledger = self._ledgers[name]
+        try:
+            yield ledger
+        except BudgetExceeded:
+            raise
+        except LedgerError as error:
+            text = str(error).replace(f"ledger {ledger.path}", f"the ledger of {ledger.dataset}")
+            if text.startswith(("guarantee:", "domain:")) and str(ledger.path) not in text:
+                raise ArgumentError(text) from None
+            raise Unavailable from error
 
     def _check_budget(self, dataset: DataSet, analyst: str, checked: _Checked) -> None:
-        """Raise unless the ledger covers a request."""
-        with _public_refusals(self._ledgers[dataset.name]) as ledger:
+        with self._ledger(dataset.name) as ledger:
             ledger.signed(analyst).check_charges(checked.charges)
 
     def _check_open(self, analyst: str, now: float, state: str) -> None:
@@ -387,13 +332,9 @@ class Service:
         )
         # Jobs of a data set that the file has no longer rest until it is back.
         shown = [job_of(row, dict, now).state for row in rows if row["dataset"] in self.office.datasets].count(state)
-        if shown >= (MOST_WAITING if state == "waiting" else MOST_WORKING):
-            most = (
-                f"{MOST_WAITING} requests of yours wait"
-                if state == "waiting"
-                else f"{MOST_WORKING} of yours are at work"
-            )
-            raise TooManyRequests(f"{most} already; wait until one of them has ended")
+        if shown >= (most := MOST_WAITING if state == "waiting" else MOST_WORKING):
+            words = "requests of yours wait" if state == "waiting" else "of yours are at work"
+            raise TooManyRequests(f"{most} {words} already; wait until one of them has ended")
 
     def _pay(self, dataset: DataSet, analyst: str, request: Request, id: str, checked: _Checked) -> None:
         """Charge a job under its key, by the very charges that its worker will ask for, and give it to the workers.
@@ -403,7 +344,7 @@ class Service:
         """
         charged = False
         try:
-            with _public_refusals(self._ledgers[dataset.name]) as ledger:
+            with self._ledger(dataset.name) as ledger:
                 signed = ledger.signed(analyst, label=request.label, key=id)
                 for guarantee in checked.charges:
                     signed.charge(guarantee, **checked.entry)
@@ -420,19 +361,20 @@ class Service:
             self._advance(id, "taken")
             self._pool.wake()
 
-    def _advance(self, id: str, state: str, **changes: Any) -> None:
-        """Move on a job that was being paid for."""
-        names = ", ".join(f"{name} = ?" for name in ("state", *changes))
+    def _advance(self, id: str, state: str, act: str | None = None, **changes: Any) -> None:
+        """Move on a job that was being paid for, or, by an act of the keeper, one that waits."""
+        changes = {"state": state, **changes, "was": "waiting" if act else "paying", "id": id}
+        names = ", ".join(f"{name} = :{name}" for name in [*changes][:-2])
         with self._store.writing() as connection:
-            connection.execute(
-                f"UPDATE job SET {names} WHERE id = ? AND state = 'paying'", (state, *changes.values(), id)
-            )
+            changed = connection.execute(f"UPDATE job SET {names} WHERE id = :id AND state = :was", changes)
+            if act and not changed.rowcount:
+                raise ArgumentError("id: no such request waits")
+            if act:
+                _log(connection, "keeper", act, id)
 
     def _left(self, dataset: DataSet, analyst: str) -> dict[str, float]:
-        try:
-            return self._ledgers[dataset.name].signed(analyst).remaining._asdict()
-        except LedgerError as error:
-            raise Unavailable from error
+        with self._ledger(dataset.name) as ledger:
+            return ledger.signed(analyst).remaining._asdict()
 
     def _facts(self, dataset: DataSet, analyst: str) -> dict[str, JSON]:
         guarantee = {name: getattr(dataset, name) for name in ("eps", "delta", "adjacency", "unit", "accountant")}
@@ -452,9 +394,10 @@ class Service:
             raise ArgumentError("key was used for another request; draw a new key for each")
         return None if row is None else _job(row)
 
-    def _may_see(self, analyst: str, row: sqlite3.Row) -> bool:
-        dataset = self.office.datasets.get(row["dataset"])
-        return dataset is not None and _may(analyst, dataset)
+    def _may_see(self, analyst: str, job: Job) -> bool:
+        dataset = self.office.datasets.get(job.request.dataset)
+        shared = job.shared and job.state == "released" and dataset is not None and _may(analyst, dataset)
+        return job.analyst == analyst or shared
 
     def _result(self, analyst: str, id: str, dataset: DataSet) -> Mapping[str, JSON]:
         """A release that a request of a data set rests on; one of another data set has another codebook."""
@@ -471,29 +414,10 @@ class Service:
             raise ArgumentError("id: no such request waits")
         return _job(row)
 
-    def _decide(self, id: str, state: str, act: str, **changes: Any) -> None:
-        """The keeper's word on a request that waits."""
-        names = ", ".join(f"{name} = ?" for name in ("state", *changes))
-        with self._store.writing() as connection:
-            changed = connection.execute(
-                f"UPDATE job SET {names} WHERE id = ? AND state = 'waiting'", (state, *changes.values(), id)
-            )
-            if not changed.rowcount:
-                raise ArgumentError("id: no such request waits")
-            _log(connection, "keeper", act, id)
-
-    def _job(self, id: str) -> Job:
-        row = self._store.row("SELECT * FROM job WHERE id = ?", (id,))
-        assert row is not None, "jobs are never deleted"
-        return _job(row)
-
     def _new_token(self, name: str, role: str) -> str:
         token = new_token()
         with self._store.writing() as connection:
-            connection.execute(
-                "UPDATE person SET revoked = ? WHERE name = ? AND role = ? AND revoked IS NULL",
-                (time.time(), name, role),
-            )
+            _revoked(connection, name, role)
             insert(connection, "person", name=name, role=role, token=hash_of(token), since=time.time())
             _log(connection, "keeper", "token", name)
         return token
@@ -513,23 +437,11 @@ class Service:
 class _Checked(NamedTuple):
     """A request that public facts do not refuse: its plan if it has one, what it charges, by which entry."""
 
-    plan: Plan | None
+    plan: bytes | None  # pickled, as the server needs no more of it than what stands here
     charges: tuple[Guarantee, ...]
     entry: dict[str, Any]
     columns: int  # of the design
-
-
-class _Given:
-    """Who asks, which a cache compares so that it tells nobody of others, and what its other keys say already."""
-
-    def __init__(self, value: Any, by: str) -> None:
-        self.value, self.by = value, by
-
-    def __hash__(self) -> int:
-        return hash(self.by)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Given) and self.by == other.by
+    told: dict[str, JSON]
 
 
 def rehearsal_rows(domain: Domain, rows: int) -> pd.DataFrame:
@@ -544,16 +456,31 @@ def rehearsal_rows(domain: Domain, rows: int) -> pd.DataFrame:
     )
 
 
-def _planned(dataset: str, given: Mapping[str, Any], codebook: Domain) -> Plan:
-    """The plan, once the codebook is known to have every column: an office buys no range of one that it does not."""
-    row_terms, _ = split_kwargs(given, RowKeywords)
-    formula = model_formula(given["formula"], given.get("family", "gaussian"), **row_terms)
-    for name in FormulaSource(formula, None, given["domain"]).columns:
-        if name not in codebook:
-            hint = near_miss(name, codebook)
-            asked = f"; did you mean {hint!r}?" if hint else f"; it has {', '.join(codebook)}"
-            raise DomainError(f"column {name!r} is not in the codebook of {dataset}{asked}")
-    return dp.plan(**given)
+def _worked_out(
+    dataset: str, codebook: Domain, rows: int, given: dict[str, Any], pickled: bytes | None, wanted: set[str]
+) -> Iterator[tuple[str, Any]]:
+    """The plan of a request and what is wanted of it, one after the other."""
+    if pickled is None:
+        row_terms, _ = split_kwargs(given, RowKeywords)
+        formula = model_formula(given["formula"], given.get("family", "gaussian"), **row_terms)
+        for name in FormulaSource(formula, None, given["domain"]).columns:
+            if name not in codebook:  # an office buys no range of a column that it does not know
+                hint = near_miss(name, codebook)
+                asked = f"; did you mean {hint!r}?" if hint else f"; it has {', '.join(codebook)}"
+                raise DomainError(f"column {name!r} is not in the codebook of {dataset}{asked}")
+    plan: Any = dp.plan(**given) if pickled is None else pickle.loads(pickled)
+    if "checked" in wanted:
+        digest, whole = plan.digest(), plan.guarantee
+        entry = {"label": plan.title, "formula": plan.formula, "method": plan.request.method, "plan_hash": digest}
+        told = {"digest": digest, "costs": {"eps": whole.eps, "delta": whole.delta}}
+        told |= {"summary": f"{plan.description}\n\nThis plan has too many columns to be shown whole."}
+        entry |= {"columns": plan.design.columns}
+        yield "checked", _Checked(pickle.dumps(plan), plan.charges, entry, len(plan.names), told)
+    if "account" in wanted:
+        summary = plan.summary()
+        yield "account", {"summary": summary.as_text(), "html": summary.as_html(), "notes": list(plan.advice)}
+    if "forecast" in wanted:
+        yield "forecast", {"forecast": _records(plan.standard_errors(rows).rename_axis("term").reset_index())}
 
 
 def _rehearsed(verb: str, given: Mapping[str, Any], domain: Domain, unit: str | None) -> Guarantee:
@@ -565,23 +492,22 @@ def _rehearsed(verb: str, given: Mapping[str, Any], domain: Domain, unit: str | 
     return found
 
 
-def _made_up(plan: Plan | None, domain: Domain, rows: int) -> str:
+def _made_up(pickled: bytes | None, domain: Domain, rows: int) -> str:
     """Rows of a plan; columns that have nothing to do with each other where it has no model of the response."""
+    plan = None if pickled is None else pickle.loads(pickled)
     if plan is not None:
         with contextlib.suppress(ArgumentError):  # a response such as log(y)
             return plan.made_up(rows).to_csv(index=False)
     table, random = rehearsal_rows(domain, rows), np.random.default_rng(0)
-    names = list(domain) if plan is None else [name for name in domain if name in cast(Any, plan.design).columns]
+    names = [name for name in domain if plan is None or name in plan.design.columns]
     return pd.DataFrame({name: random.permutation(table[name]) for name in names}).to_csv(index=False)
 
 
 def _may(analyst: str, dataset: DataSet) -> bool:
-    """Whether an analyst may ask of a data set."""
     return dataset.analysts is None or analyst in dataset.analysts
 
 
 def _column(name: str, dataset: DataSet) -> dict[str, JSON]:
-    """The public facts of a column."""
     column, more = dataset.domain[name], dataset.columns.get(name, {})
     facts: dict[str, JSON] = {"name": name, "description": more.get("description", ""), "unit": more.get("unit", "")}
     if isinstance(column, Range):
@@ -589,44 +515,38 @@ def _column(name: str, dataset: DataSet) -> dict[str, JSON]:
     return {**facts, "kind": "levels", "levels": list(column.values)}
 
 
-def _shown(plan: Plan) -> tuple[str, str, list[str]]:
-    summary = plan.summary()
-    return summary.as_text(), summary.as_html(), list(plan.advice)
-
-
-def _forecast(plan: Plan, rows: int) -> pd.DataFrame:
-    return plan.standard_errors(rows).rename_axis("term").reset_index()
+def to_json(value: Any) -> Any:
+    """Released and public values as JSON; nan is null, infinity a text that R and Python read as a number."""
+    if isinstance(value, pd.DataFrame):
+        return to_json(value.to_dict("list"))
+    if isinstance(value, Mapping):
+        return {str(name): to_json(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray, pd.Series)):
+        return [to_json(part) for part in value]
+    if isinstance(value, pd.Timestamp):
+        return value.timestamp()
+    if isinstance(value, np.generic):
+        return to_json(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    return None if value is pd.NA or value is pd.NaT else value
 
 
 def _records(table: pd.DataFrame) -> list[dict[str, JSON]]:
     """The rows of a table as JSON, without numbers that it has not."""
-    return [{str(name): _plain(value) for name, value in row.items()} for row in table.to_dict("records")]
-
-
-def _plain(value: Any) -> JSON:
-    if isinstance(value, pd.Timestamp):
-        return value.timestamp()
-    value = value.item() if isinstance(value, np.generic) else value
-    return None if value is pd.NaT or (isinstance(value, float) and not math.isfinite(value)) else value
+    plain = table.astype(object).where(table.notna() & ~table.isin([math.inf, -math.inf]), None)
+    return to_json(plain.to_dict("records"))
 
 
 def _job(row: sqlite3.Row, *, result: bool = True) -> Job:
     return job_of(row, lambda: json.loads(row["result"]) if result else None, time.time())
 
 
+def _revoked(connection: sqlite3.Connection, name: str, role: str) -> int:
+    """Revoke the token of a person; how many there were."""
+    change = "UPDATE person SET revoked = ? WHERE name = ? AND role = ? AND revoked IS NULL"
+    return connection.execute(change, (time.time(), name, role)).rowcount
+
+
 def _log(connection: sqlite3.Connection, actor: str, act: str, subject: str) -> None:
     insert(connection, "audit", time=time.time(), actor=actor, act=act, subject=subject)
-
-
-@contextlib.contextmanager
-def _public_refusals(ledger: Ledger) -> Iterator[Ledger]:
-    """The ledger, whose refusals name its data set in the place of its path; Unavailable if it cannot be used."""
-    try:
-        yield ledger
-    except BudgetExceeded:
-        raise
-    except LedgerError as error:
-        text = str(error).replace(f"ledger {ledger.path}", f"the ledger of {ledger.dataset}")
-        if text.startswith(("guarantee:", "domain:")) and str(ledger.path) not in text:
-            raise ArgumentError(text) from None
-        raise Unavailable from error

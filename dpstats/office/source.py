@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from dpstats.data.columns import usable_kind
@@ -13,17 +14,28 @@ from dpstats.office.config import DataSet
 
 
 def opened(dataset: DataSet) -> Any:
-    """The rows, opened but not read."""
     if isinstance(dataset.source, str):
         return dataset.source
+    query = dataset.source["query"]
+    if "postgresql" in dataset.source:
+        return _postgresql(dataset.source["postgresql"], query)
     import duckdb
 
-    query = dataset.source["query"]
-    if "duckdb" in dataset.source:
-        return duckdb.connect(dataset.source["duckdb"], read_only=True).sql(query)
-    connection = duckdb.connect()
-    connection.execute("LOAD postgres")
-    return connection.sql("SELECT * FROM postgres_query(?, ?)", params=[dataset.source["postgresql"], query])
+    return duckdb.connect(dataset.source["duckdb"], read_only=True).sql(query)
+
+
+def _postgresql(address: str, query: str) -> Any:
+    """A reader of a query, which is described now and carried out when it is read."""
+    import pyarrow as pa
+    from adbc_driver_postgresql import dbapi
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        with dbapi.connect(address) as connection, connection.cursor() as cursor:
+            cursor.execute(query)
+            yield from cursor.fetch_record_batch()
+
+    with dbapi.connect(address) as connection, connection.cursor() as cursor:
+        return pa.RecordBatchReader.from_batches(cursor.adbc_execute_schema(query), batches())
 
 
 def check_source(dataset: DataSet) -> None:
@@ -36,9 +48,12 @@ def check_source(dataset: DataSet) -> None:
         table = as_table(opened(dataset))
     except DPStatsError as error:
         raise ArgumentError(f"{where}: source cannot be opened: {error}") from error
-    except Exception as error:  # DuckDB's, say, whose messages may quote rows
+    except ImportError as error:
+        package = str(error.name).replace("_", "-")
+        raise ArgumentError(f"{where}: source needs a package that is not installed: pip install {package}") from error
+    except Exception as error:  # a database's, say, whose messages may quote rows
         raise ArgumentError(
-            f"{where}: source cannot be opened ({type(error).__name__}); correct it, or try its query in DuckDB"
+            f"{where}: source cannot be opened ({type(error).__name__}); correct it, or try its query in the database"
         ) from None
     for name in dataset.domain if dataset.unit is None else (*dataset.domain, dataset.unit):
         declared = dataset.domain.get(name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import secrets
 import sqlite3
 import threading
@@ -75,14 +74,13 @@ class Store:
         with self._lock, _translated():
             # A file that is there is not opened here: closing it would drop the locks of other connections.
             with contextlib.suppress(FileExistsError):
-                os.close(os.open(folder / "office.db", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+                (folder / "office.db").touch(mode=0o600, exist_ok=False)
             self._connection = sqlite3.connect(
-                folder / "office.db", isolation_level=None, check_same_thread=False, timeout=30.0
+                folder / "office.db", timeout=30.0, isolation_level=None, check_same_thread=False
             )
             self._connection.row_factory = sqlite3.Row
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = FULL")
-            self._connection.execute("PRAGMA fullfsync = ON")
+            for setting in ("journal_mode = WAL", "synchronous = FULL", "fullfsync = ON"):
+                self._connection.execute(f"PRAGMA {setting}")
             if self._connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
                 self._connection.executescript(f"BEGIN IMMEDIATE; {CREATE} COMMIT;")
 
@@ -100,17 +98,13 @@ class Store:
                 raise
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[sqlite3.Row]:
-        """What a query finds."""
         with self._lock, _translated():
             return self._connection.execute(sql, tuple(parameters)).fetchall()
 
     def row(self, sql: str, parameters: Sequence[Any] = ()) -> sqlite3.Row | None:
-        """The first row that a query finds."""
-        found = self.rows(sql, parameters)
-        return found[0] if found else None
+        return next(iter(self.rows(sql, parameters)), None)
 
     def close(self) -> None:
-        """Close the file."""
         with self._lock:
             self._connection.close()
 
@@ -120,20 +114,18 @@ def _translated() -> Iterator[None]:
     """Turn errors of the disk into one that names nothing."""
     try:
         yield
-    except (sqlite3.OperationalError, sqlite3.DatabaseError, OSError) as error:
-        if isinstance(error, sqlite3.IntegrityError):
-            raise
+    except sqlite3.IntegrityError:
+        raise
+    except (sqlite3.DatabaseError, OSError) as error:
         raise Unavailable from error
 
 
 def insert(connection: sqlite3.Connection, table: str, **row: Any) -> None:
-    """Add a row."""
     places = ", ".join("?" * len(row))
     connection.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({places})", tuple(row.values()))
 
 
 def request_of(row: Mapping[str, Any] | sqlite3.Row) -> Request:
-    """The request of a job."""
     return Request(row["dataset"], row["verb"], json.loads(row["arguments"]), row["label"])
 
 

@@ -24,8 +24,7 @@ ATTEMPTS = 30
 WHOLE = "The office charged the whole request when it took it, and the charge stands"
 """What a mismatch costs beyond the look that found it."""
 
-PATIENCE = 5.0
-"""Seconds between attempts to store a release on a disk that is full."""
+PATIENCE = 5.0  # seconds between attempts to store a release on a disk that is full
 
 
 def main(path: str, job: str) -> int:
@@ -56,28 +55,23 @@ def carry_out(store: Store, dataset: DataSet, row: Any) -> tuple[str, str | None
         ledger = dataset.open_ledger().signed(row["analyst"], label=request.label, key=row["id"])
     except (LedgerError, ArgumentError):  # it cannot be opened, or is missing
         return None
-    try:
-        if row["attempts"] >= ATTEMPTS:
-            return _uncharged(ledger, UNUSABLE)
-        released = release(store, dataset, request, ledger)
-        return "released", None, json.dumps(to_result(released), allow_nan=False)
-    except MismatchError as error:  # what counts that were released say, and public facts
-        return "released", None, json.dumps(to_result(Mismatch(f"{error}. {WHOLE}")))
-    except BudgetExceeded as error:
-        return _uncharged(ledger, str(error))
-    except Exception as error:
-        if isinstance(error, LedgerError) and not ledger.charges_of_key():
-            return None
-        return _uncharged(ledger, UNUSABLE)
-
-
-def _uncharged(ledger: Ledger, message: str) -> tuple[str, str, None]:
-    """How a job ends by an error: refused if nothing was charged, failed with the same words as always otherwise."""
+    message = UNUSABLE
+    if row["attempts"] < ATTEMPTS:
+        try:
+            released = to_result(release(store, dataset, request, ledger))
+            return "released", None, json.dumps(released, allow_nan=False)
+        except MismatchError as error:  # what counts that were released say, and public facts
+            return "released", None, json.dumps(to_result(Mismatch(f"{error}. {WHOLE}")))
+        except BudgetExceeded as error:
+            message = str(error)
+        except Exception as error:
+            if isinstance(error, LedgerError) and not ledger.charges_of_key():
+                return None
+    # After a charge the words are always the same.
     return ("failed", FAILED, None) if ledger.charges_of_key() else ("refused", message, None)
 
 
 def release(store: Store, dataset: DataSet, request: Request, ledger: Ledger) -> Any:
-    """The public call, charged to the ledger."""
 
     def find(job: str) -> Any:
         row = store.row("SELECT result FROM job WHERE id = ? AND state = 'released'", (job,))
@@ -85,14 +79,13 @@ def release(store: Store, dataset: DataSet, request: Request, ledger: Ledger) ->
             raise DPStatsError("the release is missing")
         return json.loads(row["result"])
 
-    given = call_arguments(request, dataset, find)
-    given |= {"data": opened(dataset), "ledger": ledger}
-    if dataset.cluster is not None and request.verb != "select":
-        from distributed import Client
+    given = {**call_arguments(request, dataset, find), "data": opened(dataset), "ledger": ledger}
+    if dataset.cluster is None or request.verb == "select":
+        return getattr(dp, request.verb)(**given)
+    from distributed import Client
 
-        Client(dataset.cluster)
-        given["engine"] = "dask"
-    return getattr(dp, request.verb)(**given)
+    with Client(dataset.cluster):
+        return getattr(dp, request.verb)(**given, engine="dask")
 
 
 def _count(store: Store, job: str, attempts: int) -> None:

@@ -66,6 +66,7 @@ def penalty(which: str | Penalty | None, alpha: float | None = None, **parameter
     if alpha is None:
         raise ArgumentError(
             f"alpha must be given with {argument('penalty', which)}: its strength on the sum of the losses"
+            + (f", or {argument('alpha', 'auto')}" if which == "lasso" else "")
         )
     kind = _KINDS[which]
     known = list(kind.__dataclass_fields__)

@@ -252,6 +252,11 @@ def interval_share(request: Request) -> float:
     return asked / 2 if is_open_quantile(request) else min(asked, ERRORS_SHARE)
 
 
+WORKING_CAP, INTERVAL_CAP = 0.35, 0.9
+"""The default residual cap as a multiple of half the width of a bought interval: for coefficients alone, and where
+their intervals are to cover the slopes of least squares (docs/proofs/purchases)."""
+
+
 def is_open_least_squares(request: Request) -> bool:
     """Whether the residual cap of a linear model is left open."""
     return isinstance(request.family, Gaussian) and request.family.residual_cap is None

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections.abc import Sequence
 
 import numpy as np
 
 from dpstats.errors import ArgumentError
 from dpstats.families import NegativeBinomial, Poisson, Quantile
 from dpstats.families.base import closed_cap
-from dpstats.formula.advice import TAKEN
+from dpstats.families.hazard import PiecewiseExponential
+from dpstats.formula.advice import MOST_LISTED, TAKEN
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.release import MOST_COVERED
 from dpstats.mechanisms.spec import obstacle
 from dpstats.mechanisms.stage import StagePlan
 from dpstats.plan.facts import PlanFacts
-from dpstats.plan.methods import fit_spec, no_fit_statistics, range_eps
-from dpstats.plan.tables import capped_at, is_output
+from dpstats.plan.methods import (
+    INTERVAL_CAP,
+    WORKING_CAP,
+    caps_for_intervals,
+    fit_spec,
+    is_open_least_squares,
+    no_fit_statistics,
+    range_eps,
+)
+from dpstats.plan.tables import capped_at, in_units, is_output
 from dpstats.privacy.information.exact_sums import COVER_PLACES, LATTICE_LIMIT
 from dpstats.privacy.trimming import MOST_SHARE, rows_that_pay, rows_to_narrow
 from dpstats.proof_pages import cite_proof
@@ -136,7 +146,7 @@ def plan_notes(plan: PlanFacts, *, released: bool = True) -> list[str]:
             f"{plan.response.mean:.4g} instead of zero. The excess risk measures the norm of coefficients from "
             "there."
         )
-    notes += weights_note(plan.design)
+    notes += pieces_note(plan.family) if isinstance(plan.family, PiecewiseExponential) else weights_note(plan.design)
     notes += counts_note(plan)
     advised = [] if plan.completed else [sentence(one) for one in plan.advice if TAKEN not in one]
     return [*notes, *assumed_response_note(plan), *design_notes(plan), *advised]
@@ -150,6 +160,12 @@ def counts_note(plan: PlanFacts) -> list[str]:
     return [" ".join(found)] if found else []
 
 
+def _listed(names: Sequence[str]) -> str:
+    """Some names, and how many more there are."""
+    more = [f"{len(names) - MOST_LISTED} more"] if len(names) > MOST_LISTED else []
+    return ", ".join([*names[: MOST_LISTED if more else None], *more])
+
+
 def trimmed_note(plan: PlanFacts) -> list[str]:
     """What intervals within declared ranges cost or may cost, and how many rows it takes to narrow a range."""
     counts = plan.counts
@@ -158,7 +174,7 @@ def trimmed_note(plan: PlanFacts) -> list[str]:
         least = rows_that_pay(plan.request.row_eps, plan.request.adjacency, len(counts.trimmable))
         return [
             f"With about {least:,.0f} rows or more, at most {most:.2g} of eps buys an interval within the declared "
-            f"range of {', '.join(counts.trimmable)} that holds nearly all rows; rows outside it are left out. "
+            f"range of {_listed(counts.trimmable)} that holds nearly all rows; rows outside it are left out. "
             f"{argument('ranges', 'declared')} buys none. This plan uses the declared ranges."
         ]
     if not plan.trimmed:
@@ -167,7 +183,7 @@ def trimmed_note(plan: PlanFacts) -> list[str]:
     least = rows_to_narrow(eps / len(plan.bought), plan.request.adjacency, number)
     until = "" if plan.completed else " This plan uses the declared ranges; the fit will have less noise than shown."
     return [
-        f"{eps:.4g} of eps buys an interval within the declared range of {', '.join(plan.trimmed)} that holds "
+        f"{eps:.4g} of eps buys an interval within the declared range of {_listed(plan.trimmed)} that holds "
         f"nearly all rows. Rows outside it are left out. With fewer than about {least:,.0f} rows the declared "
         f"range stays.{until}"
     ]
@@ -184,15 +200,34 @@ def design_notes(plan: PlanFacts) -> list[str]:
 
 
 def cap_note(plan: PlanFacts) -> list[str]:
-    """From which residual on least squares is no longer that, if rows can have one."""
-    units = capped_at(plan)
+    """From which residual on least squares is no longer that, if rows can have one; of a plan, what the fit settles."""
+    units, request = capped_at(plan), plan.request
     if units is None:
         return []
-    return [
-        f"Residuals beyond {units:,.4g} (residual_cap, in units of the response) count linearly, not squared, so "
-        f"the model of a skewed response does not describe its mean. {argument('method', 'statistics')} is least "
-        "squares without a cap."
-    ]
+    statistics = argument("method", "statistics")
+    linear = "count linearly, not squared, so the model of a skewed response does not describe its mean"
+    settled = f"Residuals beyond {in_units(units)} (residual_cap, in units of the response) {linear}."
+    uncapped = f"{statistics} is least squares without a cap."
+    if plan.completed or not is_open_least_squares(request):
+        return [f"{settled} {uncapped}"]
+    counts, alike = plan.counts, plan.design.score_ratio == 1.0 and request.options.unit is None
+    adapts = alike and counts is not None and counts.settles_errors
+    if plan.response is not None:
+        share = INTERVAL_CAP if caps_for_intervals(request) else WORKING_CAP
+        cap = f"The cap is {share:g} times half the width of an interval that the fit buys of the response, so at most "
+        cap += f"{in_units(units)} in units of the response."
+    elif adapts and request.options.response == "auto":
+        most = INTERVAL_CAP * plan.design.response_scaling()[1]
+        cap = (
+            f"The cap is {in_units(units)} in units of the response for coefficients alone. A fit with standard errors "
+            f"buys an interval of the response, and the cap follows it: at most {in_units(most)}."
+        )
+    else:
+        return [f"{settled} {uncapped}"]
+    open_method = request.open_method and request.penalty is None and request.options.screen is None
+    if open_method and (adapts or (alike and request.options.n is not None)):
+        uncapped = f"Such a fit may also take {statistics}, which has no cap."
+    return [f"Residuals beyond a cap (residual_cap) {linear}. {cap} {uncapped}"]
 
 
 def alpha_note(plan: PlanFacts) -> list[str]:
@@ -226,11 +261,14 @@ def link_note(plan: PlanFacts) -> list[str]:
         return [width_note(plan, plan.family)]
     if not isinstance(plan.family, Poisson) or plan.family.curvature_bound >= plan.family.lipschitz:
         return []
+    lower = ""
+    if plan.response is not None and not plan.completed:
+        lower = " Both caps are for the whole range; the fit buys the greatest count, which lowers them."
     return [
-        f"The link is the logarithm for means up to {plan.family.curvature_bound:.4g}. Larger means rise more "
-        f"slowly, to at most {plan.family.lipschitz:.4g}, and greater counts are clipped to it. Coefficients and "
+        f"The link is the logarithm for means up to {in_units(plan.family.curvature_bound)}. Larger means rise more "
+        f"slowly, to at most {in_units(plan.family.lipschitz)}, and greater counts are clipped to it. Coefficients and "
         "intervals are those of this capped model; they are logarithms of ratios of means if few rows lie above "
-        "the cap."
+        f"the cap.{lower}"
     ]
 
 
@@ -287,9 +325,10 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
         )
     if plan.counts is not None and plan.counts.settles_errors and plan.counts.rows is None:
         foreseen = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
+        predicted = "" if plan.screening is not None else f"{foreseen} predicts them. "
         return (
             "The budget for standard errors depends on the number of rows, as in the table above. "
-            f"{argument('inference', True)} spends on them whatever it is. {foreseen} predicts them. 'noise at most' "
+            f"{argument('inference', True)} spends on them whatever it is. {predicted}'noise at most' "
             f"bounds the standard deviation of the privacy noise in a coefficient. {few}"
         )
     if information is None and plan.focus is not None:
@@ -429,6 +468,16 @@ def screening_note(plan: PlanFacts) -> str:
         f"{format_number(screening.scale)} rows); all other coefficients are zero. Terms with small effects, alone "
         f"or given the others, are missed. If many terms matter, a fit of all of them is more accurate.{follows}"
     )
+
+
+def pieces_note(family: PiecewiseExponential) -> list[str]:
+    """What a reader must know of persons whose time is in pieces."""
+    return [
+        "A row of the data is one record, whatever the number of intervals: its time at risk, in pieces whose weights "
+        "are their parts of the whole time. Coefficients are logarithms of hazard ratios; the intercept is that of the "
+        f"events expected over the whole time. Hazards are capped at {family.most:.4g} of these (rate_cap): "
+        "coefficients are those of a hazard that does not exceed it."
+    ]
 
 
 def weights_note(design: PublicDesign) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -13,7 +14,7 @@ import pandas as pd
 
 from dpstats.call import Request
 from dpstats.errors import ArgumentError
-from dpstats.families import Family
+from dpstats.families import Family, Quantile
 from dpstats.families.base import check_cap
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import ArrayDesign, PublicDesign
@@ -46,6 +47,8 @@ from dpstats.privacy.ranges import check_range_eps
 from dpstats.replication.napp import plan_replication
 from dpstats.summaries import Summary, shorten
 from dpstats.wording import argument
+
+_log = logging.getLogger("dpstats")
 
 LEAST_REST = 1e-12
 """Shares that leave less of eps than that for the coefficients leave rounding errors, if anything."""
@@ -202,14 +205,30 @@ class Plan(PlanFacts):
         DataFrame
             By number of rows: ranges, "bought" where intervals within the declared ranges are; errors, "none", "free"
             or "paid"; and share, that of the coefficients expected to have an interval, of rows that say little and
-            with the ranges as they are declared (docs/proofs/adaptive).
+            with the ranges as they are declared (docs/proofs/adaptive). Of a screened model the widest terms stand
+            for those that will be chosen. It has no rows, and a warning says why, if the number of rows changes
+            nothing or nothing can be foreseen.
 
         Examples
         --------
         >>> dp.plan("y ~ x", {"x": (0, 1), "y": bool}, 1.0, family="binomial").by_rows()["errors"].iloc[-1]
         'free'
         """
-        return self._call("by_rows").by_rows(self)
+        found = self._call("by_rows").by_rows(self)
+        if found.empty:
+            _log.warning("dpstats: by_rows is empty: %s", self._same_for_all_rows())
+        return found
+
+    def _same_for_all_rows(self) -> str:
+        """Why the number of rows changes nothing, or nothing is foreseen of it."""
+        options = self.request.options
+        if self.counts is not None and (self.counts.settles_errors or self.counts.trimmable):
+            return f"nothing is foreseen with weights, trials, {argument('refit_share')} or a selection"
+        if self.counts is None and options.n is None:
+            return "this plan counts no rows, so it is the same for every number of them"
+        asked = argument("inference", options.inference)
+        fix = "" if options.inference == "auto" else f"; leave out {asked} and it follows their number"
+        return f"this plan is the same for every number of rows{fix}"
 
     def at(self, eps: float) -> Plan:
         """The plan of the same call at another eps; reads no row and spends nothing.
@@ -248,7 +267,7 @@ class Plan(PlanFacts):
         """
         tables = [header_table(self, "none read"), column_table(self), *plan_tables(self)]
         if self.counts is not None and self.call is not None and (self.counts.settles_errors or self.counts.trimmable):
-            found = self.by_rows()
+            found = self._call("by_rows").by_rows(self)
             tables += [] if found.empty else [rows_table(found)]
         return Summary(tables, [*plan_notes(self), *rounding_note(self.objective)])
 
@@ -351,6 +370,8 @@ def make_plan(
     _check_bought(request, design, family, bought, trimmed)
     # A cap on residuals is given in the response's units, which may be any.
     check_cap("residual_cap, or another cap on the loss's slope, over half the response's range", family.lipschitz)
+    if isinstance(family, Quantile):
+        check_cap("h, over half the response's range,", family.h)
     left = request.row_eps if counts is None else counts.rest
     left -= range_eps(request, bought) + (0.0 if response is None else response.eps)
     spec = fit_spec(request, design, family, None if response is None else response.mean)

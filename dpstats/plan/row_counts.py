@@ -129,9 +129,9 @@ class RowCounts:
 
     def mismatch(self) -> list[str]:
         """Columns that lose or clip so many rows that the fit had better not be made, in sentences."""
-        return self._sentences(MOST_AT_FAULT, MOST_AT_FAULT, FALSE_STOPS)
+        return self._sentences(MOST_AT_FAULT, MOST_AT_FAULT, FALSE_STOPS, large=True)
 
-    def _sentences(self, lost: float, clipped: float, chance: float) -> list[str]:
+    def _sentences(self, lost: float, clipped: float, chance: float, *, large: bool = False) -> list[str]:
         """Faults of more than these shares of the rows, noise alone naming any with `chance` at most."""
         assert self.rows is not None
         assert self.at_fault is not None
@@ -145,7 +145,8 @@ class RowCounts:
         shares = np.minimum(counts / max(rows, 1.0), 1.0)
         error = min(math.sqrt(2) * self.fault_scale / max(rows, 1.0), 1.0)
         return [
-            f"about {_percent(share, 2)} of the rows (s.d. {_percent(error, 1)}) {fault.effect}"
+            f"about {_percent(share, 2)} of the rows (s.d. {_percent(error, 1)}) "
+            + (fault.large_effect if large else fault.effect)
             for fault, count, share in zip(self.faults, counts, shares, strict=True)
             if count > (lost if fault.kind == "lost" else clipped) * rows + noise
         ]

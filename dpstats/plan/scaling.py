@@ -9,16 +9,12 @@ from dpstats.families import BinomialCounts, Family, Gaussian, NegativeBinomial,
 from dpstats.families.negative_binomial import least_alpha
 from dpstats.families.quantile import default_width
 from dpstats.formula.design import DesignSpec
-from dpstats.plan.methods import ResponsePurchase, caps_for_intervals, response_purchase
+from dpstats.plan.methods import INTERVAL_CAP, WORKING_CAP, ResponsePurchase, caps_for_intervals, response_purchase
 from dpstats.plan.plan import Plan, make_plan
 from dpstats.plan.row_counts import RowCounts
 
 UNIT_RESPONSE = (-1.0, 1.0)
 """The range assumed of a continuous array response, as row_norm=1 is of the rows."""
-
-WORKING_CAP, INTERVAL_CAP = 0.35, 0.9
-"""The default residual cap as a multiple of half the width of a bought interval: for coefficients alone, and where
-their intervals are to cover the slopes of least squares (docs/proofs/purchases)."""
 
 
 def plan_model(

@@ -13,6 +13,7 @@ from statsmodels.iolib.table import SimpleTable
 from dpstats.families import NegativeBinomial
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
+from dpstats.mechanisms.spec import automatic_alpha
 from dpstats.mechanisms.stage import NoiseFacts
 from dpstats.plan.facts import PlanFacts
 from dpstats.privacy.guarantee import Guarantee
@@ -107,6 +108,22 @@ def capped_at(plan: PlanFacts) -> float | None:
         return None
     units = float(cap * design.response_scaling()[1])
     return None if isinstance(design, DesignSpec) and units >= design.response.high - design.response.low else units
+
+
+def penalty_text(plan: PlanFacts) -> str:
+    """A penalty and the numbers that it has been given."""
+    penalty = plan.request.penalty
+    if penalty is None:
+        return "none"
+    if automatic_alpha(penalty, plan.request.options):
+        return f"{penalty.name}, alpha auto"
+    sizes = [f"{name} {value:.4g}" for name, value in vars(penalty).items() if isinstance(value, (int, float))]
+    return ", ".join([penalty.name, *sizes])
+
+
+def in_units(size: float) -> str:
+    """A size in units of the response: four digits, or all before the point."""
+    return f"{size:,.0f}" if 1e4 <= size < 1e9 else f"{size:,.4g}"
 
 
 def modelled_level(plan: PlanFacts) -> str:

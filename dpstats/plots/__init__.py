@@ -14,7 +14,9 @@ from dpstats.plots.coefficients import coefficients, shares
 from dpstats.plots.effects import effect
 from dpstats.plots.plans import budget, methods
 from dpstats.plots.quality import calibration, residuals, roc
+from dpstats.plots.small_areas import groups
 from dpstats.plots.style import EvaluatedSubject, FittedSubject
+from dpstats.plots.survival import survival
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,11 +27,13 @@ __all__ = [
     "calibration",
     "coefficients",
     "effect",
+    "groups",
     "methods",
     "residuals",
     "roc",
     "shares",
     "spending",
+    "survival",
 ]
 
 

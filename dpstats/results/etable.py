@@ -16,11 +16,11 @@ from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.families import NegativeBinomial
 from dpstats.frames import WideFrame
-from dpstats.penalties import Penalty
-from dpstats.plan.tables import auxiliary_facts, capped_at, modelled_level
+from dpstats.plan.tables import auxiliary_facts, capped_at, in_units, modelled_level, penalty_text
 from dpstats.privacy.accounting import compose
 from dpstats.results.contrasts import to_the_noise
 from dpstats.results.glm_results import GLMResults
+from dpstats.results.groups import GroupResults
 from dpstats.results.model import FittedModel
 from dpstats.results.stored import Printed
 from dpstats.results.summary import has_exact_noise, rows_text, shows_errors
@@ -247,6 +247,8 @@ def etable(
     >>> dp.etable({"small": small, "large": large})
     <ETable of small, large>
     """
+    if isinstance(fits, GroupResults):
+        raise ArgumentError("fits are of the rows of several groups under one charge: their table is fits.summary()")
     if isinstance(fits, Mapping):
         if labels is not None:
             raise ArgumentError("labels must be left out if fits is a dict, whose keys are the labels")
@@ -332,14 +334,14 @@ def _stars(pvalue: float) -> str:
 
 def _facts(fit: GLMResults) -> dict[str, str]:
     """What stands below a fit's coefficients."""
-    plan, guarantee, penalty = fit.plan, fit.guarantee, fit.plan.request.penalty
+    plan, guarantee = fit.plan, fit.guarantee
     return {
         "Response": plan.design.response_name,
         "Family": plan.family.name.replace("_", " "),
         **({"Alpha": f"{plan.family.alpha:.4g}"} if isinstance(plan.family, NegativeBinomial) else {}),
         "Method": plan.request.method,
-        "Penalty": "none" if penalty is None else ", ".join([penalty.name, *_sizes(penalty)]),
-        "Residual cap": "" if (cap := capped_at(plan)) is None else f"{cap:,.4g}",
+        "Penalty": penalty_text(plan),
+        "Residual cap": "" if (cap := capped_at(plan)) is None else in_units(cap),
         "Errors": _errors(fit),
         **dict.fromkeys(("Weights", "Offset", "Subset", "Trials at most"), ""),
         **{name.rstrip(":"): fact for name, fact in auxiliary_facts(plan.design)},
@@ -370,11 +372,6 @@ def _figures(fit: GLMResults) -> dict[str, str]:
             number, own = to_the_noise(value, error), f"({to_the_noise(error, error)})"
             cells[words] = f"{number} {own}"
     return cells
-
-
-def _sizes(penalty: Penalty) -> list[str]:
-    """The numbers that a penalty has been given."""
-    return [f"{name} {value:.4g}" for name, value in vars(penalty).items() if isinstance(value, (int, float))]
 
 
 def _errors(fit: GLMResults) -> str:

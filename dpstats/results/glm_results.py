@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.arguments import check_flag
+from dpstats.arguments import check_flag, explain_calls, is_number, safe_repr
 from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.frames import WideFrame
 from dpstats.mechanisms.fit_statistics import FitSums
@@ -19,7 +19,7 @@ from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.plan import Plan
 from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.noise import Noise
-from dpstats.results.model import NeededRows, ReleasedModel
+from dpstats.results.model import FittedModel, NeededRows, ReleasedModel
 from dpstats.results.statistics import ReleasedStatistics
 from dpstats.results.summary import Summary, essential_notes, risk_note, summarize
 from dpstats.wording import argument
@@ -30,8 +30,18 @@ TESTED = ("estimate", "std_error", "statistic", "p_value", "conf_low", "conf_hig
 """What broom calls the columns of a regression table."""
 
 
-def as_ratios(table: pd.DataFrame, link: str) -> pd.DataFrame:
-    """A tidy table with estimates and ends of intervals exponentiated; ArgumentError unless the link is a logarithm."""
+def broom_table(model: FittedModel, exponentiate: object, conf_int: object, conf_level: object) -> pd.DataFrame:
+    """term and estimate, with errors the columns of a regression table; the arguments are broom's, and are checked."""
+    if not is_number(conf_level) or not 0 < conf_level < 1:
+        raise ArgumentError(f"conf_level must lie strictly between 0 and 1, got {safe_repr(conf_level)}")
+    ends, link = check_flag("conf_int", conf_int), model.plan.family.link
+    table = pd.DataFrame({"term": list(model.plan.names), "estimate": model.params.to_numpy()})
+    if model.has_errors:
+        # Rounded, so that 0.95 is the alpha 0.05 of other tables.
+        table[list(TESTED)] = model.uncertainty(round(1 - conf_level, 15)).to_numpy()
+        table = table if ends else table.drop(columns=["conf_low", "conf_high"])
+    if not check_flag("exponentiate", exponentiate):
+        return table
     if link not in ("logit", "log"):
         raise ArgumentError(f"exponentiate needs a logit or log link; the link of this model is {link!r}")
     ratios = [name for name in ("estimate", "conf_low", "conf_high") if name in table]
@@ -107,7 +117,8 @@ class GLMResults(ReleasedModel):
     def __repr__(self) -> str:
         return f"<GLMResults: {self.plan.description}>"
 
-    def tidy(self, *, exponentiate: bool = False) -> pd.DataFrame:
+    @explain_calls()
+    def tidy(self, *, exponentiate: bool = False, conf_int: bool = True, conf_level: float = 0.95) -> pd.DataFrame:
         """One row per coefficient, with the column names of broom.
 
         The columns are term; estimate, in the user's units; with inference the estimate is bias-corrected (`debiased`)
@@ -119,11 +130,15 @@ class GLMResults(ReleasedModel):
         exponentiate : bool
             For a logit or log link: estimate, conf_low and conf_high become odds ratios or ratios of means; the other
             columns stay on the scale of the coefficients, as in broom.
+        conf_int : bool
+            Whether conf_low and conf_high are there; they need standard errors in any case.
+        conf_level : float
+            The coverage of these intervals.
 
         Raises
         ------
         ArgumentError
-            If the link is another one.
+            If the link is another one for `exponentiate`, or an argument is not as described.
 
         Examples
         --------
@@ -132,10 +147,7 @@ class GLMResults(ReleasedModel):
         >>> fit.glance().shape[0], "per_row" in fit.excess_risk(n=2000).columns
         (1, True)
         """
-        table = pd.DataFrame({"term": list(self.plan.names), "estimate": self.params.to_numpy()})
-        if self.has_errors:
-            table[list(TESTED)] = self.uncertainty().to_numpy()
-        table = as_ratios(table, self.plan.family.link) if check_flag("exponentiate", exponentiate) else table
+        table = broom_table(self, exponentiate, conf_int, conf_level)
         as_released = {"released": self.params.to_numpy(), "scaled_released": self.scaled_params}
         return WideFrame(table.assign(**as_released, noise_at_most=self.noise_at_most.to_numpy()))
 

@@ -161,6 +161,8 @@ class FittedModel(InferenceMixin, Released):
         if name in NOT_RELEASED:
             raise NotReleasedError(f"{name} was not released: the budget has not paid for it; {NOT_RELEASED[name]}")
         hint = "; the coefficients are params" if name in ("coef", "coef_", "coefficients") else ""
+        if name in ("to_csv", "to_excel"):
+            hint = f"; tidy().{name}(path) writes the coefficients"
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
     def predict(

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.families import Family, Gaussian, NegativeBinomial
+from dpstats.families.hazard import PiecewiseExponential
 from dpstats.inference import (
     Estimates,
     Identified,
@@ -85,7 +86,9 @@ def inference_of(
     coef = np.linalg.solve(basis, scaled_params[columns] - center)
     curvature = self_adjoint(basis.T @ np.diag(stage.curvature) @ basis)
     found, cap = known.identified, stage.information.purchase.weight_cap
-    if plan.family.link in CURVED and (plan.design.offset_bound == 0 or plan.family.name == "poisson"):
+    # That of a hazard is of events, which have the mean at the truth already.
+    moves = plan.family.link in CURVED and not isinstance(plan.family, PiecewiseExponential)
+    if moves and (plan.design.offset_bound == 0 or plan.family.name == "poisson"):
         # Made-up rows have no offset; the ratio of two exponentials does not depend on it.
         start = np.linalg.solve(basis, scaled_params[columns])
         reach = None if cap is None else column_reach(part) @ np.abs(basis)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -13,12 +13,14 @@ from statsmodels.iolib.table import SimpleTable
 
 from dpstats.cached import cached_property
 from dpstats.data import as_table
+from dpstats.domain import Range
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, Gaussian
 from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.formula.parse import parse
 from dpstats.formula.submodels import combinations
 from dpstats.frames import WideFrame
+from dpstats.mechanisms.instruments import InstrumentedModel
 from dpstats.mechanisms.least_squares import sums_facts
 from dpstats.mechanisms.statistics import Moments, NoisyCount, StatisticsPlan, check_size, inference_of, noisy_count
 from dpstats.penalties import Penalty
@@ -31,6 +33,7 @@ from dpstats.proof_pages import cite_proof
 from dpstats.quiet import quiet
 from dpstats.results.contrasts import ContrastTests, hypotheses, inference_table
 from dpstats.results.inference_mixin import InferenceMixin
+from dpstats.results.instruments import InstrumentTests, trimmed_error, two_parts
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.results.stored import Released
 from dpstats.summaries import Summary, format_number, full_width, paired_facts, shorten
@@ -77,10 +80,13 @@ def _notes(model: StatisticsResults, sparse: bool) -> list[str]:
         "coef, std err and the tests are bias-corrected; params holds the coefficients shrunk according to the "
         "noise. Standard errors (model-based) account for sampling and for the noise."
     )
-    unknown = [name for name, error in model.bse.items() if np.isinf(error)]
-    if unknown:
-        notes.append(f"Not identified at this budget: {', '.join(str(name) for name in unknown)}.")
-    return notes
+    return [*notes, *_unidentified(model)]
+
+
+def _unidentified(model: StatisticsResults) -> list[str]:
+    """A note on coefficients without an interval, if there are any."""
+    unknown = [str(name) for name, error in model.bse.items() if np.isinf(error)]
+    return [f"Not identified at this budget: {', '.join(unknown)}."] if unknown else []
 
 
 def _header(title: str, left: list[tuple[str, str]], plan: StatisticsPlan) -> SimpleTable:
@@ -222,6 +228,54 @@ class ReleasedStatistics(Released):
         with quiet():
             params = self._moments.equations(*mapped).solve(guess, chosen, weights)
         return StatisticsResults(self, part, params, chosen, guess, mapped)
+
+    def iv(self, formula: str, *, radius: float | None = None) -> IVResults:
+        """Two-stage least squares with instruments, and Anderson-Rubin tests: post-processing, which costs nothing.
+
+        Parameters
+        ----------
+        formula : str
+            As for R's ivreg, ``"y ~ x + w | z + w"``: what stands before the bar alone is endogenous, what stands
+            behind it alone is an instrument, and controls stand on both sides. All of it must be a linear combination
+            of the released columns, as in `fit`.
+        radius : float, optional
+            As in `fit`; it sizes coefficients that the budget does not identify.
+
+        Returns
+        -------
+        IVResults
+
+        Raises
+        ------
+        ArgumentError, FormulaError
+            If the statistics do not determine the model, there are fewer instruments than endogenous columns, or rows
+            were left out by a column that is neither an instrument nor a control.
+
+        Notes
+        -----
+        The errors are homoscedastic ones, and count the noise (docs/proofs/instruments).
+
+        Examples
+        --------
+        >>> rows = {**rows, "z": rng.uniform(0, 1, 2000)}
+        >>> sums = dp.release_statistics(domain | {"z": (0, 1)}, ["y", "x", "z"], 1.0, data=rows, delta=1e-6)
+        >>> sums.iv("y ~ x | z").params.index.tolist()
+        ['Intercept', 'x']
+        """
+        guess = self.plan.radius if radius is None else check_size("radius", radius)
+        part, first = (self._part(one) for one in two_parts(formula))
+        (columns, response), (instruments, _) = (combinations(self.plan.design, one) for one in (part, first))
+        model = InstrumentedModel(
+            self.plan, self._moments, part, first, (columns, instruments, response), self.nobs, guess
+        )
+        model.check()
+        for name in part.parsed.columns:
+            declared = self.plan.design.domain[name]
+            if name not in first.parsed.exog_columns and isinstance(declared, Range) and declared.drops:
+                raise trimmed_error(name)
+        with quiet():
+            errors, basis = model.two_stage()
+        return IVResults(self, part, basis @ errors.estimates.debiased, None, guess, (columns, response), first, model)
 
     def _part(self, formula: str) -> DesignSpec:
         """The model's design; ArgumentError if it reads a column whose statistics were not released."""
@@ -421,3 +475,87 @@ class StatisticsResults(InferenceMixin, Released):
         penalty = None if facts["penalty"] is None else penalty_from_dict(facts["penalty"])
         statistics = ReleasedStatistics.from_dict(facts["statistics"])
         return statistics.fit(facts["formula"], penalty=penalty, radius=facts["radius"])
+
+
+@dataclass(frozen=True, eq=False)
+class IVResults(InstrumentTests, StatisticsResults):
+    """Two-stage least squares from released statistics, with Anderson-Rubin tests, which weak instruments leave valid.
+
+    Attributes
+    ----------
+    statistics : ReleasedStatistics
+    design, instruments : DesignSpec
+        Of response and regressors, and of response and instruments, controls in both.
+    scaled_params : ndarray, shape (p,)
+        Coefficients in model units.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> z, hidden = rng.uniform(0, 1, 20000), rng.uniform(-0.2, 0.2, 20000)
+    >>> rows = {"z": z, "x": 0.2 + 0.6 * z + hidden, "y": 0.5 + 0.6 * z + 3 * hidden}
+    >>> domain = {"z": (0, 1), "x": (0, 1), "y": (0, 2)}
+    >>> sums = dp.release_statistics(domain, ["y", "x", "z"], 3.0, data=rows, delta=1e-6)
+    >>> model = sums.iv("y ~ x | z")
+    >>> model.endogenous, model.first_stage.loc["x", "F"] > 10
+    (('x',), True)
+    >>> 1.0 in model.ar_conf_int(alpha=0.0001), model.ar_test(1.0).df
+    (True, 1)
+    >>> import tempfile
+    >>> path = f"{tempfile.mkdtemp()}/model.json"
+    >>> model.save(path)
+    >>> bool((dp.IVResults.load(path).params == model.params).all())
+    True
+    """
+
+    instruments: DesignSpec
+    model: InstrumentedModel = field(repr=False)
+
+    @property
+    def formula(self) -> str:
+        """The formula, with its bar."""
+        return f"{self.design.formula} | {self.instruments.formula.partition('~')[2].strip()}"
+
+    @cached_property
+    def _inferred(self) -> ReleasedErrors:
+        with quiet():
+            table, basis = self.model.two_stage()
+        return ReleasedErrors(table, basis, np.zeros(len(basis)))
+
+    def summary(self) -> Summary:
+        """The regression table, the first stage and the tests; as_text, as_html and as_latex.
+
+        Examples
+        --------
+        >>> "Anderson-Rubin" in model.summary().as_text()
+        True
+        """
+        facts = [
+            ("Dep. Variable:", shorten(self.design.response_name, 22)),
+            ("Model:", "2SLS, from sums"),
+            ("Endogenous:", shorten(", ".join(self.endogenous), 22)),
+            ("Instruments:", shorten(", ".join(self.excluded), 22)),
+        ]
+        header = _header("Private Instrumental Variables", facts, self.statistics.plan)
+        notes = [
+            *self.weak_note(),
+            "The guarantee is that of the released statistics; this fit cost nothing more.",
+            "Standard errors and tests are homoscedastic ones; they account for sampling and for the noise. F of rows "
+            "estimates the F without noise.",
+            *_unidentified(self),
+        ]
+        return Summary([header, inference_table(self.uncertainty()), *self.instrument_tables()], notes)
+
+    def __repr__(self) -> str:
+        return f"<IVResults: {self.formula}, {self.guarantee}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The released sums and what the model is of them, for JSON."""
+        return {"statistics": self.statistics.to_dict(), "formula": self.formula, "radius": self.radius}
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, Any]) -> IVResults:
+        """The model whose `to_dict` gave `facts`, fitted again: a function of the released statistics."""
+        return ReleasedStatistics.from_dict(facts["statistics"]).iv(facts["formula"], radius=facts["radius"])

@@ -12,7 +12,7 @@ from dpstats.errors import ArgumentError, DataError
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.summaries import Summary
-from dpstats.writing import write_whole
+from dpstats.writing import whole_file, write_whole
 
 Loaded = TypeVar("Loaded")
 
@@ -28,9 +28,11 @@ def save_released(path: str | Path, kind: str, facts: Mapping[str, Any]) -> None
     try:
         write_whole(target, text_of(kind, facts))
     except OSError as error:
-        raise ArgumentError(
-            f"path: {safe_repr(str(target))} cannot be written ({error.strerror}); choose another"
-        ) from error
+        raise _unwritten(target, error) from error
+
+
+def _unwritten(target: Path, error: OSError) -> ArgumentError:
+    return ArgumentError(f"path: {safe_repr(str(target))} cannot be written ({error.strerror}); choose another")
 
 
 def load_released(path: str | Path, kind: str, build: Callable[[dict[str, Any]], Loaded]) -> Loaded:
@@ -82,6 +84,24 @@ class Printed:
     def to_markdown(self) -> str:
         """The summary as Markdown."""
         return self.summary().as_markdown()
+
+    def to_docx(self, path: str | Path) -> None:
+        """Write the summary as a Word file; needs the package python-docx (extra "word").
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import dpstats as dp
+        >>> rows = {"x": [0.2, 0.9, 0.4], "y": [0, 1, 1]}
+        >>> fit = dp.logit("y ~ x", rows, 1.0, domain={"x": (0, 1), "y": [0, 1]}, seed=1)
+        >>> fit.to_docx(f"{tempfile.mkdtemp()}/table.docx")
+        """
+        target, content = check_path("path", path), self.summary().as_docx()
+        try:
+            with whole_file(target) as file:
+                file.write(content)
+        except OSError as error:
+            raise _unwritten(target, error) from error
 
     def _repr_html_(self) -> str:
         """What notebooks show."""

@@ -42,9 +42,11 @@ from dpstats.plan.tables import (
     facts_lines,
     has_risk,
     header_table,
+    in_units,
     is_output,
     model_title,
     modelled_level,
+    penalty_text,
     plan_tables,
     weighing,
 )
@@ -138,7 +140,7 @@ def heading(results: ReleasedModel) -> list[str]:
         f"rows: {rows_text(results)}",
     ]
     if (cap := capped_at(plan)) is not None:
-        facts.append(f"residuals capped at {cap:,.4g}")
+        facts.append(f"residuals capped at {in_units(cap)}")
     if plan.guarantee.unit is not None:
         facts.append(weighing(plan))
     if plan.request.method in ("output", "posterior", "statistics"):
@@ -146,7 +148,7 @@ def heading(results: ReleasedModel) -> list[str]:
     if plan.guarantee.basis == "docs/proofs/tuning":
         facts.append("tuned")
     if plan.request.penalty is not None:
-        facts.append(f"penalty: {plan.request.penalty.name}")
+        facts.append(f"penalty: {penalty_text(plan)}")
     if results.selects:
         facts.append(chosen_text(results))
     facts += [f"{name.lower()} {fact}" for name, fact in auxiliary_facts(plan.design)]
@@ -416,7 +418,9 @@ def what_would_help(results: ReleasedModel) -> str:
         forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
         paid = plan.request.options.inference is True
         first = "More rows or eps help" if paid else f"{argument('inference', True)} asks for them"
-        return f"{first}; {forecast} says which to expect. {more}"
+        whole = plan.screening is None and plan.request.options.refit_share == 0
+        foreseen = f"; {forecast} says which to expect" if whole else ""
+        return f"{first}{foreseen}. {more}"
     if needed.usual is None:
         return f"No number of rows is foreseen to be enough. {more}"
     rough = counted is not None and counted.se > ROUGH_COUNT * counted.value

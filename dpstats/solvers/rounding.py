@@ -23,6 +23,7 @@ from dpstats.families import (
     SmoothSVM,
 )
 from dpstats.families.base import Family, closed_cap
+from dpstats.families.hazard import PiecewiseExponential
 from dpstats.solvers import pairs
 from dpstats.solvers.linear_algebra import CERTIFIED_CELLS, chunk_rows, chunks
 from dpstats.solvers.pairs import Array, Pair
@@ -88,6 +89,14 @@ def _poisson(family: Poisson, eta: Pair, endog: Array) -> Pair:
     if family.curvature_bound < family.lipschitz:
         mean = pairs.add(mean, _rise(family, pairs.plus(eta, -dtype(start)), width))
     return pairs.plus(_clip(mean, 0.0, family.lipschitz), -endog)
+
+
+@pair_slope.register
+def _piecewise_exponential(family: PiecewiseExponential, eta: Pair, endog: Array) -> Pair:
+    # exp(eta) of a piece of time, -1 of an event: factors of 0 and 1 are exact.
+    mean = _clip(pairs.exponential(_clip(eta, -np.inf, family.knot)), 0.0, family.most)
+    piece = 1 - endog
+    return pairs.plus(Pair(piece * mean.high, piece * mean.low), -endog)
 
 
 def _rise(family: Poisson, over: Pair, width: float) -> Pair:
@@ -361,7 +370,7 @@ def certified_sums(
         room = room or _room(exog)
         cells = split_array(exog, bounds[1], SPLIT_BITS, room)
         slope = precision.slope(family, cells, point, block)
-        _add(inside, slope, cells, precision, bounds)
+        add_products(inside, slope, cells, precision, bounds)
         absolute, rows = absolute + float(np.sum(np.abs(slope.high))), rows + len(block.endog)
     return pairs.plus(total, inside), absolute
 
@@ -371,7 +380,7 @@ def add_certified(one: Sums, other: Sums) -> Sums:
     return pairs.add(one[0], other[0]), one[1] + other[1]
 
 
-def _add(
+def add_products(
     inside: NDArray[np.float64], slope: Pair, rows: SplitArray, precision: Precision, bounds: tuple[float, float]
 ) -> None:
     """Add the sums of l' x over some rows, shape (parts, p): all parts but the last without rounding.

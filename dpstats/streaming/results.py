@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from statsmodels.iolib.table import SimpleTable
 
-from dpstats.arguments import check_flag
+from dpstats.arguments import check_flag, explain_calls
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.frames import WideFrame
@@ -21,7 +21,7 @@ from dpstats.inference.estimates import LEVEL
 from dpstats.plots import style
 from dpstats.quiet import quiet
 from dpstats.results.contrasts import COEFFICIENT_WIDTHS, coefficient_cells, coefficient_headers
-from dpstats.results.glm_results import TESTED, as_ratios
+from dpstats.results.glm_results import broom_table
 from dpstats.results.model import FittedModel
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.streaming.plan import StreamPlan, header, promise, ticks_table
@@ -156,14 +156,12 @@ class StreamResults(FittedModel):
         values = np.sqrt((shares[:, 1] + shares[:, 2]) * np.where(np.isfinite(self.bse), self.bse, np.nan) ** 2)
         return self._series(np.where(np.isnan(values), np.inf, values), "noise_sd")
 
-    def tidy(self, *, exponentiate: bool = False) -> pd.DataFrame:
+    @explain_calls()
+    def tidy(self, *, exponentiate: bool = False, conf_int: bool = True, conf_level: float = 0.95) -> pd.DataFrame:
         """One row per coefficient, with the column names of broom: term; estimate, bias-corrected if there are errors,
         with std_error, statistic, p_value, conf_low and conf_high; released and scaled_released, as shrunk.
-        `exponentiate` as for `GLMResults.tidy`."""
-        table = pd.DataFrame({"term": list(self.plan.names), "estimate": self.params.to_numpy()})
-        if self.has_errors:
-            table[list(TESTED)] = self.uncertainty().to_numpy()
-        table = as_ratios(table, self.plan.family.link) if check_flag("exponentiate", exponentiate) else table
+        The arguments are as for `GLMResults.tidy`."""
+        table = broom_table(self, exponentiate, conf_int, conf_level)
         return WideFrame(table.assign(released=self.params.to_numpy(), scaled_released=self.scaled_params))
 
     def glance(self) -> pd.DataFrame:

@@ -195,7 +195,7 @@ def domains(draw: st.DrawFn) -> dp.Domain:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 @given(domains())
 def test_what_is_written_is_read_back(domain: dp.Domain) -> None:
     if len(domain):

@@ -50,6 +50,29 @@ def test_other_things_that_names_and_levels_tell() -> None:
     assert fit.plan.advice == ("the domain declares age, and the data have AGE: did you mean that?",)
 
 
+@pytest.mark.parametrize(
+    ("declared", "code"),
+    [
+        ((0, 999), "999"),
+        ((18, 9999), "9999"),
+        ((-9, 100), "-9"),
+        ((-99, 10), "-99"),
+        ((0, 99), None),  # ages and hours
+        ((0, 9999), None),  # amounts of four digits
+        ((-999, 999), None),
+        ((0, 1000), None),
+        (dp.Range(0, 999, outside="drop"), None),
+        (dp.Range(0, 999, typical=(50, 10)), None),
+    ],
+)
+def test_a_range_that_ends_at_a_code_for_missing(declared: object, code: str | None) -> None:
+    advice = dp.plan("y ~ age", {"y": (0, 1), "age": declared}, 1.0).advice
+    assert [code is not None and f"the range of age ends at {code}. If {code} stands" in one for one in advice] == (
+        [] if code is None else [True]
+    )
+    assert 'outside="drop"' in " ".join(advice) or code is None
+
+
 def test_text_of_a_csv_file_that_is_not_declared_is_said_to_be_read_as_numbers(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

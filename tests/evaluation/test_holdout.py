@@ -84,7 +84,7 @@ def test_the_side_does_not_depend_on_the_container(name: str) -> None:
 rows = st.lists(st.tuples(st.integers(0, 50), st.sampled_from(["a", "b", " a ", None])), min_size=1, max_size=30)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(rows, st.randoms(use_true_random=False))
 def test_no_row_depends_on_another(cells: list[tuple[int, str | None]], random: Any) -> None:
     """Removing, replacing or moving rows leaves the side of every other: what parallel composition rests on."""

@@ -104,7 +104,7 @@ formulas = st.tuples(st.sampled_from(["", "0 + "]), st.lists(terms, min_size=1, 
 )
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(formula=formulas, seed=st.integers(0, 3))
 def test_opened_rows_are_patsys_whatever_the_formula_and_the_cells(formula: str, seed: int) -> None:
     check(formula, spoiled(frame_of(150, seed), seed))

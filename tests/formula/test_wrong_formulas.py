@@ -25,7 +25,7 @@ WRONG: list[tuple[str, int, str]] = [
     ("y ~ z + I(x)**2", 9, "write I(x**2)"),
     ("y ~ x**2.5", 8, "I(x**2.5)"),
     ("y ~ 1/x", 5, "I(1 / x)"),
-    ("y ~ x | g", 7, "+ C(g)"),
+    ("y ~ x | g + h", 7, "C(year) | firm"),
     ("y ~ x + (1|g)", 11, "there are no random effects"),
     ("y ~ (x > 1) | (z > 1)", 13, "I((x > 1) | (z > 1))"),
     ("y ~ x %in% g", 7, "I((g == 'a') | (g == 'b'))"),

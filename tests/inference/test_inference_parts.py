@@ -78,7 +78,7 @@ def test_symmetric_normal_is_of_the_same_form() -> None:
     assert wishart_difference(2.0, np.ones(2)).variances.tolist() == [[12, 6], [6, 12]]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 8), st.sampled_from([0.0, -1, -30, -3000, 3000]))
 @example(37201454, 1, -3000.0)
 def test_self_consistent_inverse(seed: int, size: int, level: float) -> None:
@@ -94,7 +94,7 @@ def test_self_consistent_inverse(seed: int, size: int, level: float) -> None:
     assert other == pytest.approx(inverse, rel=1e-4, abs=1e-8)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 2**32 - 1), st.integers(3, 7), st.sampled_from([0.0, 5, -1, -30, 100]))
 def test_projected_matrices(seed: int, size: int, level: float) -> None:
     """Whatever a projected matrix is, what `identify` keeps has its equation solved."""
@@ -221,7 +221,7 @@ def test_laplace_quantiles() -> None:
         assert np.log(tail[1]) == pytest.approx(-np.sqrt(2) * bound, rel=0.15)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32 - 1), st.floats(0.001, 0.6), st.floats(0, 1), st.booleans())
 def test_intervals_grow_and_are_dual_to_pvalues(seed: int, alpha: float, where: float, laplace: bool) -> None:
     """Wider for smaller alpha; p <= alpha iff the null is outside."""

@@ -123,7 +123,7 @@ class TestPrices:
             # The cells of the curve cost 1e-5 of it at most: the whole charge is put to use.
             assert charged * (1 - 1e-4) <= charged_loss(stage) <= charged * (1 + 1e-12)
 
-    @settings(max_examples=40, deadline=None, derandomize=True)
+    @settings(max_examples=40)
     @given(
         eps=st.floats(0.05, 12),
         formula=st.sampled_from(FORMULAS),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -110,6 +111,52 @@ def test_what_public_facts_tell_of(call, expected):
     call = {"domain": {"a": (0, 1), "b": (0, 1), "y": (0.0, 1.0)}, "inference": None, **call}
     formula = "y ~ a" if "weights" in call else "y ~ a + b"
     assert foreseeable(dp.plan(formula, call.pop("domain"), 1.0, **call)) is expected
+
+
+SCREENED = {f"x{j}": (-1, 1) for j in range(12)} | {"y": (-6.0, 6.0)}
+MANY = "y ~ " + " + ".join(f"x{j}" for j in range(12))
+
+
+@pytest.mark.parametrize("options", [{}, {"split": "rows"}, {"delta": 1e-6}])
+def test_errors_of_screened_least_squares_follow_the_number_of_rows(options: dict[str, Any]) -> None:
+    """The widest terms stand for those that will be chosen, so the table has no column for the others."""
+    found = dp.plan(MANY, SCREENED, 1.0, screen=3, **options).by_rows()
+    assert found["errors"].iloc[0] == "none"
+    assert found["errors"].iloc[-1] == "paid"
+    assert found["share"].is_monotonic_increasing
+    assert found["share"].iloc[-1] > 0.95
+
+
+@pytest.mark.slow
+def test_screened_least_squares_has_intervals_where_there_are_rows_enough(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    rows = {name: random.uniform(-1, 1, 6_000) for name in SCREENED}
+    rows["y"] = 2 * rows["x1"] - 2 * rows["x4"] + random.normal(size=6_000)
+    ledger = dp.Ledger(tmp_path / "ledger", dataset="d", eps=5.0)
+    fit = dp.ols(MANY, rows, 3.0, domain=SCREENED, screen=3, ledger=ledger)
+    assert fit.identified[["x1", "x4"]].all()
+    assert fit.bse[["x1", "x4"]].max() < 0.1
+    assert ledger.remaining[0] == pytest.approx(2.0)  # nothing beyond what was planned
+    few = dp.ols(MANY, {name: column[:300] for name, column in rows.items()}, 0.3, domain=SCREENED, screen=3, seed=1)
+    assert not few.has_errors
+    assert "enough" in " ".join(str(few.summary()).split())
+    assert "standard_errors(n)" not in str(few.summary())  # which has no forecast of a screened model
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"inference": True, "ranges": "declared", "family": "binomial"}, "leave out inference=True"),
+        ({"check_share": 0, "family": "binomial"}, "counts no rows"),
+        ({"weights": "b", "family": "binomial"}, "nothing is foreseen with weights"),
+    ],
+)
+def test_an_empty_table_by_rows_has_a_reason(
+    options: dict[str, Any], reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    domain = {"a": (0, 1), "b": (0, 1), "y": bool}
+    assert dp.plan("y ~ a", domain, 1.0, **options).by_rows().empty
+    assert reason in caplog.text
 
 
 def test_errors_are_worth_what_the_page_says():

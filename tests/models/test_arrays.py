@@ -28,7 +28,7 @@ def blocks_of(endog: object, exog: object, family: Family, norms: dict[NormName,
     arrays(np.float64, st.tuples(st.integers(0, 12), st.integers(1, 5)), elements=CELLS),
     st.dictionaries(st.sampled_from(["l1", "l2", "linf"]), st.floats(1e-6, 1e6), min_size=1),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_every_row_is_within_every_bound(exog: np.ndarray, norms: dict[str, float]) -> None:
     endog = np.zeros(len(exog))
     for block, response, *_ in blocks_of(endog, exog, Binomial(), norms):
@@ -45,7 +45,7 @@ def test_every_row_is_within_every_bound(exog: np.ndarray, norms: dict[str, floa
     st.integers(0, 7),
     arrays(np.float64, 4, elements=CELLS),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_one_row_never_changes_another(exog: np.ndarray, index: int, cells: np.ndarray) -> None:
     """Changing a row leaves the encoding of all the others bit for bit as it was."""
     index %= len(exog)

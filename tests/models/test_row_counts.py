@@ -66,7 +66,7 @@ def most_added(formula: str, rows: list[tuple[Any, ...]], new: tuple[Any, ...]) 
     return int(change[0]), int(change[1:].sum())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.sampled_from(FORMULAS), st.lists(row, max_size=4), row)
 def test_a_row_counts_once_among_those_used_and_once_among_faults(
     formula: str, rows: list[tuple[Any, ...]], new: tuple[Any, ...]
@@ -126,7 +126,7 @@ def test_rows_without_trials_are_no_faults() -> None:
     assert dict(zip(counts.faults, counts.at_fault, strict=True))[Fault("x", "outside", "(0, 1)")] < 150
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.floats(1e-6, 1e5), st.floats(1e-3, 0.9), st.sampled_from(["add_remove", "replace_one"]))
 def test_both_charges_add_up_to_no_more_than_the_whole(eps: float, share: float, adjacency: Adjacency) -> None:
     counts = RowCounts.planned(eps, share, adjacency, [Fault("x", "lost", "open")])
@@ -423,7 +423,7 @@ def test_what_errors_cost_follows_the_count(people: pd.DataFrame) -> None:
         assert guess.counts is None
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(-500, 10**7), st.sampled_from([0.05, 1.0, 20.0]), st.sampled_from([0.0, 1e-6]))
 def test_every_count_gives_a_plan_within_the_budget(people: pd.DataFrame, rows: int, eps: float, delta: float) -> None:
     """Joint calibration whose parameters follow a release: the condition holds for every value of it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -15,10 +17,14 @@ DOMAIN = {"x": (-3, 3), "z": (-3, 3), "y": (-5, 5)}
 
 @pytest.mark.parametrize("delta", [1e-9, 1e-6, 1e-4, 3e-4])
 @pytest.mark.parametrize("inference", ["auto", True, "robust"])
-def test_the_law_of_the_noise_is_that_of_the_charge_for_any_count(delta: float, inference: object) -> None:
+@pytest.mark.parametrize("options", [{}, {"screen": 1}, {"screen": 1, "split": "rows"}])
+def test_the_law_of_the_noise_is_that_of_the_charge_for_any_count(
+    delta: float, inference: object, options: dict[str, Any]
+) -> None:
     """Fewer rows than an interval of the response needs had turned Laplace noise into Gaussian noise."""
     source = FormulaSource("y ~ x + z", None, DOMAIN)
-    plan = source.plan(make_request(eps=1.0, delta=delta, family="gaussian", inference=inference), alone=True)  # type: ignore[arg-type]
+    request = make_request(eps=1.0, delta=delta, family="gaussian", inference=inference, **options)  # type: ignore[arg-type]
+    plan = source.plan(request, alone=True)
     assert plan.counts is not None
     for rows in (-1e6, 0.0, 5.0, 400.0, 3e4, 1e9):
         for found in (carried_out(plan, rows), settled(plan, rows)):

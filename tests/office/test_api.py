@@ -154,6 +154,22 @@ def test_refusals_are_those_of_the_plan(anna: TestClient, body: dict[str, Any], 
     assert anna.get("/v1/releases").json() == {"releases": []}
 
 
+@pytest.mark.parametrize(
+    ("address", "body", "words"),
+    [
+        ("plan", FIT | {"forecast": 1}, "forecast must be of type boolean, got 1"),
+        ("plan", FIT | {"forcast": True}, "'forcast' is not known here; the names are dataset, verb"),
+        ("plan", {"dataset": "survey", "verb": "glm"}, "arguments is missing; this needs dataset verb arguments"),
+        ("releases", FIT | {"label": 3}, "label must be of type string or null, got 3"),
+        (f"releases/{'0' * 32}/predict", {"newdata": [1.0]}, "newdata must be of type object"),
+    ],
+)
+def test_a_body_is_what_is_described(anna: TestClient, address: str, body: dict[str, Any], words: str) -> None:
+    answer = anna.post(f"/v1/{address}", json=body)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (422, "ArgumentError")
+    assert words in answer.json()["error"]["message"]
+
+
 def test_few_jobs_at_a_time(anna: TestClient) -> None:
     answers = [anna.post("/v1/releases", json=FIT, headers={"Idempotency-Key": f"{at:032}"}) for at in range(4)]
     assert [one.status_code for one in answers] == [201] * 3 + [429]

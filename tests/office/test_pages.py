@@ -21,9 +21,9 @@ from starlette.requests import Request as Web
 
 import dpstats as dp
 from dpstats.errors import ArgumentError, LedgerError
-from dpstats.office import forms, pages, reports
-from dpstats.office.request import ARGUMENTS, Job, Request, to_result
-from dpstats.office.security import UNAVAILABLE, Limits, Refused
+from dpstats.office import pages, reports
+from dpstats.office.request import VERBS, Job, Request, to_result
+from dpstats.office.security import UNAVAILABLE, Limits, Refused, refusal
 
 ID = "0123456789abcdef" * 2
 REQUESTS = (
@@ -41,16 +41,16 @@ REQUESTS = (
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda one: one.verb)
 def test_a_form_can_be_filled_in_with_any_request(request_: Request) -> None:
     """The form of a variant asks for the same before it is changed, and so does the hidden field of a plan."""
-    sent = {"verb": request_.verb, **forms.fields_of(request_)}
-    assert forms.request_of("survey", sent) == request_
-    assert forms.read("survey", forms.written(request_)) == request_
+    sent = {"verb": request_.verb, **pages.fields_of(request_)}
+    assert pages.request_of("survey", sent) == request_
+    assert pages.read("survey", pages.written(request_)) == request_
 
 
 @pytest.mark.parametrize(("verb", "label"), [([], None), ({}, None), (3, None), ("glm", []), (None, None)])
 def test_a_hidden_field_of_wrong_types_is_refused(opened: Callable[..., Any], verb: Any, label: Any) -> None:
     text = json.dumps({"verb": verb, "arguments": {"formula": "y ~ x", "eps": 0.5}, "label": label})
     with pytest.raises(ArgumentError, match=r"^verb must be|^label must be"):
-        opened().submit("ada", forms.read("survey", text), "k")
+        opened().submit("ada", pages.read("survey", text), "k")
 
 
 def test_a_text_in_a_table_is_no_formula_of_a_spreadsheet() -> None:
@@ -63,9 +63,9 @@ def test_a_text_in_a_table_is_no_formula_of_a_spreadsheet() -> None:
 
 
 def test_every_verb_has_a_form() -> None:
-    assert set(forms.FORMS) == set(ARGUMENTS)
-    for verb, form in forms.FORMS.items():
-        assert set(form.fields) <= set(ARGUMENTS[verb])
+    for verb in VERBS.values():
+        assert verb.title
+        assert set(verb.needed) - {"eps"} <= set(verb.fields)
 
 
 @pytest.mark.parametrize(
@@ -83,23 +83,23 @@ def test_every_verb_has_a_form() -> None:
 )
 def test_what_cannot_be_read_is_refused(sent: dict[str, str], words: str) -> None:
     with pytest.raises(ArgumentError, match=words):
-        forms.request_of("survey", {"formula": "y ~ x", **sent})
+        pages.request_of("survey", {"formula": "y ~ x", **sent})
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"verb": "glm"}', "[" * 100_000, '{"a": NaN}', "\x00"])
 def test_a_hidden_field_that_was_changed_is_refused(text: str) -> None:
     with pytest.raises(Refused):
-        forms.read("survey", text)
+        pages.read("survey", text)
 
 
 def test_a_form_has_the_limits_of_all_requests() -> None:
     with pytest.raises(Refused, match="at most 8,000 letters"):
-        forms.request_of("survey", {"eps": "1", "formula": "y ~ " + "x + " * 9000})
+        pages.request_of("survey", {"eps": "1", "formula": "y ~ " + "x + " * 9000})
 
 
 def test_messages_that_name_files_are_not_shown() -> None:
-    assert str(pages.refusal(LedgerError("ledger /home/keeper/x.ledger is damaged"))) == UNAVAILABLE
-    assert str(pages.refusal(ArgumentError("eps must be positive"))) == "eps must be positive"
+    assert str(refusal(LedgerError("ledger /home/keeper/x.ledger is damaged"))) == UNAVAILABLE
+    assert str(refusal(ArgumentError("eps must be positive"))) == "eps must be positive"
 
 
 def test_figures_have_no_exponents_that_statisticians_would_not_write() -> None:

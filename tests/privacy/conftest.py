@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
 
 import postgres
 import pytest
 
 _numbers = itertools.count()
-
-
-@pytest.fixture(scope="session")
-def database() -> Iterator[postgres.Server]:
-    """One server for a session."""
-    with postgres.server() as running:
-        yield running
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

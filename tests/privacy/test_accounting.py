@@ -150,7 +150,7 @@ def randomised_response_eps(eps: float, count: int, delta: float) -> float:
     return high
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.lists(st.tuples(st.floats(0.01, 2), st.sampled_from([0.0, 1e-7, 1e-5])), min_size=1, max_size=4))
 def test_no_accountant_is_looser_than_basic(parts: list[tuple[float, float]]) -> None:
     guarantees = [Guarantee(*part) for part in parts]

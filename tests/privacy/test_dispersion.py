@@ -102,7 +102,7 @@ def test_alpha_is_rather_too_large() -> None:
     assert np.median(found) < 1.5
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     counts=st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=60),
     high=st.floats(1e-3, 1e30),

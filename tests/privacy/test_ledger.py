@@ -11,7 +11,7 @@ from pathlib import Path
 
 import postgres
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dpstats._version import __version__
@@ -78,7 +78,6 @@ def test_what_remains_can_be_spent_to_the_last_unit(path: Path | str) -> None:
 
 
 @pytest.mark.slow
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(1e-15, 0.3), st.floats(0, 1e-6)), max_size=30), st.sampled_from(["basic", "zcdp"]))
 def test_the_grid_never_favours_the_spender(charges: list[tuple[float, float]], accountant: str) -> None:
     left = limits(accountant, 1.0, 1e-5)  # type: ignore[arg-type]

@@ -198,7 +198,7 @@ charges = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(charges)
 def test_quotas_against_a_count_by_hand(tmp_path_factory: pytest.TempPathFactory, steps: list[Any]) -> None:
     """In hundredths of eps: a charge is taken exactly if total and quota hold it, parts in parallel."""

@@ -82,7 +82,7 @@ def test_neighbouring_scores_move_as_declared(adjacency: Adjacency) -> None:
 
 
 @given(eps=st.floats(1e-9, 1e3), adjacency=st.sampled_from(ADJACENCIES))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_opendp_certifies_what_is_charged(eps: float, adjacency: Adjacency) -> None:
     loss = noisy_max(noise_scale(eps / 2, adjacency), monotone=adjacency == "add_remove").map(1)
     assert 0.999 * eps <= 2 * loss <= eps
@@ -106,7 +106,7 @@ def test_opendp_and_seeded_selection_follow_the_exact_law(adjacency: Adjacency) 
     eps=st.sampled_from([1e-300, 1e-6, 0.1, 1.0, 1e6]),
     adjacency=st.sampled_from(ADJACENCIES),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_values_give_a_finite_range(values: NDArray[np.float64], eps: float, adjacency: Adjacency) -> None:
     for random in (None, np.random.default_rng(0)):
         low, high = buy_range(values, eps=eps, adjacency=adjacency, random=random)

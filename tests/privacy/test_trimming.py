@@ -104,7 +104,7 @@ def test_allowances_grow_with_narrowness() -> None:
 
 
 @given(eps=st.floats(1e-6, 1e3), adjacency=st.sampled_from(ADJACENCIES))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_opendp_certifies_what_is_charged(eps: float, adjacency: Adjacency) -> None:
     measurement = noisy_max(trimming_scale(eps, adjacency), monotone=adjacency == "add_remove")
     assert 0.999 * eps <= measurement.map(score_range()) <= eps
@@ -115,7 +115,7 @@ def test_opendp_certifies_what_is_charged(eps: float, adjacency: Adjacency) -> N
     eps=st.sampled_from([1e-6, 1.0, 1e6]),
     ends=st.sampled_from([(-2.0, 3.0), (0.0, 1e9), (5e5, 5e5 + 1.0)]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_values_give_a_candidate(values: list[float], eps: float, ends: tuple[float, float]) -> None:
     low, high = buy_inner_interval(
         np.array(values), *ends, eps=eps, adjacency="add_remove", random=np.random.default_rng(1)

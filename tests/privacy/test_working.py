@@ -115,7 +115,7 @@ def test_the_mean_spends_its_epsilon(adjacency: Adjacency) -> None:
 
 
 @given(eps=st.floats(1e-6, 1e3), sensitivity=st.sampled_from([MEAN_UNITS, 2 * MEAN_UNITS]))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_opendp_certifies_the_mean(eps: float, sensitivity: int) -> None:
     """The measurement that `noisy_integers` ends with, by OpenDP's own map."""
     import opendp.prelude as opendp
@@ -147,7 +147,7 @@ def test_opendp_and_seeded_integers_follow_one_law() -> None:
     eps=st.sampled_from([1e-6, 0.1, 1.0, 1e6]),
     adjacency=st.sampled_from(ADJACENCIES),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_values_give_something_usable(values: NDArray[np.float64], eps: float, adjacency: Adjacency) -> None:
     sources: tuple[RandomSource, ...] = (SystemRandom(), np.random.default_rng(0))
     for random in sources:

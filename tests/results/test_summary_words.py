@@ -159,6 +159,37 @@ def test_ratios_are_exponentials_of_what_errors_are_of(inference: bool | None) -
         fit.tidy(exponentiate="yes")  # type: ignore[arg-type]
 
 
+def test_an_automatic_alpha_is_not_said_to_be_zero() -> None:
+    columns = [f"x{j}" for j in range(12)]
+    table = {name: np.linspace(-1, 1, 50) for name in [*columns, "y"]}
+    domain = dict.fromkeys(table, (-1, 1))
+    formula = f"y ~ {' + '.join(columns)}"
+    fits = [dp.lasso(formula, table, 1.0, domain=domain, alpha=alpha, seed=1) for alpha in ("auto", 5)]
+    for fit, size in zip(fits, ("auto", "5"), strict=True):
+        assert f"penalty: lasso, alpha {size};" in words(fit)
+        assert f"lasso, alpha {size}" in dp.etable(fits).to_markdown()
+    assert "range of x0, x1, x2, x3, x4, x5, x6, x7, 4 more" in " ".join(str(dp.plan(formula, domain, 1.0)).split())
+    with pytest.raises(AttributeError, match=r"tidy\(\)\.to_csv\(path\)"):
+        fits[0].to_csv("table.csv")  # type: ignore[attr-defined]
+    with pytest.raises(ArgumentError, match="alpha='auto'"):
+        dp.plan(formula, domain, 1.0, penalty="lasso")
+
+
+def test_tidy_takes_brooms_arguments() -> None:
+    fit = dp.logit("b ~ x", rows(), 5.0, domain=DOMAIN, inference=True)
+    narrow = fit.tidy(conf_int=True, conf_level=0.9)
+    np.testing.assert_array_equal(narrow[["conf_low", "conf_high"]], fit.conf_int(0.1))
+    np.testing.assert_array_equal(fit.tidy()[["conf_low", "conf_high"]], fit.conf_int())
+    assert list(fit.tidy(conf_int=False)) == [name for name in fit.tidy() if not name.startswith("conf")]
+    ratios = fit.tidy(exponentiate=True, conf_level=0.9)
+    np.testing.assert_allclose(ratios["conf_low"], np.exp(narrow["conf_low"]))
+    for wrong in (0, 1, 95, "0.9", True):
+        with pytest.raises(ArgumentError, match="conf_level must lie strictly between 0 and 1"):
+            fit.tidy(conf_level=wrong)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="did you mean conf_level="):
+        fit.tidy(conflevel=0.9)  # type: ignore[call-arg]
+
+
 def test_a_missing_exposure_is_named_with_what_to_pass() -> None:
     data = rows().assign(t=1.5, k=2.0)
     fit = dp.poisson("k ~ x", data, 1.0, domain={**DOMAIN, "t": (1, 2), "k": (0, 9)}, exposure="t")

@@ -132,7 +132,7 @@ def test_rounding_bound_holds(rung: int, size: float) -> None:
 
 @pytest.mark.slow
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=8), st.integers(0, 2**31))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_compensated_product_is_nearly_exact(theta: list[float], seed: int) -> None:
     row = np.random.default_rng(seed).normal(size=(1, len(theta)))
     high, low = product(row, single(theta, np.float64))

@@ -78,7 +78,7 @@ def awkward(kind, rows, columns, family, random):
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=400)
 @given(
     family=FAMILY,
     penalty=PENALTY,

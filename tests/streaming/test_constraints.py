@@ -42,7 +42,7 @@ points = arrays(np.float64, SIZE, elements=st.floats(-1e6, 1e6, allow_subnormal=
 @pytest.mark.slow
 @each_set
 @given(point=points)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_projection_is_the_nearest_point(constraint: Constraint, point: np.ndarray) -> None:
     """Point minus projection makes no acute angle with any way into the set, and the projection is in it."""
     nearest = constraint.project(point)
@@ -61,7 +61,7 @@ def test_a_point_that_is_not_the_nearest_is_caught() -> None:
 
 @each_set
 @given(point=points)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_a_projection_stays_where_it_is(constraint: Constraint, point: np.ndarray) -> None:
     nearest = constraint.project(point)
     np.testing.assert_allclose(constraint.project(nearest), nearest, atol=1e-8 * constraint.reach)
@@ -70,7 +70,7 @@ def test_a_projection_stays_where_it_is(constraint: Constraint, point: np.ndarra
 @pytest.mark.slow
 @each_set
 @given(first=points, second=points)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_projections_come_no_further_apart(constraint: Constraint, first: np.ndarray, second: np.ndarray) -> None:
     apart = np.linalg.norm(constraint.project(first) - constraint.project(second))
     rounding = 1e-8 * (np.linalg.norm(first) + np.linalg.norm(second) + constraint.reach)
@@ -83,7 +83,7 @@ def test_projections_come_no_further_apart(constraint: Constraint, first: np.nda
     point=arrays(np.float64, SIZE, elements=st.floats(-10, 10).filter(lambda size: size == 0 or abs(size) > 1e-290)),
     factor=st.floats(1e-3, 1e3),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_gauges_are_homogeneous(constraint: Constraint, point: np.ndarray, factor: float) -> None:
     """Up to the tolerance of the linear programme behind a hull's, for points that are none other in other units.
 

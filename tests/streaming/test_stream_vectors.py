@@ -47,7 +47,7 @@ def outcomes(plan: StreamPlan) -> tuple[float, float]:
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("name", sorted(FAMILIES))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_no_row_moves_a_tick_by_more_than_is_planned_for(name: str, adjacency: Any, data: st.DataObject) -> None:
     """Any rows beyond the design's own reach, any coefficients: what a neighbour moves the sum by is planned for."""
@@ -152,7 +152,7 @@ def test_scores_of_counts_are_bounded_by_their_cap() -> None:
 
 
 @pytest.mark.parametrize("name", ["binomial", "poisson", "huber_svm", "smooth_svm"])
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(eta=st.floats(-1e8, 1e8), endog=st.sampled_from([0.0, 1.0, 8.0]))
 def test_slopes_are_cut_to_what_the_weight_leaves(name: str, eta: float, endog: float) -> None:
     vector = plan_of(name).vector

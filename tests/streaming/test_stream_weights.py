@@ -52,7 +52,7 @@ def vector_of(plan: StreamPlan, exog: Any, endog: float, weight: float, offset: 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("name", sorted(FAMILIES))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_no_weighted_row_moves_a_tick_by_more_than_is_planned_for(name: str, adjacency: Any, data: Any) -> None:
     """Any rows, weights, offsets and coefficients, beyond what is declared too."""

@@ -37,11 +37,13 @@ office_call <- function(office, path, body = NULL, query = list()) {
   request <- do.call(httr2::req_options, c(list(request), options))
   request <- httr2::req_timeout(request, 60)
   request <- httr2::req_error(request, is_error = function(answer) FALSE)
-  for (attempt in 1:6) {
+  # At the first contact a wrong address is said at once; an office that has answered may be starting again.
+  tries <- if (isTRUE(office$secret$answered)) 6 else 1
+  for (attempt in seq_len(tries)) {
     answer <- tryCatch(httr2::req_perform(request), error = function(error) error)
     failed <- inherits(answer, "error")
     if (!failed && !(httr2::resp_status(answer) %in% c(429, 502, 503, 504))) break
-    if (attempt < 6) Sys.sleep(0.5 * 2^(attempt - 1))
+    if (attempt < tries) Sys.sleep(0.5 * 2^(attempt - 1))
   }
   if (failed) {
     stop(office$url, " does not answer; the same call takes a request up again, and pays for it once", call. = FALSE)
@@ -55,6 +57,7 @@ office_call <- function(office, path, body = NULL, query = list()) {
     text <- if (is.null(content$error$message)) "the office could not answer" else content$error$message
     stop(structure(class = c(kind, "dp_error", "error", "condition"), list(message = text, call = NULL)))
   }
+  office$secret$answered <- TRUE
   attr(content, "status") <- httr2::resp_status(answer)
   content
 }
@@ -107,9 +110,10 @@ dp_release <- function(office, id) finish(office, office_call(office, release_pa
 dp_releases <- function(office) {
   made <- office_call(office, "/v1/releases")$releases
   text <- function(name) vapply(made, function(one) if (is.null(one[[name]])) NA_character_ else one[[name]], "")
+  formula <- vapply(made, function(one) if (is.null(one$arguments$formula)) NA_character_ else one$arguments$formula, "")
   taken <- as.POSIXct(vapply(made, function(one) as.numeric(one$taken), 0), origin = "1970-01-01", tz = "UTC")
   data.frame(
-    id = text("id"), dataset = text("dataset"), verb = text("verb"), label = text("label"),
+    id = text("id"), dataset = text("dataset"), verb = text("verb"), formula = formula, label = text("label"),
     analyst = text("analyst"), state = text("state"), taken = taken
   )
 }
@@ -128,7 +132,9 @@ finish <- function(office, job) {
     job <- office_call(office, release_path(job$id))
   }
   if (job$state != "released") {
-    stop(if (is.null(job$message)) paste("the request was", job$state) else job$message, call. = FALSE)
+    message <- if (is.null(job$message)) paste("the request was", job$state) else sub("\\.$", "", job$message)
+    again <- if (job$state == "refused") ". The same call stays refused; another label asks again" else ""
+    stop(message, again, call. = FALSE)
   }
   as_model(office, job, office_call(office, release_path(job$id, "/table")))
 }

@@ -61,19 +61,6 @@ document.querySelectorAll("form").forEach((one) => one.addEventListener("submit"
   setTimeout(() => one.querySelectorAll("button").forEach((button) => { button.disabled = one.method === "post"; }));
 }));
 
-document.querySelectorAll("[data-copy]").forEach((button) => {
-  button.hidden = !navigator.clipboard;
-  button.addEventListener("click", async () => {
-    await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
-    button.textContent = "Copied";
-  });
-});
-
-document.querySelectorAll("[data-print]").forEach((button) => {
-  button.hidden = false;
-  button.addEventListener("click", () => window.print());
-});
-
 const waiting = document.querySelector("[data-poll]");
 if (waiting) {
   const look = async () => {

@@ -22,6 +22,7 @@ from dpstats.families import (
     get_family,
 )
 from dpstats.families.base import LossCurve, closed_cap
+from dpstats.families.hazard import PiecewiseExponential
 from dpstats.privacy.calibration import CELLS, ROUNDING, check_positive, determinant_loss
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 
@@ -76,6 +77,8 @@ def majorant_lipschitz(family: Family | str, weight_cap: float | None = None) ->
         return min(4 * family.curvature_bound * LOGISTIC_STEEPNESS, cap)
     if isinstance(family, Poisson):
         return cap * (family.steepness if family.curvature_bound < family.lipschitz else 1.0)
+    if isinstance(family, PiecewiseExponential):  # its information is of events, at whatever coefficients
+        return 0.0
     if isinstance(family, Quantile):
         return LOGISTIC_STEEPNESS / closed_cap("h", family.h) ** 2
     if isinstance(family, SmoothSVM):
@@ -96,14 +99,18 @@ def tail_slope(family: Family, weight_cap: float | None) -> float:
 
 
 def weight_bound(family: Family, weight_cap: float | None) -> float:
-    """The greatest weight of a row in the matrix."""
+    """The greatest weight of a row in the matrix, of those of a person together: a hazard's person has one event."""
+    if isinstance(family, PiecewiseExponential):
+        return 1.0
     return family.curvature_bound if weight_cap is None else min(weight_cap, family.curvature_bound)
 
 
 def row_weights(family: Family | str, eta: Float, endog: Float, weight_cap: float | None = None) -> Float:
-    """l'' at eta, or no more than a cap, at most the majorant; shape (rows,)."""
+    """l'' at eta, or no more than a cap, at most the majorant; of a hazard 1 for an event. Shape (rows,)."""
     family = get_family(family)
     majorant_lipschitz(family)
+    if isinstance(family, PiecewiseExponential):
+        return np.asarray(endog, dtype=np.float64)
     return capped_weights(family, eta, np.asarray(family.weight(eta, endog), dtype=np.float64), weight_cap)
 
 
@@ -119,9 +126,27 @@ def capped_weights(family: Family, eta: Float, weights: Float, weight_cap: float
 
 def curve_weights(family: Family, curve: LossCurve, weight_cap: float | None) -> Float:
     """What a record's weight at the optimum is at most in each cell of the curve, shape (cells,)."""
+    if isinstance(family, PiecewiseExponential):
+        return np.ones_like(curve.curvature)
     if weight_cap is None:
         return curve.curvature
     return np.minimum(curve.curvature / tail_slope(family, weight_cap), check_positive("weight_cap", weight_cap))
+
+
+class RecordCells(NamedTuple):
+    """Upper corners of cells that hold every record's |l'|, l'' and weight in the matrix, shapes (cells,)."""
+
+    gradient: Float
+    curvature: Float
+    weight: Float
+
+
+def record_cells(family: Family, weight_cap: float | None) -> RecordCells:
+    """Those of the loss curve; a hazard's person has no weight in the matrix without an event."""
+    if isinstance(family, PiecewiseExponential):
+        return RecordCells(*family.corners())
+    curve = family.curve(CELLS)
+    return RecordCells(curve.gradient, curve.curvature, curve_weights(family, curve, weight_cap))
 
 
 def free_information(
@@ -167,9 +192,9 @@ def joint_information_loss(
     per_gradient = check_positive("row_norm", row_norm) / check_positive("scale", scale)
     per_weight = 1 / check_positive("matrix_scale", matrix_scale)
     kappa = check_positive("curvature_ratio", curvature_ratio)
-    curve, shift = family.curve(CELLS), majorant_shift(family, eta_error, weight_cap)
-    cost = per_gradient * curve.gradient + per_weight * (curve_weights(family, curve, weight_cap) + shift)
-    loss = float(np.max(determinant_loss(kappa, curve.curvature, shared=shared) + cost))
+    cells, shift = record_cells(family, weight_cap), majorant_shift(family, eta_error, weight_cap)
+    cost = per_gradient * cells.gradient + per_weight * (cells.weight + shift)
+    loss = float(np.max(determinant_loss(kappa, cells.curvature, shared=shared) + cost))
     if check_adjacency(adjacency) == "replace_one":
         loss += float(np.max(cost))
     return loss * (1 + 3 * ROUNDING)
@@ -196,9 +221,9 @@ def joint_scales(
     eps, _ = check_budget(eps)
     kappa, norm = check_positive("curvature_ratio", curvature_ratio), check_positive("row_norm", row_norm)
     ratio = check_ratio(ratio)
-    curve, shift = family.curve(CELLS), majorant_shift(family, eta_error, weight_cap)
-    cost = curve.gradient + ratio * (curve_weights(family, curve, weight_cap) + shift)
-    remaining = eps * (1 - 3 * ROUNDING) - determinant_loss(kappa, curve.curvature, shared=shared) * (1 + ROUNDING)
+    cells, shift = record_cells(family, weight_cap), majorant_shift(family, eta_error, weight_cap)
+    cost = cells.gradient + ratio * (cells.weight + shift)
+    remaining = eps * (1 - 3 * ROUNDING) - determinant_loss(kappa, cells.curvature, shared=shared) * (1 + ROUNDING)
     if remaining.min() <= 0:
         return JointScales(math.inf, math.inf)
     second = float(np.max(cost)) if check_adjacency(adjacency) == "replace_one" else 0.0

@@ -49,7 +49,7 @@ def test_table(boxes: int, crosses: list[int], simplices: list[int], square: flo
     assert k_norm_noise(unit_images(blocks)).expected_square() == pytest.approx(square, rel=1e-4)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(blocks=DESIGNS, constant=st.booleans(), data=st.data())
 def test_grouping_is_optimal_in_its_shares_and_no_worse_than_the_norms(
     blocks: list[ConvexBody], constant: bool, data: st.DataObject
@@ -74,7 +74,7 @@ def test_grouping_is_optimal_in_its_shares_and_no_worse_than_the_norms(
         assert found <= np.cbrt(2 * np.array(squares)).sum() ** 3 * (1 + 1e-9)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(blocks=DESIGNS, constant=st.booleans())
 def test_never_above_one_norm_of_the_whole_row(blocks: list[ConvexBody], constant: bool) -> None:
     """At unit bounds: l1, l2 and linf noise of scale sup ||x||, and the product of the symmetric hulls."""
@@ -88,7 +88,7 @@ def test_never_above_one_norm_of_the_whole_row(blocks: list[ConvexBody], constan
     assert group_blocks(unit_images(blocks)).expected_square <= min(others) * (1 + 1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(blocks=DESIGNS, seed=st.integers(0, 10**6))
 def test_the_order_of_blocks_decides_nothing(blocks: list[ConvexBody], seed: int) -> None:
     blocks = [intercept(), *blocks]

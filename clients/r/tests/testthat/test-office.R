@@ -54,4 +54,5 @@ test_that("a fit has what stats and broom ask of one", {
 
   expect_equal(coef(dp_release(office, fit$id)), coef(fit))
   expect_equal(dp_releases(office)$id, fit$id)
+  expect_match(dp_releases(office)$formula, "~", fixed = TRUE)
 })

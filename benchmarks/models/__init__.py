@@ -1,0 +1,1 @@
+"""Models beside one regression table."""

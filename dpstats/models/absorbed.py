@@ -1,0 +1,328 @@
+"""Linear models with one absorbed factor: planned, charged, released (docs/proofs/absorbed)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dpstats.arguments import check_choice, is_number, safe_repr
+from dpstats.call import (
+    DELTA_LEAST,
+    ChargeKeywords,
+    DomainLike,
+    PrivacyParameters,
+    RowKeywords,
+    check_privacy,
+    make_request,
+    split_kwargs,
+)
+from dpstats.data import Memory, Table, as_table
+from dpstats.data.columns import usable_kind
+from dpstats.domain import Domain, Range
+from dpstats.errors import ArgumentError, DataError, DomainError, FormulaError
+from dpstats.families import Family, Gaussian, get_family
+from dpstats.formula.advice import schema_domain
+from dpstats.formula.design import design_spec
+from dpstats.formula.parse import expand_dot, parse
+from dpstats.formula.submodels import uniform_exog
+from dpstats.formula.syntax import add_terms
+from dpstats.frames import WideFrame
+from dpstats.ledger import as_ledger
+from dpstats.mechanisms.absorbed import WithinPlan, plan_within
+from dpstats.mechanisms.options import Options
+from dpstats.mechanisms.statistics import RADIUS
+from dpstats.models.release import Release
+from dpstats.plan.tables import facts_table
+from dpstats.privacy.gaussian import check_delta
+from dpstats.privacy.guarantee import Guarantee
+from dpstats.results.absorbed import AbsorbedResults, budget_of, formula_of, header, noise_facts, plan_notes
+from dpstats.results.stored import Printed
+from dpstats.summaries import Summary
+from dpstats.wording import argument
+
+TYPICAL = 1 / 6
+"""The standard deviation within groups that a forecast supposes of a number, over its range."""
+
+BINARY = 0.35
+"""That of a column of 0 and 1, of which one in seven is 1."""
+
+RESIDUAL = 0.07
+"""That of the residuals, over the response's range."""
+
+SUITABLE = ("radius", "inference")
+"""Options that go with an absorbed factor."""
+
+
+@dataclass(frozen=True, eq=False)
+class AbsorbedModel(Printed):
+    """What a fit of ``y ~ x | firm`` would release and cost, as `dpstats.plan` returns it; no row is read.
+
+    Attributes
+    ----------
+    plan : WithinPlan
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> plan = dp.plan("y ~ x | firm", {"x": (0, 1), "y": (0, 1)}, eps=1.0)
+    >>> plan
+    <AbsorbedModel: y ~ x | firm; eps=1, add_remove, certified>
+    >>> plan.names, plan.eps, list(plan.budget.index)
+    (('x',), 1.0, ['statistics', 'count', 'cover'])
+    >>> "tabular" in plan.to_latex(), "<td" in plan.to_html(), "|---:|" in plan.to_markdown()
+    (True, True, True)
+    """
+
+    plan: WithinPlan
+    privacy: PrivacyParameters
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the coefficients."""
+        return self.plan.part.names
+
+    @property
+    def eps(self) -> float:
+        """What a fit costs."""
+        return self.plan.guarantee.eps
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """For everything the call releases."""
+        return self.plan.guarantee
+
+    @property
+    def budget(self) -> pd.DataFrame:
+        """What each part of the budget buys."""
+        return budget_of(self.plan)
+
+    def fit(
+        self, data: object, *, seed: int | None = None, engine: str | None = None, **charge: Any
+    ) -> AbsorbedResults:
+        """Carry out the plan on private rows; arguments as for `dpstats.glm`.
+
+        Examples
+        --------
+        >>> plan.fit({"x": [0.2, 0.4], "y": [0.1, 0.9], "firm": ["a", "a"]}).names
+        ('x',)
+        """
+        model = self
+        if seed is not None:
+            made = check_privacy(self.eps, self.privacy.delta, adjacency=self.privacy.adjacency, seed=seed)
+            privacy = replace(self.privacy, seed=made.seed)
+            model = replace(self, privacy=privacy, plan=replace(self.plan, guarantee=_marked(self.plan, privacy)))
+        table = as_table(data, engine)
+        _check_table(model.plan, table)
+        return model._run(table, charge)
+
+    def _run(self, table: Table, charge: Mapping[str, Any]) -> AbsorbedResults:
+        """Charge, then read the rows and release."""
+        plan, privacy = self.plan, self.privacy
+        rest = dict(charge)
+        limit, ledger = rest.pop("memory", None), rest.pop("ledger", None)
+        return Release(
+            plan.guarantee,
+            table,
+            lambda rows: AbsorbedResults(plan, plan.release(rows, privacy.random())),
+            label=f"linear model of {plan.design.response_name} within {plan.absorbed}, {len(self.names)} columns",
+            method="statistics",
+            columns=(*plan.design.columns, plan.absorbed),
+            formula=formula_of(plan),
+            digest=plan.digest,
+            domain=plan.design.domain,
+            memory=None if limit is None else Memory(limit),
+        ).run(ledger, **rest)
+
+    def standard_errors(
+        self, n: int, groups: int, *, residual_sd: float | None = None, within_sd: Mapping[str, float] | None = None
+    ) -> pd.DataFrame:
+        """Standard errors that a fit is likely to show: a forecast, for which nothing is read or spent.
+
+        Parameters
+        ----------
+        n, groups : int
+            Rows, and groups among which they fall evenly.
+        residual_sd : float, optional
+            Of the residuals, in units of the response; 0.07 of its range by default.
+        within_sd : dict, optional
+            By column the standard deviation within groups of a number; a sixth of its range by default, .35 of 0 and 1.
+
+        Returns
+        -------
+        DataFrame
+            In the user's units: std_error, and sampling, without any noise.
+
+        Examples
+        --------
+        >>> plan.standard_errors(100_000, 10_000).round(4).loc["x", "sampling"].item()
+        0.0014
+        """
+        for name, value in (("n", n), ("groups", groups)):
+            if not is_number(value) or value < 1:
+                raise ArgumentError(f"{name} must be a positive number, got {safe_repr(value)}")
+        if n <= groups:
+            raise ArgumentError("n must exceed groups: a group of one row says nothing")
+        plan, design = self.plan, self.plan.design
+        low, high = design.response.low, design.response.high
+        if residual_sd is not None and not (is_number(residual_sd) and residual_sd > 0):
+            raise ArgumentError(f"residual_sd must be a positive number, got {safe_repr(residual_sd)}")
+        residual = RESIDUAL * (high - low) if residual_sd is None else residual_sd
+        phi = (residual / design.response_scaling()[1]) ** 2
+        rows = uniform_exog(design)[:, plan.part.positions]
+        covariance = np.atleast_2d(np.cov(rows.T))
+        units, spread = design.scale[plan.part.positions], np.sqrt(np.diag(covariance))
+        factor = np.where(np.isin(plan.part.positions, design.packing.numbers), np.sqrt(12) * TYPICAL, 1.0)
+        ranges = {name: one for name in self.names if isinstance(one := design.domain.get(name), Range)}
+        for name, sd in (within_sd or {}).items():
+            if name not in ranges or not is_number(sd) or sd <= 0:
+                raise ArgumentError(f"within_sd: {safe_repr(name)} must be a numeric column with a positive number")
+        binary = {name: BINARY for name, one in ranges.items() if one.is_binary}
+        for name, sd in {**binary, **(within_sd or {})}.items():
+            at = self.names.index(name)
+            factor[at] = sd / (spread[at] * units[at])
+        each = groups / n if plan.whole else 1.0  # what a row weighs
+        information = covariance * np.outer(factor, factor) * ((n - groups) * each)
+        score = phi * information * each
+        law, size = plan.law, len(self.names)
+        inverse = np.linalg.pinv(information)
+        middle = np.zeros((size + 1, size + 1))
+        middle[-1, -1] = 1.0
+        noise = law.square(middle)[:-1, :-1]
+        transform, _ = plan.part.back_transform()
+        back = np.abs(np.diag(transform))
+        sampling = np.sqrt(np.diag(inverse @ score @ inverse)) * back
+        total = np.sqrt(np.diag(inverse @ (score + noise) @ inverse)) * back
+        return WideFrame(pd.DataFrame({"std_error": total, "sampling": sampling}, index=list(self.names)))
+
+    def summary(self) -> Summary:
+        """The public facts of the plan; as_text, as_html and as_latex.
+
+        Examples
+        --------
+        >>> "none read" in plan.summary().as_text()
+        True
+        """
+        title = "Plan of a Private Linear Model with an Absorbed Factor"
+        return Summary(
+            [header(self.plan, title, "none read"), facts_table(noise_facts(self.plan))], plan_notes(self.plan)
+        )
+
+    def digest(self) -> str:
+        """A hash of the public facts, as the ledger records it.
+
+        Examples
+        --------
+        >>> len(plan.digest())
+        64
+        """
+        return self.plan.digest()
+
+    def __repr__(self) -> str:
+        return f"<AbsorbedModel: {formula_of(self.plan)}; {self.guarantee}>"
+
+
+def plan_absorbed(
+    formula: str, absorbed: str, table: Table | None, domain: DomainLike, eps: float, family: str | Family, **given: Any
+) -> AbsorbedModel:
+    """The model of `formula` with the factor `absorbed`, from public facts alone; `given` as for `dpstats.glm`."""
+    row_terms, settings = split_kwargs(given, RowKeywords)
+    privacy, radius = _checked(eps, absorbed, family, settings)
+    for name in ("weights", "offset", "exposure"):
+        if row_terms.get(name) is not None:
+            raise ArgumentError(f"{name} cannot be combined with an absorbed factor; leave it out")
+    known = Domain.coerce(domain)
+    formula = add_terms(expand_dot(formula, Domain({k: v for k, v in known.items() if k != absorbed})), **row_terms)
+    parsed = parse(formula)
+    if absorbed in parsed.columns:
+        raise FormulaError(f"formula: {absorbed!r} is absorbed and cannot stand in another place too; leave it out")
+    if not parsed.exog_columns:
+        raise FormulaError(f"formula: within {absorbed} an intercept alone says nothing; add a column")
+    known, undeclared = schema_domain(formula, known, table, Gaussian())
+    if undeclared:
+        raise DomainError(
+            f"column {undeclared[0]!r} is not declared, and ranges are not bought beside an absorbed factor: declare "
+            f"{{{undeclared[0]!r}: (low, high)}}, or buy the range first with dp.buy_ranges"
+        )
+    design = design_spec(formula, known, family=Gaussian())
+    if design.weights is not None or design.offset is not None:
+        raise FormulaError("formula: weights and offsets cannot be combined with an absorbed factor; leave them out")
+    whole = privacy.record.column is not None
+    plan = plan_within(
+        design,
+        absorbed,
+        eps=privacy.eps,
+        delta=privacy.delta,
+        adjacency=privacy.adjacency,
+        radius=RADIUS if radius is None else radius,
+        whole=whole,
+    )
+    if table is not None:
+        _check_table(plan, table)
+    return AbsorbedModel(replace(plan, guarantee=_marked(plan, privacy)), privacy)
+
+
+def fit_absorbed(
+    formula: str, absorbed: str, data: object, eps: float, family: str | Family, **given: Any
+) -> AbsorbedResults:
+    """`dpstats.glm` of a formula with an absorbed factor."""
+    domain, engine = given.pop("domain", None), given.pop("engine", None)
+    charge, settings = split_kwargs(given, ChargeKeywords)
+    if domain is None and (ledger := as_ledger(charge.get("ledger"))) is not None:
+        charge["ledger"], domain = ledger, ledger.domain
+    table = as_table(data, engine)
+    return plan_absorbed(formula, absorbed, table, domain, eps, family, **settings)._run(table, charge)
+
+
+def _marked(plan: WithinPlan, privacy: PrivacyParameters) -> Guarantee:
+    return privacy.of_records(plan.guarantee)
+
+
+def _check_table(plan: WithinPlan, table: Table) -> None:
+    """Raise unless the columns suit, by the schema alone; any source will do, which is read once."""
+    plan.design.check_schema(table)
+    if table.count(plan.absorbed) != 1:
+        raise DataError(f"data must have one column {plan.absorbed!r}, which the formula absorbs")
+    usable_kind(plan.absorbed, table.column(plan.absorbed))
+
+
+def _checked(
+    eps: float, absorbed: str, family: str | Family, settings: Mapping[str, Any]
+) -> tuple[PrivacyParameters, float | None]:
+    """The privacy parameters and the radius; ArgumentError for what does not go with an absorbed factor."""
+    given = dict(settings)
+    unit = {name: given.pop(name, None) for name in ("unit", "unit_weight", "max_rows")}
+    method, delta = given.pop("method", "auto"), given.pop("delta", 0.0)
+    request = make_request(eps=eps, family=family, **given)
+    chosen = get_family(family)
+    if not isinstance(chosen, Gaussian) or chosen.residual_cap is not None:
+        raise ArgumentError(
+            "family must be 'gaussian', without a residual_cap, to absorb a factor; write the factor as + C(g), with "
+            "its levels declared"
+        )
+    check_choice("method", method, ("auto", "statistics"))
+    if request.penalty is not None:
+        raise ArgumentError("penalty cannot be combined with an absorbed factor; leave it out")
+    usual = Options()
+    for option in fields(Options):
+        if option.name not in SUITABLE and getattr(request.options, option.name) != getattr(usual, option.name):
+            raise ArgumentError(f"{option.name} cannot be combined with an absorbed factor; leave it out")
+    privacy = check_privacy(eps, delta, adjacency=request.adjacency, seed=request.seed, **unit)
+    check_delta(privacy.delta, DELTA_LEAST)
+    record = privacy.record
+    if record.column not in (None, absorbed):
+        raise ArgumentError(
+            f"unit must be the absorbed column, {argument('unit', absorbed)}, or left out: a record with rows in "
+            "several groups has no proof"
+        )
+    if record.column is not None and not record.shared:
+        raise ArgumentError("max_rows is not needed beside an absorbed factor: groups of any size count alike")
+    kind = request.options.inference
+    if kind in ((None, "model") if record.column is not None else (None, "robust")):
+        fix = argument("unit", absorbed)
+        wrong = "is released with its errors" if kind is None else f"has errors of another kind; {fix} decides"
+        raise ArgumentError(f"{argument('inference', kind)}: a model with an absorbed factor {wrong}; leave it out")
+    return privacy, request.options.radius

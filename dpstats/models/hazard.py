@@ -1,0 +1,342 @@
+"""Piecewise exponential survival: a person's time at risk as weighted pieces of one record (docs/proofs/survival)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.arguments import explain_calls, is_number, safe_repr
+from dpstats.call import make_request
+from dpstats.data import Block, Memory, Rows, Table, as_table, slices
+from dpstats.data.columns import CategoricalColumn, Column, NumericColumn, ObjectColumn
+from dpstats.data.passes import PackedRows
+from dpstats.domain import Domain
+from dpstats.errors import ArgumentError, DomainError
+from dpstats.families.hazard import PiecewiseExponential
+from dpstats.formula.design import DesignSpec, design_spec
+from dpstats.formula.reader import BLOCK_ROWS, check_columns, read_blocks
+from dpstats.formula.survival import SurvivalFormula, SurvivalTimes, bind_times, check_declared, survival_response
+from dpstats.ledger import LedgerLike
+from dpstats.mechanisms.release import MOST_COVERED, ROWS_AT_MOST
+from dpstats.models.glm import release_rows
+from dpstats.models.release import Release
+from dpstats.models.sources import cap_rows
+from dpstats.plan import Plan
+from dpstats.plan.plan import make_plan
+from dpstats.privacy.randomness import random_source
+from dpstats.quiet import hide_frames, quiet
+from dpstats.results.hazard import EVENT, INTERVAL, PIECE, HazardResults
+
+EVENTS_AT_MOST = 3.0
+"""By default the hazard is capped where so many events would be expected over the whole time."""
+
+OPTIONS = ("curvature", "radius", "information_share", "release_share", "rows_at_most")
+"""Options of a fit that hazards take; others would draw, count or weigh rows, which are pieces of persons here."""
+
+ROUNDED = 1 - 1e-12
+"""Pieces are shortened by this part, so that those of a person do not add up to more than 1 by rounding."""
+
+
+class Pieces(NamedTuple):
+    """How a table of persons becomes one of pieces of their time."""
+
+    times: SurvivalTimes
+    design: DesignSpec  # of pieces
+    persons: tuple[str, ...]  # columns of the data that its terms read
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the data that are read."""
+        return tuple(dict.fromkeys((*(name for names, _ in self.times.parts for name in names), *self.persons)))
+
+    def check_schema(self, table: Table) -> None:
+        """Raise DataError or DomainError if the table cannot be read, by names and types alone."""
+        for names, declared in (*self.times.parts, (self.persons, self.design.domain)):
+            check_columns(table, declared, names)
+
+    def rows(self, table: Table) -> Rows[Block]:
+        """Pieces in model units. Reads rows: charge first."""
+        batches = table.batches(self.columns).map_shards(partial(_blocks, self))
+        return PackedRows(self.design.packing, batches)
+
+
+def _blocks(pieces: Pieces, _: int, tables: Iterable[Table]) -> Iterator[Block]:
+    for table in tables:
+        for rows in slices(table.rows, BLOCK_ROWS):
+            for part in split_time(pieces, table, rows):
+                yield from read_blocks(pieces.design, part, BLOCK_ROWS)
+
+
+def split_time(pieces: Pieces, table: Table, rows: slice) -> Iterator[Table]:
+    """Tables of the pieces of some persons' time: those of an interval, then the events in it.
+
+    The weight of a piece is its length over the whole time; an event has the weight 1. All rows of a person have the
+    same terms but for the interval.
+    """
+    seen, breaks = pieces.times.observed(table, rows), pieces.times.breaks
+    names = interval_names(breaks)
+    chosen = np.zeros(table.rows, dtype=bool)
+    for at, (start, end) in enumerate(pairwise(breaks)):
+        length = np.minimum(seen.times, end) - np.maximum(seen.starts, start)
+        length = np.where(seen.complete, length, 0.0) / breaks[-1] * ROUNDED
+        for mask, event in ((length > 0, 0.0), (seen.complete & seen.events & (seen.places == at), 1.0)):
+            chosen[rows] = mask
+            count = int(np.count_nonzero(mask))
+            weights = np.minimum(length[mask], 1.0) if not event else np.ones(count)
+            yield _extended(
+                table.select(chosen.copy(), count), pieces.persons, names, at, np.full(count, event), weights
+            )
+
+
+def _extended(
+    table: Table,
+    persons: tuple[str, ...],
+    names: list[str],
+    at: int,
+    events: NDArray[np.float64],
+    weights: NDArray[np.float64],
+) -> Table:
+    """Rows with their interval, whether they are an event, and their weight."""
+    labels = ObjectColumn(np.array(names, dtype=object))
+    columns: dict[str, Column] = {
+        **{name: table.column(name) for name in persons},
+        INTERVAL: CategoricalColumn(np.full(len(events), at, dtype=np.intp), labels),
+        EVENT: NumericColumn(events),
+        PIECE: NumericColumn(weights),
+    }
+    return Table(tuple(columns), len(events), tuple(columns.values()).__getitem__, filtered=True)
+
+
+def interval_names(breaks: NDArray[np.float64]) -> list[str]:
+    """What the intervals are called in tables."""
+    written = [f"{end:g}" if float(f"{end:g}") == end else repr(float(end)) for end in breaks]
+    return [f"{start} to {end}" for start, end in pairwise(written)]
+
+
+@hide_frames
+@explain_calls()
+def plan_hazard(
+    formula: str,
+    domain: Domain | Mapping[str, Any],
+    eps: float,
+    *,
+    breaks: int | list[float] = 4,
+    rate_cap: float | None = None,
+    adjacency: str = "add_remove",
+    inference: bool = True,
+    **options: Any,
+) -> Plan:
+    """What `hazard` would release and cost; reads no rows.
+
+    Parameters
+    ----------
+    formula, domain, eps, breaks, rate_cap, adjacency, inference
+        As for `hazard`.
+    **options
+        As for `hazard`.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    ArgumentError, FormulaError, DomainError
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> domain = {"time": (0, 10), "event": (0, 1), "age": (20, 90)}
+    >>> plan = dp.plan_hazard("Surv(time, event) ~ age", domain, 1.0, breaks=[2, 5, 10])
+    >>> plan.names
+    ('Intercept', 'interval[T.2 to 5]', 'interval[T.5 to 10]', 'age')
+    """
+    asked = {"adjacency": adjacency, "inference": inference, **options}
+    return _plan(formula, Domain.coerce(domain), eps, breaks, rate_cap, None, asked)[0]
+
+
+@hide_frames
+@explain_calls()
+def hazard(
+    formula: str,
+    data: object,
+    eps: float,
+    *,
+    domain: Domain | Mapping[str, Any] | None = None,
+    breaks: int | list[float] = 4,
+    rate_cap: float | None = None,
+    adjacency: str = "add_remove",
+    inference: bool = True,
+    ledger: LedgerLike = None,
+    label: str | None = None,
+    analyst: str | None = None,
+    seed: int | None = None,
+    memory: float | None = None,
+    **options: Any,
+) -> HazardResults:
+    """Hazard ratios of a piecewise exponential model, a baseline hazard an interval.
+
+    Parameters
+    ----------
+    formula : str
+        ``"Surv(time, event) ~ age + group"``; `time` counts from 0, `event` is 0 for whoever was still under
+        observation (censored) and 1 for whoever had the event. ``Surv(entry, time, event)`` for rows that are under
+        observation from a later time on.
+    data : DataFrame or another table
+        One row a person.
+    eps : float
+        The budget of this call.
+    domain : Domain or dict
+        Declares every column: ranges of the times and of numbers, (0, 1) or two levels for the event, levels of groups.
+    breaks : int or list of float
+        Ends of the intervals with a hazard each; a number means so many of one width. Observation ends at the last.
+    rate_cap : float, optional
+        A public bound on the hazard of any person, in events per unit of time: coefficients are those of a hazard
+        that does not exceed it, and the noise grows with it. By default 3 over the whole time.
+    adjacency : {"add_remove", "replace_one"}
+    inference : bool
+        Whether standard errors are paid for.
+    ledger : Ledger, Part or path, optional
+        Charged durably before any row is read.
+    label, analyst : str, optional
+        Sign the entry of the ledger.
+    seed : int, optional
+        For tests only; the guarantee is then not certified.
+    memory : float, optional
+        Bytes that pieces in model units may take up in memory; see `dpstats.glm`.
+    **options
+        curvature, radius, information_share, release_share and rows_at_most, of `dpstats.call.Options`.
+
+    Returns
+    -------
+    HazardResults
+        Its table has a line for each term: the logarithm of the hazard ratio. "Intercept" is the logarithm of the
+        number of events that the first interval's hazard would give over the whole time, and "interval[T.2 to 5]" that
+        of the ratio of an interval's hazard to the first one's.
+
+    Raises
+    ------
+    ArgumentError, FormulaError, DataError, DomainError
+        Before anything is spent.
+    BudgetExceeded
+        If the ledger has too little left.
+
+    Notes
+    -----
+    The time of a person is divided at the breaks, and all pieces together are one record. Their bound is that of the
+    time at risk times the rate cap, not the number of intervals (docs/proofs/survival). Rows with a missing cell are
+    left out. A time beyond the last break is cut there, and its event is not counted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> arm = rng.integers(0, 2, 5000)
+    >>> time = rng.exponential(10 / np.exp(-0.7 * arm))
+    >>> rows = {"time": np.minimum(time, 10), "event": time < 10, "arm": np.where(arm, "new", "old")}
+    >>> domain = {"time": (0, 10), "event": (0, 1), "arm": ["old", "new"]}
+    >>> fit = dp.hazard("Surv(time, event) ~ arm", rows, 3.0, domain=domain, breaks=[5, 10], seed=1)
+    >>> low, high = fit.conf_int().loc["arm[T.new]"]
+    >>> bool(low < -0.7 < high)
+    True
+    """
+    asked = {"adjacency": adjacency, "inference": inference, **options}
+    plan, pieces = _plan(formula, Domain.coerce(domain), eps, breaks, rate_cap, seed, asked)
+    table = as_table(data)
+    if table.distributed:
+        raise ArgumentError(
+            "data must be a frame or files: hazards of a Dask frame are not offered; write it to Parquet"
+        )
+    pieces.check_schema(table)
+
+    def work(rows: Table) -> HazardResults:
+        random = random_source(seed)
+        with quiet():
+            blocks = cap_rows(pieces.rows(rows), plan.family)
+        nobs = rows.rows if adjacency == "replace_one" else None
+        fit = release_rows(plan, plan.guarantee, blocks, nobs, random)
+        return HazardResults(fit.plan, fit.scaled_params, fit.nobs, fit.released)
+
+    return Release(
+        plan.guarantee,
+        table,
+        work,
+        label=plan.title,
+        method="hazard",
+        columns=pieces.columns,
+        formula=formula,
+        digest=plan.digest,
+        domain=Domain.coerce(domain),
+        memory=None if memory is None else Memory(memory),
+    ).run(ledger, label=label, analyst=analyst)
+
+
+def _plan(
+    formula: str,
+    domain: Domain,
+    eps: float,
+    breaks: object,
+    rate_cap: float | None,
+    seed: int | None,
+    asked: Mapping[str, Any],
+) -> tuple[Plan, Pieces]:
+    """The plan, and how rows become pieces."""
+    if (unknown := [name for name in asked if name not in (*OPTIONS, "adjacency", "inference")]) != []:
+        raise ArgumentError(f"hazard() does not take {unknown[0]}; its options are {', '.join(OPTIONS)}")
+    if not isinstance(asked["inference"], bool):
+        raise ArgumentError(f"inference must be True or False, got {safe_repr(asked['inference'])}")
+    read = survival_response(formula)
+    times = bind_times(read, domain, breaks)
+    family = _family(times, rate_cap)
+    settings = {**asked, "inference": "model" if asked["inference"] else None}
+    # A person is a piece an interval and an event at most: so many rows are certified for as many persons as elsewhere.
+    rows = asked.get("rows_at_most", ROWS_AT_MOST)
+    if is_number(rows):
+        settings["rows_at_most"] = min(rows * len(times.breaks), MOST_COVERED)
+    request = make_request(
+        eps=eps, family=family, seed=seed, method="napp", fitstats=None, check_share=0, ranges="declared", **settings
+    )
+    design = design_spec(_formula_of_pieces(read), _domain_of_pieces(read, times, domain), family=family)
+    pieces = Pieces(times, design, _person_columns(read))
+    return _proved(make_plan(request, design, family, formula=formula)), pieces
+
+
+def _proved(plan: Plan) -> Plan:
+    """The plan with the page that proves its bounds for persons."""
+    return replace(plan, guarantee=replace(plan.guarantee, basis="docs/proofs/survival"))
+
+
+def _family(times: SurvivalTimes, rate_cap: float | None) -> PiecewiseExponential:
+    whole = float(times.breaks[-1])
+    most = EVENTS_AT_MOST if rate_cap is None else rate_cap
+    if not (is_number(most) and most > 0):
+        raise ArgumentError(f"rate_cap must be a positive number of events per unit of time, got {safe_repr(rate_cap)}")
+    ends = tuple((times.breaks[1:] / whole).tolist())
+    return PiecewiseExponential((*ends[:-1], 1.0), float(most if rate_cap is None else most * whole))
+
+
+def _person_columns(read: SurvivalFormula) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*read.times.exog_columns, *read.times.subset_columns)))
+
+
+def _formula_of_pieces(read: SurvivalFormula) -> str:
+    """The formula that the design of pieces is of."""
+    right = read.times.text.partition("~")[2].strip()
+    return f"{EVENT} ~ {INTERVAL} + {right} + weights({PIECE})"
+
+
+def _domain_of_pieces(read: SurvivalFormula, times: SurvivalTimes, domain: Domain) -> Domain:
+    """The declarations of the columns of pieces."""
+    columns = _person_columns(read)
+    check_declared(domain, columns, "give its range (low, high) or list its levels")
+    if reserved := [name for name in columns if name in (INTERVAL, EVENT, PIECE)]:
+        raise DomainError(f"column {reserved[0]!r} has the name of a part of the model here; rename it")
+    declared = {name: domain[name] for name in columns}
+    return Domain({**declared, INTERVAL: interval_names(times.breaks), EVENT: (0, 1), PIECE: (0.0, 1.0)})

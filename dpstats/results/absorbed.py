@@ -1,0 +1,310 @@
+"""What was released of a linear model with one absorbed factor: tables, errors, files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dpstats.cached import cached_property
+from dpstats.data import as_table
+from dpstats.errors import NotReleasedError
+from dpstats.families import Family, Gaussian
+from dpstats.frames import WideFrame
+from dpstats.mechanisms.absorbed import ReleasedWithin, WithinPlan
+from dpstats.mechanisms.design import PublicDesign
+from dpstats.mechanisms.stage import NoiseFacts
+from dpstats.plan.row_counts import about_rows
+from dpstats.privacy.guarantee import Guarantee
+from dpstats.proof_pages import cite_proof
+from dpstats.quiet import quiet
+from dpstats.results.contrasts import inference_table
+from dpstats.results.inference_mixin import InferenceMixin
+from dpstats.results.standard_errors import ReleasedErrors
+from dpstats.results.stored import Released, marked_title
+from dpstats.summaries import Summary, paired_facts, shorten
+from dpstats.wording import argument
+
+Vector = NDArray[np.float64]
+
+
+def formula_of(plan: WithinPlan) -> str:
+    """The formula as it was given."""
+    name = plan.absorbed if plan.absorbed.isidentifier() else f"Q({plan.absorbed!r})"
+    return f"{plan.design.formula} | {name}"
+
+
+def budget_of(plan: WithinPlan) -> pd.DataFrame:
+    """What each part of the budget buys."""
+    return WideFrame(pd.DataFrame(plan.budget, columns=["purchase", "eps", "delta", "buys"]).set_index("purchase"))
+
+
+def header(plan: WithinPlan, title: str, counted: str) -> Any:
+    """Facts of the model (left) and of the guarantee (right)."""
+    guarantee = plan.guarantee
+    left = [
+        ("Dep. Variable:", shorten(plan.design.response_name, 18)),
+        ("Model:", "Linear, within"),
+        ("Absorbed:", shorten(plan.absorbed, 18)),
+        ("Std. Errors:", "clustered" if plan.whole else "by the model"),
+        ("Groups:" if plan.whole else "Rows - Groups:", counted),
+    ]
+    right = [
+        ("Epsilon:", f"{guarantee.eps:.6g}"),
+        ("Delta:", f"{guarantee.delta:.6g}"),
+        ("Adjacency:", guarantee.adjacency),
+        ("Protected:", f"each {shorten(plan.absorbed, 14)}" if plan.whole else "each row"),
+        ("Proof:", cite_proof(guarantee.basis) if guarantee.certified else "none"),
+    ]
+    return paired_facts(marked_title(title, guarantee), left, right)
+
+
+def noise_facts(plan: WithinPlan) -> NoiseFacts:
+    """Standard deviations of the noise, for rows within the unit ball of the design's metric."""
+    noise = plan.noise
+    variances = {
+        "an entry of X'X": noise.entry_variance,
+        "an entry of X'y": noise.response_variance,
+        "y'y": noise.square_variance,
+        "groups" if plan.whole else "rows less groups": 2 / plan.count_eps**2,
+    }
+    rows = tuple((name, (float(np.sqrt(value)),)) for name, value in variances.items())
+    return NoiseFacts(f"Noise ({noise.law}), differences within the unit ball", ("sd of noise",), rows)
+
+
+def plan_notes(plan: WithinPlan) -> list[str]:
+    """What a reader must know of any such model."""
+    weighed = (
+        f"The guarantee is for each {plan.absorbed} with all its rows. Every one counts the same, whatever its number "
+        "of rows: squares and products within it are divided by that."
+        if plan.whole
+        else f"The guarantee is for each row, with its {plan.absorbed}."
+    )
+    errors = (
+        f"Standard errors are clustered by {plan.absorbed}."
+        if plan.whole
+        else "Standard errors (model-based) suppose that residuals of rows are independent and vary alike; with "
+        f"{argument('unit', plan.absorbed)} they are clustered."
+    )
+    return [
+        weighed,
+        f"The effects of {plan.absorbed} are not released, and there is no noise for them.",
+        f"{errors} They account for the noise.",
+        *(f"{note}." for note in plan.design.notes),
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class AbsorbedResults(InferenceMixin, Released):
+    """A linear model with one absorbed factor, ``y ~ x1 + x2 | firm``, as `dpstats.ols` returns it.
+
+    Attributes
+    ----------
+    plan : WithinPlan
+        The public plan of the release.
+    released : ReleasedWithin
+        What was released: sums of squares and products within groups, and a count.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> firm, x = np.repeat(np.arange(2000), 5), rng.uniform(0, 1, 10_000)
+    >>> rows = {"firm": firm, "x": x, "y": 0.5 * x + rng.normal(0, 0.1, 10_000) + rng.uniform(0, 0.4, 2000)[firm]}
+    >>> domain = {"x": (0, 1), "y": (-0.5, 1.5)}
+    >>> fit = dp.ols("y ~ x | firm", rows, eps=1.0, domain=domain)
+    >>> fit
+    <AbsorbedResults: y ~ x | firm; eps=1, add_remove, certified>
+    >>> list(fit.params.index), fit.guarantee.certified, list(fit.budget.index)
+    (['x'], True, ['statistics', 'count', 'cover'])
+    >>> fit.debiased.shape == fit.bse.shape == fit.tvalues.shape == fit.pvalues.shape
+    True
+    >>> import tempfile
+    >>> path = f"{tempfile.mkdtemp()}/fit.json"
+    >>> fit.save(path)
+    >>> bool((dp.AbsorbedResults.load(path).params == fit.params).all())
+    True
+    >>> dp.AbsorbedResults.from_dict(fit.to_dict()).count == fit.count
+    True
+    >>> "tabular" in fit.to_latex(), "<td" in fit.to_html(), "|---:|" in fit.to_markdown()
+    (True, True, True)
+    """
+
+    plan: WithinPlan
+    released: ReleasedWithin
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Of everything in this object."""
+        return self.plan.guarantee
+
+    @property
+    def budget(self) -> pd.DataFrame:
+        """What each part of the budget bought."""
+        return budget_of(self.plan)
+
+    @property
+    def count(self) -> float:
+        """About how many rows there are beside one of each group; with groups as records, groups of several rows."""
+        return self.plan.counted(self.released).count
+
+    @cached_property
+    def params(self) -> pd.Series[float]:
+        """Coefficients in the user's units, shrunk as the noise asks for: for prediction."""
+        size = len(self.plan.part.names)
+        axes = np.eye(size + 1)
+        with quiet():
+            equations = self.plan.moments(self.released).equations(axes[:, :-1], axes[:, -1])
+            scaled = equations.solve(self.plan.radius, None, np.ones(size))
+        return pd.Series(self.plan.part.back_transform()[0] @ scaled, index=list(self.plan.part.names), name="params")
+
+    @property
+    def scale(self) -> float:
+        """The variance of the residuals, in squared units of the response."""
+        spread = self._inference.estimates.spread
+        if not hasattr(spread, "value"):
+            raise NotReleasedError("scale: clustered errors need no variance of the residuals, and none is released")
+        return float(spread.value) * self.plan.design.response_scaling()[1] ** 2
+
+    def predict(self, newdata: Any) -> pd.Series[float]:
+        """What the columns add to the response, x'params, without the effect of the group, which is not released.
+
+        Differences of rows of one group are predicted differences of their responses. NaN for incomplete rows.
+
+        Parameters
+        ----------
+        newdata : DataFrame or another table
+            Numeric columns are clipped to the Domain's ranges.
+
+        Raises
+        ------
+        DataError
+            If `newdata` lacks a column the formula needs.
+
+        Examples
+        --------
+        >>> fit.predict({"x": [0.2, 0.8]}).shape
+        (2,)
+        """
+        table, design = as_table(newdata), self.plan.design
+        exog, complete = design.exog(table)
+        predicted = np.full(len(exog), np.nan)
+        columns = self.plan.part.positions
+        cells = exog[complete][:, columns] * design.scale[columns] + design.center[columns]
+        with quiet():
+            predicted[complete] = cells @ self.params.to_numpy()
+        return pd.Series(predicted, index=table.index, name="predicted")
+
+    def get_prediction(self, *_: Any, **__: Any) -> NoReturn:
+        """Mean responses are those of a group, whose effect is not released.
+
+        Examples
+        --------
+        >>> fit.get_prediction({"x": [0.5]})
+        Traceback (most recent call last):
+        dpstats.errors.NotReleasedError: get_prediction: the effects of firm are not released; t_test tests differences
+        """
+        raise NotReleasedError(
+            f"get_prediction: the effects of {self.plan.absorbed} are not released; t_test tests differences"
+        )
+
+    def tidy(self) -> pd.DataFrame:
+        """One row per coefficient, with the column names of broom.
+
+        Examples
+        --------
+        >>> fit.tidy()["term"].tolist()
+        ['x']
+        """
+        names = ["estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high"]
+        table = self.uncertainty().set_axis(names, axis="columns").rename_axis("term").reset_index()
+        return WideFrame(table.assign(released=self.params.to_numpy()))
+
+    def glance(self) -> pd.DataFrame:
+        """One row of facts about the model.
+
+        Examples
+        --------
+        >>> fit.glance().loc[0, "absorbed"]
+        'firm'
+        """
+        plan, counted = self.plan, self.plan.counted(self.released)
+        kind = "groups" if plan.whole else "rows_less_groups"
+        return WideFrame(
+            [
+                {
+                    "family": "gaussian",
+                    "method": "statistics",
+                    "absorbed": plan.absorbed,
+                    "df_model": len(plan.part.names),
+                    kind: round(counted.count),
+                    f"{kind}_std_error": counted.deviation,
+                    **{name: getattr(plan.guarantee, name) for name in ("eps", "delta", "adjacency", "unit")},
+                    "certified": plan.guarantee.certified,
+                }
+            ]
+        )
+
+    def summary(self) -> Summary:
+        """The regression table, in statsmodels' look; as_text, as_html, as_latex and as_markdown.
+
+        Examples
+        --------
+        >>> "Absorbed:" in fit.summary().as_text()
+        True
+        """
+        counted = self.plan.counted(self.released)
+        about = about_rows(counted.count, counted.deviation).removeprefix("about ")
+        notes = plan_notes(self.plan)
+        if unknown := [str(name) for name, error in self.bse.items() if np.isinf(error)]:
+            notes.append(f"Not identified at this budget: {', '.join(unknown)}.")
+        table = inference_table(self.uncertainty())
+        return Summary([header(self.plan, "Private Linear Model with an Absorbed Factor", about), table], notes)
+
+    def __repr__(self) -> str:
+        return f"<AbsorbedResults: {formula_of(self.plan)}; {self.guarantee}>"
+
+    @property
+    def _design(self) -> PublicDesign:
+        return self.plan.part  # type: ignore[return-value]
+
+    @property
+    def _family(self) -> Family:
+        return Gaussian()
+
+    @property
+    def _fitted_columns(self) -> NDArray[np.intp]:
+        return np.arange(len(self.plan.part.names))
+
+    @cached_property
+    def _inferred(self) -> ReleasedErrors:
+        size = len(self.plan.part.names)
+        with quiet():
+            return ReleasedErrors(self.plan.fitted(self.released), np.eye(size), np.zeros(size))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The released values and the public plan, for JSON."""
+        facts = {name: _plain(value) for name, value in self.released._asdict().items()}
+        return {"plan": self.plan.to_dict(), "released": facts}
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
+        """The result whose `to_dict` gave `facts`."""
+        plan, stored = WithinPlan.from_dict(facts["plan"]), facts["released"]
+        sums = np.asarray(stored["sums"], dtype=np.float64)
+        if sums.shape != (len(plan.part.names) + 1,) * 2 or not np.isfinite(sums).all():
+            raise ValueError("the stored matrix does not suit the plan")
+        rest = (None if stored[name] is None else np.array(stored[name], float) for name in ("spread", "deviations"))
+        return cls(plan, ReleasedWithin(sums, float(stored["counted"]), *rest))
+
+
+def _plain(value: Any) -> Any:
+    """An array as lists, with None for what is no number."""
+    if not isinstance(value, np.ndarray):
+        return value
+    return [None if np.isnan(one) else one for one in value.tolist()] if value.ndim == 1 else value.tolist()

@@ -1,0 +1,93 @@
+"""A released piecewise exponential model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dpstats.arguments import check_numbers
+from dpstats.data import as_table
+from dpstats.data.columns import CategoricalColumn, ObjectColumn
+from dpstats.data.table import Table
+from dpstats.errors import ArgumentError
+from dpstats.formula.design import DesignSpec
+from dpstats.frames import WideFrame
+from dpstats.results.glm_results import GLMResults
+
+INTERVAL, EVENT, PIECE = "interval", "event", "time_at_risk"
+"""Columns of the pieces of a person's time: the interval, whether the piece is an event, and its weight."""
+
+
+class HazardResults(GLMResults):
+    """A released piecewise exponential model: hazard ratios, their errors, and survival curves of given persons.
+
+    Everything that `GLMResults` has of coefficients: params, bse, conf_int, summary, tidy, t_test, save and load.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"time": rng.exponential(5, 2000), "age": rng.uniform(20, 90, 2000)}
+    >>> rows["event"] = rows["time"] < 10
+    >>> domain = {"time": (0, 10), "event": (0, 1), "age": (20, 90)}
+    >>> fit = dp.hazard("Surv(time, event) ~ age", rows, 3.0, domain=domain, seed=1)
+    >>> fit.survival({"age": [30.0, 80.0]}, [2.5, 5.0, 10.0]).shape
+    (2, 3)
+    >>> dp.HazardResults.from_dict(fit.to_dict()).params.equals(fit.params)
+    True
+    """
+
+    def survival(self, newdata: Any, times: Any) -> pd.DataFrame:
+        """The survival of persons at some times, by the released coefficients.
+
+        Parameters
+        ----------
+        newdata : DataFrame or another table
+            The columns of the formula's right side.
+        times : float or sequence of float
+            Within the time observed; NaN beyond.
+
+        Returns
+        -------
+        DataFrame
+            A row a person, a column a time; NaN where a cell is missing.
+        """
+        design, family = self.plan.design, self.plan.family
+        assert isinstance(design, DesignSpec)
+        table, names = as_table(newdata), design.domain[INTERVAL].values  # type: ignore[union-attr]
+        breaks = np.array([0.0, *(float(str(name).rpartition(" to ")[2]) for name in names)])
+        hazards = np.zeros((table.rows, len(names)))
+        for at in range(len(names)):
+            exog, known, _ = design.predicting(_with_interval(table, names, at), offset=False)
+            hazards[:, at] = np.where(known, family.mean(exog @ self.scaled_params), np.nan)
+        until = np.concatenate(
+            [np.zeros((table.rows, 1)), np.cumsum(hazards * np.diff(breaks) / breaks[-1], axis=1)], 1
+        )
+        wanted = check_numbers("times", times).ravel()
+        found = [np.exp(-np.interp(wanted, breaks, own, left=np.nan, right=np.nan)) for own in until]
+        return WideFrame(pd.DataFrame(found, columns=wanted, index=table.index))
+
+    def predict(self, newdata: Any, *_: Any, **__: Any) -> Any:
+        """Not offered: a hazard has no mean response; see `survival`."""
+        raise ArgumentError("predict is not offered for hazards: fit.survival(newdata, times) has the survival")
+
+    def get_prediction(self, *_: Any, **__: Any) -> Any:
+        """Not offered; see `survival`."""
+        raise ArgumentError("get_prediction is not offered for hazards: fit.survival(newdata, times) has the survival")
+
+    def get_margeff(self, *_: Any, **__: Any) -> Any:
+        """Not offered; hazard ratios are ``fit.tidy(exponentiate=True)``."""
+        raise ArgumentError("get_margeff is not offered for hazards: fit.tidy(exponentiate=True) has hazard ratios")
+
+    def __repr__(self) -> str:
+        return f"<HazardResults: {self.plan.description}>"
+
+
+def _with_interval(table: Table, names: tuple[Any, ...], at: int) -> Table:
+    """The rows, all in one interval."""
+    column = CategoricalColumn(np.full(table.rows, at, dtype=np.intp), ObjectColumn(np.array(names, dtype=object)))
+    width = len(table.labels)
+    return Table((*table.labels, INTERVAL), table.rows, lambda place: table.at(place) if place < width else column)

@@ -1,0 +1,413 @@
+"""A released model of several classes: the plan, and coefficients against the first class (docs/proofs/multinomial)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from statsmodels.iolib.table import SimpleTable
+
+from dpstats.arguments import check_choice
+from dpstats.cached import cached_property
+from dpstats.data import as_table
+from dpstats.domain import Scalar
+from dpstats.errors import ArgumentError, NotReleasedError
+from dpstats.families.multinomial import Multinomial
+from dpstats.formula.design import DesignSpec
+from dpstats.frames import WideFrame
+from dpstats.inference import Inference
+from dpstats.mechanisms.multinomial import ClassesStage, ReleasedClasses, classes_inference
+from dpstats.privacy.guarantee import Guarantee
+from dpstats.proof_pages import cite_proof
+from dpstats.quiet import quiet
+from dpstats.results.contrasts import inference_table
+from dpstats.results.stored import Printed, Released, guarantee_sentence, marked_title
+from dpstats.summaries import Summary, format_number, format_range, full_width, paired_facts, shorten
+from dpstats.wording import argument
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class MultinomialPlan(Printed):
+    """What a model of several classes will release and cost; a function of formula, Domain and options alone.
+
+    Attributes
+    ----------
+    design : DesignSpec
+        Columns and their bounds.
+    stage : ClassesStage
+        Curvature and noise of the fit.
+    guarantee : Guarantee
+        For everything the call releases.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> plan = dp.plan("y ~ x", {"x": (0, 1), "y": ["bus", "car", "rail"]}, eps=1.0, family="multinomial")
+    >>> plan
+    <MultinomialPlan: y ~ x, 3 classes; eps=1, add_remove, certified>
+    >>> plan.classes, plan.names
+    (('bus', 'car', 'rail'), ('Intercept', 'x'))
+    >>> list(plan.budget["eps"].round(2))
+    [0.99, 0.01, 1.0]
+    >>> "tabular" in plan.to_latex(), "<td" in plan.to_html(), "|---:|" in plan.to_markdown()
+    (True, True, True)
+    """
+
+    design: DesignSpec
+    stage: ClassesStage
+    guarantee: Guarantee
+    call: Callable[..., MultinomialResults] | None = field(default=None, repr=False)
+
+    @property
+    def classes(self) -> tuple[Scalar, ...]:
+        """The levels of the response, the first of which the others are compared with."""
+        assert self.design.response.levels is not None
+        return self.design.response.levels
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of each equation."""
+        return self.design.names
+
+    @property
+    def budget(self) -> pd.DataFrame:
+        """What the budget is spent on, with the total."""
+        stage, most = self.stage, self.guarantee.eps / self.stage.cost
+        bought = stage.information is not None
+        lines = [
+            ("coefficients", most * stage.eps, "noise in the objective" + " and in the information" * bought),
+            *([("cover", most * stage.cover_eps, "floating point of the information")] if bought else []),
+            ("last step", most * stage.final.eps, "floating point"),
+            ("total", self.guarantee.eps, ""),
+        ]
+        return WideFrame(pd.DataFrame(lines, columns=["purchase", "eps", "buys"]).set_index("purchase"))
+
+    def fit(self, data: object, **arguments: Any) -> MultinomialResults:
+        """Carry the plan out on private rows; ledger, seed, memory, engine, label and analyst as for `dpstats.glm`.
+
+        Examples
+        --------
+        >>> rows = {"x": [0.2, 0.4, 0.7], "y": ["bus", "rail", "car"]}
+        >>> plan.fit(rows)
+        <MultinomialResults: y ~ x, 3 classes; eps=1, add_remove, certified>
+        """
+        if self.call is None:
+            raise ArgumentError("fit: only a plan from dp.plan carries out a call")
+        return self.call(data, **arguments)
+
+    def summary(self) -> Summary:
+        """The model, its guarantee, what it costs, and the noise; as_text, as_html, as_latex and as_markdown.
+
+        Examples
+        --------
+        >>> "Private Multinomial Logit" in plan.summary().as_text()
+        True
+        """
+        rows = [(str(name), [format_number(line["eps"]), str(line["buys"])]) for name, line in self.budget.iterrows()]
+        stage = self.stage
+        facts = [format_number(stage.noise.scale), format_range(stage.noise_sd), format_range(stage.curvature)]
+        tables = [
+            _header(self, "private"),
+            full_width(["eps", "buys"], rows, [12, 44], title="Budget"),
+            full_width(["scale", "s.d.", "curvature"], [("", facts)], [14, 20, 20], title="Noise in the objective"),
+        ]
+        notes = [
+            guarantee_sentence(self.guarantee, "The release is"),
+            "The curvature shrinks coefficients towards zero; both are in model units.",
+            *([] if stage.information is not None else [NOT_PAID]),
+        ]
+        return Summary(tables, [*notes, *self.design.notes])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON."""
+        return {
+            "design": self.design.to_dict(),
+            "stage": self.stage.to_dict(),
+            "guarantee": self.guarantee.to_dict(),
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> MultinomialPlan:
+        """The plan whose `to_dict` gave `stored`.
+
+        Examples
+        --------
+        >>> type(plan).from_dict(plan.to_dict()).names
+        ('Intercept', 'x')
+        """
+        design, stage = DesignSpec.from_dict(stored["design"]), ClassesStage.from_dict(stored["stage"])
+        return cls(design, stage, Guarantee(**stored["guarantee"]))
+
+    def __repr__(self) -> str:
+        return f"<MultinomialPlan: {self.design.formula}, {len(self.classes)} classes; {self.guarantee}>"
+
+
+def _header(plan: MultinomialPlan, observations: str) -> SimpleTable:
+    """Facts on the model and on the guarantee."""
+    guarantee, title = plan.guarantee, marked_title("Private Multinomial Logit", plan.guarantee)
+    left = [
+        ("Dep. Variable:", shorten(plan.design.response_name, 22)),
+        ("Model:", "MNLogit"),
+        ("Classes:", str(len(plan.classes))),
+        ("Base Class:", shorten(plan.classes[0], 22)),
+        ("Df Model:", str((len(plan.names) - plan.design.has_intercept) * (len(plan.classes) - 1))),
+        ("Unit:", "row" if guarantee.unit is None else shorten(guarantee.unit, 20)),
+    ]
+    right = [
+        ("No. Observations:", observations),
+        ("Adjacency:", guarantee.adjacency),
+        ("Epsilon:", f"{guarantee.eps:.6g}"),
+        ("Delta:", f"{guarantee.delta:.6g}"),
+        ("Certified:", "yes" if guarantee.certified else "NO"),
+        ("Proof:", cite_proof(guarantee.basis) if guarantee.certified else "none"),
+    ]
+    return paired_facts(title, left, right, width=16)
+
+
+NOT_PAID = (
+    "Coefficients are shrunk towards zero, and their noise is not shown. Standard errors are never free for three "
+    "classes or more: inference=True pays for them. Do not read small differences without them."
+)
+PAID = (
+    "Coefficients are bias-corrected for the shrinkage. Errors, intervals and tests hold sampling and the noise of "
+    "privacy; a blank means that the budget does not identify the coefficient. predict uses shrunk coefficients."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class MultinomialResults(Released):
+    """A released multinomial logit: an equation for each class but the first.
+
+    Attributes
+    ----------
+    plan : MultinomialPlan
+    scaled_params : ndarray, shape (K, p)
+        Coefficients of every class in model units, of sum zero over the classes.
+    nobs : int or None
+        The number of rows where it is public (``adjacency="replace_one"``), else None.
+    information : ndarray or None
+        The released information in model units, if standard errors were paid for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.choice(["bus", "car", "rail"], 2000)}
+    >>> domain = {"x": (0, 1), "y": ["bus", "car", "rail"]}
+    >>> fit = dp.glm("y ~ x", rows, eps=1.0, family="multinomial", domain=domain)
+    >>> fit
+    <MultinomialResults: y ~ x, 3 classes; eps=1, add_remove, certified>
+    >>> fit.params.columns.tolist(), fit.params.index.tolist()
+    (['car', 'rail'], ['Intercept', 'x'])
+    >>> import tempfile
+    >>> path = f"{tempfile.mkdtemp()}/fit.json"
+    >>> fit.save(path)
+    >>> bool((dp.MultinomialResults.load(path).params == fit.params).all(axis=None))
+    True
+    >>> "tabular" in fit.to_latex(), "<td" in fit.to_html(), "|---:|" in fit.to_markdown()
+    (True, True, True)
+    """
+
+    plan: MultinomialPlan
+    scaled_params: Vector
+    nobs: int | None = None
+    information: Vector | None = None
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """For everything that was released."""
+        return self.plan.guarantee
+
+    @cached_property
+    def _inference(self) -> Inference:
+        """Coefficients with their errors, class by class; NotReleasedError without the information."""
+        if self.information is None:
+            paid = argument("inference", True)
+            raise NotReleasedError(f"standard errors of several classes are never free: pay for them with {paid}")
+        with quiet():
+            released = ReleasedClasses(self.scaled_params, self.information)
+            return classes_inference(self.plan.stage, self.plan.design, released)
+
+    def _by_class(self, values: Vector) -> pd.DataFrame:
+        """What belongs to the coefficients, shape ((K - 1) p,), a column for each class but the first."""
+        shaped = np.reshape(values, (len(self.classes) - 1, -1)).T
+        return pd.DataFrame(shaped, index=list(self.plan.names), columns=list(self.classes[1:]))
+
+    @property
+    def debiased(self) -> pd.DataFrame:
+        """Coefficients without the shrinkage: what errors, tests and intervals refer to."""
+        return self._by_class(self._inference.coef)
+
+    @property
+    def bse(self) -> pd.DataFrame:
+        """Standard errors, half-widths of 95 % intervals over 1.96; infinite where the budget identifies nothing.
+
+        Raises
+        ------
+        NotReleasedError
+            Unless they were paid for with ``inference=True``.
+        """
+        return self._by_class(self._inference.se)
+
+    @property
+    def tvalues(self) -> pd.DataFrame:
+        """`debiased` over `bse`."""
+        return self._by_class(self._inference.tvalues)
+
+    @property
+    def pvalues(self) -> pd.DataFrame:
+        """p-values of the tests that coefficients are zero."""
+        return self._by_class(self._inference.pvalues)
+
+    def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
+        """Intervals of coverage 1 - alpha, a row for each class and term, as statsmodels' MNLogit has them.
+
+        Examples
+        --------
+        >>> paid = dp.glm("y ~ x", rows, eps=3.0, family="multinomial", domain=domain, inference=True)
+        >>> paid.conf_int().shape, paid.bse.shape == paid.pvalues.shape == paid.debiased.shape
+        ((4, 2), True)
+        """
+        index = pd.MultiIndex.from_product([list(self.classes[1:]), list(self.plan.names)])
+        return pd.DataFrame(self._inference.conf_int(alpha), index=index, columns=["lower", "upper"])
+
+    @property
+    def classes(self) -> tuple[Scalar, ...]:
+        """The levels of the response, the first of which the others are compared with."""
+        return self.plan.classes
+
+    @property
+    def params(self) -> pd.DataFrame:
+        """Coefficients in the user's units, a column for each class but the first, as statsmodels' MNLogit has them."""
+        matrix, _ = self.plan.design.back_transform()
+        against = self.scaled_params[1:] - self.scaled_params[0]
+        return pd.DataFrame(matrix @ against.T, index=list(self.plan.names), columns=list(self.classes[1:]))
+
+    def predict(self, newdata: Any, which: Literal["mean", "class"] = "mean") -> Any:
+        """Probabilities of the classes of new rows; post-processing of the released coefficients.
+
+        Parameters
+        ----------
+        newdata : DataFrame or another table
+            Numeric columns are clipped to the Domain's ranges, as in the fit.
+        which : {"mean", "class"}
+            Probabilities, or the most probable class.
+
+        Returns
+        -------
+        DataFrame with a column for each class, or Series of classes
+            Indexed as `newdata`; NaN for rows with a missing value or a level that is not declared.
+
+        Raises
+        ------
+        ArgumentError
+            If `which` is unknown.
+        DataError
+            If `newdata` lacks a column the formula needs.
+
+        Examples
+        --------
+        >>> shares = fit.predict({"x": [0.2, None]})
+        >>> shares.columns.tolist(), shares.sum(axis=1, skipna=False).round(6).tolist()
+        (['bus', 'car', 'rail'], [1.0, nan])
+        """
+        check_choice("which", which, ("mean", "class"))
+        table = as_table(newdata)
+        exog, complete = self.plan.design.exog(table)
+        shares = np.full((len(exog), len(self.classes)), np.nan)
+        with quiet():
+            shares[complete] = Multinomial(len(self.classes)).mean(exog[complete] @ self.scaled_params.T)
+        if which == "mean":
+            return pd.DataFrame(shares, index=table.index, columns=list(self.classes))
+        found = np.full(len(exog), np.nan, dtype=object)
+        found[complete] = [self.classes[place] for place in shares[complete].argmax(axis=1)]
+        return pd.Series(found, index=table.index, name="predicted")
+
+    def tidy(self) -> pd.DataFrame:
+        """A row for each coefficient, as R's broom has it: class, term, estimate, and what was paid for of its error.
+
+        Examples
+        --------
+        >>> fit.tidy().columns.tolist(), len(fit.tidy())
+        (['y.level', 'term', 'estimate'], 4)
+        """
+        pairs = [(level, term) for level in self.classes[1:] for term in self.plan.names]
+        table = pd.DataFrame(pairs, columns=["y.level", "term"])
+        if self.information is None:
+            return WideFrame(table.assign(estimate=self.params.to_numpy().T.ravel()))
+        found = self._inference
+        low, high = found.conf_int().T
+        errors = {"std_error": found.se, "statistic": found.tvalues, "p_value": found.pvalues}
+        return WideFrame(table.assign(estimate=found.coef, **errors, conf_low=low, conf_high=high))
+
+    def glance(self) -> pd.DataFrame:
+        """One row of facts on the model.
+
+        Examples
+        --------
+        >>> fit.glance().loc[0, ["classes", "eps"]].tolist()
+        [3, 1.0]
+        """
+        guarantee = self.guarantee
+        facts = {"classes": len(self.classes), "nobs": self.nobs, "eps": guarantee.eps, "delta": guarantee.delta}
+        return WideFrame([facts | {"adjacency": guarantee.adjacency, "certified": guarantee.certified}])
+
+    def summary(self) -> Summary:
+        """A block of coefficients for each class but the first, as statsmodels' MNLogit has them.
+
+        Examples
+        --------
+        >>> "y=rail" in fit.summary().as_text()
+        True
+        """
+        response, paid = self.plan.design.response_name, self.information is not None
+        table = self.tidy().set_index("term")
+        blocks = []
+        for level in self.classes[1:]:
+            own, title = table[table["y.level"] == level].drop(columns="y.level"), f"{response}={level}"
+            if paid:
+                blocks.append(inference_table(own, title=title))
+                continue
+            with np.errstate(over="ignore"):
+                cells = [(str(term), [f"{one:.4g}", f"{np.exp(one):.4g}"]) for term, one in own["estimate"].items()]
+            blocks.append(full_width(["coef", "exp(coef)"], cells, [14, 14], title=title))
+        base = shorten(self.classes[0], 30)
+        notes = [
+            guarantee_sentence(self.guarantee, "The fit is"),
+            f"Coefficients are log odds against {response}={base}; predict gives probabilities.",
+            PAID if paid else NOT_PAID,
+        ]
+        observations = "private" if self.nobs is None else f"{self.nobs:,}"
+        return Summary([_header(self.plan, observations), *blocks], [*notes, *self.plan.design.notes])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The released values and the public plan, for JSON."""
+        return {"plan": self.plan.to_dict(), "scaled_params": self.scaled_params.tolist(), "nobs": self.nobs} | {
+            "information": None if self.information is None else self.information.tolist()
+        }
+
+    @classmethod
+    def from_dict(cls, facts: Mapping[str, Any]) -> Self:
+        """What `to_dict` gave `facts` of.
+
+        Examples
+        --------
+        >>> dp.MultinomialResults.from_dict(fit.to_dict())
+        <MultinomialResults: y ~ x, 3 classes; eps=1, add_remove, certified>
+        """
+        plan = MultinomialPlan.from_dict(facts["plan"])
+        released = np.asarray(facts["scaled_params"], dtype=np.float64)
+        if released.shape != (len(plan.classes), len(plan.names)) or not np.isfinite(released).all():
+            raise ValueError("the stored coefficients do not suit the plan")
+        bought = facts["information"]
+        return cls(plan, released, facts["nobs"], None if bought is None else np.asarray(bought, dtype=np.float64))
+
+    def __repr__(self) -> str:
+        return f"<MultinomialResults: {self.plan.design.formula}, {len(self.classes)} classes; {self.guarantee}>"

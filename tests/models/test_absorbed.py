@@ -1,0 +1,278 @@
+"""Models with one absorbed factor: what they estimate, errors that cover, sources of rows, refusals before a charge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dp
+from dpstats.errors import ArgumentError, DataError, DomainError, DPStatsError, FormulaError, NotReleasedError
+from dpstats.mechanisms.absorbed import WithinPlan
+
+DOMAIN: dict[str, Any] = {"x": (-3, 3), "z": (0, 10), "y": (-6, 6), "year": ["a", "b", "c"]}
+FORMULA = "y ~ x + z + C(year) | firm"
+LARGE = 1e5
+"""An eps that leaves hardly any noise."""
+
+
+def table(groups: int = 300, seed: int = 0, *, clustered: bool = False) -> pd.DataFrame:
+    """Groups of 1 to 9 rows, whose effects go with x."""
+    rng = np.random.default_rng(seed)
+    firm = np.repeat(np.arange(groups), rng.integers(1, 10, groups))
+    size, effect = len(firm), rng.normal(0, 1, groups)[firm]
+    x, z = np.clip(0.7 * effect + rng.normal(0, 0.8, size), -3, 3), rng.uniform(0, 10, size)
+    year = rng.choice(["a", "b", "c"], size)
+    shock = rng.normal(0, 0.7, groups)[firm] * x if clustered else 0.0
+    y = np.clip(0.5 * x - 0.1 * z + 0.3 * (year == "b") + effect + shock + rng.normal(0, 0.8, size), -6, 6)
+    frame = pd.DataFrame({"y": y, "x": x, "z": z, "year": year, "firm": [f"f{name}" for name in firm]})
+    return frame.sample(frac=1, random_state=1).reset_index(drop=True)
+
+
+def differences(rows: pd.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Columns and response less the means of their groups, and one over the rows of the group."""
+    names = {"b": rows["year"] == "b", "c": rows["year"] == "c", "x": rows["x"], "z": rows["z"], "y": rows["y"]}
+    cells = pd.DataFrame(names)
+    apart = (cells - cells.groupby(rows["firm"]).transform("mean")).astype(float).to_numpy()
+    return apart[:, :-1], apart[:, -1], 1 / rows.groupby("firm")["y"].transform("size").to_numpy()
+
+
+def within(rows: pd.DataFrame, *, whole: bool = False) -> np.ndarray:
+    """Least squares of differences, each group over its rows if `whole`."""
+    columns, response, weights = differences(rows)
+    weighed = columns * (weights if whole else np.ones(len(weights)))[:, None]
+    return np.linalg.solve(weighed.T @ columns, weighed.T @ response)
+
+
+@pytest.mark.parametrize("unit", [None, "firm"])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_without_noise_it_is_least_squares_within(unit: str | None, delta: float) -> None:
+    rows = table()
+    fit = dp.ols(FORMULA, rows, LARGE, delta=delta, domain=DOMAIN, unit=unit, seed=1)
+    assert list(fit.params.index) == ["C(year)[T.b]", "C(year)[T.c]", "x", "z"]
+    assert fit.debiased.to_numpy() == pytest.approx(within(rows, whole=unit is not None), abs=2e-4)
+    expected = rows["firm"].value_counts()
+    assert fit.count == pytest.approx((expected > 1).sum() if unit else len(rows) - len(expected), abs=1)
+
+
+@pytest.mark.slow
+def test_errors_are_those_of_linearmodels() -> None:
+    panel = pytest.importorskip("linearmodels.panel")
+    rows = table()
+    indexed = rows.assign(t=rows.groupby("firm").cumcount()).set_index(["firm", "t"])
+    exog = pd.get_dummies(indexed[["year", "x", "z"]], columns=["year"], drop_first=True, dtype=float)
+    found = panel.PanelOLS(indexed["y"], exog, entity_effects=True, singletons=True).fit()
+    fit = dp.ols(FORMULA, rows, LARGE, domain=DOMAIN, seed=1)
+    for ours, theirs in (("x", "x"), ("z", "z"), ("C(year)[T.b]", "year_b")):
+        assert fit.debiased[ours] == pytest.approx(found.params[theirs], abs=2e-4)
+        assert fit.bse[ours] == pytest.approx(found.std_errors[theirs], rel=2e-3)
+
+
+@pytest.mark.slow
+def test_errors_are_those_of_pyfixest() -> None:
+    fixest = pytest.importorskip("pyfixest")
+    rows = table()
+    found = fixest.feols("y ~ x + z + C(year) | firm", data=rows, vcov="iid")
+    fit = dp.ols(FORMULA, rows, LARGE, domain=DOMAIN, seed=1)
+    for name in ("x", "z"):
+        assert fit.debiased[name] == pytest.approx(found.coef()[name], abs=2e-4)
+        assert fit.bse[name] == pytest.approx(found.se()[name], rel=5e-3)
+
+
+def test_clustered_errors_follow_the_groups() -> None:
+    """The sandwich of groups that count alike, computed by hand; HC0 would be a half of it."""
+    rows = table(2000, clustered=True)
+    fit = dp.ols(FORMULA, rows, LARGE, domain=DOMAIN, unit="firm", seed=1)
+    columns, response, weights = differences(rows)
+    coef = within(rows, whole=True)
+    inverse = np.linalg.inv(columns.T @ (columns * weights[:, None]))
+    scores = columns * (weights * (response - columns @ coef))[:, None]
+    by_group = pd.DataFrame(scores).groupby(rows["firm"]).sum().to_numpy()
+    expected = np.sqrt(np.diag(inverse @ by_group.T @ by_group @ inverse))
+    # What is beyond eight times the mean is cut, which takes a few per cent here.
+    ratio = fit.bse.to_numpy() / expected
+    assert (ratio > 0.88).all()
+    assert (ratio < 1.01).all()
+    plain = np.sqrt(np.diag(inverse @ scores.T @ scores @ inverse))
+    assert fit.bse["x"] > 1.3 * plain[2]
+
+
+@pytest.mark.slow
+def test_intervals_cover() -> None:
+    """95 % intervals of four coefficients, 20 data sets each: at least .88, which is missed with a chance of .005."""
+    truth = np.array([0.3, 0.0, 0.5, -0.1])
+    for unit, groups, clustered in ((None, 800, False), ("firm", 2500, True)):
+        hits = []
+        for seed in range(20):
+            fit = dp.ols(FORMULA, table(groups, seed, clustered=clustered), 2.0, domain=DOMAIN, unit=unit, seed=seed)
+            ends = fit.conf_int().to_numpy()
+            hits.append((ends[:, 0] <= truth) & (truth <= ends[:, 1]))
+        assert 0.88 <= np.mean(hits) <= 1.0
+
+
+@pytest.mark.slow
+def test_sources_and_orders_give_the_same_release(tmp_path: Path) -> None:
+    """One pass over whole numbers: frames, dicts, files, and Dask frames of several parts without a cluster."""
+    rows = table()
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    rows.to_parquet(tmp_path / "rows.parquet", row_group_size=97)
+    sources: list[Any] = [rows, rows.sample(frac=1, random_state=3), rows.to_dict("list")]
+    sources += [str(tmp_path / "rows.csv"), str(tmp_path / "rows.parquet")]
+    polars = pytest.importorskip("polars")
+    sources += [polars.from_pandas(rows).lazy()]
+    frames = pytest.importorskip("dask.dataframe")
+    sources += [frames.from_pandas(rows, npartitions=4)]
+    for unit in (None, "firm"):
+        fits = [dp.ols(FORMULA, source, 1.0, domain=DOMAIN, unit=unit, seed=5) for source in sources]
+        assert len({fit.debiased.to_json() for fit in fits}) == 1
+        assert len({fit.bse.to_json() for fit in fits}) == 1
+
+
+@pytest.mark.slow
+def test_a_cluster_gives_the_same_release(client: Any) -> None:
+    frames = pytest.importorskip("dask.dataframe")
+    rows = table()
+    here = dp.ols(FORMULA, rows, 1.0, domain=DOMAIN, unit="firm", seed=5)
+    there = dp.ols(FORMULA, frames.from_pandas(rows, npartitions=3), 1.0, domain=DOMAIN, unit="firm", seed=5)
+    assert here.bse.to_numpy() == pytest.approx(there.bse.to_numpy(), rel=1e-12)
+
+
+def test_rows_of_no_group_or_with_missing_cells_are_left_out() -> None:
+    rows = table()
+    more = rows.head(40).assign(firm=None, y=6.0)
+    worse = rows.tail(40).assign(x=np.nan, y=-6.0)
+    fit = dp.ols(FORMULA, pd.concat([more, rows, worse]), 1.0, domain=DOMAIN, seed=5)
+    assert (fit.debiased == dp.ols(FORMULA, rows, 1.0, domain=DOMAIN, seed=5).debiased).all()
+
+
+def test_one_charge_of_the_whole_budget(tmp_path: Path) -> None:
+    ledger = dp.Ledger(tmp_path / "rows.ledger", dataset="rows", eps=2.0)
+    fit = dp.ols(FORMULA, table(), 1.0, domain=DOMAIN, ledger=ledger, label="within")
+    assert fit.guarantee.certified
+    assert fit.budget["eps"].sum() == pytest.approx(1.0)
+    entries = ledger.entries()
+    assert entries["eps"].tolist() == [1.0]
+    assert entries["label"].tolist() == ["within"]
+    with pytest.raises(dp.errors.BudgetExceeded):
+        dp.ols(FORMULA, table(), 1.5, domain=DOMAIN, ledger=ledger)
+
+
+def test_a_record_of_groups_is_charged_to_a_ledger_for_them(tmp_path: Path) -> None:
+    ledger = dp.Ledger(tmp_path / "firms.ledger", dataset="rows", eps=2.0, unit="firm")
+    assert dp.ols(FORMULA, table(), 1.0, domain=DOMAIN, ledger=ledger, unit="firm").guarantee.unit == "firm"
+    with pytest.raises(DPStatsError):
+        dp.ols(FORMULA, table(), 0.5, domain=DOMAIN, ledger=ledger)
+    assert ledger.entries()["eps"].tolist() == [1.0]
+
+
+@pytest.mark.parametrize("unit", [None, "firm"])
+def test_what_is_saved_is_loaded(tmp_path: Path, unit: str | None) -> None:
+    fit = dp.ols(FORMULA, table(), 3.0, domain=DOMAIN, unit=unit, seed=2)
+    fit.save(tmp_path / "fit.json")
+    again = dp.AbsorbedResults.load(tmp_path / "fit.json")
+    assert str(again) == str(fit)
+    assert repr(again) == repr(fit)
+    assert again.tidy().equals(fit.tidy())
+    assert max(map(len, str(fit).splitlines())) <= 80
+    stored = WithinPlan.from_dict(fit.plan.to_dict())
+    assert stored.digest() == fit.plan.digest()
+
+
+def test_the_plan_reads_no_row_and_fits_the_same() -> None:
+    rows, plan = table(), dp.plan(FORMULA, DOMAIN, 1.0)
+    assert plan.names == ("C(year)[T.b]", "C(year)[T.c]", "x", "z")
+    fit = plan.fit(rows, seed=4)
+    assert not fit.guarantee.certified
+    assert (fit.debiased == dp.ols(FORMULA, rows, 1.0, domain=DOMAIN, seed=4).debiased).all()
+    assert plan.digest() == dp.plan(FORMULA, DOMAIN, 1.0).digest()
+    assert max(map(len, str(plan).splitlines())) <= 80
+
+
+@pytest.mark.parametrize("unit", [None, "firm"])
+def test_the_forecast_is_near(unit: str | None) -> None:
+    rows = table(4000)
+    plan = dp.plan(FORMULA, DOMAIN, 2.0, unit=unit)
+    sd = {"x": 0.8, "z": 10 / 12**0.5}
+    expected = plan.standard_errors(len(rows), 4000, residual_sd=0.8, within_sd=sd)["std_error"]
+    found = dp.ols(FORMULA, rows, 2.0, domain=DOMAIN, unit=unit, seed=3).bse
+    assert (found / expected).between(0.75, 1.5).all()
+
+
+def test_predictions_are_of_the_columns() -> None:
+    fit = dp.ols(FORMULA, table(), LARGE, domain=DOMAIN, seed=1)
+    rows = pd.DataFrame({"x": [0.0, 1.0, np.nan], "z": [0.0, 10.0, 1.0], "year": ["a", "b", "a"]})
+    expected = fit.params["x"] + 10 * fit.params["z"] + fit.params["C(year)[T.b]"]
+    assert fit.predict(rows).to_numpy() == pytest.approx([0.0, expected, np.nan], nan_ok=True, abs=1e-9)
+    with pytest.raises(NotReleasedError, match="effects of firm"):
+        fit.get_prediction(rows)
+    assert fit.t_test("x - z = 0").effect[0] == pytest.approx(fit.debiased["x"] - fit.debiased["z"])
+    assert fit.wald_test_terms().table.index.tolist() == ["C(year)", "x", "z"]
+
+
+WRONG: list[tuple[str, dict[str, Any], type[DPStatsError], str]] = [
+    ("y ~ x | firm + year", {}, FormulaError, r"C\(year\) \| firm"),
+    ("y ~ x | firm | year", {}, FormulaError, "one factor"),
+    ("y ~ x | firm^year", {}, FormulaError, "one factor"),
+    ("y ~ x | firm[x]", {}, FormulaError, "the name of one column"),
+    ("y ~ x | ", {}, FormulaError, "the name of one column"),
+    ("y ~ x - 1 | firm", {}, FormulaError, "leave out - 1"),
+    ("y ~ 1 | firm", {}, FormulaError, "add a column"),
+    ("y ~ x + C(firm) | firm", {}, FormulaError, "absorbed"),
+    ("y ~ x | nobody", {}, DataError, "nobody"),
+    ("y ~ x + other | firm", {}, DomainError, "'other' is not declared"),
+    (FORMULA, {"family": "poisson"}, ArgumentError, "gaussian"),
+    (FORMULA, {"family": dp.families.Gaussian(1.0)}, ArgumentError, "residual_cap"),
+    (FORMULA, {"method": "napp"}, ArgumentError, "method"),
+    (FORMULA, {"penalty": "ridge", "alpha": 1.0}, ArgumentError, "penalty"),
+    (FORMULA, {"weights": "z"}, ArgumentError, "weights"),
+    (FORMULA, {"offset": "z"}, ArgumentError, "offset"),
+    ("y ~ x + weights(z) | firm", {}, FormulaError, "weights"),
+    (FORMULA, {"unit": "year"}, ArgumentError, "unit='firm'"),
+    (FORMULA, {"unit": "firm", "max_rows": 3}, ArgumentError, "max_rows"),
+    (FORMULA, {"inference": None}, ArgumentError, "inference"),
+    (FORMULA, {"inference": "robust"}, ArgumentError, "inference"),
+    (FORMULA, {"split": "rows"}, ArgumentError, "split"),
+    (FORMULA, {"screen": 2}, ArgumentError, "screen"),
+    (FORMULA, {"stages": 2}, ArgumentError, "stages"),
+    (FORMULA, {"n": 1000}, ArgumentError, "n cannot be combined"),
+    (FORMULA, {"radius": -1.0}, ArgumentError, "radius"),
+    (FORMULA, {"adjacency": "any"}, ArgumentError, "adjacency"),
+    (FORMULA, {"delta": 2.0}, ArgumentError, "delta"),
+    (FORMULA, {"seed": -1}, ArgumentError, "seed"),
+    (FORMULA, {"label": 3}, ArgumentError, "label"),
+]
+
+
+@pytest.mark.parametrize(("formula", "arguments", "error", "words"), WRONG)
+def test_what_does_not_suit_is_refused_before_the_charge(
+    tmp_path: Path, formula: str, arguments: dict[str, Any], error: type[DPStatsError], words: str
+) -> None:
+    ledger = dp.Ledger(tmp_path / "rows.ledger", dataset="rows", eps=2.0)
+    rows = table(20).assign(other=1.0)
+    with pytest.raises(error, match=words):
+        dp.glm(formula, rows, 1.0, domain=DOMAIN, ledger=ledger, **arguments)
+    assert ledger.entries().empty
+
+
+@pytest.mark.parametrize("verb", [dp.logit, dp.poisson, dp.svm])
+def test_other_models_have_no_absorbed_factor(verb: Any) -> None:
+    with pytest.raises(ArgumentError, match="gaussian"):
+        verb("y ~ x | firm", table(20), 1.0, domain=DOMAIN)
+
+
+def test_others_say_where_a_factor_is_absorbed() -> None:
+    with pytest.raises(FormulaError, match=r"dp\.ols"):
+        dp.check("y ~ x | firm", table(20), DOMAIN, 1.0)
+    with pytest.raises(ArgumentError):
+        dp.evaluate(dp.ols(FORMULA, table(20), 1.0, domain=DOMAIN, seed=1), table(20), 1.0)
+
+
+def test_dots_and_conditions() -> None:
+    rows = table()
+    fit = dp.ols("y ~ . | firm", rows, 1.0, domain={**DOMAIN, "firm": ["f1"]}, subset="z >= 5", seed=3)
+    assert set(fit.params.index) == {"x", "z", "year[T.b]", "year[T.c]"}
+    part = dp.ols("y ~ x + z + year | firm", rows[rows["z"] >= 5], 1.0, domain=DOMAIN, seed=3)
+    assert fit.debiased[part.debiased.index].to_numpy() == pytest.approx(part.debiased.to_numpy(), rel=1e-9)

@@ -1,0 +1,323 @@
+"""Hazards: the bound of a person, exact densities, planted bugs, agreement with a Poisson fit, errors, bad input."""
+
+from __future__ import annotations
+
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+
+import dpstats as dp
+from dpstats.data import as_table
+from dpstats.domain import Domain
+from dpstats.families.hazard import PiecewiseExponential
+from dpstats.models.hazard import Pieces, _plan, split_time
+from dpstats.privacy.calibration import joint_loss, joint_scale
+from dpstats.privacy.information import joint_scales, row_weights, weight_bound
+from dpstats.results.hazard import EVENT, INTERVAL, PIECE
+from dpstats.solvers.pairs import single
+from dpstats.solvers.rounding import pair_slope
+
+DOMAIN = {"start": (0, 9), "time": (0, 10), "event": (0, 1), "arm": ["old", "new"], "age": (20, 90)}
+FORMULA, ENTERED = "Surv(time, event) ~ arm + age", "Surv(start, time, event) ~ arm + age"
+BREAKS = [2, 5, 10]
+
+
+def pieces_of(formula: str = FORMULA, **options: Any) -> tuple[dp.Plan, Pieces]:
+    asked = {"adjacency": "add_remove", "inference": True}
+    return _plan(formula, Domain(DOMAIN), 1.0, options.get("breaks", BREAKS), options.get("rate_cap"), 1, asked)
+
+
+def people(rows: int, seed: int) -> dict[str, Any]:
+    """Persons all over the ranges and beyond them."""
+    rng = np.random.default_rng(seed)
+    return {
+        "start": rng.choice([0.0, 0.5, 2.0, 4.0], rows),
+        "time": rng.choice([0.0, 1e-9, 0.7, 2.0, 2.0001, 4.9, 5.0, 9.999, 10.0, 70.0, np.nan], rows),
+        "event": rng.choice([0.0, 1.0], rows),
+        "arm": rng.choice(["old", "new"], rows),
+        "age": rng.uniform(0, 120, rows),
+    }
+
+
+def figures(family: PiecewiseExponential, blocks: Any, eta_of: Any) -> tuple[float, float]:
+    """The sum of |w l'|, an event taken from its own interval's piece, and of w l'', over one person's pieces."""
+    slopes: dict[float, float] = {}
+    bend = 0.0
+    for block in blocks:
+        weights = np.ones(len(block.endog)) if block.weights is None else block.weights
+        for row, endog, weight in zip(np.asarray(block.exog), block.endog, weights, strict=True):
+            eta = np.array([eta_of(row)])
+            key = hash(row.tobytes())
+            slopes[key] = slopes.get(key, 0.0) + float(weight * family.slope(eta, np.array([endog]))[0])
+            bend += float(weight * family.weight(eta, np.array([endog]))[0])
+    return sum(map(abs, slopes.values())), bend
+
+
+@pytest.mark.parametrize("formula", [FORMULA, ENTERED])
+@pytest.mark.parametrize("rate_cap", [0.02, 0.1, 0.4])
+def test_a_person_lies_on_the_curve(formula: str, rate_cap: float) -> None:
+    plan, pieces = pieces_of(formula, rate_cap=rate_cap)
+    family, curve = plan.family, plan.family.curve(4000)
+    rng, reached = np.random.default_rng(2), 0.0
+    for seed in range(40):
+        blocks = pieces.rows(as_table(people(1, seed))).collect()
+        theta = rng.normal(0, 9, len(plan.names))
+        slope, bend = figures(family, blocks, lambda row, theta=theta: float(row @ theta))
+        assert np.any((slope <= curve.gradient * (1 + 1e-12)) & (bend <= curve.curvature * (1 + 1e-9)))
+        reached = max(reached, slope / family.lipschitz)
+    assert reached > 0.6
+
+
+def test_pieces_are_the_time_at_risk() -> None:
+    _, pieces = pieces_of(ENTERED)
+    rows = {"start": [1.0], "time": [4.0], "event": [1], "arm": ["new"], "age": [30.0]}
+    parts = [part for part in split_time(pieces, as_table(rows), slice(0, 1)) if part.rows]
+    found = [(part.column(EVENT).numbers()[0], part.column(PIECE).numbers()[0] * 10) for part in parts]
+    assert found == [(0.0, pytest.approx(1.0)), (0.0, pytest.approx(2.0)), (1.0, 10.0)]
+    interval = pieces.design.domain[INTERVAL]
+    assert interval.values == ("0 to 2", "2 to 5", "5 to 10")  # type: ignore[union-attr]
+
+
+def test_a_cut_time_has_no_event_and_an_entry_after_the_end_no_row() -> None:
+    _, pieces = pieces_of(ENTERED)
+    rows = {"start": [0, 5.0], "time": [70.0, 4.0], "event": [1, 1], "arm": ["new", "new"], "age": [30.0, 30.0]}
+    blocks = pieces.rows(as_table(rows)).collect()
+    assert sum(float(block.endog.sum()) for block in blocks) == 0
+    assert sum(float(block.weights.sum()) for block in blocks if block.weights is not None) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("ends", "most", "curvature", "scale"),
+    [((0.5, 1), 1, 3, 1.8), ((1,), 0.5, 1, 1.0), ((1,), 1, 3, 1.4039), ((1,), 2, 3, 4.0885), ((1,), 2, 10, 2.4459)],
+)
+def test_reference_values(ends: tuple[float, ...], most: float, curvature: float, scale: float) -> None:
+    family = PiecewiseExponential(ends, float(most))
+    given = {"curvature_ratio": 1 / curvature, "row_norm": 1.0, "shared": family.pieced}
+    assert joint_scale(family, eps=1.0, **given) == pytest.approx(scale, rel=1e-4)
+
+
+@pytest.mark.parametrize("ends", [(1.0,), (0.5, 1.0), (0.1, 0.3, 1.0), (0.2, 0.4, 0.6, 0.8, 1.0)])
+@pytest.mark.parametrize("most", [0.3, 1.0, 4.0])
+def test_the_scale_is_that_of_all_persons(ends: tuple[float, ...], most: float) -> None:
+    """Section 3's supremum over interval, hazards and event by enumeration: the loss at the scale is eps, no less."""
+    family, kappa = PiecewiseExponential(ends, most), 0.15
+    scale = joint_scale(family, eps=1.0, curvature_ratio=kappa, row_norm=1.0, shared=True)
+    worst = 0.0
+    for start, end in pairwise((0.0, *ends)):
+        before, within = np.linspace(0, most * start, 41), np.linspace(0, most * (end - start), 41)
+        for x, y, event in product(before, within, (0, 1)):
+            worst = max(worst, kappa * (x + y) + (x + abs(y - event)) / scale)
+    assert 0.97 < worst <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("ends", [(1.0,), (0.4, 1.0), (0.2, 0.4, 0.6, 0.8, 1.0)])
+def test_coefficients_and_matrix_together_cost_eps(ends: tuple[float, ...], adjacency: Any) -> None:
+    """By enumeration of persons; planted: that only time at risk costs, as if events were not released."""
+    family, kappa = PiecewiseExponential(ends, 1.5), 0.15
+    given = {"curvature_ratio": kappa, "row_norm": 1.0, "adjacency": adjacency, "shared": True}
+    scales = joint_scales(family, eps=1.0, ratio=1.5, **given)
+    costs, gradients, without = [], [], []
+    for start, end in pairwise((0.0, *ends)):
+        before, within = np.linspace(0, 1.5 * start, 31), np.linspace(0, 1.5 * (end - start), 31)
+        for x, y, event in product(before, within, (0, 1)):
+            gradients.append((x + abs(y - event)) / scales.fit + event / scales.matrix)
+            costs.append(kappa * (x + y) + gradients[-1])
+            without.append(costs[-1] - event / scales.matrix)
+    second = max(gradients) if adjacency == "replace_one" else 0.0
+    assert 0.97 < max(costs) + second <= 1 + 1e-9
+    # The same noise with a matrix scale as if no event were in it is too little.
+    spare = 1 - max(without) - (second and max(gradients))
+    assert spare > 0.05
+
+
+def test_the_matrix_is_of_events_alone() -> None:
+    family = PiecewiseExponential((0.5, 1.0), 2.0)
+    eta = np.array([-30.0, 0.0, 30.0, 0.0])
+    assert row_weights(family, eta, np.array([0.0, 0.0, 0.0, 1.0])).tolist() == [0, 0, 0, 1]
+    assert weight_bound(family, None) == 1
+    plan, pieces = pieces_of()
+    for seed in range(30):
+        blocks = pieces.rows(as_table(people(1, seed))).collect()
+        events = [row_weights(plan.family, np.zeros(len(block.endog)), block.endog) for block in blocks]
+        assert sum(float(part.sum()) for part in events) <= 1
+
+
+def density_loss(scale: float) -> float:
+    """The log ratio of exact densities, two dummies and l1 noise, at a point where b has any sign: see the comments."""
+    family, curvature = PiecewiseExponential((0.5, 1.0), 1.0), 3.0
+    theta = np.array([-1e-9, -12.0])
+    # Others: many events at time 0, of no curvature, and so many pieces of the second interval that b is negative.
+    others, many = 50.0, 1e9
+    hazard = family.mean(theta)
+    slope = np.array([-others, many * hazard[1]]) + curvature * theta
+    bends = np.array([curvature, curvature + many * hazard[1]])
+    # The person: under observation for all of the first interval, then an event.
+    own = np.array([0.5 * family.slope(theta[:1], np.zeros(1))[0], family.slope(theta[1:], np.ones(1))[0]])
+    more = np.array([0.5 * family.weight(theta[:1], np.zeros(1))[0], 0.0])
+    noise = np.abs(-slope).sum() - np.abs(-(slope + own)).sum()
+    return float(np.log1p(more / bends).sum() + noise / scale)
+
+
+def test_exact_densities_keep_eps_and_the_bound_of_a_piece_is_caught() -> None:
+    scale = joint_scale(
+        PiecewiseExponential((0.5, 1.0), 1.0), eps=1.0, curvature_ratio=1 / 3, row_norm=1.0, shared=True
+    )
+    assert 0.97 < density_loss(scale) <= 1.0
+    # Planted: the noise of one piece alone, or of an event alone, as if they were rows of different persons.
+    piece = joint_scale(PiecewiseExponential((1.0,), 0.5), eps=1.0, curvature_ratio=1 / 3, row_norm=1.0)
+    assert density_loss(piece) > 1.2
+
+
+def test_whole_weights_of_pieces_are_caught() -> None:
+    """Planted: a piece that weighs 1 whatever its length, as rows without weights would."""
+    plan, pieces = pieces_of(rate_cap=0.1)
+    rows = {"start": [0.0], "time": [9.0], "event": [0], "arm": ["new"], "age": [30.0]}
+    blocks = pieces.rows(as_table(rows)).collect()
+    assert figures(plan.family, blocks, lambda row: 0.0)[0] <= plan.family.lipschitz
+    whole = [block._replace(weights=np.ones(len(block.endog))) for block in blocks]
+    assert figures(plan.family, whole, lambda row: 0.0)[0] > 1.4 * plan.family.lipschitz
+
+
+def test_slopes_have_twice_the_digits() -> None:
+    family = PiecewiseExponential((0.5, 1.0), 2.0)
+    eta, endog = np.array([-3.0, 0.3, 9.0, 0.3]), np.array([0.0, 0.0, 0.0, 1.0])
+    fine = pair_slope(family, single(eta, np.float64), endog)
+    np.testing.assert_allclose(fine.high + fine.low, [np.exp(-3.0), np.exp(0.3), 2.0, -1.0], rtol=1e-15)
+    steps = 1e-6
+    ends = family.derivatives(eta + steps, endog).value, family.derivatives(eta - steps, endog).value
+    np.testing.assert_allclose(family.slope(eta, endog), (ends[0] - ends[1]) / (2 * steps), rtol=1e-6)
+    np.testing.assert_allclose(family.weight(eta, endog), [np.exp(-3.0), np.exp(0.3), 0, 0])
+
+
+def test_a_curve_stays_beside_its_family() -> None:
+    family = PiecewiseExponential((0.25, 1.0), 1.2)
+    assert dp.families.from_dict(family.to_dict()) == family
+    assert np.all(np.diff(family.curve().curvature) <= 0)
+    assert family.curve().gradient[-1] == family.lipschitz == pytest.approx(1.3)
+    loss = joint_loss(family, scale=2.0, curvature_ratio=0.1, row_norm=1.0, adjacency="replace_one", shared=True)
+    alone = joint_loss(family, scale=2.0, curvature_ratio=0.1, row_norm=1.0, shared=True)
+    assert loss == pytest.approx(alone + 1.3 / 2)
+
+
+def survival_rows(size: int, seed: int) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    arm, age = rng.integers(0, 2, size), rng.uniform(20, 90, size)
+    time, lost = rng.exponential(1 / (0.1 * np.exp(-0.7 * arm + 0.02 * (age - 55)))), rng.uniform(0, 14, size)
+    event = (time <= lost) & (time < 10)
+    found = np.minimum(np.minimum(time, lost), 10)
+    return {"time": found, "event": event, "arm": np.where(arm, "new", "old"), "age": age}
+
+
+def plain_fit(rows: dict[str, Any]) -> Any:
+    """statsmodels' Poisson fit of pieces with the logarithm of their lengths as offset: the same likelihood."""
+    time, event = rows["time"], rows["event"]
+    parts = []
+    for at, (start, end) in enumerate(pairwise([0.0, *BREAKS])):
+        inside = time > start
+        length = np.minimum(time[inside], end) - start
+        died = event[inside] & (time[inside] <= end)
+        exog = {
+            "const": 1.0,
+            "i1": at == 1,
+            "i2": at == 2,
+            "arm": rows["arm"][inside] == "new",
+            "age": rows["age"][inside],
+        }
+        parts.append(pd.DataFrame({**exog, "y": died, "length": length / 10}).astype(float))
+    pieces = pd.concat(parts)
+    exog = pieces[["const", "i1", "i2", "arm", "age"]]
+    return sm.GLM(pieces["y"], exog, family=sm.families.Poisson(), offset=np.log(pieces["length"])).fit()
+
+
+def test_without_noise_it_is_the_likelihood_of_the_pieces() -> None:
+    rows = survival_rows(2000, 1)
+    fit = dp.hazard(FORMULA, rows, 1e5, domain=DOMAIN, breaks=BREAKS, rate_cap=1.0, seed=1)
+    exact = plain_fit(rows)
+    found = fit.uncertainty()
+    np.testing.assert_allclose(found["coef"], exact.params, atol=5e-3)
+    np.testing.assert_allclose(found["std_error"], exact.bse, rtol=0.02)
+    survival = fit.survival({"arm": ["old", "new"], "age": [55.0, 55.0]}, [0.0, 5.0, 10.0, 11.0])
+    np.testing.assert_allclose(survival.iloc[0, :3], np.exp(-0.1 * np.array([0, 5, 10])), atol=0.06)
+    assert survival.iloc[:, 3].isna().all()
+
+
+@pytest.mark.slow
+def test_intervals_cover_and_are_little_wider() -> None:
+    """Over 50 fits: 250 intervals that cover independently fall below .91 by chance once in 200."""
+    truth, held, width = np.array([-0.7, 0.02]), [], []
+    for seed in range(50):
+        rows = survival_rows(3000, seed)
+        fit = dp.hazard(FORMULA, rows, 3.0, domain=DOMAIN, breaks=BREAKS, seed=seed)
+        table = fit.conf_int().to_numpy()[3:]
+        held += ((table[:, 0] <= truth) & (truth <= table[:, 1])).tolist()
+        if seed < 3:
+            width.append(fit.bse.to_numpy()[3:] / plain_fit(rows).bse.to_numpy()[3:])
+    assert 0.89 <= np.mean(held) <= 1
+    assert np.mean(width) < 1.3
+
+
+def test_a_plan_tells_all_and_a_fit_is_stored(tmp_path: Any) -> None:
+    plan = dp.plan_hazard(FORMULA, DOMAIN, 1.0, breaks=BREAKS)
+    assert plan.names == ("Intercept", "interval[T.2 to 5]", "interval[T.5 to 10]", "arm[T.new]", "age")
+    assert "hazard ratios" in " ".join(plan.summary().as_text().split())
+    assert max(map(len, plan.summary().as_text().splitlines())) <= 80
+    ledger = dp.Ledger(tmp_path / "books.db", dataset="rows", eps=5.0)
+    rows = survival_rows(1000, 2)
+    fit = dp.hazard(FORMULA, rows, 1.0, domain=DOMAIN, breaks=BREAKS, ledger=ledger, label="table 2", analyst="Ada")
+    assert fit.guarantee == dp.Guarantee(1.0, basis="docs/proofs/survival")
+    assert fit.plan.guarantee == plan.guarantee
+    assert ledger.entries().iloc[-1]["method"] == "hazard"
+    fit.save(tmp_path / "fit.json")
+    again = dp.HazardResults.load(tmp_path / "fit.json")
+    assert again.params.equals(fit.params)
+    assert again.summary().as_text() == fit.summary().as_text()
+    assert max(map(len, fit.summary(full=True).as_text().splitlines())) <= 80
+    with pytest.raises(dp.errors.ArgumentError, match="survival"):
+        fit.predict(rows)
+    with pytest.raises(dp.errors.ArgumentError, match="survival"):
+        fit.get_prediction(rows)
+    with pytest.raises(dp.errors.ArgumentError, match="hazard ratios"):
+        fit.get_margeff()
+    with pytest.raises(dp.errors.ArgumentError, match="not evaluated"):
+        dp.evaluate(fit, rows, 1.0)
+
+
+def test_more_options() -> None:
+    rows = survival_rows(500, 2)
+    fit = dp.hazard(FORMULA, rows, 1.0, domain=DOMAIN, inference=False, adjacency="replace_one", curvature=20.0)
+    assert (fit.nobs, fit.has_errors) == (500, False)
+    assert fit.guarantee.adjacency == "replace_one"
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "no Surv": ({"formula": "time ~ arm"}, "not Surv"),
+    "cap": ({"rate_cap": 0}, "rate_cap"),
+    "text cap": ({"rate_cap": "high"}, "rate_cap"),
+    "inference": ({"inference": "robust"}, "True or False"),
+    "undeclared": ({"formula": "Surv(time, event) ~ ward"}, "'ward' is not declared"),
+    "undeclared entry": ({"formula": "Surv(since, time, event) ~ arm"}, "'since' is not declared"),
+    "reserved": ({"formula": "Surv(time, event) ~ interval", "domain": {**DOMAIN, "interval": (0, 1)}}, "rename it"),
+    "unit": ({"unit": "arm"}, "does not take unit"),
+    "split": ({"split": "rows"}, "does not take split"),
+    "delta": ({"delta": 1e-6}, "does not take delta"),
+    "count": ({"check_share": 0.1}, "does not take check_share"),
+    "breaks": ({"breaks": [5, 2]}, "increasing"),
+    "eps": ({"eps": 0}, "eps"),
+    "curvature": ({"curvature": 1e-9}, "curvature"),
+    "columns": ({"data": {"time": [1.0], "event": [1]}}, "arm"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_refused_before_any_charge(case: str, tmp_path: Any) -> None:
+    ledger = dp.Ledger(tmp_path / "books.db", dataset="rows", eps=10.0)
+    call: dict[str, Any] = {"formula": FORMULA, "data": survival_rows(20, 1), "eps": 1.0, "domain": DOMAIN}
+    given, message = BAD[case]
+    with pytest.raises(dp.errors.DPStatsError, match=message):
+        dp.hazard(**{**call, "ledger": ledger, **given})
+    assert ledger.remaining[0] == 10.0
