@@ -153,7 +153,7 @@ def glm(
     eps, delta : float
         The budget of this call.
     family : str or Family
-        "gaussian", "binomial", "poisson", "negative_binomial", "huber_svm", "smooth_svm", or an object of
+        "gaussian", "binomial", "poisson", "negative_binomial", "quantile", "huber_svm", "smooth_svm", or an object of
         ``dp.families``. "multinomial" is for three levels or more, by the proof in docs/proofs/multinomial
         (docs/guide/multinomial).
     by : str, optional

@@ -68,6 +68,8 @@ def calls(folder: Path) -> Iterator[tuple[str, Callable[..., Any], dict[str, Any
     plan, spec = dp.plan("y ~ x", DOMAIN, 1.0), dp.local.Spec(DOMAIN, "y ~ x", eps=1.0, delta=1e-6, n=10_000)
     report = dp.local.randomize({"x": 0.5, "y": 0.5}, spec)
     model = dp.GLM.from_formula("y ~ x", FRAME, domain=DOMAIN)
+    km = dp.kaplan_meier("Surv(x, b) ~ 1", FRAME, 5.0, domain=DOMAIN)
+    hazards = dp.hazard("Surv(x, b) ~ y", FRAME, 5.0, domain=DOMAIN)
     evaluation, classes = dp.evaluate(fit, FRAME, 1.0), dp.evaluate(binary, FRAME, 1.0)
     sums = dp.release_statistics(DOMAIN, ["x", "y"], 1.0, data=FRAME)
     ledger = dp.Ledger(folder / "books.db", dataset="rows", eps=50.0)
@@ -78,6 +80,8 @@ def calls(folder: Path) -> Iterator[tuple[str, Callable[..., Any], dict[str, Any
     yield "GLM.plan", model.plan, {"eps": 1.0}
     yield "logit", dp.logit, {**MODEL, "formula": "b ~ x", "data": FRAME}
     yield "poisson", dp.poisson, {**MODEL, "data": FRAME}
+    yield "quantreg", dp.quantreg, {**MODEL, "data": FRAME}
+    yield "plan_quantreg", dp.plan_quantreg, {**MODEL, "q": [0.25, 0.75]}
     yield "svm", dp.svm, {**MODEL, "formula": "b ~ x", "data": FRAME}
     yield "audit", dp.audit, {"mechanism": noisy, "data": [0.0], "neighbour": [1.0], "eps": 1.0, "runs": 100}
     yield "absorbed", dp.ols, {**MODEL, "formula": "y ~ x | b", "data": FRAME, "unit": "b", "radius": 1.0}
@@ -92,7 +96,7 @@ def calls(folder: Path) -> Iterator[tuple[str, Callable[..., Any], dict[str, Any
     yield "charge", ledger.charge, {"guarantee": dp.Guarantee(1e-3), "label": "a count"}
     yield "set_quota", ledger.set_quota, {"analyst": "Ada", "eps": 1.0}
     yield "partition", ledger.partition, {"by": "x", "parts": [1, 2]}
-    for family in ("BinomialCounts", "Gaussian", "HuberSVM", "NegativeBinomial", "Poisson", "SmoothSVM"):
+    for family in ("BinomialCounts", "Gaussian", "HuberSVM", "NegativeBinomial", "Poisson", "Quantile", "SmoothSVM"):
         yield family, getattr(dp.families, family), {}
     yield "get_family", dp.families.get_family, {"family": "binomial"}
     for penalty in ("L0", "SCAD", "Bridge", "ElasticNet", "Lasso", "Ridge"):
@@ -123,6 +127,11 @@ def calls(folder: Path) -> Iterator[tuple[str, Callable[..., Any], dict[str, Any
     yield "methods", dp.plots.methods, {"comparison": dp.compare("y ~ x", DOMAIN, 1.0, n=100)}
     yield "plots.audit", dp.plots.audit, {"result": audited}
     yield "spending", dp.plots.spending, {"ledger": ledger}
+    for name in ("curves", "conf_int", "tidy", "quantile", "summary", "plot"):
+        yield f"km.{name}", getattr(km, name), {}
+    yield "km.survival", km.survival, {"times": [0.5]}
+    yield "plots.survival", dp.plots.survival, {"result": km}
+    yield "hazards.survival", hazards.survival, {"newdata": {"y": [0.5]}, "times": [0.5]}
     for name in ("save", "conf_int", "uncertainty", "summary", "tidy", "excess_risk"):
         yield f"fit.{name}", getattr(fit, name), {"path": folder / "fit.json"} if name == "save" else {}
     yield "fit.load", dp.GLMResults.load, {"path": folder / "none.json"}

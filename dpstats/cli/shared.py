@@ -168,6 +168,8 @@ CAPS = {
     "residual_cap": ("gaussian", "the residual, in units of the response, beyond which the loss is linear"),
     "mean_cap": ("poisson", "the largest mean with a logarithmic link"),
     "y_max": ("poisson", "the largest count that is not clipped"),
+    "q": ("quantile", "the quantile, 0.5 by default"),
+    "h": ("quantile", "the width of the loss's rounded corner, in units of the response"),
 }
 """Numbers that belong to a family."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar, Literal
@@ -16,8 +17,8 @@ from dpstats.families.base import Array, Family, LossCurve, check_cap, closed_ca
 QUANTILES = (1e-4, 1 - 1e-4)
 """Quantiles lie between these."""
 
-DEFAULT_H = 0.36
-"""The default width over q (1 - q) and half the response's range, or a bought interval, for `USUAL_ROWS`."""
+DEFAULT_H = 0.1
+"""The default width over sqrt(q (1 - q)) and half the response's range, or a bought interval, for `USUAL_ROWS`."""
 
 USUAL_ROWS = 1e4
 """Rows times eps that the default width is for. It falls with their cube root, its bias with the square of that."""
@@ -26,11 +27,9 @@ MOST_NARROWED, MOST_WIDENED = 0.1, 1.25
 """The least and the greatest multiple of it for other numbers of rows."""
 
 
-def check_quantile(name: str, value: object) -> float:
-    """A quantile; ArgumentError unless it is a number from 0.0001 to 0.9999."""
-    if not is_number(value) or not QUANTILES[0] <= value <= QUANTILES[1]:
-        raise ArgumentError(f"{name} must be a number from 0.0001 to 0.9999, such as 0.5, got {safe_repr(value)}")
-    return float(value)
+def is_quantile(value: object) -> bool:
+    """Whether `value` is a number from 0.0001 to 0.9999."""
+    return is_number(value) and QUANTILES[0] <= value <= QUANTILES[1]
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class Quantile(Family):
         The quantile of the response, from 0.0001 to 0.9999.
     h : float, optional
         Width of the rounded corner, in units of the response (plain arrays: of endog). A smaller one is closer to the
-        quantile itself and needs more curvature. By default 0.36 q (1 - q) times half the width of a bought
+        quantile itself and needs more curvature. By default 0.1 sqrt(q (1 - q)) times half the width of a bought
         interval of the response, or of its range, where rows times eps is 10,000; less for more of them
         (docs/proofs/purchases).
 
@@ -77,7 +76,8 @@ class Quantile(Family):
     typical_intercept: ClassVar[float] = 0.6
 
     def __post_init__(self) -> None:
-        check_quantile("q", self.q)
+        if not is_quantile(self.q):
+            raise ArgumentError(f"q must be a number from 0.0001 to 0.9999, such as 0.5, got {safe_repr(self.q)}")
         if self.h is not None:
             # In the units of any response; plans ask for `CAPS` of what it is in model units.
             check_cap("h", self.h, (5e-324, 1e308))
@@ -146,7 +146,7 @@ class Quantile(Family):
 def default_width(q: float, information: float | None = None) -> float:
     """The width of a quantile over half that of an interval of the response; `information` is rows times eps."""
     factor = ((information or USUAL_ROWS) / USUAL_ROWS) ** (-1 / 3)
-    return DEFAULT_H * q * (1 - q) * min(max(factor, MOST_NARROWED), MOST_WIDENED)
+    return DEFAULT_H * math.sqrt(q * (1 - q)) * min(max(factor, MOST_NARROWED), MOST_WIDENED)
 
 
 @lru_cache(maxsize=64)

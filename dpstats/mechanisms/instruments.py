@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special
 
+from dpstats.cached import cached_property
 from dpstats.errors import FormulaError
 from dpstats.formula.design import DesignSpec
 from dpstats.inference import Estimates, Identified, Inference, ModelSpread, NormalLaw, wald_test
@@ -17,7 +18,7 @@ from dpstats.inference.basis import MappedMatrix, reference_levels, self_adjoint
 from dpstats.inference.estimates import REACH
 from dpstats.inference.inverse import identify
 from dpstats.inference.noise_laws import MatrixLaw
-from dpstats.mechanisms.statistics import Equations, Moments, StatisticsPlan, inference_of, noisy_count
+from dpstats.mechanisms.statistics import Equations, Moments, NoisyCount, StatisticsPlan, inference_of, noisy_count
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -54,7 +55,8 @@ class FirstStageNoise:
 
     def images(self, vector: Matrix) -> Matrix:
         """S(e_j m') for each unit vector e_j, shape (p, p, p)."""
-        return np.array([self.square(np.outer(unit, vector)) for unit in np.eye(self.size)])
+        found = [self.square(np.outer(unit, vector)) for unit in np.eye(self.size)]
+        return np.array(found, dtype=np.float64).reshape((self.size,) * 3)
 
     def bilinear(self, left: Matrix, right: Matrix) -> Vector:
         """Var(g'F m) for the rows g, m of `left` and `right`, shape (rows,)."""
@@ -64,6 +66,23 @@ class FirstStageNoise:
     def restrict(self, kept: Indices) -> FirstStageNoise:
         """The law of F's rows and columns `kept`."""
         return FirstStageNoise(self.law, self.columns[:, kept], self.residuals[:, kept])
+
+
+def _products(moments: Moments, left: Matrix, right: Matrix) -> Matrix:
+    """Released sums of products of combinations of columns."""
+    found: Matrix = left.T @ moments.matrix @ right
+    return self_adjoint(found) if left is right else found
+
+
+def _identified(moments: Moments, columns: Matrix) -> Identified:
+    """Which columns have more information than noise."""
+    return identify(_products(moments, columns, columns), MappedMatrix(moments.whole_law, columns))
+
+
+def _unexplained(moments: Moments, columns: Matrix, inverse: Matrix, left: Matrix, right: Matrix) -> Matrix:
+    """Sums of products of residuals of columns, with what noise takes off on average (docs/proofs/instruments, 2)."""
+    noise = left.T @ moments.whole_law.square(columns @ inverse @ columns.T) @ right
+    return np.asarray(left.T @ moments.matrix @ right + noise, dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,17 +112,17 @@ class InstrumentedModel:
         """The places in Z of the controls, in their order in X."""
         return np.array([self.first.names.index(name) for name in self.part.names if name in self.first.names], int)
 
-    @property
+    @cached_property
     def columns(self) -> Matrix:
         """X T, each factor of T'X'XT measured from its commonest level; shape (k, p)."""
         return self.mapped[0] @ self.basis
 
-    @property
+    @cached_property
     def basis(self) -> Matrix:
         """T, shape (p, p)."""
         return reference_levels(self._products(self.mapped[0], self.mapped[0]), self.part.dummies)
 
-    @property
+    @cached_property
     def instruments(self) -> Matrix:
         """Z likewise, shape (k, L)."""
         columns = self.mapped[1]
@@ -141,23 +160,14 @@ class InstrumentedModel:
 
     def _products(self, left: Matrix, right: Matrix) -> Matrix:
         """Released sums of products."""
-        found: Matrix = left.T @ self.moments.matrix @ right
-        return self_adjoint(found) if left is right else found
+        return _products(self.moments, left, right)
 
-    def identified(self, columns: Matrix) -> Identified:
-        """Which columns have more information than noise."""
-        return identify(self._products(columns, columns), MappedMatrix(self.moments.law, columns))
-
-    def unexplained(self, columns: Matrix, inverse: Matrix, left: Matrix, right: Matrix) -> Matrix:
-        """Sums of products of residuals, less what noise takes off on average (docs/proofs/instruments, 2)."""
-        noise = left.T @ self.moments.law.square(columns @ inverse @ columns.T) @ right
-        return np.asarray(left.T @ self.moments.matrix @ right + noise, dtype=np.float64)
-
+    @cached_property
     def two_stage(self) -> tuple[Inference, Matrix]:
         """Two-stage least squares in the user's units with its errors, and the basis T (docs/proofs/instruments, 3)."""
-        law, basis, columns, response = self.moments.law, self.basis, self.columns, self.mapped[2]
+        law, basis, columns, response = self.moments.whole_law, self.basis, self.columns, self.mapped[2]
         instruments = self.instruments
-        found = self.identified(instruments)
+        found = _identified(self.moments, instruments)
         inverse = np.zeros((len(found.active),) * 2)
         inverse[np.ix_(found.active, found.active)] = found.inverse
         # A control is its own first stage.
@@ -169,9 +179,9 @@ class InstrumentedModel:
         fitted, reduced = instruments @ stage, instruments @ (inverse @ self._products(instruments, response[:, None]))
         residuals, rest = columns - fitted, response[:, None] - reduced
         information = self._products(columns, columns)
-        information -= self_adjoint(self.unexplained(instruments, inverse, residuals, residuals))
+        information -= self_adjoint(_unexplained(self.moments, instruments, inverse, residuals, residuals))
         moments = self._products(columns, response[:, None])
-        moments -= self.unexplained(instruments, inverse, residuals, rest)
+        moments -= _unexplained(self.moments, instruments, inverse, residuals, rest)
         noise = FirstStageNoise(law, columns, residuals)
         places = np.flatnonzero(usable)
         within = identify(information[np.ix_(places, places)], noise.restrict(places))
@@ -206,7 +216,7 @@ class InstrumentedModel:
 
     def _dispersion(self, errors: Vector, fitted: Matrix, inverse: Matrix, spread: Matrix, used: int) -> ModelSpread:
         """The variance of u from the residuals' sum of squares, with what noise moves in it on average taken off."""
-        law, columns, rows = self.moments.law, self.columns, noisy_count(self.plan, self.moments, self.nobs)
+        law, columns, rows = self.moments.whole_law, self.columns, noisy_count(self.plan, self.moments, self.nobs)
         # Residuals of the second stage are not orthogonal to endogenous columns.
         slope = columns.T @ self.moments.matrix @ errors
         slope[~self.endogenous] = 0.0
@@ -215,59 +225,45 @@ class InstrumentedModel:
         total += 2 * float(errors @ law.square(columns @ inverse @ fitted.T) @ errors)
         total -= float(np.sum(self._products(columns, columns) * (inverse @ spread @ inverse)))
         variance = float(law.bilinear(errors[None], partner[None])[0])
-        variance += (errors[-1] * partner[-1]) ** 2 * self.plan.square_excess
-        return _model_spread(total, variance, max(rows.count - used, 1.0), rows.deviation)
+        degrees = max(rows.count - used, 1.0)
+        phi = total / degrees
+        return ModelSpread(phi, math.sqrt(max(variance, 0.0) + (phi * rows.deviation) ** 2) / degrees)
 
     def anderson_rubin(self) -> AndersonRubin:
-        """The Anderson-Rubin statistic as a function of the coefficients of the endogenous columns."""
-        law, matrix = self.moments.law, self.moments.matrix
-        controls, outcomes = self.columns[:, ~self.endogenous], self.columns[:, self.endogenous]
-        found = self.identified(controls)
-        kept, inverse = controls[:, found.active], found.inverse
-        rows = noisy_count(self.plan, self.moments, self.nobs)
+        """The Anderson-Rubin statistic as a function of the coefficients of the endogenous columns.
 
-        def residuals(of: Matrix) -> Matrix:
-            return of - kept @ (inverse @ self._products(kept, of))
-
-        outcomes = residuals(np.column_stack([self.mapped[2], outcomes]))
-        instruments = residuals(self.instruments[:, self.excluded])
-        size = outcomes.shape[1]
-        squares = {
-            (i, j): law.square(np.outer(outcomes[:, i], outcomes[:, j])) for i in range(size) for j in range(size)
-        }
-        noise = np.array([[instruments.T @ squares[i, j] @ instruments for j in range(size)] for i in range(size)])
-        products = np.array([[outcomes.T @ squares[i, j] @ outcomes for j in range(size)] for i in range(size)])
-        last = outcomes[-1]
-        products += self.plan.square_excess * np.einsum("i,j,k,l->ijkl", last, last, last, last)
-        dropped = controls[:, ~found.active]
-        sizes = REACH * self.radius * np.sqrt(found.inflations[~found.active])
-        sizes = sizes / np.sqrt(max(len(found.active), 1) * np.einsum("ij,ik,kj->j", dropped, law.metric, dropped))
-        across = instruments.T @ matrix @ (dropped * sizes)
-        excess = instruments.T @ law.square((dropped * sizes**2) @ dropped.T) @ instruments
-        return AndersonRubin(
-            cross=self.unexplained(kept, inverse, instruments, outcomes),
-            residuals=self_adjoint(self.unexplained(kept, inverse, outcomes, outcomes)),
-            instruments=_positive(self.unexplained(kept, inverse, instruments, instruments)),
-            noise=noise,
-            residual_noise=products,
-            omitted=_positive(across @ across.T - excess),
-            degrees=max(rows.count - len(kept.T), 1.0),
-            rows_deviation=rows.deviation,
+        Of instruments with a bounded interval in every first stage: of others what the controls leave is not known.
+        """
+        columns, endogenous = self.columns, self.endogenous
+        known = self.excluded.copy()
+        for stage in self._stages:
+            known[self.excluded] &= np.isfinite(stage.contrasts(np.eye(stage.size)[self.excluded]).se)
+        return AndersonRubin.of(
+            self.moments,
+            controls=columns[:, ~endogenous],
+            outcomes=np.column_stack([self.mapped[2], columns[:, endogenous]]),
+            instruments=self.instruments[:, known],
+            rows=noisy_count(self.plan, self.moments, self.nobs),
+            radius=self.radius,
         )
 
     def first_stages(self) -> list[FirstStage]:
         """Of each endogenous column, in its order."""
-        columns, found = self.columns[:, self.endogenous], []
-        for column in columns.T:
-            fit, _ = inference_of(self.plan, self.moments, self.first, (self.mapped[1], column), self.nobs, self.radius)
-            found.append(FirstStage.of(fit.estimates, self.excluded))
-        return found
+        return [FirstStage.of(one, self.excluded) for one in self._stages]
+
+    @cached_property
+    def _stages(self) -> list[Estimates]:
+        """Of each endogenous column on the instruments."""
+        columns, facts = self.columns[:, self.endogenous], (self.nobs, self.radius)
+        return [
+            inference_of(self.plan, self.moments, self.first, (self.mapped[1], column), *facts)[0].estimates
+            for column in columns.T
+        ]
 
 
-def _model_spread(total: float, variance: float, degrees: float, rows_deviation: float) -> ModelSpread:
-    """Of a sum of squares with the variance of its noise, over a noisy number of degrees of freedom."""
-    phi = total / degrees
-    return ModelSpread(phi, math.sqrt(max(variance, 0.0) + (phi * rows_deviation) ** 2) / degrees)
+def _tail(degrees: int, statistic: float) -> float:
+    """The chance that chi-squared is above; 1 where there is nothing to test."""
+    return float(special.chdtrc(degrees, statistic)) if degrees > 0 else 1.0
 
 
 def _positive(matrix: Matrix) -> Matrix:
@@ -295,6 +291,40 @@ class AndersonRubin:
     degrees: float
     rows_deviation: float
 
+    @classmethod
+    def of(
+        cls,
+        moments: Moments,
+        *,
+        controls: Matrix,
+        outcomes: Matrix,
+        instruments: Matrix,
+        rows: NoisyCount,
+        radius: float,
+    ) -> AndersonRubin:
+        """For W, (y, x) and Z without W as combinations of what was released, shapes (k, q), (k, m + 1) and (k, l)."""
+        law, found = moments.whole_law, _identified(moments, controls)
+        kept, inverse, dropped = controls[:, found.active], found.inverse, controls[:, ~found.active]
+        outcomes, instruments = (
+            columns - kept @ (inverse @ _products(moments, kept, columns)) for columns in (outcomes, instruments)
+        )
+        squares = [[law.square(np.outer(one, other)) for other in outcomes.T] for one in outcomes.T]
+        # What controls that are not identified may do, at coefficients as large as `Estimates` takes them to be.
+        sizes = REACH * radius * np.sqrt(found.inflations[~found.active] / max(len(found.active), 1))
+        sizes = sizes / np.sqrt(np.sum(dropped * (law.metric @ dropped), axis=0))
+        across = _products(moments, instruments, dropped * sizes)
+        excess = instruments.T @ law.square((dropped * sizes**2) @ dropped.T) @ instruments
+        return cls(
+            cross=_unexplained(moments, kept, inverse, instruments, outcomes),
+            residuals=self_adjoint(_unexplained(moments, kept, inverse, outcomes, outcomes)),
+            instruments=_positive(_unexplained(moments, kept, inverse, instruments, instruments)),
+            noise=np.array([[instruments.T @ one @ instruments for one in line] for line in squares]),
+            residual_noise=np.array([[outcomes.T @ one @ outcomes for one in line] for line in squares]),
+            omitted=_positive(across @ across.T - excess),
+            degrees=max(rows.count - kept.shape[1], 1.0),
+            rows_deviation=rows.deviation,
+        )
+
     @property
     def sizes(self) -> tuple[int, int]:
         """l and m."""
@@ -321,7 +351,7 @@ class AndersonRubin:
 
     def pvalue(self, statistic: float) -> float:
         """Of a statistic of `at`."""
-        return float(special.chdtrc(self.sizes[0], statistic))
+        return _tail(self.sizes[0], statistic)
 
     def overidentification(self, start: Vector) -> tuple[float, float, int]:
         """The least statistic of all coefficients, its p-value and l - m degrees of freedom."""
@@ -332,10 +362,12 @@ class AndersonRubin:
             found = optimize.minimize(self.at, start, method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-8})
             least = float(found.fun)
         degrees = instruments - endogenous
-        return least, float(special.chdtrc(degrees, least)), degrees
+        return least, _tail(degrees, least), max(degrees, 0)
 
     def confidence_set(self, alpha: float) -> tuple[tuple[float, float], ...]:
         """The coefficients of one endogenous column that are not rejected: intervals, in order; perhaps none."""
+        if not len(self.instruments):
+            return ((-math.inf, math.inf),)
         most = float(special.chdtri(self.sizes[0], alpha))
         angles, values = self._looked_at()
         inside = values <= most
@@ -354,16 +386,19 @@ class AndersonRubin:
         """Angles from -pi / 2 to pi / 2, the minima between them too, and the statistic there."""
         angles = np.linspace(-math.pi / 2, math.pi / 2, POINTS)
         values = self._along(angles)
-        step, minima = angles[1] - angles[0], []
-        for at in np.flatnonzero((values <= np.roll(values, 1)) & (values <= np.roll(values, -1))):
-            bounds = (max(angles[at] - step, angles[0]), min(angles[at] + step, angles[-1]))
-            found = optimize.minimize_scalar(
+        step = angles[1] - angles[0]
+        low = np.flatnonzero((values <= np.roll(values, 1)) & (values <= np.roll(values, -1)))
+        # A ratio of polynomials of degree 2 l has no more minima; of a constant each point is one.
+        low = low[np.argsort(values[low])][: 2 * len(self.instruments)]
+        minima = [
+            optimize.minimize_scalar(
                 lambda angle: self._along(np.array([angle]))[0],
-                bounds=bounds,
+                bounds=(max(angles[at] - step, angles[0]), min(angles[at] + step, angles[-1])),
                 method="bounded",
                 options={"xatol": 1e-12},
-            )
-            minima.append(float(found.x))
+            ).x
+            for at in low
+        ]
         angles = np.unique(np.append(angles, minima))
         return angles, self._along(angles)
 
@@ -376,7 +411,7 @@ WEAK = 10.0
 class FirstStage:
     """The test that no instrument moves an endogenous column, beside the controls."""
 
-    f: float  # over sampling error and noise together; 0 where no instrument is identified
+    f: float  # over sampling error and noise together; NaN where no instrument is identified
     pvalue: float
     df: int  # instruments tested
     untested: int  # instruments that are not identified
@@ -387,7 +422,7 @@ class FirstStage:
     def of(cls, estimates: Estimates, excluded: Flags) -> FirstStage:
         """Of the coefficients of the instruments among all in a first stage."""
         test = wald_test(estimates, np.eye(estimates.size)[excluded])
-        f = test.statistic / test.df if test.df else 0.0
+        f = test.statistic / test.df if test.df else math.nan
         found = estimates.identified
         places = np.flatnonzero(excluded[found.active])
         if not len(places):
@@ -404,4 +439,4 @@ class FirstStage:
     @property
     def is_weak(self) -> bool:
         """Whether two-stage least squares may be far off."""
-        return self.f < WEAK
+        return not self.f >= WEAK

@@ -166,10 +166,17 @@ def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
 def buys_errors(spec: FitSpec) -> bool:
     """Whether the stage that is released last is to have standard errors, if there is room for them and no obstacle."""
     options = spec.options
-    # Nothing is free for persons, whose scores' spread must be bought.
     if options.inference == "auto":
-        return headroom(spec.family) > 0 and options.unit is None
+        return errors_are_free(spec.family) and options.unit is None
     return options.inference is not None
+
+
+def errors_are_free(family: Family) -> bool:
+    """Whether a fit of rows has errors for nothing: not where the spread of scores must be bought.
+
+    It must be of quantiles, and of persons.
+    """
+    return headroom(family) > 0 and family.models_mean
 
 
 def check_units(design: Bounds, options: Options) -> None:
@@ -214,7 +221,7 @@ def _check_shares(spec: FitSpec, *, offered: bool) -> None:
         raise ArgumentError(f"information_share needs standard errors that are paid for: pass {paid}, or leave it out")
     if options.spread_share is None:
         return
-    if kind is None or (kind == "auto" and (not offered or headroom(family) == 0)):
+    if kind is None or (kind == "auto" and (not offered or not errors_are_free(family))):
         raise ArgumentError(f"spread_share buys nothing without inference: pass {paid}, or leave it out")
     if _spread(spec) == "known":
         raise ArgumentError(

@@ -27,7 +27,7 @@ from dpstats.frames import WideFrame
 from dpstats.inference import KnownInformation, MatrixLaw, SpanNoise
 from dpstats.inference.inverse import LEAST_RATIO
 from dpstats.mechanisms.design import SubDesign
-from dpstats.mechanisms.spec import obstacle
+from dpstats.mechanisms.spec import errors_are_free, obstacle
 from dpstats.models.forecast import (
     Forecast,
     RowMeans,
@@ -42,14 +42,15 @@ from dpstats.models.population import POOR, USUAL, KnownColumns
 from dpstats.models.ranges import trimmable
 from dpstats.plan import Plan, replan_request, with_settled_law
 from dpstats.plan.methods import (
-    ERRORS_SHARE,
     ResponsePurchase,
     is_open_least_squares,
     is_open_quantile,
     response_purchase,
 )
+from dpstats.plan.methods import (
+    interval_share as share_of_response,
+)
 from dpstats.plan.scaling import rescaled
-from dpstats.privacy.information import headroom
 from dpstats.privacy.trimming import share_to_spend
 from dpstats.results.standard_errors import shrunk_towards
 
@@ -178,7 +179,7 @@ def affordable(plan: Plan, rows: float | None) -> Plan:
     open_cap = is_open_least_squares(request) and options.inference is not None
     if rows is None or options.response != "auto" or not (open_cap or is_open_quantile(request)):
         return plan
-    if rows * request.row_eps * min(options.response_share, ERRORS_SHARE) >= FEWEST_BOUGHT:
+    if rows * request.row_eps * share_of_response(request) >= FEWEST_BOUGHT:
         return plan
     return rescaled(plan, replace(request, options=replace(request.options, response="declared")))
 
@@ -222,7 +223,7 @@ def candidates_of(plan: Plan, asked: Request | None = None) -> list[Plan]:
         replace(automatic, options=replace(automatic.options, inference=setting)) for setting in (None, True)
     )
     found: list[Plan] = []
-    if headroom(plan.family) == 0:  # no errors are free, and the plan has none
+    if not errors_are_free(plan.family):  # no errors are free, and the plan has none
         found = [replace(plan, request=without)]
     else:
         with contextlib.suppress(DPStatsError):  # as public as what is planned

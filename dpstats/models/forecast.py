@@ -14,12 +14,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import special
 
 from dpstats.arguments import check_type, safe_repr
 from dpstats.cached import cached_property
 from dpstats.data import Block
 from dpstats.errors import ArgumentError
-from dpstats.families import Family
+from dpstats.families import Family, Quantile
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.submodels import SEED
 from dpstats.frames import WideFrame
@@ -403,7 +404,9 @@ def _endog(family: Family, eta: Vector, residual: float, random: np.random.Gener
         return (random.uniform(size=len(eta)) < 1 / (1 + np.exp(-eta))).astype(np.float64)
     if family.response == "count":
         return np.asarray(family.clip_response(counts(family, np.exp(eta), random)))
-    return np.asarray(eta + residual * random.standard_normal(len(eta)), dtype=np.float64)
+    # So many of the residuals lie below a quantile as it says.
+    below = special.ndtri(family.q) if isinstance(family, Quantile) else 0.0
+    return np.asarray(eta + residual * (random.standard_normal(len(eta)) - below), dtype=np.float64)
 
 
 def _sampling(plan: Plan, means: RowMeans) -> Vector:

@@ -231,7 +231,8 @@ class InstrumentTests:
             (
                 name,
                 [
-                    *([f"{one.f:.4g}", f"{one.pvalue:.3f}"] if one.df else ["", ""]),
+                    format_number(one.f),
+                    f"{one.pvalue:.3f}" if one.df else "",
                     format_number(one.rows_f),
                     format_number(one.rows_f_sd),
                 ],
@@ -250,14 +251,15 @@ class InstrumentTests:
             for (name, test), values in zip(tests, sets, strict=False)
         ]
         heads = ["chi2", "df", "P>chi2", "95 % set"]
-        return [stages, full_width(heads, lines, [9, 4, 8, 27], title="Anderson-Rubin and J Tests")]
+        title = "Anderson-Rubin and J Tests" if len(tests) > 1 else "Anderson-Rubin Test"
+        return [stages, full_width(heads, lines, [9, 4, 8, 27], title=title)]
 
     def weak_note(self) -> list[str]:
         """One line on instruments that are weak, if they are."""
         weak = [pair for pair in zip(self.endogenous, self._stages, strict=True) if pair[1].is_weak]
         if not weak:
             return []
-        name, least = min(weak, key=lambda pair: pair[1].f)
+        name, least = min(weak, key=lambda pair: pair[1].f if pair[1].df else 0.0)
         strength = f"its first-stage F is {least.f:.3g}, below 10" if least.df else "no instrument is identified"
         return [
             f"Instruments are weak for {name} at this budget: {strength}. The coefficients of two-stage least squares "

@@ -104,6 +104,8 @@ class KaplanMeierPlan(Printed):
         --------
         >>> "Plan of survival curves" in plan.summary().as_text()
         True
+        >>> "tabular" in plan.to_latex(), "<td" in plan.to_html(), "---:|" in plan.to_markdown()
+        (True, True, True)
         """
         table, (left, right) = self.table, self._facts()
         facts = paired_facts(marked_title("Plan of survival curves", self.guarantee), left, right)
@@ -330,7 +332,13 @@ class KaplanMeier(Released):
         return log_rank(self._noisy)
 
     def plot(self, *, alpha: float = 0.05, caption: bool = True, ax: Axes | None = None) -> Axes:
-        """The curves with their pointwise intervals; see `dpstats.plots.survival`."""
+        """The curves with their pointwise intervals; see `dpstats.plots.survival`.
+
+        Examples
+        --------
+        >>> km.plot().get_xlabel()
+        'time'
+        """
         return survival(self, alpha=alpha, caption=caption, ax=ax)
 
     def summary(self, alpha: float = 0.05) -> Summary:
@@ -340,6 +348,8 @@ class KaplanMeier(Released):
         --------
         >>> "Private Survival Curves" in km.summary().as_text()
         True
+        >>> "tabular" in km.to_latex(), "<td" in km.to_html(), "---:|" in km.to_markdown()
+        (True, True, True)
         """
         test = self.logrank()
         left, right = self.plan._facts()

@@ -44,6 +44,9 @@ CALLS: dict[str, Call] = {
     "plan_many": lambda data, domain, ledger: dp.plan_many({"one": "y ~ x", "two": "y ~ g"}, domain, 0.5).fit(
         data, ledger=ledger
     ),
+    "quantreg": lambda data, domain, ledger: dp.quantreg(
+        "y ~ x", data, 0.5, [0.25, 0.75], domain=domain, ledger=ledger, check_share=0
+    ),
     "tune": lambda data, domain, ledger: dp.tune(
         "y ~ x", data, {"alpha": [1.0, 2.0]}, eps=0.5, penalty="ridge", domain=domain, ledger=ledger
     ),

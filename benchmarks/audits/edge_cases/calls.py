@@ -140,6 +140,8 @@ def shown(result: Any) -> Shown:
     if isinstance(result, dp.MultinomialResults):
         bits = repr((result.params.to_dict(), None if result.information is None else result.information.tolist()))
         return repr((result.plan.names, result.guarantee)), bits
+    if isinstance(result, dp.KaplanMeier):
+        return repr(result.plan), repr(result.counts.tolist())
     if isinstance(result, dp.Plan):
         return repr(result.to_dict()), ""
     if isinstance(result, (pd.Series, np.ndarray)):
@@ -161,6 +163,8 @@ def _glm(name: str, formula: str, columns: str, domain: Any = DOMAIN, **argument
 FIRST = {"y": (-4, 4)}
 GLMS = [
     _glm("gaussian", "y ~ x + g", "y x g"),
+    _glm("absorbed", "y ~ x | s", "y x"),
+    _glm("absorbed groups", "y ~ x | m", "y x", unit="m"),
     _glm("multinomial", "k ~ x + g", "k x g", family="multinomial", inference=True),
     _glm("gaussian, delta", "y ~ x + g", "y x g", delta=1e-6),
     _glm("transforms", "np.log(y + 5) ~ I(x**2) + C(g, Sum) + k + np.log(x + 1)", "y x g k"),
@@ -226,6 +230,9 @@ def _wrapped() -> list[Entry]:
         _call(
             "buy_ranges", "x c", lambda data, _: dp.buy_ranges(data, ["x", "c"], 1.0, seed=SEED), "x c", several=True
         ),
+        _call("kaplan_meier", "x b g", lambda data, _: dp.kaplan_meier("Surv(x, b) ~ g", data, 1.0, **known)),
+        _call("hazard", "c b g y", lambda data, _: dp.hazard("Surv(c, b) ~ g + y", data, 1.0, **known)),
+        _call("hazard, entry", "x c b k", lambda data, _: dp.hazard("Surv(x, c, b) ~ k", data, 1.0, **known)),
         _call("plan_many", "y x b", lambda data, _: _many(DOMAIN).fit(data, seed=SEED), several=True),
         _call("plan_many, bought", "y x b", lambda data, _: _many(None).fit(data, seed=SEED), "y x", several=True),
     ]
