@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special, stats
+from scipy import special
 
 Array = NDArray[np.float64]
 
@@ -150,4 +150,4 @@ def log_rank(counts: NoisyCounts) -> LogRank:
     noise = sum(np.einsum("ahk,bhk->ab", pull, pull) for pull in pulls) * counts.variance
     covariance = (sampling + noise)[1:, 1:]
     statistic = max(float(excess[1:] @ np.linalg.pinv(covariance, hermitian=True) @ excess[1:]), 0.0)
-    return LogRank(statistic, groups - 1, float(stats.chi2.sf(statistic, groups - 1)), used, excess)
+    return LogRank(statistic, groups - 1, float(special.chdtrc(groups - 1, statistic)), used, excess)

@@ -261,6 +261,7 @@ def test_intervals_cover_and_are_little_wider() -> None:
     assert np.mean(width) < 1.3
 
 
+@pytest.mark.slow
 def test_a_plan_tells_all_and_a_fit_is_stored(tmp_path: Any) -> None:
     plan = dp.plan_hazard(FORMULA, DOMAIN, 1.0, breaks=BREAKS)
     assert plan.names == ("Intercept", "interval[T.2 to 5]", "interval[T.5 to 10]", "arm[T.new]", "age")
@@ -296,6 +297,8 @@ def test_more_options() -> None:
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no Surv": ({"formula": "time ~ arm"}, "not Surv"),
+    "dot": ({"formula": "Surv(time, event) ~ ."}, "write the columns out"),
+    "place": ({"formula": "Surv(time, event) ~ arm + median(age)"}, "character 27"),
     "cap": ({"rate_cap": 0}, "rate_cap"),
     "text cap": ({"rate_cap": "high"}, "rate_cap"),
     "inference": ({"inference": "robust"}, "True or False"),
