@@ -56,8 +56,7 @@ def made_up(family: str, rows: int, spread: float, eps: float, seed: int) -> Err
     table = {"x": exog[:, 1], "z": exog[:, 2], "y": endog, "group": group}
     domain = {"x": (0, 1), "z": (0, 1), "y": RANGES[family], "group": list(range(GROUPS))}
     call: dict[str, Any] = {"eps": eps, "family": family, "domain": domain}
-    plain = {"method": "statistics"} if family == "gaussian" else {}
-    unpooled = dp.glm("y ~ x + z", table, by="group", **call, **plain).fits
+    unpooled = dp.glm("y ~ x + z", table, by="group", **call).fits
     one = dp.glm("y ~ x + z", table, **call)
     shrunk = dp.glm("y ~ x + z", table, by="group", shrink=True, **call)
     public = np.array([_fit(family, endog[group == at], exog[group == at]) for at in range(GROUPS)])
@@ -112,7 +111,7 @@ def real(one: Schools, eps: float, seed: int) -> Errors:
     fitted, other = one.rows[half], one.rows[~half]
     call: dict[str, Any] = {"eps": eps, "domain": one.domain}
     unpooled = dp.ols(one.formula, fitted, **call)
-    every = dp.glm(one.formula, fitted, by=one.by, method="statistics", **call)
+    every = dp.glm(one.formula, fitted, by=one.by, **call)
     shrunk = dp.glm(one.formula, fitted, by=one.by, shrink=True, **call)
     pooled = (unpooled.debiased if unpooled.has_errors else unpooled.params).to_numpy()
     squares, covered = [], []

@@ -76,7 +76,6 @@ def coverage(runs: int = RUNS) -> pd.DataFrame:
         means[["F", "F of rows"]] = table[["F", "F of rows"]].median().round(1)
         facts = {"n": rows, "l": instruments, "strength": strength, "q": controls, "eps": eps, "delta": delta}
         lines.append(facts | dict(means))
-        print(lines[-1], flush=True)
     return pd.DataFrame(lines)
 
 

@@ -27,11 +27,9 @@ MOST_NARROWED, MOST_WIDENED = 0.1, 1.25
 """The least and the greatest multiple of it for other numbers of rows."""
 
 
-def check_quantile(name: str, value: object) -> float:
-    """A quantile; ArgumentError unless it is a number from 0.0001 to 0.9999."""
-    if not is_number(value) or not QUANTILES[0] <= value <= QUANTILES[1]:
-        raise ArgumentError(f"{name} must be a number from 0.0001 to 0.9999, such as 0.5, got {safe_repr(value)}")
-    return float(value)
+def is_quantile(value: object) -> bool:
+    """Whether `value` is a number from 0.0001 to 0.9999."""
+    return is_number(value) and QUANTILES[0] <= value <= QUANTILES[1]
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,8 @@ class Quantile(Family):
     typical_intercept: ClassVar[float] = 0.6
 
     def __post_init__(self) -> None:
-        check_quantile("q", self.q)
+        if not is_quantile(self.q):
+            raise ArgumentError(f"q must be a number from 0.0001 to 0.9999, such as 0.5, got {safe_repr(self.q)}")
         if self.h is not None:
             # In the units of any response; plans ask for `CAPS` of what it is in model units.
             check_cap("h", self.h, (5e-324, 1e308))

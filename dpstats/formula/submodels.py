@@ -57,10 +57,10 @@ def combinations(whole: DesignSpec, part: DesignSpec) -> tuple[Array, Array]:
     return found[:, :-1], found[:, -1]
 
 
-def uniform_rows(domain: Domain, count: int) -> dict[str, list[Any]]:
+def uniform_rows(domain: Domain, count: int) -> dict[str, Any]:
     """Columns of independent uniform values within the declared ranges and levels, a function of the Domain alone."""
     random = np.random.default_rng(SUBMODEL_SEED)
-    rows: dict[str, list[Any]] = {}
+    rows: dict[str, Any] = {}
     for name in domain:
         declared = domain[name]
         if isinstance(declared, Levels):
@@ -68,11 +68,11 @@ def uniform_rows(domain: Domain, count: int) -> dict[str, list[Any]]:
             rows[name] = [values[code] for code in random.integers(0, len(values), count)]
         else:
             share = random.random(count)
-            rows[name] = (declared.low * (1 - share) + declared.high * share).tolist()
+            rows[name] = declared.low * (1 - share) + declared.high * share
     return rows
 
 
-def _stacked(spec: DesignSpec, rows: dict[str, list[Any]]) -> Array:
+def _stacked(spec: DesignSpec, rows: dict[str, Any]) -> Array:
     """Columns and response of the rows, shape (rows, p + 1)."""
     return np.column_stack([spec.exog(rows)[0], spec.endog(rows)])
 

@@ -50,8 +50,24 @@ def pooled_solution(informations: Float, moments: Float, law: SpanNoise) -> Floa
     return found.inverse @ moments.sum(axis=0) if found.active.all() else None
 
 
-def steady_informations(informations: Float, law: SpanNoise, total: Float) -> Float:
-    """Each group's information with less noise, positive semidefinite, shape (groups, p, p).
+class Steady(NamedTuple):
+    """The groups' informations with less noise, and what is left of it."""
+
+    informations: Float  # positive semidefinite, shape (groups, p, p)
+    total: Float  # of all groups, shape (p, p)
+    share_variance: float  # of the multiple of the total that a group is
+    trusted: Float  # how much of the noise in its deviation from that a group keeps, shape (groups,)
+    law: SpanNoise
+
+    def noise(self, lever: Float, group: int) -> Float:
+        """Covariance of what is left of the noise in a group's information times a vector, about, shape (p, p)."""
+        moved = self.total @ lever
+        kept = self.trusted[group] ** 2 * self.law.square(np.outer(lever, lever))
+        return np.asarray(self.share_variance * np.outer(moved, moved) + kept, dtype=np.float64)
+
+
+def steady_informations(informations: Float, law: SpanNoise, total: Float) -> Steady:
+    """Each group's information with less noise.
 
     In the coordinates of the sum over groups each is a multiple of the identity, which is estimated best, and a
     deviation, which is shrunk as far as noise explains its size.
@@ -61,15 +77,16 @@ def steady_informations(informations: Float, law: SpanNoise, total: Float) -> Fl
     back = np.asarray(np.linalg.inv(root), dtype=np.float64)
     whitened, metric = _sandwich(back, informations), _sandwich(back, law.metric)
     inverse = np.asarray(np.linalg.inv(metric), dtype=np.float64)
-    weights = inverse @ inverse / np.trace(inverse @ inverse)
-    shares = np.maximum(np.einsum("ij,gij->g", weights, whitened), 0.0)
+    square = float(np.trace(inverse @ inverse))
+    shares = np.maximum(np.einsum("ij,gij->g", inverse @ inverse / square, whitened), 0.0)
     deviations = whitened - shares[:, None, None] * np.eye(size)
     lengths = np.einsum("ij,gjk,kl,gil->g", inverse, deviations, inverse, deviations)
     expected = law.variance * (size * (size + 1) - 2)
     trusted = np.where(lengths > expected, 1 - expected / np.where(lengths > 0, lengths, 1.0), 0.0)
     steady = shares[:, None, None] * np.eye(size) + trusted[:, None, None] * deviations
     values, vectors = np.linalg.eigh(steady)
-    return _sandwich(root, (vectors * np.maximum(values, 0.0)[:, None, :]) @ np.swapaxes(vectors, 1, 2))
+    found = _sandwich(root, (vectors * np.maximum(values, 0.0)[:, None, :]) @ np.swapaxes(vectors, 1, 2))
+    return Steady(found, _sandwich(root, np.eye(size)), 2 * law.variance / square, trusted, law)
 
 
 @dataclass(frozen=True, eq=False)

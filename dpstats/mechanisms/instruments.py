@@ -76,12 +76,12 @@ def _products(moments: Moments, left: Matrix, right: Matrix) -> Matrix:
 
 def _identified(moments: Moments, columns: Matrix) -> Identified:
     """Which columns have more information than noise."""
-    return identify(_products(moments, columns, columns), MappedMatrix(moments.law, columns))
+    return identify(_products(moments, columns, columns), MappedMatrix(moments.whole_law, columns))
 
 
 def _unexplained(moments: Moments, columns: Matrix, inverse: Matrix, left: Matrix, right: Matrix) -> Matrix:
     """Sums of products of residuals of columns, with what noise takes off on average (docs/proofs/instruments, 2)."""
-    noise = left.T @ moments.law.square(columns @ inverse @ columns.T) @ right
+    noise = left.T @ moments.whole_law.square(columns @ inverse @ columns.T) @ right
     return np.asarray(left.T @ moments.matrix @ right + noise, dtype=np.float64)
 
 
@@ -112,17 +112,17 @@ class InstrumentedModel:
         """The places in Z of the controls, in their order in X."""
         return np.array([self.first.names.index(name) for name in self.part.names if name in self.first.names], int)
 
-    @property
+    @cached_property
     def columns(self) -> Matrix:
         """X T, each factor of T'X'XT measured from its commonest level; shape (k, p)."""
         return self.mapped[0] @ self.basis
 
-    @property
+    @cached_property
     def basis(self) -> Matrix:
         """T, shape (p, p)."""
         return reference_levels(self._products(self.mapped[0], self.mapped[0]), self.part.dummies)
 
-    @property
+    @cached_property
     def instruments(self) -> Matrix:
         """Z likewise, shape (k, L)."""
         columns = self.mapped[1]
@@ -162,9 +162,10 @@ class InstrumentedModel:
         """Released sums of products."""
         return _products(self.moments, left, right)
 
+    @cached_property
     def two_stage(self) -> tuple[Inference, Matrix]:
         """Two-stage least squares in the user's units with its errors, and the basis T (docs/proofs/instruments, 3)."""
-        law, basis, columns, response = self.moments.law, self.basis, self.columns, self.mapped[2]
+        law, basis, columns, response = self.moments.whole_law, self.basis, self.columns, self.mapped[2]
         instruments = self.instruments
         found = _identified(self.moments, instruments)
         inverse = np.zeros((len(found.active),) * 2)
@@ -215,7 +216,7 @@ class InstrumentedModel:
 
     def _dispersion(self, errors: Vector, fitted: Matrix, inverse: Matrix, spread: Matrix, used: int) -> ModelSpread:
         """The variance of u from the residuals' sum of squares, with what noise moves in it on average taken off."""
-        law, columns, rows = self.moments.law, self.columns, noisy_count(self.plan, self.moments, self.nobs)
+        law, columns, rows = self.moments.whole_law, self.columns, noisy_count(self.plan, self.moments, self.nobs)
         # Residuals of the second stage are not orthogonal to endogenous columns.
         slope = columns.T @ self.moments.matrix @ errors
         slope[~self.endogenous] = 0.0
@@ -224,7 +225,6 @@ class InstrumentedModel:
         total += 2 * float(errors @ law.square(columns @ inverse @ fitted.T) @ errors)
         total -= float(np.sum(self._products(columns, columns) * (inverse @ spread @ inverse)))
         variance = float(law.bilinear(errors[None], partner[None])[0])
-        variance += (errors[-1] * partner[-1]) ** 2 * self.plan.square_excess
         degrees = max(rows.count - used, 1.0)
         phi = total / degrees
         return ModelSpread(phi, math.sqrt(max(variance, 0.0) + (phi * rows.deviation) ** 2) / degrees)
@@ -244,7 +244,6 @@ class InstrumentedModel:
             outcomes=np.column_stack([self.mapped[2], columns[:, endogenous]]),
             instruments=self.instruments[:, known],
             rows=noisy_count(self.plan, self.moments, self.nobs),
-            square_excess=self.plan.square_excess,
             radius=self.radius,
         )
 
@@ -301,17 +300,15 @@ class AndersonRubin:
         outcomes: Matrix,
         instruments: Matrix,
         rows: NoisyCount,
-        square_excess: float,
         radius: float,
     ) -> AndersonRubin:
         """For W, (y, x) and Z without W as combinations of what was released, shapes (k, q), (k, m + 1) and (k, l)."""
-        law, found = moments.law, _identified(moments, controls)
+        law, found = moments.whole_law, _identified(moments, controls)
         kept, inverse, dropped = controls[:, found.active], found.inverse, controls[:, ~found.active]
         outcomes, instruments = (
             columns - kept @ (inverse @ _products(moments, kept, columns)) for columns in (outcomes, instruments)
         )
         squares = [[law.square(np.outer(one, other)) for other in outcomes.T] for one in outcomes.T]
-        last = outcomes[-1]
         # What controls that are not identified may do, at coefficients as large as `Estimates` takes them to be.
         sizes = REACH * radius * np.sqrt(found.inflations[~found.active] / max(len(found.active), 1))
         sizes = sizes / np.sqrt(np.sum(dropped * (law.metric @ dropped), axis=0))
@@ -322,8 +319,7 @@ class AndersonRubin:
             residuals=self_adjoint(_unexplained(moments, kept, inverse, outcomes, outcomes)),
             instruments=_positive(_unexplained(moments, kept, inverse, instruments, instruments)),
             noise=np.array([[instruments.T @ one @ instruments for one in line] for line in squares]),
-            residual_noise=np.array([[outcomes.T @ one @ outcomes for one in line] for line in squares])
-            + square_excess * np.einsum("i,j,k,l->ijkl", last, last, last, last),
+            residual_noise=np.array([[outcomes.T @ one @ outcomes for one in line] for line in squares]),
             omitted=_positive(across @ across.T - excess),
             degrees=max(rows.count - kept.shape[1], 1.0),
             rows_deviation=rows.deviation,

@@ -40,6 +40,7 @@ from dpstats.solvers.linear_algebra import minimize_quadratic
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
+Indices = NDArray[np.intp]
 
 PROOF = "docs/proofs/statistics"
 
@@ -201,11 +202,45 @@ PRECISION = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
+class SumsNoise(SpanNoise):
+    """The noise of released sums with that of y'y as it is, whose variance is more or less than the metric says."""
+
+    excess: float = 0.0
+
+    def square(self, matrix: Matrix) -> Matrix:
+        """S(A) = E[E A E], shape (k, k)."""
+        found = super().square(matrix)
+        found[-1, -1] += self.excess * matrix[-1, -1]
+        return found
+
+    def images(self, vector: Vector) -> Matrix:
+        """S(e_j m') for each unit vector e_j, shape (k, k, k)."""
+        found = super().images(vector)
+        found[-1, -1, -1] += self.excess * vector[-1]
+        return found
+
+    def bilinear(self, left: Matrix, right: Matrix) -> Vector:
+        """Var(g'E m) for the rows g, m of `left` and `right`, shape (rows, k)."""
+        return super().bilinear(left, right) + self.excess * (left[:, -1] * right[:, -1]) ** 2
+
+    def restrict(self, kept: Indices) -> SumsNoise:
+        """The law of E's rows and columns `kept`, in their order."""
+        part, last = super().restrict(kept), self.size - 1 in kept
+        return SumsNoise(part.metric, part.variance, part.removed, self.excess if last else 0.0)
+
+
+@dataclass(frozen=True, eq=False)
 class Moments:
     """A released matrix of sums of w w' after what the design knows of it, shape (k, k), and the law of its noise."""
 
     matrix: Matrix
-    law: SpanNoise
+    law: SpanNoise  # of all but y'y, which models that explain y have no use for
+    square_excess: float = 0.0
+
+    @property
+    def whole_law(self) -> SumsNoise:
+        """Of all, for models in which y stands elsewhere."""
+        return SumsNoise(self.law.metric, self.law.variance, self.law.removed, self.square_excess)
 
     @classmethod
     def of(cls, plan: StatisticsPlan, released: Matrix) -> Moments:
@@ -213,13 +248,13 @@ class Moments:
         law, size = plan.law, len(plan.design.names)
         forms = plan.design.forms()
         if not len(forms):
-            return cls(released, law)
+            return cls(released, law, plan.square_excess)
         inner, clean = project_forms(released[:size, :size], SpanNoise(law.metric[:size, :size], law.variance), forms)
         matrix, removed = released.copy(), np.zeros((size + 1,) * 4)
         matrix[:size, :size] = inner
         assert clean.removed is not None
         removed[:size, :size, :size, :size] = clean.removed
-        return cls(matrix, SpanNoise(law.metric, law.variance, removed))
+        return cls(matrix, SpanNoise(law.metric, law.variance, removed), plan.square_excess)
 
     def equations(self, columns: Matrix, response: Vector) -> Equations:
         """The normal equations of a model of x = T'w and y = t'w, T of shape (k, q) and t of shape (k,)."""
@@ -229,7 +264,7 @@ class Moments:
             square=float(response @ self.matrix @ response),
             columns=columns,
             response=response,
-            law=self.law,
+            law=self.whole_law if np.any(columns[-1] != 0) else self.law,
         )
 
 
@@ -335,7 +370,8 @@ def inference_of(
     basis = reference_levels(plain.information, part.dummies)
     equations = moments.equations(mapped[0] @ basis, mapped[1])
     transform, shift = part.back_transform()
-    spread = partial(dispersion, plan.square_excess, equations, noisy_count(plan, moments, nobs))
+    excess = 0.0 if isinstance(equations.law, SumsNoise) else plan.square_excess
+    spread = partial(dispersion, excess, equations, noisy_count(plan, moments, nobs))
     return equations_inference(equations, radius, (transform @ basis, shift), spread), basis
 
 

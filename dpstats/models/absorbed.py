@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -197,6 +197,17 @@ class AbsorbedModel(Printed):
         sampling = np.sqrt(np.diag(inverse @ score @ inverse)) * back
         total = np.sqrt(np.diag(inverse @ (score + noise) @ inverse)) * back
         return WideFrame(pd.DataFrame({"std_error": total, "sampling": sampling}, index=list(self.names)))
+
+    def forecast(self, **_: Any) -> NoReturn:
+        """What `dpstats.required` asks for; it takes numbers of groups too.
+
+        Examples
+        --------
+        >>> plan.forecast()
+        Traceback (most recent call last):
+        dpstats.errors.ArgumentError: errors depend on the number of groups too: plan.standard_errors(n, groups)
+        """
+        raise ArgumentError("errors depend on the number of groups too: plan.standard_errors(n, groups)")
 
     def summary(self) -> Summary:
         """The public facts of the plan; as_text, as_html and as_latex.

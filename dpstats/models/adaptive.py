@@ -42,11 +42,13 @@ from dpstats.models.population import POOR, USUAL, KnownColumns
 from dpstats.models.ranges import trimmable
 from dpstats.plan import Plan, replan_request, with_settled_law
 from dpstats.plan.methods import (
-    ERRORS_SHARE,
     ResponsePurchase,
     is_open_least_squares,
     is_open_quantile,
     response_purchase,
+)
+from dpstats.plan.methods import (
+    interval_share as share_of_response,
 )
 from dpstats.plan.scaling import rescaled
 from dpstats.privacy.trimming import share_to_spend
@@ -177,7 +179,7 @@ def affordable(plan: Plan, rows: float | None) -> Plan:
     open_cap = is_open_least_squares(request) and options.inference is not None
     if rows is None or options.response != "auto" or not (open_cap or is_open_quantile(request)):
         return plan
-    if rows * request.row_eps * min(options.response_share, ERRORS_SHARE) >= FEWEST_BOUGHT:
+    if rows * request.row_eps * share_of_response(request) >= FEWEST_BOUGHT:
         return plan
     return rescaled(plan, replace(request, options=replace(request.options, response="declared")))
 

@@ -14,7 +14,7 @@ import numpy as np
 from dpstats.arguments import safe_repr
 from dpstats.call import ChargeKeywords, Request, make_request
 from dpstats.errors import ArgumentError, DPStatsError
-from dpstats.families.quantile import Quantile, check_quantile
+from dpstats.families.quantile import Quantile, is_quantile
 from dpstats.formula.design import DesignSpec
 from dpstats.models.adaptive import settled
 from dpstats.models.glm import Further, fit_source, release_rows
@@ -33,6 +33,13 @@ PROOF = "docs/proofs/quantiles"
 
 MOST = 99
 """Quantiles of one call."""
+
+
+SHARED = 0.06
+"""What the quantile nearest to the median has beside its share, of all shares, for what it buys for all."""
+
+MOST_SHARED = 0.5
+"""The greatest `response_share` of that quantile."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +61,7 @@ class QuantilePlan(Printed):
     >>> plan
     <QuantilePlan: y ~ x, q = 0.1, 0.5, 0.9; eps=1, add_remove, certified>
     >>> round(plan[0.5].eps, 2)
-    0.25
+    0.29
     """
 
     plans: Mapping[float, Plan]
@@ -90,9 +97,12 @@ def check_quantiles(q: object) -> tuple[float, ...]:
     values = tuple(q) if isinstance(q, (Sequence, np.ndarray)) and not isinstance(q, str) else ()
     if not 1 <= len(values) <= MOST:
         raise ArgumentError(f"q must be a number such as 0.5, or a list of 1 to {MOST} of them, got {safe_repr(q)}")
-    found = tuple(check_quantile("q", one) for one in values)
+    # The values of a list are not quoted: they could be cells.
+    if any(not is_quantile(one) for one in values):
+        raise ArgumentError("q must hold numbers from 0.0001 to 0.9999, such as [0.1, 0.5, 0.9]")
+    found = tuple(map(float, values))
     if any(first >= second for first, second in pairwise(found)):
-        raise ArgumentError(f"q must rise from one quantile to the next, such as [0.1, 0.5, 0.9], got {safe_repr(q)}")
+        raise ArgumentError("q must rise from one quantile to the next, such as [0.1, 0.5, 0.9]")
     return found
 
 
@@ -101,18 +111,24 @@ def plan_quantiles(
 ) -> QuantilePlan:
     """The plans of several quantiles, from public facts alone.
 
-    The budget is divided by (max(q, 1 - q))^(2/3), which makes the sum of the variances of their noise least.
+    The budget is divided by (max(q, 1 - q))^(2/3), which makes the sum of the variances of their noise least, after
+    what is set aside for the quantile that buys what all share.
     """
     families = [Quantile(one, h) for one in q]
     whole = make_request(eps=eps, family=families[0], **settings)
     if whole.method not in ("napp", "objective"):
         raise ArgumentError(f"method must be 'napp' or left out for several quantiles, got {safe_repr(whole.method)}")
-    shares = split_budget(whole.eps, whole.delta, [family.lipschitz ** (2 / 3) for family in families])
+    central = min(q, key=lambda one: abs(one - 0.5))
+    weights = [family.lipschitz ** (2 / 3) for family in families]
+    weights[q.index(central)] += SHARED * sum(weights)
+    shares = split_budget(whole.eps, whole.delta, weights)
     requests = {
         family.q: replace(whole, family=family, eps=share_eps, delta=share_delta)
         for family, (share_eps, share_delta) in zip(families, shares, strict=True)
     }
-    central = min(q, key=lambda one: abs(one - 0.5))
+    options = requests[central].options
+    response_share = min(options.response_share * whole.eps / requests[central].eps, MOST_SHARED)
+    requests[central] = replace(requests[central], options=replace(options, response_share=response_share))
     first = source.plan(requests[central], alone=True)
     plans = {one: first if one == central else beside(first, request) for one, request in requests.items()}
     total = compose([plan.guarantee for plan in plans.values()])

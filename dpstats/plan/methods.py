@@ -232,14 +232,13 @@ def response_purchase(request: Request, design: PublicDesign) -> ResponsePurchas
         raise ArgumentError(f"{argument('response', 'bought')} {reason}")
     if options.response == "declared" or reason is not None:
         return None
-    share, intervals = options.response_share, caps_for_intervals(request)
+    intervals = caps_for_intervals(request)
     open_counts = isinstance(request.family, Poisson) and not _capped(request.family)
     open_counts |= isinstance(request.family, NegativeBinomial) and request.family.alpha is None
     open_width = is_open_quantile(request)
     if not (asked or intervals or open_counts or open_width):
         return None
-    if (intervals or open_width) and not asked:
-        share = min(share, ERRORS_SHARE)
+    share = interval_share(request) if (intervals or open_width) and not asked else options.response_share
     assert isinstance(design, DesignSpec)
     return ResponsePurchase(share * request.row_eps, design.response.low, design.response.high)
 
@@ -247,6 +246,15 @@ def response_purchase(request: Request, design: PublicDesign) -> ResponsePurchas
 WORKING_CAP, INTERVAL_CAP = 0.35, 0.9
 """The default residual cap as a multiple of half the width of a bought interval: for coefficients alone, and where
 their intervals are to cover the slopes of least squares (docs/proofs/purchases)."""
+
+
+def interval_share(request: Request) -> float:
+    """The share of eps that buys an interval of the response which nobody asked for.
+
+    Half of the whole `response_share` for quantiles, so that one of several can pay for all.
+    """
+    asked = request.options.response_share
+    return asked / 2 if is_open_quantile(request) else min(asked, ERRORS_SHARE)
 
 
 def is_open_least_squares(request: Request) -> bool:

@@ -48,12 +48,13 @@ COLUMNS = ("estimate", "std_error", "conf_low", "conf_high")
 
 @dataclass(frozen=True, eq=False)
 class ScoreSums:
-    """A release as sums of a linear model about any coefficients t, in model units: its score is moments - H t."""
+    """A release as the score of a model about any coefficients t, in model units: pull - H (t - at)."""
 
     information: Float  # H with its noise, shape (p, p)
-    moments: Float  # shape (p,)
+    pull: Float  # the score at `at`, shape (p,)
+    at: Float  # 0 for released sums; else the released coefficients, where H was taken; shape (p,)
     law: SpanNoise  # of the noise in H
-    fit: GLMResults
+    drawn: Float  # covariance of the objective's noise, shape (p, p)
     statistics: Moments | None
 
     @classmethod
@@ -64,76 +65,116 @@ class ScoreSums:
             assert plan.objective.statistics is not None
             moments = Moments.of(plan.objective.statistics, released.sums)
             removed = None if moments.law.removed is None else moments.law.removed[:size, :size, :size, :size]
-            law = SpanNoise(moments.law.metric[:size, :size], moments.law.variance, removed)
-            return cls(moments.matrix[:size, :size], moments.matrix[:size, size], law, fit, moments)
+            law, zero = SpanNoise(moments.law.metric[:size, :size], moments.law.variance, removed), np.zeros(size)
+            return cls(moments.matrix[:size, :size], moments.matrix[:size, size], zero, law, np.diag(zero), moments)
         stage = plan.stages[-1].plan
         assert isinstance(released, Information)
         assert stage.information is not None
         noise = stage.information.noise
         matrix, law = project_forms(released.matrix, SpanNoise(noise.metric, noise.entry_variance), plan.design.forms())
-        pulled = stage.curvature * (fit.scaled_params - shrunk_towards(stage))
-        return cls(matrix, matrix @ fit.scaled_params + pulled, law, fit, None)
+        pull = stage.curvature * (fit.scaled_params - shrunk_towards(stage))
+        drawn = ReleasedLaw(stage.noise, stage.noise_shape).covariance
+        return cls(matrix, pull, fit.scaled_params, law, drawn, None)
 
-    def lever(self, centre: Float) -> Float:
-        """What the noise in H is multiplied by in the score at `centre`, shape (p,)."""
-        return -centre if self.statistics is not None else self.fit.scaled_params - centre
+    def score(self, centre: Float, information: Float | None = None) -> Float:
+        """The score at `centre`, shape (p,), by the released information or another."""
+        return np.asarray(self.pull - (self.information if information is None else information) @ (centre - self.at))
 
-    def noise(self, centre: Float) -> Float:
-        """Covariance of the noise in the score at `centre`, shape (p, p)."""
+    def noise(self, centre: Float, left: Float | None = None) -> Float:
+        """Covariance of the noise in the score at `centre`, shape (p, p); `left` is that of H where it has less."""
         if self.statistics is not None:
             return self.statistics.equations(*whole_model(len(centre))).coefficient_noise(centre)
-        stage, apart = self.fit.plan.stages[-1].plan, self.fit.scaled_params - centre
-        drawn = ReleasedLaw(stage.noise, stage.noise_shape).covariance
-        return np.asarray(drawn + self.law.square(np.outer(apart, apart)), dtype=np.float64)
+        apart = centre - self.at
+        return np.asarray(self.drawn + (self.law.square(np.outer(apart, apart)) if left is None else left))
 
 
 def pooled_groups(fits: Sequence[GLMResults], whole: GLMResults) -> Pooled | None:
     """Empirical Bayes of the groups' coefficients; None if all rows together do not identify each (proofs/groups)."""
     groups, total = [ScoreSums.of(fit) for fit in fits], ScoreSums.of(whole)
-    size, law = len(total.moments), groups[0].law
+    size, law = len(total.pull), groups[0].law
     # Both estimate the sums of all rows: the release of all of them, and the sum of those of the groups.
     apart = len(groups) * law.variance
     share = apart / (apart + total.law.variance)
-    information, moments = (
-        share * getattr(total, name) + (1 - share) * sum(getattr(one, name) for one in groups)
-        for name in ("information", "moments")
-    )
+    released = np.array([one.information for one in groups])
+    information = share * total.information + (1 - share) * released.sum(axis=0)
     found = identify(information, SpanNoise(total.law.metric, share * total.law.variance, None))
     if not found.active.all():
         return None
     linear = total.statistics is not None
-    centre = found.inverse @ moments if linear else debiased_params(whole._inferred)
-    informations = np.array([one.information for one in groups])
-    stage = whole.plan.stages[-1].plan
-    metric = np.diag(law.metric) if linear else np.ones(size)
-    residuals, rows = _residuals(groups, total, share, centre)
-    first = GroupModel(
+    if linear:
+        centre = found.inverse @ (share * total.pull + (1 - share) * np.sum([one.pull for one in groups], axis=0))
+    else:
+        centre = debiased_params(whole._inferred)
+    residuals, rows = _residuals(groups, total, whole, share, centre)
+    steady, scores = steady_informations(released, law, information), np.array([one.score(centre) for one in groups])
+    noise = [one.noise(centre) for one in groups]
+    if not linear:
+        # The noise in H counts with the distance of the coefficients: less of it, where its exact law is not needed.
+        scores = np.array([one.score(centre, own) for one, own in zip(groups, steady.informations, strict=True)])
+        noise = [one.noise(centre, steady.noise(centre - one.at, at)) for at, one in enumerate(groups)]
+    model = GroupModel(
         centre=centre,
-        informations=steady_informations(informations, law, information),
-        scores=np.array([one.moments - one.information @ centre for one in groups]),
-        noise=np.array([one.noise(centre) for one in groups]),
-        total_score=total.moments - total.information @ centre,
+        informations=steady.informations,
+        scores=scores,
+        noise=np.array(noise),
+        total_score=total.score(centre),
         total_noise=total.noise(centre),
         residuals=residuals,
         rows=rows,
-        sizes=stage.radius / np.sqrt(size * metric),
+        sizes=whole.plan.stages[-1].plan.radius / np.sqrt(size * (np.diag(law.metric) if linear else np.ones(size))),
         known_dispersion=not linear,
     )
-    levers = np.array([one.lever(centre) for one in groups])
-    expected = first.expected_noise(first.pooled().between, levers, law)
-    return replace(first, informations=steady_informations(informations - expected, law, information)).pooled()
+    if not linear:
+        return model.pooled()
+    expected = model.expected_noise(model.pooled().between, np.tile(-centre, (len(groups), 1)), law)
+    return replace(model, informations=steady_informations(released - expected, law, information).informations).pooled()
 
 
-def _residuals(groups: Sequence[ScoreSums], total: ScoreSums, share: float, centre: Float) -> tuple[float, float]:
+def pooled_by_counts(
+    fits: Sequence[GLMResults], whole: GLMResults, counts: Sequence[int], counts_eps: float
+) -> Pooled | None:
+    """The same where a group's information is that of all rows, times its noisy share of them."""
+    total, size = ScoreSums.of(whole), len(whole.plan.names)
+    if not identify(total.information, total.law).active.all():
+        return None
+    centre, stage = debiased_params(whole._inferred), fits[0].plan.stages[-1].plan
+    sizes = np.maximum(np.array(counts, dtype=np.float64), 0.0)
+    rows = max(float(np.sum(counts)), 1.0)
+    deviation = math.sqrt(2) * math.exp(-counts_eps / 2) / -math.expm1(-counts_eps)
+    values, vectors = np.linalg.eigh(total.information)
+    mean = (vectors * np.maximum(values, 0.0)) @ vectors.T / rows
+    drawn = ReleasedLaw(stage.noise, stage.noise_shape).covariance
+    apart = np.array([fit.scaled_params for fit in fits]) - centre
+    pulls = np.array([stage.curvature * (fit.scaled_params - shrunk_towards(stage)) for fit in fits])
+    moved = apart @ mean
+    assert isinstance(whole.released, Information)
+    assert isinstance(whole.released.spread, ModelSpread)
+    return GroupModel(
+        centre=centre,
+        informations=sizes[:, None, None] * mean,
+        scores=pulls + sizes[:, None] * moved,
+        noise=drawn + deviation**2 * moved[:, :, None] * moved[:, None, :],
+        total_score=total.score(centre),
+        total_noise=total.noise(centre),
+        residuals=whole.released.spread.phi,
+        rows=1.0,
+        sizes=whole.plan.stages[-1].plan.radius / np.sqrt(size * np.ones(size)),
+        known_dispersion=True,
+    ).pooled()
+
+
+def _residuals(
+    groups: Sequence[ScoreSums], total: ScoreSums, whole: GLMResults, share: float, centre: Float
+) -> tuple[float, float]:
     """The sum of squares about the centre and the rows of all groups; the dispersion and 1 where that was released."""
     if total.statistics is None:
-        spread = total.fit.released.spread  # type: ignore[union-attr]
-        assert isinstance(spread, ModelSpread)
-        return spread.phi, 1.0
+        assert isinstance(whole.released, Information)
+        assert isinstance(whole.released.spread, ModelSpread)
+        return whole.released.spread.phi, 1.0
     every = [one.statistics.matrix for one in groups if one.statistics is not None]
     sums = share * total.statistics.matrix + (1 - share) * np.sum(every, axis=0)
     direction = np.append(-centre, 1.0)
-    statistics = total.fit.plan.objective.statistics
+    statistics = whole.plan.objective.statistics
     assert statistics is not None
     at, constant = statistics.intercept
     return float(direction @ sums @ direction), max(float(sums[at, at]) / constant**2, 1.0)
@@ -155,6 +196,10 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
         With ``shrink=True`` the fit of all rows of the groups together; else None.
     guarantee : Guarantee
         Of everything this object shows.
+    counts : tuple of int or None
+        With ``shrink=True`` the noisy number of rows of each group, unless errors of the groups' own fits were bought.
+    counts_eps : float
+        What these numbers cost together.
 
     Examples
     --------
@@ -184,6 +229,8 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
     fits: tuple[GLMResults, ...]
     whole: GLMResults | None
     guarantee: Guarantee
+    counts: tuple[int, ...] | None = None
+    counts_eps: float = 0.0
 
     def __getitem__(self, level: Scalar) -> GLMResults:
         wanted = canonical(level)
@@ -209,6 +256,8 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
         if self.whole is None:
             return None
         with quiet():
+            if self.counts is not None:
+                return pooled_by_counts(self.fits, self.whole, self.counts, self.counts_eps)
             return pooled_groups(self.fits, self.whole)
 
     @cached_property
@@ -291,7 +340,7 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
         """A row for each level and coefficient, in broom's words.
 
         The columns are the factor; term; estimate, std_error, conf_low and conf_high; with ``shrink`` own, as in the
-        property, and unpooled, the coefficient of the group's fit as released.
+        property, unpooled, the coefficient of the group's fit as released, and rows, the noisy number of its rows.
 
         Examples
         --------
@@ -311,6 +360,8 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
             own = np.zeros_like(coef) if self.pooled is None else self.pooled.own
             unpooled = np.array([fit.params for fit in self.fits])
             table |= {"own": own.ravel(), "unpooled": unpooled.ravel()}
+        if self.counts is not None:
+            table["rows"] = np.repeat(np.array(self.counts), len(self.names))
         return WideFrame(pd.DataFrame(table))
 
     def to_frame(self) -> pd.DataFrame:
@@ -430,6 +481,8 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
             "fits": [fit.to_dict() for fit in self.fits],
             "whole": None if self.whole is None else self.whole.to_dict(),
             "guarantee": self.guarantee.to_dict(),
+            "counts": None if self.counts is None else list(self.counts),
+            "counts_eps": self.counts_eps,
         }
 
     @classmethod
@@ -448,6 +501,8 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
             tuple(GLMResults.from_dict(one) for one in facts["fits"]),
             None if whole is None else GLMResults.from_dict(whole),
             Guarantee(**facts["guarantee"]),
+            None if facts["counts"] is None else tuple(facts["counts"]),
+            facts["counts_eps"],
         )
 
     def __repr__(self) -> str:
@@ -508,6 +563,9 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
             error = float(errors[place, at])
             cells = [to_the_noise(float(value[place, at]), error) for value in (coef, errors, low, high)]
             own = [] if self.pooled is None else [f"{self.pooled.own[place, at]:.2f}"]
+            own += [] if self.counts is None else [f"{max(self.counts[place], 0):,}"]
             rows.append((str(level), [*cells, *own]))
-        shown = ["coef", "std err", "[0.025", "0.975]", *([] if self.pooled is None else ["own"])]
-        return full_width(shown, rows, [11, 11, 11, 11, 7][: len(shown)], title=term)
+        shown = {"coef": 11, "std err": 10, "[0.025": 11, "0.975]": 11}
+        shown |= {} if self.pooled is None else {"own": 6}
+        shown |= {} if self.counts is None else {"rows": 9}
+        return full_width(list(shown), rows, list(shown.values()), title=term)

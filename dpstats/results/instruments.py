@@ -251,7 +251,8 @@ class InstrumentTests:
             for (name, test), values in zip(tests, sets, strict=False)
         ]
         heads = ["chi2", "df", "P>chi2", "95 % set"]
-        return [stages, full_width(heads, lines, [9, 4, 8, 27], title="Anderson-Rubin and J Tests")]
+        title = "Anderson-Rubin and J Tests" if len(tests) > 1 else "Anderson-Rubin Test"
+        return [stages, full_width(heads, lines, [9, 4, 8, 27], title=title)]
 
     def weak_note(self) -> list[str]:
         """One line on instruments that are weak, if they are."""

@@ -120,7 +120,7 @@ class MultinomialPlan(Printed):
         notes = [
             guarantee_sentence(self.guarantee, "The release is"),
             "The curvature shrinks coefficients towards zero; both are in model units.",
-            *([] if stage.information is not None else [NOT_PAID]),
+            *([] if stage.information is not None else [_not_paid()]),
         ]
         return Summary(tables, [*notes, *self.design.notes])
 
@@ -170,10 +170,15 @@ def _header(plan: MultinomialPlan, observations: str) -> SimpleTable:
     return paired_facts(title, left, right, width=16)
 
 
-NOT_PAID = (
-    "Coefficients are shrunk towards zero, and their noise is not shown. Standard errors are never free for three "
-    "classes or more: inference=True pays for them. Do not read small differences without them."
-)
+def _not_paid() -> str:
+    """What the reader of coefficients without errors must know."""
+    paid = argument("inference", True)
+    return (
+        "Coefficients are shrunk towards zero, and their noise is not shown. Standard errors are never free for three "
+        f"classes or more: {paid} pays for them. Do not read small differences without them."
+    )
+
+
 PAID = (
     "Coefficients are bias-corrected for the shrinkage. Errors, intervals and tests hold sampling and the noise of "
     "privacy; a blank means that the budget does not identify the coefficient. predict uses shrunk coefficients."
@@ -382,7 +387,7 @@ class MultinomialResults(Released):
         notes = [
             guarantee_sentence(self.guarantee, "The fit is"),
             f"Coefficients are log odds against {response}={base}; predict gives probabilities.",
-            PAID if paid else NOT_PAID,
+            PAID if paid else _not_paid(),
         ]
         observations = "private" if self.nobs is None else f"{self.nobs:,}"
         return Summary([_header(self.plan, observations), *blocks], [*notes, *self.plan.design.notes])

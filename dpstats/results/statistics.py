@@ -274,7 +274,7 @@ class ReleasedStatistics(Released):
             if name not in first.parsed.exog_columns and isinstance(declared, Range) and declared.drops:
                 raise trimmed_error(name)
         with quiet():
-            errors, basis = model.two_stage()
+            errors, basis = model.two_stage
         return IVResults(self, part, basis @ errors.estimates.debiased, None, guess, (columns, response), first, model)
 
     def _part(self, formula: str) -> DesignSpec:
@@ -433,19 +433,60 @@ class StatisticsResults(InferenceMixin, Released):
         """Coefficients without ridge and penalty: what errors, tests and intervals refer to."""
         return self._series(self._inference.coef, "debiased")
 
-    # Weights and values are arguments of their own here, as they always were.
+    @property
+    def has_errors(self) -> bool:
+        """Whether standard errors are valid: not after a penalty that selects."""
+        return self.penalty is None or not self.penalty.sparse
+
+    # Values may be an argument of their own here, as they always could.
     def t_test(  # type: ignore[override]
         self, weights: Any, values: float | Vector = 0.0, alpha: float = 0.05
     ) -> ContrastTests:
         """Test linear combinations of the coefficients, rows of `weights` (k, q), against `values`, one by one.
 
+        Text such as ``"x = 0"``, a dict, or ``(weights, values)`` stands for both, as for other models.
+
         Examples
         --------
-        >>> model.t_test([1, 1]).effect.shape
-        (1,)
+        >>> model.t_test([1, 1]).effect.shape, model.t_test("Intercept + x = 0.5").effect.shape
+        ((1,), (1,))
         """
+        if isinstance(weights, str | dict | tuple) or (
+            isinstance(weights, list) and all(isinstance(one, str) for one in weights)
+        ):
+            return super().t_test(weights, alpha)
         tests = self._inference.t_test(*hypotheses(weights, values), alpha)
         return ContrastTests.of(tests, tuple(f"c{number}" for number in range(len(tests.effect))), alpha)
+
+    def tidy(self) -> pd.DataFrame:
+        """One row per coefficient, with the column names of broom.
+
+        Examples
+        --------
+        >>> model.tidy()["term"].tolist(), model.glance()["method"].tolist()
+        (['Intercept', 'x'], ['statistics'])
+        """
+        table = pd.DataFrame({"term": list(self.design.names), "estimate": self.params.to_numpy()})
+        if self.has_errors:
+            names = ["estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high"]
+            table[names] = self.uncertainty().to_numpy()
+        return WideFrame(table.assign(released=self.params.to_numpy()))
+
+    def glance(self) -> pd.DataFrame:
+        """One row of facts about the model; the number of rows is noisy."""
+        sums, paid = self.statistics, self.guarantee
+        count = noisy_count(sums.plan, sums._moments, sums.nobs)
+        facts = {
+            "family": "gaussian",
+            "method": "statistics",
+            "penalty": "none" if self.penalty is None else self.penalty.name,
+            "df_model": len(self.design.names) - self.design.has_intercept,
+            "nobs": round(count.count),
+            "nobs_std_error": count.deviation,
+            **{name: getattr(paid, name) for name in ("eps", "delta", "adjacency", "unit", "certified")},
+            "noise": sums.plan.noise.law,
+        }
+        return WideFrame([facts])
 
     def summary(self) -> Summary:
         """The regression table, in statsmodels' look; as_text, as_html and as_latex.
@@ -521,7 +562,7 @@ class IVResults(InstrumentTests, StatisticsResults):
     @cached_property
     def _inferred(self) -> ReleasedErrors:
         with quiet():
-            table, basis = self.model.two_stage()
+            table, basis = self.model.two_stage
         return ReleasedErrors(table, basis, np.zeros(len(basis)))
 
     def summary(self) -> Summary:
@@ -547,6 +588,10 @@ class IVResults(InstrumentTests, StatisticsResults):
             *_unidentified(self),
         ]
         return Summary([header, inference_table(self.uncertainty()), *self.instrument_tables()], notes)
+
+    def glance(self) -> pd.DataFrame:
+        """One row of facts about the model, with the least F of a first stage; the number of rows is noisy."""
+        return WideFrame(super().glance().assign(method="2sls", first_stage_F=self.first_stage["F"].min()))
 
     def __repr__(self) -> str:
         return f"<IVResults: {self.formula}, {self.guarantee}>"

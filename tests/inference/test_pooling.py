@@ -88,7 +88,7 @@ def test_steady_informations_are_nearer_to_the_true_ones_and_positive() -> None:
     for _ in range(200):
         root = random.normal(size=(len(sizes), 2, 2)) * 5
         noisy = exact + (root + np.swapaxes(root, 1, 2)) / 2**0.5
-        found = steady_informations(noisy, law, exact.sum(axis=0))
+        found = steady_informations(noisy, law, exact.sum(axis=0)).informations
         assert np.linalg.eigvalsh(found).min() > -1e-9
         raw.append((noisy - exact) ** 2)
         steady.append((found - exact) ** 2)
@@ -110,9 +110,9 @@ DOMAIN = {"x": (-1, 1), "y": (-3, 3), "group": list(range(30))}
 
 @pytest.mark.slow
 def test_shrunk_coefficients_are_nearer_than_unpooled_ones_and_than_one_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By margins that seeds do not reach: squares are means over 8 x 60 coefficients."""
+    """By margins that seeds do not reach: squares are means over 4 x 60 coefficients."""
     squares, covered = [], []
-    for seed in range(8):
+    for seed in range(4):
         rows, truth = made_up(seed, 100, 0.25)
         call: dict[str, Any] = {"domain": DOMAIN, "seed": seed + 1}
         shrunk = dp.glm("y ~ x", rows, 1.0, by="group", shrink=True, **call)
@@ -122,12 +122,11 @@ def test_shrunk_coefficients_are_nearer_than_unpooled_ones_and_than_one_model(mo
         squares.append([np.mean((np.asarray(table) - truth) ** 2) for table in tables])
         covered.append(np.mean(np.abs(shrunk.params - truth) <= 1.96 * shrunk.bse, axis=None))
     ours, unpooled, pooled = np.sqrt(np.mean(squares, axis=0))
-    print(ours, unpooled, pooled, np.mean(covered))
-    assert ours < 0.8 * unpooled
-    assert ours < 0.9 * pooled
+    assert ours < 0.7 * unpooled
+    assert ours < 0.8 * pooled
     assert 0.9 <= np.mean(covered) <= 0.99
     # Planted: the noise in the scores is left out.
-    monkeypatch.setattr(results.ScoreSums, "noise", lambda self, centre: 1e-6 * np.eye(len(centre)))
+    monkeypatch.setattr(results.ScoreSums, "noise", lambda self, centre, left=None: 1e-6 * np.eye(len(centre)))
     rows, truth = made_up(0, 100, 0.25)
     shrunk = dp.glm("y ~ x", rows, 1.0, by="group", shrink=True, domain=DOMAIN, seed=1)
     assert np.mean(np.abs(shrunk.params - truth) <= 1.96 * shrunk.bse, axis=None) < 0.75
@@ -135,18 +134,25 @@ def test_shrunk_coefficients_are_nearer_than_unpooled_ones_and_than_one_model(mo
 
 @pytest.mark.slow
 def test_log_odds_are_pooled_too() -> None:
-    random = np.random.default_rng(3)
-    truth = np.array([-0.4, 1.2]) + 0.4 * random.normal(size=(30, 2))
-    group = np.repeat(np.arange(30), 100)
-    x = random.uniform(-1, 1, len(group))
-    y = (random.uniform(size=len(group)) < 1 / (1 + np.exp(-truth[group, 0] - truth[group, 1] * x))).astype(int)
-    rows, domain = {"x": x, "y": y, "group": group}, {**DOMAIN, "y": (0, 1)}
-    shrunk = dp.glm("y ~ x", rows, 1.0, family="binomial", domain=domain, by="group", shrink=True, seed=1)
-    alone = np.array([fit.params for fit in shrunk.fits])
-    assert np.mean((shrunk.params.to_numpy() - truth) ** 2) < 0.7 * np.mean((alone - truth) ** 2)
-    assert np.mean(np.abs(shrunk.params - truth) <= 1.96 * shrunk.bse, axis=None) > 0.85
+    """By margins that seeds do not reach: means over 4 x 60 coefficients."""
+    squares, covered, domain = [], [], {**DOMAIN, "y": (0, 1)}
+    for seed in range(4):
+        random = np.random.default_rng(seed)
+        truth = np.array([-0.4, 1.2]) + 0.4 * random.normal(size=(30, 2))
+        group = np.repeat(np.arange(30), 300)
+        x = random.uniform(-1, 1, len(group))
+        y = (random.uniform(size=len(group)) < 1 / (1 + np.exp(-truth[group, 0] - truth[group, 1] * x))).astype(int)
+        call: dict[str, Any] = {"family": "binomial", "domain": domain, "by": "group", "seed": seed + 1}
+        shrunk = dp.glm("y ~ x", {"x": x, "y": y, "group": group}, 1.0, shrink=True, **call)
+        alone = np.array([fit.params for fit in shrunk.fits])
+        squares.append([np.mean((table - truth) ** 2) for table in (shrunk.params.to_numpy(), alone)])
+        covered.append(np.mean(np.abs(shrunk.params - truth) <= 1.96 * shrunk.bse, axis=None))
+    ours, unpooled = np.mean(squares, axis=0)
+    assert ours < 0.8 * unpooled
+    assert 0.88 <= np.mean(covered) <= 0.99
 
 
+@pytest.mark.slow
 def test_groups_without_rows_have_the_mean_and_the_spread() -> None:
     rows, _ = made_up(0, 400, 0.2)
     domain = {**DOMAIN, "group": [*range(30), "nobody"]}
@@ -165,6 +171,7 @@ def test_groups_without_rows_have_the_mean_and_the_spread() -> None:
     assert again.summary().as_text() == text
 
 
+@pytest.mark.slow
 def test_too_little_for_any_coefficient_says_so() -> None:
     rows, _ = made_up(0, 1, 0.2)
     result = dp.glm("y ~ x", rows, 0.1, domain=DOMAIN, by="group", shrink=True, seed=1)

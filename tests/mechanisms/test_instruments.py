@@ -24,7 +24,6 @@ def statistic(matrix: np.ndarray, metric: np.ndarray, variance: float, instrumen
         outcomes=axes[:, [-1, -2]],
         instruments=axes[:, :instruments],
         rows=NoisyCount(200.0, 0.0),
-        square_excess=0.0,
         radius=1.0,
     )
 
@@ -77,7 +76,6 @@ def test_controls_are_taken_out_with_their_noise() -> None:
             outcomes=axes[:, [3, 2]],
             instruments=axes[:, [1]],
             rows=NoisyCount(400.0, 0.0),
-            square_excess=0.0,
             radius=1.0,
         )
 
@@ -92,7 +90,6 @@ def test_controls_are_taken_out_with_their_noise() -> None:
             outcomes=axes[:, [3, 2]],
             instruments=axes[:, [1]],
             rows=NoisyCount(400.0, 0.0),
-            square_excess=0.0,
             radius=1.0,
         ).cross[0]
         @ s

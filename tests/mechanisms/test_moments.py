@@ -184,3 +184,18 @@ def test_columns_that_move_together_have_the_metric_of_less_noise(terms: str, ta
     if taken:
         ratios = unshrunk_noise(spec, rows, joined=True) / unshrunk_noise(spec, rows, joined=False)
         assert np.median(ratios) < 0.75
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_y_as_a_regressor_has_the_noise_that_it_has(adjacency: str) -> None:
+    """Normal noise of y'y is several times what the metric says: a model of another column by y knows."""
+    plan = plan_statistics(design(), eps=1.0, delta=1e-2, adjacency=adjacency)  # type: ignore[arg-type]
+    matrix, axes = released(plan, 50, 1)[0], np.eye(plan.noise.size + 1)
+    moments = Moments.of(plan, matrix)
+    last = axes[-1:]
+    by_y, of_y = moments.equations(axes[:, [0, -1]], axes[1]), moments.equations(axes[:, :2], axes[-1])
+    assert by_y.law.bilinear(last, last)[0] == pytest.approx(plan.noise.square_variance)
+    assert by_y.law.square(last.T @ last)[-1, -1] == pytest.approx(plan.noise.square_variance)
+    assert by_y.law.images(last[0])[-1, -1, -1] == pytest.approx(plan.noise.square_variance)
+    assert of_y.law.bilinear(last, last)[0] != pytest.approx(plan.noise.square_variance, rel=0.1)
+    assert of_y.law.bilinear(axes[:1], axes[:1]) == pytest.approx(by_y.law.bilinear(axes[:1], axes[:1]))

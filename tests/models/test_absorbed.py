@@ -10,8 +10,10 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
+from dpstats import cli
 from dpstats.errors import ArgumentError, DataError, DomainError, DPStatsError, FormulaError, NotReleasedError
 from dpstats.mechanisms.absorbed import WithinPlan
+from dpstats.office.request import Request, call_arguments
 
 DOMAIN: dict[str, Any] = {"x": (-3, 3), "z": (0, 10), "y": (-6, 6), "year": ["a", "b", "c"]}
 FORMULA = "y ~ x + z + C(year) | firm"
@@ -268,6 +270,16 @@ def test_others_say_where_a_factor_is_absorbed() -> None:
         dp.check("y ~ x | firm", table(20), DOMAIN, 1.0)
     with pytest.raises(ArgumentError):
         dp.evaluate(dp.ols(FORMULA, table(20), 1.0, domain=DOMAIN, seed=1), table(20), 1.0)
+
+
+def test_the_shell_and_an_office_refuse_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["plan", "y ~ x | firm", "--eps", "1"]) != 0
+    assert "dpstats.ols" in capsys.readouterr().err
+    request = Request("rows", "glm", {"formula": "y ~ x | firm", "eps": 1.0})
+    with pytest.raises(ArgumentError, match="not offered here"):
+        call_arguments(request, None, dict)
+    with pytest.raises(ArgumentError, match="standard_errors"):
+        dp.required(dp.plan(FORMULA, DOMAIN, 1.0), se={"x": 0.1}, n=1000)
 
 
 def test_dots_and_conditions() -> None:

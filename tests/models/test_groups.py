@@ -16,8 +16,9 @@ from dpstats.call import make_request
 from dpstats.data import Table, as_table
 from dpstats.models import groups
 from dpstats.models.sources import FormulaSource
+from dpstats.privacy.randomness import random_source
 
-DOMAIN = {"y": (0.0, 1.0), "x": (0.0, 1.0), "place": ["1", "north", "true north"]}
+DOMAIN = {"y": (0, 1), "x": (0.0, 1.0), "place": ["1", "north", "true north"]}
 CELLS: list[Any] = [
     "1",
     1,
@@ -39,31 +40,41 @@ CELLS: list[Any] = [
 
 
 def frame(cells: list[Any]) -> pd.DataFrame:
-    return pd.DataFrame({"y": 0.5, "x": 0.5, "place": pd.Series(cells, dtype=object)})
+    return pd.DataFrame({"y": 1, "x": 0.5, "place": pd.Series(cells, dtype=object)})
 
 
-def play(monkeypatch: pytest.MonkeyPatch, cells: list[Any], *, shrink: bool = True) -> list[tuple[float, int]]:
-    """The eps of every release of a call, and how many rows the real code hands to it."""
+def play(monkeypatch: pytest.MonkeyPatch, *tables: list[Any], shrink: bool = True) -> list[list[tuple[float, int]]]:
+    """Of each table the eps of every release of a call, and how many rows the real code hands to it."""
     handed: list[tuple[float, int]] = []
 
-    def count(source: object, plan: dp.Plan, random: object, data: Table) -> object:
+    def count(source: object, plan: dp.Plan, random: object, data: Table, **encoded: object) -> object:
         handed.append((plan.guarantee.eps, len(data.column("place"))))
         return dp.GLMResults(plan, np.zeros(2), None)
 
+    def numbers(values: Any, sensitivity: int, eps: float, random: object) -> Any:
+        handed.extend((eps / sensitivity, int(value)) for value in values)
+        return values
+
     monkeypatch.setattr(groups, "release_fit", count)
-    dp.glm("y ~ x", frame(cells), 1.0, domain=DOMAIN, by="place", shrink=shrink)
-    return handed
+    monkeypatch.setattr(groups, "noisy_integers", numbers)
+    plan = dp.plan("y ~ x", DOMAIN, 1.0, family="binomial", by="place", shrink=shrink)
+    played = []
+    for cells in tables:
+        handed.clear()
+        rows = as_table(frame(cells))
+        groups._release(plan, FormulaSource("y ~ x", rows, DOMAIN), random_source(None), rows)
+        played.append(list(handed))
+    return played
 
 
-def loss(monkeypatch: pytest.MonkeyPatch, cells: list[Any], added: Any) -> float:
+def worst(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The loss of one row more, exactly, where each fit is a count with Laplace noise that attains its eps."""
-    less, more = (play(monkeypatch, rows) for rows in (cells, [*cells, added]))
-    assert [eps for eps, _ in less] == [eps for eps, _ in more]
-    return sum(eps * abs(two - one) for (eps, one), (_, two) in zip(less, more, strict=True))
+    less, *more = play(monkeypatch, CELLS, *([*CELLS, cell] for cell in CELLS))
+    return [sum(eps * abs(two - one) for (eps, one), (_, two) in zip(less, rows, strict=True)) for rows in more]
 
 
 def test_one_row_costs_at_most_what_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
-    losses = [loss(monkeypatch, CELLS, cell) for cell in CELLS]
+    losses = worst(monkeypatch)
     assert max(losses) == pytest.approx(1.0)
     assert max(losses) <= 1.0 + 1e-12
     assert min(losses) == 0.0  # a row of no declared level
@@ -85,17 +96,16 @@ def test_a_rule_that_puts_a_row_into_two_groups_is_caught(
     monkeypatch: pytest.MonkeyPatch, planted: Callable[..., Any]
 ) -> None:
     monkeypatch.setattr(groups, "has_code", planted)
-    assert max(loss(monkeypatch, CELLS, cell) for cell in CELLS) > 1.0 + 1e-6
+    assert max(worst(monkeypatch)) > 1.0 + 1e-6
 
 
 def test_a_budget_that_is_spent_twice_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups, "split_budget", lambda eps, delta, weights: [(eps, delta), (eps, delta)])
-    assert max(loss(monkeypatch, CELLS, cell) for cell in CELLS) > 1.0 + 1e-6
+    monkeypatch.setattr(groups, "split_budget", lambda eps, delta, weights: [(eps, delta)] * 3)
+    assert max(worst(monkeypatch)) > 1.0 + 1e-6
 
 
 def test_each_group_has_the_rows_of_its_level(monkeypatch: pytest.MonkeyPatch) -> None:
-    handed = play(monkeypatch, CELLS, shrink=False)
-    assert handed == [(1.0, 6), (1.0, 2), (1.0, 1)]
+    assert play(monkeypatch, CELLS, shrink=False)[0] == [(1.0, 6), (1.0, 2), (1.0, 1)]
 
 
 def test_groups_are_the_declared_levels_whatever_the_rows() -> None:
@@ -159,9 +169,9 @@ def test_a_frame_without_the_factor_is_refused() -> None:
 
 
 def test_plans_say_what_groups_cost() -> None:
-    plan = dp.plan("y ~ x", DOMAIN, 1.0, by="place", shrink=True)
+    plan = dp.plan("y ~ x", DOMAIN, 1.0, family="binomial", by="place", shrink=True)
     assert plan.whole is not None
-    assert (plan.plan.eps, plan.whole.eps, plan.guarantee.eps) == (0.85, 0.15, 1.0)
+    assert (plan.plan.eps, plan.whole.eps, plan.counts_eps, plan.guarantee.eps) == (0.8, 0.15, 0.05, 1.0)
     text = plan.summary().as_text()
     assert "each of 3 groups" in text
     assert max(map(len, text.splitlines())) <= 80

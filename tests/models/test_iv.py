@@ -93,6 +93,21 @@ def test_a_factor_may_be_endogenous_or_an_instrument(clear: dp.ReleasedStatistic
     assert clear.iv("y ~ g | z1 + z2").endogenous == ("g[T.v]", "g[T.w]")
 
 
+def test_tables_and_tests_are_those_of_other_models(clear: dp.ReleasedStatistics) -> None:
+    for fit in (clear.iv(FORMULA), clear.fit("y ~ x + w")):
+        tidy, glance = fit.tidy().set_index("term"), fit.glance().loc[0]
+        assert tidy.loc["x", "estimate"] == fit.debiased["x"]
+        assert tidy.loc["x", "conf_low"] == fit.conf_int().loc["x", 0]
+        assert glance["nobs"] == 4000
+        text, rows = fit.t_test("x - w = 0.2"), np.array([name == "x" for name in fit.params.index], dtype=float)
+        rows[list(fit.params.index).index("w")] = -1
+        assert text.pvalue == pytest.approx(fit.t_test(rows, 0.2).pvalue)
+        assert fit.t_test(["x = 1", "w = 0"]).effect.shape == (2,)
+        assert fit.wald_test("x = 0, w = 0").df_constraint == 2
+    assert clear.iv(FORMULA).glance().loc[0, "method"] == "2sls"
+    assert clear.fit("y ~ x", penalty="lasso", alpha=1.0).tidy().columns.tolist() == ["term", "estimate", "released"]
+
+
 def test_units_of_the_set(clear: dp.ReleasedStatistics) -> None:
     """A set of a column that is turned around and of other units is that of the column, turned around."""
     plain, turned = (clear.iv(f"y ~ {x} + w | z1 + z2 + w").ar_conf_int() for x in ("x", "I(-2 * x)"))

@@ -163,6 +163,8 @@ def _glm(name: str, formula: str, columns: str, domain: Any = DOMAIN, **argument
 FIRST = {"y": (-4, 4)}
 GLMS = [
     _glm("gaussian", "y ~ x + g", "y x g"),
+    _glm("absorbed", "y ~ x | s", "y x"),
+    _glm("absorbed groups", "y ~ x | m", "y x", unit="m"),
     _glm("multinomial", "k ~ x + g", "k x g", family="multinomial", inference=True),
     _glm("gaussian, delta", "y ~ x + g", "y x g", delta=1e-6),
     _glm("transforms", "np.log(y + 5) ~ I(x**2) + C(g, Sum) + k + np.log(x + 1)", "y x g k"),
