@@ -166,7 +166,7 @@ def response_of(plan: Plan, weight_cap: float | None = None) -> MeanFunction:
         return MeanFunction(partial(_clipped_means, family), partial(_slopes, family), weights)
     if isinstance(family, PiecewiseExponential):
         # The matrix is of events: made-up rows are at the end of the way, where l'' is the mean.
-        weights = _means_at_the_end
+        return MeanFunction(partial(_means, family), partial(_canonical_slopes, family), _means_at_the_end)
     return MeanFunction(partial(_means, family), partial(_canonical_slopes, family), weights)
 
 
