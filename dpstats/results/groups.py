@@ -210,9 +210,9 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
     >>> domain = {"x": (0, 1), "y": (0, 1), "place": [0, 1, 2]}
     >>> groups = dp.glm("y ~ x", rows, eps=1.0, domain=domain, by="place", shrink=True, seed=1)
     >>> groups
-    <GroupResults of 3 levels of place: y ~ x; eps=1, add_remove, NOT certified>
+    <GroupResults of 3 levels of place: y ~ x; eps=1, add_remove, NOT CERTIFIED>
     >>> groups[2]
-    <GLMResults: gaussian, y ~ x; eps=0.85, add_remove, NOT certified>
+    <GLMResults: gaussian, y ~ x; eps=0.85, add_remove, NOT CERTIFIED>
     >>> list(groups.params.columns), groups.bse.shape
     (['Intercept', 'x'], (3, 2))
     >>> import tempfile
