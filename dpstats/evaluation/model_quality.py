@@ -39,7 +39,7 @@ from dpstats.wording import part_of
 
 NOT_EVALUATED = {
     "AbsorbedResults": "the effects of the groups are not released, so it predicts differences and no responses",
-    "MultinomialResults": "the metrics are of one mean response, and it has a probability for each class",
+    "MultinomialResults": "it has a probability for each class; dp.glm with I(y == 'a') ~ ... fits one class",
     "StatisticsResults": "fit the same formula by dp.ols, whose result can be",
     "IVResults": "two-stage least squares does not predict best; first_stage, ar_test and j_stat judge it",
     "KaplanMeier": "its intervals, and logrank, say what the curves are worth",

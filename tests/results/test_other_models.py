@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, FormulaError
 from dpstats.results.contrasts import to_the_noise
 
 DOMAIN = {
@@ -121,3 +121,44 @@ def test_pictures_of_coefficients(name: str, models: dict[str, Any]) -> None:
     assert plots.shares(models[name]).get_xlabel() == "share of the squared standard error"
     with pytest.raises(ArgumentError, match="generalized linear model"):
         plots.effect(models[name], "x")
+
+
+def test_tables_are_as_wide_as_all_others(models: dict[str, Any], rows: pd.DataFrame) -> None:
+    sums = models["sums"].statistics
+    for result in (*(models[name] for name in ("iv", "classes", "absorbed", "quantiles", "curves")), sums):
+        assert max(map(len, result.summary().as_text().splitlines())) <= 78, type(result)
+
+
+def test_two_rays_stand_below_each_other(models: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    rays = dp.results.instruments.ConfidenceSet(((-np.inf, -0.076), (0.03721, np.inf)), 0.05)
+    monkeypatch.setattr(dp.IVResults, "ar_conf_int", lambda *_, **__: rays)
+    lines = models["iv"].summary().as_text().splitlines()
+    at = next(place for place, line in enumerate(lines) if line.endswith("(-inf, -0.076] and"))
+    assert lines[at + 1].strip() == "[0.03721, inf)"
+
+
+def test_odds_ratios_of_classes(models: dict[str, Any], rows: pd.DataFrame) -> None:
+    plain, ratios = models["classes"].tidy(), models["classes"].tidy(exponentiate=True)
+    assert np.allclose(ratios["estimate"], np.exp(plain["estimate"]))
+    paid = dp.glm("mode ~ x", rows, 1.0, family="multinomial", domain=DOMAIN, inference=True)
+    plain, ratios = paid.tidy(), paid.tidy(exponentiate=True)
+    ends = ["estimate", "conf_low", "conf_high"]
+    assert np.allclose(ratios[ends], np.exp(plain[ends]))
+    assert (ratios["std_error"] == plain["std_error"]).all()
+
+
+def test_another_base_class_is_refused() -> None:
+    with pytest.raises(FormulaError, match="declare that level first"):
+        dp.plan("C(mode, Treatment('car')) ~ x", DOMAIN, 1.0, family="multinomial")
+    assert dp.plan("C(mode) ~ x", DOMAIN, 1.0, family="multinomial").classes == ("bus", "car", "rail")
+
+
+def test_the_formula_of_instruments_is_known() -> None:
+    with pytest.raises(FormulaError, match=r"w stands on both sides .* dp.release_statistics\(...\).iv"):
+        dp.plan("y ~ x + w | z + w", {**DOMAIN, "w": (0, 1)}, eps=1.0)
+    with pytest.raises(FormulaError, match="one factor can be absorbed"):
+        dp.plan("y ~ C(place) | firm + C(mode)", DOMAIN, eps=1.0)
+
+
+def test_a_log_rank_test_is_one_line(models: dict[str, Any]) -> None:
+    assert repr(models["curves"].logrank()).startswith("<LogRank: statistic=")
