@@ -198,6 +198,7 @@ def paired_facts(
         return WIDTH - len(made(*widths).as_text().split("\n")[-1])
 
     # Names and facts on the left are narrower where a fact on the right is long.
+    width = max([width, *(len(fact) for _, fact in right)])
     columns = next((columns for columns in (18, 17, 16) if missing(width, columns) >= 0), 18)
     return made(width + max(missing(width, columns), 0), columns)
 

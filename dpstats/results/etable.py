@@ -207,7 +207,7 @@ class ETable(Printed):
             for label, fit in zip(self.labels, self.fits, strict=True)
             if not fit.guarantee.certified
         ]
-        guarantees = list({_charge(fit): fit.guarantee for fit in self.fits}.values())
+        guarantees = list({_charge(place, fit): fit.guarantee for place, fit in enumerate(self.fits)}.values())
         if len(guarantees) < len(self.fits):
             notes.append("Models of the same released statistics share one charge.")
         if len(guarantees) > 1 and len({(one.adjacency, one.unit) for one in guarantees}) == 1:
@@ -332,9 +332,9 @@ def _about(fit: Fit) -> str:
     return f"the mean of {fit.design.response_name}{instrumented}"
 
 
-def _charge(fit: Fit) -> bytes | int:
+def _charge(place: int, fit: Fit) -> bytes | int:
     """What tells charges apart: models of the same statistics have one."""
-    return fit.statistics.released.tobytes() if isinstance(fit, StatisticsResults) else id(fit)
+    return fit.statistics.released.tobytes() if isinstance(fit, StatisticsResults) else place
 
 
 def _cells(fit: Fit) -> dict[str, tuple[str, str]]:

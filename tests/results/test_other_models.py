@@ -84,6 +84,7 @@ def test_models_of_the_same_statistics_are_charged_once(models: dict[str, Any]) 
     notes = " ".join(dp.etable([models["sums"], models["iv"], models["absorbed"]]).summary().as_text().split())
     assert "share one charge" in notes
     assert "they cost eps 3 together" in notes
+    assert "they cost eps 2 together" in " ".join(dp.etable([models["glm"]] * 2).summary().as_text().split())
 
 
 @pytest.mark.parametrize(
@@ -126,7 +127,8 @@ def test_pictures_of_coefficients(name: str, models: dict[str, Any]) -> None:
 def test_tables_are_as_wide_as_all_others(models: dict[str, Any], rows: pd.DataFrame) -> None:
     sums = models["sums"].statistics
     for result in (*(models[name] for name in ("iv", "classes", "absorbed", "quantiles", "curves")), sums):
-        assert max(map(len, result.summary().as_text().splitlines())) <= 78, type(result)
+        ruled = {len(line) for line in result.summary().as_text().splitlines() if line.startswith("===")}
+        assert ruled == {78}, type(result)
 
 
 def test_two_rays_stand_below_each_other(models: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
