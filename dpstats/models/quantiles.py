@@ -68,6 +68,8 @@ class QuantilePlan(Printed):
     guarantee: Guarantee
 
     def __getitem__(self, q: float) -> Plan:
+        if q not in self.plans:
+            raise ArgumentError(f"q must be one of the quantiles {list(self.plans)}, got {safe_repr(q)}")
         return self.plans[q]
 
     @property

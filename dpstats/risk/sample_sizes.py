@@ -123,7 +123,9 @@ def sample_size(
         return _of_plan(family, eps, target, se, assumptions, radius, pi)
     if se is not None:
         if hasattr(family, "guarantee"):
-            raise ArgumentError(f"family: no standard errors are forecast of a {type(family).__name__} by sample_size")
+            raise ArgumentError(
+                f"family: sample_size forecasts plans of generalized linear models, got {type(family).__name__}"
+            )
         raise ArgumentError("se needs a plan in the place of family: sample_size(dp.plan(...), se={'x': 0.1})")
     for name, value in (("columns", columns), ("eps", eps), ("target", target), ("radius", radius)):
         if value is None:
