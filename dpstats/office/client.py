@@ -123,6 +123,8 @@ class OfficePlan:
             title = f"Standard errors foreseen for about {self.facts['rows']} rows, with ranges as they are declared:"
             shown = table.set_index("term")[["std_error", "lower", "upper"]]
             parts.append(f"{title}\n{shown.to_string(float_format='{:.3g}'.format)}")
+        elif (why := self.facts.get("unforeseen")) is not None:
+            parts.append(f"No standard errors are foreseen: {why}.")
         if self.facts.get("before") is not None:
             parts.append(f"It was asked for before, as {self.facts['before']}, and is not paid for again.")
         return "\n\n".join(parts)

@@ -22,7 +22,7 @@ import dpstats as dp
 from dpstats.arguments import is_whole, near_miss, safe_repr
 from dpstats.call import RowKeywords, split_kwargs
 from dpstats.domain import Domain, Range
-from dpstats.errors import ArgumentError, BudgetExceeded, DomainError, LedgerError
+from dpstats.errors import ArgumentError, BudgetExceeded, DomainError, DPStatsError, LedgerError
 from dpstats.ledger import Ledger
 from dpstats.models.sources import FormulaSource, model_formula
 from dpstats.office.bounded import TooMuch, bounded
@@ -90,14 +90,15 @@ class Service:
     def plan(self, analyst: str, request: Request, *, forecast: bool = False) -> dict[str, JSON]:
         """What a request would release and cost, from public facts alone, or the error that refuses it.
 
-        With `forecast` also the standard errors foreseen at the declared number of rows.
+        With `forecast` also the standard errors foreseen at the declared number of rows, or why there are none.
         """
         dataset = self._dataset(analyst, request)
         checked = self._checked(analyst, request, shown=True, forecast=forecast)
         left, costs = self._left(dataset, analyst), checked.told["costs"]
         before = self._known(analyst, request, request.digest)  # which is not paid for again
         return {
-            **{"html": "", "notes": [], "forecast": None, "digest": request.digest, **checked.told, "left": left},
+            **{"html": "", "notes": [], "forecast": None, "unforeseen": None, "digest": request.digest},
+            **{**checked.told, "left": left},
             "affordable": costs["eps"] <= left["eps"] and costs["delta"] <= left["delta"],
             "before": None if before is None else before.id,
             **{"rows": dataset.rows, "python": request.python, "approve": dataset.approve},
@@ -480,7 +481,12 @@ def _worked_out(
         summary = plan.summary()
         yield "account", {"summary": summary.as_text(), "html": summary.as_html(), "notes": list(plan.advice)}
     if "forecast" in wanted:
-        yield "forecast", {"forecast": _records(plan.standard_errors(rows).rename_axis("term").reset_index())}
+        try:
+            errors = plan.standard_errors(rows).rename_axis("term").reset_index()
+        except DPStatsError as error:  # a plan without standard errors, or of which none are foreseen
+            yield "forecast", {"unforeseen": str(error).removeprefix("plan: ")}
+        else:
+            yield "forecast", {"forecast": _records(errors)}
 
 
 def _rehearsed(verb: str, given: Mapping[str, Any], domain: Domain, unit: str | None) -> Guarantee:
