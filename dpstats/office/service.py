@@ -264,7 +264,7 @@ class Service:
         offered = [dataset.name for dataset in self.office.datasets.values() if _may(analyst, dataset)]
         if not isinstance(request.dataset, str) or request.dataset not in offered:
             hint = near_miss(request.dataset, offered) if isinstance(request.dataset, str) else None
-            asked = f"; did you mean {hint!r}?" if hint else f"; choose among {', '.join(offered)}"
+            asked = f"; did you mean {hint!r}?" if hint else f"; choose among {', '.join(offered) or 'none'}"
             raise ArgumentError(f"dataset {safe_repr(request.dataset)} is not known{asked}")
         dataset = self.office.datasets[request.dataset]
         request.check()
