@@ -232,11 +232,11 @@ def glm(
     ['Intercept', 'x']
     """
     formula, absorbed = absorbed_factor(formula)
-    check_groups(by, shrink, alone=absorbed is not None or family == "multinomial")
+    check_groups(by, shrink, alone=absorbed is not None or is_named(family, "multinomial"))
     if absorbed is not None:
         # The text of a formula has no type: this is AbsorbedResults, which has the names that GLMResults has.
         return cast(Any, fit_absorbed(formula, absorbed, data, eps, family, **arguments))
-    if family == "multinomial":
+    if is_named(family, "multinomial"):
         return fit_multinomial(formula, data, eps, arguments)
     domain, engine = arguments.pop("domain", None), arguments.pop("engine", None)
     row_terms, charge, settings = split_kwargs(arguments, RowKeywords, ChargeKeywords)
@@ -584,10 +584,10 @@ def plan(
     [0.03, 0.96, 0.01, 1.0]
     """
     formula, absorbed = absorbed_factor(formula)
-    check_groups(by, shrink, alone=absorbed is not None or family == "multinomial")
+    check_groups(by, shrink, alone=absorbed is not None or is_named(family, "multinomial"))
     if absorbed is not None:
         return cast(Any, plan_absorbed(formula, absorbed, None, domain, eps, family, **arguments))
-    if family == "multinomial":
+    if is_named(family, "multinomial"):
         return plan_multinomial(formula, domain, eps, arguments)
     row_terms, settings = split_kwargs(arguments, RowKeywords)
     request = make_request(eps=eps, family=family, **settings)
@@ -595,6 +595,11 @@ def plan(
     if by is not None:
         return plan_groups(source, request, by, shrink)
     return replace(source.plan(request, alone=True), call=DryRun(source, request))
+
+
+def is_named(family: object, name: str) -> bool:
+    """Whether a family is a name and this one; an array is neither."""
+    return isinstance(family, str) and family == name
 
 
 def check_groups(by: str | None, shrink: bool, *, alone: bool) -> None:

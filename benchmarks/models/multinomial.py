@@ -1,7 +1,7 @@
 """Multinomial logits beside statsmodels' MNLogit on the rows themselves.
 
 ``python -m benchmarks.models.multinomial prediction [draws]``: deviance explained on rows held out, 10,000 to fit to;
-``python -m benchmarks.models.multinomial errors [runs]``: coverage and width of intervals, simulated;
+``python -m benchmarks.models.multinomial errors [runs] [seed]``: coverage and width of intervals, simulated;
 ``python -m benchmarks.models.multinomial share [runs]``: by the share of eps that buys them;
 ``python -m benchmarks.models.multinomial radius [draws]``: how the default curvature was settled, by simulations alone.
 
@@ -213,9 +213,9 @@ def prediction(draws: int) -> None:
         )
 
 
-def coverage(classes: int, columns: int, rows: int, eps: float, runs: int, **settings: Any) -> None:
+def coverage(classes: int, columns: int, rows: int, eps: float, runs: int, seed: int = 0, **settings: Any) -> None:
     """One line: intervals shown, their coverage, the least covered coefficient, width over MNLogit's."""
-    rng = np.random.default_rng(classes)
+    rng = np.random.default_rng(classes + seed)
     truth = np.column_stack([np.zeros(columns + 1), rng.normal(0, 0.6, (columns + 1, classes - 1))])
     names = [f"x{place}" for place in range(columns)]
     domain = {**dict.fromkeys(names, (-3, 3)), "y": list(range(classes))}
@@ -249,7 +249,7 @@ def coverage(classes: int, columns: int, rows: int, eps: float, runs: int, **set
 HEAD = f"{'classes':>8} {'columns':>8} {'rows':>8} {'eps':>5} {'shown':>7} {'coverage':>9} {'least':>7} {'width':>8}"
 
 
-def errors(runs: int) -> None:
+def errors(runs: int, seed: int = 0) -> None:
     """Intervals of simulated fits."""
     print(HEAD)
     for classes, columns, rows, eps in (
@@ -260,7 +260,7 @@ def errors(runs: int) -> None:
         (4, 6, 30_000, 1.0),
         (4, 6, 100_000, 1.0),
     ):
-        coverage(classes, columns, rows, eps, runs)
+        coverage(classes, columns, rows, eps, runs, seed)
 
 
 def share(runs: int) -> None:
@@ -272,7 +272,6 @@ def share(runs: int) -> None:
 
 
 if __name__ == "__main__":
-    part = sys.argv[1] if len(sys.argv) > 1 else "prediction"
-    {"prediction": prediction, "errors": errors, "share": share, "radius": radius}[part](
-        int(sys.argv[2]) if len(sys.argv) > 2 else 10
-    )
+    part, *numbers = sys.argv[1:] or ["prediction"]
+    parts = {"prediction": prediction, "errors": errors, "share": share, "radius": radius}
+    parts[part](*map(int, numbers or ["10"]))

@@ -27,6 +27,7 @@ from dpstats.formula.response import (
     bind_value,
     clipping_response,
 )
+from dpstats.formula.syntax import dots
 from dpstats.wording import argument
 
 Array = NDArray[np.float64]
@@ -122,7 +123,8 @@ def survival_response(formula: str) -> SurvivalFormula:
     """The parts of ``Surv(time, event) ~ x``, or of ``Surv(entry, time, event) ~ x``; FormulaError for another one."""
     if not isinstance(formula, str):
         raise FormulaError(f"formula must be a string, got {type(formula).__name__}")
-    left, tilde, right = (part.strip() for part in formula.partition("~"))
+    before, tilde, right = formula.partition("~")
+    left = before.strip()
     try:
         call = ast.parse(left, mode="eval").body
     except (SyntaxError, ValueError, RecursionError):
@@ -136,7 +138,14 @@ def survival_response(formula: str) -> SurvivalFormula:
         text if isinstance(part, (ast.Name, ast.Call)) else f"I({text})"
         for text, part in zip(parts, call.args, strict=True)
     )
-    times, events, *entered = parse(f"{time} ~ {right}"), parse(f"{event} ~ 1"), *(parse(f"{one} ~ 1") for one in entry)
+    if any(place > len(before) for place in dots(formula)):
+        raise FormulaError("'.' is not offered with Surv(): write the columns out")
+    # As long as the left side is, so that places in messages are those of the formula.
+    times, events, *entered = (
+        parse(f"{time:<{len(before)}}~{right}"),
+        parse(f"{event} ~ 1"),
+        *(parse(f"{one} ~ 1") for one in entry),
+    )
     if any(found.failures is not None for found in (times, events, *entered)):
         raise FormulaError(f"Surv() takes a time and an event, or an entry, a time and an event; {WRITTEN}")
     if times.weights is not None or times.offsets:

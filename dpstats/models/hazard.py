@@ -115,7 +115,8 @@ def _extended(
 
 def interval_names(breaks: NDArray[np.float64]) -> list[str]:
     """What the intervals are called in tables."""
-    written = [f"{end:g}" if float(f"{end:g}") == end else repr(float(end)) for end in breaks]
+    written = [f"{end:g}" for end in breaks]
+    written = written if len(set(written)) == len(written) else [repr(float(end)) for end in breaks]
     return [f"{start} to {end}" for start, end in pairwise(written)]
 
 

@@ -243,11 +243,6 @@ def response_purchase(request: Request, design: PublicDesign) -> ResponsePurchas
     return ResponsePurchase(share * request.row_eps, design.response.low, design.response.high)
 
 
-WORKING_CAP, INTERVAL_CAP = 0.35, 0.9
-"""The default residual cap as a multiple of half the width of a bought interval: for coefficients alone, and where
-their intervals are to cover the slopes of least squares (docs/proofs/purchases)."""
-
-
 def interval_share(request: Request) -> float:
     """The share of eps that buys an interval of the response which nobody asked for.
 
@@ -255,6 +250,11 @@ def interval_share(request: Request) -> float:
     """
     asked = request.options.response_share
     return asked / 2 if is_open_quantile(request) else min(asked, ERRORS_SHARE)
+
+
+WORKING_CAP, INTERVAL_CAP = 0.35, 0.9
+"""The default residual cap as a multiple of half the width of a bought interval: for coefficients alone, and where
+their intervals are to cover the slopes of least squares (docs/proofs/purchases)."""
 
 
 def is_open_least_squares(request: Request) -> bool:

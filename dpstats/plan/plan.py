@@ -14,7 +14,7 @@ import pandas as pd
 
 from dpstats.call import Request
 from dpstats.errors import ArgumentError
-from dpstats.families import Family
+from dpstats.families import Family, Quantile
 from dpstats.families.base import check_cap
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import ArrayDesign, PublicDesign
@@ -370,6 +370,8 @@ def make_plan(
     _check_bought(request, design, family, bought, trimmed)
     # A cap on residuals is given in the response's units, which may be any.
     check_cap("residual_cap, or another cap on the loss's slope, over half the response's range", family.lipschitz)
+    if isinstance(family, Quantile):
+        check_cap("h, over half the response's range,", family.h)
     left = request.row_eps if counts is None else counts.rest
     left -= range_eps(request, bought) + (0.0 if response is None else response.eps)
     spec = fit_spec(request, design, family, None if response is None else response.mean)

@@ -164,6 +164,6 @@ def rows_to_narrow(eps: float, adjacency: Adjacency, columns: int = 1) -> float:
     steps, scale = allowances(), trimming_scale((1 - COUNT_SHARE) * eps, adjacency)
     if not math.isfinite(scale):
         return math.inf
-    _, widths = inner_intervals(0.0, 1.0)
+    _, widths = _candidates(CELLS, WIDTHS)
     won = scale * np.log(columns * np.bincount(widths[1:])) / steps
     return max(float(np.min(won)), ROWS_NEEDED * scale / STEPS)

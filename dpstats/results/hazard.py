@@ -12,6 +12,7 @@ from dpstats.data import as_table
 from dpstats.data.columns import CategoricalColumn, ObjectColumn
 from dpstats.data.table import Table
 from dpstats.errors import ArgumentError
+from dpstats.families.hazard import PiecewiseExponential
 from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
 from dpstats.results.glm_results import GLMResults
@@ -58,7 +59,8 @@ class HazardResults(GLMResults):
         design, family = self.plan.design, self.plan.family
         assert isinstance(design, DesignSpec)
         table, names = as_table(newdata), design.domain[INTERVAL].values  # type: ignore[union-attr]
-        breaks = np.array([0.0, *(float(str(name).rpartition(" to ")[2]) for name in names)])
+        assert isinstance(family, PiecewiseExponential)
+        breaks = np.array([0.0, *family.ends]) * float(str(names[-1]).rpartition(" to ")[2])
         hazards = np.zeros((table.rows, len(names)))
         for at in range(len(names)):
             exog, known, _ = design.predicting(_with_interval(table, names, at), offset=False)

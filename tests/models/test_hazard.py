@@ -297,6 +297,8 @@ def test_more_options() -> None:
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "no Surv": ({"formula": "time ~ arm"}, "not Surv"),
+    "dot": ({"formula": "Surv(time, event) ~ ."}, "write the columns out"),
+    "place": ({"formula": "Surv(time, event) ~ arm + median(age)"}, "character 27"),
     "cap": ({"rate_cap": 0}, "rate_cap"),
     "text cap": ({"rate_cap": "high"}, "rate_cap"),
     "inference": ({"inference": "robust"}, "True or False"),

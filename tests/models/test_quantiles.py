@@ -227,6 +227,7 @@ def test_quantiles_that_are_refused_cost_nothing(q: object, message: str, tmp_pa
 def test_other_arguments_that_are_refused() -> None:
     for settings, message in (
         ({"h": -1.0}, "h must be a positive number"),
+        ({"h": 1e-200}, "h, over half the response's range, must be a positive number"),
         ({"method": "statistics"}, "method must be 'napp'"),
         ({"family": "poisson"}, "family is fixed"),
         ({"eps": -1.0}, "eps"),
