@@ -477,7 +477,7 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
         """Lower and upper ends of the intervals, shape (groups, p)."""
         if self.whole is not None:
             coef, errors = self._estimates
-            reach = float(special.ndtri(1 - alpha / 2)) * errors
+            reach = -float(special.ndtri(max(alpha / 2, 5e-324))) * errors
             centre = np.where(np.isfinite(coef), coef, 0.0)
             return centre - reach, centre + reach
         unknown = np.full((len(self.names), 2), [-math.inf, math.inf])
