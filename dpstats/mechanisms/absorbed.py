@@ -20,7 +20,9 @@ from dpstats.formula.design import DesignSpec
 from dpstats.inference import Inference, RobustSpread, SpanNoise, Spread
 from dpstats.inference.basis import self_adjoint
 from dpstats.mechanisms.design import SubDesign, has_errors
+from dpstats.mechanisms.least_squares import whole_model
 from dpstats.mechanisms.statistics import (
+    Equations,
     Moments,
     NoisyCount,
     SpreadOf,
@@ -171,9 +173,9 @@ class WithinPlan:
         spread[active], deviations[active] = scores * sizes, deviation * sizes
         return released._replace(spread=spread, deviations=deviations)
 
-    def moments(self, released: ReleasedWithin) -> Moments:
-        """The released sums and the law of their noise; nothing is known of them beforehand."""
-        return Moments(released.sums, self.law)
+    def equations(self, released: ReleasedWithin) -> Equations:
+        """The released normal equations and the law of their noise; nothing is known of them beforehand."""
+        return Moments(released.sums, self.law).equations(*whole_model(len(self.part.names)))
 
     def counted(self, released: ReleasedWithin) -> NoisyCount:
         """What was counted, at least as much as its noise."""
@@ -182,9 +184,7 @@ class WithinPlan:
 
     def fitted(self, released: ReleasedWithin) -> Inference:
         """Coefficients without ridge in the user's units, with errors: by the model for rows, by scores for groups."""
-        size = len(self.part.names)
-        axes = np.eye(size + 1)
-        equations = self.moments(released).equations(axes[:, :-1], axes[:, -1])
+        equations = self.equations(released)
         spread: SpreadOf = partial(dispersion, self.square_excess, equations, self.counted(released))
         if self.whole:
             spread = partial(_spread_of_groups, released)

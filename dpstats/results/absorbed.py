@@ -156,11 +156,10 @@ class AbsorbedResults(InferenceMixin, Released):
     @cached_property
     def params(self) -> pd.Series[float]:
         """Coefficients in the user's units, shrunk as the noise asks for: for prediction."""
-        size = len(self.plan.part.names)
-        axes = np.eye(size + 1)
         with quiet():
-            equations = self.plan.moments(self.released).equations(axes[:, :-1], axes[:, -1])
-            scaled = equations.solve(self.plan.radius, None, np.ones(size))
+            scaled = self.plan.equations(self.released).solve(
+                self.plan.radius, None, np.ones(len(self.plan.part.names))
+            )
         return pd.Series(self.plan.part.back_transform()[0] @ scaled, index=list(self.plan.part.names), name="params")
 
     @property

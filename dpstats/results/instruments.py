@@ -225,7 +225,7 @@ class InstrumentTests:
         """A with A times coefficients of endogenous columns in model units in the user's, shape (m, m)."""
         return self._inferred.table.map[np.ix_(self.model.endogenous, self.model.endogenous)]
 
-    def instrument_tables(self) -> list[SimpleTable]:
+    def _instrument_tables(self) -> list[SimpleTable]:
         """Of the first stages, and of the tests."""
         rows = [
             (
@@ -254,7 +254,7 @@ class InstrumentTests:
         title = "Anderson-Rubin and J Tests" if len(tests) > 1 else "Anderson-Rubin Test"
         return [stages, full_width(heads, lines, [9, 4, 8, 27], title=title)]
 
-    def weak_note(self) -> list[str]:
+    def _weak_note(self) -> list[str]:
         """One line on instruments that are weak, if they are."""
         weak = [pair for pair in zip(self.endogenous, self._stages, strict=True) if pair[1].is_weak]
         if not weak:

@@ -86,9 +86,7 @@ def inference_of(
     coef = np.linalg.solve(basis, scaled_params[columns] - center)
     curvature = self_adjoint(basis.T @ np.diag(stage.curvature) @ basis)
     found, cap = known.identified, stage.information.purchase.weight_cap
-    # That of a hazard is of events, which have the mean at the truth already.
-    moves = plan.family.link in CURVED and not isinstance(plan.family, PiecewiseExponential)
-    if moves and (plan.design.offset_bound == 0 or plan.family.name == "poisson"):
+    if plan.family.link in CURVED and (plan.design.offset_bound == 0 or plan.family.name == "poisson"):
         # Made-up rows have no offset; the ratio of two exponentials does not depend on it.
         start = np.linalg.solve(basis, scaled_params[columns])
         reach = None if cap is None else column_reach(part) @ np.abs(basis)
@@ -166,7 +164,15 @@ def response_of(plan: Plan, weight_cap: float | None = None) -> MeanFunction:
     weights = partial(row_weights, family, weight_cap=weight_cap)
     if isinstance(family, NegativeBinomial):
         return MeanFunction(partial(_clipped_means, family), partial(_slopes, family), weights)
+    if isinstance(family, PiecewiseExponential):
+        # The matrix is of events: made-up rows are at the end of the way, where l'' is the mean.
+        return MeanFunction(partial(_means, family), partial(_canonical_slopes, family), _means_at_the_end)
     return MeanFunction(partial(_means, family), partial(_canonical_slopes, family), weights)
+
+
+def _means_at_the_end(eta: Vector, endog: Vector) -> Vector:
+    """What responses are there."""
+    return endog
 
 
 def _means(family: Family, eta: Vector) -> Vector:

@@ -540,7 +540,7 @@ class IVResults(InstrumentTests, StatisticsResults):
     >>> domain = {"z": (0, 1), "x": (0, 1), "y": (0, 2)}
     >>> sums = dp.release_statistics(domain, ["y", "x", "z"], 3.0, data=rows, delta=1e-6)
     >>> model = sums.iv("y ~ x | z")
-    >>> model.endogenous, model.first_stage.loc["x", "F"] > 10
+    >>> model.endogenous, bool(model.first_stage.loc["x", "F"] > 10)
     (('x',), True)
     >>> 1.0 in model.ar_conf_int(alpha=0.0001), model.ar_test(1.0).df
     (True, 1)
@@ -581,13 +581,13 @@ class IVResults(InstrumentTests, StatisticsResults):
         ]
         header = _header("Private Instrumental Variables", facts, self.statistics.plan)
         notes = [
-            *self.weak_note(),
+            *self._weak_note(),
             "The guarantee is that of the released statistics; this fit cost nothing more.",
             "Standard errors and tests are homoscedastic ones; they account for sampling and for the noise. F of rows "
             "estimates the F without noise.",
             *_unidentified(self),
         ]
-        return Summary([header, inference_table(self.uncertainty()), *self.instrument_tables()], notes)
+        return Summary([header, inference_table(self.uncertainty()), *self._instrument_tables()], notes)
 
     def glance(self) -> pd.DataFrame:
         """One row of facts about the model, with the least F of a first stage; the number of rows is noisy."""

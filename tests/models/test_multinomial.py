@@ -55,14 +55,14 @@ def test_errors_are_mnlogits_where_eps_is_large() -> None:
 
 @pytest.mark.slow
 def test_intervals_cover() -> None:
-    """40 fits of 6 coefficients at eps 2: .95 within 4 standard errors (false alarms below 1e-3)."""
+    """20 fits of 6 coefficients at eps 2: .95 within 4 standard errors (false alarms below 1e-3)."""
     truth, covered, shown = (TRUTH[1:] - TRUTH[0]).ravel(), [], []
-    for seed in range(40):
+    for seed in range(20):
         interval = fitted(rows(3000, seed), 2.0, inference=True, seed=seed).conf_int().to_numpy()
         shown.append(np.isfinite(interval).all(axis=1))
         covered.append((interval[:, 0] <= truth) & (truth <= interval[:, 1]))
     assert np.mean(shown) > 0.95
-    assert 0.88 < np.mean(covered) < 0.995
+    assert 0.85 < np.mean(covered) < 0.999
 
 
 def test_probabilities() -> None:
