@@ -131,6 +131,7 @@ class AbsorbedModel(Printed):
             label=f"linear model of {plan.design.response_name} within {plan.absorbed}, {len(self.names)} columns",
             method="statistics",
             columns=(*plan.design.columns, plan.absorbed),
+            compared=(plan.absorbed,),
             formula=formula_of(plan),
             digest=plan.digest,
             domain=plan.design.domain,

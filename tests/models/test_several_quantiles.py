@@ -145,6 +145,11 @@ def test_few_rows_keep_the_declared_range() -> None:
     assert found.family.h == pytest.approx(0.05 * 1.25 * 50)
 
 
+def test_a_noisy_number_of_rows_below_zero_is_no_failure() -> None:
+    counts = [fit(0.5, frame(5), 0.5, seed=seed, on_mismatch="go").plan.counts.rows for seed in range(4)]
+    assert min(counts) < 0
+
+
 @pytest.mark.slow
 def test_errors_are_robust_and_cover() -> None:
     found = fit(data=frame(20_000), inference=True)
