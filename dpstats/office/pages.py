@@ -108,6 +108,7 @@ def figure(value: Any, digits: int = 6) -> str:
 
 def sentence(text: str | None) -> str:
     """A message with a full stop, or its question mark; it may begin with an argument's name, which has no capital."""
+    text = text or ""
     return text if not text or text.endswith("?") else f"{text.rstrip('.')}."
 
 
