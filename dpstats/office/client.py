@@ -272,7 +272,7 @@ class OfficeClient:
         names = ["id", "dataset", "verb", "formula", "eps", "label", "analyst", "state", "taken", "shared"]
         rows = [{"formula": None, **one["arguments"], **one} for one in self._call("/v1/releases")[1]["releases"]]
         table = pd.DataFrame(rows, columns=names)
-        table["taken"] = pd.to_datetime(table["taken"].astype(float), unit="s", utc=True)
+        table["taken"] = pd.to_datetime(table["taken"].astype(float), unit="s", utc=True).dt.round("s")
         return WideFrame(table)
 
     def release(self, id: str) -> Any:

@@ -12,7 +12,7 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -252,6 +252,13 @@ class Service:
                 log.append({"time": job.ready, "actor": "office", "act": job.state, "subject": job.id})
         latest = sorted(log, key=lambda act: act["time"])
         return latest if most < 0 else latest[-most:]
+
+    def named(self, ids: Iterable[str]) -> dict[str, Job]:
+        """The jobs among `ids`, without their results: what the audit log is about."""
+        rows = self._store.rows(
+            f"SELECT {FACTS} FROM job WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(list(ids)),)
+        )
+        return {job.id: job for job in (_job(row, result=False) for row in rows)}
 
     def report(self, dataset: str) -> str:
         if dataset not in self._ledgers:

@@ -35,6 +35,7 @@ REQUESTS = (
     Request("survey", "release_statistics", {"columns": ["y", "bs(x, df=4)"], "response": "y", "eps": 1.0}),
     Request("survey", "buy_ranges", {"columns": ["x", "z"], "eps": 0.5}),
     Request("survey", "select", {"candidates": [{"fit": ID}, "x > 1", 0.5], "score": "mistakes", "eps": 0.2}),
+    Request("survey", "glm", {"formula": "y ~ x", "family": "gaussian", "eps": 1.0, "response": "bought"}),
 )
 
 
@@ -71,6 +72,7 @@ def test_every_verb_has_a_form() -> None:
     for verb in VERBS.values():
         assert verb.title
         assert set(verb.needed) - {"eps"} <= set(verb.fields)
+        assert not {"formula", "response"} <= set(verb.fields)  # a formula names the response itself
 
 
 @pytest.mark.parametrize(

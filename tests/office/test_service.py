@@ -291,6 +291,7 @@ def test_shares_are_logged_where_something_changes_and_few_times(opened: Opened)
     assert [act["act"] for act in service.audit(most=1, about="request")] == ["request"]
     assert {act["subject"] for act in service.audit(about="office")} == {job.id}
     assert service.audit(about="bob") == []
+    assert service.named(act["subject"] for act in [*service.audit(), {"subject": "ada"}]).keys() == {job.id}
 
 
 def test_what_one_has_planned_makes_no_plan_of_another_faster(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
