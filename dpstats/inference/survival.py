@@ -127,6 +127,13 @@ class LogRank(NamedTuple):
     intervals: int  # that it is of
     excess: Array  # events in each group less those expected, shape (G,)
 
+    def __repr__(self) -> str:
+        excess = ", ".join(f"{one:.1f}" for one in self.excess)
+        return (
+            f"<LogRank: statistic={self.statistic:.4g}, df={self.df}, p-value={self.pvalue:.4g}, "
+            f"intervals={self.intervals}, excess=[{excess}]>"
+        )
+
 
 def log_rank(counts: NoisyCounts) -> LogRank:
     """Observed less expected events of each group, over the covariance of sampling and noise.
