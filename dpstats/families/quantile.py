@@ -145,7 +145,8 @@ class Quantile(Family):
 
 def default_width(q: float, information: float | None = None) -> float:
     """The width of a quantile over half that of an interval of the response; `information` is rows times eps."""
-    factor = ((information or USUAL_ROWS) / USUAL_ROWS) ** (-1 / 3)
+    # A noisy number of rows may be negative; the width of so few is the greatest.
+    factor = ((USUAL_ROWS if information is None else max(information, 1.0)) / USUAL_ROWS) ** (-1 / 3)
     return DEFAULT_H * math.sqrt(q * (1 - q)) * min(max(factor, MOST_NARROWED), MOST_WIDENED)
 
 

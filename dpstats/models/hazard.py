@@ -117,6 +117,8 @@ def interval_names(breaks: NDArray[np.float64]) -> list[str]:
     """What the intervals are called in tables."""
     written = [f"{end:g}" for end in breaks]
     written = written if len(set(written)) == len(written) else [repr(float(end)) for end in breaks]
+    # Curves take the end of the observation from the last name.
+    written[-1] = written[-1] if float(written[-1]) == breaks[-1] else repr(float(breaks[-1]))
     return [f"{start} to {end}" for start, end in pairwise(written)]
 
 

@@ -37,6 +37,7 @@ class Release(Generic[Data, Released]):
     label: str
     method: str
     columns: Sequence[str] = ()  # those of `data` that `work` reads; the guarantee's unit is read too
+    compared: Sequence[str] = ()  # of these, keys that only tell rows apart, as a unit does: no Domain declares them
     formula: str | None = None
     digest: Callable[[], str] | None = None  # of the plan
     domain: Domain | None = None  # what the caller declares of the columns
@@ -63,7 +64,7 @@ class Release(Generic[Data, Released]):
             method=self.method,
             plan_hash=None if self.digest is None else self.digest(),
             domain=None if self.data is None else Domain.coerce(self.domain),
-            columns=[name for name in self.columns if name != self.guarantee.unit],
+            columns=[name for name in self.columns if name not in (self.guarantee.unit, *self.compared)],
         )
         charge.rows_read()
         return fail_closed(partial(self._work, ledger), f"Ledger charge {charge.number} was kept.")

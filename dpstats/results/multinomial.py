@@ -370,7 +370,7 @@ class MultinomialResults(Released):
         Examples
         --------
         >>> fit.glance().loc[0, ["classes", "eps"]].tolist()
-        [3, 1.0]
+        [3.0, 1.0]
         """
         guarantee = self.guarantee
         facts = {"classes": len(self.classes), "nobs": self.nobs, "eps": guarantee.eps, "delta": guarantee.delta}

@@ -162,6 +162,12 @@ def test_one_charge_of_the_whole_budget(tmp_path: Path) -> None:
         dp.ols(FORMULA, table(), 1.5, domain=DOMAIN, ledger=ledger)
 
 
+def test_the_domain_of_a_ledger_need_not_have_the_absorbed_column(tmp_path: Path) -> None:
+    with dp.Ledger(tmp_path / "rows.ledger", dataset="rows", eps=2.0, domain=DOMAIN) as ledger:
+        assert dp.ols(FORMULA, table(), 1.0, ledger=ledger).guarantee.eps == 1.0
+        assert ledger.remaining.eps == 1.0
+
+
 def test_a_record_of_groups_is_charged_to_a_ledger_for_them(tmp_path: Path) -> None:
     ledger = dp.Ledger(tmp_path / "firms.ledger", dataset="rows", eps=2.0, unit="firm")
     assert dp.ols(FORMULA, table(), 1.0, domain=DOMAIN, ledger=ledger, unit="firm").guarantee.unit == "firm"

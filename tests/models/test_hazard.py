@@ -288,6 +288,14 @@ def test_a_plan_tells_all_and_a_fit_is_stored(tmp_path: Any) -> None:
         dp.evaluate(fit, rows, 1.0)
 
 
+def test_curves_end_where_observation_ends() -> None:
+    end = 1_234_561.0
+    domain = {"time": (0, end), "event": (0, 1)}
+    rows = {"time": np.linspace(0, end, 500), "event": np.ones(500)}
+    fit = dp.hazard("Surv(time, event) ~ 1", rows, 3.0, domain=domain, breaks=2, seed=1)
+    assert np.isfinite(fit.survival({"x": [0.0]}, [end]).to_numpy()).all()
+
+
 def test_more_options() -> None:
     rows = survival_rows(500, 2)
     fit = dp.hazard(FORMULA, rows, 1.0, domain=DOMAIN, inference=False, adjacency="replace_one", curvature=20.0)

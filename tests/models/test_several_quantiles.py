@@ -145,6 +145,11 @@ def test_few_rows_keep_the_declared_range() -> None:
     assert found.family.h == pytest.approx(0.05 * 1.25 * 50)
 
 
+def test_a_noisy_number_of_rows_below_zero_is_no_failure() -> None:
+    counts = [fit(0.5, frame(5), 0.5, seed=seed, on_mismatch="go").plan.counts.rows for seed in range(4)]
+    assert min(counts) < 0
+
+
 @pytest.mark.slow
 def test_errors_are_robust_and_cover() -> None:
     found = fit(data=frame(20_000), inference=True)
@@ -210,6 +215,7 @@ def test_a_plan_reads_no_rows() -> None:
         ("median", "q must be a number such as 0.5"),
         (None, "q must be a number such as 0.5"),
         (True, "q must be a number such as 0.5"),
+        (np.array(None), "q must be a number such as 0.5"),
         ({0.5: 1}, "q must be a number such as 0.5"),
         ([0.5, 1.5], "from 0.0001 to 0.9999"),
         ([0.5, 0.1], "q must rise"),
