@@ -44,7 +44,7 @@ def header_table(plan: PlanFacts, observations: str, figures: Sequence[str] = ()
         [*banner(guarantee), model_title(plan), *facts_lines([modelled_level(plan)]), *facts_lines(figures)]
     )
     left = [
-        ("Dep. Variable:", shorten(plan.design.response_name, 22)),
+        ("Dep. Variable:", shorten(_response(plan), 22)),
         ("Model:", "GLM"),
         ("Family:", plan.family.name),
         ("Link:", plan.family.link),
@@ -126,10 +126,17 @@ def in_units(size: float) -> str:
     return f"{size:,.0f}" if 1e4 <= size < 1e9 else f"{size:,.4g}"
 
 
+def _response(plan: PlanFacts) -> str:
+    """The response as the formula names it: the design of a hazard is of pieces of time, and has a name of its own."""
+    if plan.family.name == "hazard" and plan.formula:
+        return plan.formula.partition("~")[0].strip()
+    return plan.design.response_name
+
+
 def modelled_level(plan: PlanFacts) -> str:
     """What the coefficients are about: of a response of two values, which of them they speak for."""
     design, family = plan.design, plan.family
-    name = " ".join(design.response_name.split())
+    name = " ".join(_response(plan).split())
     if family.response == "binary":
         spec = design.response if isinstance(design, DesignSpec) else None
         if spec is not None and spec.trials is not None:

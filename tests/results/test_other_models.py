@@ -174,3 +174,10 @@ def test_plans_without_forecasts_say_so() -> None:
         dp.sample_size(dp.plan("mode ~ x", DOMAIN, 1.0, family="multinomial"), se={"x": 0.1})  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="q must be one of the quantiles"):
         dp.plan_quantreg("y ~ x", DOMAIN, 1.0, q=[0.25, 0.5])[0.9]
+
+
+def test_a_hazard_is_of_the_times_and_the_event(rows: pd.DataFrame) -> None:
+    fit = dp.hazard("Surv(time, event) ~ x", rows.assign(died=rows["event"]), 1.0, domain=DOMAIN, seed=1)
+    assert "the hazard of Surv(time, event)" in fit.summary().as_text()
+    assert "Dep. Variable:      Surv(time, event)" in fit.plan.summary().as_text()
+    assert "the hazard of Surv(time, event)" in dp.etable([fit]).summary().as_text()
