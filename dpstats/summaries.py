@@ -188,14 +188,19 @@ def paired_facts(
 ) -> SimpleTable:
     """A header: facts by name in two columns, those on the right so wide that it ends with the tables below."""
 
-    def made(width: int) -> SimpleTable:
+    def made(width: int, columns: int = 18) -> SimpleTable:
         facts, stubs = [[fact] for _, fact in left], [name for name, _ in left]
-        table = SimpleTable(facts, stubs=stubs, title=_centred(title), txt_fmt=fmt_2cols)
+        table = SimpleTable(facts, stubs=stubs, title=_centred(title), txt_fmt={**fmt_2cols, "colwidths": columns})
         table.extend_right(SimpleTable([[f"{fact:>{width}}"] for _, fact in right], stubs=[name for name, _ in right]))
         return table
 
-    missing = WIDTH - len(made(width).as_text().split("\n")[-1])
-    return made(width + max(missing, 0))
+    def missing(*widths: int) -> int:
+        return WIDTH - len(made(*widths).as_text().split("\n")[-1])
+
+    # Names and facts on the left are narrower where a fact on the right is long.
+    width = max([width, *(len(fact) for _, fact in right)])
+    columns = next((columns for columns in (18, 17, 16) if missing(width, columns) >= 0), 18)
+    return made(width + max(missing(width, columns), 0), columns)
 
 
 def _centred(title: str) -> str:

@@ -44,3 +44,18 @@ def shell_wording(option: Callable[[str, object], str]) -> Iterator[None]:
         yield
     finally:
         _OPTION.reset(token)
+
+
+PARTS = {
+    "MultinomialResults": "it has an equation for each class: tidy() and summary() show all of them",
+    "QuantileResults": "pass the fit of one quantile, result[q]",
+    "GroupResults": "pass the fit of one group, result[level]",
+    "KaplanMeier": "curves have no coefficients",
+}
+"""What to do with results that are not of one fit, by type."""
+
+
+def part_of(result: object) -> str:
+    """What to add to a refusal of a result that is not of one fit; nothing for other objects."""
+    hint = PARTS.get(type(result).__name__)
+    return "" if hint is None else f"; {hint}"

@@ -76,7 +76,7 @@ def _init(options: argparse.Namespace) -> None:
 
     path: Path = options.file
     if path.exists():
-        raise ArgumentError(f"{path} exists already; edit it, or choose another name")
+        raise ArgumentError(f"{path} exists already; add a table [data.NAME] to it, or choose another name")
     facts = {name: _asked(name) if getattr(options, name) is None else getattr(options, name) for name in QUESTIONS}
     name = facts.pop("dataset")
     facts |= {key: getattr(options, key) for key in ("delta", "most_eps", "adjacency", "unit", "approve")}

@@ -411,6 +411,8 @@ def _file_schema(path: Path) -> list[tuple[str, str]]:
             with path.open(encoding="utf-8-sig", newline="") as file:
                 names = next(csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ","), [])
             return [(name.strip(), UNKNOWN) for name in names]
+    except FileNotFoundError as error:
+        raise DataError(f"frame: there is no file {str(path)!r}; check the path") from error
     except (OSError, UnicodeError, ValueError, csv.Error) as error:
         raise DataError(f"frame: the columns of {str(path)!r} cannot be read; check the path") from error
     raise DataError(f"frame: {str(path)!r} must end in .parquet, .pq, .csv or .tsv")

@@ -35,6 +35,16 @@ from dpstats.privacy.information import linear_predictor
 from dpstats.privacy.randomness import RandomSource
 from dpstats.quiet import hide_frames
 from dpstats.results.glm_results import GLMResults
+from dpstats.wording import part_of
+
+NOT_EVALUATED = {
+    "AbsorbedResults": "the effects of the groups are not released, so it predicts differences and no responses",
+    "MultinomialResults": "it has a probability for each class; dp.glm with I(y == 'a') ~ ... fits one class",
+    "StatisticsResults": "fit the same formula by dp.ols, whose result can be",
+    "IVResults": "two-stage least squares does not predict best; first_stage, ar_test and j_stat judge it",
+    "KaplanMeier": "its intervals, and logrank, say what the curves are worth",
+}
+"""Why results of other kinds have no metrics."""
 
 Model = BinaryModel | NumericModel
 
@@ -118,7 +128,7 @@ def evaluate(
     """
     privacy = check_privacy(eps, delta, adjacency=adjacency, seed=seed, unit=unit, max_rows=None if unit is None else 1)
     if not isinstance(fit, GLMResults):
-        raise ArgumentError(f"fit must be a fitted model, as dp.glm returns; got {type(fit).__name__}")
+        raise _not_evaluated(fit)
     model = plan_evaluation(fit, metrics, bins)
     table, auxiliary = _checked_data(fit.plan, data, weights, offset, privacy.record, engine)
     blocks = _weighted(model.blocks(), fit.plan, auxiliary)
@@ -143,6 +153,14 @@ def evaluate(
         digest=fit.plan.digest,
         domain=_declared(fit.plan),
     ).run(ledger)
+
+
+def _not_evaluated(fit: object) -> ArgumentError:
+    """What to say of anything but a generalized linear model."""
+    kind = type(fit).__name__
+    if kind in NOT_EVALUATED:
+        return ArgumentError(f"fit: {kind} cannot be evaluated: {NOT_EVALUATED[kind]}")
+    return ArgumentError(f"fit must be a fitted model, as dp.glm returns; got {kind}{part_of(fit)}")
 
 
 def _declared(plan: Plan) -> Domain:

@@ -175,7 +175,7 @@ def check_levels_declared(node: Apply, domain: Domain) -> None:
     instead = f", not ({low:g}, {high:g})" if whole else ""
     raise FormulaError(
         f"{node.text}: the levels of {column.name} would be learned from the data; in the domain declare {levels}"
-        f"{instead}, or write cut({column.name}, [...])"
+        f"{instead}, or write {column.name if (low, high) == (0, 1) else f'cut({column.name}, [...])'}"
     )
 
 

@@ -14,6 +14,9 @@ from dpstats.wording import argument
 QUOTED = r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'"
 """Text in a formula that is no code."""
 
+COLUMN = r"\b[^\W\d]\w*\b(?!\s*\()"
+"""A name in a formula that is not that of a function."""
+
 OTHER_NAMES = {
     "as_factor": "write factor(...) or C(...)",
     "as_numeric": "declare the column as a range (low, high)",
@@ -97,6 +100,14 @@ def absorbed_factor(formula: str) -> tuple[str, str | None]:
     if len(bars) == 1 and column and (name or (text.isidentifier() and not keyword.iskeyword(text))):
         return formula[: bars[0]].rstrip(), column
     if len(bars) > 1 or re.search(r"[-+*:/^%]", text):
+        # Controls stand on both sides of the bar of instruments.
+        before, behind = (set(re.findall(COLUMN, part)) for part in (formula[: bars[0]].partition("~")[2], text))
+        if both := before & behind:
+            reason = (
+                f"{min(both)} stands on both sides of |, behind which one factor is absorbed, as in y ~ x | firm; "
+                "instruments are for released statistics: dp.release_statistics(...).iv('y ~ x + w | z + w')"
+            )
+            raise FormulaError(locate(f"formula: {reason}", bars[0]))
         reason = (
             "one factor can be absorbed, not two: a single row that links two of their levels may change the sums "
             f"by as much as there are levels ({cite_proof('docs/proofs/absorbed, 6')}). Absorb the one with the most "

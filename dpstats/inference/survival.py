@@ -68,7 +68,7 @@ def curves(counts: NoisyCounts, alpha: float) -> Curves:
     An interval holds the hazards L with (estimate - L)^2 <= z^2 (noise + rate L): the sampling variance is that of the
     hypothesis, as for a count, so that it is right where there are few events.
     """
-    z = float(special.ndtri(1 - alpha / 2))
+    z = -float(special.ndtri(max(alpha / 2, 5e-324)))  # finite for every alpha
     clear, variance = counts.clear, counts.exposed_variance
     exposed = np.where(clear, counts.exposed, np.inf)
     # The ratio of two noisy numbers is off by this, to the second order of the noise.
@@ -126,6 +126,13 @@ class LogRank(NamedTuple):
     pvalue: float
     intervals: int  # that it is of
     excess: Array  # events in each group less those expected, shape (G,)
+
+    def __repr__(self) -> str:
+        excess = ", ".join(f"{one:.1f}" for one in self.excess)
+        return (
+            f"<LogRank: statistic={self.statistic:.4g}, df={self.df}, p-value={self.pvalue:.4g}, "
+            f"intervals={self.intervals}, excess=[{excess}]>"
+        )
 
 
 def log_rank(counts: NoisyCounts) -> LogRank:

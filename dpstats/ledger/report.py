@@ -136,6 +136,11 @@ th { border-bottom: 2px solid #1b2733; font-weight: 600; } td { border-bottom: 1
 .refunded { color: #8a949e; text-decoration: line-through; }
 .about { color: #55606b; font-size: .9em; } code { font-size: .95em; }
 progress { width: 100%; min-width: 8rem; accent-color: #2f6f9f; }
+th.number { white-space: normal; }
+@media (max-width: 40rem) {
+  th, td { padding: .3rem .35rem; } code { overflow-wrap: anywhere; }
+  progress { min-width: 3rem; }
+}
 """
 _ABOUT = (
     "Spent budget does not come back when a result is deleted. A charge is made before its rows are read, and "

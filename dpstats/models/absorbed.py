@@ -107,8 +107,8 @@ class AbsorbedModel(Printed):
 
         Examples
         --------
-        >>> plan.fit({"x": [0.2, 0.4], "y": [0.1, 0.9], "firm": ["a", "a"]}).names
-        ('x',)
+        >>> plan.fit({"x": [0.2, 0.4], "y": [0.1, 0.9], "firm": ["a", "a"]}).params.index.to_list()
+        ['x']
         """
         model = self
         if seed is not None:
@@ -160,7 +160,7 @@ class AbsorbedModel(Printed):
         Examples
         --------
         >>> plan.standard_errors(100_000, 10_000).round(4).loc["x", "sampling"].item()
-        0.0014
+        0.0007
         """
         for name, value in (("n", n), ("groups", groups)):
             if not is_number(value) or value < 1:

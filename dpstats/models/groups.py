@@ -15,10 +15,8 @@ from dpstats.arguments import check_flag, safe_repr
 from dpstats.call import Request
 from dpstats.data import Memory, Table, as_table
 from dpstats.data.columns import usable_kind
-from dpstats.data.passes import row_count
 from dpstats.domain.declarations import Levels, Scalar
 from dpstats.errors import ArgumentError
-from dpstats.families import Gaussian
 from dpstats.formula.parse import parse
 from dpstats.ledger import LedgerLike
 from dpstats.ledger.spender import has_code
@@ -28,7 +26,7 @@ from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan
 from dpstats.privacy.accounting import compose, split_budget
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.privacy.randomness import RandomSource, noisy_integers, random_source
+from dpstats.privacy.randomness import RandomSource, random_source
 from dpstats.quiet import hide_frames
 from dpstats.results.groups import GroupResults
 from dpstats.results.stored import Printed, guarantee_sentence
@@ -39,9 +37,6 @@ PROOF = "docs/proofs/groups"
 
 WHOLE_SHARE = 0.15
 """Of the budget, with `shrink`, for the fit of all rows: the groups' own mean has too much noise."""
-
-COUNTS_SHARE = 0.05
-"""Of the budget, with `shrink`, for the numbers of rows of the groups, where their fits have no errors of their own."""
 
 FEWEST = 3
 """Groups that can be pooled: of two their spread is not known."""
@@ -80,7 +75,6 @@ class GroupPlan(Printed):
     levels: tuple[Scalar, ...]
     guarantee: Guarantee
     source: FormulaSource
-    counts_eps: float = 0.0  # of the numbers of rows of all groups together
 
     @hide_frames
     def fit(
@@ -121,7 +115,7 @@ class GroupPlan(Printed):
         if seed is not None:
             plans = [None if one is None else replace(one.request, seed=seed) for one in (self.plan, self.whole)]
             assert plans[0] is not None
-            plan = _planned(self.source, plans[0], plans[1], self.by, self.levels, self.counts_eps)
+            plan = _planned(self.source, plans[0], plans[1], self.by, self.levels)
         return fit_groups(plan, as_table(data, engine), ledger=ledger, memory=memory, label=label, analyst=analyst)
 
     def summary(self) -> Summary:
@@ -138,8 +132,6 @@ class GroupPlan(Printed):
         if self.whole is not None:
             lines.append(("all rows", self.whole))
         rows = [(name, [format_number(one.eps), format_number(one.delta), one.request.method]) for name, one in lines]
-        if self.counts_eps:
-            rows.append(("numbers of rows", [format_number(self.counts_eps), "0", "counts"]))
         rows.append(("total", [format_number(self.guarantee.eps), format_number(self.guarantee.delta), ""]))
         title = f"Groups by {self.by}: {self.plan.formula}"
         table = full_width(["eps", "delta", "method"], rows, [12, 12, 14], title=title)
@@ -161,7 +153,6 @@ class GroupPlan(Printed):
         facts = [
             self.by,
             list(self.levels),
-            self.counts_eps,
             self.plan.digest(),
             None if self.whole is None else self.whole.digest(),
         ]
@@ -190,22 +181,15 @@ def plan_groups(source: FormulaSource, request: Request, by: str, shrink: bool) 
             f"n is the number of rows of one fit and groups have different ones: leave it out with {by=}"
         )
     if not check_flag("shrink", shrink):
-        return _planned(source, request, None, by, levels, 0.0)
+        return _planned(source, request, None, by, levels)
     if len(levels) < FEWEST:
         raise ArgumentError(f"shrink needs {FEWEST} groups or more, and {by!r} has {len(levels)}; leave it out")
     if unknown := source.undeclared(request.family):
         raise ArgumentError(f"shrink needs the ranges of all columns: declare {', '.join(unknown)} in the Domain")
-    whole = _poolable(request)
-    group = whole
-    # Where nobody asks for errors of the groups' own fits, a number of rows says enough of their information; not where
-    # residuals are capped, since how many are depends on the group's own coefficients.
-    if not isinstance(request.family, Gaussian) and request.options.inference == "auto":
-        group = replace(whole, options=replace(whole.options, inference=None))
-    counted = COUNTS_SHARE if group is not whole else 0.0
-    shares = [round(1 - WHOLE_SHARE - counted, 6), WHOLE_SHARE, *([counted] if counted else [])]
-    budgets = split_budget(request.eps, request.delta, shares)
-    parts = [replace(one, eps=eps, delta=delta) for one, (eps, delta) in zip((group, whole), budgets, strict=False)]
-    plan = _planned(source, parts[0], parts[1], by, levels, budgets[2][0] if counted else 0.0)
+    shared = _poolable(request)
+    budgets = split_budget(request.eps, request.delta, [1 - WHOLE_SHARE, WHOLE_SHARE])
+    parts = [replace(shared, eps=eps, delta=delta) for eps, delta in budgets]
+    plan = _planned(source, parts[0], parts[1], by, levels)
     assert plan.whole is not None
     _check_poolable(plan.whole)
     return plan
@@ -248,21 +232,15 @@ def fit_groups(
 def _release(plan: GroupPlan, source: FormulaSource, random: RandomSource, data: Table) -> GroupResults:
     """Every fit, each of the rows of its level alone. Reads rows: charge first."""
     code_of = Levels(plan.levels).code_of()
-    fits, sizes = [], []
-    for code in range(len(plan.levels)):
-        part = data.where(partial(has_code, plan.by, code_of, code), [plan.by])
-        rows = source.rows(plan.plan, part, random) if plan.counts_eps else None
-        fits.append(release_fit(source, plan.plan, random, part, encoded=rows))
-        sizes.append(0 if rows is None else row_count(rows))
-    if plan.whole is None:
-        return GroupResults(plan.by, plan.levels, tuple(fits), None, plan.guarantee)
-    known = data.where(partial(_is_known, plan.by, code_of), [plan.by])
-    whole = release_fit(source, plan.whole, random, known)
-    if not plan.counts_eps:
-        return GroupResults(plan.by, plan.levels, tuple(fits), whole, plan.guarantee)
-    # A row adds one to one of the numbers.
-    counts = noisy_integers(np.array(sizes, dtype=np.int64), 1, plan.counts_eps, random).tolist()
-    return GroupResults(plan.by, plan.levels, tuple(fits), whole, plan.guarantee, tuple(counts), plan.counts_eps)
+    fits = [
+        release_fit(source, plan.plan, random, data.where(partial(has_code, plan.by, code_of, code), [plan.by]))
+        for code in range(len(plan.levels))
+    ]
+    whole = None
+    if plan.whole is not None:
+        known = data.where(partial(_is_known, plan.by, code_of), [plan.by])
+        whole = release_fit(source, plan.whole, random, known)
+    return GroupResults(plan.by, plan.levels, tuple(fits), whole, plan.guarantee)
 
 
 def _is_known(by: str, code_of: Mapping[float | str, int], table: Table) -> NDArray[np.bool_]:
@@ -271,20 +249,13 @@ def _is_known(by: str, code_of: Mapping[float | str, int], table: Table) -> NDAr
 
 
 def _planned(
-    source: FormulaSource,
-    request: Request,
-    whole: Request | None,
-    by: str,
-    levels: tuple[Scalar, ...],
-    counts_eps: float,
+    source: FormulaSource, request: Request, whole: Request | None, by: str, levels: tuple[Scalar, ...]
 ) -> GroupPlan:
     """The plans of a group and of all rows, and what both guarantee together."""
     plans = [None if one is None else source.plan(one) for one in (request, whole)]
     assert plans[0] is not None
-    paid = [one.guarantee for one in plans if one is not None]
-    if counts_eps:
-        paid.append(replace(paid[0], eps=counts_eps, delta=0.0, basis=PROOF, rho=None, mu=None))
-    return GroupPlan(plans[0], plans[1], by, levels, replace(compose(paid), basis=PROOF), source, counts_eps)
+    total = compose([one.guarantee for one in plans if one is not None])
+    return GroupPlan(plans[0], plans[1], by, levels, replace(total, basis=PROOF), source)
 
 
 def _levels(source: FormulaSource, by: object) -> tuple[Scalar, ...]:

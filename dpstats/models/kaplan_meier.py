@@ -93,7 +93,8 @@ def plan_kaplan_meier(
     Examples
     --------
     >>> import dpstats as dp
-    >>> plan = dp.plan_kaplan_meier("Surv(time, event) ~ arm", {"time": (0, 60), "arm": ["a", "b"]}, eps=1.0)
+    >>> domain = {"time": (0, 60), "event": (0, 1), "arm": ["a", "b"]}
+    >>> plan = dp.plan_kaplan_meier("Surv(time, event) ~ arm", domain, eps=1.0)
     >>> float(plan.table["noise_sd"].iloc[10].round(1))
     6.2
     """

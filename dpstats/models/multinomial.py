@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from functools import partial
@@ -23,7 +24,7 @@ from dpstats.call import (
 from dpstats.data import Memory, Table, as_table
 from dpstats.data.passes import single_blas_thread
 from dpstats.domain import Domain
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, FormulaError
 from dpstats.families.multinomial import Multinomial
 from dpstats.formula.design import design_spec
 from dpstats.formula.parse import expand_dot, parse
@@ -64,6 +65,11 @@ def plan_multinomial(formula: str, domain: DomainLike, eps: float, arguments: Ma
     # The number of classes follows from the design; a family of any number says what kind of response it has.
     design = design_spec(text, declared, family=Multinomial(3))
     assert design.response.levels is not None
+    if re.match(r"(C|factor)\(.*,", design.response_name):
+        raise FormulaError(
+            f"formula: {design.response_name} does not set what classes are compared with, the first level in "
+            "the Domain: declare that level first, and name the column alone"
+        )
     last = options.release_share * privacy.row_eps
     budget = NoiseBudget(
         eps=privacy.row_eps - last,

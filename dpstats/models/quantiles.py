@@ -11,7 +11,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from dpstats.arguments import safe_repr
+from dpstats.arguments import is_number, safe_repr
 from dpstats.call import ChargeKeywords, Request, make_request
 from dpstats.errors import ArgumentError, DPStatsError
 from dpstats.families.quantile import Quantile, is_quantile
@@ -94,13 +94,14 @@ class QuantilePlan(Printed):
 
 def check_quantiles(q: object) -> tuple[float, ...]:
     """Several quantiles; ArgumentError unless they are distinct and rise."""
-    values = tuple(q) if isinstance(q, (Sequence, np.ndarray)) and not isinstance(q, str) else ()
+    listed = q.ndim == 1 if isinstance(q, np.ndarray) else isinstance(q, Sequence) and not isinstance(q, str)
+    values: tuple[object, ...] = tuple(q) if listed else ()  # type: ignore[arg-type]
     if not 1 <= len(values) <= MOST:
         raise ArgumentError(f"q must be a number such as 0.5, or a list of 1 to {MOST} of them, got {safe_repr(q)}")
     # The values of a list are not quoted: they could be cells.
     if any(not is_quantile(one) for one in values):
         raise ArgumentError("q must hold numbers from 0.0001 to 0.9999, such as [0.1, 0.5, 0.9]")
-    found = tuple(map(float, values))
+    found = tuple(float(one) for one in values if is_number(one))
     if any(first >= second for first, second in pairwise(found)):
         raise ArgumentError("q must rise from one quantile to the next, such as [0.1, 0.5, 0.9]")
     return found

@@ -123,6 +123,8 @@ class OfficePlan:
             title = f"Standard errors foreseen for about {self.facts['rows']} rows, with ranges as they are declared:"
             shown = table.set_index("term")[["std_error", "lower", "upper"]]
             parts.append(f"{title}\n{shown.to_string(float_format='{:.3g}'.format)}")
+        elif (why := self.facts.get("unforeseen")) is not None:
+            parts.append(f"No standard errors are foreseen: {why}.")
         if self.facts.get("before") is not None:
             parts.append(f"It was asked for before, as {self.facts['before']}, and is not paid for again.")
         return "\n\n".join(parts)
@@ -270,7 +272,7 @@ class OfficeClient:
         names = ["id", "dataset", "verb", "formula", "eps", "label", "analyst", "state", "taken", "shared"]
         rows = [{"formula": None, **one["arguments"], **one} for one in self._call("/v1/releases")[1]["releases"]]
         table = pd.DataFrame(rows, columns=names)
-        table["taken"] = pd.to_datetime(table["taken"].astype(float), unit="s", utc=True)
+        table["taken"] = pd.to_datetime(table["taken"].astype(float), unit="s", utc=True).dt.round("s")
         return WideFrame(table)
 
     def release(self, id: str) -> Any:

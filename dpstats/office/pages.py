@@ -107,8 +107,9 @@ def figure(value: Any, digits: int = 6) -> str:
 
 
 def sentence(text: str | None) -> str:
-    """A message with a full stop; it may begin with the name of an argument, which has no capital."""
-    return f"{text.rstrip('.')}." if text else ""
+    """A message with a full stop, or its question mark; it may begin with an argument's name, which has no capital."""
+    text = text or ""
+    return text if not text or text.endswith("?") else f"{text.rstrip('.')}."
 
 
 def when(seconds: float) -> Markup:
@@ -387,7 +388,8 @@ def audit(visit: Visit) -> Response:
     """Who did what, the latest first; of one analyst, act or request where that is searched for."""
     about = visit.query_params.get("about", "").strip()
     rows = visit.service.audit(most=1000, about=about)
-    return visit.show("audit.html", "Audit log", rows=rows[::-1], about=about)
+    jobs = visit.service.named(row["subject"] for row in rows)
+    return visit.show("audit.html", "Audit log", rows=rows[::-1], about=about, jobs=jobs)
 
 
 def report(visit: Visit) -> Response:

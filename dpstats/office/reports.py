@@ -97,6 +97,10 @@ def export(stored: Mapping[str, JSON], title: str, kind: str) -> tuple[bytes, st
     return f"{head}\n<h1>{html.escape(title)}</h1>\n{summary_of(result).as_html()}\n</html>\n".encode(), "text/html"
 
 
+FORMULAS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""What a formula of a spreadsheet begins with; those of full width too, which some read as the others."""
+
+
 def without_formulas(text: str) -> str:
     """CSV in which no text is a formula to a spreadsheet: names of columns and candidates are chosen by analysts."""
 
@@ -104,7 +108,8 @@ def without_formulas(text: str) -> str:
         try:
             float(cell)
         except ValueError:
-            return f"'{cell}" if cell.strip(" ").startswith(("=", "+", "-", "@", "\t", "\r")) else cell
+            harmful = cell.strip(" ").startswith(("\t", "\r")) or cell.strip().startswith(FORMULAS)
+            return f"'{cell}" if harmful else cell
         return cell
 
     file, rows = io.StringIO(), csv.reader(io.StringIO(text, newline=""), skipinitialspace=False)

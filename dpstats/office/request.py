@@ -33,8 +33,9 @@ class Verb(NamedTuple):
 
     @property
     def fields(self) -> list[str]:
-        """Those of its form, beside eps, label and options."""
-        return [name for name in FIELDS if name in self.arguments]
+        """Those of its form, beside eps, label and options; a formula names its response itself."""
+        named = {"response"} if "formula" in self.needed else set()
+        return [name for name in FIELDS if name in self.arguments and name not in named]
 
 
 FIELDS = ("formula", "fit", "columns", "candidates", "score", "response", "family", "subset", "delta")

@@ -12,7 +12,7 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ import dpstats as dp
 from dpstats.arguments import is_whole, near_miss, safe_repr
 from dpstats.call import RowKeywords, split_kwargs
 from dpstats.domain import Domain, Range
-from dpstats.errors import ArgumentError, BudgetExceeded, DomainError, LedgerError
+from dpstats.errors import ArgumentError, BudgetExceeded, DomainError, DPStatsError, LedgerError
 from dpstats.ledger import Ledger
 from dpstats.models.sources import FormulaSource, model_formula
 from dpstats.office.bounded import TooMuch, bounded
@@ -90,14 +90,15 @@ class Service:
     def plan(self, analyst: str, request: Request, *, forecast: bool = False) -> dict[str, JSON]:
         """What a request would release and cost, from public facts alone, or the error that refuses it.
 
-        With `forecast` also the standard errors foreseen at the declared number of rows.
+        With `forecast` also the standard errors foreseen at the declared number of rows, or why there are none.
         """
         dataset = self._dataset(analyst, request)
         checked = self._checked(analyst, request, shown=True, forecast=forecast)
         left, costs = self._left(dataset, analyst), checked.told["costs"]
         before = self._known(analyst, request, request.digest)  # which is not paid for again
         return {
-            **{"html": "", "notes": [], "forecast": None, "digest": request.digest, **checked.told, "left": left},
+            **{"html": "", "notes": [], "forecast": None, "unforeseen": None, "digest": request.digest},
+            **{**checked.told, "left": left},
             "affordable": costs["eps"] <= left["eps"] and costs["delta"] <= left["delta"],
             "before": None if before is None else before.id,
             **{"rows": dataset.rows, "python": request.python, "approve": dataset.approve},
@@ -252,6 +253,13 @@ class Service:
         latest = sorted(log, key=lambda act: act["time"])
         return latest if most < 0 else latest[-most:]
 
+    def named(self, ids: Iterable[str]) -> dict[str, Job]:
+        """The jobs among `ids`, without their results: what the audit log is about."""
+        rows = self._store.rows(
+            f"SELECT {FACTS} FROM job WHERE id IN (SELECT value FROM json_each(?))", (json.dumps(list(ids)),)
+        )
+        return {job.id: job for job in (_job(row, result=False) for row in rows)}
+
     def report(self, dataset: str) -> str:
         if dataset not in self._ledgers:
             raise ArgumentError("dataset: there is no such data set")
@@ -263,7 +271,7 @@ class Service:
         offered = [dataset.name for dataset in self.office.datasets.values() if _may(analyst, dataset)]
         if not isinstance(request.dataset, str) or request.dataset not in offered:
             hint = near_miss(request.dataset, offered) if isinstance(request.dataset, str) else None
-            asked = f"; did you mean {hint!r}?" if hint else f"; choose among {', '.join(offered)}"
+            asked = f"; did you mean {hint!r}?" if hint else f"; choose among {', '.join(offered) or 'none'}"
             raise ArgumentError(f"dataset {safe_repr(request.dataset)} is not known{asked}")
         dataset = self.office.datasets[request.dataset]
         request.check()
@@ -480,7 +488,12 @@ def _worked_out(
         summary = plan.summary()
         yield "account", {"summary": summary.as_text(), "html": summary.as_html(), "notes": list(plan.advice)}
     if "forecast" in wanted:
-        yield "forecast", {"forecast": _records(plan.standard_errors(rows).rename_axis("term").reset_index())}
+        try:
+            errors = plan.standard_errors(rows).rename_axis("term").reset_index()
+        except DPStatsError as error:  # a plan without standard errors, or of which none are foreseen
+            yield "forecast", {"unforeseen": str(error).removeprefix("plan: ")}
+        else:
+            yield "forecast", {"forecast": _records(errors)}
 
 
 def _rehearsed(verb: str, given: Mapping[str, Any], domain: Domain, unit: str | None) -> Guarantee:

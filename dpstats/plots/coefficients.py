@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from dpstats.arguments import check_flag
 from dpstats.errors import ArgumentError
 from dpstats.formula.design import DesignSpec
+from dpstats.mechanisms.design import PublicDesign
 from dpstats.plots import style
-from dpstats.plots.style import FIT, FittedPlan, FittedSubject, check_subject
+from dpstats.plots.style import FIT, FittedSubject, check_subject
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,6 +47,7 @@ def coefficients(
     Parameters
     ----------
     result : GLMResults
+        Or a model with an absorbed factor, of released statistics, or with instruments.
     alpha : float
         1 less the coverage of the intervals.
     by_range : bool
@@ -82,18 +84,18 @@ def coefficients(
     check_subject("result", result, "uncertainty", FIT)
     table = _table(result, alpha, check_flag("intercept", intercept))
     if check_flag("by_range", by_range):
-        table[["value", "low", "high", "noise"]] *= _widths(result.plan, table.index)[:, None]
+        table[["value", "low", "high", "noise"]] *= _widths(_public(result).design, table.index)[:, None]
     ax = style.new_axes(ax, 2.3 + 0.27 * len(table))
     style.name_rows(ax, list(table.index))
     ax.axvline(0.0, color=style.INK, linewidth=0.8, zorder=1)
     sentences = [
-        *(_draw_intervals(ax, table, alpha) if result.has_errors else _draw_bounds(ax, table)),
+        *(_draw_intervals(ax, table, alpha) if _has_errors(result) else _draw_bounds(ax, table)),
         "Splines and products are scaled by the widths of their columns in the design." if by_range else "",
-        "Not adjusted for selection." if result.ignores_selection else "",
+        "Not adjusted for selection." if getattr(result, "ignores_selection", False) else "",
         style.promise(result.guarantee, "the fit"),
     ]
     label = "coefficient, times the declared width of its column" if by_range else "coefficient"
-    return style.finish(ax, _title(result.plan), *sentences, labels=(label, ""), legend="above", caption=caption)
+    return style.finish(ax, _title(result), *sentences, labels=(label, ""), legend="above", caption=caption)
 
 
 def shares(result: FittedSubject, *, intercept: bool = False, caption: bool = True, ax: Axes | None = None) -> Axes:
@@ -154,12 +156,12 @@ def shares(result: FittedSubject, *, intercept: bool = False, caption: bool = Tr
         style.promise(result.guarantee, "the fit"),
     )
     labels = "share of the squared standard error", ""
-    return style.finish(ax, _title(result.plan), *sentences, labels=labels, legend="above", caption=caption)
+    return style.finish(ax, _title(result), *sentences, labels=labels, legend="above", caption=caption)
 
 
 def _table(result: FittedSubject, alpha: float, intercept: bool) -> pd.DataFrame:
     """value, low, high and noise (the half width that noise asks for) of the coefficients to draw."""
-    if not result.has_errors:
+    if not _has_errors(result):
         value = _shown(result.params[result.in_model], intercept)
         noise = 2 * result.noise_at_most.loc[value.index].to_numpy()
         return pd.DataFrame({"value": value, "low": value - noise, "high": value + noise, "noise": noise})
@@ -252,15 +254,26 @@ def _limits(values: Float, ends: Float, bounded: Mask) -> tuple[float, float, Ma
     return low, high, bounded & ((ends[:, 0] < low) | (ends[:, 1] > high))
 
 
-def _widths(plan: FittedPlan, names: pd.Index) -> Float:
+def _widths(design: PublicDesign, names: pd.Index) -> Float:
     """Declared widths of the columns; 1 for the intercept."""
-    design = plan.design
     if not isinstance(design, DesignSpec):
         raise ArgumentError("by_range: plain arrays declare no ranges; leave it out")
-    width = pd.Series(design.upper - design.lower, index=list(plan.names))
+    width = pd.Series(design.upper - design.lower, index=list(design.names))
     width[width == 0] = 1.0
     return np.asarray(width.loc[names], dtype=np.float64)
 
 
-def _title(plan: FittedPlan) -> str:
-    return f"{plan.design.response_name} ({plan.family.title})"
+def _has_errors(result: FittedSubject) -> bool:
+    """Whether there are intervals to draw: always beside an absorbed factor."""
+    return getattr(result, "has_errors", True)
+
+
+def _public(result: FittedSubject) -> Any:
+    """What has the design: the plan, or a model of released statistics itself."""
+    return getattr(result, "plan", result)
+
+
+def _title(result: FittedSubject) -> str:
+    public = _public(result)
+    family = getattr(public, "family", None)
+    return f"{public.design.response_name} ({'gaussian' if family is None else family.title})"

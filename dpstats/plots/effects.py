@@ -121,6 +121,10 @@ def effect(
 
 def _design(result: FittedSubject) -> DesignSpec:
     """The formula's design; ArgumentError without formula or mean."""
+    if not hasattr(getattr(result, "plan", None), "family"):
+        raise ArgumentError(
+            "result: an effect is drawn of a generalized linear model; plots.coefficients draws this one"
+        )
     design, family = result.plan.design, result.plan.family
     if not isinstance(design, DesignSpec):
         raise ArgumentError("result: an effect needs a formula, and this model was fitted to plain arrays")

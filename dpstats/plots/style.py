@@ -16,6 +16,7 @@ from dpstats.families import Family
 from dpstats.ledger import Ledger
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.privacy.guarantee import Guarantee
+from dpstats.wording import part_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -205,7 +206,7 @@ def bars(ax: Axes, at: Float, values: Float, ends: Float, *, across: bool = Fals
 def check_subject(name: str, value: object, shows: str, made: str) -> None:
     """Raise ArgumentError unless a picture can show `value`: it has the attribute `shows`; `made` says what has."""
     if isinstance(value, (type, pd.DataFrame, pd.Series)) or not hasattr(value, shows):
-        raise ArgumentError(f"{name} must be {made}; got {safe_repr(value)}")
+        raise ArgumentError(f"{name} must be {made}; got {safe_repr(value)}{part_of(value)}")
 
 
 FIT = "a fit, such as dp.glm returns"

@@ -16,15 +16,24 @@ from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.families import NegativeBinomial
 from dpstats.frames import WideFrame
+from dpstats.plan.row_counts import about_rows
 from dpstats.plan.tables import auxiliary_facts, capped_at, in_units, modelled_level, penalty_text
 from dpstats.privacy.accounting import compose
+from dpstats.results.absorbed import AbsorbedResults
 from dpstats.results.contrasts import to_the_noise
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.groups import GroupResults
 from dpstats.results.model import FittedModel
+from dpstats.results.statistics import IVResults, StatisticsResults
 from dpstats.results.stored import Printed
 from dpstats.results.summary import has_exact_noise, rows_text, shows_errors
-from dpstats.summaries import GAP, WIDTH, Summary, full_width, wrap_text
+from dpstats.summaries import GAP, WIDTH, Summary, format_number, full_width, wrap_text
+from dpstats.wording import part_of
+
+SumsResults = AbsorbedResults | StatisticsResults
+"""Linear models that are functions of released sums."""
+
+Fit = GLMResults | SumsResults
 
 COLUMN = 14
 """Width of a fit's column."""
@@ -51,7 +60,7 @@ class ETable(Printed):
 
     Attributes
     ----------
-    fits : tuple of GLMResults
+    fits : tuple of GLMResults, AbsorbedResults, StatisticsResults and IVResults
     labels : tuple of str
         Of the columns.
     exponentiate, stars : bool
@@ -66,7 +75,7 @@ class ETable(Printed):
     ('age', 'sex')
     """
 
-    fits: tuple[GLMResults, ...]
+    fits: tuple[Fit, ...]
     labels: tuple[str, ...]
     exponentiate: bool = False
     stars: bool = False
@@ -116,16 +125,16 @@ class ETable(Printed):
         table[len(rows)].dec_below = "header_dec_below"  # row 0 holds the labels
         return table
 
-    def _names(self, fits: Sequence[GLMResults]) -> list[str]:
+    def _names(self, fits: Sequence[Fit]) -> list[str]:
         """The coefficients that any of the fits has kept."""
         return list(dict.fromkeys(name for fit in fits for name, kept in _kept(fit) if kept))
 
-    def _cells(self, fit: GLMResults) -> dict[str, tuple[str, str]]:
+    def _cells(self, fit: Fit) -> dict[str, tuple[str, str]]:
         """Coefficient and what is known of its error, as text, by name."""
         cells = _ratio_cells(fit) if self.exponentiate else _cells(fit)
         if not self.stars:
             return cells
-        marks = {name: _stars(fit.pvalues[name]) if shows_errors(fit) else "" for name in cells}
+        marks = {name: _stars(fit.pvalues[name]) if _has_errors(fit) else "" for name in cells}
         return {
             name: (f"{first}{marks[name]}{GAP * (MOST_STARS - len(marks[name]))}", f"{second}{GAP * MOST_STARS}")
             for name, (first, second) in cells.items()
@@ -135,7 +144,7 @@ class ETable(Printed):
     def _column(self) -> int:
         """Width of the fits' columns: no number and no interval goes on in another line."""
         cells = [text for fit in self.fits for cells in self._cells(fit).values() for text in cells]
-        figures = [text for fit in self.fits for text in _figures(fit).values()]
+        figures = [text for fit in self.fits if isinstance(fit, GLMResults) for text in _figures(fit).values()]
         return max(COLUMN, *map(len, [*cells, *figures]))
 
     def __repr__(self) -> str:
@@ -169,7 +178,7 @@ class ETable(Printed):
         shown = []
         for name in names:
             cells = {fact.get(name, "") for fact in facts}
-            if cells != {""} if name in FIGURES else name in ALWAYS or len(cells) > 1:
+            if cells != {""} if name in (*FIGURES, *OF_SUMS) else name in ALWAYS or len(cells) > 1:
                 shown.append(name)
         return [(name, [fact.get(name, "") for fact in facts[which]]) for name in shown]
 
@@ -177,34 +186,35 @@ class ETable(Printed):
         """What the cells are, and what the fits cost together."""
         notes = []
         if self.exponentiate:
-            notes.append(
-                f"Ratios, exp(coef): {' and '.join(dict.fromkeys(RATIOS[fit.plan.family.link] for fit in self.fits))}."
-            )
-        if any(shows_errors(fit) for fit in self.fits):
+            notes.append(f"Ratios, exp(coef): {' and '.join(dict.fromkeys(RATIOS[_link(fit)] for fit in self.fits))}.")
+        if any(_has_errors(fit) for fit in self.fits):
             bracketed = "95 % intervals" if self.exponentiate else "standard errors"
             notes.append(f"In brackets: {bracketed} of bias-corrected coefficients.")
             if self.stars:
                 levels = ", ".join(f"{mark} p < {level:g}" for mark, level in STARS.items())
                 notes.append(f"{levels}, by p-values that account for the privacy noise.")
-        without = [fit for fit in self.fits if not shows_errors(fit)]
-        if any(has_exact_noise(fit) for fit in without) and not self.exponentiate:
+        without = [fit for fit in self.fits if not _has_errors(fit)]
+        if any(_has_exact_noise(fit) for fit in without) and not self.exponentiate:
             notes.append("In square brackets: the standard deviation of the noise in coefficients as released.")
-        if not all(has_exact_noise(fit) and not self.exponentiate for fit in without):
+        if not all(_has_exact_noise(fit) and not self.exponentiate for fit in without):
             notes.append("Nothing in brackets: coefficients as released, shrunk towards zero, without standard errors.")
         about: dict[str, list[str]] = {}
         for label, fit in zip(self.labels, self.fits, strict=True):
-            about.setdefault(modelled_level(fit.plan), []).append(label)
+            about.setdefault(_about(fit), []).append(label)
         notes += [f"{', '.join(labels)}: {what}." for what, labels in about.items()]
         uncertified = [
             f"{label} is NOT CERTIFIED: {fit.guarantee.reason}."
             for label, fit in zip(self.labels, self.fits, strict=True)
             if not fit.guarantee.certified
         ]
-        guarantees = [fit.guarantee for fit in self.fits]
+        guarantees = list({_charge(place, fit): fit.guarantee for place, fit in enumerate(self.fits)}.values())
+        if len(guarantees) < len(self.fits):
+            notes.append("Models of the same released statistics share one charge.")
         if len(guarantees) > 1 and len({(one.adjacency, one.unit) for one in guarantees}) == 1:
             total = compose(guarantees)
             spent = f"eps {total.eps:.4g}" + (f" and delta {total.delta:.4g}" if total.delta else "")
-            notes.append(f"These fits were charged separately; on the same rows they cost {spent} together.")
+            what = "These fits" if len(guarantees) == len(self.fits) else "The releases"
+            notes.append(f"{what} were charged separately; on the same rows they cost {spent} together.")
         return [*uncertified, *notes]
 
 
@@ -220,7 +230,8 @@ def etable(
     Parameters
     ----------
     fits : sequence of GLMResults, or dict
-        The keys of a dict are the labels. Tuned fits are allowed.
+        The keys of a dict are the labels. Tuned fits are allowed, and so are models with an absorbed factor, of
+        released statistics and with instruments.
     labels : sequence of str, optional
         Of the columns; (1), (2), ... by default.
     exponentiate : bool
@@ -255,11 +266,13 @@ def etable(
         labels, fits = list(fits), list(fits.values())
     if not isinstance(fits, Sequence) or not fits:
         raise ArgumentError("fits must be a list of results, such as [fit1, fit2], or a dict of them by label")
-    found = tuple(one if isinstance(one, FittedModel) else getattr(one, "fit", None) for one in fits)
+    found = tuple(one if isinstance(one, FittedModel | Fit) else getattr(one, "fit", None) for one in fits)
     for place, one in enumerate(found):
-        if not isinstance(one, FittedModel):
-            raise ArgumentError(f"fits[{place}] must be what dp.glm returns, got {type(fits[place]).__name__}")
-        if not isinstance(one, GLMResults):
+        if not isinstance(one, FittedModel | Fit):
+            raise ArgumentError(
+                f"fits[{place}] must be what dp.glm returns, got {type(fits[place]).__name__}{part_of(fits[place])}"
+            )
+        if not isinstance(one, Fit):
             raise ArgumentError(
                 f"fits[{place}] is a regression of a stream, whose regressions share one charge; use history, "
                 "between and change of the stream to compare them"
@@ -269,32 +282,64 @@ def etable(
     if len(named) != len(found) or len(set(named)) != len(named) or not all(isinstance(one, str) for one in named):
         raise ArgumentError(f"labels must be {len(found)} different strings, one for each fit")
     if check_flag("exponentiate", exponentiate) and (
-        others := [label for label, one in zip(named, found, strict=True) if one.plan.family.link not in RATIOS]  # type: ignore[union-attr]
+        others := [label for label, one in zip(named, found, strict=True) if _link(one) not in RATIOS]  # type: ignore[arg-type]
     ):
         raise ArgumentError(f"exponentiate needs a logit or log link, and {others[0]} has another one; leave it out")
     return ETable(found, tuple(named), exponentiate, check_flag("stars", stars))  # type: ignore[arg-type]
 
 
-def _kept(fit: GLMResults) -> list[tuple[str, bool]]:
+def _kept(fit: Fit) -> list[tuple[str, bool]]:
+    if isinstance(fit, SumsResults):
+        return [(str(name), True) for name in fit.params.index]
     return [(str(name), bool(kept)) for name, kept in zip(fit.plan.names, fit.plan.kept, strict=True)]
 
 
-def _numbers(fit: GLMResults) -> pd.DataFrame:
+def _numbers(fit: Fit) -> pd.DataFrame:
     """coef, std_error and noise_at_most of a fit, a row for each column that it kept."""
-    errors = shows_errors(fit)
+    errors = _has_errors(fit)
     table = pd.DataFrame(
         {
             "coef": fit.debiased if errors else fit.params,
             "std_error": fit.bse if errors else np.nan,
-            "noise_at_most": fit.noise_at_most,
+            "noise_at_most": np.nan if isinstance(fit, SumsResults) else fit.noise_at_most,
         }
     )
-    return table[fit.plan.kept]
+    return table if isinstance(fit, SumsResults) else table[fit.plan.kept]
 
 
-def _cells(fit: GLMResults) -> dict[str, tuple[str, str]]:
+def _has_errors(fit: Fit) -> bool:
+    """Whether there are standard errors to show."""
+    if isinstance(fit, GLMResults):
+        return shows_errors(fit)
+    return (isinstance(fit, AbsorbedResults) or fit.has_errors) and bool(np.any(fit.identified))
+
+
+def _has_exact_noise(fit: Fit) -> bool:
+    return isinstance(fit, GLMResults) and has_exact_noise(fit)
+
+
+def _link(fit: Fit) -> str:
+    return fit.plan.family.link if isinstance(fit, GLMResults) else "identity"
+
+
+def _about(fit: Fit) -> str:
+    """What the coefficients are about."""
+    if isinstance(fit, GLMResults):
+        return modelled_level(fit.plan)
+    if isinstance(fit, AbsorbedResults):
+        return f"the mean of {fit.plan.design.response_name} within {fit.plan.absorbed}"
+    instrumented = ", by two-stage least squares" if isinstance(fit, IVResults) else ""
+    return f"the mean of {fit.design.response_name}{instrumented}"
+
+
+def _charge(place: int, fit: Fit) -> bytes | int:
+    """What tells charges apart: models of the same statistics have one."""
+    return fit.statistics.released.tobytes() if isinstance(fit, StatisticsResults) else place
+
+
+def _cells(fit: Fit) -> dict[str, tuple[str, str]]:
     """Coefficient and what is known of its error, as text, by name."""
-    errors, exact = shows_errors(fit), has_exact_noise(fit)
+    errors, exact = _has_errors(fit), _has_exact_noise(fit)
     cells = {}
     for name, (coef, error, noise) in _numbers(fit).iterrows():
         if errors:
@@ -302,21 +347,23 @@ def _cells(fit: GLMResults) -> dict[str, tuple[str, str]]:
             cells[str(name)] = (
                 (to_the_noise(coef, error), f"({to_the_noise(error, error)})") if known else (f"{coef:.2g}", "")
             )
+        elif np.isnan(noise):
+            cells[str(name)] = f"{coef:.4g}", ""
         else:
             cells[str(name)] = to_the_noise(coef, noise / 10), f"[{to_the_noise(noise, noise)}]" if exact else ""
     return cells
 
 
-def _ratios(fit: GLMResults) -> pd.DataFrame:
+def _ratios(fit: Fit) -> pd.DataFrame:
     """ratio, low and high of a fit, a row for each column that it kept; no ends where there are no errors."""
     numbers = _numbers(fit)["coef"].to_frame("coef")
-    ends = fit.conf_int() if shows_errors(fit) else pd.DataFrame(np.nan, index=numbers.index, columns=[0, 1])
+    ends = fit.conf_int() if _has_errors(fit) else pd.DataFrame(np.nan, index=numbers.index, columns=[0, 1])
     with np.errstate(over="ignore"):
         ratios = np.exp(numbers.join(ends).to_numpy())
     return pd.DataFrame(ratios, numbers.index, ["ratio", "low", "high"])
 
 
-def _ratio_cells(fit: GLMResults) -> dict[str, tuple[str, str]]:
+def _ratio_cells(fit: Fit) -> dict[str, tuple[str, str]]:
     """Ratio and interval, as text, by name."""
     cells = {}
     for name, (ratio, low, high) in _ratios(fit).iterrows():
@@ -332,9 +379,11 @@ def _stars(pvalue: float) -> str:
     return max((mark for mark, level in STARS.items() if pvalue < level), key=len, default="")
 
 
-def _facts(fit: GLMResults) -> dict[str, str]:
+def _facts(fit: Fit) -> dict[str, str]:
     """What stands below a fit's coefficients."""
-    plan, guarantee = fit.plan, fit.guarantee
+    if isinstance(fit, SumsResults):
+        return _sums_facts(fit) | _spent(fit)
+    plan = fit.plan
     return {
         "Response": plan.design.response_name,
         "Family": plan.family.name.replace("_", " "),
@@ -345,19 +394,47 @@ def _facts(fit: GLMResults) -> dict[str, str]:
         "Errors": _errors(fit),
         **dict.fromkeys(("Weights", "Offset", "Subset", "Trials at most"), ""),
         **{name.rstrip(":"): fact for name, fact in auxiliary_facts(plan.design)},
-        "Epsilon": f"{guarantee.eps:.4g}",
-        "Delta": f"{guarantee.delta:.4g}",
-        "Neighbours": guarantee.adjacency,
-        "Protected": "rows" if guarantee.unit is None else f"each {guarantee.unit}",
-        "Certified": "yes" if guarantee.certified else "NO",
+        **_spent(fit),
         "Rows": rows_text(fit),
         **dict.fromkeys(FIGURES, ""),
         **_figures(fit),
     }
 
 
+def _spent(fit: Fit) -> dict[str, str]:
+    guarantee = fit.guarantee
+    return {
+        "Epsilon": f"{guarantee.eps:.4g}",
+        "Delta": f"{guarantee.delta:.4g}",
+        "Neighbours": guarantee.adjacency,
+        "Protected": "rows" if guarantee.unit is None else f"each {guarantee.unit}",
+        "Certified": "yes" if guarantee.certified else "NO",
+    }
+
+
+def _sums_facts(fit: SumsResults) -> dict[str, str]:
+    """What stands below the coefficients of a model of released sums."""
+    facts = {"Family": "gaussian"}
+    if isinstance(fit, AbsorbedResults):
+        counted = fit.plan.counted(fit.released)
+        facts |= {"Response": fit.plan.design.response_name, "Method": "statistics", "Absorbed": fit.plan.absorbed}
+        facts |= {"Errors": "clustered" if fit.plan.whole else "model"}
+        return facts | {"Groups" if fit.plan.whole else "Rows - groups": about_rows(counted.count, counted.deviation)}
+    row = fit.glance().iloc[0]
+    facts |= {"Response": fit.design.response_name, "Method": row["method"], "Penalty": row["penalty"]}
+    facts |= {"Errors": "model" if _has_errors(fit) else "none"}
+    if isinstance(fit, IVResults):
+        facts |= {"Endogenous": ", ".join(fit.endogenous)}
+        facts |= {"First-stage F": format_number(float(fit.first_stage["F"].min()))}
+    return facts | {"Rows": about_rows(row["nobs"], row["nobs_std_error"])}
+
+
 FIGURES = {"R2": "r_squared", "Deviance expl.": "deviance_explained"}
 """Figures of the fit, each with its standard error in brackets."""
+
+
+OF_SUMS = ("Absorbed", "Endogenous", "First-stage F", "Rows - groups", "Groups")
+"""Facts of models of released sums."""
 
 
 def _figures(fit: GLMResults) -> dict[str, str]:

@@ -130,39 +130,6 @@ def pooled_groups(fits: Sequence[GLMResults], whole: GLMResults) -> Pooled | Non
     return replace(model, informations=steady_informations(released - expected, law, information).informations).pooled()
 
 
-def pooled_by_counts(
-    fits: Sequence[GLMResults], whole: GLMResults, counts: Sequence[int], counts_eps: float
-) -> Pooled | None:
-    """The same where a group's information is that of all rows, times its noisy share of them."""
-    total, size = ScoreSums.of(whole), len(whole.plan.names)
-    if not identify(total.information, total.law).active.all():
-        return None
-    centre, stage = debiased_params(whole._inferred), fits[0].plan.stages[-1].plan
-    sizes = np.maximum(np.array(counts, dtype=np.float64), 0.0)
-    rows = max(float(np.sum(counts)), 1.0)
-    deviation = math.sqrt(2) * math.exp(-counts_eps / 2) / -math.expm1(-counts_eps)
-    values, vectors = np.linalg.eigh(total.information)
-    mean = (vectors * np.maximum(values, 0.0)) @ vectors.T / rows
-    drawn = ReleasedLaw(stage.noise, stage.noise_shape).covariance
-    apart = np.array([fit.scaled_params for fit in fits]) - centre
-    pulls = np.array([stage.curvature * (fit.scaled_params - shrunk_towards(stage)) for fit in fits])
-    moved = apart @ mean
-    assert isinstance(whole.released, Information)
-    assert isinstance(whole.released.spread, ModelSpread)
-    return GroupModel(
-        centre=centre,
-        informations=sizes[:, None, None] * mean,
-        scores=pulls + sizes[:, None] * moved,
-        noise=drawn + deviation**2 * moved[:, :, None] * moved[:, None, :],
-        total_score=total.score(centre),
-        total_noise=total.noise(centre),
-        residuals=whole.released.spread.phi,
-        rows=1.0,
-        sizes=whole.plan.stages[-1].plan.radius / np.sqrt(size * np.ones(size)),
-        known_dispersion=True,
-    ).pooled()
-
-
 def _residuals(
     groups: Sequence[ScoreSums], total: ScoreSums, whole: GLMResults, share: float, centre: Float
 ) -> tuple[float, float]:
@@ -196,10 +163,6 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
         With ``shrink=True`` the fit of all rows of the groups together; else None.
     guarantee : Guarantee
         Of everything this object shows.
-    counts : tuple of int or None
-        With ``shrink=True`` the noisy number of rows of each group, unless errors of the groups' own fits were bought.
-    counts_eps : float
-        What these numbers cost together.
 
     Examples
     --------
@@ -229,8 +192,6 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
     fits: tuple[GLMResults, ...]
     whole: GLMResults | None
     guarantee: Guarantee
-    counts: tuple[int, ...] | None = None
-    counts_eps: float = 0.0
 
     def __getitem__(self, level: Scalar) -> GLMResults:
         wanted = canonical(level)
@@ -256,8 +217,6 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
         if self.whole is None:
             return None
         with quiet():
-            if self.counts is not None:
-                return pooled_by_counts(self.fits, self.whole, self.counts, self.counts_eps)
             return pooled_groups(self.fits, self.whole)
 
     @cached_property
@@ -340,7 +299,7 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
         """A row for each level and coefficient, in broom's words.
 
         The columns are the factor; term; estimate, std_error, conf_low and conf_high; with ``shrink`` own, as in the
-        property, unpooled, the coefficient of the group's fit as released, and rows, the noisy number of its rows.
+        property, and unpooled, the coefficient of the group's fit as released.
 
         Examples
         --------
@@ -360,8 +319,6 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
             own = np.zeros_like(coef) if self.pooled is None else self.pooled.own
             unpooled = np.array([fit.params for fit in self.fits])
             table |= {"own": own.ravel(), "unpooled": unpooled.ravel()}
-        if self.counts is not None:
-            table["rows"] = np.repeat(np.array(self.counts), len(self.names))
         return WideFrame(pd.DataFrame(table))
 
     def to_frame(self) -> pd.DataFrame:
@@ -481,8 +438,6 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
             "fits": [fit.to_dict() for fit in self.fits],
             "whole": None if self.whole is None else self.whole.to_dict(),
             "guarantee": self.guarantee.to_dict(),
-            "counts": None if self.counts is None else list(self.counts),
-            "counts_eps": self.counts_eps,
         }
 
     @classmethod
@@ -501,8 +456,6 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
             tuple(GLMResults.from_dict(one) for one in facts["fits"]),
             None if whole is None else GLMResults.from_dict(whole),
             Guarantee(**facts["guarantee"]),
-            None if facts["counts"] is None else tuple(facts["counts"]),
-            facts["counts_eps"],
         )
 
     def __repr__(self) -> str:
@@ -524,7 +477,7 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
         """Lower and upper ends of the intervals, shape (groups, p)."""
         if self.whole is not None:
             coef, errors = self._estimates
-            reach = float(special.ndtri(1 - alpha / 2)) * errors
+            reach = -float(special.ndtri(max(alpha / 2, 5e-324))) * errors
             centre = np.where(np.isfinite(coef), coef, 0.0)
             return centre - reach, centre + reach
         unknown = np.full((len(self.names), 2), [-math.inf, math.inf])
@@ -563,9 +516,7 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
             error = float(errors[place, at])
             cells = [to_the_noise(float(value[place, at]), error) for value in (coef, errors, low, high)]
             own = [] if self.pooled is None else [f"{self.pooled.own[place, at]:.2f}"]
-            own += [] if self.counts is None else [f"{max(self.counts[place], 0):,}"]
             rows.append((str(level), [*cells, *own]))
         shown = {"coef": 11, "std err": 10, "[0.025": 11, "0.975]": 11}
         shown |= {} if self.pooled is None else {"own": 6}
-        shown |= {} if self.counts is None else {"rows": 9}
         return full_width(list(shown), rows, list(shown.values()), title=term)

@@ -246,10 +246,12 @@ class InstrumentTests:
         if len(self.excluded) > len(names):
             tests.append(("J: instruments agree", self.j_stat))
         sets = [str(self.ar_conf_int()) if alone else "", ""]
-        lines = [
-            (name, [f"{test.statistic:.4g}", str(test.df), f"{test.pvalue:.3f}", values])
-            for (name, test), values in zip(tests, sets, strict=False)
-        ]
+        lines = []
+        for (name, test), values in zip(tests, sets, strict=False):
+            # Two rays stand below each other.
+            first, *rest = values.replace(" and ", " and\n").split("\n")
+            lines.append((name, [f"{test.statistic:.4g}", str(test.df), f"{test.pvalue:.3f}", first]))
+            lines += [("", ["", "", "", ray]) for ray in rest]
         heads = ["chi2", "df", "P>chi2", "95 % set"]
         title = "Anderson-Rubin and J Tests" if len(tests) > 1 else "Anderson-Rubin Test"
         return [stages, full_width(heads, lines, [9, 4, 8, 27], title=title)]

@@ -44,7 +44,8 @@ class KaplanMeierPlan(Printed):
     Examples
     --------
     >>> import dpstats as dp
-    >>> plan = dp.plan_kaplan_meier("Surv(time, event) ~ arm", {"time": (0, 60), "arm": ["a", "b"]}, eps=1.0)
+    >>> domain = {"time": (0, 60), "event": (0, 1), "arm": ["a", "b"]}
+    >>> plan = dp.plan_kaplan_meier("Surv(time, event) ~ arm", domain, eps=1.0)
     >>> print(plan.guarantee)
     eps=1, add_remove, certified
     >>> round(plan.count_sd, 2)
@@ -222,7 +223,7 @@ class KaplanMeier(Released):
 
         Examples
         --------
-        >>> km.conf_int().loc[("arm=new", 30.0)].between(0, 1).all()
+        >>> km.conf_int().loc[("arm=new", 30.0)].between(0, 1).all().item()
         True
         """
         return self.curves(alpha).set_index(["group", "time"])[["low", "high"]]
@@ -282,7 +283,7 @@ class KaplanMeier(Released):
     def _place(self, group: str | None) -> int:
         if group is None and len(self.plan.groups) == 1:
             return 0
-        if group not in self.plan.groups:
+        if not isinstance(group, str) or group not in self.plan.groups:
             raise ArgumentError(f"group must be one of {list(self.plan.groups)}, got {safe_repr(group)}")
         return self.plan.groups.index(group)
 
@@ -351,6 +352,7 @@ class KaplanMeier(Released):
         >>> "tabular" in km.to_latex(), "<td" in km.to_html(), "---:|" in km.to_markdown()
         (True, True, True)
         """
+        check_level(alpha)
         test = self.logrank()
         left, right = self.plan._facts()
         if test.df:

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from statsmodels.iolib.table import SimpleTable
 
-from dpstats.arguments import check_choice
+from dpstats.arguments import check_choice, check_flag
 from dpstats.cached import cached_property
 from dpstats.data import as_table
 from dpstats.domain import Scalar
@@ -152,15 +152,15 @@ def _header(plan: MultinomialPlan, observations: str) -> SimpleTable:
     """Facts on the model and on the guarantee."""
     guarantee, title = plan.guarantee, marked_title("Private Multinomial Logit", plan.guarantee)
     left = [
-        ("Dep. Variable:", shorten(plan.design.response_name, 22)),
+        ("Dep. Variable:", shorten(plan.design.response_name, 18)),
         ("Model:", "MNLogit"),
         ("Classes:", str(len(plan.classes))),
-        ("Base Class:", shorten(plan.classes[0], 22)),
+        ("Base Class:", shorten(plan.classes[0], 18)),
         ("Df Model:", str((len(plan.names) - plan.design.has_intercept) * (len(plan.classes) - 1))),
-        ("Unit:", "row" if guarantee.unit is None else shorten(guarantee.unit, 20)),
+        ("Unit:", "row" if guarantee.unit is None else shorten(guarantee.unit, 18)),
     ]
     right = [
-        ("No. Observations:", observations),
+        ("Rows:", observations),
         ("Adjacency:", guarantee.adjacency),
         ("Epsilon:", f"{guarantee.eps:.6g}"),
         ("Delta:", f"{guarantee.delta:.6g}"),
@@ -335,8 +335,14 @@ class MultinomialResults(Released):
         found[complete] = [self.classes[place] for place in shares[complete].argmax(axis=1)]
         return pd.Series(found, index=table.index, name="predicted")
 
-    def tidy(self) -> pd.DataFrame:
+    def tidy(self, *, exponentiate: bool = False) -> pd.DataFrame:
         """A row for each coefficient, as R's broom has it: class, term, estimate, and what was paid for of its error.
+
+        Parameters
+        ----------
+        exponentiate : bool
+            Odds ratios against the first class, exp(coef), with their intervals; std_error and statistic stay those of
+            the coefficient, as in broom.
 
         Examples
         --------
@@ -346,11 +352,17 @@ class MultinomialResults(Released):
         pairs = [(level, term) for level in self.classes[1:] for term in self.plan.names]
         table = pd.DataFrame(pairs, columns=["y.level", "term"])
         if self.information is None:
-            return WideFrame(table.assign(estimate=self.params.to_numpy().T.ravel()))
-        found = self._inference
-        low, high = found.conf_int().T
-        errors = {"std_error": found.se, "statistic": found.tvalues, "p_value": found.pvalues}
-        return WideFrame(table.assign(estimate=found.coef, **errors, conf_low=low, conf_high=high))
+            table = table.assign(estimate=self.params.to_numpy().T.ravel())
+        else:
+            found = self._inference
+            low, high = found.conf_int().T
+            errors = {"std_error": found.se, "statistic": found.tvalues, "p_value": found.pvalues}
+            table = table.assign(estimate=found.coef, **errors, conf_low=low, conf_high=high)
+        if check_flag("exponentiate", exponentiate):
+            ratios = table.columns.intersection(["estimate", "conf_low", "conf_high"])
+            with np.errstate(over="ignore"):
+                table[ratios] = np.exp(table[ratios])
+        return WideFrame(table)
 
     def glance(self) -> pd.DataFrame:
         """One row of facts on the model.
@@ -358,7 +370,7 @@ class MultinomialResults(Released):
         Examples
         --------
         >>> fit.glance().loc[0, ["classes", "eps"]].tolist()
-        [3, 1.0]
+        [3.0, 1.0]
         """
         guarantee = self.guarantee
         facts = {"classes": len(self.classes), "nobs": self.nobs, "eps": guarantee.eps, "delta": guarantee.delta}

@@ -574,10 +574,10 @@ class IVResults(InstrumentTests, StatisticsResults):
         True
         """
         facts = [
-            ("Dep. Variable:", shorten(self.design.response_name, 22)),
+            ("Dep. Variable:", shorten(self.design.response_name, 18)),
             ("Model:", "2SLS, from sums"),
-            ("Endogenous:", shorten(", ".join(self.endogenous), 22)),
-            ("Instruments:", shorten(", ".join(self.excluded), 22)),
+            ("Endogenous:", shorten(", ".join(self.endogenous), 18)),
+            ("Instruments:", shorten(", ".join(self.excluded), 18)),
         ]
         header = _header("Private Instrumental Variables", facts, self.statistics.plan)
         notes = [

@@ -122,6 +122,8 @@ def sample_size(
         assumptions = {"residual_sd": residual_sd, "typical": typical, "like": like}
         return _of_plan(family, eps, target, se, assumptions, radius, pi)
     if se is not None:
+        if hasattr(family, "guarantee"):
+            raise ArgumentError(f"family: no standard errors are forecast of a {type(family).__name__} by sample_size")
         raise ArgumentError("se needs a plan in the place of family: sample_size(dp.plan(...), se={'x': 0.1})")
     for name, value in (("columns", columns), ("eps", eps), ("target", target), ("radius", radius)):
         if value is None:

@@ -47,16 +47,11 @@ def play(monkeypatch: pytest.MonkeyPatch, *tables: list[Any], shrink: bool = Tru
     """Of each table the eps of every release of a call, and how many rows the real code hands to it."""
     handed: list[tuple[float, int]] = []
 
-    def count(source: object, plan: dp.Plan, random: object, data: Table, **encoded: object) -> object:
+    def count(source: object, plan: dp.Plan, random: object, data: Table) -> object:
         handed.append((plan.guarantee.eps, len(data.column("place"))))
         return dp.GLMResults(plan, np.zeros(2), None)
 
-    def numbers(values: Any, sensitivity: int, eps: float, random: object) -> Any:
-        handed.extend((eps / sensitivity, int(value)) for value in values)
-        return values
-
     monkeypatch.setattr(groups, "release_fit", count)
-    monkeypatch.setattr(groups, "noisy_integers", numbers)
     plan = dp.plan("y ~ x", DOMAIN, 1.0, family="binomial", by="place", shrink=shrink)
     played = []
     for cells in tables:
@@ -100,7 +95,7 @@ def test_a_rule_that_puts_a_row_into_two_groups_is_caught(
 
 
 def test_a_budget_that_is_spent_twice_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groups, "split_budget", lambda eps, delta, weights: [(eps, delta)] * 3)
+    monkeypatch.setattr(groups, "split_budget", lambda eps, delta, weights: [(eps, delta)] * 2)
     assert max(worst(monkeypatch)) > 1.0 + 1e-6
 
 
@@ -171,7 +166,7 @@ def test_a_frame_without_the_factor_is_refused() -> None:
 def test_plans_say_what_groups_cost() -> None:
     plan = dp.plan("y ~ x", DOMAIN, 1.0, family="binomial", by="place", shrink=True)
     assert plan.whole is not None
-    assert (plan.plan.eps, plan.whole.eps, plan.counts_eps, plan.guarantee.eps) == (0.8, 0.15, 0.05, 1.0)
+    assert (plan.plan.eps, plan.whole.eps, plan.guarantee.eps) == (0.85, 0.15, 1.0)
     text = plan.summary().as_text()
     assert "each of 3 groups" in text
     assert max(map(len, text.splitlines())) <= 80

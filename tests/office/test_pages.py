@@ -35,6 +35,7 @@ REQUESTS = (
     Request("survey", "release_statistics", {"columns": ["y", "bs(x, df=4)"], "response": "y", "eps": 1.0}),
     Request("survey", "buy_ranges", {"columns": ["x", "z"], "eps": 0.5}),
     Request("survey", "select", {"candidates": [{"fit": ID}, "x > 1", 0.5], "score": "mistakes", "eps": 0.2}),
+    Request("survey", "glm", {"formula": "y ~ x", "family": "gaussian", "eps": 1.0, "response": "bought"}),
 )
 
 
@@ -57,6 +58,11 @@ def test_a_text_in_a_table_is_no_formula_of_a_spreadsheet() -> None:
     text = 'term,estimate\n=1+1,-0.5\n"@a,b",1e-3\n-x,-inf\nI(x),\n" +2z",+3\n"\tq","a"\n'
     wanted = "term,estimate\n'=1+1,-0.5\n\"'@a,b\",1e-3\n'-x,-inf\nI(x),\n' +2z,+3\n'\tq,a\n"
     assert reports.without_formulas(text) == wanted
+    # Blanks that are no space, and signs of full width.
+    assert (
+        reports.without_formulas("\u00a0=1+1\n\uff1d1\n\u2003@a\n\uff41\n")
+        == "'\u00a0=1+1\n'\uff1d1\n'\u2003@a\n\uff41\n"
+    )
     fit = dp.ols("y ~ x", pd.DataFrame({"x": [0.5], "y": [0.5]}), eps=1.0, domain={"x": (0, 1), "y": (0, 1)})
     content, _ = reports.export(to_result(fit), "", "csv") or (b"", "")
     assert pd.read_csv(io.BytesIO(content)).equals(fit.tidy())
@@ -66,6 +72,7 @@ def test_every_verb_has_a_form() -> None:
     for verb in VERBS.values():
         assert verb.title
         assert set(verb.needed) - {"eps"} <= set(verb.fields)
+        assert not {"formula", "response"} <= set(verb.fields)  # a formula names the response itself
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,17 @@ def test_a_plan_is_that_of_the_package_and_free(opened: Opened) -> None:
     assert len(entries(service)) == 0
 
 
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [({"inference": None}, "asked for coefficients alone"), ({"weights": "x"}, "has no free standard errors")],
+)
+def test_a_plan_without_foreseen_errors_says_why(opened: Opened, more: dict[str, Any], why: str) -> None:
+    shown = opened().plan("ada", Request("survey", "glm", {**FIT, **more}), forecast=True)
+    assert shown["forecast"] is None
+    assert why in shown["unforeseen"]
+    assert shown["costs"]["eps"] == 0.5
+
+
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"dataset": "surveys"}, "did you mean 'survey'"),
     ({"verb": "fit"}, "verb must be one of"),
@@ -280,6 +291,7 @@ def test_shares_are_logged_where_something_changes_and_few_times(opened: Opened)
     assert [act["act"] for act in service.audit(most=1, about="request")] == ["request"]
     assert {act["subject"] for act in service.audit(about="office")} == {job.id}
     assert service.audit(about="bob") == []
+    assert service.named(act["subject"] for act in [*service.audit(), {"subject": "ada"}]).keys() == {job.id}
 
 
 def test_what_one_has_planned_makes_no_plan_of_another_faster(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,9 +66,19 @@ json_text <- function(value) {
   as.character(jsonlite::toJSON(value, auto_unbox = TRUE, digits = NA, null = "null", na = "null"))
 }
 
+# R reads ** as ^ and prints ^. Formulas of the office write powers **; quoted levels and names stay as they are.
+formula_text <- function(formula) {
+  text <- paste(trimws(deparse(formula, 500L)), collapse = " ")
+  pieces <- gregexpr("\"([^\"\\\\]|\\\\.)*\"|`[^`]*`", text)
+  regmatches(text, pieces, invert = TRUE) <- lapply(
+    regmatches(text, pieces, invert = TRUE), function(code) gsub("^", "**", code, fixed = TRUE)
+  )
+  text
+}
+
 # A request as it is sent. Arguments that are NULL are left to the office.
 as_request <- function(formula, data, eps, family, label, more) {
-  text <- if (inherits(formula, "formula")) paste(trimws(deparse(formula, 500L)), collapse = " ") else formula
+  text <- if (inherits(formula, "formula")) formula_text(formula) else formula
   if (inherits(family, "family")) family <- family$family
   # These are lists, of one element too.
   for (name in intersect(names(more), c("columns", "metrics"))) more[[name]] <- as.list(more[[name]])
@@ -91,7 +101,7 @@ dp_plan <- function(office, formula, data, eps, family = "gaussian", ..., label 
 }
 
 print.dp_plan <- function(x, ...) {
-  cat(x$summary, "\n\nCosts eps = ", format(x$costs$eps), "; ", format(x$left$eps), " is left.\n", sep = "")
+  cat(x$summary, "\n\nCosts eps = ", format(x$costs$eps), " of the ", format(x$left$eps), " that is left.\n", sep = "")
   invisible(x)
 }
 

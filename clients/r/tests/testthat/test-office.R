@@ -8,6 +8,11 @@ test_that("addresses and tokens are checked before anything is sent", {
   expect_error(dp_connect("https://office.example.org", "short"), "token")
 })
 
+test_that("powers are written as the office reads them", {
+  text <- dpstats:::formula_text(log(y) ~ I(x^2) + (a + b)^2 + C(g, Treatment("a^b")))
+  expect_equal(text, "log(y) ~ I(x**2) + (a + b)**2 + C(g, Treatment(\"a^b\"))")
+})
+
 test_that("a plan is free, and refusals are errors of their kind", {
   skip_if(address == "")
   office <- dp_connect(address)
@@ -17,6 +22,7 @@ test_that("a plan is free, and refusals are errors of their kind", {
   plan <- dp_plan(office, y ~ x + g, "survey", eps = 0.5)
   expect_equal(plan$costs$eps, 0.5)
   expect_output(print(plan), "Private Generalized Linear Model")
+  expect_equal(dp_plan(office, y ~ I(x^2) + g, "survey", eps = 0.5)$costs$eps, 0.5)
   expect_error(dp_plan(office, y ~ x + g, "servey", eps = 0.5), "did you mean", class = "ArgumentError")
   expect_error(dp_connect(address, strrep("t", 43)), "token", class = "Unauthorized")
 })

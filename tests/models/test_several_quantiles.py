@@ -215,6 +215,7 @@ def test_a_plan_reads_no_rows() -> None:
         ("median", "q must be a number such as 0.5"),
         (None, "q must be a number such as 0.5"),
         (True, "q must be a number such as 0.5"),
+        (np.array(None), "q must be a number such as 0.5"),
         ({0.5: 1}, "q must be a number such as 0.5"),
         ([0.5, 1.5], "from 0.0001 to 0.9999"),
         ([0.5, 0.1], "q must rise"),

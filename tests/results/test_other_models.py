@@ -1,0 +1,166 @@
+"""Tables, pictures and evaluations of results that are no generalized linear models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dp
+from dpstats.errors import ArgumentError, FormulaError
+from dpstats.results.contrasts import to_the_noise
+
+DOMAIN = {
+    "y": (-3, 5),
+    "x": (0, 1),
+    "z": (0, 1),
+    "time": (0, 2),
+    "event": (0, 1),
+    "mode": ["bus", "car", "rail"],
+    "place": ["a", "b", "c"],
+}
+
+
+@pytest.fixture(scope="module")
+def rows() -> pd.DataFrame:
+    rng = np.random.default_rng(5)
+    firm, z = np.repeat(np.arange(1000), 4), rng.uniform(size=4000)
+    x = 0.7 * z + 0.3 * rng.uniform(size=4000)
+    return pd.DataFrame(
+        {
+            "firm": firm,
+            "x": x,
+            "z": z,
+            "y": x + rng.normal(0, 0.2, 4000) + rng.uniform(0, 0.5, 1000)[firm],
+            "time": rng.uniform(0, 2, 4000),
+            "event": rng.integers(0, 2, 4000),
+            "mode": rng.choice(DOMAIN["mode"], 4000),
+            "place": rng.choice(DOMAIN["place"], 4000),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def models(rows: pd.DataFrame) -> dict[str, Any]:
+    sums = dp.release_statistics(DOMAIN, ["y", "x", "z"], 2.0, data=rows)
+    return {
+        "glm": dp.ols("y ~ x", rows, 1.0, domain=DOMAIN, inference=True),
+        "absorbed": dp.ols("y ~ x | firm", rows, eps=1.0, domain=DOMAIN),
+        "whole": dp.ols("y ~ x | firm", rows, eps=3.0, domain=DOMAIN, unit="firm"),
+        "sums": sums.fit("y ~ x"),
+        "iv": sums.iv("y ~ x | z"),
+        "classes": dp.glm("mode ~ x", rows, 1.0, family="multinomial", domain=DOMAIN),
+        "quantiles": dp.quantreg("y ~ x", rows, 1.0, q=[0.25, 0.5], domain=DOMAIN),
+        "groups": dp.ols("y ~ x", rows, eps=1.0, domain=DOMAIN, by="place"),
+        "curves": dp.kaplan_meier("Surv(time, event) ~ place", rows, 1.0, domain=DOMAIN),
+    }
+
+
+LINEAR = ("glm", "absorbed", "whole", "sums", "iv")
+"""Those that are one linear model."""
+
+
+def test_linear_models_of_all_kinds_stand_in_one_table(models: dict[str, Any]) -> None:
+    table = dp.etable({name: models[name] for name in LINEAR})
+    text = table.summary().as_text()
+    assert max(map(len, text.splitlines())) <= 80
+    for name in LINEAR:
+        error = models[name].bse["x"]
+        assert f"({to_the_noise(error, error)})" in text
+        assert table.frame.loc["x", (name, "coef")] == models[name].debiased["x"]
+    for fact in ("Absorbed", "Rows - groups", "Groups", "Endogenous", "First-stage F"):
+        assert fact in text, fact
+    with pytest.raises(ArgumentError, match="iv has another one"):
+        dp.etable({"iv": models["iv"]}, exponentiate=True)
+    assert "*" in dp.etable([models["absorbed"]], stars=True).summary().as_text().partition("Notes")[0]
+
+
+def test_models_of_the_same_statistics_are_charged_once(models: dict[str, Any]) -> None:
+    notes = " ".join(dp.etable([models["sums"], models["iv"]]).summary().as_text().split())
+    assert "share one charge" in notes
+    assert "they cost" not in notes
+    notes = " ".join(dp.etable([models["sums"], models["iv"], models["absorbed"]]).summary().as_text().split())
+    assert "share one charge" in notes
+    assert "they cost eps 3 together" in notes
+    assert "they cost eps 2 together" in " ".join(dp.etable([models["glm"]] * 2).summary().as_text().split())
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("classes", "an equation for each class"),
+        ("quantiles", r"one quantile, result\[q\]"),
+        ("groups", r"one group, result\[level\]"),
+        ("curves", "no coefficients"),
+    ],
+)
+def test_results_of_several_fits_say_what_to_pass(name: str, hint: str, models: dict[str, Any]) -> None:
+    with pytest.raises(ArgumentError, match=hint):
+        dp.etable([models[name]])
+    pytest.importorskip("matplotlib")
+    with pytest.raises(ArgumentError, match=hint):
+        dp.plots.coefficients(models[name])
+
+
+@pytest.mark.parametrize("name", ["absorbed", "whole", "sums", "iv", "classes", "quantiles", "groups", "curves"])
+def test_no_evaluation_without_a_reason(name: str, models: dict[str, Any], rows: pd.DataFrame) -> None:
+    hints = {"quantiles": r"result\[q\]", "groups": r"result\[level\]"}
+    with pytest.raises(ArgumentError, match=hints.get(name, "cannot be evaluated: ")):
+        dp.evaluate(models[name], rows, 1.0)
+
+
+@pytest.mark.parametrize("name", ["absorbed", "sums", "iv"])
+def test_pictures_of_coefficients(name: str, models: dict[str, Any]) -> None:
+    plots = pytest.importorskip("dpstats.plots")
+    pytest.importorskip("matplotlib")
+    for by_range in (False, True):
+        axes = plots.coefficients(models[name], by_range=by_range)
+        assert [label.get_text() for label in axes.get_yticklabels()] == ["x"]
+        assert axes.get_title(loc="left") == "y (gaussian)"
+    assert plots.shares(models[name]).get_xlabel() == "share of the squared standard error"
+    with pytest.raises(ArgumentError, match="generalized linear model"):
+        plots.effect(models[name], "x")
+
+
+def test_tables_are_as_wide_as_all_others(models: dict[str, Any], rows: pd.DataFrame) -> None:
+    sums = models["sums"].statistics
+    for result in (*(models[name] for name in ("iv", "classes", "absorbed", "quantiles", "curves")), sums):
+        ruled = {len(line) for line in result.summary().as_text().splitlines() if line.startswith("===")}
+        assert ruled == {78}, type(result)
+
+
+def test_two_rays_stand_below_each_other(models: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    rays = dp.results.instruments.ConfidenceSet(((-np.inf, -0.076), (0.03721, np.inf)), 0.05)
+    monkeypatch.setattr(dp.IVResults, "ar_conf_int", lambda *_, **__: rays)
+    lines = models["iv"].summary().as_text().splitlines()
+    at = next(place for place, line in enumerate(lines) if line.endswith("(-inf, -0.076] and"))
+    assert lines[at + 1].strip() == "[0.03721, inf)"
+
+
+def test_odds_ratios_of_classes(models: dict[str, Any], rows: pd.DataFrame) -> None:
+    plain, ratios = models["classes"].tidy(), models["classes"].tidy(exponentiate=True)
+    assert np.allclose(ratios["estimate"], np.exp(plain["estimate"]))
+    paid = dp.glm("mode ~ x", rows, 1.0, family="multinomial", domain=DOMAIN, inference=True)
+    plain, ratios = paid.tidy(), paid.tidy(exponentiate=True)
+    ends = ["estimate", "conf_low", "conf_high"]
+    assert np.allclose(ratios[ends], np.exp(plain[ends]))
+    assert (ratios["std_error"] == plain["std_error"]).all()
+
+
+def test_another_base_class_is_refused() -> None:
+    with pytest.raises(FormulaError, match="declare that level first"):
+        dp.plan("C(mode, Treatment('car')) ~ x", DOMAIN, 1.0, family="multinomial")
+    assert dp.plan("C(mode) ~ x", DOMAIN, 1.0, family="multinomial").classes == ("bus", "car", "rail")
+
+
+def test_the_formula_of_instruments_is_known() -> None:
+    with pytest.raises(FormulaError, match=r"w stands on both sides .* dp.release_statistics\(...\).iv"):
+        dp.plan("y ~ x + w | z + w", {**DOMAIN, "w": (0, 1)}, eps=1.0)
+    with pytest.raises(FormulaError, match="one factor can be absorbed"):
+        dp.plan("y ~ C(place) | firm + C(mode)", DOMAIN, eps=1.0)
+
+
+def test_a_log_rank_test_is_one_line(models: dict[str, Any]) -> None:
+    assert repr(models["curves"].logrank()).startswith("<LogRank: statistic=")
