@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dpstats.cached import cached_property
 from dpstats.data import Block, PackedRows, Rows, Table, as_table
 from dpstats.data.columns import usable_kind
+from dpstats.data.passes import concatenate
 from dpstats.data.persons import OwnedRows
 from dpstats.domain import Domain, Range, support_of
 from dpstats.errors import DomainError, FormulaError
@@ -214,16 +215,58 @@ def design_spec(formula: str, domain: Domain | Mapping[str, Any], *, family: Fam
 
 def _encoded(spec: DesignSpec, block_rows: int, _: int, tables: Iterable[Table]) -> Iterator[Block]:
     """The blocks of some tables."""
-    for table in tables:
-        yield from read_blocks(spec, table, block_rows)
+    found = ((table.filtered, block) for table in tables for block in read_blocks(spec, table, block_rows))
+    return cut_anew(found, block_rows, concatenate, Block.part)
 
 
 def _owned(
     spec: DesignSpec, person: str, block_rows: int, _: int, tables: Iterable[Table]
 ) -> Iterator[OwnedRows[Block]]:
     """The blocks of some tables, and whose rows they hold."""
-    for table in tables:
-        yield from owned_blocks(spec, table, person, block_rows)
+    found = ((table.filtered, part) for table in tables for part in owned_blocks(spec, table, person, block_rows))
+    return cut_anew(found, block_rows, _joined, _part_of)
+
+
+def _joined(parts: Sequence[OwnedRows[Block]]) -> OwnedRows[Block]:
+    return OwnedRows(concatenate([part.cells for part in parts]), np.concatenate([part.ids for part in parts]))
+
+
+def _part_of(owned: OwnedRows[Block], rows: slice) -> OwnedRows[Block]:
+    return OwnedRows(owned.cells.part(rows), owned.ids[rows])
+
+
+Cut = TypeVar("Cut", Block, OwnedRows[Block])
+
+
+def cut_anew(
+    found: Iterable[tuple[bool, Cut]],
+    block_rows: int,
+    join: Callable[[Sequence[Cut]], Cut],
+    part: Callable[[Cut, slice], Cut],
+) -> Iterator[Cut]:
+    """Blocks, those of filtered tables in blocks of so many rows each, wherever the tables were cut.
+
+    Else the rows that a filter leaves out, which another account pays for, would move the ends of blocks, and with them
+    the rounding of what is summed (docs/proofs/composition, 5).
+    """
+    waiting, count = list[Cut](), 0
+    for filtered, one in found:
+        if not filtered:
+            yield one
+            continue
+        waiting.append(one)
+        count += _rows_of(one)
+        if count >= block_rows:
+            whole = join(waiting)
+            for start in range(0, count - count % block_rows, block_rows):
+                yield part(whole, slice(start, start + block_rows))
+            waiting, count = [part(whole, slice(count - count % block_rows, count))], count % block_rows
+    if waiting:
+        yield waiting[0] if len(waiting) == 1 else join(waiting)
+
+
+def _rows_of(one: Block | OwnedRows[Block]) -> int:
+    return len(one.endog if isinstance(one, Block) else one.ids)
 
 
 def response_values(spec: DesignSpec, table: Table) -> Array:

@@ -14,9 +14,12 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
-from dpstats.data import Table, as_exog, as_table, batches, files
+from dpstats.data import Memory, Table, as_exog, as_table, batches, files
 from dpstats.data.table import Stream
+from dpstats.domain import Domain
 from dpstats.errors import DataError, DomainError, ReleaseError
+from dpstats.families import Gaussian
+from dpstats.formula.design import design_spec
 
 pa = pytest.importorskip("pyarrow")
 pl = pytest.importorskip("polars")
@@ -484,3 +487,22 @@ def test_a_reader_that_failed_has_no_rows_left() -> None:
         with pytest.raises(ReleaseError) as failure:
             model.fit(1.0)
         assert CANARY not in str(failure.value)
+
+
+def test_rows_of_a_part_are_cut_by_their_own_number() -> None:
+    # What is left out moves the ends of batches; sums over blocks of a part must not be rounded in another way for it.
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame({"x": rng.uniform(0, 1, 900), "y": rng.uniform(0, 1, 900), "g": rng.choice(["a", "b"], 900)})
+    design = design_spec("y ~ x", Domain({"x": (0, 1), "y": (0, 1)}), family=Gaussian())
+
+    def cut(rows: pd.DataFrame) -> list[list[int]]:
+        batches = [as_table(rows.iloc[start : start + 70]) for start in range(0, len(rows), 70)]
+        declared = [batches[0].column(name) for name in rows.columns]
+        stream = Stream(tuple(rows.columns), declared, lambda _: iter(batches)).within(Memory())
+        part = stream.where(lambda table: table.column("g").codes({"a": 0}) == 0, ["g"])
+        blocks, owned = design.rows(part, 100).collect(), design.owned(part, "x", 100).collect()
+        return [[len(block.endog) for block in blocks], [len(one.ids) for one in owned]]
+
+    found = cut(data)
+    assert found == cut(pd.concat([data.assign(g="b").iloc[:13], data]))
+    assert set(found[0][:-1]) == set(found[1][:-1]) == {100}
