@@ -62,6 +62,7 @@ def test_public_facts(anna: TestClient) -> None:
     assert anna.get("/v1/datasets/other").status_code == 404
 
 
+@pytest.mark.slow
 def test_a_plan_is_free(anna: TestClient) -> None:
     facts = anna.post("/v1/plan", json=FIT | {"forecast": True}).json()
     local = dp.plan("y ~ x", {"x": (0, 2), "y": (0, 1), "g": ["a", "b"]}, 1.0)

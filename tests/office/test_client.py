@@ -196,6 +196,7 @@ class Impostor(http.server.BaseHTTPRequestHandler):
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "body", "more", "message"),
     [
@@ -227,6 +228,7 @@ def test_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
         office.glm("y ~ x", "survey", eps=1.0)
 
 
+@pytest.mark.slow
 def test_a_wrong_address_is_refused_at_once(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def slept(seconds: float) -> None:
         raise AssertionError("nothing is tried again at the first contact")

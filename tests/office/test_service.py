@@ -153,6 +153,7 @@ def test_the_same_request_is_the_same_release_from_wherever_it_comes(opened: Ope
     assert entries(service)["eps"].sum() == pytest.approx(1.5)
 
 
+@pytest.mark.slow
 def test_every_verb_is_charged_as_it_was_planned(opened: Opened) -> None:
     """A worker asks for the charges that were made when the job was taken, to the last digit, and for no others."""
     service = opened(more='delta = 1e-5\nquotas = {"*" = 5.0, ada = {eps = 8.0, delta = 1e-5}}')
@@ -216,6 +217,7 @@ def test_a_ledger_that_is_locked_is_paid_from_later(opened: Opened, monkeypatch:
     assert entries(service)["eps"].sum() == pytest.approx(0.5)
 
 
+@pytest.mark.slow
 def test_persons_with_several_rows_are_asked_of_by_every_verb_that_is_offered(opened: Opened, tmp_path: Path) -> None:
     write_office(tmp_path, 'unit = "person"')
     table = pd.read_csv(tmp_path / "rows.csv")
@@ -470,6 +472,7 @@ def test_a_ledger_that_is_gone_makes_the_office_unavailable(opened: Opened, tmp_
 
 
 @given(st.floats(0, 1e5), st.floats(0, 1e5), st.floats(0.01, 64))
+@pytest.mark.slow
 def test_until_it_is_shown_a_job_looks_as_if_it_were_not_done(done: float, asked: float, deadline: float) -> None:
     """Whatever the time at which it ends: the clock tells at most how often the deadline was doubled."""
     row = {
@@ -500,6 +503,7 @@ def test_workers_inherit_no_secret(opened: Opened, monkeypatch: pytest.MonkeyPat
     assert "OFFICE_TOKEN" not in opened()._pool._started()  # type: ignore[operator]
 
 
+@pytest.mark.slow
 def test_rows_may_come_from_a_query(opened: Opened, tmp_path: Path) -> None:
     duckdb = pytest.importorskip("duckdb")
     write_rows(tmp_path / "other.csv", 500)
@@ -533,6 +537,7 @@ def test_a_source_that_does_not_suit_its_codebook_is_not_served(opened: Opened, 
         opened().start()
 
 
+@pytest.mark.slow
 def test_the_types_of_a_query_are_read_without_its_rows(opened: Opened) -> None:
     service = opened()
     text = service.office.path.read_text()
