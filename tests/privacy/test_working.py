@@ -86,7 +86,7 @@ def test_the_interval_spends_its_epsilon(adjacency: Adjacency, monkeypatch: pyte
         raise Recorded(scores, scale)
 
     monkeypatch.setattr(ranges, "noisy_argmax", record)
-    monkeypatch.setattr(ranges, "overlapping_intervals", lambda low, high: overlapping_intervals(low, high)[::9])
+    monkeypatch.setattr(ranges, "overlapping_intervals", lambda *given: overlapping_intervals(*given)[::9])
 
     def law(data: list[float], eps: float, shrunk: float = 1.0) -> NDArray[np.float64]:
         with pytest.raises(Recorded) as caught:
