@@ -23,11 +23,13 @@ hypothesis.settings.load_profile("suite")
 ROOT = Path(__file__).resolve().parents[1]
 
 
-@pytest.fixture(autouse=True)
-def no_stop_by_chance(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="module")
+def no_stop_by_chance(request: pytest.FixtureRequest) -> Iterator[None]:
     """Noise alone stops a fit of few rows once in 1,000 fits, and a run makes hundreds of them."""
-    if request.path.stem not in ("test_row_counts", "test_corpus"):
-        monkeypatch.setattr(importlib.import_module("dpstats.plan.row_counts"), "FALSE_STOPS", 1e-9)
+    with pytest.MonkeyPatch.context() as patch:
+        if request.path.stem not in ("test_row_counts", "test_corpus"):
+            patch.setattr(importlib.import_module("dpstats.plan.row_counts"), "FALSE_STOPS", 1e-9)
+        yield
 
 
 @pytest.fixture(scope="session")

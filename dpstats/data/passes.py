@@ -189,6 +189,9 @@ JOINED_ROWS = 8192
 LARGE_CELLS = 2**15
 """unless they have so many cells."""
 
+EVEN_ROWS = 2**16
+"""Rows of a block of a part, by the part's own number of rows."""
+
 
 class Rows(ABC, Generic[Element]):
     """Elements, such as tables or blocks, that can be gone through again and again, always in the same order.
@@ -321,14 +324,51 @@ def divide(rows: Rows[Block], key: bytes) -> tuple[Rows[Block], Rows[Block]]:
     in every pass, and nothing about a row decides its coin. What one row, or person, costs in one part it does not in
     the other: the releases of both together cost what the dearer one does (docs/proofs/composition).
     """
-    one, other = (rows.map_rows(partial(_numbered, partial(_side, key, heads))).persist() for heads in (True, False))
+    one, other = (_chosen(rows, partial(_side, key, heads)) for heads in (True, False))
     return one, other
 
 
 def partition(rows: Rows[Block], key: bytes, parts: int) -> tuple[Rows[Block], ...]:
     """Each row in one of several parts by a draw of its own, as `divide` does with two; one row changes one part."""
-    changes = [partial(_part, key, parts, place) for place in range(parts)]
-    return tuple(rows.map_rows(partial(_numbered, change)).persist() for change in changes)
+    return tuple(_chosen(rows, partial(_part, key, parts, place)) for place in range(parts))
+
+
+def _chosen(rows: Rows[Block], choice: Callable[[int, Block], Block]) -> Rows[Block]:
+    """The rows of a part: in blocks of which no row of another part moves the ends (docs/proofs/composition, 5)."""
+    return rows.map_rows(partial(_numbered, choice)).map_rows(_even).persist()
+
+
+def _even(_: int, blocks: Iterable[Block]) -> Iterator[Block]:
+    """Rows that are records by themselves in blocks of `EVEN_ROWS`; those of persons as they are."""
+    blocks = iter(blocks)
+    for first in blocks:
+        rest = itertools.chain([first], blocks)
+        yield from rest if first.person is not None else cut_even(rest, EVEN_ROWS, concatenate, Block.part, _rows_of)
+
+
+def cut_even(
+    parts: Iterable[Element],
+    most: int,
+    join: Callable[[Sequence[Element]], Element],
+    cut: Callable[[Element, slice], Element],
+    rows_of: Callable[[Element], int],
+) -> Iterator[Element]:
+    """The same rows in elements of `most` rows, the last one of the rest, wherever they were cut before."""
+    waiting, count = list[Element](), 0
+    for one in parts:
+        waiting.append(one)
+        count += rows_of(one)
+        if count >= most:
+            whole, end = join(waiting), count - count % most
+            for start in range(0, end, most):
+                yield cut(whole, slice(start, start + most))
+            waiting, count = [cut(whole, slice(end, count))], count - end
+    if waiting:
+        yield waiting[0] if len(waiting) == 1 else join(waiting)
+
+
+def _rows_of(block: Block) -> int:
+    return len(block.endog)
 
 
 def coins(key: bytes, number: int, rows: int) -> NDArray[np.bool_]:

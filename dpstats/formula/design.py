@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from dpstats.cached import cached_property
 from dpstats.data import Block, PackedRows, Rows, Table, as_table
 from dpstats.data.columns import usable_kind
-from dpstats.data.passes import concatenate
+from dpstats.data.passes import concatenate, cut_even
 from dpstats.data.persons import OwnedRows
 from dpstats.domain import Domain, Range, support_of
 from dpstats.errors import DomainError, FormulaError
@@ -249,20 +250,9 @@ def cut_anew(
     Else the rows that a filter leaves out, which another account pays for, would move the ends of blocks, and with them
     the rounding of what is summed (docs/proofs/composition, 5).
     """
-    waiting, count = list[Cut](), 0
-    for filtered, one in found:
-        if not filtered:
-            yield one
-            continue
-        waiting.append(one)
-        count += _rows_of(one)
-        if count >= block_rows:
-            whole = join(waiting)
-            for start in range(0, count - count % block_rows, block_rows):
-                yield part(whole, slice(start, start + block_rows))
-            waiting, count = [part(whole, slice(count - count % block_rows, count))], count % block_rows
-    if waiting:
-        yield waiting[0] if len(waiting) == 1 else join(waiting)
+    for filtered, run in itertools.groupby(found, operator.itemgetter(0)):
+        parts = (one for _, one in run)
+        yield from cut_even(parts, block_rows, join, part, _rows_of) if filtered else parts
 
 
 def _rows_of(one: Block | OwnedRows[Block]) -> int:

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from dpstats.arguments import check_numbers, is_number, safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.frames import WideFrame
+from dpstats.inference.estimates import check_level
 from dpstats.inference.survival import CLEAR, LEAST_AT_RISK, LogRank, NoisyCounts, curves, log_rank
 from dpstats.plots.survival import survival
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.results.stored import Printed, Released, guarantee_sentence, marked_title
 from dpstats.summaries import Summary, format_number, full_width, paired_facts
-from dpstats.wording import argument
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -421,12 +421,6 @@ class KaplanMeier(Released):
         if counts.shape != (len(plan.groups), 2 * plan.intervals + 1):
             raise ValueError("counts do not suit the plan")
         return cls(plan, counts)
-
-
-def check_level(alpha: object) -> None:
-    """Raise ArgumentError unless `alpha` lies between 0 and 1."""
-    if not (is_number(alpha) and 0 < alpha < 1):
-        raise ArgumentError(f"alpha must lie strictly between 0 and 1, as in {argument('alpha', 0.05)}")
 
 
 def _crossing(breaks: tuple[float, ...], hazard: NDArray[np.float64], level: float) -> float:

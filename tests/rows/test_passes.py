@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from rows_contract import RowsContract, blocks_of, responses
 
-from dpstats.data import Block, MemoryRows, as_rows, block_rows
+from dpstats.data import Block, MemoryRows, as_rows, block_rows, divide, passes
 from dpstats.data.passes import coins
 
 
@@ -55,3 +55,23 @@ def test_coins_are_fair_and_fixed_by_the_key() -> None:
     assert (coins(b"key", 3, 5) == drawn[:5]).all()
     assert (coins(b"key", 4, 100) != drawn[:100]).any()
     assert len(coins(b"key", 0, 0)) == 0
+
+
+def test_no_row_of_one_part_moves_the_blocks_of_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neighbours with the same coins: sums over the blocks of the part that the new row is not in are rounded alike."""
+    monkeypatch.setattr(passes, "EVEN_ROWS", 20)
+    rng = np.random.default_rng(0)
+    exog, heads = rng.normal(size=(300, 2)), rng.random(300) < 0.5
+
+    def second(kept: slice) -> list[list[float]]:
+        rows, tossed = exog[kept], heads[kept]
+        starts = range(0, len(rows), 70)
+        monkeypatch.setattr(passes, "coins", lambda _, number, size: tossed[70 * number : 70 * number + size])
+        blocks = [Block(rows[start : start + 70], rows[start : start + 70, 0]) for start in starts]
+        _, tails = divide(MemoryRows(blocks), b"key")
+        return [block.endog.tolist() for block in tails.collect()]
+
+    heads[:13] = True
+    found = second(slice(0, None))
+    assert found == second(slice(13, None))
+    assert {len(block) for block in found[:-1]} == {20}
