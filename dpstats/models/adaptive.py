@@ -516,7 +516,7 @@ class InformationRatios:
             if len(self._steps) == step or n * self._steps[step][1] >= LEAST_RATIO:
                 break
         ratios = n * self._steps[min(step, len(self._steps) - 1)][0]
-        return np.array([np.min(ratios[entering], initial=np.inf) for entering in self._entering])
+        return np.asarray(np.where(self._entering, ratios, np.inf).min(axis=1))
 
 
 def _fitted_design(plan: Plan) -> DesignSpec | SubDesign:
