@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from dpstats.arguments import check_choice
 from dpstats.errors import ArgumentError
 from dpstats.plots import style
-from dpstats.privacy.guarantee import Guarantee
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-class GroupsSubject(Protocol):
-    """What has coefficients of groups; `dpstats.GroupResults`."""
-
-    @property
-    def by(self) -> str: ...  # the factor
-    @property
-    def names(self) -> tuple[str, ...]: ...  # the coefficients
-    @property
-    def guarantee(self) -> Guarantee: ...
-    @property
-    def between(self) -> pd.DataFrame: ...  # their means, of groups that were pooled
-    def tidy(self, alpha: float = ...) -> pd.DataFrame: ...  # a row for each level and coefficient
-
-
 def groups(
-    result: GroupsSubject,
+    result: Any,
     term: str | None = None,
     *,
     alpha: float = 0.05,
@@ -53,31 +37,21 @@ def groups(
         1 less the coverage of the intervals.
     unpooled : bool
         Also show, in grey, the coefficient of each group's own fit as released.
-    caption : bool
-        Write below the picture what it shows and what is protected.
-    ax : Axes, optional
-        To draw on; by default those of a new figure.
-
-    Returns
-    -------
-    Axes
+    caption, ax
+        As for `coefficients`.
 
     Raises
     ------
     ArgumentError
-        If matplotlib is not installed, or `term` is no coefficient.
+        If `term` is no coefficient.
 
     Examples
     --------
-    >>> import numpy as np
     >>> import dpstats as dp
-    >>> rng = np.random.default_rng(0)
-    >>> rows = {"x": rng.uniform(0, 1, 6000), "y": rng.uniform(0, 1, 6000), "place": rng.integers(0, 3, 6000)}
-    >>> domain = {"x": (0, 1), "y": (0, 1), "place": [0, 1, 2]}
-    >>> result = dp.glm("y ~ x", rows, eps=1.0, domain=domain, by="place", shrink=True)
-    >>> axes = dp.plots.groups(result)
-    >>> axes.get_title(loc="left")
-    'x by place'
+    >>> adult = dp.datasets.load_adult()
+    >>> result = dp.logit("income ~ age", adult.data, 1.0, domain=adult.domain, by="sex", seed=1)
+    >>> dp.plots.groups(result).get_title(loc="left")
+    'age by sex'
     """
     if not all(hasattr(result, name) for name in ("by", "names", "tidy")):
         raise ArgumentError(f"result must be what dp.glm returns with by=, got {type(result).__name__}")

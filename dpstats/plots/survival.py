@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from dpstats.plots import style
 from dpstats.plots.style import check_subject
-from dpstats.privacy.guarantee import Guarantee
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-class SurvivalSubject(Protocol):
-    """Released survival curves; `dpstats.KaplanMeier`."""
-
-    @property
-    def guarantee(self) -> Guarantee: ...
-    def curves(self, alpha: float = 0.05) -> pd.DataFrame: ...
-
-
-def survival(result: SurvivalSubject, *, alpha: float = 0.05, caption: bool = True, ax: Axes | None = None) -> Axes:
+def survival(result: Any, *, alpha: float = 0.05, caption: bool = True, ax: Axes | None = None) -> Axes:
     """Survival by group at the ends of the intervals, with pointwise intervals of noise and sampling.
 
     Parameters
@@ -31,19 +21,8 @@ def survival(result: SurvivalSubject, *, alpha: float = 0.05, caption: bool = Tr
     result : KaplanMeier
     alpha : float
         The intervals cover with 1 - alpha.
-    caption : bool
-        Write below the picture what it shows and what is protected.
-    ax : Axes, optional
-        To draw on; by default those of a new figure.
-
-    Returns
-    -------
-    Axes
-
-    Raises
-    ------
-    ArgumentError
-        If matplotlib is not installed, or `result` has no curves.
+    caption, ax
+        As for `coefficients`.
 
     Examples
     --------
