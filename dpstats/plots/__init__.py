@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from dpstats.arguments import check_choice
 from dpstats.plots.audits import audit, spending
+from dpstats.plots.by_group import groups, survival
 from dpstats.plots.coefficients import coefficients, shares
 from dpstats.plots.effects import effect
 from dpstats.plots.plans import budget, methods
 from dpstats.plots.quality import calibration, residuals, roc
-from dpstats.plots.small_areas import groups
-from dpstats.plots.survival import survival
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
