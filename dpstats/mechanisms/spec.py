@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, BinomialCounts, Family, NegativeBinomial, Poisson
 from dpstats.families.hazard import PiecewiseExponential
-from dpstats.mechanisms.averaged_variables import find_variable
 from dpstats.mechanisms.calibration import NoiseBudget
-from dpstats.mechanisms.design import Bounds, SubDesign, constant_column, has_errors
+from dpstats.mechanisms.design import Bounds, SubDesign, constant_column, find_variable, has_errors
 from dpstats.mechanisms.information import COVER, InformationPurchase, SpreadKind
 from dpstats.mechanisms.options import Options
 from dpstats.penalties import Lasso, Penalty, split_curvature

@@ -14,8 +14,7 @@ from dpstats.call import Request
 from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.families import Family, Gaussian, NegativeBinomial, Poisson, Quantile
 from dpstats.formula.design import DesignSpec
-from dpstats.mechanisms.averaged_variables import averaged_variables
-from dpstats.mechanisms.design import PublicDesign
+from dpstats.mechanisms.design import PublicDesign, averaged_variables
 from dpstats.mechanisms.fit_statistics import LEAST_EPS, SHARE, FitStatisticsPlan, fit_statistics_obstacle
 from dpstats.mechanisms.focus import SHARE as FOCUS_SUMS
 from dpstats.mechanisms.focus import FocusPlan, focus_obstacle, treated
