@@ -184,7 +184,7 @@ def plan_objective(
         row_norm=metric.row_norm,
         row_length=row_length,
         rows_at_most=budget.rows_at_most,
-        noise=metric.noise(price.scale),
+        noise=metric.unit.scaled(price.scale),
         noise_shape=metric.shape,
         classical_scale=price.classical,
         planned_eps=price.planned,
@@ -265,7 +265,9 @@ def _price_stage(
         stage = with_information(raised, fit_price)
         if stage is not None:
             return stage
-    price = price_fit(design, family, budget.without_inference, metric, curvature)
+        # What inference would cost is spent on the fit.
+        budget = replace(budget, eps=budget.eps + bought.extra_eps, information=None)
+    price = price_fit(design, family, budget, metric, curvature)
     return _PricedStage(price, curvature, *last_step(price.scale, curvature).plan(budget.final_eps), None)
 
 

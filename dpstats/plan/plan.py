@@ -376,7 +376,8 @@ def make_plan(
     `bought` are columns whose range is bought, `trimmed` those of which the range is declared and an interval bought;
     design and family follow what is bought of the response already, and `counts` of rows are paid for before all else.
     """
-    _check_bought(request, design, family, bought, trimmed)
+    if bought:
+        _check_bought(request, design, family, bought, trimmed)
     # A cap on residuals is given in the response's units, which may be any.
     check_cap("residual_cap, or another cap on the loss's slope, over half the response's range", family.lipschitz)
     if isinstance(family, Quantile):
@@ -384,7 +385,8 @@ def make_plan(
     left = request.row_eps if counts is None else counts.rest
     left -= range_eps(request, bought) + (0.0 if response is None else response.eps)
     spec = fit_spec(request, design, family, None if response is None else response.mean)
-    focus, fitstats = plan_focus(request, design, spec), plan_fit_statistics(request, design, spec)
+    focus = None if request.options.focus is None else plan_focus(request, design, request.options.focus, spec)
+    fitstats = plan_fit_statistics(request, design, spec)
     left -= 0.0 if focus is None else focus.eps
     rest = left - (0.0 if fitstats is None else fitstats.eps)
     if rest <= LEAST_REST * request.row_eps:
@@ -427,8 +429,6 @@ def _check_bought(
     request: Request, design: PublicDesign, family: Family, bought: tuple[str, ...], trimmed: tuple[str, ...]
 ) -> None:
     """Raise ArgumentError unless these ranges can be bought; see `make_plan`."""
-    if not bought:
-        return
     unknown = [name for name in bought if name not in trimmed]
     if request.options.retrieval == "return":
         fix = f"declare {', '.join(unknown)}" if unknown else f"leave out {argument('ranges', 'bought')}"
@@ -510,13 +510,21 @@ def replan_request(plan: Plan, request: Request) -> Plan:
 
 
 def settle_law(plan: Plan) -> Plan:
-    """The plan, or one that insists on its law of noise where a purchase could change it."""
-    return plan if plan.law_is_settled else replan_request(plan, with_settled_law(plan))
+    """The plan, or one that insists on its law of noise where a purchase could change it.
+
+    The charge is made before the purchase: no stage's noise may turn from pure to Gaussian after it, and no delta
+    may be charged that the fit, which keeps to one law from then on, does not spend.
+    """
+    buys = plan.bought or plan.response is not None or plan.counts is not None
+    several = len({stage.noise.kind for _, stage in plan.stages}) > 1
+    follows = plan.screening is not None and plan.request.options.noise is None  # the columns that are chosen
+    return replan_request(plan, with_settled_law(plan)) if buys and (several or follows) else plan
 
 
 def with_settled_law(plan: Plan) -> Request:
     """The plan's request, insisting on the law of its noise; on pure noise if stages differ."""
-    law = plan.noise.kind if plan.one_law else "laplace"
+    laws = {stage.noise.kind for _, stage in plan.stages}
+    law = laws.pop() if len(laws) == 1 else "laplace"
     return replace(plan.request, options=replace(plan.request.options, noise=law))
 
 
