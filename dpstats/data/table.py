@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from dpstats.arguments import near_miss
 from dpstats.cached import cached_property
-from dpstats.data.arrow import from_arrow
 from dpstats.data.columns import Chosen, Column
-from dpstats.data.containers import column_of, from_pandas, from_polars, is_column, is_of
+from dpstats.data.containers import column_of, from_arrow, from_pandas, from_polars, is_column, is_of
 from dpstats.data.passes import MemoryRows, Rows
 from dpstats.data.spool import Memory, ReadRows
 from dpstats.errors import DataError

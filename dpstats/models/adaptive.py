@@ -51,7 +51,7 @@ from dpstats.plan.methods import (
 from dpstats.plan.methods import (
     interval_share as share_of_response,
 )
-from dpstats.plan.scaling import rescaled
+from dpstats.plan.plan import rescaled
 from dpstats.privacy.trimming import share_to_spend
 from dpstats.results.standard_errors import shrunk_towards
 

@@ -34,8 +34,7 @@ from dpstats.mechanisms.screening import release_screened
 from dpstats.models.adaptive import interval_follows
 from dpstats.models.errors_needed import needed_rows
 from dpstats.models.release import Release, check_rows
-from dpstats.models.row_counts import count_rows
-from dpstats.models.sources import OFFSET_BOUND, ArraySource, FormulaSource, model_formula
+from dpstats.models.sources import OFFSET_BOUND, ArraySource, FormulaSource, count_rows, model_formula
 from dpstats.plan import Plan, fit_spec, paid_apart, range_eps
 from dpstats.plan.row_counts import RowCounts
 from dpstats.privacy.accounting import compose

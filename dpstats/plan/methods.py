@@ -14,16 +14,16 @@ from dpstats.call import Request
 from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.families import Family, Gaussian, NegativeBinomial, Poisson, Quantile
 from dpstats.formula.design import DesignSpec
-from dpstats.mechanisms.averaged_variables import averaged_variables
-from dpstats.mechanisms.design import PublicDesign
+from dpstats.mechanisms.design import PublicDesign, averaged_variables
 from dpstats.mechanisms.fit_statistics import LEAST_EPS, SHARE, FitStatisticsPlan, fit_statistics_obstacle
 from dpstats.mechanisms.focus import SHARE as FOCUS_SUMS
 from dpstats.mechanisms.focus import FocusPlan, focus_obstacle, treated
 from dpstats.mechanisms.least_squares import plan_least_squares
+from dpstats.mechanisms.napp import plan_stages
 from dpstats.mechanisms.options import Options, named_variables
 from dpstats.mechanisms.output import plan_output
 from dpstats.mechanisms.posterior import EXACT_COLUMNS, NOT_EXACT, plan_posterior
-from dpstats.mechanisms.screening import ScreeningPlan, plan_fit
+from dpstats.mechanisms.screening import ScreeningPlan, plan_choice
 from dpstats.mechanisms.spec import FitSpec, buys_errors, obstacle
 from dpstats.mechanisms.stage import Stage, StagePlan
 from dpstats.wording import argument
@@ -73,8 +73,10 @@ def plan_releases(
         raise ArgumentError(
             f"residual_cap cannot be combined with {method}, which is plain least squares; leave it out"
         )
+    options = request.options
     if request.method not in APART:
-        return plan_fit(spec, eps, request.delta)
+        chooses = options.screen is not None or options.refit_share > 0 or options.split is not None
+        return plan_choice(spec, eps, request.delta) if chooses else (None, plan_stages(spec, eps, request.delta))
     reason = uncertified_method(request, design)
     if reason is not None and not request.allow_uncertified:
         allowed = argument("allow_uncertified", True)
@@ -124,22 +126,20 @@ def plan_fit_statistics(request: Request, design: PublicDesign, spec: FitSpec) -
     return None
 
 
-def plan_focus(request: Request, design: PublicDesign, spec: FitSpec) -> FocusPlan | None:
-    """What is set aside for the arms of a treatment; None without one, ArgumentError where there can be none."""
+def plan_focus(request: Request, design: PublicDesign, treatment: str, spec: FitSpec) -> FocusPlan:
+    """What is set aside for the arms of a treatment; ArgumentError where there can be none."""
     options = request.options
-    if options.focus is None:
-        return None
     if request.method in APART or options.replicates:
         raise ArgumentError(f"focus is for {argument('method', 'napp')} only; leave it out")
     if options.fitstats not in (None, 0, "auto") or options.fitstats_by or options.fitstats_variables:
         raise ArgumentError("focus releases no standard errors for fit statistics: leave out fitstats or focus")
-    treated(design, options.focus)
+    treated(design, treatment)
     if (reason := focus_obstacle(spec)) is not None:
         raise ArgumentError(f"focus {reason}")
     eps = FOCUS_SUMS * request.eps
     if eps < LEAST_EPS:
         raise ArgumentError(f"focus would be only noise at an eps of {eps:.2g}; raise eps")
-    return FocusPlan(eps, request.adjacency, options.focus)
+    return FocusPlan(eps, request.adjacency, treatment)
 
 
 def no_fit_statistics(request: Request, spec: FitSpec) -> str | None:

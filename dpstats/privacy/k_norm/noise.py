@@ -15,9 +15,8 @@ from dpstats.arguments import safe_repr
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.privacy.k_norm.blocks import ConvexBody, Image, check_images, stack_images
-from dpstats.privacy.k_norm.groups import Group, check_groups, group_blocks, log_normaliser
+from dpstats.privacy.k_norm.groups import Group, check_groups, gamma_variable, group_blocks, log_normaliser
 from dpstats.privacy.k_norm.quantiles import ROUNDING, GroupNorm, length_quantile, log_concave_quantile, marginal
-from dpstats.privacy.k_norm.uniform import gamma_variable
 from dpstats.privacy.noise import Noise
 from dpstats.privacy.randomness import RandomSource
 

@@ -15,9 +15,8 @@ import pytest
 from scipy.spatial import ConvexHull, Delaunay
 
 from dpstats.privacy.k_norm import ConvexBody, Group, Image, ball, box, cross, intercept, simplex, unit_images
-from dpstats.privacy.k_norm.groups import log_normaliser
+from dpstats.privacy.k_norm.groups import log_normaliser, second_moments, tail_sums
 from dpstats.privacy.k_norm.quantiles import length_moments
-from dpstats.privacy.k_norm.uniform import second_moments, tail_sums
 
 POLYTOPES = [
     (intercept(), simplex(1)),
