@@ -46,6 +46,7 @@ from dpstats.plan.methods import (
     ResponsePurchase,
     is_open_least_squares,
     is_open_quantile,
+    may_take_statistics,
     response_purchase,
 )
 from dpstats.plan.methods import (
@@ -154,15 +155,7 @@ def adaptive_errors(request: Request, family: Family) -> bool:
         return False
     if not plain or obstacle(family, request.penalty, options) is not None:
         return False
-    return options.inference == "auto" or (options.inference is True and _may_take_statistics(request))
-
-
-def _may_take_statistics(request: Request) -> bool:
-    """Whether released statistics may take the place of the method: of plain least squares with nothing asked for."""
-    options = request.options
-    plain = request.penalty is None and options.response != "bought" and request.method == "napp"
-    plain = plain and options.screen is None
-    return request.open_method and plain and is_open_least_squares(request)
+    return options.inference == "auto" or (options.inference is True and may_take_statistics(request))
 
 
 def interval_follows(request: Request) -> bool:
@@ -283,7 +276,7 @@ def carried_out(plan: Plan, rows: float) -> Plan:
 
 def _or_statistics(plan: Plan, rows: float) -> Plan:
     """Released statistics in the place of errors that are paid for, where their intervals are expected narrower."""
-    if plan.request.options.inference is not True or not _may_take_statistics(plan.request) or not foreseeable(plan):
+    if plan.request.options.inference is not True or not may_take_statistics(plan.request) or not foreseeable(plan):
         return plan
     sums = rescaled(plan, replace(with_settled_law(plan), method="statistics"), plan.response)
     return (plan, sums)[choose([plan, sums], rows)]

@@ -262,6 +262,14 @@ def is_open_least_squares(request: Request) -> bool:
     return isinstance(request.family, Gaussian) and request.family.residual_cap is None
 
 
+def may_take_statistics(request: Request) -> bool:
+    """Whether released statistics may take the place of the method: of plain least squares with nothing asked for."""
+    options = request.options
+    plain = request.penalty is None and options.response != "bought" and request.method == "napp"
+    plain = plain and options.screen is None
+    return request.open_method and plain and is_open_least_squares(request)
+
+
 def is_open_quantile(request: Request) -> bool:
     """Whether the width of the pinball loss's corner is left open."""
     return isinstance(request.family, Quantile) and request.family.h is None

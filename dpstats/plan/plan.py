@@ -33,6 +33,7 @@ from dpstats.plan.methods import (
     caps_for_intervals,
     centre_stages,
     fit_spec,
+    may_take_statistics,
     needs_errors,
     paid_apart,
     plan_fit_statistics,
@@ -256,6 +257,24 @@ class Plan(PlanFacts):
         [0.03, 0.97]
         """
         return (self.guarantee,) if self.counts is None else self.counts.guarantees(self.guarantee)
+
+    @property
+    def entries(self) -> tuple[dict[str, str], ...]:
+        """The words of each of the `charges` in a ledger: a label, and a method, which the number of rows may settle.
+
+        Examples
+        --------
+        >>> [entry["method"] for entry in plan.entries]
+        ['row counts', 'napp']
+        """
+        method = self.request.method
+        if self.counts is None:
+            return ({"label": self.title, "method": method},)
+        alike = self.design.score_ratio == 1.0 and self.request.options.unit is None
+        if alike and self.counts.settles_errors and may_take_statistics(self.request):
+            method = f"{method} or statistics"
+        counting = {"label": f"rows of a {self.title}", "method": "row counts"}
+        return counting, {"label": self.title, "method": method}
 
     def _call(self, what: str) -> PlannedCall:
         if self.call is None and self.family.name == "hazard":
