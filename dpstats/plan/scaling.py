@@ -9,7 +9,14 @@ from dpstats.families import BinomialCounts, Family, Gaussian, NegativeBinomial,
 from dpstats.families.negative_binomial import least_alpha
 from dpstats.families.quantile import default_width
 from dpstats.formula.design import DesignSpec
-from dpstats.plan.methods import INTERVAL_CAP, WORKING_CAP, ResponsePurchase, caps_for_intervals, response_purchase
+from dpstats.plan.methods import (
+    INTERVAL_CAP,
+    ONE_TAIL,
+    WORKING_CAP,
+    ResponsePurchase,
+    caps_for_intervals,
+    response_purchase,
+)
 from dpstats.plan.plan import Plan, make_plan
 from dpstats.plan.row_counts import RowCounts
 
@@ -79,7 +86,8 @@ def scaled_family(
             return Gaussian(given / half_width)
         if response is None:
             return family.resolve(UNIT_RESPONSE)
-        return Gaussian(INTERVAL_CAP if intervals else WORKING_CAP)
+        wide = INTERVAL_CAP * (ONE_TAIL if response.one_tail else 1.0)
+        return Gaussian(wide if intervals else WORKING_CAP)
     if isinstance(family, Quantile):
         open_width = default_width(family.q, information)
         return replace(family, h=open_width if family.h is None else family.h / half_width)
