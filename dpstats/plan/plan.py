@@ -28,6 +28,7 @@ from dpstats.mechanisms.stage import Stage
 from dpstats.plan.facts import PlanFacts, PlannedCall
 from dpstats.plan.methods import (
     INTERVAL_CAP,
+    ONE_TAIL,
     WORKING_CAP,
     ResponsePurchase,
     caps_for_intervals,
@@ -615,7 +616,8 @@ def scaled_family(
             return Gaussian(given / half_width)
         if response is None:
             return family.resolve(UNIT_RESPONSE)
-        return Gaussian(INTERVAL_CAP if intervals else WORKING_CAP)
+        wide = INTERVAL_CAP * (ONE_TAIL if response.one_tail else 1.0)
+        return Gaussian(wide if intervals else WORKING_CAP)
     if isinstance(family, Quantile):
         open_width = default_width(family.q, information)
         return replace(family, h=open_width if family.h is None else family.h / half_width)
