@@ -39,13 +39,13 @@ from dpstats.models.forecast import (
     weight_cap,
 )
 from dpstats.models.population import POOR, USUAL, KnownColumns
-from dpstats.models.ranges import trimmable
 from dpstats.plan import Plan, replan_request, with_settled_law
 from dpstats.plan.methods import (
     ResponsePurchase,
     is_open_least_squares,
     is_open_quantile,
     response_purchase,
+    trimmable,
 )
 from dpstats.plan.methods import (
     interval_share as share_of_response,
