@@ -153,14 +153,7 @@ def check(
         )
 
     return Release(
-        guarantee,
-        table,
-        work,
-        label="check",
-        method="check",
-        columns=list(facts),
-        formula=formula,
-        domain=declarations,
+        guarantee, table, work, label="check", method="check", columns=list(facts), formula=formula, domain=declarations
     ).run(ledger)
 
 

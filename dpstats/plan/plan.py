@@ -299,6 +299,8 @@ class Plan(PlanFacts):
     @property
     def title(self) -> str:
         """A line that names the release, for the ledger."""
+        if self.family.name == "hazard":  # weights and offsets are those of pieces of time
+            return f"hazard of {str(self.formula).partition('~')[0].strip()} on {len(self.names)} columns"
         weighted = ", weighted" if self.design.score_ratio is None else ""
         offset = ", with an offset" if self.design.offset_bound else ""
         return f"{self.family.name} GLM of {self.design.response_name} on {len(self.names)} columns{weighted}{offset}"

@@ -25,7 +25,7 @@ from dpstats.ledger.spender import Spender
 from dpstats.ledger.sqlite import is_mount_point, sync_directory
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import strip_context
-from dpstats.streaming.sums.running import TickLock, pack, unpack
+from dpstats.streaming.sums.state import TickLock, pack, unpack
 
 CREATE = (
     """CREATE TABLE IF NOT EXISTS stream (
