@@ -41,8 +41,8 @@ from dpstats.mechanisms.release import MOST_COVERED, ROWS_AT_MOST, LastStep
 from dpstats.mechanisms.spec import FitSpec
 from dpstats.mechanisms.stage import LatticeCosts, NoiseFacts, RiskTables, StagePlan, Table
 from dpstats.penalties import Bridge, Lasso, Penalty, split_curvature
-from dpstats.privacy.gaussian import DELTA_MIN, analytic_mu
-from dpstats.privacy.guarantee import Adjacency, check_budget
+from dpstats.privacy.gaussian import analytic_mu
+from dpstats.privacy.guarantee import DELTA_MIN, Adjacency, check_budget
 from dpstats.privacy.noise import Noise
 from dpstats.privacy.randomness import RandomSource
 from dpstats.privacy.selection import exponential_index

@@ -49,9 +49,7 @@ class FitSpec:
         return cap if constant_column(self.design) is not None and self.design.offset_bound == 0 else None
 
     def check_information_cap(self) -> None:
-        """Raise ArgumentError if a cap is given that would be ignored."""
-        if self.options.information_cap is None:
-            return
+        """Raise ArgumentError if the cap that is given would be ignored."""
         family = self.family
         if not isinstance(family, CAPPABLE):
             raise ArgumentError(
@@ -128,7 +126,8 @@ def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
         return budget
     reason = obstacle(family, spec.penalty, options)
     kind = options.inference
-    _check_shares(spec, offered=reason is None)
+    if options.information_share is not None or options.spread_share is not None:
+        _check_shares(spec, offered=reason is None)
     if reason is not None:
         if kind in (None, "auto"):
             return budget
@@ -193,14 +192,11 @@ def obstacle(family: Family, penalty: Penalty | None, options: Options) -> str |
         return "needs a family of dpstats: the price of the information is proved for those"
     if options.replicates:
         return "is not part of the replicated paper; leave it out"
-    recycled = argument("retrieval", "recycle")
-    if options.retrieval == "return":
-        return (
-            f"cannot be combined with {argument('retrieval', 'return')}, which needs a price known beforehand; use "
-            f"{recycled}"
-        )
-    if options.retrieval is None:
-        return f"is priced together with the coefficients; use {recycled}"
+    if options.retrieval != "recycle":
+        reason = "is priced together with the coefficients"
+        if options.retrieval == "return":
+            reason = f"cannot be combined with {argument('retrieval', 'return')}, which needs a price known beforehand"
+        return f"{reason}; use {argument('retrieval', 'recycle')}"
     if not family.models_mean and options.inference == "model":
         return f"is not offered for family {family.name!r}, which has no model of the variance; use 'robust'"
     if options.unit is not None and options.inference == "model":
@@ -217,8 +213,8 @@ def obstacle(family: Family, penalty: Penalty | None, options: Options) -> str |
 
 def _check_shares(spec: FitSpec, *, offered: bool) -> None:
     """Refuse shares of the budget that would be ignored."""
-    options, family = spec.options, spec.family
-    kind, paid = options.inference, argument("inference", True)
+    options, family, kind = spec.options, spec.family, spec.options.inference
+    paid = argument("inference", True)
     if options.information_share is not None and kind in (None, "auto"):
         raise ArgumentError(f"information_share needs standard errors that are paid for: pass {paid}, or leave it out")
     if options.spread_share is None:

@@ -41,7 +41,6 @@ from dpstats.models.forecast import (
     weight_cap,
 )
 from dpstats.models.population import POOR, USUAL, KnownColumns
-from dpstats.models.ranges import trimmable
 from dpstats.plan import Plan, range_eps, replan_request, with_settled_law
 from dpstats.plan.methods import (
     ResponsePurchase,
@@ -49,6 +48,7 @@ from dpstats.plan.methods import (
     is_open_quantile,
     may_take_statistics,
     response_purchase,
+    trimmable,
 )
 from dpstats.plan.methods import (
     interval_share as share_of_response,

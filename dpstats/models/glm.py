@@ -398,7 +398,7 @@ def release_rows(
     if plan.focus is not None:
         sums = release_arm_sums(plan.focus, design, plan.family, fitted.params, rows, random)
         return replace(released, arm_sums=sums)
-    return with_fit_statistics(released, rows, random)
+    return released if plan.fitstats is None else with_fit_statistics(released, rows, random)
 
 
 def with_fit_statistics(released: GLMResults, rows: Rows[Block], random: RandomSource) -> GLMResults:

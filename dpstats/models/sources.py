@@ -22,9 +22,17 @@ from dpstats.errors import ArgumentError, DataError, DPStatsError
 from dpstats.families import Family, get_family
 from dpstats.formula.advice import advice, schema_domain
 from dpstats.formula.design import DesignSpec, design_spec
-from dpstats.formula.faults import Facts, Fault, column_facts, possible_faults, raw_flags
 from dpstats.formula.parse import expand_dot, parse
-from dpstats.formula.reader import BLOCK_ROWS, counting_rows, used_rows
+from dpstats.formula.reader import (
+    BLOCK_ROWS,
+    Facts,
+    Fault,
+    column_facts,
+    counting_rows,
+    possible_faults,
+    raw_flags,
+    used_rows,
+)
 from dpstats.formula.syntax import add_terms
 from dpstats.mechanisms.design import ArrayDesign, NormName, array_norms
 from dpstats.mechanisms.spec import automatic_alpha
@@ -36,10 +44,10 @@ from dpstats.models.adaptive import (
     settled,
     with_intervals,
 )
-from dpstats.models.ranges import STAND_IN, bought_ranges, bought_response, serve, trimmable
+from dpstats.models.ranges import STAND_IN, bought_ranges, bought_response, serve
 from dpstats.models.release import check_unit, person_rows
 from dpstats.plan import Plan, make_plan, range_eps, settle_law, with_settled_law
-from dpstats.plan.methods import response_purchase
+from dpstats.plan.methods import response_purchase, trimmable
 from dpstats.plan.plan import UNIT_RESPONSE, plan_model, rescaled
 from dpstats.plan.row_counts import CHECK_SHARE, LEAST_EPS, RowCounts
 from dpstats.privacy.calibration import check_positive
@@ -297,9 +305,9 @@ class FormulaSource:
                 "realization and moor: the paper's modes stack all rows in memory, but the rows of a Dask frame "
                 "stay on its cluster; leave these options out"
             )
-        if self.data is not None:
-            check_unit(self.data, request.options.record)
         person = request.options.record.column
+        if self.data is not None and person is not None:
+            check_unit(self.data, request.options.record)
         if person is not None and person in parse(self.formula).exog_columns:
             raise ArgumentError(
                 f"unit: {person!r} identifies persons and must not be in the formula; leave it out of one of them"
@@ -428,14 +436,16 @@ def plan_counts(request: Request, design: DesignSpec, open_ranges: Sequence[str]
 
 def counts_obstacle(request: Request, *, alone: bool) -> str | None:
     """Why no rows are counted before a fit, with the fix; several fits that go together count none."""
-    check = phrase("call dp.check", shell="run python -m dpstats check")
+    reason, by = None, ""
     if not alone:
-        return f"is for a single fit; leave it out, and {check} first"
-    if request.options.unit is not None:
-        by_person = f"{check} with {argument('unit')}"
-        return f"counts rows, and the guarantee is for persons: leave it out, and {by_person} first"
-    if request.method not in ("napp", "objective"):
-        return f"is not offered with {argument('method', request.method)}: leave it out, and {check} first"
+        reason = "is for a single fit;"
+    elif request.options.unit is not None:
+        reason, by = "counts rows, and the guarantee is for persons:", f" with {argument('unit')}"
+    elif request.method not in ("napp", "objective"):
+        reason = f"is not offered with {argument('method', request.method)}:"
+    if reason is not None:
+        check = phrase("call dp.check", shell="run python -m dpstats check")
+        return f"{reason} leave it out, and {check}{by} first"
     if request.options.replicates:
         return "is not part of the replicated paper; leave it out"
     if request.options.retrieval == "return":

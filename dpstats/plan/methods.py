@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.call import Request
+from dpstats.domain import Range
 from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.families import Family, Gaussian, NegativeBinomial, Poisson, Quantile
 from dpstats.formula.design import DesignSpec
@@ -67,7 +68,8 @@ def plan_releases(
     request: Request, design: PublicDesign, spec: FitSpec, eps: float
 ) -> tuple[ScreeningPlan | None, tuple[Stage, ...]]:
     """The releases of the fit by the method asked for, for `eps` of the budget."""
-    spec.check_information_cap()
+    if spec.options.information_cap is not None:
+        spec.check_information_cap()
     if request.method == "statistics" and isinstance(request.family, Gaussian) and request.family.residual_cap:
         method = argument("method", "statistics")
         raise ArgumentError(
@@ -119,7 +121,8 @@ def plan_fit_statistics(request: Request, design: PublicDesign, spec: FitSpec) -
             raise ArgumentError(f"fitstats {needs_errors()}")
         return None
     if reason is None:
-        averaged_variables(design, variables, by)
+        if named is not None:  # refuses names of none of the formula's variables
+            averaged_variables(design, variables, by)
         return FitStatisticsPlan(eps, request.adjacency, variables=variables, by=by)
     if asked != "auto" or named is not None:
         raise ArgumentError(f"{named or 'fitstats'} {reason}")
@@ -327,3 +330,20 @@ def _obstacle(request: Request, design: PublicDesign) -> str | None:
 def _capped(family: Family) -> bool:
     """Whether the analyst has chosen a cap for counts."""
     return getattr(family, "y_max", None) is not None or getattr(family, "mean_cap", None) is not None
+
+
+def trimmable(design: DesignSpec, open_ranges: Sequence[str] = ()) -> tuple[str, ...]:
+    """Columns that explain of which an interval within the declared range may be bought: no `open_ranges`."""
+    left_out = {*open_ranges, *design.parsed.response_columns}
+    names = (name for name in design.parsed.exog_columns if name not in left_out)
+    return tuple(name for name in names if can_be_trimmed(design.domain.get(name)))
+
+
+def can_be_trimmed(declared: object) -> bool:
+    """Whether a declaration is a range of which an inner interval may be bought: of more than two codes, with none."""
+    return (
+        isinstance(declared, Range)
+        and not declared.is_binary
+        and declared.interval == (declared.low, declared.high)
+        and declared.inner is None
+    )

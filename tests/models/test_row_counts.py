@@ -20,7 +20,7 @@ from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, BudgetExceeded, MismatchError, NotReleasedError, ReleaseError
 from dpstats.families import get_family
 from dpstats.formula.design import design_spec
-from dpstats.formula.faults import Fault, column_facts, fault_flags, possible_faults
+from dpstats.formula.reader import Fault, column_facts, fault_flags, possible_faults
 from dpstats.models import adaptive, sources
 from dpstats.models.sources import FormulaSource, _row_sums
 from dpstats.plan import range_eps

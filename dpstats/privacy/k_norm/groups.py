@@ -327,6 +327,7 @@ class Group:
         volume = log_volume(self.simplices) if self.homogenised else 0.0
         return volume + sum(block.log_volume for block in self.blocks if not self.in_hull(block))
 
+    @cached_property
     def second_moments(self) -> Float:
         """E U U' for U uniform in the body, shape (d, d)."""
         moments = np.zeros((self.size, self.size))

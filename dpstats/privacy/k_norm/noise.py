@@ -70,7 +70,9 @@ class KNormNoise:
 
     def scaled(self, scale: float) -> KNormNoise:
         """The same law at another scale."""
-        return replace(self, scale=scale)
+        law = replace(self, scale=scale)
+        law.__dict__.update(bodies=self.bodies, maps=self.maps)  # whose moments and places are known
+        return law
 
     def weighted(self, factors: Float) -> KNormNoise:
         """The law of b * factors, for positive factors of shape (p,)."""
@@ -132,7 +134,7 @@ class KNormNoise:
         total = np.zeros((self.size, self.size))
         for body, matrix, scale in zip(self.bodies, self.maps, self._scales, strict=True):
             square = (body.size + 1) * (body.size + 2) * scale**2
-            total += square * (matrix.T @ body.second_moments() @ matrix)
+            total += square * (matrix.T @ body.second_moments @ matrix)
         return total
 
     def standard_deviations(self) -> Float:

@@ -17,8 +17,8 @@ from dpstats.arguments import explain_calls, is_whole, safe_repr
 from dpstats.call import expand_signature
 from dpstats.errors import ArgumentError, DataError, StreamError
 from dpstats.privacy.calibration import check_positive
-from dpstats.privacy.gaussian import analytic_mu, check_delta
-from dpstats.privacy.guarantee import Adjacency, Guarantee, check_adjacency, check_budget
+from dpstats.privacy.gaussian import analytic_mu
+from dpstats.privacy.guarantee import Adjacency, Guarantee, check_adjacency, check_budget, check_delta
 from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.randomness import LARGEST_SCALE, RandomSource, SystemRandom, random_source
 from dpstats.streaming.sums.lattice import Draws, Float, GaussianDraws, Integers, NoisePath, lattice_total, zeros

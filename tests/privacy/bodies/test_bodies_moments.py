@@ -60,7 +60,7 @@ def test_volume_moments_and_gauge_of_the_polytope(blocks: tuple[ConvexBody, ...]
         total = part.sum(axis=0)
         moment += size * (part.T @ part + np.outer(total, total)) / ((group.size + 1) * (group.size + 2))
     assert math.exp(group.log_volume) == pytest.approx(volume, rel=1e-12)
-    np.testing.assert_allclose(group.second_moments(), moment / volume, atol=1e-12)
+    np.testing.assert_allclose(group.second_moments, moment / volume, atol=1e-12)
     facets = ConvexHull(corners).equations
     points = np.random.default_rng(0).normal(size=(500, group.size))
     expected = (points @ facets[:, :-1].T / -facets[:, -1]).max(axis=1)
@@ -115,7 +115,7 @@ def test_moments_of_draws(blocks: tuple[ConvexBody, ...]) -> None:
     draws = np.array([group.uniform(rng) for _ in range(count)])
     assert group.gauge(draws).max() <= 1 + 1e-12
     products = (draws[:, :, None] * draws[:, None, :]).reshape(count, -1)
-    z = (products.mean(axis=0) - group.second_moments().ravel()) / (products.std(axis=0) / math.sqrt(count))
+    z = (products.mean(axis=0) - group.second_moments.ravel()) / (products.std(axis=0) / math.sqrt(count))
     assert np.abs(z).max() < 5
     # Maps in disjoint columns, dense within a block.
     images = [
