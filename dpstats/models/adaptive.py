@@ -7,6 +7,7 @@ milliseconds. How the constants were chosen, and how often the rule is right, is
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -40,18 +41,19 @@ from dpstats.models.forecast import (
     weight_cap,
 )
 from dpstats.models.population import POOR, USUAL, KnownColumns
-from dpstats.models.ranges import trimmable
 from dpstats.plan import Plan, range_eps, replan_request, with_settled_law
 from dpstats.plan.methods import (
     ResponsePurchase,
     is_open_least_squares,
     is_open_quantile,
+    may_take_statistics,
     response_purchase,
+    trimmable,
 )
 from dpstats.plan.methods import (
     interval_share as share_of_response,
 )
-from dpstats.plan.scaling import plan_model, rescaled
+from dpstats.plan.plan import plan_model, rescaled
 from dpstats.privacy.trimming import likely_interval, share_to_spend
 from dpstats.results.standard_errors import shrunk_towards
 
@@ -154,15 +156,7 @@ def adaptive_errors(request: Request, family: Family) -> bool:
         return False
     if not plain or obstacle(family, request.penalty, options) is not None:
         return False
-    return options.inference == "auto" or (options.inference is True and _may_take_statistics(request))
-
-
-def _may_take_statistics(request: Request) -> bool:
-    """Whether released statistics may take the place of the method: of plain least squares with nothing asked for."""
-    options = request.options
-    plain = request.penalty is None and options.response != "bought" and request.method == "napp"
-    plain = plain and options.screen is None
-    return request.open_method and plain and is_open_least_squares(request)
+    return options.inference == "auto" or (options.inference is True and may_take_statistics(request))
 
 
 def interval_follows(request: Request) -> bool:
@@ -314,7 +308,7 @@ def carried_out(plan: Plan, rows: float, known: KnownColumns | None = None) -> P
 
 def _or_statistics(plan: Plan, rows: float) -> Plan:
     """Released statistics in the place of errors that are paid for, where their intervals are expected narrower."""
-    if plan.request.options.inference is not True or not _may_take_statistics(plan.request) or not foreseeable(plan):
+    if plan.request.options.inference is not True or not may_take_statistics(plan.request) or not foreseeable(plan):
         return plan
     sums = rescaled(plan, replace(with_settled_law(plan), method="statistics"), plan.response)
     return (plan, sums)[choose([plan, sums], rows)]
@@ -342,8 +336,12 @@ def preferred(expected: Sequence[Outlook]) -> int:
 
 def outlooks(candidates: Sequence[Plan], rows: Sequence[float], typical: object = None) -> list[list[Outlook]]:
     """What each of the candidates is expected to show of each number of rows; arguments as for `choose`."""
-    each = populations_of(candidates, typical)
-    return [[expected_outlook(*both, n) for both in zip(candidates, each, strict=True)] for n in rows]
+    expected = expectations(candidates, typical)
+    return [[one.of(n) for one in expected] for n in rows]
+
+
+def expectations(candidates: Sequence[Plan], typical: object = None) -> list[Expectation]:
+    return [Expectation(*both) for both in zip(candidates, populations_of(candidates, typical), strict=True)]
 
 
 def populations_of(candidates: Sequence[Plan], typical: object = None) -> list[Populations]:
@@ -379,8 +377,8 @@ class Choices:
         self.open = bool(offered or self.names) and comparable(plan)
 
     @cached_property
-    def _populations(self) -> list[Populations]:
-        return populations_of(self.candidates)
+    def _expectations(self) -> list[Expectation]:
+        return expectations(self.candidates)
 
     def share(self, rows: float) -> float:
         """The share of eps that intervals cost."""
@@ -389,7 +387,7 @@ class Choices:
     def outlook(self, rows: float) -> tuple[int, Outlook]:
         """The place of the candidate that is chosen, and what it is expected to show."""
         left = rows * (1 - self.share(rows))
-        expected = [expected_outlook(*both, left) for both in zip(self.candidates, self._populations, strict=True)]
+        expected = [one.of(left) for one in self._expectations]
         return (place := preferred(expected)), expected[place]
 
 
@@ -489,27 +487,36 @@ def by_rows(plan: Plan) -> pd.DataFrame:
     return WideFrame(pd.DataFrame(found, columns=["rows", "ranges", "errors", "share"]).set_index("rows"))
 
 
-def expected_outlook(plan: Plan, means: Populations, n: float) -> Outlook:
-    """What a plan is expected to show of `n` rows, at least one: a released count may be negative."""
-    n, family, usual = max(float(n), 1.0), plan.family, means.usual
-    n = n / 2 if plan.request.options.split is not None else n  # the others choose the columns
-    kept = np.flatnonzero(plan.kept)
-    among = np.ix_(kept, kept)
-    ratios = information_ratios(plan, n * means.identifying[among])
-    # Near the threshold the noise decides, so that the chance is smooth in n.
-    share = float(np.mean(np.where(ratios > 0, special.ndtr(ratios - EXPECTED_RATIO), 0.0)))
-    if family.response == "count":
-        return Outlook(share, 1.0)
-    stage, coef, row_information = plan.stages[-1].plan, means.coefficients(plan)[kept], usual.information[among]
-    noise, bias = stage.predicted_error(n * row_information, coef - shrunk_towards(stage))
-    # Of a well-specified model l'^2 over l'' is twice the loss of a row that is left: the unit of an excess.
-    rescaled_by = (plan.design.response_scaling()[1] / means.scaling[1]) ** 2
-    units = usual.weight / usual.square * rescaled_by if usual.square > 0 else 0.0
-    excess = float(np.sum(row_information * (noise + bias))) * units
-    excess *= SUPPOSED_LOSS if family.response == "continuous" else 1.0
-    measured = family.link == "identity" and share > 0 and units > 0  # a hinge may have no weight anywhere
-    width = expected_width(plan, n * row_information, coef, 1 / units) if measured else 1.0
-    return Outlook(share, 1 + max(excess, 0.0), width)
+class Expectation:
+    """What a plan is expected to show by the number of its rows, of which each adds what is supposed in the mean."""
+
+    def __init__(self, plan: Plan, means: Populations) -> None:
+        self.plan, self.means = plan, means
+        kept = np.flatnonzero(plan.kept)
+        among = np.ix_(kept, kept)
+        self.coef, self.row_information = means.coefficients(plan)[kept], means.usual.information[among]
+        self.ratios = InformationRatios(plan, means.identifying[among])
+
+    def of(self, n: float) -> Outlook:
+        """For `n` rows, at least one: a released count may be negative."""
+        plan, usual = self.plan, self.means.usual
+        n, family = max(float(n), 1.0), plan.family
+        n = n / 2 if plan.request.options.split is not None else n  # the others choose the columns
+        ratios = self.ratios.of(n)
+        # Near the threshold the noise decides, so that the chance is smooth in n.
+        share = float(np.mean(np.where(ratios > 0, special.ndtr(ratios - EXPECTED_RATIO), 0.0)))
+        if family.response == "count":
+            return Outlook(share, 1.0)
+        stage, information = plan.stages[-1].plan, n * self.row_information
+        noise, bias = stage.predicted_error(information, self.coef - shrunk_towards(stage))
+        # Of a well-specified model l'^2 over l'' is twice the loss of a row that is left: the unit of an excess.
+        rescaled_by = (plan.design.response_scaling()[1] / self.means.scaling[1]) ** 2
+        units = usual.weight / usual.square * rescaled_by if usual.square > 0 else 0.0
+        excess = float(np.sum(self.row_information * (noise + bias))) * units
+        excess *= SUPPOSED_LOSS if family.response == "continuous" else 1.0
+        measured = family.link == "identity" and share > 0 and units > 0  # a hinge may have no weight anywhere
+        width = expected_width(plan, information, self.coef, 1 / units) if measured else 1.0
+        return Outlook(share, 1 + max(excess, 0.0), width)
 
 
 def expected_width(plan: Plan, information: Vector, coef: Vector, variance: float) -> float:
@@ -527,20 +534,33 @@ def expected_width(plan: Plan, information: Vector, coef: Vector, variance: floa
     return price * float(np.exp(np.mean(np.log(squares[squares > 0])) / 2)) if np.any(squares > 0) else 1.0
 
 
-def information_ratios(plan: Plan, information: Vector) -> Vector:
-    """Of each coefficient in the user's units its information over the deviation of the plan's noise in it, shape (p,).
+class InformationRatios:
+    """Of each coefficient in the user's units its information over the deviation of the plan's noise in it.
 
-    It is G_jj / sd(g_j'E g_j) with G the inverse of the expected `information`, shape (p, p), among the coefficients
-    that are not dropped (docs/proofs/inference, 5); of a dropped one as it was then. Zero where none is released.
+    By the number of rows, each of which adds `information`, shape (p, p). It is G_jj / sd(g_j'E g_j) with G the inverse
+    of what is expected, among the coefficients that are not dropped (docs/proofs/inference, 5); of a dropped one as it
+    was then. Zero where none is released.
     """
-    law = _matrix_law(plan)
-    if law is None:
-        return np.zeros(len(information))
-    design = _fitted_design(plan)
-    known = KnownInformation.of(information, law, design.forms(), design.dummies)
-    ratios = _dropping_ratios(known.matrix, known.law)
-    rows = design.back_transform()[0] @ known.basis
-    return np.array([np.min(ratios[row != 0], initial=np.inf) for row in rows])
+
+    def __init__(self, plan: Plan, information: Vector) -> None:
+        law, self._steps = _matrix_law(plan), [(np.zeros(len(information)), 0.0)]
+        self._dropping, self._entering = iter(self._steps[:0]), np.eye(len(information), dtype=bool)
+        if law is not None:
+            design = _fitted_design(plan)
+            known = KnownInformation.of(information, law, design.forms(), design.dummies)
+            self._entering = design.back_transform()[0] @ known.basis != 0
+            self._dropping = _dropping_steps(known.matrix, known.law)
+
+    def of(self, n: float) -> Vector:
+        """Of `n` rows, shape (p,)."""
+        # All grow with the rows alike, so that the same one is the least.
+        for step in itertools.count(1):
+            if len(self._steps) == step:
+                self._steps += itertools.islice(self._dropping, 1)
+            if len(self._steps) == step or n * self._steps[step][1] >= LEAST_RATIO:
+                break
+        ratios = n * self._steps[min(step, len(self._steps) - 1)][0]
+        return np.array([np.min(ratios[entering], initial=np.inf) for entering in self._entering])
 
 
 def _fitted_design(plan: Plan) -> DesignSpec | SubDesign:
@@ -561,8 +581,8 @@ def _matrix_law(plan: Plan) -> SpanNoise | None:
     return SpanNoise(noise.metric, noise.entry_variance)
 
 
-def _dropping_ratios(information: Vector, law: MatrixLaw) -> Vector:
-    """Ratios of coefficients, that of the least dropped until all the rest reach `LEAST_RATIO`, shape (p,)."""
+def _dropping_steps(information: Vector, law: MatrixLaw) -> Iterator[tuple[Vector, float]]:
+    """Ratios of coefficients as the least is dropped again and again, shape (p,), and the least of those left."""
     size = len(information)
     kept = np.flatnonzero(law.bilinear(np.eye(size), np.eye(size)) > 0)
     inverse, ratios = np.linalg.pinv(information[np.ix_(kept, kept)]), np.zeros(size)
@@ -573,11 +593,9 @@ def _dropping_ratios(information: Vector, law: MatrixLaw) -> Vector:
         found = np.divide(np.diag(inverse), deviations, out=np.zeros(len(kept)), where=deviations > 0)
         ratios[kept] = found
         least = int(np.argmin(found))
-        if found[least] >= LEAST_RATIO:
-            break
+        yield ratios.copy(), float(found[least])
         # The inverse of the information among the rest: a rank-one change.
         rest = np.delete(np.arange(len(kept)), least)
         column = inverse[rest, least]
         inverse = inverse[np.ix_(rest, rest)] - np.outer(column, column) / (inverse[least, least] or 1.0)
         kept = kept[rest]
-    return ratios

@@ -23,7 +23,7 @@ from dpstats.formula.design import DesignSpec, response_values
 from dpstats.ledger import LedgerLike
 from dpstats.models.release import Release, check_unit, counted_rows, counted_values
 from dpstats.plan import Plan, range_eps
-from dpstats.plan.methods import MEAN_SHARE, ResponsePurchase
+from dpstats.plan.methods import MEAN_SHARE, ResponsePurchase, can_be_trimmed
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.dispersion import buy_count_moments
 from dpstats.privacy.guarantee import ROW, Adjacency, Guarantee, Unit
@@ -245,23 +245,6 @@ def bought_ranges(plan: Plan, data: Table, random: RandomSource) -> dict[str, Ra
         return ranges
     clipped = {*declared, *design.parsed.response_columns}
     return {name: one if name in clipped else replace(one, outside="drop") for name, one in ranges.items()}
-
-
-def trimmable(design: DesignSpec, open_ranges: Sequence[str] = ()) -> tuple[str, ...]:
-    """Columns that explain of which an interval within the declared range may be bought: no `open_ranges`."""
-    left_out = {*open_ranges, *design.parsed.response_columns}
-    names = (name for name in design.parsed.exog_columns if name not in left_out)
-    return tuple(name for name in names if can_be_trimmed(design.domain.get(name)))
-
-
-def can_be_trimmed(declared: object) -> bool:
-    """Whether a declaration is a range of which an inner interval may be bought: of more than two codes, with none."""
-    return (
-        isinstance(declared, Range)
-        and not declared.is_binary
-        and declared.interval == (declared.low, declared.high)
-        and declared.inner is None
-    )
 
 
 def _numbers(name: str, table: Table) -> NDArray[np.float64]:

@@ -479,10 +479,9 @@ def screening_note(plan: PlanFacts) -> str:
 def pieces_note(family: PiecewiseExponential) -> list[str]:
     """What a reader must know of persons whose time is in pieces."""
     return [
-        "A row of the data is one record, whatever the number of intervals: its time at risk, in pieces whose weights "
-        "are their parts of the whole time. Coefficients are logarithms of hazard ratios; the intercept is that of the "
-        f"events expected over the whole time. Hazards are capped at {family.most:.4g} of these (rate_cap): "
-        "coefficients are those of a hazard that does not exceed it."
+        "A row of the data is one record, whatever the number of intervals. Coefficients are logarithms of hazard "
+        "ratios; the intercept is that of the events expected over the whole time. A person is followed in an interval "
+        f"until its hazard adds up to {family.most:.4g} times the interval's part of the whole time (rate_cap)."
     ]
 
 

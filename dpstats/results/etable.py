@@ -393,7 +393,7 @@ def _facts(fit: Fit) -> dict[str, str]:
         "Residual cap": "" if (cap := capped_at(plan)) is None else in_units(cap),
         "Errors": _errors(fit),
         **dict.fromkeys(("Weights", "Offset", "Subset", "Trials at most"), ""),
-        **{name.rstrip(":"): fact for name, fact in auxiliary_facts(plan.design)},
+        **{name.rstrip(":"): fact for name, fact in auxiliary_facts(plan)},
         **_spent(fit),
         "Rows": rows_text(fit),
         **dict.fromkeys(FIGURES, ""),

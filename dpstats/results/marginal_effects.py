@@ -178,11 +178,7 @@ def marginal_effects(
 
 
 def _slopes(
-    model: FittedColumns,
-    slope: float,
-    gradient: Vector,
-    statistics: FitStatistics | None,
-    moves: Derivatives | None,
+    model: FittedColumns, slope: float, gradient: Vector, statistics: FitStatistics | None, moves: Derivatives | None
 ) -> dict[str, Effect]:
     """The effect of a unit of each column: its coefficient times a slope that moves with coefficients and sums."""
     rows, errors = model.rows, model.errors

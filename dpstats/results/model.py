@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 import pandas as pd
@@ -28,7 +28,6 @@ from dpstats.mechanisms.screening import split_terms
 from dpstats.plan import Plan, penalty_weights
 from dpstats.plan.tables import capped_at
 from dpstats.plots import draw_result
-from dpstats.plots.style import FittedPlan
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import quiet
 from dpstats.results.comparisons import Comparer, Comparison, PrivateRows, PublicRows, public_frame
@@ -84,6 +83,23 @@ NOT_RELEASED = {
     **dict.fromkeys(("normalized_cov_params", "vcov"), _COVARIANCE),
 }
 """What results of statsmodels or R have and these have not, as functions of the rows, and what there is instead."""
+
+
+class FittedPlan(Protocol):
+    """What a model is of: the plan of a fit, or that of a stream."""
+
+    @property
+    def design(self) -> PublicDesign: ...
+    @property
+    def family(self) -> Family: ...
+    @property
+    def names(self) -> tuple[str, ...]: ...
+    @property
+    def formula(self) -> str | None: ...
+    @property
+    def df_model(self) -> int: ...
+    @property
+    def guarantee(self) -> Guarantee: ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -134,11 +134,7 @@ def summarize(
 def heading(results: ReleasedModel) -> list[str]:
     """The lines above the coefficients: a banner if there is no guarantee, the model, and what it is about."""
     plan = results.plan
-    facts = [
-        modelled_level(plan),
-        f"{plan.family.link} link",
-        f"rows: {rows_text(results)}",
-    ]
+    facts = [modelled_level(plan), f"{plan.family.link} link", f"rows: {rows_text(results)}"]
     if (cap := capped_at(plan)) is not None:
         facts.append(f"residuals capped at {in_units(cap)}")
     if plan.guarantee.unit is not None:
@@ -151,7 +147,7 @@ def heading(results: ReleasedModel) -> list[str]:
         facts.append(f"penalty: {penalty_text(plan)}")
     if results.selects:
         facts.append(chosen_text(results))
-    facts += [f"{name.lower()} {fact}" for name, fact in auxiliary_facts(plan.design)]
+    facts += [f"{name.lower()} {fact}" for name, fact in auxiliary_facts(plan)]
     return [*banner(plan.guarantee), model_title(plan), *facts_lines(facts), *facts_lines(fit_facts(results))]
 
 
