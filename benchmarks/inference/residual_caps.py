@@ -107,13 +107,12 @@ def drawn(name: str) -> Task:
     return _levelled(found.frame, {key: (pairs | levels)[key] for key in found.domain}, found.formula)
 
 
-def skewed(errors: Callable[[np.random.Generator], np.ndarray], high: float) -> Task:
+def skewed(errors: Callable[[np.random.Generator, int], np.ndarray], n: int, high: float) -> Task:
     """Made up: errors of mean one, in proportion to a linear mean, within 0 to `high`."""
     random = np.random.default_rng(11)
-    drawn = errors(random)
-    x, z = random.uniform(0, 1, len(drawn)), random.binomial(1, 0.4, len(drawn))
-    w = random.normal(size=len(drawn)).clip(-3, 3)
-    frame = pd.DataFrame({"y": np.clip((1 + 2 * x + 0.5 * z + 0.2 * w) * drawn, 0, high), "x": x, "z": z, "w": w})
+    x, z, w = random.uniform(0, 1, n), random.binomial(1, 0.4, n), random.normal(0, 1, n).clip(-3, 3)
+    y = np.clip((1 + 2 * x + 0.5 * z + 0.2 * w) * errors(random, n), 0, high)
+    frame = pd.DataFrame({"y": y, "x": x, "z": z, "w": w})
     return _levelled(frame, {"y": (0, high), "x": (0, 1), "z": (0, 1), "w": (-4, 4)}, "y ~ x + z + w")
 
 
@@ -142,10 +141,10 @@ TASKS: dict[str, Callable[[], Task]] = {
     "Wages": lambda: drawn("Wages"),
     "ames": lambda: drawn("ames"),
     "nine tenths explained": lambda: drawn("nine tenths explained"),
-    "exponential errors": lambda: skewed(lambda random: random.exponential(size=10_000), 100),
-    "lognormal errors": lambda: skewed(lambda random: np.exp(0.8 * random.normal(size=20_000) - 0.32), 200),
-    "gamma errors": lambda: skewed(lambda random: random.gamma(4, 1 / 4, 20_000), 100),
-    "Pareto errors": lambda: skewed(lambda random: 1.4 * random.pareto(3, 40_000) + 0.3, 400),
+    "exponential errors": lambda: skewed(lambda random, n: random.exponential(size=n), 10_000, 100),
+    "lognormal errors": lambda: skewed(lambda random, n: np.exp(0.8 * random.normal(size=n) - 0.32), 20_000, 200),
+    "gamma errors": lambda: skewed(lambda random, n: random.gamma(4, 1 / 4, n), 20_000, 100),
+    "Pareto errors": lambda: skewed(lambda random, n: 1.4 * random.pareto(3, n) + 0.3, 40_000, 400),
     **{f"{name}, raw": lambda name=name: dollars(name) for name in ("SLID", "Wages", "diamonds")},  # type: ignore[misc]
 }
 
