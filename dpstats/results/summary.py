@@ -387,8 +387,8 @@ def no_errors_note(results: ReleasedModel) -> str:
     if plan.request.method == "posterior":
         return f"The coefficients are one draw from a posterior flattened by the privacy budget; {napp}."
     without = (
-        "Coefficients are shrunk towards zero and contain privacy noise; this fit has no standard errors to tell effects "
-        "from noise"
+        "Coefficients are shrunk towards zero and contain privacy noise; this fit has no standard errors to tell "
+        "effects from noise"
     )
     if plan.focus is not None:
         return f"{without}, except for the randomised {plan.focus.treatment}: fit.focus() has its interval."
