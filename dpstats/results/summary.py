@@ -366,7 +366,10 @@ def no_errors_note(results: ReleasedModel) -> str:
         return f"'noise sd' is the exact standard deviation of the noise; {napp}."
     if plan.request.method == "posterior":
         return f"The coefficients are one draw from a posterior flattened by the privacy budget; {napp}."
-    without = "Coefficients are shrunk towards zero and contain privacy noise; this fit has no standard errors"
+    without = (
+        "Coefficients are shrunk towards zero and contain privacy noise; this fit has no standard errors to tell "
+        "effects from noise"
+    )
     if plan.focus is not None:
         return f"{without}, except for the randomised {plan.focus.treatment}: fit.focus() has its interval."
     reason = obstacle(plan.family, plan.request.penalty, plan.request.options)
