@@ -34,8 +34,7 @@ from dpstats.mechanisms.screening import release_screened
 from dpstats.models.adaptive import interval_follows
 from dpstats.models.errors_needed import needed_rows
 from dpstats.models.release import Release, check_rows
-from dpstats.models.row_counts import count_rows
-from dpstats.models.sources import OFFSET_BOUND, ArraySource, FormulaSource, model_formula
+from dpstats.models.sources import OFFSET_BOUND, ArraySource, FormulaSource, count_rows, model_formula
 from dpstats.plan import Plan, fit_spec, paid_apart, range_eps
 from dpstats.plan.row_counts import RowCounts
 from dpstats.privacy.accounting import compose
@@ -399,7 +398,7 @@ def release_rows(
     if plan.focus is not None:
         sums = release_arm_sums(plan.focus, design, plan.family, fitted.params, rows, random)
         return replace(released, arm_sums=sums)
-    return with_fit_statistics(released, rows, random)
+    return released if plan.fitstats is None else with_fit_statistics(released, rows, random)
 
 
 def with_fit_statistics(released: GLMResults, rows: Rows[Block], random: RandomSource) -> GLMResults:

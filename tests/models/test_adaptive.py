@@ -14,7 +14,7 @@ import dpstats as dp
 from dpstats.models import adaptive
 from dpstats.models.adaptive import InformationRatios, Outlook, choose, foreseeable, outlooks, preferred
 from dpstats.plan import with_settled_law
-from dpstats.plan.scaling import rescaled
+from dpstats.plan.plan import rescaled
 
 DOMAIN = {"a": (0, 1), "b": (0, 1), "f": ["u", "v", "w"], "y": (0, 1)}
 FORMULA = "y ~ a + b + f"
