@@ -344,13 +344,15 @@ def _coefficients(results: LocalResults) -> SimpleTable:
         (
             row["term"],
             [
-                *(format_number(row[column]) for column in ("estimate", "scaled_estimate", "noise_sd")),
-                "within noise" if abs(row["estimate"]) < 2 * row["noise_sd"] else "",
+                *(to_the_noise(row[name], row["noise_sd"]) for name in ("estimate", "noise_sd")),
+                "yes" if abs(row["estimate"]) < 2 * row["noise_sd"] else "",
             ],
         )
         for _, row in results.tidy().iterrows()
     ]
-    return full_width(["coef", "scaled coef", "noise sd", ""], rows, columns=[12, 13, 14, 13])
+    unsure = any(cells[-1] for _, cells in rows)
+    rows = rows if unsure else [(name, cells[:-1]) for name, cells in rows]
+    return full_width(["coef", "noise sd", "within noise"][: 2 + unsure], rows, columns=[14, 14, 14][: 2 + unsure])
 
 
 def _with_ends(values: Vector) -> list[str]:

@@ -6,6 +6,7 @@ A row counts once among those used, or once for the first column at fault in a p
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
@@ -144,11 +145,13 @@ class RowCounts:
             rows += float(counts[losing & (counts > noise)].sum())
         shares = np.minimum(counts / max(rows, 1.0), 1.0)
         error = min(math.sqrt(2) * self.fault_scale / max(rows, 1.0), 1.0)
+        # A fit must not stop because of noise; a column that likely has so many rows at fault is worth a line.
+        combined = operator.add if large else max
         return [
             f"about {_percent(share, 2)} of the rows (s.d. {_percent(error, 1)}) "
             + (fault.large_effect if large else fault.effect)
             for fault, count, share in zip(self.faults, counts, shares, strict=True)
-            if count > (lost if fault.kind == "lost" else clipped) * rows + noise
+            if count > combined((lost if fault.kind == "lost" else clipped) * rows, noise)
         ]
 
     def to_dict(self) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
 from dpstats.inference import Contrasts
 from dpstats.inference.estimates import check_level
+from dpstats.mechanisms.averaged_variables import divided_variables
 from dpstats.plan import Plan
 from dpstats.results.contrasts import inference_table
 from dpstats.results.fit_statistics import Average, Derivatives, Effect, FitStatistics, HalfWidth, scaled
@@ -109,6 +110,7 @@ class MarginalEffects(Printed):
     at: str
     alpha: float
     half_widths: tuple[HalfWidth, ...]
+    divided: tuple[str, ...] = ()  # variables that move several columns, of which no line is the effect
 
     def __repr__(self) -> str:
         return f"<MarginalEffects, {self.at}: {', '.join(self.names)}>"
@@ -127,10 +129,14 @@ class MarginalEffects(Printed):
 
     def summary(self) -> Summary:
         """The same as a table at 80 columns."""
-        summary = Summary()
-        title = f"Marginal effects (dy/dx), {self.at}"
-        summary.tables = [inference_table(self.summary_frame(), self.alpha, title=title, estimate="dy/dx")]
-        return summary
+        notes = []
+        if self.divided:
+            notes.append(
+                "A line holds all other columns fixed, so no line is the effect of a variable with several columns "
+                f"({', '.join(self.divided)}); fit.comparisons(..., newdata=...) has it at public rows, at no charge."
+            )
+        title = f"Marginal effects (dy/dx), {'at zero' if self.at == 'zero' else self.at}"
+        return Summary([inference_table(self.summary_frame(), self.alpha, title=title, estimate="dy/dx")], notes)
 
 
 def marginal_effects(
@@ -174,6 +180,7 @@ def marginal_effects(
         at,
         alpha,
         tuple(one.half_width for one in effects.values()),
+        tuple(divided_variables(plan.design)),
     )
 
 
