@@ -282,7 +282,7 @@ def _check_plan(plan: Plan) -> None:
         raise ArgumentError(
             f"plan: the terms that {argument('screen')} will choose are not known, so no standard errors are predicted "
             f"for them: {phrase('plan.by_rows() shows', shell='the plan without --rows shows')} from how many rows on "
-            f"there are any; leave {argument('screen')} out for a forecast of all terms"
+            f"there are any; leave out {argument('screen')} for a forecast of all terms"
         )
     if plan.objective.statistics is not None:
         offered = plan.request.options.inference is not None and plan.request.penalty is None
@@ -299,7 +299,7 @@ def _check_plan(plan: Plan) -> None:
     if unknown or plan.stages[-1].plan.size != len(plan.names):
         raise ArgumentError(
             "plan: standard errors are predicted for declared ranges and all columns: declare "
-            f"{', '.join(unknown) or 'what is fitted'}, and leave {argument('refit_share')} out"
+            f"{', '.join(unknown) or 'what is fitted'}, and leave out {argument('refit_share')}"
         )
 
 
