@@ -210,7 +210,7 @@ def design_spec(formula: str, domain: Domain | Mapping[str, Any], *, family: Fam
                 "domain (variables of the calling program are not visible to formulas)"
             )
     check_counts(parsed, family)
-    known = Domain({name: declared[name] for name in parsed.columns})
+    known = declared._among(parsed.columns)
     return _build(parsed, known, family.response, getattr(family, "trials", None))
 
 
