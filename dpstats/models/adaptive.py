@@ -21,9 +21,10 @@ from scipy import special
 from dpstats.arguments import check_type
 from dpstats.cached import cached_property
 from dpstats.call import Request
+from dpstats.domain import Range
 from dpstats.errors import DPStatsError
 from dpstats.families import Family
-from dpstats.formula.design import DesignSpec
+from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.frames import WideFrame
 from dpstats.inference import KnownInformation, MatrixLaw, SpanNoise
 from dpstats.inference.inverse import LEAST_RATIO
@@ -40,19 +41,20 @@ from dpstats.models.forecast import (
     weight_cap,
 )
 from dpstats.models.population import POOR, USUAL, KnownColumns
-from dpstats.plan import Plan, replan_request, with_settled_law
+from dpstats.plan import Plan, range_eps, replan_request, with_settled_law
 from dpstats.plan.methods import (
     ResponsePurchase,
     is_open_least_squares,
     is_open_quantile,
+    may_take_statistics,
     response_purchase,
     trimmable,
 )
 from dpstats.plan.methods import (
     interval_share as share_of_response,
 )
-from dpstats.plan.plan import rescaled
-from dpstats.privacy.trimming import share_to_spend
+from dpstats.plan.plan import plan_model, rescaled
+from dpstats.privacy.trimming import likely_interval, share_to_spend
 
 Vector = NDArray[np.float64]
 
@@ -153,15 +155,7 @@ def adaptive_errors(request: Request, family: Family) -> bool:
         return False
     if not plain or obstacle(family, request.penalty, options) is not None:
         return False
-    return options.inference == "auto" or (options.inference is True and _may_take_statistics(request))
-
-
-def _may_take_statistics(request: Request) -> bool:
-    """Whether released statistics may take the place of the method: of plain least squares with nothing asked for."""
-    options = request.options
-    plain = request.penalty is None and options.response != "bought" and request.method == "napp"
-    plain = plain and options.screen is None
-    return request.open_method and plain and is_open_least_squares(request)
+    return options.inference == "auto" or (options.inference is True and may_take_statistics(request))
 
 
 def interval_follows(request: Request) -> bool:
@@ -198,6 +192,26 @@ def with_intervals(plan: Plan, names: tuple[str, ...], rows: float) -> Plan:
     options = replace(request.options, ranges="bought", range_share=share)
     with contextlib.suppress(DPStatsError):  # as public as what is planned
         return replan_request(replace(plan, bought=names, trimmed=names), replace(request, options=options))
+    return plan
+
+
+def with_likely_intervals(plan: Plan, known: KnownColumns, rows: float) -> Plan:
+    """The plan once it has bought intervals, as so many rows with the known columns would have it but for the noise."""
+    request, design = with_settled_law(plan), plan.design
+    found: dict[str, Range] = {}
+    assert isinstance(design, DesignSpec)
+    for name in plan.trimmed:
+        declared = design.domain[name]
+        assert isinstance(declared, Range)
+        values = known.numbers(name, declared)
+        if values is not None:
+            ends = float(declared.low), float(declared.high)
+            eps, columns = range_eps(request, plan.bought) / len(plan.bought), len(plan.trimmed)
+            bought = likely_interval(values, *ends, rows=rows, eps=eps, adjacency=request.adjacency, columns=columns)
+            found |= {} if bought == ends else {name: replace(declared, inner=bought)}
+    with contextlib.suppress(DPStatsError):  # the declared ranges serve then, as in a fit
+        narrowed = design_spec(design.formula, design.domain.with_(found), family=request.family) if found else design
+        return plan_model(request, narrowed, bought=plan.bought, trimmed=plan.trimmed, counts=plan.counts)
     return plan
 
 
@@ -261,18 +275,29 @@ def _likely_interval(request: Request, plan: Plan) -> ResponsePurchase | None:
 
 def settled(plan: Plan, rows: float, asked: Request | None = None) -> Plan:
     """The candidate that suits `rows` best, `plan` where public facts foresee none; `asked` as for `candidates_of`."""
-    candidates, is_last = candidates_of(plan, asked), not _is_first(plan.request, asked)
+    candidates, response = candidates_of(plan, asked), plan.response
     with contextlib.suppress(DPStatsError, ArithmeticError, np.linalg.LinAlgError):  # as public as what is planned
-        plan = candidates[choose(candidates, rows)] if candidates else plan
-        plan = _or_statistics(plan, rows) if is_last else plan
+        chosen = candidates[choose(candidates, rows)] if candidates else plan
+        if _is_first(plan.request, asked):
+            return chosen
+        if response is not None and response.one_tail and chosen.request.options.inference is None:
+            # Errors under the wide cap do not pay; noise is large here beside what the narrow one bends.
+            return settled(replace(plan, response=replace(response, one_tail=False)), rows, asked)
+        return _or_statistics(chosen, rows)
     return plan
 
 
-def carried_out(plan: Plan, rows: float) -> Plan:
-    """What a plan that counts its rows becomes at so many; of what is bought, ranges as declared stand in."""
+def carried_out(plan: Plan, rows: float, known: KnownColumns | None = None) -> Plan:
+    """What a plan that counts its rows becomes at so many; of what is bought, ranges as declared stand in.
+
+    Of `known` columns those intervals do that the plan would buy.
+    """
     counts = plan.counts
-    assert counts is not None
-    plan = affordable(with_intervals(plan, counts.trimmable, rows), rows)
+    plan = plan if counts is None else with_intervals(plan, counts.trimmable, rows)
+    plan = plan if known is None else with_likely_intervals(plan, known, rows)
+    if counts is None:
+        return plan
+    plan = affordable(plan, rows)
     request, chosen = with_settled_law(plan), settled(plan, rows)
     if not interval_follows(request):
         return chosen
@@ -282,7 +307,7 @@ def carried_out(plan: Plan, rows: float) -> Plan:
 
 def _or_statistics(plan: Plan, rows: float) -> Plan:
     """Released statistics in the place of errors that are paid for, where their intervals are expected narrower."""
-    if plan.request.options.inference is not True or not _may_take_statistics(plan.request) or not foreseeable(plan):
+    if plan.request.options.inference is not True or not may_take_statistics(plan.request) or not foreseeable(plan):
         return plan
     sums = rescaled(plan, replace(with_settled_law(plan), method="statistics"), plan.response)
     return (plan, sums)[choose([plan, sums], rows)]
@@ -378,6 +403,14 @@ class AdaptiveForecast(Forecast):
     simulated: Simulated
     _plans: dict[float, tuple[Plan, Forecast | None]] = field(init=False, repr=False, default_factory=dict)
 
+    @cached_property
+    def _known_columns(self) -> KnownColumns | None:
+        """What is known of columns, if anything is."""
+        assert isinstance(self.followed.design, DesignSpec)
+        _, *given = self.assumptions
+        nothing = all(one is None for one in given)
+        return None if nothing else KnownColumns.from_arguments(self.followed.design, *given)
+
     def at(self, plan: Plan) -> Forecast:
         check_type("plan", plan, Plan, "a plan of the same call, as plan.at(eps) makes it")
         return forecast_by_rows(plan, *self.assumptions, simulated=self.simulated)
@@ -402,7 +435,7 @@ class AdaptiveForecast(Forecast):
         """
         rows = float(f"{n:.2g}")
         if rows not in self._plans:
-            plan = carried_out(self.followed, rows)
+            plan = carried_out(self.followed, rows, self._known_columns)
             found = _foreseen(plan, self.assumptions, self.simulated) if releases_errors(plan) else None
             self._plans[rows] = (plan, found)
         return self._plans[rows]
@@ -410,7 +443,8 @@ class AdaptiveForecast(Forecast):
 
 def _foreseen(plan: Plan, assumptions: Assumptions, simulated: Simulated) -> Forecast:
     """What is foreseen of a plan by rows that are simulated once for all plans with the same units and cap."""
-    kind = (plan.design.response_scaling(), plan.family, weight_cap(plan))
+    assert isinstance(plan.design, DesignSpec)
+    kind = (plan.design.response_scaling(), plan.family, weight_cap(plan), plan.design.domain)
     if kind not in simulated:
         simulated[kind] = forecast(plan, *assumptions)
     return simulated[kind].at(plan)
@@ -425,7 +459,9 @@ def forecast_by_rows(
     """
     simulated, assumptions = {} if simulated is None else simulated, (residual_sd, typical, like)
     counts = plan.counts
-    if counts is None or not (counts.settles_errors or counts.trimmable) or not foreseeable(plan):
+    follows = counts is not None and bool(counts.settles_errors or counts.trimmable)
+    narrows = bool(plan.trimmed) and not (typical is None and like is None)
+    if not (follows or narrows) or not foreseeable(plan):
         return forecast(plan, *assumptions)
     dearest = [plan, *candidates_of(plan)][-1]
     if interval_follows(plan.request):
@@ -485,14 +521,15 @@ class Expectation:
 def expected_width(plan: Plan, information: Vector, coef: Vector, variance: float) -> float:
     """The geometric mean of the slopes' standard errors in the user's units, of residuals of this variance.
 
-    With a residual cap its price is on top.
+    With a residual cap its price is on top, which the cap of one tail has paid by its width.
     """
     far, _ = plan.stages[-1].plan.predicted_error(FAR * information, coef)
     design = _fitted_design(plan)
     rows = design.back_transform()[0][[name != "Intercept" for name in design.names]]
     covariance = FAR**2 * far + variance * np.linalg.pinv(information)
     squares = np.sum(rows @ covariance * rows, axis=1)
-    price = CAP_PRICE if plan.objective.caps_loss else 1.0
+    wide = plan.response is not None and plan.response.one_tail
+    price = CAP_PRICE if plan.objective.caps_loss and not wide else 1.0
     return price * float(np.exp(np.mean(np.log(squares[squares > 0])) / 2)) if np.any(squares > 0) else 1.0
 
 

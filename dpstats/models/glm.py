@@ -311,7 +311,6 @@ def fit_source(
     release = partial(
         Release,
         data=data,
-        method=request.method,
         columns=source.columns,
         formula=plan.formula,
         digest=plan.digest if further is None else None,
@@ -327,7 +326,8 @@ def fit_source(
         if ledger is not None:
             check_rows(ledger, counted, data)
             ledger.signed(signed["analyst"]).check_charges([counted, rest])
-        counting = release(counted, work=partial(_release_counts, source, plan, random), label=f"rows of a {title}")
+        label, method = f"rows of a {title}", plan.entries[0]["method"]
+        counting = release(counted, work=partial(_release_counts, source, plan, random), label=label, method=method)
         counts, rows = counting.run(ledger, **signed)
         plan = replace(plan, counts=counts)
         wrong = counts.mismatch()
@@ -336,10 +336,9 @@ def fit_source(
                 f"{' '.join(map(sentence, wrong))} No fit was made; counting the rows cost {counted}. Correct the "
                 f"Domain, or pass {argument('on_mismatch', 'go')} to fit in any case"
             )
-    work = partial(release_fit, source, plan, random, encoded=rows)
-    if further is None:
-        return release(rest, work=work, label=title).run(ledger, **signed)
-    return release(rest, work=lambda data: further.release(work(data), data, random), label=title).run(ledger, **signed)
+    fit = partial(release_fit, source, plan, random, encoded=rows)
+    work = fit if further is None else lambda data: further.release(fit(data), data, random)
+    return release(rest, work=work, label=title, method=plan.entries[-1]["method"]).run(ledger, **signed)
 
 
 def _release_counts(

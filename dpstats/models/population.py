@@ -104,6 +104,14 @@ class KnownColumns:
             return False
         return all(name in self.like and name not in self.typical for name in design.parsed.response_columns)
 
+    def numbers(self, name: str, declared: Range) -> Vector | None:
+        """Values of a column as it is known to be spread, shape (rows,); None of one that is not."""
+        if name in self.typical:
+            return _column_values(declared, self.typical[name], KNOWN, LEVELS)  # type: ignore[return-value]
+        if self.like is None or name not in self.like:
+            return None
+        return pd.to_numeric(self.like[name], errors="coerce").to_numpy(dtype=np.float64)
+
     def rows(self, design: DesignSpec, count: int, prior: ColumnPrior, random: np.random.Generator) -> dict[str, Any]:
         """Columns of `count` rows: drawn from `like` where it is given, and else as `prior` has it, but for `typical`.
 

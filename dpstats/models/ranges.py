@@ -304,8 +304,9 @@ def bought_response(plan: Plan, data: Table, random: RandomSource) -> ResponsePu
         low, high = design.response.low, design.response.high
         # Quantiles do not depend on how far the farthest responses are.
         core = None if plan.family.models_mean else float(counted_number(plan) or 0.0)
-        low, high = buy_interval(rows.unexplained(), low, high, eps=eps, adjacency=adjacency, random=random, core=core)
-        return replace(planned, low=low, high=high)
+        ends = buy_interval(rows.unexplained(), low, high, eps=eps, adjacency=adjacency, random=random, core=core)
+        one_tail = plan.family.models_mean and (ends[0] == low) != (ends[1] == high)
+        return replace(planned, low=ends[0], high=ends[1], one_tail=one_tail)
     if isinstance(plan.request.family, NegativeBinomial):
         return _bought_dispersion(planned, rows, adjacency, centred=design.has_intercept and design.offset is None)
     share = MEAN_SHARE if design.has_intercept else 0.0

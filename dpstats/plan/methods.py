@@ -227,10 +227,13 @@ class ResponsePurchase:
     mean: float | None = None
     # The dispersion of negative binomial counts; None until it is bought, and of other responses.
     alpha: float | None = None
+    # Whether a cap is for a response with one tail: its interval meets a single end of the declared range.
+    one_tail: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
-        return {name: value for name, value in asdict(self).items() if name != "alpha" or value is not None}
+        """Plain public values, for JSON; what is not known is left out where older versions did not know it."""
+        later = {"alpha": None, "one_tail": False}
+        return {name: value for name, value in asdict(self).items() if name not in later or value != later[name]}
 
 
 ERRORS_SHARE = 0.03
@@ -272,10 +275,21 @@ WORKING_CAP, INTERVAL_CAP = 0.35, 0.9
 """The default residual cap as a multiple of half the width of a bought interval: for coefficients alone, and where
 their intervals are to cover the slopes of least squares (docs/proofs/purchases)."""
 
+ONE_TAIL = 2.0
+"""The latter is so many times as wide for a response with one tail, whose residuals reach further on its side."""
+
 
 def is_open_least_squares(request: Request) -> bool:
     """Whether the residual cap of a linear model is left open."""
     return isinstance(request.family, Gaussian) and request.family.residual_cap is None
+
+
+def may_take_statistics(request: Request) -> bool:
+    """Whether released statistics may take the place of the method: of plain least squares with nothing asked for."""
+    options = request.options
+    plain = request.penalty is None and options.response != "bought" and request.method == "napp"
+    plain = plain and options.screen is None
+    return request.open_method and plain and is_open_least_squares(request)
 
 
 def is_open_quantile(request: Request) -> bool:

@@ -28,11 +28,13 @@ from dpstats.mechanisms.stage import Stage
 from dpstats.plan.facts import PlanFacts, PlannedCall
 from dpstats.plan.methods import (
     INTERVAL_CAP,
+    ONE_TAIL,
     WORKING_CAP,
     ResponsePurchase,
     caps_for_intervals,
     centre_stages,
     fit_spec,
+    may_take_statistics,
     needs_errors,
     paid_apart,
     plan_fit_statistics,
@@ -256,6 +258,24 @@ class Plan(PlanFacts):
         [0.03, 0.97]
         """
         return (self.guarantee,) if self.counts is None else self.counts.guarantees(self.guarantee)
+
+    @property
+    def entries(self) -> tuple[dict[str, str], ...]:
+        """The words of each of the `charges` in a ledger: a label, and a method, which the number of rows may settle.
+
+        Examples
+        --------
+        >>> [entry["method"] for entry in plan.entries]
+        ['row counts', 'napp']
+        """
+        method = self.request.method
+        if self.counts is None:
+            return ({"label": self.title, "method": method},)
+        alike = self.design.score_ratio == 1.0 and self.request.options.unit is None
+        if alike and self.counts.settles_errors and may_take_statistics(self.request):
+            method = f"{method} or statistics"
+        counting = {"label": f"rows of a {self.title}", "method": "row counts"}
+        return counting, {"label": self.title, "method": method}
 
     def _call(self, what: str) -> PlannedCall:
         if self.call is None and self.family.name == "hazard":
@@ -596,7 +616,8 @@ def scaled_family(
             return Gaussian(given / half_width)
         if response is None:
             return family.resolve(UNIT_RESPONSE)
-        return Gaussian(INTERVAL_CAP if intervals else WORKING_CAP)
+        wide = INTERVAL_CAP * (ONE_TAIL if response.one_tail else 1.0)
+        return Gaussian(wide if intervals else WORKING_CAP)
     if isinstance(family, Quantile):
         open_width = default_width(family.q, information)
         return replace(family, h=open_width if family.h is None else family.h / half_width)

@@ -128,7 +128,7 @@ class RowCounts:
         return self._sentences(MOST_AT_FAULT, MOST_AT_FAULT, FALSE_STOPS, large=True)
 
     def _sentences(self, lost: float, clipped: float, chance: float, *, large: bool = False) -> list[str]:
-        """Faults of more than these shares of the rows, noise alone naming any with `chance` at most."""
+        """Faults of more than these shares of the rows, for sure if `large`; noise alone names any with `chance`."""
         assert self.rows is not None
         assert self.at_fault is not None
         counts = np.array(self.at_fault, dtype=np.float64)
@@ -140,12 +140,14 @@ class RowCounts:
         if self.rows_eps:  # where it is public the number of rows has those lost among them
             rows += float(counts[losing & (counts > noise)].sum())
         shares = np.minimum(counts / max(rows, 1.0), 1.0)
+        least = np.where(losing, lost, clipped) * rows
+        least = least + noise if large else np.maximum(least, noise)
         error = min(math.sqrt(2) * scale / max(rows, 1.0), 1.0)
         return [
             f"about {_percent(share, 2)} of the rows (s.d. {_percent(error, 1)}) "
             + (fault.large_effect if large else fault.effect)
-            for fault, count, share in zip(self.faults, counts, shares, strict=True)
-            if count > (lost if fault.kind == "lost" else clipped) * rows + noise
+            for fault, share, seen in zip(self.faults, shares, counts > least, strict=True)
+            if seen
         ]
 
     def to_dict(self) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def planned(delta: float, adjacency: Adjacency) -> StatisticsPlan:
 def test_the_auditor_finds_no_fault(adjacency: Adjacency, delta: float) -> None:
     plan = planned(delta, adjacency)
     neighbour = NONE if adjacency == "add_remove" else OTHER
-    result = dp.audit(mechanism(plan), ONE, neighbour, eps=EPS, delta=plan.guarantee.delta, runs=3_000, seed=1)
+    result = dp.audit(mechanism(plan), ONE, neighbour, eps=EPS, delta=plan.guarantee.delta, runs=6_000, seed=1)
     assert result.passed
     assert result.eps_lower > 0.1  # and it has seen something
 

@@ -221,6 +221,15 @@ def test_what_share_at_fault_is_named_and_stops(fault: Fault, at_fault: int, nam
     assert (len(counts.findings()), len(counts.mismatch())) == (named, stopped)
 
 
+def test_a_column_is_named_for_a_count_that_noise_does_not_make() -> None:
+    """The noise is exceeded, and the least share: not the sum of both, which hides what there is."""
+    clipped = [Fault(name, "outside", "(0, 1)") for name in "abcdefghijk"]
+    counts = RowCounts.planned(1.0, 0.03, "add_remove", clipped)
+    assert len(counts.released(1_000, [270, *[0] * 10]).findings()) == 1
+    assert not counts.released(1_000, [250, *[0] * 10]).findings()
+    assert not counts.released(10_000, [270, *[0] * 10]).findings()  # not 3 % of the rows
+
+
 @pytest.mark.parametrize(("adjacency", "sensitivity"), [("add_remove", 1), ("replace_one", 2)])
 def test_counts_are_drawn_with_the_noise_that_is_charged(
     adjacency: str, sensitivity: int, monkeypatch: pytest.MonkeyPatch
