@@ -18,7 +18,7 @@ from dpstats.mechanisms.statistics import check_size
 from dpstats.models.sources import model_formula
 from dpstats.penalties import Penalty
 from dpstats.penalties import penalty as get_penalty
-from dpstats.plan.scaling import scaled_family
+from dpstats.plan.plan import scaled_family
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_planned
 from dpstats.privacy.information import MatrixNoise
 from dpstats.privacy.information.statistics import frobenius_sensitivity

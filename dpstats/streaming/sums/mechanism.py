@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from dpstats.arguments import explain_calls, is_whole, safe_repr
 from dpstats.call import expand_signature
 from dpstats.errors import ArgumentError, DataError, StreamError
-from dpstats.privacy.gaussian import analytic_mu, check_delta
-from dpstats.privacy.guarantee import Adjacency, Guarantee, check_adjacency, check_budget
+from dpstats.privacy.gaussian import analytic_mu
+from dpstats.privacy.guarantee import Adjacency, Guarantee, check_adjacency, check_budget, check_delta
 from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.randomness import RandomSource, SystemRandom, random_source
 from dpstats.streaming.sums.lattice import (
