@@ -71,15 +71,9 @@ class RiskBounds:
         """The table of `excess_risk`: proved bounds, then the printed ones with what is known of them."""
         level = {"quantile": f"with probability {1 - self.pi:g}", "mean": "in the mean", "order": "order of growth"}
         bounds = [(one, "proved") for one in self.proved] + [(one, self._holds(one)) for one in self.printed]
+        n = self.n or math.nan
         rows = [
-            (
-                f"{one.gap}, {level[one.statement]}",
-                one.source,
-                one.value,
-                one.value / (self.n or math.nan),
-                holds,
-                one.note,
-            )
+            (f"{one.gap}, {level[one.statement]}", one.source, one.value, one.value / n, holds, one.note)
             for one, holds in bounds
         ]
         return WideFrame(rows, columns=["bound", "source", "value", "per_row", "holds", "note"])
