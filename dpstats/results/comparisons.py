@@ -17,7 +17,7 @@ from dpstats.errors import ArgumentError, DataError, NotReleasedError
 from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
 from dpstats.inference.estimates import check_level
-from dpstats.mechanisms.averaged_variables import Variable, find_variable, formula_variables
+from dpstats.mechanisms.design import Variable, find_variable, formula_variables
 from dpstats.mechanisms.options import Variables, named_variables
 from dpstats.plan import Plan
 from dpstats.results.contrasts import TESTED

@@ -357,7 +357,7 @@ class Column:
             "Residual cap": "" if (cap := capped_at(plan)) is None else in_units(cap),
             "Errors": (spread if spread in ("robust", "clustered") else "model") if self.errors else "none",
             **dict.fromkeys(("Weights", "Offset", "Subset", "Trials at most"), ""),
-            **{name.rstrip(":"): fact for name, fact in auxiliary_facts(plan.design)},
+            **{name.rstrip(":"): fact for name, fact in auxiliary_facts(plan)},
             **spent,
             "Rows": rows_text(self.fit),
             **dict.fromkeys(FIGURES, ""),

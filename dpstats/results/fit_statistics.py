@@ -17,8 +17,7 @@ from dpstats.cached import cached_property
 from dpstats.families import Binomial, Family, Gaussian, NegativeBinomial, Poisson
 from dpstats.inference import Dummies, Estimates, ModelSpread, similar_rows
 from dpstats.inference.estimates import LEVEL, NORMAL
-from dpstats.mechanisms.averaged_variables import Step, averaged_variables
-from dpstats.mechanisms.design import constant_column
+from dpstats.mechanisms.design import Step, averaged_variables, constant_column
 from dpstats.mechanisms.fit_statistics import FitSums, MadeUpRows, RowFunctions
 from dpstats.mechanisms.information import ReleasedSums
 from dpstats.mechanisms.least_squares import whole_model

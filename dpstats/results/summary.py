@@ -149,7 +149,7 @@ def heading(results: ReleasedModel) -> list[str]:
         facts.append(f"penalty: {penalty_text(plan)}")
     if results.selects:
         facts.append(chosen_text(results))
-    facts += [f"{name.lower()} {fact}" for name, fact in auxiliary_facts(plan.design)]
+    facts += [f"{name.lower()} {fact}" for name, fact in auxiliary_facts(plan)]
     return [*banner(plan.guarantee), model_title(plan), *facts_lines(facts), *facts_lines(fit_facts(results))]
 
 

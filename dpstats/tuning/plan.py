@@ -21,8 +21,7 @@ from dpstats.families import get_family
 from dpstats.frames import WideFrame
 from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan
-from dpstats.privacy.gaussian import check_delta
-from dpstats.privacy.guarantee import Guarantee, Unit, check_adjacency, check_planned, make_unit
+from dpstats.privacy.guarantee import Guarantee, Unit, check_adjacency, check_delta, check_planned, make_unit
 from dpstats.privacy.selection import PermuteAndFlip, RandomStopping
 from dpstats.quiet import hide_frames
 from dpstats.results.stored import Printed, guarantee_sentence, marked_title
