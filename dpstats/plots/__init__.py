@@ -16,7 +16,7 @@ from dpstats.plots.plans import budget, methods
 from dpstats.plots.quality import calibration, residuals, roc
 from dpstats.plots.small_areas import groups
 from dpstats.plots.style import EvaluatedSubject, FittedSubject
-from dpstats.plots.survival import survival
+from dpstats.plots.survival import persons, survival
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,7 +41,10 @@ def __dir__() -> list[str]:
     return list(__all__)
 
 
-OF_RESULTS: dict[str, Callable[..., Axes]] = {"coefficients": coefficients, "shares": shares, "effect": effect}
+OF_RESULTS: dict[str, Callable[..., Axes]] = {
+    **{"coefficients": coefficients, "shares": shares, "effect": effect},
+    "survival": persons,
+}
 OF_EVALUATIONS: dict[str, Callable[..., Axes]] = {"calibration": calibration, "residuals": residuals, "roc": roc}
 
 

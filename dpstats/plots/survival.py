@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pandas as pd
 
+from dpstats.errors import ArgumentError
 from dpstats.plots import style
-from dpstats.plots.style import check_subject
+from dpstats.plots.style import FittedSubject, check_subject
 from dpstats.privacy.guarantee import Guarantee
 
 if TYPE_CHECKING:
@@ -74,3 +75,42 @@ def survival(result: SurvivalSubject, *, alpha: float = 0.05, caption: bool = Tr
     )
     legend = "above" if table["group"].nunique() > 1 else None
     return style.finish(ax, "Survival curves", *sentences, labels=("time", "survival"), legend=legend, caption=caption)
+
+
+def persons(result: FittedSubject, newdata: Any = None, *, caption: bool = True, ax: Axes | None = None) -> Axes:
+    """Survival of given persons by the released hazards: ``fit.plot("survival", newdata=...)``.
+
+    Parameters
+    ----------
+    result : HazardResults
+    newdata : DataFrame or another table
+        The columns of the formula's right side, a row a curve; no more than there are colours.
+    caption, ax
+        As for `survival`.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ArgumentError
+        If matplotlib is not installed, `result` has no hazards, or there are no rows, or too many.
+    """
+    check_subject("result", result, "observed_until", "hazards, as dp.hazard returns")
+    fit: Any = result
+    times = np.linspace(0.0, fit.observed_until, 101)
+    if newdata is None:
+        raise ArgumentError("newdata must have the persons whose survival is drawn: fit.plot('survival', newdata=...)")
+    table = fit.survival(newdata, times)
+    if not 1 <= len(table) <= len(style.SERIES):
+        raise ArgumentError(f"newdata must have 1 to {len(style.SERIES)} rows, a curve each")
+    ax = style.new_axes(ax)
+    for (label, curve), colour in zip(table.iterrows(), style.SERIES, strict=False):
+        ax.plot(times, curve.to_numpy(), color=colour, linewidth=1.6, label=style.shorten(label, style.NAME_WIDTH))
+    ax.set(ylim=(0, 1.02), xlim=(0, float(times[-1])))
+    sentences = "By the coefficients as released, without their errors.", style.promise(result.guarantee, "the fit")
+    legend = "above" if len(table) > 1 else None
+    return style.finish(
+        ax, "Survival by the model", *sentences, labels=("time", "survival"), legend=legend, caption=caption
+    )
