@@ -21,8 +21,8 @@ from dpstats.families import Family, get_family
 from dpstats.formula.advice import advice, schema_domain
 from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.formula.expression import Column as ColumnNode
-from dpstats.formula.faults import Facts, Fault, Flags, column_facts, fault_flags, possible_faults
 from dpstats.formula.parse import parse
+from dpstats.formula.reader import Facts, Fault, Flags, column_facts, fault_flags, possible_faults
 from dpstats.formula.response import clipping_response
 from dpstats.ledger import LedgerLike
 from dpstats.models.release import Release, check_unit, counted_tables
@@ -56,10 +56,10 @@ def check(
 ) -> Check:
     """How many rows a fit would use, how many it would lose, and to which column: misspelt levels, wrong ranges.
 
-    A fit drops incomplete rows in silence and clips cells to their ranges, since a warning would be a statistic of
-    the rows. This is that statistic, with noise, for a small part of the budget: eps = 0.02 tells faults in a tenth of
-    10,000 rows. Rows without a fault are counted by where they lie, at less accuracy: a range that is far too wide, a
-    level that nobody has, or a code for missing such as 999 within a range, is a finding too.
+    A fit drops incomplete rows and clips cells to their ranges. It counts both coarsely and stops in bad cases; a check
+    counts them for a budget that you choose: eps = 0.02 finds faults in a tenth of 10,000 rows. Rows without a fault
+    are counted by where they lie, at less accuracy: a range that is far too wide, a level that nobody has, or a code
+    for missing such as 999 within a range, is a finding too.
 
     Parameters
     ----------
@@ -153,14 +153,7 @@ def check(
         )
 
     return Release(
-        guarantee,
-        table,
-        work,
-        label="check",
-        method="check",
-        columns=list(facts),
-        formula=formula,
-        domain=declarations,
+        guarantee, table, work, label="check", method="check", columns=list(facts), formula=formula, domain=declarations
     ).run(ledger)
 
 

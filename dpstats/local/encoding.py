@@ -32,9 +32,8 @@ SLACK = 1e-12
 class Program:
     """A compiled design."""
 
-    # exog_domain, endog_domain: The columns that explain, and those of the response as it is coded.
-    exog_domain: Domain
-    endog_domain: Domain
+    exog_domain: Domain  # The columns that explain
+    endog_domain: Domain  # Those of the response, as it is coded
     response: ResponseSpec
     factors: tuple[str, ...]  # The code of every factor on the right-hand side
     # For each run of columns its factors: pairs of a position in `factors` and, for a factor of levels, the coding
@@ -68,7 +67,10 @@ class Program:
         DataError if `record` is not a mapping, or lacks a column; None stands for a missing cell.
         """
         if not isinstance(record, Mapping):
-            raise DataError(f"record must map column names to cells, got {type(record).__name__}")
+            raise DataError(
+                "record must be one contributor's cells by column, such as "
+                f"{{{next(iter(self.exog_domain), 'x')!r}: ...}}, got {type(record).__name__}"
+            )
         for name in (*self.exog_domain, *self.endog_domain):
             if name not in record:
                 raise DataError(f"record lacks the column {name!r}; give None for a missing cell")

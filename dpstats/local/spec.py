@@ -173,6 +173,7 @@ def features_sensitivity(linear: float, square: float, sigma_b: float, sigma_u: 
     return 2 * math.sqrt(square / sigma_u**2 + (linear / sigma_b) ** 2)
 
 
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class Spec:
     """A collection by input perturbation, fixed before anyone reports.
 
@@ -217,7 +218,20 @@ class Spec:
     >>> spec = dp.local.Spec({"y": (0, 10), "x": (0, 1)}, "y ~ x", eps=1.0, delta=1e-5, n=1000)
     >>> round(spec.mu_central, 4), round(spec.mu_local, 2), round(spec.local_eps)
     (0.2681, 8.48, 71)
+    >>> dp.local.Spec.from_json(spec.to_json()).hash == spec.hash, spec.to_dict()["formula"]
+    (True, 'y ~ x')
+    >>> spec.central_guarantee(colluders=10).eps > spec.central_guarantee().eps
+    True
     """
+
+    formula: str
+    family: Family
+    scheme: Scheme
+    n: int
+    delta: float
+    radius: float
+    names: tuple[str, ...]  # The p columns of the design
+    _facts: dict[str, Any]
 
     def __init__(
         self,
@@ -239,34 +253,22 @@ class Spec:
         design = local_design(formula, domain, family)
         if radius is None:
             facts["radius"] = typical_radius(design, family)
-        self._facts = {
-            **facts,
-            "format": FORMAT,
-            "formula": formula,
-            "domain": design.domain.to_dict(),
-            "program": compile_program(design).to_dict(),
-            "names": list(design.names),
-        }
-        self._warn_if_exposed()  # and errors of the calibration belong to the constructor
+        parts = {"domain": design.domain.to_dict(), "program": compile_program(design).to_dict()}
+        self._bind({**facts, **parts, "format": FORMAT, "formula": formula, "names": list(design.names)})
+
+    def _bind(self, facts: dict[str, Any]) -> None:
+        """Take public facts for one's own, and warn whoever writes or reads them, before anyone reports."""
+        shown = ("formula", "family", "scheme", "n", "delta", "radius")
+        vars(self).update({name: facts[name] for name in shown}, _facts=facts, names=tuple(facts["names"]))
+        if self.exposed:  # errors of the calibration are raised here too
+            _log.warning("dpstats: %s", EXPOSED)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON.
-
-        Examples
-        --------
-        >>> spec.to_dict()["formula"]
-        'y ~ x'
-        """
+        """Plain public values, for JSON."""
         return json.loads(self.to_json())
 
     def to_json(self) -> str:
-        """The text that every contributor gets, and that `from_json` reads back.
-
-        Examples
-        --------
-        >>> Spec.from_json(spec.to_json()).hash == spec.hash
-        True
-        """
+        """The text that every contributor gets, and that `from_json` reads back."""
         return json.dumps(self._facts, sort_keys=True, ensure_ascii=False, allow_nan=False)
 
     @classmethod
@@ -295,8 +297,7 @@ class Spec:
         if len(facts["names"]) != size:
             raise DomainError("the stored specification names more or fewer columns than its design has")
         spec = cls.__new__(cls)
-        spec._facts = facts
-        spec._warn_if_exposed()
+        spec._bind(facts)
         return spec
 
     @cached_property
@@ -310,44 +311,9 @@ class Spec:
         return Program.from_dict(self._facts["program"])
 
     @property
-    def formula(self) -> str:
-        """The model."""
-        return self._facts["formula"]
-
-    @property
     def domain(self) -> Domain:
         """The columns that the formula reads."""
         return Domain.from_dict(self._facts["domain"])
-
-    @property
-    def family(self) -> Family:
-        """gaussian or binomial."""
-        return self._facts["family"]
-
-    @property
-    def scheme(self) -> Scheme:
-        """What a report holds."""
-        return self._facts["scheme"]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The p columns of the design."""
-        return tuple(self._facts["names"])
-
-    @property
-    def n(self) -> int:
-        """The promised least number of reports."""
-        return self._facts["n"]
-
-    @property
-    def delta(self) -> float:
-        """Of every guarantee."""
-        return self._facts["delta"]
-
-    @property
-    def radius(self) -> float:
-        """The guess at the norm of the coefficients."""
-        return self._facts["radius"]
 
     @property
     def size(self) -> int:
@@ -360,36 +326,35 @@ class Spec:
         """How fine the reports' lattice is, and what one record moves on it."""
         eps, local_eps = self._facts["eps"], self._facts["local_eps"]
         if local_eps is not None:
-            mu, reports = analytic_mu(local_eps, self.delta), 1
-        elif self.scheme == "statistics":
-            mu, reports = analytic_mu(eps, self.delta), self.n
+            return lattice_for(analytic_mu(local_eps, self.delta), 1, self.size, self.n)
+        if self.scheme == "statistics":
+            return lattice_for(analytic_mu(eps, self.delta), self.n, self.size, self.n)
+        return lattice_for(math.sqrt(self.n) * self._shape[2], 1, self.size, self.n)
+
+    @cached_property
+    def _shape(self) -> tuple[float, float, float]:
+        """How the noise of p is to that of the rest, up to rounding, and how far apart records are in these units.
+
+        In scheme "features" as printed for a central eps, the best there is for a local one.
+        """
+        (linear, square), p, eps = BOUNDS[self.family], len(self.names), self._facts["eps"]
+        if self.scheme == "statistics":
+            ratio = best_ratio(linear, square, self.radius)
+            return ratio, 1.0, joint_sensitivity(linear, square, ratio, 1.0)
+        if eps is not None:
+            sigma_u, sigma_b = printed_noise(eps, self.delta, self.n, p, linear, square)
         else:
-            linear, square = BOUNDS[self.family]
-            sigma_u, sigma_b = self._features_noise(linear, square)
-            mu, reports = math.sqrt(self.n) * features_sensitivity(linear, square, sigma_b, sigma_u), 1
-        return lattice_for(mu, reports, self.size, self.n)
+            mu = analytic_mu(self._facts["local_eps"], self.delta)
+            sigma_u, sigma_b = best_features(mu, self.n, p, linear, square, self.radius)
+        return sigma_b, sigma_u, features_sensitivity(linear, square, sigma_b, sigma_u)
 
     @cached_property
     def _noise(self) -> tuple[float, float]:
         """Standard deviations in the sum of n reports: of p, and of q q' (its scaled triangle) or q."""
-        linear, square = BOUNDS[self.family]
-        if self.scheme == "features":
-            sigma_u, sigma_b = self._features_noise(linear, square)
-            shape, sensitivity = (sigma_b, sigma_u), features_sensitivity(linear, square, sigma_b, sigma_u)
-        else:
-            shape = (best_ratio(linear, square, self.radius), 1.0)
-            sensitivity = joint_sensitivity(linear, square, *shape)
+        gradient, rest, sensitivity = self._shape
         # The statistics may take all of the lattice's sensitivity but what rounding takes.
         stretch = sensitivity * math.sqrt(self.n) * self.lattice.scale / self.lattice.unrounded
-        return shape[0] * stretch, shape[1] * stretch
-
-    def _features_noise(self, linear: float, square: float) -> tuple[float, float]:
-        """sigma_u and sigma_b up to rounding: as printed for a central eps, the best there are for a local one."""
-        eps, p = self._facts["eps"], len(self.names)
-        if eps is not None:
-            return printed_noise(eps, self.delta, self.n, p, linear, square)
-        mu = analytic_mu(self._facts["local_eps"], self.delta)
-        return best_features(mu, self.n, p, linear, square, self.radius)
+        return gradient * stretch, rest * stretch
 
     @property
     def sigma_b(self) -> float:
@@ -446,11 +411,6 @@ class Spec:
         """Whether the best test of two records by one report has error rates that add up to less than delta."""
         return self.lattice.exposed(self.delta)
 
-    def _warn_if_exposed(self) -> None:
-        """To whoever writes a specification, and to contributors, before anyone reports."""
-        if self.exposed:
-            _log.warning("dpstats: %s", EXPOSED)
-
     @property
     def local_guarantee(self) -> Guarantee:
         """Of one report, to the collector and whoever else sees it."""
@@ -463,13 +423,8 @@ class Spec:
         ------
         ArgumentError
             If `colluders` is not an integer from 0 to n - 1.
-
-        Examples
-        --------
-        >>> spec.central_guarantee(colluders=10).eps > spec.central_guarantee().eps
-        True
         """
-        if isinstance(colluders, bool) or not isinstance(colluders, int) or not 0 <= colluders < self.n:
+        if not is_whole(colluders) or not 0 <= colluders < self.n:
             raise ArgumentError(f"colluders must be an integer from 0 to {self.n - 1}, got {safe_repr(colluders)}")
         if self.scheme == "features" and (colluders or self._facts["eps"] is None):
             return self.local_guarantee  # which holds for all that follows from reports, whoever colludes
@@ -491,9 +446,8 @@ class Spec:
         return hash(self.hash)
 
     def __repr__(self) -> str:
-        return (
-            f"<Spec {self.formula!r}, {self.family}, {self.scheme}: eps={self.eps:.4g}, local_eps={self.local_eps:.4g}>"
-        )
+        budget = f"eps={self.eps:.4g}, local_eps={self.local_eps:.4g}"
+        return f"<Spec {self.formula!r}, {self.family}, {self.scheme}: {budget}>"
 
 
 def _refuse_constant(constant: str) -> NoReturn:

@@ -18,27 +18,18 @@ from dpstats.families import Family
 from dpstats.inference import ReleasedLaw, noise_bound
 from dpstats.mechanisms.calibration import (
     PAID_ROOM,
+    Calibration,
     NoiseBudget,
     NoiseCandidate,
     Price,
-    curvature_room,
     least_curvature,
     noise_candidates,
-    price_fit,
-    price_information,
     risk_curvature,
-    scales,
     typical_sizes,
 )
 from dpstats.mechanisms.design import Bounds
 from dpstats.mechanisms.information import InformationPlan, eta_error
-from dpstats.mechanisms.release import (
-    ROUNDED,
-    LatticeRelease,
-    final_noise_share,
-    least_gradient_tolerance,
-    plan_final,
-)
+from dpstats.mechanisms.release import LastStep, LatticeRelease
 from dpstats.mechanisms.stage import NoiseFacts, RiskTables, StagePlan, Table, scale_facts
 from dpstats.penalties import Penalty, split_curvature
 from dpstats.privacy.randomness import RandomSource
@@ -81,9 +72,7 @@ class ObjectivePlan(StagePlan):
 
     def final_share_at(self, rows: float) -> float:
         """The same at so many rows or fewer."""
-        share = final_noise_share(
-            self.family, self.final.eps, rows=rows, row_length=self.row_length, curvature=self.curvature
-        )
+        share = replace(self.last_step, rows=rows).final_share(self.final.eps)
         return share * self.tolerance / self.gradient_size
 
     @property
@@ -180,7 +169,7 @@ def plan_objective(
     total = np.maximum(penalised, default) if budget.curvature is None else penalised + budget.curvature
     row_length = float(np.sqrt(design.curvature_ratio(np.ones(size))))
     price, total, tolerance, final, information = _price_stage(
-        design, family, budget, metric, total, default=default, row_length=row_length, penalty=remainder
+        Calibration(design, family, budget, metric), total, default=default, row_length=row_length, penalty=remainder
     )
     return ObjectivePlan(
         family=family,
@@ -192,7 +181,7 @@ def plan_objective(
         row_norm=metric.row_norm,
         row_length=row_length,
         rows_at_most=budget.rows_at_most,
-        noise=metric.noise(price.scale),
+        noise=metric.unit.scaled(price.scale),
         noise_shape=metric.shape,
         classical_scale=price.classical,
         planned_eps=price.planned,
@@ -220,43 +209,33 @@ class _PricedStage(NamedTuple):
 
 
 def _price_stage(
-    design: Bounds,
-    family: Family,
-    budget: NoiseBudget,
-    metric: NoiseCandidate,
-    curvature: Vector,
-    *,
-    default: Vector,
-    row_length: float,
-    penalty: Penalty | None,
+    calibration: Calibration, curvature: Vector, *, default: Vector, row_length: float, penalty: Penalty | None
 ) -> _PricedStage:
     """Settle noise, curvature, the last step and, if there is room for it, the information.
 
     A ridge of the caller's beyond the `default` curvature keeps its strength.
     """
-    unit = float(np.sqrt(np.sum(metric.variances)))
+    family, budget, offset_bound = calibration.family, calibration.budget, calibration.design.offset_bound
+    unit = float(np.sqrt(np.sum(calibration.law.variances)))
 
-    def facts(scale: float, curvature: Vector) -> dict[str, Any]:
-        public = {"row_length": row_length, "offset_bound": design.offset_bound, "rows": budget.rows_at_most}
-        return {**public, "rms": unit * scale, "curvature": curvature, "penalty": penalty}
-
-    def last_step(scale: float, curvature: Vector) -> tuple[float, LatticeRelease]:
-        return plan_final(family, budget.final_eps, **facts(scale, curvature))
+    def last_step(scale: float, curvature: Vector) -> LastStep:
+        rows = budget.rows_at_most
+        return LastStep(family, unit * scale, row_length, curvature, rows, penalty, offset_bound=offset_bound)
 
     def with_information(curvature: Vector, fit_price: Price) -> _PricedStage | None:
         """The error of the last step costs noise, and more noise asks for a coarser last step: until both agree."""
         scale = fit_price.scale
         for ahead in AHEAD:
-            tolerance, final = last_step(scale, curvature)
+            tolerance, final = last_step(scale, curvature).plan(budget.final_eps)
             final.check()
-            error = eta_error(final, row_length, design.offset_bound)
-            priced = price_information(design, family, budget, metric, curvature, fit_price, error)
+            error = eta_error(final, row_length, offset_bound)
+            priced = calibration.price_information(curvature, fit_price, error)
             if priced is None:
                 return None
             price, information = priced
             if price.scale > HOPELESS * fit_price.scale:
                 break
-            if least_gradient_tolerance(family, **facts(price.scale, curvature)) <= tolerance * ROUNDED:
+            if last_step(price.scale, curvature).allows(tolerance):
                 return _PricedStage(price, curvature, tolerance, final, information)
             scale = price.scale * ahead
         if budget.information is None or budget.information.free or budget.charged:
@@ -266,18 +245,21 @@ def _price_stage(
             f"curvature or release_share, or pass {argument('inference', None)}"
         )
 
-    bought = budget.information
+    bought, alone = budget.information, calibration
     if bought is not None:
-        priced_alone = replace(budget, information=None) if bought.free else budget
-        fit_price, raised = price_fit(design, family, priced_alone, metric, curvature), curvature
+        fit = replace(calibration, budget=replace(budget, information=None)) if bought.free else calibration
+        fit_price, raised = fit.price(curvature), curvature
         if bought.free and budget.curvature is None:
-            room = curvature_room(family, budget, design.curvature_ratio(curvature))
+            room = calibration.room(calibration.design.curvature_ratio(curvature))
             raised = np.maximum(curvature, default * room)
         stage = with_information(raised, fit_price)
         if stage is not None:
             return stage
-    price = price_fit(design, family, budget.without_inference, metric, curvature)
-    return _PricedStage(price, curvature, *last_step(price.scale, curvature), None)
+        # What inference would cost is spent on the fit.
+        whole = replace(budget, eps=budget.eps + bought.extra_eps, information=None)
+        alone = replace(calibration, budget=whole)
+    price = alone.price(curvature)
+    return _PricedStage(price, curvature, *last_step(price.scale, curvature).plan(budget.final_eps), None)
 
 
 class _Choice(NamedTuple):
@@ -316,12 +298,12 @@ def _choose(
     # Free information leaves the noise as it is, and beside normal noise it costs too little to calibrate it here.
     bought = budget.information
     fit_only = bought is None or bought.free or metric.kind == "gaussian"
-    searched = replace(budget, information=None) if fit_only else budget
+    searched = Calibration(design, family, replace(budget, information=None) if fit_only else budget, metric)
 
     @cache
     def mean_square(curvature: float) -> float:
         kappa = max(unit_ratio / curvature, NO_JACOBIAN)
-        scale = scales(family, searched, metric, kappa).fit
+        scale = searched.scales(kappa).fit
         return float(np.sum(metric.variances / direction)) * scale**2
 
     size = float(np.sqrt(np.sum(direction * sizes**2)))

@@ -213,6 +213,7 @@ def rows_table(found: pd.DataFrame) -> SimpleTable:
     """What the number of rows decides."""
     rows = [(f"{rows:,}", [row["ranges"], row["errors"], f"{row['share']:.0%}"]) for rows, row in found.iterrows()]
     title = "Ranges and standard errors by the number of rows that is counted"
+    title += "\ncautious forecast: numbers fill little of their ranges, levels are rare"
     return full_width(["ranges", "standard errors", "coefficients with one"], rows, [12, 20, 24], title=title)
 
 
@@ -244,8 +245,9 @@ def _cell(value: float | str | NDArray[np.float64]) -> str:
 def risk_table(plan: PlanFacts) -> SimpleTable:
     """The proved bounds on what privacy costs in the objective."""
     n = int(plan.request.options.rows_guess) if plan.stages[-1].plan.risk_takes_rows else None
-    table = plan.excess_risk(RISK_LEVEL, n=n)
-    rows = [(row["bound"], [format_number(row["value"])]) for _, row in table.iterrows()]
+    bounds = plan.risk_bounds(RISK_LEVEL, n=n)
+    sharpest = {bounds.named(one): one.value for one in reversed(bounds.proved)}
+    rows = [(name, [format_number(sharpest[name])]) for name in dict.fromkeys(map(bounds.named, bounds.proved))]
     losses = "the sum of losses" if n is None else f"the losses of {n:,} rows"
     return full_width(["at most"], rows, [20], title=f"Excess risk: proved bounds on what privacy adds to {losses}")
 

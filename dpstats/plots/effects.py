@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.arguments import safe_repr
+from dpstats.arguments import is_whole, safe_repr
 from dpstats.domain import Levels, Range, canonical
 from dpstats.errors import ArgumentError
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.parse import parse
 from dpstats.plots import style
-from dpstats.plots.style import FIT, FittedSubject, check_subject
+from dpstats.plots.style import FIT, check_subject
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +29,7 @@ MOST_HELD = 6
 
 
 def effect(
-    result: FittedSubject,
+    result: Any,
     column: str,
     *,
     at: Mapping[str, Any] | None = None,
@@ -56,32 +56,21 @@ def effect(
         The number of points in a range; at least 2.
     alpha : float
         1 less the coverage of the band at each point.
-    caption : bool
-        Write below the picture what it shows and what is protected.
-    ax : Axes, optional
-        To draw on; by default those of a new figure.
-
-    Returns
-    -------
-    Axes
+    caption, ax
+        As for `coefficients`.
 
     Raises
     ------
     ArgumentError
-        If matplotlib is not installed, the model has no formula or no mean response (the SVMs), or a column or a value
-        is not declared.
+        If the model has no formula or no mean response (the SVMs), or a column or a value is not declared.
 
     Examples
     --------
-    >>> import numpy as np
     >>> import dpstats as dp
-    >>> rng = np.random.default_rng(0)
-    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
-    >>> domain = {"x": (0, 1), "y": (0, 1)}
-    >>> fit = dp.ols("y ~ x", rows, eps=1.0, domain=domain)
-    >>> axes = dp.plots.effect(fit, "x")
-    >>> axes.get_xlabel()
-    'x'
+    >>> adult = dp.datasets.load_adult()
+    >>> fit = dp.logit("income ~ age", adult.data, 1.0, domain=adult.domain, seed=1)
+    >>> dp.plots.effect(fit, "age").get_xlabel()
+    'age'
     """
     check_subject("result", result, "get_prediction", FIT)
     design = _design(result)
@@ -89,7 +78,7 @@ def effect(
     if not isinstance(column, str) or column not in read:
         raise ArgumentError(f"column must be one that the formula reads: {', '.join(read)}; got {safe_repr(column)}")
     others = [name for name in read if name != column]
-    if isinstance(points, bool) or not isinstance(points, int) or points < 2:
+    if not is_whole(points) or points < 2:
         raise ArgumentError(f"points must be an integer of at least 2, got {safe_repr(points)}")
     at = {} if at is None else at
     held, several = _held(design, others, at)
@@ -101,9 +90,13 @@ def effect(
     for number, varied in enumerate(lines):
         frame = pd.DataFrame({column: list(axis), **{**held, **varied}}, index=range(len(axis)))
         mean, ends = _predicted(result, frame, alpha)
-        label = f"{several} = {varied[several]}" if several else None
-        shift = 0.0 if len(lines) == 1 else 0.5 * (number / (len(lines) - 1) - 0.5)
-        unbounded |= _draw(ax, declared, axis, mean, ends, number, label, shift)
+        unbounded |= ends is not None and not np.isfinite(ends).all()
+        look: Any = {"color": style.SERIES[number], "label": f"{several} = {varied[several]}" if several else None}
+        if isinstance(declared, Range):
+            _draw_curve(ax, np.asarray(axis), mean, ends, ("-", "--", "-.", ":")[number % 4], **look)
+        else:
+            shift = 0.0 if len(lines) == 1 else 0.5 * (number / (len(lines) - 1) - 0.5)
+            _draw_points(ax, np.arange(len(mean), dtype=np.float64) + shift, mean, ends, style.MARKERS[number], **look)
     if isinstance(declared, Levels):
         _name_levels(ax, declared)
     return style.finish(
@@ -119,7 +112,7 @@ def effect(
     )
 
 
-def _design(result: FittedSubject) -> DesignSpec:
+def _design(result: Any) -> DesignSpec:
     """The formula's design; ArgumentError without formula or mean."""
     if not hasattr(getattr(result, "plan", None), "family"):
         raise ArgumentError(
@@ -173,7 +166,7 @@ def _check_value(name: str, value: Any, declared: Range | Levels) -> None:
         )
 
 
-def _predicted(result: FittedSubject, frame: pd.DataFrame, alpha: float) -> tuple[Float, Float | None]:
+def _predicted(result: Any, frame: pd.DataFrame, alpha: float) -> tuple[Float, Float | None]:
     """Means, shape (k,), and ends of the band, shape (k, 2): NaN where it has none; no band without inference."""
     if not result.has_errors:
         return np.asarray(result.predict(frame), dtype=np.float64), None
@@ -183,41 +176,32 @@ def _predicted(result: FittedSubject, frame: pd.DataFrame, alpha: float) -> tupl
     return np.asarray(prediction.predicted_mean), ends
 
 
-def _draw(
-    ax: Axes,
-    declared: Range | Levels,
-    axis: Any,
-    mean: Float,
-    ends: Float | None,
-    number: int,
-    label: str | None,
-    shift: float,
-) -> bool:
-    """One line, or one set of points; whether its band lacks ends anywhere."""
-    color, marker = style.SERIES[number], style.MARKERS[number]
+def _draw_curve(ax: Axes, axis: Float, mean: Float, ends: Float | None, linestyle: str, **look: Any) -> None:
+    """A line over a range, with its band; hatched where the band has no ends."""
+    ax.plot(axis, mean, linewidth=1.8, linestyle=linestyle, **look)
+    if ends is not None:
+        known = np.isfinite(ends).all(axis=1)
+        ax.fill_between(axis, ends[:, 0], ends[:, 1], where=known, color=look["color"], alpha=0.18, linewidth=0)
+        lost: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "facecolor": "none", "edgecolor": style.PALE}
+        if not known.all():
+            ax.fill_between(axis, 0, 1, where=~known, hatch="///", linewidth=0, zorder=0.5, **lost)
+    ax.set_xlim(axis[0], axis[-1])
+
+
+def _draw_points(
+    ax: Axes, places: Float, mean: Float, ends: Float | None, marker: str, *, color: str, label: str | None
+) -> None:
+    """Points at the levels, with bars; open, on a dotted line, where a bar has no ends."""
     known = np.zeros(len(mean), dtype=bool) if ends is None else np.isfinite(ends).all(axis=1)
-    unbounded = ends is not None and not known.all()
-    if isinstance(declared, Range):
-        ax.plot(axis, mean, color=color, linewidth=1.8, label=label, linestyle=("-", "--", "-.", ":")[number % 4])
-        if ends is not None:
-            ax.fill_between(axis, ends[:, 0], ends[:, 1], where=known, color=color, alpha=0.18, linewidth=0)
-            lost: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "facecolor": "none", "edgecolor": style.PALE}
-            if unbounded:
-                ax.fill_between(axis, 0, 1, where=~known, hatch="///", linewidth=0, zorder=0.5, **lost)
-        ax.set_xlim(declared.low, declared.high)
-        return unbounded
-    places = np.arange(len(mean), dtype=np.float64) + shift
-    if known.any():
-        assert ends is not None
+    if ends is not None and known.any():
         style.bars(ax, places[known], mean[known], ends[known], color=color, fmt=marker, label=label)
-    face = color if ends is None else "white"
-    marks: dict[str, Any] = {"markerfacecolor": face, "markeredgecolor": color, "linestyle": "none", "markersize": 5.5}
-    if unbounded:
+    if ends is not None and not known.all():
         upright = ax.get_xaxis_transform()
         ax.vlines(places[~known], 0, 1, transform=upright, linestyles=":", colors=style.GREY, gid="unbounded")
+    face = color if ends is None else "white"
+    marks: dict[str, Any] = {"markerfacecolor": face, "markeredgecolor": color, "linestyle": "none", "markersize": 5.5}
     ax.plot(places[~known], mean[~known], marker, label=None if known.any() else label, **marks)
     ax.set_xlim(-0.6, len(mean) - 0.4)
-    return unbounded
 
 
 def _name_levels(ax: Axes, declared: Levels) -> None:
@@ -252,7 +236,7 @@ def _fixed(held: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     return f"Held: {values}{more}."
 
 
-def _band(result: FittedSubject, alpha: float, unbounded: bool, numeric: bool) -> str:
+def _band(result: Any, alpha: float, unbounded: bool, numeric: bool) -> str:
     """What the caption says of the band."""
     if not result.has_errors:
         return "No band: the call released no standard errors (bse says why)."

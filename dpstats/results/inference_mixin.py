@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,6 @@ from dpstats.frames import WideFrame
 from dpstats.inference import Inference, mean_response, wald_test
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.plots import draw_result
-from dpstats.plots.style import FittedSubject
 from dpstats.quiet import quiet
 from dpstats.results.contrasts import ContrastTests, PredictionResults, WaldTest, WaldTestTerms
 from dpstats.results.standard_errors import ReleasedErrors
@@ -148,6 +147,11 @@ class InferenceMixin:
         raise NotImplementedError
 
     @property
+    def has_errors(self) -> bool:
+        """Whether standard errors were released."""
+        return True
+
+    @property
     def _inference(self) -> Inference:
         return self._inferred.table
 
@@ -199,7 +203,7 @@ class InferenceMixin:
         >>> [label.get_text() for label in axes.get_yticklabels()]
         ['x']
         """
-        return draw_result(cast(FittedSubject, self), kind, **arguments)
+        return draw_result(self, kind, **arguments)
 
     def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
         """Intervals of coverage 1 - alpha for each coefficient; columns 0 and 1.
@@ -311,6 +315,9 @@ class InferenceMixin:
             places = np.flatnonzero((columns >= term.columns.start) & (columns < term.columns.stop))
             if not len(places):
                 continue
+            unshown = 0 if errors.table.withheld is None else int(np.sum(errors.table.withheld[places]))
+            if errors.table.withheld is not None:
+                places = places[~errors.table.withheld[places]]
             weights = np.eye(len(columns))[places]
             if term.name == "Intercept":
                 test = errors.table.wald_test(weights)
@@ -318,7 +325,7 @@ class InferenceMixin:
                 test = wald_test(errors.table.estimates, weights, errors.nulls[places])
             # Of a term none of whose coefficients is identified nothing was tested.
             tested = (test.statistic, test.pvalue) if test.df else (np.nan, np.nan)
-            rows[term.name] = (*tested, test.df, test.untested)
+            rows[term.name] = (*tested, test.df, test.untested + unshown)
         names = ["statistic", "pvalue", "df_constraint", "untested"]
         table = pd.DataFrame.from_dict(rows, orient="index", columns=names)
         return WaldTestTerms(WideFrame(table.astype({"df_constraint": int, "untested": int})))
@@ -393,7 +400,10 @@ class InferenceMixin:
 
     def _mean(self, linear: Vector) -> Vector:
         """Scaled linear predictors as mean responses in the user's units."""
-        values = np.asarray(self._family.mean(linear), dtype=np.float64)
+        return self._in_units(np.asarray(self._family.mean(linear), dtype=np.float64))
+
+    def _in_units(self, values: Vector) -> Vector:
+        """Scaled responses, or linear predictors of continuous ones, in the user's units."""
         if self._family.response != "continuous":
             return values
         middle, half_width = self._design.response_scaling()
@@ -438,3 +448,8 @@ class InferenceMixin:
             raise ArgumentError(f"r_matrix: {left_out[0]} is not in the fit and cannot be tested")
         shown = tuple(f"c{number}" for number in range(len(weights)))
         return weights[:, columns], values.astype(np.float64), shown
+
+
+def shows_errors(results: InferenceMixin) -> bool:
+    """Whether the budget identifies any coefficient, so that there are errors to show."""
+    return results.has_errors and bool(np.any(results.identified))

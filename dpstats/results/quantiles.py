@@ -15,7 +15,7 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Quantile
 from dpstats.frames import WideFrame
 from dpstats.plan import Plan
-from dpstats.plots.quantiles import quantiles as draw_quantiles
+from dpstats.plots.by_group import quantiles as draw_quantiles
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.stored import Released, guarantee_sentence, marked_title

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,15 +18,25 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 
-class Region(Protocol):
-    """What a descent asks of a set; a `Constraint` has it."""
+@dataclass(frozen=True)
+class Scaled:
+    """rho times a set, as far as a descent asks for it."""
+
+    constraint: Constraint
+    rho: float
 
     @property
-    def reach(self) -> float: ...
+    def reach(self) -> float:
+        return self.rho * self.constraint.reach
 
-    def project(self, point: ArrayLike) -> Vector: ...
+    def project(self, point: ArrayLike) -> Vector:
+        return self.rho * self.constraint.project(np.asarray(point) / self.rho)
 
-    def support(self, direction: ArrayLike) -> float: ...
+    def support(self, direction: ArrayLike) -> float:
+        return self.rho * self.constraint.support(direction)
+
+
+Region = Constraint | Scaled
 
 
 MOST_STEPS = 20_000
@@ -49,9 +60,9 @@ def minimise(
     """
     outside = np.zeros(len(cross), dtype=bool) if free is None else free
     inner, moments, best = without_free(positive_part(gram), cross, outside)
-    begin = np.zeros(len(cross)) if start is None else start
-    theta = np.empty(len(cross))
-    theta[~outside] = descend(moments, inner, constraint, constraint.project(begin[~outside]), tolerance, most_steps)
+    theta = np.zeros(len(cross)) if start is None else start.copy()
+    begin = constraint.project(theta[~outside])
+    theta[~outside] = descend(moments, inner, constraint, begin, tolerance, most_steps)
     theta[outside] = best(theta[~outside])
     return theta
 

@@ -48,10 +48,17 @@ class Constraint(ABC):
 
     Examples
     --------
-    >>> import dpstats as dp
-    >>> ball = dp.streaming.constraints.L1Ball(2.0)
-    >>> ball.reach
-    2.0
+    >>> from dpstats.streaming.constraints import L1Ball, L2Ball, from_dict
+    >>> ball = L1Ball(2.0)
+    >>> ball.project([3.0, 0.0]), ball.gauge([1.0, 0.0]), ball.reach
+    (array([2., 0.]), 0.5, 2.0)
+    >>> ball.farthest([1.0, 3.0]), ball.support([1.0, 3.0])
+    (array([0., 2.]), 6.0)
+    >>> ball.gaussian_width(100) < L2Ball(2.0).gaussian_width(100)
+    True
+    >>> ball.check_size(7)  # raises ArgumentError where the set has no such dimension
+    >>> from_dict(ball.to_dict()) == ball
+    True
     """
 
     name: ClassVar[str]
@@ -63,90 +70,28 @@ class Constraint(ABC):
         """The greatest Euclidean norm of a point of the set."""
 
     def project(self, point: ArrayLike) -> Vector:
-        """The nearest point of the set in the Euclidean norm, shape (d,).
+        """The nearest point of the set in the Euclidean norm, shape (d,), to a vector of finite numbers.
 
-        Parameters
-        ----------
-        point : array_like, shape (d,)
-            Finite numbers.
-
-        Raises
-        ------
-        ArgumentError
-            If `point` is no vector of finite numbers, or of a length that the set does not have.
-
-        Examples
-        --------
-        >>> ball.project([3.0, 0.0])
-        array([2., 0.])
+        ArgumentError if `point` is none, or of a length that the set does not have; so for `gauge` and `farthest`.
         """
         return self._project(self._checked(point))
 
     def gauge(self, point: ArrayLike) -> float:
-        """Minkowski's functional: the least rho >= 0 with `point` in rho times the set; inf if there is none.
-
-        Parameters
-        ----------
-        point : array_like, shape (d,)
-
-        Raises
-        ------
-        ArgumentError
-            As for `project`.
-
-        Examples
-        --------
-        >>> ball.gauge([1.0, 0.0])
-        0.5
-        """
+        """Minkowski's functional: the least rho >= 0 with `point` in rho times the set; inf if there is none."""
         return self._gauge(self._checked(point))
 
     def farthest(self, direction: ArrayLike) -> Vector:
-        """A point v of the set with the greatest <v, direction>, shape (d,).
-
-        Parameters
-        ----------
-        direction : array_like, shape (d,)
-
-        Raises
-        ------
-        ArgumentError
-            As for `project`.
-
-        Examples
-        --------
-        >>> ball.farthest([1.0, 3.0])
-        array([0., 2.])
-        """
+        """A point v of the set with the greatest <v, direction>, shape (d,)."""
         return self._farthest(self._checked(direction))
 
     def support(self, direction: ArrayLike) -> float:
-        """The greatest <v, direction> of a point v of the set.
-
-        Examples
-        --------
-        >>> ball.support([1.0, 3.0])
-        6.0
-        """
+        """The greatest <v, direction> of a point v of the set."""
         return float(self.farthest(direction) @ np.asarray(direction, dtype=np.float64))
 
     def gaussian_width(self, d: int) -> float:
         """E sup <v, g> over points v of the set, g standard normal in d dimensions (source 001, definition 3).
 
-        Parameters
-        ----------
-        d : int
-            Number of coefficients.
-
-        Raises
-        ------
-        ArgumentError
-            If the set has no vectors of that length.
-
-        Examples
-        --------
-        >>> ball.gaussian_width(100) < dp.streaming.constraints.L2Ball(2.0).gaussian_width(100)
-        True
+        ArgumentError if the set has no vectors of `d` coefficients.
         """
         if not is_whole(d) or not 1 <= d <= MOST_COLUMNS:
             raise ArgumentError("d must be a positive integer: the number of coefficients")
@@ -154,22 +99,11 @@ class Constraint(ABC):
         return self._gaussian_width(int(d))
 
     def check_size(self, size: int) -> None:  # noqa: B027 - most sets exist in every dimension
-        """ArgumentError if the set has no vectors of length `size`.
-
-        Examples
-        --------
-        >>> ball.check_size(7)  # raises ArgumentError where the set has no such dimension
-        """
+        """ArgumentError if the set has no vectors of length `size`."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON.
-
-        Examples
-        --------
-        >>> dp.streaming.constraints.from_dict(ball.to_dict()) == ball
-        True
-        """
+        """Plain public values, for JSON."""
 
     @abstractmethod
     def _project(self, point: Vector) -> Vector: ...
@@ -276,15 +210,7 @@ LARGEST_RADIUS = 1e50
 class Ball(Constraint):
     """A set that scales with its `radius`, the greatest Euclidean norm of its points.
 
-    Parameters
-    ----------
-    radius : float
-        Positive.
-
-    Raises
-    ------
-    ArgumentError
-        If `radius` is not a positive number up to 1e50.
+    ArgumentError if `radius` is not a positive number up to 1e50.
     """
 
     radius: float = 1.0
@@ -321,8 +247,7 @@ class L2Ball(Ball):
         return float(np.linalg.norm(point)) / self.radius
 
     def _farthest(self, direction: Vector) -> Vector:
-        length = float(np.linalg.norm(direction))
-        return direction * (self.radius / length) if length > 0 else direction
+        return direction * (self.radius / (float(np.linalg.norm(direction)) or 1.0))
 
     def _gaussian_width(self, size: int) -> float:
         return self.radius * normal_length(size)
@@ -386,24 +311,17 @@ class Simplex(Ball):
 
 @dataclass(frozen=True)
 class GroupL1(Ball):
-    """Vectors whose groups have Euclidean norms that add up to at most `radius`.
+    """Vectors whose groups have Euclidean norms that add up to at most `radius`, which is as for other balls.
 
     Parameters
     ----------
-    radius : float
-        Positive.
     groups : int or tuple of int
         The size of every group of adjacent coefficients (the last may be smaller), or the sizes one by one.
 
-    Raises
-    ------
-    ArgumentError
-        If `radius` or a size is not positive.
-
     Examples
     --------
-    >>> GroupL1(groups=2).gauge([3.0, 4.0, 0.0, 0.0])
-    5.0
+    >>> GroupL1(groups=2).gauge([3.0, 4.0, 0.0, 0.0]), GroupL1(groups=2).sizes(4)
+    (5.0, [2, 2])
     """
 
     groups: int | tuple[int, ...] = 1
@@ -412,25 +330,18 @@ class GroupL1(Ball):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        many = isinstance(self.groups, (list, tuple))
         sizes = self.groups if isinstance(self.groups, (list, tuple)) else [self.groups]
         if not sizes or not all(isinstance(size, (int, np.integer)) and size >= 1 for size in sizes):
             raise ArgumentError("groups must be a positive integer, or positive integers: the sizes of the groups")
         groups = tuple(int(size) for size in sizes)
-        object.__setattr__(self, "groups", groups if many else groups[0])
+        object.__setattr__(self, "groups", groups if sizes is self.groups else groups[0])
 
     def check_size(self, size: int) -> None:
         if isinstance(self.groups, tuple) and sum(self.groups) != size:
             raise ArgumentError(f"groups must add up to the number of coefficients, {size}, not {sum(self.groups)}")
 
     def sizes(self, size: int) -> list[int]:
-        """The sizes of the groups of `size` coefficients.
-
-        Examples
-        --------
-        >>> GroupL1(groups=2).sizes(4)
-        [2, 2]
-        """
+        """The sizes of the groups of `size` coefficients."""
         if isinstance(self.groups, tuple):
             return list(self.groups)
         full, left = divmod(size, self.groups)
@@ -467,19 +378,12 @@ class GroupL1(Ball):
 
 @dataclass(frozen=True)
 class LpBall(Ball):
-    """Vectors with sum |v|^p at most radius^p, 1 < p < 2.
+    """Vectors with sum |v|^p at most radius^p, 1 < p < 2; `radius` is as for other balls.
 
     Parameters
     ----------
-    radius : float
-        Positive.
     p : float
         Between 1.01 and 2, where `L2Ball` begins; for 1 take `L1Ball`.
-
-    Raises
-    ------
-    ArgumentError
-        If `radius` or `p` is outside its range.
 
     Examples
     --------
@@ -513,8 +417,7 @@ class LpBall(Ball):
             lambda at: np.sum(self._shrunk(sizes, at) ** self.p) - 1, low, high, xtol=1e-300, rtol=1e-14
         )
         shrunk = self._shrunk(sizes, slope)
-        nearest = self.radius * shrunk / max(1.0, float(np.sum(shrunk**self.p)) ** (1 / self.p))
-        return np.sign(point) * nearest
+        return np.sign(point) * (self.radius * shrunk / max(1.0, float(np.sum(shrunk**self.p)) ** (1 / self.p)))
 
     def _shrunk(self, sizes: Vector, slope: float) -> Vector:
         """v >= 0 with v + slope v^(p - 1) = size, shape (d,).
@@ -534,9 +437,7 @@ class LpBall(Ball):
         return np.asarray(root**power)
 
     def _gauge(self, point: Vector) -> float:
-        largest = float(np.abs(point).max())
-        if largest == 0:
-            return 0.0
+        largest = float(np.abs(point).max()) or 1.0
         return largest * float(np.sum((np.abs(point) / largest) ** self.p)) ** (1 / self.p) / self.radius
 
     def _farthest(self, direction: Vector) -> Vector:
@@ -561,12 +462,7 @@ class Hull(Constraint):
     Parameters
     ----------
     points : sequence of sequences of float, shape (l, d)
-        At least one; kept as tuples.
-
-    Raises
-    ------
-    ArgumentError
-        If the points are not vectors of finite numbers, all of one length.
+        At least one; finite numbers, kept as tuples.
 
     Examples
     --------
@@ -650,12 +546,7 @@ _KINDS: dict[str, type[Constraint]] = {kind.name: kind for kind in (L2Ball, L1Ba
 
 
 def from_dict(stored: Mapping[str, Any]) -> Constraint:
-    """The constraint whose `to_dict` gave `stored`.
-
-    Raises
-    ------
-    ArgumentError
-        If `stored` does not describe a constraint.
+    """The constraint whose `to_dict` gave `stored`; ArgumentError if that does not describe one.
 
     Examples
     --------

@@ -17,7 +17,7 @@ from dpstats.data import as_table
 from dpstats.domain import Range
 from dpstats.evaluation.check_result import column_histograms
 from dpstats.evaluation.data_check import STEPS, count_faults, shared_steps
-from dpstats.formula.faults import possible_faults
+from dpstats.formula.reader import possible_faults
 
 DOMAIN = {"y": (0, 10), "x": (0, 1), "g": ["a", "b"]}
 
@@ -107,6 +107,16 @@ def test_findings_say_what_to_do() -> None:
     assert max(map(len, check.summary().as_text().splitlines())) <= 80
     clean = frame().assign(g="a", x=0.5).fillna({"y": 1.0})
     assert dp.check("y ~ x + g", clean, DOMAIN, 0.5, seed=1).findings == []
+
+
+@pytest.mark.parametrize(("column", "fix"), [("x", "ranges='bought'"), ("y", "response='bought'")])
+def test_a_range_that_is_too_wide_is_bought_by_the_argument_for_its_column(column: str, fix: str) -> None:
+    rows = {name: np.random.default_rng(1).uniform(0, 1, 4_000) for name in "xy"}
+    found = dp.check(
+        "y ~ x", rows, {"x": (0, 1), "y": (0, 1), column: (0, 100)}, 2.0, family="gaussian", seed=1
+    ).findings
+    assert len(found) == 1
+    assert fix in found[0]
 
 
 @pytest.mark.parametrize(

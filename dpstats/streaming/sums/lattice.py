@@ -11,11 +11,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import DataError
+from dpstats.arguments import is_whole, safe_repr
+from dpstats.errors import ArgumentError, DataError
+from dpstats.privacy.calibration import check_positive
+from dpstats.privacy.gaussian import analytic_mu
 from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.k_norm.noise import law_from_dict
 from dpstats.privacy.noise import Noise
-from dpstats.privacy.randomness import RandomSource, check_scale, gaussian_integers, noisy_integers
+from dpstats.privacy.randomness import LARGEST_SCALE, RandomSource, check_scale, gaussian_integers, noisy_integers
 
 Float = NDArray[np.float64]
 Integers = NDArray[np.object_]
@@ -31,7 +34,7 @@ _ADD: dict[str, Callable[[Float, Float], Float]] = {
 }
 
 
-def lattice_total(rows: NDArray[np.floating], size: int, norm: str, longest: float, step: float) -> NDArray[np.object_]:
+def lattice_total(rows: NDArray[np.floating], size: int, norm: str, longest: float, step: float) -> Integers:
     """Sum of rows in whole steps, shape (size,): each is shortened to `longest` in the norm and truncated towards 0.
 
     A row with an entry that is not finite counts as zero; `longest` / `step` is at most 2**50.
@@ -41,7 +44,7 @@ def lattice_total(rows: NDArray[np.floating], size: int, norm: str, longest: flo
     array = np.asarray(rows)
     if array.ndim != 2 or array.shape[1] != size or not np.issubdtype(array.dtype, np.floating):
         raise DataError(f"rows must be floating-point numbers of shape (n, {size})")
-    total = np.full(size, 0, dtype=object)
+    total = zeros(1, size)[0]
     for start in range(0, len(array), _BLOCK):
         whole = _whole(array[start : start + _BLOCK].astype(np.float64), norm, longest, step)
         # 4,096 rows of at most 2**50 each fit 64 bits.
@@ -52,16 +55,15 @@ def lattice_total(rows: NDArray[np.floating], size: int, norm: str, longest: flo
 def _whole(block: NDArray[np.float64], norm: str, longest: float, step: float) -> NDArray[np.int64]:
     """Each row as integers, shape (n, size)."""
     with np.errstate(all="ignore"):
-        finite = np.asarray(np.isfinite(block).all(axis=1))
-        block = np.where(finite.reshape(-1, 1), block, 0.0)
+        block = np.where(np.isfinite(block).all(axis=1, keepdims=True), block, 0.0)
         largest = np.maximum(np.abs(block).max(axis=1), 1e-300)
         unit = block / largest[:, None]
         length = np.zeros(len(block))
         for column in np.abs(unit).T:  # column by column: the order of the sum does not depend on the block
             length = _ADD[norm](length, column)
         length = np.sqrt(length) if norm == "l2" else length
-        short = largest * length <= longest
-        shortened = np.where(short.reshape(-1, 1), block, unit * (longest / np.maximum(length, 1.0))[:, None])
+        short = (largest * length <= longest)[:, None]
+        shortened = np.where(short, block, unit * (longest / np.maximum(length, 1.0))[:, None])
         return np.trunc(shortened * (_BELOW / step)).astype(np.int64)
 
 
@@ -106,7 +108,7 @@ class GaussianDraws:
     def __post_init__(self) -> None:
         check_scale(self.scale)
 
-    def draw(self, count: int, size: int, random: RandomSource) -> NDArray[np.object_]:
+    def draw(self, count: int, size: int, random: RandomSource) -> Integers:
         """Python integers, shape (count, size)."""
         return gaussian_integers(count * size, self.scale, random).reshape(count, size).astype(object)
 
@@ -129,18 +131,18 @@ class LaplaceDraws:
     def __post_init__(self) -> None:
         check_scale(self.reach / self.eps)
 
-    def draw(self, count: int, size: int, random: RandomSource) -> NDArray[np.object_]:
-        """Python integers, shape (count, size)."""
-        zeros = np.zeros(count * size, dtype=np.int64)
-        return noisy_integers(zeros, self.reach, self.eps, random).reshape(count, size).astype(object)
+    def draw(self, count: int, size: int, random: RandomSource) -> Integers:
+        """As `GaussianDraws.draw`."""
+        plain = np.zeros(count * size, dtype=np.int64)
+        return noisy_integers(plain, self.reach, self.eps, random).reshape(count, size).astype(object)
 
     def covariance(self, size: int) -> Float:
-        """Of one vector, in squared lattice steps, shape (size, size)."""
+        """As `GaussianDraws.covariance`."""
         return 2 * (self.reach / self.eps) ** 2 * np.eye(size)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""
-        return {"draws": "laplace", "reach": self.reach, "eps": self.eps}
+        return {"draws": "laplace", **vars(self)}
 
 
 @dataclass(frozen=True)
@@ -154,31 +156,23 @@ class NormDraws:
     def __post_init__(self) -> None:
         check_scale(max(self.law.scale, self.cover_reach / self.cover_eps))
 
-    def draw(self, count: int, size: int, random: RandomSource) -> NDArray[np.object_]:
-        """Python integers, shape (count, size)."""
+    def draw(self, count: int, size: int, random: RandomSource) -> Integers:
+        """As `GaussianDraws.draw`."""
         law = self.law
-        drawn = np.concatenate(
-            [law.sample(random) if isinstance(law, KNormNoise) else law.sample(size, random) for _ in range(count)]
-        )
-        whole = np.rint(drawn).astype(np.int64)
-        covered = noisy_integers(whole, self.cover_reach, self.cover_eps, random)
-        return covered.reshape(count, size).astype(object)
+        drawn = [law.sample(random) if isinstance(law, KNormNoise) else law.sample(size, random) for _ in range(count)]
+        whole = np.rint(np.concatenate(drawn)).astype(np.int64)
+        return noisy_integers(whole, self.cover_reach, self.cover_eps, random).reshape(count, size).astype(object)
 
     def covariance(self, size: int) -> Float:
-        """Of one vector, in squared lattice steps, shape (size, size)."""
-        cover = 2 * (self.cover_reach / self.cover_eps) ** 2
+        """As `GaussianDraws.covariance`."""
+        cover = 2 * (self.cover_reach / self.cover_eps) ** 2 * np.eye(size)
         if isinstance(self.law, KNormNoise):
-            return self.law.covariance() + cover * np.eye(size)
-        return self.law.expected_square(size) / size * np.eye(size) + cover * np.eye(size)
+            return self.law.covariance() + cover
+        return self.law.expected_square(size) / size * np.eye(size) + cover
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""
-        return {
-            "draws": "norm",
-            "law": self.law.to_dict(),
-            "cover_reach": self.cover_reach,
-            "cover_eps": self.cover_eps,
-        }
+        return {"draws": "norm", **vars(self), "law": self.law.to_dict()}
 
 
 Draws = GaussianDraws | LaplaceDraws | NormDraws
@@ -186,13 +180,67 @@ Draws = GaussianDraws | LaplaceDraws | NormDraws
 
 def draws_from_dict(stored: Mapping[str, Any]) -> Draws:
     """The draws whose `to_dict` gave `stored`."""
-    if stored["draws"] == "gaussian":
-        return GaussianDraws(stored["scale"])
-    if stored["draws"] == "laplace":
-        return LaplaceDraws(stored["reach"], stored["eps"])
-    return NormDraws(law_from_dict(stored["law"]), stored["cover_reach"], stored["cover_eps"])
+    facts = dict(stored)
+    kind = {"gaussian": GaussianDraws, "laplace": LaplaceDraws, "norm": NormDraws}[facts.pop("draws")]
+    return kind(**{**facts, "law": law_from_dict(facts["law"])} if "law" in facts else facts)
 
 
 def law_root_mean_square(law: Noise | KNormNoise, size: int) -> float:
     """The square root of E ||b||^2."""
     return math.sqrt(law.expected_square() if isinstance(law, KNormNoise) else law.expected_square(size))
+
+
+RESOLUTION = 40
+"""The lattice is 2**-RESOLUTION of a row's reach, to the next power of two, unless the noise is very large."""
+
+LONGEST_ROW = 2.0**50
+"""Rows of so many steps can be added by blocks of 4,096 in 64-bit integers."""
+
+MOST_NUMBERS = 10**6
+
+REACHES = (1e-50, 1e50)
+"""A row's reach lies between these, so that nothing under- or overflows."""
+
+ROUNDING = 1e-11
+"""A relative allowance for the floating-point evaluation of norms of columns."""
+
+
+def check_size(size: object) -> int:
+    """`size` if it is a number of entries that a vector can have, else ArgumentError."""
+    if not is_whole(size) or not 1 <= size <= MOST_NUMBERS:
+        raise ArgumentError(f"size must be an integer from 1 to {MOST_NUMBERS:,}, got {safe_repr(size)}")
+    return int(size)
+
+
+def lattice_step(step: float | None, row_sensitivity: float, scale: float) -> float:
+    """The spacing: as given, or a power of two, coarser if the noise's `scale` would not fit the integers.
+
+    ArgumentError if a given step is not positive or too fine for the noise.
+    """
+    if step is None:
+        finest = math.log2(scale / LARGEST_SCALE)
+        return 2.0 ** max(math.floor(math.log2(row_sensitivity)) - RESOLUTION, math.ceil(finest) + 1)
+    least = max(scale / LARGEST_SCALE, row_sensitivity / LONGEST_ROW)
+    if check_positive("step", step) < least:
+        raise ArgumentError(f"step must be at least {least:.3g}: finer integers would not fit 64 bits")
+    return float(step)
+
+
+def check_reach(name: str, value: float) -> float:
+    """`value` if it is a number in `REACHES`, else ArgumentError."""
+    if not REACHES[0] <= check_positive(name, value) <= REACHES[1]:
+        raise ArgumentError(f"{name} must lie between {REACHES[0]:g} and {REACHES[1]:g}, got {safe_repr(value)}")
+    return float(value)
+
+
+def discrete_mu(eps: float, delta: float, moved: float, numbers: int, first_mu: float) -> float:
+    """A mu for which discrete Gaussian noise of scale moved / mu is (eps, delta)-private (docs/proofs/streams, 4).
+
+    ArgumentError if the lattice is too coarse for discrete noise to be like the real-valued one.
+    """
+    scale = moved / first_mu
+    mass = numbers / (24 * scale**2)
+    loss = first_mu * (60 * math.sqrt(numbers) + first_mu) / (4 * scale**2)
+    if scale < 2**20 or mass > 1e-3 or loss > 1e-3 * eps:
+        raise ArgumentError("step must be finer: at this spacing the noise would be too few integers wide")
+    return analytic_mu(eps - loss, delta * math.exp(-mass)) * (1 - 1e-12)
