@@ -17,7 +17,7 @@ from dpstats.call import Request
 from dpstats.data import Memory, Table, as_table
 from dpstats.data.columns import usable_kind
 from dpstats.domain.declarations import Levels, Scalar
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, DPStatsError
 from dpstats.formula.parse import parse
 from dpstats.ledger import LedgerLike
 from dpstats.ledger.spender import has_code
@@ -29,7 +29,6 @@ from dpstats.privacy.accounting import compose, split_budget
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.randomness import RandomSource, random_source
 from dpstats.quiet import hide_frames, quiet
-from dpstats.results.fit_statistics import debiased_params
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.groups import GroupResults
 from dpstats.results.stored import Printed, guarantee_sentence
@@ -249,17 +248,16 @@ def _release(plan: GroupPlan, source: FormulaSource, random: RandomSource, data:
 def recentred(plan: Plan, whole: GLMResults) -> Plan:
     """The plan of a group, shrunk to the released coefficients of all rows in the place of 0 (docs/proofs/groups, 1).
 
-    As it was where sums are released, where those coefficients are not known, or where it would cost more: decided by
-    released and public values alone.
+    As it was where sums are released, or where it would cost more: decided by released and public values alone.
     """
     *before, stage = plan.stages
-    if before or plan.request.method == "statistics" or not whole.has_errors:
+    if before or plan.request.method == "statistics":
         return plan
-    with quiet(), contextlib.suppress(Exception):  # a defect here must not lose what is paid for
-        centre = debiased_params(whole._inferred)
+    with quiet(), contextlib.suppress(DPStatsError):
+        centre = whole.scaled_params
         centre = centre * min(1.0, stage.plan.radius / max(float(np.linalg.norm(centre)), 1e-300))
         moved = stage.plan.recentred(stage.plan.curvature, -stage.plan.curvature * centre)
-        if np.all(np.isfinite(centre)) and moved.cost <= stage.plan.cost and moved.delta <= stage.plan.delta:
+        if moved.cost <= stage.plan.cost and moved.delta <= stage.plan.delta:
             return replace(plan, stages=(stage._replace(plan=moved),))
     return plan
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,10 +21,14 @@ from dpstats.formula.patsy_internals import DesignInfo, PatsyError
 from dpstats.frames import WideFrame
 from dpstats.inference import Inference, mean_response, wald_test
 from dpstats.mechanisms.design import PublicDesign
+from dpstats.plots import draw_result
 from dpstats.quiet import quiet
 from dpstats.results.contrasts import ContrastTests, PredictionResults, WaldTest, WaldTestTerms
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.wording import argument
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Vector = NDArray[np.float64]
 
@@ -187,6 +191,19 @@ class InferenceMixin:
         They follow from the joint distribution of noise and sampling error, not from `tvalues` and a normal table.
         """
         return self._series(self._inference.pvalues, "pvalues")
+
+    def plot(self, kind: str = "coefficients", **arguments: Any) -> Axes:
+        """Draw "coefficients", "shares" (of errors), the "effect" of a column, or "survival"; see `dpstats.plots`.
+
+        "survival" is of hazards, and takes the persons whose survival is drawn: ``fit.plot("survival", newdata=...)``.
+
+        Examples
+        --------
+        >>> axes = fit.plot(by_range=True)  # with the extra "plots"
+        >>> [label.get_text() for label in axes.get_yticklabels()]
+        ['x']
+        """
+        return draw_result(self, kind, **arguments)
 
     def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
         """Intervals of coverage 1 - alpha for each coefficient; columns 0 and 1.
