@@ -86,7 +86,7 @@ def coefficients(
     style.name_rows(ax, list(table.index))
     ax.axvline(0.0, color=style.INK, linewidth=0.8, zorder=1)
     sentences = [
-        *(_draw_intervals(ax, table, alpha) if _has_errors(result) else _draw_bounds(ax, table)),
+        *(_draw_intervals(ax, table, alpha) if result.has_errors else _draw_bounds(ax, table)),
         "Splines and products are scaled by the widths of their columns in the design." if by_range else "",
         "Not adjusted for selection." if getattr(result, "ignores_selection", False) else "",
         style.promise(result.guarantee, "the fit"),
@@ -148,7 +148,7 @@ def shares(result: Any, *, intercept: bool = False, caption: bool = True, ax: Ax
 
 def _table(result: Any, alpha: float, intercept: bool) -> pd.DataFrame:
     """value, low, high and noise (the half width that noise asks for) of the coefficients to draw."""
-    if not _has_errors(result):
+    if not result.has_errors:
         value = _shown(result.params[result.in_model], intercept)
         noise = 2 * result.noise_at_most.loc[value.index].to_numpy()
         return pd.DataFrame({"value": value, "low": value - noise, "high": value + noise, "noise": noise})
@@ -248,11 +248,6 @@ def _widths(design: PublicDesign, names: pd.Index) -> Float:
     width = pd.Series(design.upper - design.lower, index=list(design.names))
     width[width == 0] = 1.0
     return np.asarray(width.loc[names], dtype=np.float64)
-
-
-def _has_errors(result: Any) -> bool:
-    """Whether there are intervals to draw: always beside an absorbed factor."""
-    return getattr(result, "has_errors", True)
 
 
 def _public(result: Any) -> Any:
