@@ -83,6 +83,9 @@ HALF_LINE = 21
 ROUGH_COUNT = 0.15
 """With a larger relative error of the count no eps is advised, which is a multiple of it."""
 
+FEW_ROWS = 2.0
+"""Fewer rows than so many times the error of their count, about 280 over eps, mostly predict as badly as a constant."""
+
 MOST_UNSURE = 0.02
 """A share of rows with more noise is not printed."""
 
@@ -367,10 +370,7 @@ def no_errors_note(results: ReleasedModel) -> str:
         return f"'noise sd' is the exact standard deviation of the noise; {napp}."
     if plan.request.method == "posterior":
         return f"The coefficients are one draw from a posterior flattened by the privacy budget; {napp}."
-    without = (
-        "Coefficients are shrunk towards zero and contain privacy noise; this fit has no standard errors to tell "
-        "effects from noise"
-    )
+    without = "Coefficients are shrunk towards zero and contain privacy noise; this fit has no standard errors"
     if plan.focus is not None:
         return f"{without}, except for the randomised {plan.focus.treatment}: fit.focus() has its interval."
     reason = obstacle(plan.family, plan.request.penalty, plan.request.options)
@@ -385,7 +385,10 @@ def no_errors_note(results: ReleasedModel) -> str:
     lost = lost_errors(plan)
     if lost is not None:
         return f"{without}: they were planned, but {lost}."
-    return f"{without}. {what_would_help(results)}"
+    counted = results._counted
+    few = counted is not None and counted.value < FEW_ROWS * counted.se
+    alone = " With so few rows even their signs may be noise." if few else ""
+    return f"{without}.{alone} {what_would_help(results)}"
 
 
 def what_would_help(results: ReleasedModel) -> str:

@@ -204,6 +204,14 @@ def test_where_there_are_no_errors_the_table_says_why_and_what_has_them() -> Non
     assert "add refit_share=0.5" in words(dp.lasso("y ~ x + z", rows(), 1.0, domain=DOMAIN, alpha=1.0))
 
 
+def test_coefficients_of_very_few_rows_are_said_to_be_perhaps_noise() -> None:
+    """Of fewer than about 280 over eps, by the count that was released."""
+    few, many = (dp.ols("y ~ x + z", rows()[:n], 1.0, domain=DOMAIN, seed=3, inference=None) for n in (60, 900))
+    assert few.plan.counts.rows < 280 < many.plan.counts.rows
+    assert "With so few rows even their signs may be noise" in words(few)
+    assert "so few rows" not in words(many)
+
+
 def test_a_rare_reference_level_is_named_and_what_has_no_error_is_blank() -> None:
     rng = np.random.default_rng(0)
     data = pd.DataFrame({"age": rng.uniform(18, 90, 8000)})
