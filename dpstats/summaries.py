@@ -207,8 +207,9 @@ def paired_facts(
 
     # Names and facts on the left are narrower where a fact on the right is long.
     width = max([width, *(len(fact) for _, fact in right)])
-    columns = next((columns for columns in (18, 17, 16) if missing(width, columns) >= 0), 18)
-    return made(width + max(missing(width, columns), 0), columns)
+    rooms = ((missing(width, columns), columns) for columns in (18, 17, 16))
+    more, columns = next((room for room in rooms if room[0] >= 0), (0, 18))
+    return made(width + more, columns)
 
 
 def _centred(title: str) -> str:

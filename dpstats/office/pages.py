@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -39,8 +40,6 @@ HEADINGS = {401: "Please sign in", 404: "There is no such page", 409: "The budge
 HEADINGS |= {422: "This cannot be done"}
 LINKS = {"/": "Data sets", "/releases": "Releases"}
 KEEPER_LINKS = {"/": "Budgets and requests", "/analysts": "Analysts", "/audit": "Audit log"}
-
-
 FAMILIES = {"gaussian": "Gaussian: a number", "binomial": "Binomial: yes or no", "poisson": "Poisson: a count"}
 GIVEN = {name: "" for verb in VERBS.values() for name in verb.fields} | {"family": "gaussian", "eps": "0.5"}
 GIVEN |= {"label": "", "options": ""}
@@ -81,8 +80,15 @@ class Visit(HTTPRequest):
                 return one
         raise Refused("NotFound", "there is no data set of this name that you may ask")
 
+    def title(self, job: Job) -> str:
+        return job.label or what(self.service, job)
+
     def job(self) -> Job:
-        return self.service.job(self.name, self.path_params["id"])
+        """The release in the address; Refused if there is none that the caller may see."""
+        try:
+            return self.service.job(self.name, self.path_params["id"])
+        except ArgumentError:
+            raise Refused("NotFound", "there is no release of this id that you may see") from None
 
     def result(self, function: Callable[..., Any], *more: Any) -> Any:
         """What a function makes of the release in the address; Refused where it makes nothing."""
@@ -117,11 +123,14 @@ def when(seconds: float) -> Markup:
     return Markup('<time datetime="{}">{}</time>').format(time.isoformat(), time.strftime("%-d %b %Y, %H:%M:%S UTC"))
 
 
-def what(job: Job) -> str:
-    arguments = job.request.arguments
+def what(service: Service, job: Job) -> str:
+    """What a job is about: its formula, or that of the model that it evaluates."""
+    arguments, title = job.request.arguments, VERBS[job.request.verb].title
     about = arguments.get("formula") or arguments.get("score") or arguments.get("columns") or ""
+    for model in service.named([arguments["fit"]]).values() if job.request.verb == "evaluate" else ():
+        return f"{title} of {model.label or what(service, model)}"
     text = ", ".join(map(str, about)) if isinstance(about, list) else str(about)
-    return text or VERBS[job.request.verb].title
+    return text or title
 
 
 def printed(text: str) -> Markup:
@@ -133,14 +142,15 @@ def printed(text: str) -> Markup:
 
 TEMPLATES = Environment(loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined)
 TEMPLATES.trim_blocks = TEMPLATES.lstrip_blocks = True
-TEMPLATES.filters |= {one.__name__: one for one in (figure, sentence, when, what, printed)}
+TEMPLATES.filters |= {one.__name__: one for one in (figure, sentence, when, printed)}
 TEMPLATES.globals |= {"words": STATES, "verbs": VERBS, "families": FAMILIES}
 
 
 def page(scope: Scope, template: str, title: str, status: int = 200, **values: Any) -> Response:
     """A page for whoever has sent the request; without a title a part of one."""
     caller, state = scope.get("caller"), scope["app"].state
-    values |= {"place": state.service.office.title, "links": KEEPER_LINKS if state.keeper else LINKS}
+    values |= {"what": partial(what, state.service), "links": KEEPER_LINKS if state.keeper else LINKS}
+    values |= {"place": state.service.office.title}
     values |= {"keeper": state.keeper, "here": scope["path"], "name": caller.name if caller else "", "title": title}
     values |= {"csrf_token": caller.session.csrf if caller and caller.session else "", "content": template}
     text = TEMPLATES.get_template("base.html" if title else template).render(values)
@@ -165,16 +175,16 @@ def request_of(dataset: str, sent: Mapping[str, str]) -> Request:
         if field in LISTS:
             arguments[field] = [_candidate(line) if field == "candidates" else line for line in _lines(text)]
         elif field == "eps" or (field == "delta" and text):
-            arguments[field] = _number(field, text)
+            arguments[field] = number(field, text)
         elif text and (name, field, text) != ("check", "family", "gaussian"):
             arguments[field] = text
-    for number, line in enumerate(_lines(sent.get("options", "")), 1):
+    for at, line in enumerate(_lines(sent.get("options", "")), 1):
         option, _, value = line[:OPTION].partition("=")
         try:
             arguments[option.strip()] = json.loads(json.dumps(ast.literal_eval(value.strip()), allow_nan=False))
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             what = "type a name, '=' and a value as in Python, such as inference = True or method = 'statistics'"
-            raise ArgumentError(f"options, line {number}: {what}") from None
+            raise ArgumentError(f"options, line {at}: {what}") from None
     request = Request(dataset, name, arguments, sent.get("label", "").strip() or None)
     return read(dataset, written(request))  # within the limits of all requests
 
@@ -183,7 +193,7 @@ def _lines(text: str) -> list[str]:
     return [line.strip() for line in text.split("\n") if line.strip()]
 
 
-def _number(name: str, text: str) -> float:
+def number(name: str, text: str) -> float:
     try:
         number = float(text.replace(",", "."))
     except ValueError:
@@ -197,7 +207,7 @@ def _candidate(line: str) -> Any:
     if re.fullmatch(r"[0-9a-f]{32}", line):
         return {"fit": line}
     try:
-        return _number("candidates", line)
+        return number("candidates", line)
     except ArgumentError:
         return line
 
@@ -273,12 +283,7 @@ def codebook(visit: Visit) -> Response:
 def ask(visit: Visit) -> Response:
     """The form of a plan, with the plan below it once there is one."""
     data, query = visit.dataset(visit.path_params["data"]), visit.query_params
-    values: dict[str, Any] = {
-        "chosen": query.get("verb", data["verbs"][0]),
-        "given": GIVEN,
-        "plan": None,
-        "fault": None,
-    }
+    values: dict[str, Any] = {"chosen": query.get("verb", data["verbs"][0]), "plan": None, "fault": None}
     if visit.method == "POST":
         values["given"] = GIVEN | {name: value for name, value in visit.sent.items() if name in GIVEN}
         values |= {"chosen": visit.sent.get("verb", values["chosen"]), **planned(visit, data)}
@@ -289,11 +294,8 @@ def ask(visit: Visit) -> Response:
         values["given"] = GIVEN | {name: query[name] for name in ("fit", "options") if name in query}
     if values["chosen"] not in data["verbs"]:
         raise Refused("NotFound", "this data set does not offer that kind of release")
-    fits = [
-        job
-        for job in visit.service.jobs(visit.name)
-        if job.state == "released" and job.request.verb == "glm" and job.request.dataset == data["name"]
-    ]
+    kind = ("released", "glm", data["name"])
+    fits = [one for one in visit.service.jobs(visit.name) if (one.state, one.request.verb, one.request.dataset) == kind]
     return visit.show("ask.html", "Plan a release", 422 if values["fault"] else 200, data=data, fits=fits, **values)
 
 
@@ -333,7 +335,7 @@ def submit(visit: Visit) -> Response:
 
 
 def share(visit: Visit) -> Response:
-    job = visit.service.share(visit.name, visit.path_params["id"], visit.sent.get("shared") == "yes")
+    job = visit.service.share(visit.name, visit.job().id, visit.sent.get("shared") == "yes")
     return RedirectResponse(f"/releases/{job.id}", 303)
 
 
@@ -344,7 +346,7 @@ def release(visit: Visit) -> Response:
     if job.state == "released" and job.result is not None and job.result["kind"] != "Mismatch":
         values["table"], values["pictures"] = visit.result(reports.shown)
         values |= {"exports": reports.exports(), "code": reports.code(visit, job.request, job.id)}
-    return visit.show("release.html", job.label or what(job), **values)
+    return visit.show("release.html", visit.title(job), **values)
 
 
 def picture(visit: Visit) -> Response:
@@ -353,7 +355,7 @@ def picture(visit: Visit) -> Response:
 
 def export(visit: Visit) -> Response:
     job, kind = visit.job(), visit.path_params["kind"]
-    content, media = visit.result(reports.export, job.label or what(job), kind)
+    content, media = visit.result(reports.export, visit.title(job), kind)
     return file(content, media, f"release_{job.id[:8]}.{kind}")
 
 
