@@ -310,8 +310,6 @@ class Check(Released):
         --------
         >>> "y ~ x" in found.summary().as_text()
         True
-        >>> "tabular" in found.to_latex(), "<td" in found.to_html(), "---:|" in found.to_markdown()
-        (True, True, True)
         """
         title = f"Check of {self.formula}" if len(self.formula) < 60 else "Check"
         if self.guarantee.unit is not None:

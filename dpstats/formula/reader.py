@@ -384,12 +384,13 @@ def column_facts(parsed: Formula, known: Mapping[str, Range | Levels], family: F
 
 def possible_faults(facts: Facts, design: ScaledDesign | None) -> tuple[Fault, ...]:
     """What may be wrong with a row: first what loses it, then what clips it; public. A design has no range open."""
-    faults = [Fault(name, "lost", _declared(declared)) for name, declared in facts.items()]
+    words = {name: _declared(declared) for name, declared in facts.items()}
+    faults = [Fault(name, "lost", declared) for name, declared in words.items()]
     if design is not None and design.has_gaps:
         faults.append(Fault(FORMULA, "lost", "finite everywhere"))
     for name, declared in facts.items():
         if isinstance(declared, Range) and not declared.drops:
-            faults += [Fault(name, "below", _declared(declared)), Fault(name, "above", _declared(declared))]
+            faults += [Fault(name, "below", words[name]), Fault(name, "above", words[name])]
     return tuple(faults)
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats import wording
 from dpstats.arguments import near_miss, safe_repr
+from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.formula.bounds import Term, restrict_images, term_norm
 from dpstats.formula.coding import restricted_dummies
@@ -117,7 +118,7 @@ class ArrayDesign:
         """1, or None with weights."""
         return 1.0 if self.weight_bound is None else None
 
-    @property
+    @cached_property
     def terms(self) -> tuple[Term, ...]:
         """One term holding every column."""
         size = len(self.names)
@@ -183,7 +184,7 @@ class SubDesign:
     def names(self) -> tuple[str, ...]:
         return tuple(self.design.names[j] for j in self.positions)
 
-    @property
+    @cached_property
     def terms(self) -> tuple[Term, ...]:
         """What is left of each term."""
         left: list[Term] = []
@@ -205,7 +206,7 @@ class SubDesign:
     def score_ratio(self) -> float | None:
         return self.design.score_ratio
 
-    @property
+    @cached_property
     def images(self) -> tuple[Image, ...]:
         """What is left of the bodies."""
         return restrict_images(self.design.images, self.positions)

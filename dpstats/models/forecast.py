@@ -58,7 +58,7 @@ from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.information import row_weights
 from dpstats.progress import show_elapsed
 from dpstats.quiet import quiet
-from dpstats.results.standard_errors import inference_of, missing_information, shrunk_towards, sums_inference
+from dpstats.results.standard_errors import inference_of, missing_information, sums_inference
 from dpstats.solvers.newton import minimize
 from dpstats.solvers.objective import PerturbedObjective
 from dpstats.wording import argument, phrase
@@ -234,7 +234,7 @@ class Forecast:
         stage = plan.stages[-1].plan
         assert stage.information is not None
         matrix, curvature = n * means.information, np.diag(stage.curvature)
-        start = matrix @ means.coef + curvature @ shrunk_towards(stage)
+        start = matrix @ means.coef + curvature @ stage.shrunk_towards
         params = np.asarray(np.linalg.solve(matrix + curvature, start), dtype=np.float64)
         matrix = matrix if noise is None else matrix + noise
         known = self._known(matrix, noisy=noise is not None)

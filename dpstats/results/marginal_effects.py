@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from dpstats.inference.estimates import check_level
 from dpstats.mechanisms.design import divided_variables
 from dpstats.plan import Plan
 from dpstats.results.contrasts import inference_table
-from dpstats.results.fit_statistics import Average, Effect, FitStatistics, HalfWidth, contrast_width
+from dpstats.results.fit_statistics import Effect, FitStatistics, HalfWidth, contrast_width, derivative
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.results.stored import Printed
 from dpstats.summaries import Summary
@@ -42,7 +43,6 @@ NO_MEANS = (
     "averages over the rows, and fit.comparisons(newdata={{{columns}}}) has effects at public typical values, at no "
     "charge"
 )
-STEP = 1e-4
 
 
 class FittedColumns(NamedTuple):
@@ -203,22 +203,13 @@ def _at_zero(model: FittedColumns) -> dict[str, Effect]:
     place = names.index("Intercept")
     eta = np.array([float(model.errors.table.coef[place])])
     slope = float(_slope(family, eta)[0])
-    bend = float((_slope(family, eta + STEP) - _slope(family, eta - STEP))[0] / (2 * STEP))
+    bend = float(derivative(partial(_slope, family), eta)[0])
     return _slopes(model, slope, bend * model.rows[place])
 
 
 def _slope(family: Family, eta: Vector) -> Vector:
     """The derivative of the mean response."""
-    return np.asarray((family.mean(eta + STEP) - family.mean(eta - STEP)) / (2 * STEP), dtype=np.float64)
-
-
-def level_width(
-    statistics: FitStatistics, column: int, parts: Sequence[tuple[Average, float]], group: int | None = None
-) -> HalfWidth:
-    """Of a change half the width of its interval: infinite where the coefficient of `column` is not identified."""
-    if not np.isfinite(statistics.errors.table.se[column]):
-        return lambda alpha: math.inf
-    return statistics.half_widths(parts, group)
+    return np.asarray(derivative(family.mean, eta), dtype=np.float64)
 
 
 def _changes(
@@ -230,13 +221,13 @@ def _changes(
         before = statistics.level_mean(factor, None)
         for column in factor.columns:
             after, name = statistics.level_mean(factor, column), model.plan.names[column]
-            half = level_width(statistics, column, [(after, 1.0), (before, -1.0)])
+            half = statistics.half_widths([(after, 1.0), (before, -1.0)], column=column)
             effects[name] = Effect(after.value - before.value, half)
             ratios[name] = (math.nan, 0.0, math.inf)
             if min(after.value, before.value) > 0:
                 ratio = after.value / before.value
                 parts = [(after, 1 / after.value), (before, -1 / before.value)]
-                width = level_width(statistics, column, parts)(alpha)
+                width = statistics.half_widths(parts, column=column)(alpha)
                 with np.errstate(over="ignore"):
                     low, high = np.exp(math.log(ratio) + width * np.array([-1.0, 1.0]))
                 ratios[name] = (ratio, float(low), float(high))

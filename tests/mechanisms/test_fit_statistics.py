@@ -376,6 +376,8 @@ def test_much_budget_gives_the_averages_of_statsmodels(family: str) -> None:
     if family == "gaussian":
         with pytest.raises(ArgumentError, match="logit and log links"):
             fit.comparisons(comparison="ratio")
+        with pytest.raises(NotReleasedError, match="comparisons has the differences between levels"):
+            fit.predictions("g")
         return
     near(fit.predictions("g"), [means[level].mean() for level in "abc"])
     ratios = fit.comparisons(comparison="ratio")
