@@ -261,13 +261,9 @@ def wrap_text(text: str, width: int, indent: str = "") -> list[str]:
 
 
 def _may_break(text: str, place: int, numbers: Sequence[tuple[int, int]]) -> bool:
-    """Whether a line may end at a place: behind a sign or before the bracket of a level, and outside of numbers.
-
-    No line ends with the bracket of a level, or with one after a blank.
-    """
+    """Whether a line may end at a place: behind a sign, outside of numbers, and not behind a bracket after a blank."""
     within = any(start < place < end for start, end in numbers)
-    ends = text[place - 1] in BREAKS.replace("[", "") or text[place : place + 1] == "["
-    return ends and not within and text[max(place - 2, 0) : place] != " ("
+    return text[place - 1] in BREAKS and not within and text[max(place - 2, 0) : place] != " ("
 
 
 def _widened(rows: Sequence[tuple[Any, list[str]]], columns: Sequence[int]) -> list[int]:
