@@ -136,8 +136,10 @@ class Domain(Mapping[str, Range | Levels]):
         >>> import numpy as np
         >>> Domain.template({"age": np.zeros(0), "smoker": np.zeros(0, dtype=bool)})
         # Fill in what the codebook says, not what the data hold; leave out the rest.
+        # A range is (least, greatest), the levels of a text are all that exist, the
+        # reference first. Numbers that are codes are levels, too.
         domain = dp.Domain(
-            age=(..., ...),  # float64: least, greatest; a list of few codes
+            age=(..., ...),  # float64
             smoker=bool,  # bool
         )
         """

@@ -158,7 +158,7 @@ def no_fit_statistics(request: Request, spec: FitSpec) -> str | None:
     if design.score_ratio != 1.0:
         return "averages over rows of equal weight; leave it out with weights or numbers of trials"
     if design.offset_bound:
-        return "compares with a constant mean, and an offset changes the mean; leave it out"
+        return "compares with a constant mean, and an offset changes the mean; with an offset leave fitstats out"
     if not family.models_mean:
         return f"needs a mean response, which family {family.name!r} does not model; leave it out"
     if constant_column(design) is None:

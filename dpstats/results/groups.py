@@ -110,7 +110,7 @@ def pooled_groups(fits: Sequence[GLMResults], whole: GLMResults) -> Pooled | Non
     if not linear:
         # The noise in H counts with the distance of the coefficients: less of it, where its exact law is not needed.
         scores = np.array([one.score(centre, own) for one, own in zip(groups, steady.informations, strict=True)])
-        noise = [one.noise(centre, steady.noise(centre - one.at, at)) for at, one in enumerate(groups)]
+        noise = [one.noise(centre, steady.noise(centre - one.at)) for one in groups]
     model = GroupModel(
         centre=centre,
         informations=steady.informations,

@@ -18,6 +18,7 @@ from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
 from dpstats.inference.estimates import check_level
+from dpstats.mechanisms.design import divided_variables
 from dpstats.plan import Plan
 from dpstats.results.contrasts import inference_table
 from dpstats.results.fit_statistics import Average, Effect, FitStatistics, HalfWidth, contrast_width
@@ -108,6 +109,7 @@ class MarginalEffects(Printed):
     at: str
     alpha: float
     half_widths: tuple[HalfWidth, ...]
+    divided: tuple[str, ...] = ()  # variables that move several columns, of which no line is the effect
 
     def __repr__(self) -> str:
         return f"<MarginalEffects, {self.at}: {', '.join(self.names)}>"
@@ -126,8 +128,14 @@ class MarginalEffects(Printed):
 
     def summary(self) -> Summary:
         """The same as a table at 80 columns."""
-        title = f"Marginal effects (dy/dx), {self.at}"
-        return Summary([inference_table(self.summary_frame(), self.alpha, title=title, estimate="dy/dx")])
+        notes = []
+        if self.divided:
+            notes.append(
+                "A line holds all other columns fixed, so no line is the effect of a variable with several columns "
+                f"({', '.join(self.divided)}); fit.comparisons(..., newdata=...) has it at public rows, at no charge."
+            )
+        title = f"Marginal effects (dy/dx), {'at zero' if self.at == 'zero' else self.at}"
+        return Summary([inference_table(self.summary_frame(), self.alpha, title=title, estimate="dy/dx")], notes)
 
 
 def marginal_effects(
@@ -162,7 +170,8 @@ def marginal_effects(
     value, se, pvalues = np.array([(one.value, one.se, one.pvalue) for one in effects.values()]).reshape(-1, 3).T
     frame = WideFrame(pd.DataFrame.from_dict(ratios, orient="index", columns=["ratio", "low", "high"]))
     half_widths = tuple(one.half_width for one in effects.values())
-    return MarginalEffects(tuple(effects), value, se, value / se, pvalues, frame, at, alpha, half_widths)
+    divided = tuple(divided_variables(plan.design))
+    return MarginalEffects(tuple(effects), value, se, value / se, pvalues, frame, at, alpha, half_widths, divided)
 
 
 def _slopes(

@@ -102,7 +102,27 @@ def inference_of(
         typical_size=stage.radius / float(np.sqrt(stage.size)),
         found=found,
     )
-    return ReleasedErrors(Inference(estimates, rows, transform @ center + shift), basis, center)
+    debiased = estimates.contrasts(basis).estimates + center
+    withheld = stand_ins(plan, debiased, released)
+    return ReleasedErrors(Inference(estimates, rows, transform @ center + shift, withheld), basis, center)
+
+
+STAND_IN = 0.4
+"""A column whose effect makes up less of the score that a lasso asks for was chosen for what it shares with others; the
+share was set on some designs and confirmed on others (docs/guide/screening)."""
+
+
+def stand_ins(plan: Plan, debiased: Vector, released: Information) -> NDArray[np.bool_] | None:
+    """Which refitted columns the lasso chose for more than their effect, by what was released; (k,), None for none.
+
+    A score of a column is its information times its effect, and what it shares with effects of other columns.
+    """
+    chooser = plan.stages[-2].plan if plan.stages[-1].role == "refit" else None
+    if chooser is None or chooser.penalty is None or not (chooser.penalty.sparse and chooser.penalty.convex):
+        return None
+    asked = chooser.penalty.slope(np.finfo(float).tiny, chooser.penalty_weights[list(released.columns)])
+    found = np.abs(debiased) * np.diag(released.matrix) < STAND_IN * asked
+    return found if found.any() else None
 
 
 def sums_inference(plan: Plan, released: ReleasedSums, nobs: int | None) -> ReleasedErrors:

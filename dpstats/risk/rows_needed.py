@@ -18,7 +18,7 @@ from dpstats.frames import WideFrame
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.noise import Noise
 from dpstats.progress import show_elapsed
-from dpstats.wording import argument
+from dpstats.wording import argument, phrase
 
 WIDTH = 78
 
@@ -171,13 +171,18 @@ class ErrorSize(_Printed):
         later = "" if self.most == self.cautious else f", and meet the target from {self.most:,} on"
         return (
             f"This holds for {usual} Rows with narrow, off-centre numbers and rare levels are likely to {meets} from "
-            f"{self.cautious:,} rows on{later}. A cautious choice is {self.cautious:,} rows. {SUPPOSED}"
+            f"{self.cautious:,} rows on{later}. {supposed_rows()}"
         )
 
 
 KNOWN = "This is a forecast for rows as described by typical= or like=."
-SUPPOSED = "This is a forecast for rows simulated from the Domain; typical= and like= describe other rows."
-"""What an answer rests on."""
+"""What an answer rests on; a shell describes no rows."""
+
+
+def supposed_rows() -> str:
+    """What an answer rests on if no rows are described."""
+    described = phrase("; typical= and like= describe other rows", shell="")
+    return f"This is a forecast for rows simulated from the Domain{described}."
 
 
 def _with_table(answer: str, table: pd.DataFrame, known: bool) -> str:
@@ -225,7 +230,7 @@ class RequiredEps:
             more = (
                 f"No eps up to {GREATEST:g} gives {self.n:,} rows these standard errors. The table is for {GREATEST:g}."
             )
-            return _with_table(f"{more} {KNOWN if self.known else SUPPOSED}", self.table, self.known)
+            return _with_table(f"{more} {KNOWN if self.known else supposed_rows()}", self.table, self.known)
         answer = f"About eps = {self.eps:.4g} for these standard errors of {self.n:,} rows. "
         if not self.known:
             rare = "Rows with narrow, off-centre numbers and rare levels"
@@ -234,7 +239,7 @@ class RequiredEps:
             else:
                 sure = f"{rare} are unlikely to have finite errors at any eps up to {GREATEST:g}."
             answer += f"This holds for usual rows. {sure} "
-        return _with_table(answer + (KNOWN if self.known else SUPPOSED), self.table, self.known)
+        return _with_table(answer + (KNOWN if self.known else supposed_rows()), self.table, self.known)
 
 
 def required(

@@ -807,6 +807,15 @@ def test_a_column_that_another_term_reads_is_referred_to_public_rows() -> None:
     assert len(fit.comparisons("x", newdata={"x": [0], "z": [0], "g": ["a"]})) == 1
 
 
+def test_variables_with_several_columns_are_named_below_marginal_effects() -> None:
+    rows = frame("binomial", 3_000)
+    fit = dp.logit("y ~ x * z + g", rows, 5.0, domain={**DOMAIN, "y": (0, 1)}, inference=True)
+    assert "variable with several columns (x, z)" in " ".join(str(fit.get_margeff().summary()).split())
+    assert "several columns" not in str(fitted("binomial", rows=3_000).get_margeff().summary())
+    with pytest.raises(ArgumentError, match=r"got 'x'; fit.comparisons\(..., newdata=...\) changes any column"):
+        dp.logit("y ~ x * z + g", rows, 5.0, domain={**DOMAIN, "y": (0, 1)}, fitstats_variables={"x": 1})
+
+
 def test_a_group_that_is_not_in_the_formula_is_refused_by_what_to_do() -> None:
     fit = fitted("binomial", rows=3_000)
     absent = "got 'w', which is not in the formula: add it there, and fitstats_by='w' to the call of the fit"
