@@ -349,11 +349,19 @@ def _coefficients(results: LocalResults) -> SimpleTable:
         found = results.uncertainty()
         rows = [(str(name), _with_ends(row.to_numpy(dtype=np.float64))) for name, row in found.iterrows()]
         return full_width(["coef", "noise sd", "[0.025", "0.975]"], rows, columns=[12, 12, 12, 12])
-    rows = []
-    for name, estimate, scaled, noise_sd in results.tidy().itertuples(index=False):
-        within = "within noise" if abs(estimate) < 2 * noise_sd else ""
-        rows.append((name, [*map(format_number, (estimate, scaled, noise_sd)), within]))
-    return full_width(["coef", "scaled coef", "noise sd", ""], rows, columns=[12, 13, 14, 13])
+    rows = [
+        (
+            row["term"],
+            [
+                *(to_the_noise(row[name], row["noise_sd"]) for name in ("estimate", "noise_sd")),
+                "yes" if abs(row["estimate"]) < 2 * row["noise_sd"] else "",
+            ],
+        )
+        for _, row in results.tidy().iterrows()
+    ]
+    unsure = any(cells[-1] for _, cells in rows)
+    rows = rows if unsure else [(name, cells[:-1]) for name, cells in rows]
+    return full_width(["coef", "noise sd", "within noise"][: 2 + unsure], rows, columns=[14, 14, 14][: 2 + unsure])
 
 
 def _with_ends(values: Float) -> list[str]:

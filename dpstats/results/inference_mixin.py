@@ -298,6 +298,9 @@ class InferenceMixin:
             places = np.flatnonzero((columns >= term.columns.start) & (columns < term.columns.stop))
             if not len(places):
                 continue
+            unshown = 0 if errors.table.withheld is None else int(np.sum(errors.table.withheld[places]))
+            if errors.table.withheld is not None:
+                places = places[~errors.table.withheld[places]]
             weights = np.eye(len(columns))[places]
             if term.name == "Intercept":
                 test = errors.table.wald_test(weights)
@@ -305,7 +308,7 @@ class InferenceMixin:
                 test = wald_test(errors.table.estimates, weights, errors.nulls[places])
             # Of a term none of whose coefficients is identified nothing was tested.
             tested = (test.statistic, test.pvalue) if test.df else (np.nan, np.nan)
-            rows[term.name] = (*tested, test.df, test.untested)
+            rows[term.name] = (*tested, test.df, test.untested + unshown)
         names = ["statistic", "pvalue", "df_constraint", "untested"]
         table = pd.DataFrame.from_dict(rows, orient="index", columns=names)
         return WaldTestTerms(WideFrame(table.astype({"df_constraint": int, "untested": int})))

@@ -314,7 +314,8 @@ def part_text(share: Estimate | None) -> str | None:
     value, error = 100 * max(share.value, 0.0), 100 * share.sd
     if value < 3 * error:
         return f"No more than about {max(value + 2 * error, 0.1):.1f} % of the rows"
-    return f"About {value:.1f} % of the rows (s.d. {error:.1f} %)"
+    digits = 1 if error >= 0.05 else min(-math.floor(math.log10(max(error, 1e-4))), 4)
+    return f"About {value:.{digits}f} % of the rows (s.d. {error:.{digits}f} %)"
 
 
 def outside_note(results: ReleasedModel) -> list[str]:
@@ -366,7 +367,10 @@ def no_errors_note(results: ReleasedModel) -> str:
         return f"'noise sd' is the exact standard deviation of the noise; {napp}."
     if plan.request.method == "posterior":
         return f"The coefficients are one draw from a posterior flattened by the privacy budget; {napp}."
-    without = "Coefficients are shrunk towards zero and contain privacy noise; this fit has no standard errors"
+    without = (
+        "Coefficients are shrunk towards zero and contain privacy noise; this fit has no standard errors to tell "
+        "effects from noise"
+    )
     if plan.focus is not None:
         return f"{without}, except for the randomised {plan.focus.treatment}: fit.focus() has its interval."
     reason = obstacle(plan.family, plan.request.penalty, plan.request.options)
@@ -416,10 +420,10 @@ def what_would_help(results: ReleasedModel) -> str:
     if poor == "these rows" and needed.insists and not results.has_errors:
         return f"{argument('inference', True)} buys them, from the same eps."
     if poor == "these rows":
-        spread = ", unless they say little or the draw of the noise is bad"
+        spread = ", unless numbers fill little of their ranges or the draw of the noise is bad"
     else:
-        spread = f" if columns are spread as usual, and {poor} if they say little"
-    return f"By forecast{where} {usual} are enough for nearly all{spread}. {more}"
+        spread = f", and {poor} if numbers fill little of their ranges or levels are rare"
+    return f"By forecast{where} {usual} are usually enough for nearly all intervals{spread}. {more}"
 
 
 def unadjusted_note(results: ReleasedModel) -> list[str]:
@@ -430,12 +434,25 @@ def unadjusted_note(results: ReleasedModel) -> list[str]:
     return [f"Not adjusted for selection: the same rows chose the columns. {apart} keeps them apart."]
 
 
+def stand_in_names(results: ReleasedModel) -> list[str]:
+    """Columns that may stand for others that a lasso left out, of which no error is shown."""
+    withheld = results._inference.withheld
+    return [] if withheld is None else [results._fitted_names[place] for place in np.flatnonzero(withheld)]
+
+
 def missing_notes(results: ReleasedModel) -> list[str]:
     """Which errors are missing, and what would help."""
     if not shows_errors(results):
         return []
-    notes = []
-    unknown = [str(name) for name, error in results.bse.items() if np.isinf(error)]
+    notes, withheld = [], stand_in_names(results)
+    unknown = [str(name) for name, error in results.bse.items() if np.isinf(error) and name not in withheld]
+    if withheld:
+        few = withheld[:MOST_NAMES]
+        more = f" and {len(withheld) - len(few)} more" if len(withheld) > len(few) else ""
+        notes.append(
+            f"No error is shown for {', '.join(few)}{more}: an effect so small does not explain the choice of its "
+            "column, which may stand for a similar one that was left out. t_test has the interval in this model."
+        )
     if unknown:
         which = ", ".join(unknown) if len(unknown) <= MOST_NAMES else f"{len(unknown)} coefficients (see identified)"
         notes.append(f"Not identified at this budget: {which}.{unknown_fit(results)} {what_would_help(results)}")

@@ -426,8 +426,8 @@ def test_what_is_advised_gives_intervals(inference: Any) -> None:
     told = next(text for text in map(words, fits) if "By forecast" in text)  # a draw of the noise may need no advice
     asked = "" if inference is True else " with inference=True"
     found = re.search(
-        rf"By forecast{asked} about ([\d,]+) rows \(or eps = ([\d.]+) with these\) are enough for nearly all if "
-        r"columns are spread as usual, and about ([\d,]+) rows if they say little",
+        rf"By forecast{asked} about ([\d,]+) rows \(or eps = ([\d.]+) with these\) are usually enough for nearly all "
+        r"intervals, and about ([\d,]+) rows if numbers fill little of their ranges or levels are rare",
         told,
     )
     assert found is not None, told
@@ -463,7 +463,7 @@ def test_a_stored_fit_gives_the_same_advice(inference: Any) -> None:
 def test_no_eps_is_advised_by_a_count_that_is_nearly_noise() -> None:
     formula, data, domain = wide_rows(300)
     found = words(dp.logit(formula, data, 0.5, domain=domain))
-    assert "are enough for nearly all" in found
+    assert "are usually enough for nearly all" in found
     assert "or eps" not in found
 
 
