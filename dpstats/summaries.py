@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import html
 import io
+import itertools
 import re
 import textwrap
 from collections.abc import Callable, Sequence
@@ -152,10 +153,15 @@ def _unbroken(table: SimpleTable) -> SimpleTable:
 
 
 def with_title(table: SimpleTable, title: str | None) -> SimpleTable:
-    """The table with its title, in lines that fit and on one line, where its parts are told apart by a mark."""
+    """The table with its title: in lines that fit, and on one line with a semicolon between headings."""
     if title:
-        parts = [" ".join(line.split()).rstrip(";") for line in title.split("\n")]
-        table.title, table.whole_title = _centred(title), "; ".join(filter(None, parts))
+        lines = [line.split() for line in title.split("\n") if line.strip()]
+        table.title, table.whole_title = _centred(title), " ".join(lines[0])
+        for line, following in itertools.pairwise(lines):
+            # A heading of several lines breaks where the next word has no room; one with room ends there.
+            ends = len(" ".join([*line, following[0]])) <= WIDTH - 4
+            heading = f"{table.whole_title.rstrip(';')};" if ends else table.whole_title
+            table.whole_title = f"{heading} {' '.join(following)}"
     return table
 
 
