@@ -113,6 +113,17 @@ class Family(ABC):
         return "the mean"
 
     @property
+    def pieced(self) -> bool:
+        """Whether a record is several rows of a design, in several directions, that a verb of its own makes of it.
+
+        Examples
+        --------
+        >>> logistic.pieced
+        False
+        """
+        return False
+
+    @property
     @abstractmethod
     def lipschitz(self) -> float:
         """L = sup |l'| over all eta and all responses in the family's domain."""

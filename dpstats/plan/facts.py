@@ -124,8 +124,9 @@ class PlanFacts:
 
     @property
     def df_model(self) -> int:
-        """Coefficients of the fit besides the intercept."""
-        return int(self.kept.sum()) - int(self.design.has_intercept)
+        """Coefficients of the fit besides the intercept, or besides cut-points."""
+        constants = len(self.design.cut_points) if isinstance(self.design, DesignSpec) else 0
+        return int(self.kept.sum()) - max(constants, int(self.design.has_intercept))
 
     @property
     def curvature(self) -> Vector:

@@ -253,9 +253,10 @@ class Plan(PlanFacts):
         return (self.guarantee,) if self.counts is None else self.counts.guarantees(self.guarantee)
 
     def _call(self, what: str) -> PlannedCall:
-        if self.call is None and self.family.name == "hazard":
+        if self.call is None and self.family.name in (kinds := {"hazard": "hazards", "ordinal": "ordered levels"}):
+            kind = kinds[self.family.name]
             raise ArgumentError(
-                f"{what} is not offered for plans of hazards; dp.hazard fits them, with the same arguments"
+                f"{what} is not offered for plans of {kind}; dp.{self.family.name} fits them, with the same arguments"
             )
         if self.call is None:
             raise ArgumentError(f"{what} is for what dp.plan returns: dp.plan(formula, domain, eps, ...).{what}(...)")
