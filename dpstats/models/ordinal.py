@@ -100,7 +100,7 @@ def plan_ordinal(
     eps: float,
     *,
     adjacency: str = "add_remove",
-    inference: str | bool | None = "auto",
+    inference: str | bool | None = True,
     **options: Any,
 ) -> Plan:
     """What `ordinal` would release and cost; reads no rows.
@@ -140,7 +140,7 @@ def ordinal(
     *,
     domain: Domain | Mapping[str, Any] | None = None,
     adjacency: str = "add_remove",
-    inference: str | bool | None = "auto",
+    inference: str | bool | None = True,
     ledger: LedgerLike = None,
     label: str | None = None,
     analyst: str | None = None,
@@ -160,9 +160,9 @@ def ordinal(
     domain : Domain or dict
         Declares every column: ranges of numbers, levels of groups, and the levels of the response, in their order.
     adjacency : {"add_remove", "replace_one"}
-    inference : {"auto", "robust", True, None}
-        "auto" has standard errors at no cost, which take proportional odds for granted. "robust" pays for errors that
-        do not; True pays for the former where the budget leaves too little room for free ones.
+    inference : {True, "robust", "auto", None}
+        True pays for standard errors that take proportional odds for granted, and "robust" for errors that do not.
+        "auto" has the former at no cost, if there are rows enough; None has coefficients alone.
     ledger : Ledger, Part or path, optional
         Charged durably before any row is read.
     label, analyst : str, optional
