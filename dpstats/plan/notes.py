@@ -10,7 +10,7 @@ import numpy as np
 
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, NegativeBinomial, Poisson, Quantile
-from dpstats.families.base import closed_cap
+from dpstats.families.base import OF_PIECES, closed_cap
 from dpstats.families.hazard import PiecewiseExponential
 from dpstats.formula.advice import MOST_LISTED, TAKEN
 from dpstats.formula.design import DesignSpec
@@ -146,7 +146,7 @@ def plan_notes(plan: PlanFacts, *, released: bool = True) -> list[str]:
             f"{plan.response.mean:.4g} instead of zero. The excess risk measures the norm of coefficients from "
             "there."
         )
-    notes += pieces_note(plan.family) if plan.family.name in ("hazard", "ordinal") else weights_note(plan.design)
+    notes += pieces_note(plan.family) if plan.family.name in OF_PIECES else weights_note(plan.design)
     notes += counts_note(plan)
     advised = [] if plan.completed else [sentence(one) for one in plan.advice if TAKEN not in one]
     return [*notes, *assumed_response_note(plan), *design_notes(plan), *advised]

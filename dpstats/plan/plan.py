@@ -15,7 +15,7 @@ import pandas as pd
 from dpstats.call import Request
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, Quantile
-from dpstats.families.base import check_cap
+from dpstats.families.base import OF_PIECES, check_cap
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import ArrayDesign, PublicDesign
 from dpstats.mechanisms.fit_statistics import FitStatisticsPlan
@@ -253,8 +253,7 @@ class Plan(PlanFacts):
         return (self.guarantee,) if self.counts is None else self.counts.guarantees(self.guarantee)
 
     def _call(self, what: str) -> PlannedCall:
-        if self.call is None and self.family.name in (kinds := {"hazard": "hazards", "ordinal": "ordered levels"}):
-            kind = kinds[self.family.name]
+        if self.call is None and (kind := OF_PIECES.get(self.family.name)) is not None:
             raise ArgumentError(
                 f"{what} is not offered for plans of {kind}; dp.{self.family.name} fits them, with the same arguments"
             )

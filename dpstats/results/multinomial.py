@@ -31,6 +31,37 @@ from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
 
+_QUALITY = "predict(newdata) has the probabilities of public rows, from which it follows for those"
+_FITTED = "predict(newdata) has the probabilities of public rows; those of private rows are not protected"
+_BY_COEFFICIENT = "conf_int() and pvalues speak of each coefficient"
+_ROWS = "the number of rows is private: adjacency='replace_one' makes it public (nobs)"
+
+NOT_RELEASED = {
+    **dict.fromkeys(("df_resid", "n_obs"), _ROWS),
+    **dict.fromkeys(
+        ("aic", "bic", "deviance", "llf", "llnull", "llr", "llr_pvalue", "null_deviance", "prsquared", "pred_table"),
+        _QUALITY,
+    ),
+    **dict.fromkeys(("fitted", "fittedvalues", "resid", "residuals", "resid_misclassified", "resid_response"), _FITTED),
+    **dict.fromkeys(("normalized_cov_params", "vcov"), _BY_COEFFICIENT),
+}
+"""What results of statsmodels or R have of classes and levels and these have not, and what there is instead."""
+
+_NOT_OFFERED = {
+    **dict.fromkeys(("cov_params", "t_test", "wald_test", "wald_test_terms", "f_test"), _BY_COEFFICIENT),
+    **dict.fromkeys(
+        ("get_margeff", "get_prediction", "comparisons", "predictions"), "predict(newdata) has probabilities"
+    ),
+    **dict.fromkeys(("evaluate", "fitstats"), _QUALITY),
+}
+"""What other models of dpstats have."""
+
+
+def refuse_unreleased(name: str) -> None:
+    """Raise NotReleasedError if results of classes or levels would have `name`, as a function of the rows."""
+    if name in NOT_RELEASED:
+        raise NotReleasedError(f"{name} was not released: the budget has not paid for it; {NOT_RELEASED[name]}")
+
 
 @dataclass(frozen=True, eq=False)
 class MultinomialPlan(Printed):
@@ -224,6 +255,16 @@ class MultinomialResults(Released):
     scaled_params: Vector
     nobs: int | None = None
     information: Vector | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        own = getattr(type(self), name, None)
+        if own is not None:
+            # Its own NotReleasedError has led here, being an AttributeError: raise it again.
+            return own.__get__(self)
+        refuse_unreleased(name)
+        if name in _NOT_OFFERED:
+            raise NotReleasedError(f"{name} is not offered for several classes: {_NOT_OFFERED[name]}")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
     def guarantee(self) -> Guarantee:

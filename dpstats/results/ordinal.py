@@ -20,6 +20,7 @@ from dpstats.frames import WideFrame
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.quiet import quiet
 from dpstats.results.glm_results import GLMResults
+from dpstats.results.multinomial import refuse_unreleased
 
 Vector = NDArray[np.float64]
 
@@ -61,6 +62,10 @@ class OrdinalResults(GLMResults):
     >>> dp.OrdinalResults.from_dict(fit.to_dict()).params.equals(fit.params)
     True
     """
+
+    def __getattr__(self, name: str) -> Any:
+        refuse_unreleased(name)
+        return super().__getattr__(name)
 
     @property
     def levels(self) -> tuple[Scalar, ...]:
