@@ -17,13 +17,13 @@ from dpstats.mechanisms.options import LATER, OptionKeywords, Options
 from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
 from dpstats.penalties import penalty as get_penalty
-from dpstats.privacy.gaussian import check_delta
 from dpstats.privacy.guarantee import (
     Adjacency,
     Guarantee,
     Unit,
     check_adjacency,
     check_budget,
+    check_delta,
     check_planned,
     make_unit,
 )

@@ -147,8 +147,18 @@ def with_rows(table: SimpleTable, headers: Sequence[str], rows: Sequence[tuple[A
 def _unbroken(table: SimpleTable) -> SimpleTable:
     """The table with each of its rows on one line, and its title."""
     whole = copy.deepcopy(getattr(table, "unbroken", table))
-    whole.title = " ".join((table.title or "").split())
+    whole.title = _joined_headings(table.title or "")
     return whole
+
+
+def _joined_headings(title: str) -> str:
+    """The lines of a title on one, a semicolon between headings: a line with room for the next word ends one."""
+    lines = [line.split() for line in title.split("\n") if line.strip()]
+    texts = [" ".join(words) for words in lines]
+    for at, (text, following) in enumerate(zip(texts, lines[1:], strict=False)):
+        if len(f"{text} {following[0]}") <= WIDTH - 4 and not text.endswith((";", "***")):
+            texts[at] += ";"
+    return " ".join(texts)
 
 
 def _as_text(table: SimpleTable, text: Callable[[str], str]) -> SimpleTable:

@@ -50,6 +50,9 @@ WRONG: dict[str, Any] = {
     "array": np.full(ROWS, CANARY),
     "frame": pd.DataFrame({"private": [CANARY] * ROWS}),
 }
+PRIVATE = ("nan", "nested", "series", "array", "frame")
+"""Tried with every argument; of the others a third, in turn: each meets every kind of argument."""
+
 LEFT_OUT = ("progress", "n_jobs", "mechanism")
 """A mechanism is anybody's code, and raises what it likes; processes and lines on terminals are tested elsewhere."""
 
@@ -163,12 +166,14 @@ def test_every_argument_is_taken_or_refused_by_name(
     monkeypatch.chdir(tmp_path)  # "nonsense" is a good name of a file
     raw: dict[tuple[str, str, str], list[str]] = {}
     refused: list[str] = []
+    turn = 0
     for name, call, right in public:
         parameters = inspect.signature(call).parameters.values()
         named = [one.name for one in parameters if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)]
         for argument in (one for one in named if one not in LEFT_OUT):
             for kind, value in WRONG.items():
-                if (name, argument, kind) in RIGHT:
+                turn += 1
+                if (name, argument, kind) in RIGHT or (kind not in PRIVATE and turn % 3):
                     continue
                 try:
                     call(**{**right, argument: value})
@@ -178,7 +183,7 @@ def test_every_argument_is_taken_or_refused_by_name(
                     raw.setdefault((name, argument, repr(error)[:60]), []).append(kind)
                 pyplot.close("all")
     assert not raw, "\n".join(f"{where}: {kinds}" for where, kinds in raw.items())
-    assert len(refused) > 2000
+    assert len(refused) > 1000
     assert not any(str(int(CANARY)) in said for said in refused)
 
 

@@ -31,7 +31,7 @@ from benchmarks.inference.adaptive import (
     responses,
 )
 from benchmarks.prediction import diamonds
-from dpstats.models.adaptive import Outlook, Populations, choose, expected_outlook
+from dpstats.models.adaptive import Expectation, Outlook, Populations, choose
 from dpstats.models.forecast import PUBLIC_ROWS, row_means
 from dpstats.models.population import KNOWN, KnownColumns
 from dpstats.plan.row_counts import CHECK_SHARE
@@ -119,7 +119,7 @@ def foreseen(found: Population, eps: float, rows: int) -> Outlook:
     plan = plans[choose(plans, rows)]
     sample = found.frame.sample(min(len(found.frame), PUBLIC_ROWS), random_state=1)
     means = row_means(plan, KnownColumns.from_arguments(plan.design, None, sample), KNOWN, None)
-    return expected_outlook(plan, Populations(means, means), rows)
+    return Expectation(plan, Populations(means, means)).of(rows)
 
 
 def costs() -> None:

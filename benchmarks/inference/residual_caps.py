@@ -29,7 +29,7 @@ import dpstats as dp
 from benchmarks.inference.adaptive import population
 from benchmarks.prediction import checked, cps1988, diamonds
 from dpstats.domain import Levels, Range
-from dpstats.plan import scaling
+from dpstats.plan import plan as scaling
 from dpstats.privacy.randomness import random_source
 from dpstats.privacy.ranges import buy_reach
 from dpstats.privacy.selection import exponential_scale

@@ -58,8 +58,8 @@ def widths(draws: int = 20) -> None:
     plain = plain_hazards(data, PLAIN, "years", "recur", BREAKS)
     print(f"rotterdam, recurrence within 5 years, breaks {BREAKS}, {len(plain.params) - len(BREAKS)} covariates")
     print("rate_cap eps | with errors | width over non-private: mean, largest mean | rms of z against non-private")
-    for cap in (0.4, 0.6):
-        for eps in (1.0, 2.0, 3.0, 5.0, 10.0):
+    for cap in (None, 0.6):
+        for eps in (1.0, 2.0, 3.0, 5.0) if cap is None else (3.0,):
             ratios, scores = [], []
             for seed in range(draws):
                 table = dp.hazard(
@@ -72,7 +72,7 @@ def widths(draws: int = 20) -> None:
             ratio, found = np.array(ratios), np.isfinite(ratios)
             mean = np.array([np.mean(own[known]) for own, known in zip(ratio.T, found.T, strict=True)])
             rms = float(np.sqrt(np.mean(np.array(scores)[found] ** 2)))
-            print(f"{cap:8} {eps:3g} | {found.mean():.2f} | {mean.mean():.2f}, {mean.max():.2f} | {rms:.2f}")
+            print(f"{cap or 0.4:8} {eps:3g} | {found.mean():.2f} | {mean.mean():.2f}, {mean.max():.2f} | {rms:.2f}")
 
 
 def untouched(draws: int = 20) -> None:
@@ -281,7 +281,7 @@ def tables(draws: int = 200) -> None:
     found = pd.DataFrame({"coef": plain.params, "se": plain.bse})
     for eps in (1.0, 3.0):
         drawn = [
-            dp.hazard(FORMULA, data, eps, domain=DOMAIN, breaks=BREAKS, rate_cap=0.4, seed=seed).uncertainty()
+            dp.hazard(FORMULA, data, eps, domain=DOMAIN, breaks=BREAKS, seed=seed).uncertainty()
             for seed in range(min(draws, 40))
         ]
         z = np.array([np.nan_to_num(table["coef"] / table["std_error"]) for table in drawn])

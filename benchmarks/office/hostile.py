@@ -253,7 +253,7 @@ class _Heard(logging.Handler):
 
 
 def attack(
-    count: int, seed: int = 0, *, keeper: bool = False, dear: float = 0.002
+    count: int, seed: int = 0, *, keeper: bool = False, dear: float = 0.002, plans: int = 40
 ) -> tuple[Report, list[float], list[float]]:
     """Send so many requests; the report, and the seconds that plans of another analyst took without and beside them."""
     report, heard = Report(), _Heard()
@@ -271,7 +271,7 @@ def attack(
                 report.findings.append(f"anna: {status} {content[-300:]}")
             return time.perf_counter() - start
 
-        alone, beside = [] if keeper else [planned(at) for at in range(40)][10:], []
+        alone, beside = [] if keeper else [planned(at) for at in range(plans)][10:], []
         over = threading.Event()
 
         def working() -> None:

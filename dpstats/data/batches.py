@@ -20,9 +20,8 @@ import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
 from dpstats.arguments import safe_repr
-from dpstats.data.arrow import from_arrow, is_integral, kind_of
 from dpstats.data.columns import Column
-from dpstats.data.containers import from_polars
+from dpstats.data.containers import from_arrow, from_polars, is_integral, kind_of
 from dpstats.data.spool import free_bytes
 from dpstats.data.table import BATCH_ROWS, Holds, Stream, Table
 from dpstats.errors import DataError, NoRoomError, RowsChangedError

@@ -17,8 +17,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import csv
 
-from dpstats.data.arrow import ArrowColumn
 from dpstats.data.columns import Column
+from dpstats.data.containers import ArrowColumn
 from dpstats.data.table import Table
 
 Places = NDArray[np.intp]

@@ -135,13 +135,13 @@ class Block(NamedTuple):
 
     def part(self, rows: slice) -> Block:
         """Consecutive rows, without a copy."""
-        return self._each(rows, self.exog[rows])
+        return Block(*(None if cells is None else cells[rows] for cells in self))  # type: ignore[arg-type]
 
     def take(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Block:
         """The rows chosen, one after the other in memory, or one column after the other as before."""
         by_columns = self.exog.flags.fnc
         exog = np.ascontiguousarray(self.exog.T[:, rows]).T if by_columns else np.ascontiguousarray(self.exog[rows])
-        return self._each(rows, exog)
+        return Block(exog, *(None if cells is None else cells[rows] for cells in self[1:]))  # type: ignore[arg-type]
 
     def columns(self, kept: NDArray[np.intp]) -> Block:
         """Some columns, C-contiguous."""
@@ -155,9 +155,6 @@ class Block(NamedTuple):
         """In double precision."""
         floats = (None if cells is None else np.asarray(cells, dtype=np.float64) for cells in self[:4])
         return Block(*floats)._replace(person=self.person, levels=self.levels)  # type: ignore[arg-type]
-
-    def _each(self, rows: slice | NDArray[np.bool_] | NDArray[np.intp], exog: Floats) -> Block:
-        return Block(exog, *(None if cells is None else cells[rows] for cells in self[1:]))  # type: ignore[arg-type]
 
 
 def concatenate(blocks: Sequence[Block]) -> Block:
@@ -276,7 +273,7 @@ class MemoryRows(Rows[Element]):
         self, part: Callable[[Iterable[Element]], Result], add: Callable[[Result, Result], Result]
     ) -> Result:
         """`part` of runs of the elements, at the same time on several cores."""
-        if not self.in_memory:
+        if self._change is not None:
             return part(self)
         return functools.reduce(add, map_runs(part, split_runs(self._elements)))
 

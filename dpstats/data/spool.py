@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import os
 import tempfile
@@ -133,17 +134,13 @@ class Memory:
 def machine_bytes() -> float:
     """The memory of the machine, or of the container if that is less, in bytes."""
     try:
-        physical = float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
+        least = float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # Windows has no sysconf
         return float(ASSUMED)
-    return min(physical, *map(_container_limit, _LIMITS))
-
-
-def _container_limit(path: str) -> float:
-    try:
-        return float(Path(path).read_text())
-    except (OSError, ValueError):  # there is none, or it says "max"
-        return float("inf")
+    for path in _LIMITS:
+        with contextlib.suppress(OSError, ValueError):  # there is none, or it says "max"
+            least = min(least, float(Path(path).read_text()))
+    return least
 
 
 PROBE_BYTES = 2**25

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from dpstats.arguments import near_miss
 from dpstats.cached import cached_property
-from dpstats.data.arrow import from_arrow
 from dpstats.data.columns import CategoricalColumn, Chosen, Column, ObjectColumn
-from dpstats.data.containers import column_of, from_pandas, from_polars, is_column, is_of
+from dpstats.data.containers import column_of, from_arrow, from_pandas, from_polars, is_column, is_of
 from dpstats.data.passes import MemoryRows, Rows
 from dpstats.data.spool import Memory, ReadRows
 from dpstats.errors import DataError
@@ -188,7 +187,7 @@ def table_from_mapping(data: Mapping[Any, Any]) -> Table:
 def in_memory(data: object) -> Table | None:
     """`data` as a table if its type is a container in memory; DataError for columns that differ in length."""
     if isinstance(data, pd.DataFrame):
-        return Table(list(data.columns), len(data), lambda at: from_pandas(data.iloc[:, at]), data.index)
+        return Table(list(data.columns), len(data), partial(_column_of_frame, data), data.index)
     if isinstance(data, Mapping):
         return table_from_mapping(data)
     frame: Any = data
@@ -197,6 +196,13 @@ def in_memory(data: object) -> Table | None:
     if is_of("polars", ("DataFrame",), data):
         return Table(frame.columns, frame.height, lambda at: from_polars(frame.get_columns()[at]))
     return None
+
+
+def _column_of_frame(data: pd.DataFrame, at: int) -> Column:
+    """By its name where that is safe, which takes a third of the time: a fit of many columns asks for each twice."""
+    label = data.columns[at]
+    named = type(data) is pd.DataFrame and type(label) is str and data.columns.is_unique
+    return from_pandas(data[label] if named else data.iloc[:, at])
 
 
 def slices(rows: int, block_rows: int) -> Iterator[slice]:

@@ -15,8 +15,8 @@ from statsmodels.iolib.table import SimpleTable
 
 from dpstats.data import Table
 from dpstats.domain import Levels, Range
-from dpstats.formula.faults import Fault
 from dpstats.formula.parse import parse
+from dpstats.formula.reader import Fault
 from dpstats.frames import WideFrame
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.results.stored import Released, marked_title, privacy_level

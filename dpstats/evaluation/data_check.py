@@ -21,8 +21,8 @@ from dpstats.families import Family, get_family
 from dpstats.formula.advice import advice, schema_domain
 from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.formula.expression import Column as ColumnNode
-from dpstats.formula.faults import Facts, Fault, Flags, column_facts, fault_flags, possible_faults
 from dpstats.formula.parse import parse
+from dpstats.formula.reader import Facts, Fault, Flags, column_facts, fault_flags, possible_faults
 from dpstats.formula.response import clipping_response
 from dpstats.ledger import LedgerLike
 from dpstats.models.release import Release, check_unit, counted_tables
@@ -153,14 +153,7 @@ def check(
         )
 
     return Release(
-        guarantee,
-        table,
-        work,
-        label="check",
-        method="check",
-        columns=list(facts),
-        formula=formula,
-        domain=declarations,
+        guarantee, table, work, label="check", method="check", columns=list(facts), formula=formula, domain=declarations
     ).run(ledger)
 
 

@@ -151,12 +151,7 @@ class Evaluation(Released):
         """
         facts = {field.name: getattr(self, field.name) for field in fields(self)}
         facts |= {name: _plain(facts[name]) for name in FRAMES}
-        return {
-            **facts,
-            "guarantee": self.guarantee.to_dict(),
-            "noise": asdict(self.noise),
-            "notes": list(self.notes),
-        }
+        return {**facts, "guarantee": self.guarantee.to_dict(), "noise": asdict(self.noise), "notes": list(self.notes)}
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:

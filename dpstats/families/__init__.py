@@ -71,6 +71,8 @@ def known_name(family: object) -> object:
     Raises ArgumentError if it is a family of theirs that has no counterpart, or one with another link.
     """
     if isinstance(family, str):
+        if family in _BY_NAME:
+            return family
         name = family.strip().lower()
         refuse(name.replace("_", "").replace(" ", ""))
         return NAMES.get(name, name)
@@ -156,7 +158,8 @@ def get_family(family: Any) -> Family:
     'binomial'
     """
     if isinstance(family, Family):
-        refuse(family.name)
+        if family.name not in _BY_NAME:  # a user's own
+            refuse(family.name)
         return family
     name = known_name(family)
     if not isinstance(name, str) or name not in _BY_NAME:

@@ -46,7 +46,7 @@ def advice(
         for name in parsed.exog_columns
         if isinstance(column := declared.get(name), Levels) and len(column.values) == 1
     ]
-    return tuple(said + _absent(declared, table, set(parsed.columns)) + _unused(declared, parsed, table))
+    return (*said, *(_unused(declared, parsed) if table is None else _absent(declared, parsed, table)))
 
 
 def _bought(name: str, declared: Domain, table: Table | None) -> str | None:
@@ -92,22 +92,20 @@ def _taken(parsed: Formula, declared: Domain, table: Table | None) -> list[str]:
     return [f"{node.name} is {TAKEN}, and rows of any other code are left out; declare its two levels if it has others"]
 
 
-def _absent(declared: Domain, table: Table | None, read: set[str]) -> list[str]:
+def _absent(declared: Domain, parsed: Formula, table: Table) -> list[str]:
     """Declared names that the data have in another spelling."""
-    if table is None:
-        return []
     names = [label for label in table.labels if isinstance(label, str)]
-    missing = [name for name in declared if name not in names and name not in read]
+    missing = [name for name in declared if name not in names and name not in parsed.columns]
     near = [(name, near_miss(name, [label for label in names if label not in declared])) for name in missing]
     return [
         f"the domain declares {name}, and the data have {found}: did you mean that?" for name, found in near if found
     ]
 
 
-def _unused(declared: Domain, parsed: Formula, table: Table | None) -> list[str]:
+def _unused(declared: Domain, parsed: Formula) -> list[str]:
     """Declared names that a dry run does not read."""
     unused = [name for name in declared if name not in parsed.columns]
-    if table is not None or not unused:
+    if not unused:
         return []
     more = f" and {len(unused) - MOST_LISTED} more" if len(unused) > MOST_LISTED else ""
     return [f"declared and not used by this formula: {', '.join(unused[:MOST_LISTED])}{more}"]

@@ -260,8 +260,11 @@ def packed_rows(
         wanted[packing.numbers] = True
         parts = itertools.compress(column_parts(spec.coding, values), wanted)
         known = known & _scale(spec, packing.numbers, parts, numbers)
-    for columns in _shrink_all(spec, numbers.T):
-        known = known & np.isfinite(numbers[columns]).all(axis=0)
+    for columns, move in _moves(spec):
+        first = int(np.searchsorted(packing.numbers, columns.start))
+        own = slice(first, first + columns.stop - columns.start)
+        move(numbers.T[:, own])
+        known = known & np.isfinite(numbers[own]).all(axis=0)
     return numbers.T, _kept_levels(spec, values, rows), np.broadcast_to(known, rows)
 
 
@@ -328,15 +331,6 @@ def _moves(spec: ScaledDesign) -> Iterator[tuple[slice, Callable[[Array], None]]
     for body in spec.bodies:
         if body.scales is not None:
             yield body.columns, partial(shrink_block, block=body.image.block, scales=body.scales)
-
-
-def _shrink_all(spec: ScaledDesign, exog: Array) -> Iterator[slice]:
-    """Move what needs it of some rows' numbers, in place, and name its columns among them."""
-    for columns, move in _moves(spec):
-        first = int(np.searchsorted(spec.packing.numbers, columns.start))
-        own = slice(first, first + columns.stop - columns.start)
-        move(exog[:, own])
-        yield own
 
 
 def _shrink(term: Term, part: Array) -> None:

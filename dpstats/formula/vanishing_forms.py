@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -216,16 +216,23 @@ MOST_WORK = 400_000
 """Points times squared columns: beyond it the search for an optimal design would take too long."""
 
 
+ROWS_AT_ONCE = 10_000
+"""Grid points that are encoded together, give or take a grid."""
+
+
 def joined_columns(spec: ScaledDesign) -> tuple[JointColumns, ...]:
     """The columns of terms that share variables, with the optimal design on a grid; none without an intercept."""
-    if not spec.has_intercept:
-        return ()
-    found = []
-    for columns, variables in _groups(spec):
-        points = _points(spec, variables)
-        if points is not None and len(points) * (len(columns) + 1) ** 2 <= MOST_WORK:
-            found.append(optimal_design(columns, points[:, columns]))
-    return tuple(one for one in found if one is not None)
+    found: list[JointColumns] = []
+    known: dict[tuple[tuple[int, ...], bytes], JointColumns | None] = {}
+    for columns, points in _points(spec) if spec.has_intercept else ():
+        if len(points) * (len(columns) + 1) ** 2 <= MOST_WORK:
+            own = points[:, columns]
+            key = own.shape, own.tobytes()
+            if key not in known:
+                known[key] = optimal_design(columns, own)
+            if (one := known[key]) is not None:
+                found.append(one._replace(columns=columns))
+    return tuple(found)
 
 
 def _groups(spec: ScaledDesign) -> list[tuple[tuple[int, ...], tuple[str, ...]]]:
@@ -250,8 +257,32 @@ def _groups(spec: ScaledDesign) -> list[tuple[tuple[int, ...], tuple[str, ...]]]
     ]
 
 
-def _points(spec: ScaledDesign, variables: tuple[str, ...]) -> NDArray[np.float64] | None:
-    """Rows of the design in model units for a grid of some variables; None where it would be too fine."""
+def _points(spec: ScaledDesign) -> Iterator[tuple[tuple[int, ...], Array]]:
+    """The groups' columns, each with rows of the design in model units for a grid of its variables."""
+    grids = [(columns, grid) for columns, names in _groups(spec) if (grid := _grid(spec, names)) is not None]
+    ends = itertools.accumulate(len(next(iter(grid.values()))) for _, grid in grids)
+    for _, some in itertools.groupby(zip(ends, grids, strict=True), lambda one: one[0] // ROWS_AT_ONCE):
+        together = [one for _, one in some]
+        table: dict[str, list[object]] = {name: [] for name in spec.parsed.exog_columns}
+        sizes = []
+        for _, grid in together:
+            sizes.append(len(next(iter(grid.values()))))
+            for name, cells in table.items():
+                cells += grid[name] if name in grid else [_one_value(spec.support[name])] * sizes[-1]
+        with quiet():
+            exog, complete, _ = prediction_rows(spec, as_table(table), offset=False)
+        end = 0
+        for (columns, _), size in zip(together, sizes, strict=True):
+            at = slice(end, end := end + size)
+            yield columns, np.asarray(exog[at][complete[at]], dtype=np.float64)
+
+
+def _one_value(declared: Range | Levels) -> object:
+    return declared.values[0] if isinstance(declared, Levels) else declared.high
+
+
+def _grid(spec: ScaledDesign, variables: tuple[str, ...]) -> dict[str, list[object]] | None:
+    """A grid of some variables, each with its value at every point; None where it would be too fine."""
     ranges = [name for name in variables if not isinstance(spec.support[name], Levels)]
     if len(ranges) > max(GRID):
         return None
@@ -265,11 +296,4 @@ def _points(spec: ScaledDesign, variables: tuple[str, ...]) -> NDArray[np.float6
     if math.prod(len(values) for values in choices.values()) > MOST_WORK / 4:
         return None
     rows = list(itertools.product(*choices.values()))
-    table: dict[str, list[object]] = {name: [row[at] for row in rows] for at, name in enumerate(choices)}
-    for name in spec.parsed.exog_columns:
-        if name not in table:
-            declared = spec.support[name]
-            table[name] = [declared.values[0] if isinstance(declared, Levels) else declared.high] * len(rows)
-    with quiet():
-        exog, complete, _ = prediction_rows(spec, as_table(table), offset=False)
-    return np.asarray(exog[complete], dtype=np.float64)
+    return {name: [row[at] for row in rows] for at, name in enumerate(choices)}

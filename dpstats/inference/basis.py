@@ -13,8 +13,8 @@ from scipy import linalg
 from dpstats.arguments import safe_repr
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
-from dpstats.inference.inverse import Identified, check_symmetric, identify
-from dpstats.inference.noise_laws import LinearLaw, MatrixLaw
+from dpstats.inference.inverse import Identified, identify
+from dpstats.inference.noise_laws import LinearLaw, MatrixLaw, check_symmetric
 
 Float = NDArray[np.float64]
 Indices = NDArray[np.intp]

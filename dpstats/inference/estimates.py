@@ -19,8 +19,15 @@ from dpstats.inference.delta_method import (
     known_tilt,
     sampling_variances,
 )
-from dpstats.inference.inverse import Identified, check_symmetric, identify
-from dpstats.inference.noise_laws import LinearLaw, MatrixLaw, StandardLaws, simulated_draws, standard_laws
+from dpstats.inference.inverse import Identified, identify
+from dpstats.inference.noise_laws import (
+    LinearLaw,
+    MatrixLaw,
+    StandardLaws,
+    check_symmetric,
+    simulated_draws,
+    standard_laws,
+)
 
 Float = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError
-from dpstats.inference.noise_laws import MatrixLaw
+from dpstats.inference.noise_laws import MatrixLaw, check_symmetric
 
 Float = NDArray[np.float64]
 MatrixMap = Callable[[Float], Float]
@@ -91,17 +91,6 @@ def _descend(scaled: Float, factor: Float, square: MatrixMap) -> tuple[Float, bo
         before, best = error, min(best, (error, factor), key=itemgetter(0))
         factor = _step(residual, factor, square)
     return factor, False
-
-
-def check_symmetric(name: str, matrix: Float, size: int) -> Float:
-    """Return a finite symmetric `matrix`, shape (size, size), free of rounding's asymmetry, or raise ArgumentError."""
-    matrix = np.asarray(matrix, dtype=np.float64)
-    if matrix.shape != (size, size) or not np.all(np.isfinite(matrix)):
-        raise ArgumentError(f"{name} must be a finite matrix of {size} rows and columns")
-    # Where nothing is identified the matrix has no entry.
-    if np.max(np.abs(matrix - matrix.T), initial=0.0) > 1e-8 * np.max(np.abs(matrix), initial=0.0):
-        raise ArgumentError(f"{name} must be symmetric")
-    return (matrix + matrix.T) / 2
 
 
 def _start(scaled: Float, noise: Float) -> Float:

@@ -345,3 +345,14 @@ def _with_tail(counts: NDArray[np.int64]) -> tuple[Float, Float, Float, Float]:
     excess = tail @ (WIDTH * (np.arange(CELLS) + 0.5)) / total - start
     chances = np.where(inside, counts, 0)[:, : max(int(first.max(initial=1)), 1)] / DRAWS
     return chances, tail.sum(axis=1) / DRAWS, start, np.maximum(excess, WIDTH / 2)
+
+
+def check_symmetric(name: str, matrix: Float, size: int) -> Float:
+    """Return a finite symmetric `matrix`, shape (size, size), free of rounding's asymmetry, or raise ArgumentError."""
+    matrix = np.asarray(matrix, dtype=np.float64)
+    if matrix.shape != (size, size) or not np.all(np.isfinite(matrix)):
+        raise ArgumentError(f"{name} must be a finite matrix of {size} rows and columns")
+    # Where nothing is identified the matrix has no entry.
+    if np.max(np.abs(matrix - matrix.T), initial=0.0) > 1e-8 * np.max(np.abs(matrix), initial=0.0):
+        raise ArgumentError(f"{name} must be symmetric")
+    return (matrix + matrix.T) / 2

@@ -15,8 +15,7 @@ from dpstats.arguments import safe_repr
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.inference.estimates import LEVEL, Contrasts, Estimates
-from dpstats.inference.inverse import check_symmetric
-from dpstats.inference.noise_laws import SEED, TAIL
+from dpstats.inference.noise_laws import SEED, TAIL, check_symmetric
 
 Float = NDArray[np.float64]
 

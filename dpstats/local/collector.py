@@ -161,9 +161,8 @@ class LinearisedLogistic:
             elif kind == "simplex":
                 low, high = low + min(float(along.min()), 0.0), high + max(float(along.max()), 0.0)
             else:
-                sizes = np.abs(along)
-                size = {"box": sizes.sum(), "cross": sizes.max(), "ball": float(np.linalg.norm(along))}[kind]
-                low, high = low - float(size), high + float(size)
+                size = float(np.linalg.norm(along, {"box": 1, "cross": np.inf, "ball": 2}[kind]))
+                low, high = low - size, high + size
         return low, high
 
     def line(self, theta: Vector) -> BestLinear:

@@ -32,9 +32,8 @@ SLACK = 1e-12
 class Program:
     """A compiled design."""
 
-    # exog_domain, endog_domain: The columns that explain, and those of the response as it is coded.
-    exog_domain: Domain
-    endog_domain: Domain
+    exog_domain: Domain  # The columns that explain
+    endog_domain: Domain  # Those of the response, as it is coded
     response: ResponseSpec
     factors: tuple[str, ...]  # The code of every factor on the right-hand side
     # For each run of columns its factors: pairs of a position in `factors` and, for a factor of levels, the coding

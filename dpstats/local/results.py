@@ -70,8 +70,23 @@ class LocalResults(Released):
     >>> fit = dp.local.fit(dp.local.total(reports, spec), spec)
     >>> fit.params.index.tolist(), len(fit.guarantees) > 1
     (['Intercept', 'x'], True)
-    >>> fit.guarantee.eps < fit.local_guarantee.eps
+    >>> fit.guarantee.eps < fit.against(colluders=5).eps < fit.local_guarantee.eps
     True
+    >>> list(fit.uncertainty().columns), fit.conf_int(residual_sd=0.1).shape
+    (['coef', 'std_error', 'low', 'high'], (2, 2))
+    >>> fit.predict({"x": [0.2, 0.8]}).shape, fit.glance().shape[0], fit.tidy().columns[1]
+    ((2,), 1, 'estimate')
+    >>> "x" in fit.summary().as_text(), "---:|" in fit.to_markdown()
+    (True, True)
+    >>> "tabular" in fit.to_latex(), "<td" in fit.to_html()
+    (True, True)
+    >>> import tempfile
+    >>> path = f"{tempfile.mkdtemp()}/fit.json"
+    >>> fit.save(path)
+    >>> bool((dp.local.LocalResults.load(path).params == fit.params).all())
+    True
+    >>> dp.local.LocalResults.from_dict(fit.to_dict()).nobs
+    50
     """
 
     spec: Spec
@@ -101,13 +116,7 @@ class LocalResults(Released):
         return self.spec.local_guarantee
 
     def against(self, colluders: int) -> Guarantee:
-        """Of the fit, to readers of whom `colluders` know the noise in their own reports.
-
-        Examples
-        --------
-        >>> fit.against(colluders=5).eps > fit.guarantee.eps
-        True
-        """
+        """Of the fit, to readers of whom `colluders` know the noise in their own reports."""
         return self.spec.central_guarantee(colluders)
 
     @property
@@ -134,11 +143,6 @@ class LocalResults(Released):
             If `which` is unknown.
         DataError
             If `newdata` lacks a column the formula needs.
-
-        Examples
-        --------
-        >>> fit.predict({"x": [0.2, 0.8]}).shape
-        (2,)
         """
         check_choice("which", which, ("mean", "linear"))
         table = as_table(newdata)
@@ -174,11 +178,6 @@ class LocalResults(Released):
         ------
         NotReleasedError
             For logistic regression, with a penalty, and in scheme "features".
-
-        Examples
-        --------
-        >>> list(fit.uncertainty().columns)
-        ['coef', 'std_error', 'low', 'high']
         """
         inference = self._inference(residual_sd)
         with quiet():
@@ -187,13 +186,7 @@ class LocalResults(Released):
         return WideFrame(columns, index=list(self.design.names))
 
     def conf_int(self, alpha: float = 0.05, *, residual_sd: float | None = None) -> pd.DataFrame:
-        """The intervals of `uncertainty`; columns 0 and 1.
-
-        Examples
-        --------
-        >>> fit.conf_int(residual_sd=0.1).shape
-        (2, 2)
-        """
+        """The intervals of `uncertainty`; columns 0 and 1."""
         table = self.uncertainty(alpha, residual_sd=residual_sd)
         return WideFrame(table[["low", "high"]].set_axis([0, 1], axis="columns"))
 
@@ -212,31 +205,14 @@ class LocalResults(Released):
 
     @explain_calls(conf_int="fit.conf_int() returns the intervals", exponentiate="take np.exp of the estimate")
     def tidy(self) -> pd.DataFrame:
-        """One row a coefficient: term, estimate, scaled_estimate, noise_sd (in the user's units).
-
-        Examples
-        --------
-        >>> "estimate" in fit.tidy().columns
-        True
-        """
+        """One row a coefficient: term, estimate, scaled_estimate, noise_sd (in the user's units)."""
         back, _ = self.design.back_transform()
-        return WideFrame(
-            {
-                "term": list(self.design.names),
-                "estimate": self.params.to_numpy(),
-                "scaled_estimate": self.scaled_params,
-                "noise_sd": np.sqrt(np.diag(back @ self.noise_covariance @ back.T)),
-            }
-        )
+        noise_sd = np.sqrt(np.diag(back @ self.noise_covariance @ back.T))
+        columns = {"term": list(self.design.names), "estimate": self.params.to_numpy()}
+        return WideFrame({**columns, "scaled_estimate": self.scaled_params, "noise_sd": noise_sd})
 
     def glance(self) -> pd.DataFrame:
-        """One row of facts about the model.
-
-        Examples
-        --------
-        >>> fit.glance().shape[0]
-        1
-        """
+        """One row of facts about the model."""
         spec, central, local = self.spec, self.guarantee, self.local_guarantee
         facts = {
             "family": spec.family,
@@ -252,31 +228,14 @@ class LocalResults(Released):
         return WideFrame([facts])
 
     def summary(self) -> Summary:
-        """The regression table, in statsmodels' look; as_text, as_html and as_latex.
-
-        Examples
-        --------
-        >>> "x" in fit.summary().as_text()
-        True
-        >>> "tabular" in fit.to_latex(), "<td" in fit.to_html(), "---:|" in fit.to_markdown()
-        (True, True, True)
-        """
+        """The regression table, in statsmodels' look; as_text, as_html and as_latex."""
         return Summary([_header(self), _coefficients(self), _guarantees(self)], _notes(self))
 
     def __repr__(self) -> str:
         return f"<LocalResults of {self.spec!r}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """Specification and released values, for JSON.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> path = f"{tempfile.mkdtemp()}/fit.json"
-        >>> fit.save(path)
-        >>> bool((dp.local.LocalResults.load(path).params == fit.params).all())
-        True
-        """
+        """Specification and released values, for JSON."""
         return {
             "spec": self.spec.to_json(),
             "scaled_params": self.scaled_params.tolist(),
@@ -290,13 +249,7 @@ class LocalResults(Released):
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
-        """What `to_dict` gave `facts` of.
-
-        Examples
-        --------
-        >>> dp.local.LocalResults.from_dict(fit.to_dict()).nobs
-        50
-        """
+        """What `to_dict` gave `facts` of."""
         spec = Spec.from_json(facts["spec"])
         return cls(
             spec,
@@ -340,16 +293,10 @@ def _coefficients(results: LocalResults) -> SimpleTable:
         found = results.uncertainty()
         rows = [(str(name), _with_ends(row.to_numpy(dtype=np.float64))) for name, row in found.iterrows()]
         return full_width(["coef", "noise sd", "[0.025", "0.975]"], rows, columns=[12, 12, 12, 12])
-    rows = [
-        (
-            row["term"],
-            [
-                *(format_number(row[column]) for column in ("estimate", "scaled_estimate", "noise_sd")),
-                "within noise" if abs(row["estimate"]) < 2 * row["noise_sd"] else "",
-            ],
-        )
-        for _, row in results.tidy().iterrows()
-    ]
+    rows = []
+    for name, estimate, scaled, noise_sd in results.tidy().itertuples(index=False):
+        within = "within noise" if abs(estimate) < 2 * noise_sd else ""
+        rows.append((name, [*map(format_number, (estimate, scaled, noise_sd)), within]))
     return full_width(["coef", "scaled coef", "noise sd", ""], rows, columns=[12, 13, 14, 13])
 
 
@@ -363,8 +310,8 @@ def _with_ends(values: Vector) -> list[str]:
 
 def _guarantees(results: LocalResults) -> SimpleTable:
     rows = [
-        (name, [format_number(row["eps"]), format_number(row["delta"]), "yes" if row["certified"] else "NO", row["to"]])
-        for name, row in results.guarantees.iterrows()
+        (name, [format_number(eps), format_number(delta), "yes" if certified else "NO", to])
+        for name, eps, delta, _, certified, to in results.guarantees.itertuples()
     ]
     return full_width(["eps", "delta", "certified", ""], rows, columns=[8, 8, 9, 30], title="Guarantees")
 

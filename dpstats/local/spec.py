@@ -217,6 +217,10 @@ class Spec:
     >>> spec = dp.local.Spec({"y": (0, 10), "x": (0, 1)}, "y ~ x", eps=1.0, delta=1e-5, n=1000)
     >>> round(spec.mu_central, 4), round(spec.mu_local, 2), round(spec.local_eps)
     (0.2681, 8.48, 71)
+    >>> dp.local.Spec.from_json(spec.to_json()).hash == spec.hash, spec.to_dict()["formula"]
+    (True, 'y ~ x')
+    >>> spec.central_guarantee(colluders=10).eps > spec.central_guarantee().eps
+    True
     """
 
     def __init__(
@@ -250,23 +254,11 @@ class Spec:
         self._warn_if_exposed()  # and errors of the calibration belong to the constructor
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON.
-
-        Examples
-        --------
-        >>> spec.to_dict()["formula"]
-        'y ~ x'
-        """
+        """Plain public values, for JSON."""
         return json.loads(self.to_json())
 
     def to_json(self) -> str:
-        """The text that every contributor gets, and that `from_json` reads back.
-
-        Examples
-        --------
-        >>> Spec.from_json(spec.to_json()).hash == spec.hash
-        True
-        """
+        """The text that every contributor gets, and that `from_json` reads back."""
         return json.dumps(self._facts, sort_keys=True, ensure_ascii=False, allow_nan=False)
 
     @classmethod
@@ -360,36 +352,35 @@ class Spec:
         """How fine the reports' lattice is, and what one record moves on it."""
         eps, local_eps = self._facts["eps"], self._facts["local_eps"]
         if local_eps is not None:
-            mu, reports = analytic_mu(local_eps, self.delta), 1
-        elif self.scheme == "statistics":
-            mu, reports = analytic_mu(eps, self.delta), self.n
+            return lattice_for(analytic_mu(local_eps, self.delta), 1, self.size, self.n)
+        if self.scheme == "statistics":
+            return lattice_for(analytic_mu(eps, self.delta), self.n, self.size, self.n)
+        return lattice_for(math.sqrt(self.n) * self._shape[2], 1, self.size, self.n)
+
+    @cached_property
+    def _shape(self) -> tuple[float, float, float]:
+        """How the noise of p is to that of the rest, up to rounding, and how far apart records are in these units.
+
+        In scheme "features" as printed for a central eps, the best there is for a local one.
+        """
+        (linear, square), p, eps = BOUNDS[self.family], len(self.names), self._facts["eps"]
+        if self.scheme == "statistics":
+            ratio = best_ratio(linear, square, self.radius)
+            return ratio, 1.0, joint_sensitivity(linear, square, ratio, 1.0)
+        if eps is not None:
+            sigma_u, sigma_b = printed_noise(eps, self.delta, self.n, p, linear, square)
         else:
-            linear, square = BOUNDS[self.family]
-            sigma_u, sigma_b = self._features_noise(linear, square)
-            mu, reports = math.sqrt(self.n) * features_sensitivity(linear, square, sigma_b, sigma_u), 1
-        return lattice_for(mu, reports, self.size, self.n)
+            mu = analytic_mu(self._facts["local_eps"], self.delta)
+            sigma_u, sigma_b = best_features(mu, self.n, p, linear, square, self.radius)
+        return sigma_b, sigma_u, features_sensitivity(linear, square, sigma_b, sigma_u)
 
     @cached_property
     def _noise(self) -> tuple[float, float]:
         """Standard deviations in the sum of n reports: of p, and of q q' (its scaled triangle) or q."""
-        linear, square = BOUNDS[self.family]
-        if self.scheme == "features":
-            sigma_u, sigma_b = self._features_noise(linear, square)
-            shape, sensitivity = (sigma_b, sigma_u), features_sensitivity(linear, square, sigma_b, sigma_u)
-        else:
-            shape = (best_ratio(linear, square, self.radius), 1.0)
-            sensitivity = joint_sensitivity(linear, square, *shape)
+        gradient, rest, sensitivity = self._shape
         # The statistics may take all of the lattice's sensitivity but what rounding takes.
         stretch = sensitivity * math.sqrt(self.n) * self.lattice.scale / self.lattice.unrounded
-        return shape[0] * stretch, shape[1] * stretch
-
-    def _features_noise(self, linear: float, square: float) -> tuple[float, float]:
-        """sigma_u and sigma_b up to rounding: as printed for a central eps, the best there are for a local one."""
-        eps, p = self._facts["eps"], len(self.names)
-        if eps is not None:
-            return printed_noise(eps, self.delta, self.n, p, linear, square)
-        mu = analytic_mu(self._facts["local_eps"], self.delta)
-        return best_features(mu, self.n, p, linear, square, self.radius)
+        return gradient * stretch, rest * stretch
 
     @property
     def sigma_b(self) -> float:
@@ -463,13 +454,8 @@ class Spec:
         ------
         ArgumentError
             If `colluders` is not an integer from 0 to n - 1.
-
-        Examples
-        --------
-        >>> spec.central_guarantee(colluders=10).eps > spec.central_guarantee().eps
-        True
         """
-        if isinstance(colluders, bool) or not isinstance(colluders, int) or not 0 <= colluders < self.n:
+        if not is_whole(colluders) or not 0 <= colluders < self.n:
             raise ArgumentError(f"colluders must be an integer from 0 to {self.n - 1}, got {safe_repr(colluders)}")
         if self.scheme == "features" and (colluders or self._facts["eps"] is None):
             return self.local_guarantee  # which holds for all that follows from reports, whoever colludes
@@ -491,9 +477,8 @@ class Spec:
         return hash(self.hash)
 
     def __repr__(self) -> str:
-        return (
-            f"<Spec {self.formula!r}, {self.family}, {self.scheme}: eps={self.eps:.4g}, local_eps={self.local_eps:.4g}>"
-        )
+        budget = f"eps={self.eps:.4g}, local_eps={self.local_eps:.4g}"
+        return f"<Spec {self.formula!r}, {self.family}, {self.scheme}: {budget}>"
 
 
 def _refuse_constant(constant: str) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import math
@@ -64,14 +65,13 @@ class ReportBounds(NamedTuple):
 
 def report_bounds(spec: Spec) -> ReportBounds:
     """What the reports of a specification are within: what a record may say, rounding, and noise."""
-    linear, square = BOUNDS[spec.family]
+    linear, rest = BOUNDS[spec.family]
     p, size, scale = len(spec.names), spec.size, spec.lattice.scale
     if spec.scheme == "features":
-        rest = math.sqrt(square)
+        rest = math.sqrt(rest)
         upper = np.repeat([linear, rest], p)
         lower = -upper
     else:
-        rest = square
         diagonal = np.equal(*np.triu_indices(p))
         # Off the diagonal sqrt(2) q_i q_j, and 2 |q_i q_j| is at most the square of the norm.
         upper = np.concatenate([np.full(p, linear), np.where(diagonal, rest, rest / math.sqrt(2))])
@@ -172,8 +172,9 @@ class Total:
     --------
     >>> import dpstats as dp
     >>> spec = dp.local.Spec({"x": (0, 1), "y": (0, 1)}, "y ~ x", eps=2.0, delta=1e-6, n=5000)
-    >>> report = dp.local.randomize({"x": 0.3, "y": 0.7}, spec)
-    >>> dp.local.total([report], spec).count
+    >>> summed = dp.local.total([dp.local.randomize({"x": 0.3, "y": 0.7}, spec)], spec)
+    >>> modular = [int(value) % 2**62 for value in summed.values]
+    >>> dp.local.Total.from_modular(modular, 2**62, 1, spec).count
     1
     """
 
@@ -201,22 +202,15 @@ class Total:
             If the sum of `count` reports need not fit into the modulus, or an argument is no whole number.
         DataError
             If `values` has the wrong shape, or is no sum of so many reports.
-
-        Examples
-        --------
-        >>> summed = dp.local.total([report], spec)
-        >>> modular = [int(value) % 2**62 for value in summed.values]
-        >>> dp.local.Total.from_modular(modular, 2**62, 1, spec).count
-        1
         """
         for name, number in (("modulus", modulus), ("count", count)):
             if not is_whole(number) or number < 1:
                 raise ArgumentError(f"{name} must be a positive whole number, got {safe_repr(number)}")
         bounds = report_bounds(spec)
         if modulus <= 2 * count * bounds.most:
-            bits = math.ceil(math.log2(2 * count * bounds.most + 1))
+            least = f"2**{math.ceil(math.log2(2 * count * bounds.most + 1))}"
             raise ArgumentError(
-                f"modulus must be at least 2**{bits} for sums of {count} reports, got {safe_repr(modulus)}"
+                f"modulus must be at least {least} for sums of {count} reports, got {safe_repr(modulus)}"
             )
         remainders = np.asarray(values, dtype=object) % modulus
         lifted = np.where(remainders > modulus // 2, remainders - modulus, remainders)
@@ -317,12 +311,11 @@ def write(reports: Iterable[Report], path: str | Path) -> None:
 
     Examples
     --------
+    >>> import tempfile
     >>> import dpstats as dp
     >>> spec = dp.local.Spec({"x": (0, 1), "y": (0, 1)}, "y ~ x", eps=2.0, delta=1e-6, n=5000)
-    >>> report = dp.local.randomize({"x": 0.3, "y": 0.7}, spec)
-    >>> import tempfile
     >>> path = f"{tempfile.mkdtemp()}/reports.jsonl"
-    >>> dp.local.write([report], path)
+    >>> dp.local.write([dp.local.randomize({"x": 0.3, "y": 0.7}, spec)], path)
     >>> len(list(dp.local.read(path)))
     1
     """
@@ -343,16 +336,10 @@ def read(path: str | Path) -> Iterator[Report]:
     Examples
     --------
     >>> import dpstats as dp
-    >>> spec = dp.local.Spec({"x": (0, 1), "y": (0, 1)}, "y ~ x", eps=2.0, delta=1e-6, n=5000)
-    >>> report = dp.local.randomize({"x": 0.3, "y": 0.7}, spec)
-    >>> import tempfile
-    >>> path = f"{tempfile.mkdtemp()}/reports.jsonl"
-    >>> dp.local.write([report, report], path)
-    >>> len(list(dp.local.read(path)))
-    2
+    >>> reports = dp.local.read("reports.jsonl")  # opened when the first is asked for; see `write`
     """
-    source = _check_exists(check_path("path", path))
-    if _suffix(source) == ".jsonl":
+    source = check_path("path", path)
+    if _source_suffix(source) == ".jsonl":
         with source.open(encoding="utf-8", errors="replace") as lines:
             yield from map(from_json, lines)
         return
@@ -366,11 +353,10 @@ def to_json(report: Report) -> str:
 
     Examples
     --------
+    >>> import numpy as np
     >>> import dpstats as dp
-    >>> spec = dp.local.Spec({"x": (0, 1), "y": (0, 1)}, "y ~ x", eps=2.0, delta=1e-6, n=5000)
-    >>> report = dp.local.randomize({"x": 0.3, "y": 0.7}, spec)
-    >>> dp.local.to_json(report)[0]
-    '{'
+    >>> dp.local.to_json(dp.local.Report("hash", np.array([1, -2])))
+    '{"spec": "hash", "values": [1, -2]}'
     """
     check_type("report", report, Report, "what dp.local.randomize returns")
     return json.dumps({"spec": report.spec, "values": report.values.tolist()})
@@ -382,23 +368,19 @@ def from_json(line: str) -> Report:
     Examples
     --------
     >>> import dpstats as dp
-    >>> spec = dp.local.Spec({"x": (0, 1), "y": (0, 1)}, "y ~ x", eps=2.0, delta=1e-6, n=5000)
-    >>> report = dp.local.randomize({"x": 0.3, "y": 0.7}, spec)
-    >>> dp.local.from_json(dp.local.to_json(report)).spec == report.spec
-    True
+    >>> dp.local.from_json('{"spec": "hash", "values": [1, -2]}').values
+    array([ 1, -2])
     """
-    fields = _fields(line)
-    return Report(fields[0], _integers([fields[1]])[0])
+    spec, values = _fields(line)
+    return Report(spec, _integers([values])[0])
 
 
 def _fields(line: str) -> tuple[str, list[int]]:
-    try:
+    with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
         fields = json.loads(line)
         spec, values = fields["spec"], fields["values"]
         if isinstance(spec, str) and isinstance(values, list):
             return spec, values
-    except (ValueError, KeyError, TypeError, RecursionError):
-        pass
     raise DataError(UNREADABLE)
 
 
@@ -423,7 +405,7 @@ def _report_batches(reports: Iterable[Report]) -> Iterator[Batch]:
 
 
 def _file_batches(path: Path) -> Iterator[Batch]:
-    if _suffix(_check_exists(path)) == ".jsonl":
+    if _source_suffix(path) == ".jsonl":
         with path.open(encoding="utf-8", errors="replace") as lines:
             while some := [_fields(line) for line in itertools.islice(lines, LINES)]:
                 yield Batch(_integers([values for _, values in some]), frozenset(spec for spec, _ in some))
@@ -465,10 +447,10 @@ def _check_total(sums: Total, spec: Spec) -> None:
         raise DataError(f"the values of this Total are no sum of {count} reports")
 
 
-def _check_exists(path: Path) -> Path:
+def _source_suffix(path: Path) -> str:
     if not path.is_file():
         raise DataError(f"reports: there is no file {safe_repr(str(path))}")
-    return path
+    return _suffix(path)
 
 
 def _suffix(path: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -104,12 +104,6 @@ class NoiseBudget:
     charged: bool = False  # spent already: information without a price is left out instead of refused
     focus: int | None = None  # the column whose noise is to be small
 
-    @property
-    def without_inference(self) -> NoiseBudget:
-        """The same with what inference would cost spent on the fit."""
-        extra = 0.0 if self.information is None else self.information.extra_eps
-        return replace(self, eps=self.eps + extra, information=None)
-
 
 @dataclass(frozen=True, eq=False)
 class NoiseCandidate:
@@ -129,37 +123,24 @@ class NoiseCandidate:
             return self.unit.standard_deviations() ** 2
         return self.unit.expected_square(len(self.shape)) / len(self.shape) / self.shape**2
 
-    def noise(self, scale: float) -> Noise | KNormNoise:
-        """The law at a scale."""
-        return self.unit.scaled(scale)
-
 
 def noise_candidates(design: Bounds, budget: NoiseBudget) -> Iterator[NoiseCandidate]:
     """The laws that the budget permits and the design bounds."""
-    if budget.kind != "gaussian":
-        yield from _laplace(design, budget.norm, budget.focus)
+    images = design.images
+    # A formula's own bodies leave nothing to gain for a norm of the whole row.
+    default: tuple[NormName | Literal["design"], ...] = ("design",) if images else NORM_NAMES
+    for name in () if budget.kind == "gaussian" else default if budget.norm is None else (budget.norm,):
+        if name != "design":
+            yield from _by_norm(design, name, "laplace", 0.0)
+        elif images:
+            law = k_norm_noise(images) if budget.focus is None else focused_noise(images, budget.focus, FOCUS_SHARE)
+            yield NoiseCandidate("laplace", 0.0, ROUNDED, np.ones(len(design.names)), law)
     if budget.delta > 0 and budget.kind != "laplace":
         yield from _by_norm(design, "l2", "gaussian", budget.delta)
 
 
-def design_norms(design: Bounds) -> tuple[Literal["design"], ...]:
-    """The norm cut to the design, where its rows have bodies."""
-    return ("design",) if design.images else ()
-
-
 FOCUS_SHARE = 0.3
 """The share of the noise's norm that a column in focus has with the intercept (docs/proofs/focus)."""
-
-
-def _laplace(design: Bounds, norm: NormName | Literal["design"] | None, focus: int | None) -> Iterator[NoiseCandidate]:
-    # A formula's own bodies leave nothing to gain for a norm of the whole row.
-    for name in (design_norms(design) or NORM_NAMES) if norm is None else (norm,):
-        if name != "design":
-            yield from _by_norm(design, name, "laplace", 0.0)
-        elif design.images:
-            images = design.images
-            law = k_norm_noise(images) if focus is None else focused_noise(images, focus, FOCUS_SHARE)
-            yield NoiseCandidate("laplace", 0.0, ROUNDED, np.ones(len(design.names)), law)
 
 
 def _by_norm(design: Bounds, norm: NormName, kind: Kind, delta: float) -> Iterator[NoiseCandidate]:

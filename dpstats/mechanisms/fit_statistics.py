@@ -18,8 +18,7 @@ from dpstats.data import Block, Rows
 from dpstats.families import Binomial, Family, Gaussian, NegativeBinomial
 from dpstats.families.base import pad_rows
 from dpstats.inference import Dummies
-from dpstats.mechanisms.averaged_variables import Step
-from dpstats.mechanisms.design import constant_column
+from dpstats.mechanisms.design import Step, constant_column
 from dpstats.mechanisms.information_release import linear_predictors
 from dpstats.mechanisms.spec import FitSpec
 from dpstats.privacy.guarantee import Adjacency

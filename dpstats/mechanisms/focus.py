@@ -17,8 +17,7 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian
 from dpstats.families.base import pad_rows
 from dpstats.inference import Dummies
-from dpstats.mechanisms.averaged_variables import find_variable
-from dpstats.mechanisms.design import PublicDesign, constant_column
+from dpstats.mechanisms.design import PublicDesign, constant_column, find_variable
 from dpstats.mechanisms.fit_statistics import Lattice
 from dpstats.mechanisms.information_release import linear_predictors, pieces_by_columns
 from dpstats.mechanisms.spec import FitSpec

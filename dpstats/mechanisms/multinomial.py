@@ -31,7 +31,7 @@ from dpstats.mechanisms.calibration import PAID_ROOM, NoiseBudget, risk_curvatur
 from dpstats.mechanisms.design import Bounds
 from dpstats.mechanisms.information import COVER, FARTHEST, eta_error, matrix_metric
 from dpstats.mechanisms.information_release import pieces_by_columns
-from dpstats.mechanisms.release import LATTICE_LIMIT, LatticeRelease, plan_final
+from dpstats.mechanisms.release import LATTICE_LIMIT, LastStep, LatticeRelease
 from dpstats.privacy.class_noise import ClassNoise, class_noise, class_scale
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.information import MatrixNoise, linear_predictor
@@ -195,15 +195,9 @@ def plan_classes(
     row_length = float(np.sqrt(design.curvature_ratio(np.ones(size))))
 
     def last_step(scale: float) -> tuple[float, LatticeRelease]:
-        return plan_final(
-            family,
-            budget.final_eps,
-            rms=scale * float(np.sqrt(np.sum(unit.variances))),
-            row_length=row_length,
-            curvature=np.tile(curvature, classes),
-            rows=budget.rows_at_most,
-            penalty=None,
-        )
+        rms = scale * float(np.sqrt(np.sum(unit.variances)))
+        step = LastStep(family, rms, row_length, np.tile(curvature, classes), budget.rows_at_most)
+        return step.plan(budget.final_eps)
 
     error = 0.0
     tolerance, final = last_step(found)

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.data import Block, Rows, block_rows, divide
 from dpstats.errors import ArgumentError
-from dpstats.mechanisms.calibration import NoiseBudget, design_norms
-from dpstats.mechanisms.design import NORM_NAMES
+from dpstats.mechanisms.calibration import NoiseBudget
+from dpstats.mechanisms.design import NORM_NAMES, NormName
 from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.mechanisms.least_squares import LeastSquaresPlan
 from dpstats.mechanisms.objective import ObjectivePlan, plan_objective
@@ -126,7 +126,8 @@ def _noise_aware(spec: FitSpec, budget: NoiseBudget) -> ObjectivePlan:
     """
     if not np.any(spec.weights):
         raise ArgumentError(f"{argument('selection', 'noise_aware')} needs a penalised column; see penalty_weights")
-    choices = [replace(budget, kind="laplace", norm=norm) for norm in (*design_norms(spec.design), *NORM_NAMES)]
+    norms: tuple[NormName | Literal["design"], ...] = ("design", *NORM_NAMES) if spec.design.images else NORM_NAMES
+    choices = [replace(budget, kind="laplace", norm=norm) for norm in norms]
     if budget.kind == "gaussian" or (budget.kind is None and budget.delta > 0):
         gaussian = replace(budget, kind="gaussian")
         choices = [gaussian] if budget.kind == "gaussian" else [*choices, gaussian]

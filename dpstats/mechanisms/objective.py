@@ -32,13 +32,7 @@ from dpstats.mechanisms.calibration import (
 )
 from dpstats.mechanisms.design import Bounds
 from dpstats.mechanisms.information import InformationPlan, eta_error
-from dpstats.mechanisms.release import (
-    ROUNDED,
-    LatticeRelease,
-    final_noise_share,
-    least_gradient_tolerance,
-    plan_final,
-)
+from dpstats.mechanisms.release import LastStep, LatticeRelease
 from dpstats.mechanisms.stage import NoiseFacts, RiskTables, StagePlan, Table, scale_facts
 from dpstats.penalties import Penalty, split_curvature
 from dpstats.privacy.randomness import RandomSource
@@ -81,9 +75,7 @@ class ObjectivePlan(StagePlan):
 
     def final_share_at(self, rows: float) -> float:
         """The same at so many rows or fewer."""
-        share = final_noise_share(
-            self.family, self.final.eps, rows=rows, row_length=self.row_length, curvature=self.curvature
-        )
+        share = replace(self.last_step, rows=rows).final_share(self.final.eps)
         return share * self.tolerance / self.gradient_size
 
     @property
@@ -192,7 +184,7 @@ def plan_objective(
         row_norm=metric.row_norm,
         row_length=row_length,
         rows_at_most=budget.rows_at_most,
-        noise=metric.noise(price.scale),
+        noise=metric.unit.scaled(price.scale),
         noise_shape=metric.shape,
         classical_scale=price.classical,
         planned_eps=price.planned,
@@ -236,18 +228,15 @@ def _price_stage(
     """
     unit = float(np.sqrt(np.sum(metric.variances)))
 
-    def facts(scale: float, curvature: Vector) -> dict[str, Any]:
-        public = {"row_length": row_length, "offset_bound": design.offset_bound, "rows": budget.rows_at_most}
-        return {**public, "rms": unit * scale, "curvature": curvature, "penalty": penalty}
-
-    def last_step(scale: float, curvature: Vector) -> tuple[float, LatticeRelease]:
-        return plan_final(family, budget.final_eps, **facts(scale, curvature))
+    def last_step(scale: float, curvature: Vector) -> LastStep:
+        rows, offset_bound = budget.rows_at_most, design.offset_bound
+        return LastStep(family, unit * scale, row_length, curvature, rows, penalty, offset_bound=offset_bound)
 
     def with_information(curvature: Vector, fit_price: Price) -> _PricedStage | None:
         """The error of the last step costs noise, and more noise asks for a coarser last step: until both agree."""
         scale = fit_price.scale
         for ahead in AHEAD:
-            tolerance, final = last_step(scale, curvature)
+            tolerance, final = last_step(scale, curvature).plan(budget.final_eps)
             final.check()
             error = eta_error(final, row_length, design.offset_bound)
             priced = price_information(design, family, budget, metric, curvature, fit_price, error)
@@ -256,7 +245,7 @@ def _price_stage(
             price, information = priced
             if price.scale > HOPELESS * fit_price.scale:
                 break
-            if least_gradient_tolerance(family, **facts(price.scale, curvature)) <= tolerance * ROUNDED:
+            if last_step(price.scale, curvature).allows(tolerance):
                 return _PricedStage(price, curvature, tolerance, final, information)
             scale = price.scale * ahead
         if budget.information is None or budget.information.free or budget.charged:
@@ -276,8 +265,10 @@ def _price_stage(
         stage = with_information(raised, fit_price)
         if stage is not None:
             return stage
-    price = price_fit(design, family, budget.without_inference, metric, curvature)
-    return _PricedStage(price, curvature, *last_step(price.scale, curvature), None)
+        # What inference would cost is spent on the fit.
+        budget = replace(budget, eps=budget.eps + bought.extra_eps, information=None)
+    price = price_fit(design, family, budget, metric, curvature)
+    return _PricedStage(price, curvature, *last_step(price.scale, curvature).plan(budget.final_eps), None)
 
 
 class _Choice(NamedTuple):

@@ -7,9 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, TypedDict
 
-import numpy as np
-
-from dpstats.arguments import OTHER_ARGUMENTS, check_choice, is_number, safe_repr
+from dpstats.arguments import OTHER_ARGUMENTS, check_choice, is_number, is_whole, safe_repr
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.families.base import CAPS
@@ -271,7 +269,7 @@ class Options:
                 raise ArgumentError(f"{name} must be a positive finite number, got {safe_repr(value)}")
         if not (is_number(self.refit_share) and 0 <= self.refit_share < 1):
             raise ArgumentError(f"refit_share must lie in [0, 1), got {safe_repr(self.refit_share)}")
-        if self.screen is not None and (not _is_whole(self.screen) or self.screen < 1):
+        if self.screen is not None and (not is_whole(self.screen) or self.screen < 1):
             raise ArgumentError(
                 f"screen must be a positive whole number of terms to keep, got {safe_repr(self.screen)}"
             )
@@ -301,17 +299,14 @@ class Options:
             raise ArgumentError(
                 f"n must be a positive number, a public guess at the number of rows, got {safe_repr(self.n)}"
             )
-        self._check_penalty_weights()
-        if self.record.column is not None and self.replicates:
-            raise ArgumentError("unit is not part of the replicated paper, which protects rows; leave it out")
-
-    def _check_penalty_weights(self) -> None:
-        given = self.penalty_weights
-        if given is not None and not isinstance(given, Mapping):
+        weights = self.penalty_weights
+        if weights is not None and not isinstance(weights, Mapping):
             raise ArgumentError("penalty_weights must be a dict from terms or columns to weights")
-        for key, weight in (given or {}).items():
+        for key, weight in (weights or {}).items():
             if not (is_number(weight) and weight >= 0):
                 raise ArgumentError(f"penalty_weights[{key!r}] must be a finite number >= 0, got {safe_repr(weight)}")
+        if self.record.column is not None and self.replicates:
+            raise ArgumentError("unit is not part of the replicated paper, which protects rows; leave it out")
 
     @classmethod
     def from_mapping(cls, given: Mapping[str, Any]) -> Options:
@@ -410,8 +405,3 @@ class OptionKeywords(TypedDict, total=False):
     check_share: float | None
     on_mismatch: Literal["stop", "go"]
     n: float | None
-
-
-def _is_whole(value: Any) -> bool:
-    """Whether `value` is an integer and not a bool."""
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

@@ -18,7 +18,7 @@ from dpstats.inference.table import in_units
 from dpstats.mechanisms.calibration import NoiseBudget, typical_sizes
 from dpstats.mechanisms.design import Bounds
 from dpstats.mechanisms.options import Options
-from dpstats.mechanisms.release import plan_final
+from dpstats.mechanisms.release import LastStep
 from dpstats.mechanisms.selection import noise_threshold
 from dpstats.mechanisms.spec import FitSpec
 from dpstats.mechanisms.stage import NoiseFacts, RiskTables, StagePlan, Table, scale_facts
@@ -177,17 +177,16 @@ def plan_output(spec: FitSpec, eps: float, delta: float) -> OutputPlan:
         kind=kind,
     )
     row_length = math.sqrt(design.curvature_ratio(np.ones(size)))
-    tolerance, final = plan_final(
+    step = LastStep(
         family,
-        budget.final_eps,
-        rms=gradient_size(noise, total),
-        row_length=row_length,
-        curvature=total,
-        rows=budget.rows_at_most,
-        penalty=remainder,
+        gradient_size(noise, total),
+        row_length,
+        total,
+        budget.rows_at_most,
+        remainder,
         offset_bound=design.offset_bound,
-        averages_out=False,
     )
+    tolerance, final = step.plan(budget.final_eps, averages_out=False)
     return OutputPlan(
         family=family,
         eps=budget.eps,

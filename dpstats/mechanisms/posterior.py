@@ -37,12 +37,12 @@ from dpstats.mechanisms.posterior_sampler import (
     lattice_scores,
     loss_sums,
 )
-from dpstats.mechanisms.release import MOST_COVERED, ROWS_AT_MOST, plan_final
+from dpstats.mechanisms.release import MOST_COVERED, ROWS_AT_MOST, LastStep
 from dpstats.mechanisms.spec import FitSpec
 from dpstats.mechanisms.stage import LatticeCosts, NoiseFacts, RiskTables, StagePlan, Table
 from dpstats.penalties import Bridge, Lasso, Penalty, split_curvature
-from dpstats.privacy.gaussian import DELTA_MIN, analytic_mu
-from dpstats.privacy.guarantee import Adjacency, check_budget
+from dpstats.privacy.gaussian import analytic_mu
+from dpstats.privacy.guarantee import DELTA_MIN, Adjacency, check_budget
 from dpstats.privacy.noise import Noise
 from dpstats.privacy.randomness import RandomSource
 from dpstats.privacy.selection import exponential_index
@@ -429,16 +429,8 @@ def _assembled(
     size = len(curvature)
     length = math.sqrt(spec.design.curvature_ratio(np.ones(size)))
     law = Noise("gaussian" if semi_axes is None else "laplace", "l2", 1 / math.sqrt(temperature))
-    tolerance, final = plan_final(
-        spec.family,
-        budget.final_eps,
-        rms=gradient_size(law, curvature),
-        row_length=length,
-        curvature=curvature,
-        rows=budget.rows_at_most,
-        penalty=penalty,
-        averages_out=False,
-    )
+    step = LastStep(spec.family, gradient_size(law, curvature), length, curvature, budget.rows_at_most, penalty)
+    tolerance, final = step.plan(budget.final_eps, averages_out=False)
     return PosteriorPlan(
         family=spec.family,
         eps=budget.eps,

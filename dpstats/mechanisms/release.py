@@ -56,130 +56,91 @@ ZERO_SCALES = 40.0
 """Released coordinates within so many scales of the final noise of zero are set to zero where sparsity is wanted."""
 
 
-def gradient_tolerance(
-    family: Family,
-    *,
-    rms: float,
-    row_length: float,
-    curvature: Vector,
-    rows: float,
-    penalty: Penalty | None,
-    linear: Vector | None = None,
-    offset_bound: float = 0.0,
-    final_eps: float | None = None,
-) -> float:
-    """gamma: small beside the noise, and within reach of this machine's arithmetic on any rows (docs/proofs/release).
+@dataclass(frozen=True, eq=False)
+class LastStep:
+    """What settles how near to the optimum a release comes, and so its last step: the objective's noise and terms."""
 
-    `rms` is the root mean square of the norm of the objective's noise, `row_length` bounds the Euclidean norm of a row
-    and `rows` their number; the penalty is convex, without curvature of its own; `linear` is the public part of the
-    linear term. `final_eps` is what the final noise is charged, where the effect of the objective's noise falls with
-    the number of rows. ArgumentError if linear predictors, or the squares of the noise, could overflow.
-    """
-    share = GRADIENT_SHARE
-    if final_eps is not None:
-        invisible = INVISIBLE / final_noise_share(
-            family, final_eps, rows=rows, row_length=row_length, curvature=curvature
+    family: Family
+    rms: float  # the root mean square of the norm of the objective's noise
+    row_length: float  # the bound on the Euclidean norm of a row
+    curvature: Vector
+    rows: float  # their greatest number
+    penalty: Penalty | None = None  # convex, without curvature of its own
+    linear: Vector | None = None  # the public part of the linear term
+    offset_bound: float = 0.0
+
+    def tolerance(self, share: float = LEAST_SHARE) -> float:
+        """gamma: at least `share` of the noise, and within reach of this machine's arithmetic on any rows.
+
+        With the default it is the least that the proof allows (docs/proofs/release). ArgumentError if linear
+        predictors, or the squares of the noise, could overflow.
+        """
+        if not self.rms <= LARGEST_NOISE:
+            raise ArgumentError("eps is too small for such long rows or large caps: the noise would hide any data")
+        public, longest = self._lengths
+        length, least = self.row_length, float(np.min(self.curvature))
+        steepest = self.rows * self.family.lipschitz * length
+        if not length * (steepest + longest) + least * self.offset_bound <= LARGEST * least:
+            raise ArgumentError(
+                "curvature is too small for such long rows or large caps: linear predictors could overflow"
+            )
+        # The noise is added to the public part in float64.
+        added = 16 * float(np.finfo(np.float64).eps) * public
+        # A small bound on the rows asks for less noise; a guarantee for fewer rows than come it must not ask for.
+        return max(share * self.rms, self._reachable(max(self.rows, ROWS_AT_MOST)), added)
+
+    def plan(self, final_eps: float, *, averages_out: bool = True) -> tuple[float, LatticeRelease]:
+        """gamma, small beside the noise, and the last step that covers it, charged `final_eps`; errors of `tolerance`.
+
+        `averages_out` says that the effect of the objective's noise falls with the number of rows.
+        """
+        share = GRADIENT_SHARE
+        if averages_out:
+            share = min(share, max(LEAST_SHARE, INVISIBLE / self.final_share(final_eps)))
+        gamma = self.tolerance(share)
+        return gamma, LatticeRelease(final_eps, 2 * gamma / float(np.min(self.curvature)), len(self.curvature))
+
+    def allows(self, tolerance: float) -> bool:
+        """Whether the proof covers a release at this gamma."""
+        return self.tolerance() <= tolerance * ROUNDED
+
+    def final_share(self, final_eps: float) -> float:
+        """The final noise's standard deviation for each unit of gamma, over that of the objective's noise for its rms.
+
+        At so many rows with the sharpest loss, columns of equal size: the objective's noise moves a coefficient by
+        rms / sqrt(p) over N sup l'' X^2 / p + m, and the final noise has at most 6 sqrt(2 p) gamma / (m eps_e).
+        """
+        size, least = len(self.curvature), float(np.min(self.curvature))
+        bend = self.rows * self.family.curvature_bound * self.row_length**2
+        return 6 * math.sqrt(2) * (bend + size * least) / (least * final_eps)
+
+    def covered_rows(self, tolerance: float) -> float:
+        """Up to how many rows a release at this gamma keeps its whole guarantee, by powers of ten to `MOST_COVERED`.
+
+        See docs/proofs/release, more rows than were declared.
+        """
+        covered = MOST_COVERED
+        while covered > 1 and tolerance * ROUNDED < self._reachable(covered):
+            covered /= 10
+        return covered
+
+    @property
+    def _lengths(self) -> tuple[float, float]:
+        """Bounds on the linear term: the length of its public part, and of all of it with the longest draw."""
+        public = 0.0 if self.linear is None else float(np.linalg.norm(self.linear))
+        return public, (LONGEST_DRAW + len(self.curvature)) * self.rms + public
+
+    def _reachable(self, rows: float) -> float:
+        """A gamma that any `rows` rows can be certified to on this machine."""
+        return least_tolerance(
+            self.family,
+            rows=rows,
+            row_norm=self.row_length,
+            curvature=self.curvature,
+            linear=self._lengths[1],
+            penalised=self.penalty is not None and not isinstance(self.penalty, Lasso),  # a lasso's slope is constant
+            offset_bound=self.offset_bound,
         )
-        share = min(share, max(LEAST_SHARE, invisible))
-    return least_gradient_tolerance(
-        family,
-        rms=rms,
-        row_length=row_length,
-        curvature=curvature,
-        rows=rows,
-        penalty=penalty,
-        linear=linear,
-        offset_bound=offset_bound,
-        share=share,
-    )
-
-
-def least_gradient_tolerance(
-    family: Family,
-    *,
-    rms: float,
-    row_length: float,
-    curvature: Vector,
-    rows: float,
-    penalty: Penalty | None,
-    linear: Vector | None = None,
-    offset_bound: float = 0.0,
-    share: float = LEAST_SHARE,
-) -> float:
-    """The least gamma that the proof allows beside noise of this root mean square (docs/proofs/release).
-
-    At least `share` of it; the other parameters and errors are those of `gradient_tolerance`.
-    """
-    if not rms <= LARGEST_NOISE:
-        raise ArgumentError("eps is too small for such long rows or large caps: the noise would hide any data")
-    public, longest = _lengths(rms, curvature, linear)
-    least = float(np.min(curvature))
-    if not row_length * (rows * family.lipschitz * row_length + longest) + least * offset_bound <= LARGEST * least:
-        raise ArgumentError("curvature is too small for such long rows or large caps: linear predictors could overflow")
-    # A small bound on the rows asks for less noise; a guarantee for fewer rows than come it must not ask for.
-    reachable = least_tolerance(
-        family,
-        rows=max(rows, ROWS_AT_MOST),
-        row_norm=row_length,
-        curvature=curvature,
-        linear=longest,
-        penalised=_is_rounded(penalty),
-        offset_bound=offset_bound,
-    )
-    # The noise is added to the public part in float64.
-    added = 16 * float(np.finfo(np.float64).eps) * public
-    return max(share * rms, reachable, added)
-
-
-def covered_rows(
-    family: Family,
-    tolerance: float,
-    *,
-    rms: float,
-    row_length: float,
-    curvature: Vector,
-    penalty: Penalty | None,
-    linear: Vector,
-    offset_bound: float,
-) -> float:
-    """Up to how many rows a release at `tolerance` keeps its whole guarantee: a power of ten, at most `MOST_COVERED`.
-
-    The other parameters are those of `gradient_tolerance` (docs/proofs/release, more rows than were declared).
-    """
-    covered = MOST_COVERED
-    while covered > 1 and tolerance * ROUNDED < least_tolerance(
-        family,
-        rows=covered,
-        row_norm=row_length,
-        curvature=curvature,
-        linear=_lengths(rms, curvature, linear)[1],
-        penalised=_is_rounded(penalty),
-        offset_bound=offset_bound,
-    ):
-        covered /= 10
-    return covered
-
-
-def _lengths(rms: float, curvature: Vector, linear: Vector | None) -> tuple[float, float]:
-    """Bounds on the linear term: the length of its public part, and of all of it with the longest draw."""
-    public = 0.0 if linear is None else float(np.linalg.norm(linear))
-    return public, (LONGEST_DRAW + len(curvature)) * rms + public
-
-
-def _is_rounded(penalty: Penalty | None) -> bool:
-    """Whether there is a penalty whose derivative is rounded: a lasso's is a public constant."""
-    return penalty is not None and not isinstance(penalty, Lasso)
-
-
-def final_noise_share(family: Family, final_eps: float, *, rows: float, row_length: float, curvature: Vector) -> float:
-    """The final noise's standard deviation for each unit of gamma, over that of the objective's noise for its rms.
-
-    At so many rows with the sharpest loss, columns of equal size: the objective's noise moves a coefficient by
-    rms / sqrt(p) over N sup l'' X^2 / p + m, and the final noise has at most 6 sqrt(2 p) gamma / (m eps_e).
-    """
-    size, least = len(curvature), float(np.min(curvature))
-    bend = rows * family.curvature_bound * row_length**2
-    return 6 * math.sqrt(2) * (bend + size * least) / (least * final_eps)
 
 
 @dataclass(frozen=True)
@@ -245,35 +206,3 @@ class LatticeRelease:
     def sparse(self, released: Vector) -> Vector:
         """Set to zero what cannot be told from zero beside this step's own noise (post-processing)."""
         return np.where(np.abs(released) <= ZERO_SCALES * self.scale, 0.0, released)
-
-
-def plan_final(
-    family: Family,
-    final_eps: float,
-    *,
-    rms: float,
-    row_length: float,
-    curvature: Vector,
-    rows: float,
-    penalty: Penalty | None,
-    linear: Vector | None = None,
-    offset_bound: float = 0.0,
-    averages_out: bool = True,
-) -> tuple[float, LatticeRelease]:
-    """gamma and the last step that covers it, charged `final_eps`.
-
-    `averages_out` says that the effect of the objective's noise falls with the number of rows; the other parameters and
-    errors are those of `gradient_tolerance`.
-    """
-    tolerance = gradient_tolerance(
-        family,
-        rms=rms,
-        row_length=row_length,
-        curvature=curvature,
-        rows=rows,
-        penalty=penalty,
-        linear=linear,
-        offset_bound=offset_bound,
-        final_eps=final_eps if averages_out else None,
-    )
-    return tolerance, LatticeRelease(final_eps, 2 * tolerance / float(np.min(curvature)), len(curvature))

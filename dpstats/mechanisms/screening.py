@@ -195,8 +195,8 @@ class ScreeningPlan:
 _PLAIN = ("eps", "choices", "candidates", "adjacency", "refit_eps", "fit_eps", "fit_delta")
 
 
-def plan_fit(spec: FitSpec, eps: float, delta: float) -> tuple[ScreeningPlan | None, tuple[Stage, ...]]:
-    """Split a budget over the releases of one fit, screening among them if it is asked for; reads no rows.
+def plan_choice(spec: FitSpec, eps: float, delta: float) -> tuple[ScreeningPlan | None, tuple[Stage, ...]]:
+    """Split a budget over a fit and the choice of its columns, by screening or by a first fit; reads no rows.
 
     With screening the stages are planned as if the widest terms were chosen. What is charged does not depend on which
     terms are; the noise of the fit follows them. ArgumentError as of `plan_stages`, and if no term would be screened
@@ -205,7 +205,7 @@ def plan_fit(spec: FitSpec, eps: float, delta: float) -> tuple[ScreeningPlan | N
     options = spec.options
     _check_split(options)
     empty = [term.name for term in spec.design.terms if term.l2 == 0]
-    if empty and (options.screen is not None or options.refit_share > 0):
+    if empty:
         # Alone it would leave a fit without a column, after the charge.
         raise ArgumentError(
             f"formula: the term {empty[0]!r} is zero on the declared ranges and cannot be chosen; leave it out"

@@ -12,9 +12,8 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, BinomialCounts, Family, NegativeBinomial, Poisson
 from dpstats.families.hazard import PiecewiseExponential
 from dpstats.families.ordinal import CumulativeLogit
-from dpstats.mechanisms.averaged_variables import find_variable
 from dpstats.mechanisms.calibration import NoiseBudget
-from dpstats.mechanisms.design import Bounds, SubDesign, constant_column, has_errors
+from dpstats.mechanisms.design import Bounds, SubDesign, constant_column, find_variable, has_errors
 from dpstats.mechanisms.information import COVER, InformationPurchase, SpreadKind
 from dpstats.mechanisms.options import Options
 from dpstats.penalties import Lasso, Penalty, split_curvature
@@ -51,9 +50,7 @@ class FitSpec:
         return cap if constant_column(self.design) is not None and self.design.offset_bound == 0 else None
 
     def check_information_cap(self) -> None:
-        """Raise ArgumentError if a cap is given that would be ignored."""
-        if self.options.information_cap is None:
-            return
+        """Raise ArgumentError if the cap that is given would be ignored."""
         family = self.family
         if not isinstance(family, CAPPABLE):
             raise ArgumentError(
@@ -130,15 +127,15 @@ def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
         return budget
     reason = obstacle(family, spec.penalty, options)
     kind = options.inference
-    _check_shares(spec, offered=reason is None)
+    if options.information_share is not None or options.spread_share is not None:
+        _check_shares(spec, offered=reason is None)
     if reason is not None:
         if kind in (None, "auto"):
             return budget
         raise ArgumentError(f"{argument('inference', kind)} {reason}")
     if not buys_errors(spec):
         return budget
-    check_units(design, options)
-    if not has_errors(design):
+    if not check_units(design, options):
         return budget
     if kind == "model" and _variance_is_open(family, design):
         raise ArgumentError(
@@ -148,6 +145,7 @@ def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
     spread = _spread(spec)
     total = budget.eps + budget.final_eps
     bought = SPREAD_SHARES[spread] if options.spread_share is None or spread == "known" else options.spread_share
+    share = options.information_share
     information = InformationPurchase(
         ratio=_ratio(family, len(design.names), options),
         free=kind == "auto",
@@ -155,7 +153,8 @@ def with_inference(budget: NoiseBudget, spec: FitSpec) -> NoiseBudget:
         cover_eps=COVER * total,
         spread_eps=bought * total,
         weights_eps=0.0,
-        surcharge=_surcharge(options),
+        # Of eps what the share leaves buys normal noise 1 / (1 - share) times as large.
+        surcharge=None if share is None else share / (1 - share),
         most=options.record.rows,
         weight_cap=spec.weight_cap,
     ).suited(design)
@@ -180,10 +179,12 @@ def errors_are_free(family: Family) -> bool:
     return headroom(family) > 0 and family.models_mean
 
 
-def check_units(design: Bounds, options: Options) -> None:
-    """Raise ArgumentError if inference is asked for where no double holds what it needs; "auto" then goes without."""
-    if options.inference not in (None, "auto") and not has_errors(design):
+def check_units(design: Bounds, options: Options) -> bool:
+    """Whether doubles hold what inference needs; ArgumentError if they do not and it is asked for."""
+    suited = has_errors(design)
+    if not suited and options.inference not in (None, "auto"):
         raise ArgumentError(f"{argument('inference', options.inference)} {TOO_FAR}")
+    return suited
 
 
 def obstacle(family: Family, penalty: Penalty | None, options: Options) -> str | None:
@@ -192,14 +193,11 @@ def obstacle(family: Family, penalty: Penalty | None, options: Options) -> str |
         return "needs a family of dpstats: the price of the information is proved for those"
     if options.replicates:
         return "is not part of the replicated paper; leave it out"
-    recycled = argument("retrieval", "recycle")
-    if options.retrieval == "return":
-        return (
-            f"cannot be combined with {argument('retrieval', 'return')}, which needs a price known beforehand; use "
-            f"{recycled}"
-        )
-    if options.retrieval is None:
-        return f"is priced together with the coefficients; use {recycled}"
+    if options.retrieval != "recycle":
+        reason = "is priced together with the coefficients"
+        if options.retrieval == "return":
+            reason = f"cannot be combined with {argument('retrieval', 'return')}, which needs a price known beforehand"
+        return f"{reason}; use {argument('retrieval', 'recycle')}"
     if not family.models_mean and options.inference == "model":
         return f"is not offered for family {family.name!r}, which has no model of the variance; use 'robust'"
     if options.unit is not None and options.inference == "model":
@@ -216,8 +214,8 @@ def obstacle(family: Family, penalty: Penalty | None, options: Options) -> str |
 
 def _check_shares(spec: FitSpec, *, offered: bool) -> None:
     """Refuse shares of the budget that would be ignored."""
-    options, family = spec.options, spec.family
-    kind, paid = options.inference, argument("inference", True)
+    options, family, kind = spec.options, spec.family, spec.options.inference
+    paid = argument("inference", True)
     if options.information_share is not None and kind in (None, "auto"):
         raise ArgumentError(f"information_share needs standard errors that are paid for: pass {paid}, or leave it out")
     if options.spread_share is None:
@@ -264,18 +262,8 @@ def _ratio(family: Family, columns: int, options: Options) -> float:
         return headroom(family)
     share = options.information_share
     if share is None:
-        share = SHARES[_size(family, columns)]
+        if isinstance(family, (Binomial, PiecewiseExponential)):
+            share = SHARES["few" if columns <= FEW_COLUMNS else "most"]
+        else:
+            share = SHARES["most" if columns <= MANY_COLUMNS else "many"]
     return share / (1 - share) * family.lipschitz / weight_bound(family, None)
-
-
-def _surcharge(options: Options) -> float | None:
-    """What the share that was asked for adds to normal noise: the rest of eps alone buys 1 / (1 - share) times it."""
-    share = options.information_share
-    return None if share is None else share / (1 - share)
-
-
-def _size(family: Family, columns: int) -> str:
-    """Which of the shares suits so many columns."""
-    if isinstance(family, (Binomial, PiecewiseExponential)):
-        return "few" if columns <= FEW_COLUMNS else "most"
-    return "most" if columns <= MANY_COLUMNS else "many"

@@ -17,15 +17,7 @@ from dpstats.families import from_dict as family_from_dict
 from dpstats.mechanisms.design import Bounds
 from dpstats.mechanisms.information import Information, InformationPlan, ReleasedSums, with_final_step
 from dpstats.mechanisms.information_release import release_information
-from dpstats.mechanisms.release import (
-    GRADIENT_SHARE,
-    LEAST_SHARE,
-    ROUNDED,
-    LatticeRelease,
-    covered_rows,
-    least_gradient_tolerance,
-    plan_final,
-)
+from dpstats.mechanisms.release import GRADIENT_SHARE, LEAST_SHARE, ROUNDED, LastStep, LatticeRelease
 from dpstats.mechanisms.statistics import StatisticsPlan
 from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
@@ -168,19 +160,15 @@ class StagePlan(ABC):
     def noise_bounds(self, transform: Matrix) -> Vector:
         """Bounds on the standard deviation that the noise gives the coefficients transform @ theta, shape (k,)."""
 
+    @property
+    def last_step(self) -> LastStep:
+        """What the last step has to cover."""
+        public, rms, rows = (self.penalty, self.linear, self.offset_bound), self.gradient_size, self.rows_at_most
+        return LastStep(self.family, rms, self.row_length, self.curvature, rows, *public)
+
     def check_last_step(self) -> None:
         """Raise ArgumentError unless the last step covers the solver's error and the sampling of this noise."""
-        least = least_gradient_tolerance(
-            self.family,
-            rms=self.gradient_size,
-            row_length=self.row_length,
-            curvature=self.curvature,
-            rows=self.rows_at_most,
-            penalty=self.penalty,
-            linear=self.linear,
-            offset_bound=self.offset_bound,
-            share=LEAST_SHARE if self.noise_averages_out else GRADIENT_SHARE,
-        )
+        least = self.last_step.tolerance(LEAST_SHARE if self.noise_averages_out else GRADIENT_SHARE)
         apart = 2 * self.tolerance / float(np.min(self.curvature))
         if not (self.tolerance * ROUNDED >= least and self.final.distance * ROUNDED >= apart):
             raise ArgumentError(
@@ -253,31 +241,12 @@ class StagePlan(ABC):
     @property
     def covered_rows(self) -> float:
         """Up to how many rows the guarantee is whole on this machine, a power of ten; at least `ROWS_AT_MOST`."""
-        return covered_rows(
-            self.family,
-            self.tolerance,
-            rms=self.gradient_size,
-            row_length=self.row_length,
-            curvature=self.curvature,
-            penalty=self.penalty,
-            linear=self.linear,
-            offset_bound=self.offset_bound,
-        )
+        return self.last_step.covered_rows(self.tolerance)
 
     def recentred(self, curvature: Vector, linear: Vector) -> Self:
         """With a public linear term and a curvature whose ratio is no larger, so that the noise still suffices."""
-        tolerance, final = plan_final(
-            self.family,
-            self.final.eps,
-            rms=self.gradient_size,
-            row_length=self.row_length,
-            curvature=curvature,
-            rows=self.rows_at_most,
-            penalty=self.penalty,
-            linear=linear,
-            offset_bound=self.offset_bound,
-            averages_out=self.noise_averages_out,
-        )
+        step = replace(self.last_step, curvature=curvature, linear=linear)
+        tolerance, final = step.plan(self.final.eps, averages_out=self.noise_averages_out)
         changed: dict[str, Any] = {"curvature": curvature, "linear": linear, "tolerance": tolerance, "final": final}
         if self.information is not None:
             changed["information"] = with_final_step(self.information, final, self.row_length, self.offset_bound)

@@ -37,8 +37,7 @@ from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.statistics import RADIUS
 from dpstats.models.release import Release
 from dpstats.plan.tables import facts_table
-from dpstats.privacy.gaussian import check_delta
-from dpstats.privacy.guarantee import Guarantee
+from dpstats.privacy.guarantee import Guarantee, check_delta
 from dpstats.results.absorbed import AbsorbedResults, budget_of, formula_of, header, noise_facts, plan_notes
 from dpstats.results.stored import Printed
 from dpstats.summaries import Summary

@@ -7,6 +7,7 @@ milliseconds. How the constants were chosen, and how often the rule is right, is
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,9 +21,10 @@ from scipy import special
 from dpstats.arguments import check_type
 from dpstats.cached import cached_property
 from dpstats.call import Request
+from dpstats.domain import Range
 from dpstats.errors import DPStatsError
 from dpstats.families import Family
-from dpstats.formula.design import DesignSpec
+from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.frames import WideFrame
 from dpstats.inference import KnownInformation, MatrixLaw, SpanNoise
 from dpstats.inference.inverse import LEAST_RATIO
@@ -39,19 +41,20 @@ from dpstats.models.forecast import (
     weight_cap,
 )
 from dpstats.models.population import POOR, USUAL, KnownColumns
-from dpstats.models.ranges import trimmable
-from dpstats.plan import Plan, replan_request, with_settled_law
+from dpstats.plan import Plan, range_eps, replan_request, with_settled_law
 from dpstats.plan.methods import (
     ResponsePurchase,
     is_open_least_squares,
     is_open_quantile,
+    may_take_statistics,
     response_purchase,
+    trimmable,
 )
 from dpstats.plan.methods import (
     interval_share as share_of_response,
 )
-from dpstats.plan.scaling import rescaled
-from dpstats.privacy.trimming import share_to_spend
+from dpstats.plan.plan import plan_model, rescaled
+from dpstats.privacy.trimming import likely_interval, share_to_spend
 from dpstats.results.standard_errors import shrunk_towards
 
 Vector = NDArray[np.float64]
@@ -153,15 +156,7 @@ def adaptive_errors(request: Request, family: Family) -> bool:
         return False
     if not plain or obstacle(family, request.penalty, options) is not None:
         return False
-    return options.inference == "auto" or (options.inference is True and _may_take_statistics(request))
-
-
-def _may_take_statistics(request: Request) -> bool:
-    """Whether released statistics may take the place of the method: of plain least squares with nothing asked for."""
-    options = request.options
-    plain = request.penalty is None and options.response != "bought" and request.method == "napp"
-    plain = plain and options.screen is None
-    return request.open_method and plain and is_open_least_squares(request)
+    return options.inference == "auto" or (options.inference is True and may_take_statistics(request))
 
 
 def interval_follows(request: Request) -> bool:
@@ -198,6 +193,26 @@ def with_intervals(plan: Plan, names: tuple[str, ...], rows: float) -> Plan:
     options = replace(request.options, ranges="bought", range_share=share)
     with contextlib.suppress(DPStatsError):  # as public as what is planned
         return replan_request(replace(plan, bought=names, trimmed=names), replace(request, options=options))
+    return plan
+
+
+def with_likely_intervals(plan: Plan, known: KnownColumns, rows: float) -> Plan:
+    """The plan once it has bought intervals, as so many rows with the known columns would have it but for the noise."""
+    request, design = with_settled_law(plan), plan.design
+    found: dict[str, Range] = {}
+    assert isinstance(design, DesignSpec)
+    for name in plan.trimmed:
+        declared = design.domain[name]
+        assert isinstance(declared, Range)
+        values = known.numbers(name, declared)
+        if values is not None:
+            ends = float(declared.low), float(declared.high)
+            eps, columns = range_eps(request, plan.bought) / len(plan.bought), len(plan.trimmed)
+            bought = likely_interval(values, *ends, rows=rows, eps=eps, adjacency=request.adjacency, columns=columns)
+            found |= {} if bought == ends else {name: replace(declared, inner=bought)}
+    with contextlib.suppress(DPStatsError):  # the declared ranges serve then, as in a fit
+        narrowed = design_spec(design.formula, design.domain.with_(found), family=request.family) if found else design
+        return plan_model(request, narrowed, bought=plan.bought, trimmed=plan.trimmed, counts=plan.counts)
     return plan
 
 
@@ -261,18 +276,29 @@ def _likely_interval(request: Request, plan: Plan) -> ResponsePurchase | None:
 
 def settled(plan: Plan, rows: float, asked: Request | None = None) -> Plan:
     """The candidate that suits `rows` best, `plan` where public facts foresee none; `asked` as for `candidates_of`."""
-    candidates, is_last = candidates_of(plan, asked), not _is_first(plan.request, asked)
+    candidates, response = candidates_of(plan, asked), plan.response
     with contextlib.suppress(DPStatsError, ArithmeticError, np.linalg.LinAlgError):  # as public as what is planned
-        plan = candidates[choose(candidates, rows)] if candidates else plan
-        plan = _or_statistics(plan, rows) if is_last else plan
+        chosen = candidates[choose(candidates, rows)] if candidates else plan
+        if _is_first(plan.request, asked):
+            return chosen
+        if response is not None and response.one_tail and chosen.request.options.inference is None:
+            # Errors under the wide cap do not pay; noise is large here beside what the narrow one bends.
+            return settled(replace(plan, response=replace(response, one_tail=False)), rows, asked)
+        return _or_statistics(chosen, rows)
     return plan
 
 
-def carried_out(plan: Plan, rows: float) -> Plan:
-    """What a plan that counts its rows becomes at so many; of what is bought, ranges as declared stand in."""
+def carried_out(plan: Plan, rows: float, known: KnownColumns | None = None) -> Plan:
+    """What a plan that counts its rows becomes at so many; of what is bought, ranges as declared stand in.
+
+    Of `known` columns those intervals do that the plan would buy.
+    """
     counts = plan.counts
-    assert counts is not None
-    plan = affordable(with_intervals(plan, counts.trimmable, rows), rows)
+    plan = plan if counts is None else with_intervals(plan, counts.trimmable, rows)
+    plan = plan if known is None else with_likely_intervals(plan, known, rows)
+    if counts is None:
+        return plan
+    plan = affordable(plan, rows)
     request, chosen = with_settled_law(plan), settled(plan, rows)
     if not interval_follows(request):
         return chosen
@@ -282,7 +308,7 @@ def carried_out(plan: Plan, rows: float) -> Plan:
 
 def _or_statistics(plan: Plan, rows: float) -> Plan:
     """Released statistics in the place of errors that are paid for, where their intervals are expected narrower."""
-    if plan.request.options.inference is not True or not _may_take_statistics(plan.request) or not foreseeable(plan):
+    if plan.request.options.inference is not True or not may_take_statistics(plan.request) or not foreseeable(plan):
         return plan
     sums = rescaled(plan, replace(with_settled_law(plan), method="statistics"), plan.response)
     return (plan, sums)[choose([plan, sums], rows)]
@@ -310,8 +336,12 @@ def preferred(expected: Sequence[Outlook]) -> int:
 
 def outlooks(candidates: Sequence[Plan], rows: Sequence[float], typical: object = None) -> list[list[Outlook]]:
     """What each of the candidates is expected to show of each number of rows; arguments as for `choose`."""
-    each = populations_of(candidates, typical)
-    return [[expected_outlook(*both, n) for both in zip(candidates, each, strict=True)] for n in rows]
+    expected = expectations(candidates, typical)
+    return [[one.of(n) for one in expected] for n in rows]
+
+
+def expectations(candidates: Sequence[Plan], typical: object = None) -> list[Expectation]:
+    return [Expectation(*both) for both in zip(candidates, populations_of(candidates, typical), strict=True)]
 
 
 def populations_of(candidates: Sequence[Plan], typical: object = None) -> list[Populations]:
@@ -347,8 +377,8 @@ class Choices:
         self.open = bool(offered or self.names) and comparable(plan)
 
     @cached_property
-    def _populations(self) -> list[Populations]:
-        return populations_of(self.candidates)
+    def _expectations(self) -> list[Expectation]:
+        return expectations(self.candidates)
 
     def share(self, rows: float) -> float:
         """The share of eps that intervals cost."""
@@ -357,7 +387,7 @@ class Choices:
     def outlook(self, rows: float) -> tuple[int, Outlook]:
         """The place of the candidate that is chosen, and what it is expected to show."""
         left = rows * (1 - self.share(rows))
-        expected = [expected_outlook(*both, left) for both in zip(self.candidates, self._populations, strict=True)]
+        expected = [one.of(left) for one in self._expectations]
         return (place := preferred(expected)), expected[place]
 
 
@@ -373,6 +403,14 @@ class AdaptiveForecast(Forecast):
     assumptions: Assumptions
     simulated: Simulated
     _plans: dict[float, tuple[Plan, Forecast | None]] = field(init=False, repr=False, default_factory=dict)
+
+    @cached_property
+    def _known_columns(self) -> KnownColumns | None:
+        """What is known of columns, if anything is."""
+        assert isinstance(self.followed.design, DesignSpec)
+        _, *given = self.assumptions
+        nothing = all(one is None for one in given)
+        return None if nothing else KnownColumns.from_arguments(self.followed.design, *given)
 
     def at(self, plan: Plan) -> Forecast:
         check_type("plan", plan, Plan, "a plan of the same call, as plan.at(eps) makes it")
@@ -398,7 +436,7 @@ class AdaptiveForecast(Forecast):
         """
         rows = float(f"{n:.2g}")
         if rows not in self._plans:
-            plan = carried_out(self.followed, rows)
+            plan = carried_out(self.followed, rows, self._known_columns)
             found = _foreseen(plan, self.assumptions, self.simulated) if releases_errors(plan) else None
             self._plans[rows] = (plan, found)
         return self._plans[rows]
@@ -406,7 +444,8 @@ class AdaptiveForecast(Forecast):
 
 def _foreseen(plan: Plan, assumptions: Assumptions, simulated: Simulated) -> Forecast:
     """What is foreseen of a plan by rows that are simulated once for all plans with the same units and cap."""
-    kind = (plan.design.response_scaling(), plan.family, weight_cap(plan))
+    assert isinstance(plan.design, DesignSpec)
+    kind = (plan.design.response_scaling(), plan.family, weight_cap(plan), plan.design.domain)
     if kind not in simulated:
         simulated[kind] = forecast(plan, *assumptions)
     return simulated[kind].at(plan)
@@ -421,7 +460,9 @@ def forecast_by_rows(
     """
     simulated, assumptions = {} if simulated is None else simulated, (residual_sd, typical, like)
     counts = plan.counts
-    if counts is None or not (counts.settles_errors or counts.trimmable) or not foreseeable(plan):
+    follows = counts is not None and bool(counts.settles_errors or counts.trimmable)
+    narrows = bool(plan.trimmed) and not (typical is None and like is None)
+    if not (follows or narrows) or not foreseeable(plan):
         return forecast(plan, *assumptions)
     dearest = [plan, *candidates_of(plan)][-1]
     if interval_follows(plan.request):
@@ -446,57 +487,80 @@ def by_rows(plan: Plan) -> pd.DataFrame:
     return WideFrame(pd.DataFrame(found, columns=["rows", "ranges", "errors", "share"]).set_index("rows"))
 
 
-def expected_outlook(plan: Plan, means: Populations, n: float) -> Outlook:
-    """What a plan is expected to show of `n` rows, at least one: a released count may be negative."""
-    n, family, usual = max(float(n), 1.0), plan.family, means.usual
-    n = n / 2 if plan.request.options.split is not None else n  # the others choose the columns
-    kept = np.flatnonzero(plan.kept)
-    among = np.ix_(kept, kept)
-    ratios = information_ratios(plan, n * means.identifying[among])
-    # Near the threshold the noise decides, so that the chance is smooth in n.
-    share = float(np.mean(np.where(ratios > 0, special.ndtr(ratios - EXPECTED_RATIO), 0.0)))
-    if family.response == "count":
-        return Outlook(share, 1.0)
-    stage, coef, row_information = plan.stages[-1].plan, means.coefficients(plan)[kept], usual.information[among]
-    noise, bias = stage.predicted_error(n * row_information, coef - shrunk_towards(stage))
-    # Of a well-specified model l'^2 over l'' is twice the loss of a row that is left: the unit of an excess.
-    rescaled_by = (plan.design.response_scaling()[1] / means.scaling[1]) ** 2
-    units = usual.weight / usual.square * rescaled_by if usual.square > 0 else 0.0
-    excess = float(np.sum(row_information * (noise + bias))) * units
-    excess *= SUPPOSED_LOSS if family.response == "continuous" else 1.0
-    measured = family.link == "identity" and share > 0 and units > 0  # a hinge may have no weight anywhere
-    width = expected_width(plan, n * row_information, coef, 1 / units) if measured else 1.0
-    return Outlook(share, 1 + max(excess, 0.0), width)
+class Expectation:
+    """What a plan is expected to show by the number of its rows, of which each adds what is supposed in the mean."""
+
+    def __init__(self, plan: Plan, means: Populations) -> None:
+        self.plan, self.means = plan, means
+        kept = np.flatnonzero(plan.kept)
+        among = np.ix_(kept, kept)
+        self.coef, self.row_information = means.coefficients(plan)[kept], means.usual.information[among]
+        self.ratios = InformationRatios(plan, means.identifying[among])
+
+    def of(self, n: float) -> Outlook:
+        """For `n` rows, at least one: a released count may be negative."""
+        plan, usual = self.plan, self.means.usual
+        n, family = max(float(n), 1.0), plan.family
+        n = n / 2 if plan.request.options.split is not None else n  # the others choose the columns
+        ratios = self.ratios.of(n)
+        # Near the threshold the noise decides, so that the chance is smooth in n.
+        share = float(np.mean(np.where(ratios > 0, special.ndtr(ratios - EXPECTED_RATIO), 0.0)))
+        if family.response == "count":
+            return Outlook(share, 1.0)
+        stage, information = plan.stages[-1].plan, n * self.row_information
+        noise, bias = stage.predicted_error(information, self.coef - shrunk_towards(stage))
+        # Of a well-specified model l'^2 over l'' is twice the loss of a row that is left: the unit of an excess.
+        rescaled_by = (plan.design.response_scaling()[1] / self.means.scaling[1]) ** 2
+        units = usual.weight / usual.square * rescaled_by if usual.square > 0 else 0.0
+        excess = float(np.sum(self.row_information * (noise + bias))) * units
+        excess *= SUPPOSED_LOSS if family.response == "continuous" else 1.0
+        measured = family.link == "identity" and share > 0 and units > 0  # a hinge may have no weight anywhere
+        width = expected_width(plan, information, self.coef, 1 / units) if measured else 1.0
+        return Outlook(share, 1 + max(excess, 0.0), width)
 
 
 def expected_width(plan: Plan, information: Vector, coef: Vector, variance: float) -> float:
     """The geometric mean of the slopes' standard errors in the user's units, of residuals of this variance.
 
-    With a residual cap its price is on top.
+    With a residual cap its price is on top, which the cap of one tail has paid by its width.
     """
     far, _ = plan.stages[-1].plan.predicted_error(FAR * information, coef)
     design = _fitted_design(plan)
     rows = design.back_transform()[0][[name != "Intercept" for name in design.names]]
     covariance = FAR**2 * far + variance * np.linalg.pinv(information)
     squares = np.sum(rows @ covariance * rows, axis=1)
-    price = CAP_PRICE if plan.objective.caps_loss else 1.0
+    wide = plan.response is not None and plan.response.one_tail
+    price = CAP_PRICE if plan.objective.caps_loss and not wide else 1.0
     return price * float(np.exp(np.mean(np.log(squares[squares > 0])) / 2)) if np.any(squares > 0) else 1.0
 
 
-def information_ratios(plan: Plan, information: Vector) -> Vector:
-    """Of each coefficient in the user's units its information over the deviation of the plan's noise in it, shape (p,).
+class InformationRatios:
+    """Of each coefficient in the user's units its information over the deviation of the plan's noise in it.
 
-    It is G_jj / sd(g_j'E g_j) with G the inverse of the expected `information`, shape (p, p), among the coefficients
-    that are not dropped (docs/proofs/inference, 5); of a dropped one as it was then. Zero where none is released.
+    By the number of rows, each of which adds `information`, shape (p, p). It is G_jj / sd(g_j'E g_j) with G the inverse
+    of what is expected, among the coefficients that are not dropped (docs/proofs/inference, 5); of a dropped one as it
+    was then. Zero where none is released.
     """
-    law = _matrix_law(plan)
-    if law is None:
-        return np.zeros(len(information))
-    design = _fitted_design(plan)
-    known = KnownInformation.of(information, law, design.forms(), design.dummies)
-    ratios = _dropping_ratios(known.matrix, known.law)
-    rows = design.back_transform()[0] @ known.basis
-    return np.array([np.min(ratios[row != 0], initial=np.inf) for row in rows])
+
+    def __init__(self, plan: Plan, information: Vector) -> None:
+        law, self._steps = _matrix_law(plan), [(np.zeros(len(information)), 0.0)]
+        self._dropping, self._entering = iter(self._steps[:0]), np.eye(len(information), dtype=bool)
+        if law is not None:
+            design = _fitted_design(plan)
+            known = KnownInformation.of(information, law, design.forms(), design.dummies)
+            self._entering = design.back_transform()[0] @ known.basis != 0
+            self._dropping = _dropping_steps(known.matrix, known.law)
+
+    def of(self, n: float) -> Vector:
+        """Of `n` rows, shape (p,)."""
+        # All grow with the rows alike, so that the same one is the least.
+        for step in itertools.count(1):
+            if len(self._steps) == step:
+                self._steps += itertools.islice(self._dropping, 1)
+            if len(self._steps) == step or n * self._steps[step][1] >= LEAST_RATIO:
+                break
+        ratios = n * self._steps[min(step, len(self._steps) - 1)][0]
+        return np.array([np.min(ratios[entering], initial=np.inf) for entering in self._entering])
 
 
 def _fitted_design(plan: Plan) -> DesignSpec | SubDesign:
@@ -517,8 +581,8 @@ def _matrix_law(plan: Plan) -> SpanNoise | None:
     return SpanNoise(noise.metric, noise.entry_variance)
 
 
-def _dropping_ratios(information: Vector, law: MatrixLaw) -> Vector:
-    """Ratios of coefficients, that of the least dropped until all the rest reach `LEAST_RATIO`, shape (p,)."""
+def _dropping_steps(information: Vector, law: MatrixLaw) -> Iterator[tuple[Vector, float]]:
+    """Ratios of coefficients as the least is dropped again and again, shape (p,), and the least of those left."""
     size = len(information)
     kept = np.flatnonzero(law.bilinear(np.eye(size), np.eye(size)) > 0)
     inverse, ratios = np.linalg.pinv(information[np.ix_(kept, kept)]), np.zeros(size)
@@ -529,11 +593,9 @@ def _dropping_ratios(information: Vector, law: MatrixLaw) -> Vector:
         found = np.divide(np.diag(inverse), deviations, out=np.zeros(len(kept)), where=deviations > 0)
         ratios[kept] = found
         least = int(np.argmin(found))
-        if found[least] >= LEAST_RATIO:
-            break
+        yield ratios.copy(), float(found[least])
         # The inverse of the information among the rest: a rank-one change.
         rest = np.delete(np.arange(len(kept)), least)
         column = inverse[rest, least]
         inverse = inverse[np.ix_(rest, rest)] - np.outer(column, column) / (inverse[least, least] or 1.0)
         kept = kept[rest]
-    return ratios

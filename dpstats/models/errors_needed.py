@@ -9,7 +9,7 @@ import numpy as np
 
 from dpstats.errors import DPStatsError
 from dpstats.formula.design import DesignSpec
-from dpstats.models.adaptive import DRAWS, Choices, Populations, comparable, expected_outlook, populations_of
+from dpstats.models.adaptive import DRAWS, Choices, Expectation, Populations, comparable, populations_of
 from dpstats.models.forecast import mean_information, releases_errors, row_means, sample_rows, weight_cap
 from dpstats.models.population import USUAL, KnownColumns
 from dpstats.plan import Plan, replan_request, with_settled_law
@@ -51,9 +51,10 @@ def needed_rows(plan: Plan, rows: float) -> NeededRows | None:
 
         def enough(means: Populations, part: float) -> float | None:
             """So many rows, or more, of which this part of the coefficients is expected to have an interval."""
+            expected = Expectation(dearest, means)
 
             def suffices(n: float) -> bool:
-                return expected_outlook(dearest, means, n * (1 - choices.share(n))).share >= part
+                return expected.of(n * (1 - choices.share(n))).share >= part
 
             high = next((n for n in (rows * 2.0**k for k in range(MOST_DOUBLINGS)) if suffices(n)), None)
             low = rows if high is None else max(high / 2, rows)

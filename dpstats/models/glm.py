@@ -34,8 +34,7 @@ from dpstats.mechanisms.screening import release_screened
 from dpstats.models.adaptive import interval_follows
 from dpstats.models.errors_needed import needed_rows
 from dpstats.models.release import Release, check_rows
-from dpstats.models.row_counts import count_rows
-from dpstats.models.sources import OFFSET_BOUND, ArraySource, FormulaSource, model_formula
+from dpstats.models.sources import OFFSET_BOUND, ArraySource, FormulaSource, count_rows, model_formula
 from dpstats.plan import Plan, fit_spec, paid_apart, range_eps
 from dpstats.plan.row_counts import RowCounts
 from dpstats.privacy.accounting import compose
@@ -312,7 +311,6 @@ def fit_source(
     release = partial(
         Release,
         data=data,
-        method=request.method,
         columns=source.columns,
         formula=plan.formula,
         digest=plan.digest if further is None else None,
@@ -328,7 +326,8 @@ def fit_source(
         if ledger is not None:
             check_rows(ledger, counted, data)
             ledger.signed(signed["analyst"]).check_charges([counted, rest])
-        counting = release(counted, work=partial(_release_counts, source, plan, random), label=f"rows of a {title}")
+        label, method = f"rows of a {title}", plan.entries[0]["method"]
+        counting = release(counted, work=partial(_release_counts, source, plan, random), label=label, method=method)
         counts, rows = counting.run(ledger, **signed)
         plan = replace(plan, counts=counts)
         wrong = counts.mismatch()
@@ -337,10 +336,9 @@ def fit_source(
                 f"{' '.join(map(sentence, wrong))} No fit was made; counting the rows cost {counted}. Correct the "
                 f"Domain, or pass {argument('on_mismatch', 'go')} to fit in any case"
             )
-    work = partial(release_fit, source, plan, random, encoded=rows)
-    if further is None:
-        return release(rest, work=work, label=title).run(ledger, **signed)
-    return release(rest, work=lambda data: further.release(work(data), data, random), label=title).run(ledger, **signed)
+    fit = partial(release_fit, source, plan, random, encoded=rows)
+    work = fit if further is None else lambda data: further.release(fit(data), data, random)
+    return release(rest, work=work, label=title, method=plan.entries[-1]["method"]).run(ledger, **signed)
 
 
 def _release_counts(
@@ -400,7 +398,7 @@ def release_rows(
     if plan.focus is not None:
         sums = release_arm_sums(plan.focus, design, plan.family, fitted.params, rows, random)
         return replace(released, arm_sums=sums)
-    return with_fit_statistics(released, rows, random)
+    return released if plan.fitstats is None else with_fit_statistics(released, rows, random)
 
 
 def with_fit_statistics(released: GLMResults, rows: Rows[Block], random: RandomSource) -> GLMResults:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -31,16 +32,19 @@ from dpstats.plan import Plan
 from dpstats.plan.plan import make_plan
 from dpstats.privacy.randomness import random_source
 from dpstats.quiet import hide_frames, quiet
-from dpstats.results.hazard import EVENT, INTERVAL, PIECE, HazardResults
+from dpstats.results.hazard import AT_RISK, EVENT, INTERVAL, PARTS, WEIGHT, HazardResults
 
-EVENTS_AT_MOST = 3.0
-"""By default the hazard is capped where so many events would be expected over the whole time."""
+EVENTS_AT_MOST = 2.0
+"""By default persons are followed until so many events would be expected over the whole time (docs/guide/survival)."""
+
+SHORTEST = 1e-6
+"""Parts of an interval below it are taken for it: a person is then at risk for a moment, and eta stays bounded."""
 
 OPTIONS = ("curvature", "radius", "information_share", "release_share", "rows_at_most")
 """Options of a fit that hazards take; others would draw, count or weigh rows, which are pieces of persons here."""
 
 ROUNDED = 1 - 1e-12
-"""Pieces are shortened by this part, so that those of a person do not add up to more than 1 by rounding."""
+"""Intervals are shortened by this part, so that their weights do not add up to more than 1 by rounding."""
 
 
 class Pieces(NamedTuple):
@@ -80,22 +84,23 @@ def _blocks(pieces: Pieces, _: int, tables: Iterable[Table]) -> Iterator[Block]:
 def split_time(pieces: Pieces, table: Table, rows: slice) -> Iterator[Table]:
     """Tables of the pieces of some persons' time: those of an interval, then the events in it.
 
-    The weight of a piece is its length over the whole time; an event has the weight 1. All rows of a person have the
-    same terms but for the interval.
+    The weight of a piece is the length of its interval over the whole time, and its offset the logarithm of the part of
+    the interval at risk; an event has the weight 1 and the same offset. All rows of a person have the same terms but
+    for the interval.
     """
     seen, breaks = pieces.times.observed(table, rows), pieces.times.breaks
     names = interval_names(breaks)
     chosen = np.zeros(table.rows, dtype=bool)
     for at, (start, end) in enumerate(pairwise(breaks)):
         length = np.minimum(seen.times, end) - np.maximum(seen.starts, start)
-        length = np.where(seen.complete, length, 0.0) / breaks[-1] * ROUNDED
-        for mask, event in ((length > 0, 0.0), (seen.complete & seen.events & (seen.places == at), 1.0)):
+        offsets = np.log(np.clip(np.where(seen.complete, length, 0.0) / (end - start), SHORTEST, 1.0))
+        weight = float((end - start) / breaks[-1]) * ROUNDED
+        event = seen.complete & seen.events & (seen.places == at)
+        for mask, response in ((seen.complete & (length > 0), 0.0), (event, 1.0)):
             chosen[rows] = mask
             count = int(np.count_nonzero(mask))
-            weights = np.minimum(length[mask], 1.0) if not event else np.ones(count)
-            yield _extended(
-                table.select(chosen.copy(), count), pieces.persons, names, at, np.full(count, event), weights
-            )
+            facts = np.full(count, response), np.full(count, response or weight), offsets[mask]
+            yield _extended(table.select(chosen.copy(), count), pieces.persons, names, at, *facts)
 
 
 def _extended(
@@ -105,14 +110,16 @@ def _extended(
     at: int,
     events: NDArray[np.float64],
     weights: NDArray[np.float64],
+    offsets: NDArray[np.float64],
 ) -> Table:
-    """Rows with their interval, whether they are an event, and their weight."""
+    """Rows with their interval, whether they are an event, their weight, and their offset."""
     labels = ObjectColumn(np.array(names, dtype=object))
     columns: dict[str, Column] = {
         **{name: table.column(name) for name in persons},
         INTERVAL: CategoricalColumn(np.full(len(events), at, dtype=np.intp), labels),
         EVENT: NumericColumn(events),
-        PIECE: NumericColumn(weights),
+        WEIGHT: NumericColumn(weights),
+        AT_RISK: NumericColumn(offsets),
     }
     return Table(tuple(columns), len(events), tuple(columns.values()).__getitem__, filtered=True)
 
@@ -204,8 +211,9 @@ def hazard(
     breaks : int or list of float
         Ends of the intervals with a hazard each; a number means so many of one width. Observation ends at the last.
     rate_cap : float, optional
-        A public bound on the hazard of any person, in events per unit of time: coefficients are those of a hazard
-        that does not exceed it, and the noise grows with it. By default 3 over the whole time.
+        In each interval a person is followed until its hazard adds up to this rate, in events per unit of time, times
+        the length of the interval. The noise grows with it. Coefficients do not depend on it, but persons with a
+        greater hazard say less. By default 2 over the whole time.
     adjacency : {"add_remove", "replace_one"}
     inference : bool
         Whether standard errors are paid for.
@@ -336,14 +344,16 @@ def _person_columns(read: SurvivalFormula) -> tuple[str, ...]:
 def _formula_of_pieces(read: SurvivalFormula) -> str:
     """The formula that the design of pieces is of."""
     right = read.times.text.partition("~")[2].strip()
-    return f"{EVENT} ~ {INTERVAL} + {right} + weights({PIECE})"
+    return f"{EVENT} ~ {INTERVAL} + {right} + weights({WEIGHT}) + offset({AT_RISK})"
 
 
 def _domain_of_pieces(read: SurvivalFormula, times: SurvivalTimes, domain: Domain) -> Domain:
     """The declarations of the columns of pieces."""
     columns = _person_columns(read)
     check_declared(domain, columns, "give its range (low, high) or list its levels")
-    if reserved := [name for name in columns if name in (INTERVAL, EVENT, PIECE)]:
+    if reserved := [name for name in columns if name in PARTS]:
         raise DomainError(f"column {reserved[0]!r} has the name of a part of the model here; rename it")
     declared = {name: domain[name] for name in columns}
-    return Domain({**declared, INTERVAL: interval_names(times.breaks), EVENT: (0, 1), PIECE: (0.0, 1.0)})
+    # Offsets are measured from the middle of their range, to which the intercept is shrunk: 0, all of an interval.
+    ranges = {EVENT: (0, 1), WEIGHT: (0.0, 1.0), AT_RISK: (math.log(SHORTEST), -math.log(SHORTEST))}
+    return Domain({**declared, INTERVAL: interval_names(times.breaks), **ranges})

@@ -34,8 +34,7 @@ from dpstats.mechanisms.calibration import NoiseBudget
 from dpstats.mechanisms.multinomial import PROOF, plan_classes
 from dpstats.mechanisms.options import Options
 from dpstats.models.release import Release, check_unit, person_rows
-from dpstats.privacy.gaussian import check_delta
-from dpstats.privacy.guarantee import check_planned
+from dpstats.privacy.guarantee import check_delta, check_planned
 from dpstats.quiet import quiet
 from dpstats.results.multinomial import MultinomialPlan, MultinomialResults
 from dpstats.wording import argument

@@ -104,6 +104,14 @@ class KnownColumns:
             return False
         return all(name in self.like and name not in self.typical for name in design.parsed.response_columns)
 
+    def numbers(self, name: str, declared: Range) -> Vector | None:
+        """Values of a column as it is known to be spread, shape (rows,); None of one that is not."""
+        if name in self.typical:
+            return _column_values(declared, self.typical[name], KNOWN, LEVELS)  # type: ignore[return-value]
+        if self.like is None or name not in self.like:
+            return None
+        return pd.to_numeric(self.like[name], errors="coerce").to_numpy(dtype=np.float64)
+
     def rows(self, design: DesignSpec, count: int, prior: ColumnPrior, random: np.random.Generator) -> dict[str, Any]:
         """Columns of `count` rows: drawn from `like` where it is given, and else as `prior` has it, but for `typical`.
 
@@ -154,22 +162,21 @@ def _column_values(declared: Range | Levels, typical: Any, prior: ColumnPrior, p
     mean, deviation = (
         (0.5 - prior.off, prior.spread) if typical is None else ((typical[0] - low) / width, typical[1] / width)
     )
-    shares = _interpolated(_beta(mean, deviation), place) if deviation else np.full(len(place), mean)
+    if not deviation:
+        shares = np.full(len(place), mean)
+    else:  # what `np.interp` makes of quantiles at `LEVELS`, which lie evenly: nothing is searched for
+        quantiles, slopes = _beta(mean, deviation)
+        at = np.clip((place * len(LEVELS) - 0.5).astype(np.intp), 0, len(LEVELS) - 2)
+        shares = np.clip(slopes[at] * (place - LEVELS[at]) + quantiles[at], quantiles[0], quantiles[-1])
     return np.clip(low + width * shares, declared.low, declared.high)
 
 
-def _interpolated(quantiles: Vector, place: Vector) -> Vector:
-    """What `np.interp` makes of quantiles at `LEVELS`, which lie evenly: nothing is searched for."""
-    at = np.clip((place * len(LEVELS) - 0.5).astype(np.intp), 0, len(LEVELS) - 2)
-    slopes = np.diff(quantiles) / np.diff(LEVELS)
-    return np.clip(slopes[at] * (place - LEVELS[at]) + quantiles[at], quantiles[0], quantiles[-1])
-
-
 @lru_cache(maxsize=64)
-def _beta(mean: float, deviation: float) -> Vector:
-    """Quantiles of the beta distribution of a mean and a standard deviation at `LEVELS`; columns share it."""
+def _beta(mean: float, deviation: float) -> tuple[Vector, Vector]:
+    """Quantiles of the beta distribution of a mean and a standard deviation at `LEVELS`, with the slopes between."""
     size = mean * (1 - mean) / deviation**2 - 1
-    return np.asarray(special.betaincinv(mean * size, (1 - mean) * size, LEVELS))
+    quantiles = np.asarray(special.betaincinv(mean * size, (1 - mean) * size, LEVELS))
+    return quantiles, np.diff(quantiles) / np.diff(LEVELS)
 
 
 def _shares(declared: Levels, typical: Mapping[float | str | None, float], prior: ColumnPrior) -> Vector:

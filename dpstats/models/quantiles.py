@@ -20,7 +20,7 @@ from dpstats.models.adaptive import settled
 from dpstats.models.glm import Further, fit_source, release_rows
 from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan, with_settled_law
-from dpstats.plan.scaling import plan_model
+from dpstats.plan.plan import plan_model
 from dpstats.privacy.accounting import compose, split_budget
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.randomness import RandomSource

@@ -23,7 +23,7 @@ from dpstats.formula.design import DesignSpec, response_values
 from dpstats.ledger import LedgerLike
 from dpstats.models.release import Release, check_unit, counted_rows, counted_values
 from dpstats.plan import Plan, range_eps
-from dpstats.plan.methods import MEAN_SHARE, ResponsePurchase
+from dpstats.plan.methods import MEAN_SHARE, ResponsePurchase, can_be_trimmed
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.dispersion import buy_count_moments
 from dpstats.privacy.guarantee import ROW, Adjacency, Guarantee, Unit
@@ -247,23 +247,6 @@ def bought_ranges(plan: Plan, data: Table, random: RandomSource) -> dict[str, Ra
     return {name: one if name in clipped else replace(one, outside="drop") for name, one in ranges.items()}
 
 
-def trimmable(design: DesignSpec, open_ranges: Sequence[str] = ()) -> tuple[str, ...]:
-    """Columns that explain of which an interval within the declared range may be bought: no `open_ranges`."""
-    left_out = {*open_ranges, *design.parsed.response_columns}
-    names = (name for name in design.parsed.exog_columns if name not in left_out)
-    return tuple(name for name in names if can_be_trimmed(design.domain.get(name)))
-
-
-def can_be_trimmed(declared: object) -> bool:
-    """Whether a declaration is a range of which an inner interval may be bought: of more than two codes, with none."""
-    return (
-        isinstance(declared, Range)
-        and not declared.is_binary
-        and declared.interval == (declared.low, declared.high)
-        and declared.inner is None
-    )
-
-
 def _numbers(name: str, table: Table) -> NDArray[np.float64]:
     return table.column(name).numbers()
 
@@ -321,8 +304,9 @@ def bought_response(plan: Plan, data: Table, random: RandomSource) -> ResponsePu
         low, high = design.response.low, design.response.high
         # Quantiles do not depend on how far the farthest responses are.
         core = None if plan.family.models_mean else float(counted_number(plan) or 0.0)
-        low, high = buy_interval(rows.unexplained(), low, high, eps=eps, adjacency=adjacency, random=random, core=core)
-        return replace(planned, low=low, high=high)
+        ends = buy_interval(rows.unexplained(), low, high, eps=eps, adjacency=adjacency, random=random, core=core)
+        one_tail = plan.family.models_mean and (ends[0] == low) != (ends[1] == high)
+        return replace(planned, low=ends[0], high=ends[1], one_tail=one_tail)
     if isinstance(plan.request.family, NegativeBinomial):
         return _bought_dispersion(planned, rows, adjacency, centred=design.has_intercept and design.offset is None)
     share = MEAN_SHARE if design.has_intercept else 0.0

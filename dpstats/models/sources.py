@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,31 +16,48 @@ from numpy.typing import NDArray
 from dpstats.arguments import safe_repr
 from dpstats.call import Request, RowKeywords
 from dpstats.data import Block, Column, Floats, Matrix, MemoryRows, Rows, Table, as_endog, as_exog, slices
-from dpstats.data.passes import map_runs, split_runs
+from dpstats.data.passes import map_runs, row_count, split_runs
 from dpstats.domain import Domain, Range
 from dpstats.errors import ArgumentError, DataError, DPStatsError
 from dpstats.families import Family, get_family
 from dpstats.formula.advice import advice, schema_domain
 from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.formula.parse import expand_dot, parse
+from dpstats.formula.reader import (
+    BLOCK_ROWS,
+    Facts,
+    Fault,
+    column_facts,
+    counting_rows,
+    possible_faults,
+    raw_flags,
+    used_rows,
+)
 from dpstats.formula.syntax import add_terms
 from dpstats.mechanisms.design import ArrayDesign, NormName, array_norms
 from dpstats.mechanisms.spec import automatic_alpha
-from dpstats.models.adaptive import affordable, interval_follows, offered_intervals, settled, with_intervals
-from dpstats.models.ranges import STAND_IN, bought_ranges, bought_response, serve, trimmable
+from dpstats.models.adaptive import (
+    adaptive_errors,
+    affordable,
+    interval_follows,
+    offered_intervals,
+    settled,
+    with_intervals,
+)
+from dpstats.models.ranges import STAND_IN, bought_ranges, bought_response, serve
 from dpstats.models.release import check_unit, person_rows
-from dpstats.models.row_counts import counts_obstacle, plan_counts
 from dpstats.plan import Plan, make_plan, range_eps, settle_law, with_settled_law
-from dpstats.plan.methods import response_purchase
-from dpstats.plan.scaling import UNIT_RESPONSE, plan_model, rescaled
+from dpstats.plan.methods import response_purchase, trimmable
+from dpstats.plan.plan import UNIT_RESPONSE, plan_model, rescaled
+from dpstats.plan.row_counts import CHECK_SHARE, LEAST_EPS, RowCounts
 from dpstats.privacy.calibration import check_positive
-from dpstats.privacy.randomness import RandomSource
+from dpstats.privacy.randomness import RandomSource, noisy_integers
 from dpstats.privacy.ranges import check_range_eps
 from dpstats.quiet import quiet
-from dpstats.wording import argument
+from dpstats.wording import argument, phrase
 
-BLOCK_ROWS = 8192
-"""Rows of a block: it is copied as soon as one of them must change."""
+ARRAY_ROWS = 8192
+"""Rows of a block of arrays: it is copied as soon as one of them must change."""
 
 LONGEST = 1e150
 """Rows longer than this count as not finite: their squares overflow and shortening them would lose all digits."""
@@ -108,7 +126,7 @@ def array_blocks(
     """
     blocks = partial(_blocks, endog, exog, family, norms, auxiliary)
     with quiet():
-        return MemoryRows(list(chain.from_iterable(map_runs(blocks, split_runs(list(slices(exog.rows, BLOCK_ROWS)))))))
+        return MemoryRows(list(chain.from_iterable(map_runs(blocks, split_runs(list(slices(exog.rows, ARRAY_ROWS)))))))
 
 
 def _blocks(
@@ -287,9 +305,9 @@ class FormulaSource:
                 "realization and moor: the paper's modes stack all rows in memory, but the rows of a Dask frame "
                 "stay on its cluster; leave these options out"
             )
-        if self.data is not None:
-            check_unit(self.data, request.options.record)
         person = request.options.record.column
+        if self.data is not None and person is not None:
+            check_unit(self.data, request.options.record)
         if person is not None and person in parse(self.formula).exog_columns:
             raise ArgumentError(
                 f"unit: {person!r} identifies persons and must not be in the formula; leave it out of one of them"
@@ -392,3 +410,86 @@ def model_formula(formula: str, family: str | Family, **row_terms: Unpack[RowKey
             f"{argument('offset')} works with any link"
         )
     return add_terms(formula, **row_terms)
+
+
+def plan_counts(request: Request, design: DesignSpec, open_ranges: Sequence[str], *, alone: bool) -> RowCounts | None:
+    """What counts the rows before all else: where it is offered, unless the call says otherwise.
+
+    The design has stand-ins for `open_ranges`; a fit that is not made `alone` is one of several that go together.
+    """
+    share = request.options.check_share
+    obstacle = counts_obstacle(request, alone=alone)
+    if share is None:
+        offered = obstacle is None and request.options.n is None and request.eps >= LEAST_EPS
+        share = CHECK_SHARE if offered else 0.0
+    if share == 0:
+        return None
+    if obstacle is not None:
+        raise ArgumentError(f"check_share {obstacle}")
+    facts = _known_facts(design, open_ranges, request.family)
+    faults = possible_faults(facts, None if open_ranges else design)
+    adapts = adaptive_errors(request, request.family)
+    # A public guess at the number of rows has settled what is bought.
+    names = () if open_ranges or request.options.n is not None else offered_intervals(request, design)
+    return RowCounts.planned(request.eps, share, request.adjacency, faults, settles_errors=adapts, trimmable=names)
+
+
+def counts_obstacle(request: Request, *, alone: bool) -> str | None:
+    """Why no rows are counted before a fit, with the fix; several fits that go together count none."""
+    reason, by = None, ""
+    if not alone:
+        reason = "is for a single fit;"
+    elif request.options.unit is not None:
+        reason, by = "counts rows, and the guarantee is for persons:", f" with {argument('unit')}"
+    elif request.method not in ("napp", "objective"):
+        reason = f"is not offered with {argument('method', request.method)}:"
+    if reason is not None:
+        check = phrase("call dp.check", shell="run python -m dpstats check")
+        return f"{reason} leave it out, and {check}{by} first"
+    if request.options.replicates:
+        return "is not part of the replicated paper; leave it out"
+    if request.options.retrieval == "return":
+        returned, recycled = argument("retrieval", "return"), argument("retrieval", "recycle")
+        return f"cannot be combined with {returned}, which needs a price known beforehand; use {recycled}"
+    return None
+
+
+def _known_facts(design: DesignSpec, open_ranges: Sequence[str], family: Family) -> Facts:
+    """What is known of each column of a design that has stand-ins for `open_ranges`."""
+    known = {name: one for name, one in design.domain.items() if name not in open_ranges}
+    return column_facts(design.parsed, known, family)
+
+
+def count_rows(plan: Plan, data: Table, random: RandomSource, rows: Rows[Block] | None = None) -> RowCounts:
+    """Release the counts that are planned. Reads rows, or those encoded already as the plan has it: charge first."""
+    counts, design = plan.counts, plan.design
+    assert counts is not None
+    assert isinstance(design, DesignSpec)
+    facts = _known_facts(design, [name for name in plan.bought if name not in plan.trimmed], plan.request.family)
+    with quiet():
+        part = partial(_row_sums, design, facts, counts.faults, rows is None)
+        sums = data.batches(design.parsed.columns).total(part, operator.add)
+        sums[0] += 0 if rows is None else row_count(rows)
+    at_fault = noisy_integers(sums[1:], counts.fault_sensitivity, counts.fault_eps, random)
+    used = data.rows if not counts.rows_eps else noisy_integers(sums[:1], 1, counts.rows_eps, random)[0]
+    return counts.released(int(used), at_fault.tolist())
+
+
+def _row_sums(
+    design: DesignSpec, facts: Facts, faults: Sequence[Fault], encode: bool, tables: Iterable[Table]
+) -> NDArray[np.int64]:
+    """How many rows of some tables a fit uses, if they are to be encoded for that, and how many have each fault first.
+
+    Shape (1 + faults,).
+    """
+    total = np.zeros(1 + len(faults), dtype=np.int64)
+    for table in tables:
+        for rows in slices(table.rows, BLOCK_ROWS):
+            block = table.select(rows, rows.stop - rows.start)
+            total[0] += used_rows(design, block, BLOCK_ROWS) if encode else 0
+            left = counting_rows(design, block)
+            for place, flags in enumerate(raw_flags(block, facts, design, faults), start=1):
+                if flags.any():
+                    total[place] += np.count_nonzero(left & flags)
+                    left &= ~flags
+    return total

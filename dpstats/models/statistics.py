@@ -16,7 +16,7 @@ from dpstats.formula.design import design_spec
 from dpstats.ledger import LedgerLike
 from dpstats.mechanisms.statistics import RADIUS, plan_statistics
 from dpstats.models.release import Release
-from dpstats.privacy.gaussian import check_delta
+from dpstats.privacy.guarantee import check_delta
 from dpstats.quiet import hide_frames
 from dpstats.results.statistics import ReleasedStatistics
 from dpstats.wording import argument

@@ -94,7 +94,7 @@ def bounded(by: str, function: Callable[..., Result], *arguments: Any, take: Cal
                 process.end()
                 process = None
             process = process or _Process()
-            process.connection.send((function, arguments))
+            process.connection.send((SECONDS, function, arguments))
             kind = "part"
             while kind == "part":
                 if not process.connection.poll(PATIENCE):
@@ -128,11 +128,11 @@ def serve(connection: Connection) -> None:
     connection.send("ready")
     while True:
         try:
-            function, arguments = connection.recv()
+            seconds, function, arguments = connection.recv()
         except (EOFError, OSError):
             return
         used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
-        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(used) + SECONDS, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(used) + seconds, resource.RLIM_INFINITY))
         try:
             value = function(*arguments)
             if isinstance(value, Iterator):

@@ -124,7 +124,7 @@ class OfficePlan:
             shown = table.set_index("term")[["std_error", "lower", "upper"]]
             parts.append(f"{title}\n{shown.to_string(float_format='{:.3g}'.format)}")
         elif (why := self.facts.get("unforeseen")) is not None:
-            parts.append(f"No standard errors are foreseen: {why}.")
+            parts.append(f"{why[:1].upper()}{why[1:]}.")
         if self.facts.get("before") is not None:
             parts.append(f"It was asked for before, as {self.facts['before']}, and is not paid for again.")
         return "\n\n".join(parts)

@@ -133,6 +133,7 @@ class Pool:
             if worker is None or worker.poll() is not None:
                 worker = self._started()
         if worker is not None and worker.stdin is not None and not worker.stdin.closed:
+            worker.kill()  # it has no job
             worker.communicate()
 
     def _started(self) -> Worker | None:

@@ -13,6 +13,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -81,6 +82,9 @@ class Visit(HTTPRequest):
                 return one
         raise Refused("NotFound", "there is no data set of this name that you may ask")
 
+    def title(self, job: Job) -> str:
+        return job.label or what(self.service, job)
+
     def job(self) -> Job:
         return self.service.job(self.name, self.path_params["id"])
 
@@ -117,11 +121,14 @@ def when(seconds: float) -> Markup:
     return Markup('<time datetime="{}">{}</time>').format(time.isoformat(), time.strftime("%-d %b %Y, %H:%M:%S UTC"))
 
 
-def what(job: Job) -> str:
-    arguments = job.request.arguments
+def what(service: Service, job: Job) -> str:
+    """What a job is about: its formula, or that of the model that it evaluates."""
+    arguments, title = job.request.arguments, VERBS[job.request.verb].title
     about = arguments.get("formula") or arguments.get("score") or arguments.get("columns") or ""
+    for model in service.named([arguments["fit"]]).values() if job.request.verb == "evaluate" else ():
+        return f"{title} of {model.label or what(service, model)}"
     text = ", ".join(map(str, about)) if isinstance(about, list) else str(about)
-    return text or VERBS[job.request.verb].title
+    return text or title
 
 
 def printed(text: str) -> Markup:
@@ -133,14 +140,15 @@ def printed(text: str) -> Markup:
 
 TEMPLATES = Environment(loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined)
 TEMPLATES.trim_blocks = TEMPLATES.lstrip_blocks = True
-TEMPLATES.filters |= {one.__name__: one for one in (figure, sentence, when, what, printed)}
+TEMPLATES.filters |= {one.__name__: one for one in (figure, sentence, when, printed)}
 TEMPLATES.globals |= {"words": STATES, "verbs": VERBS, "families": FAMILIES}
 
 
 def page(scope: Scope, template: str, title: str, status: int = 200, **values: Any) -> Response:
     """A page for whoever has sent the request; without a title a part of one."""
     caller, state = scope.get("caller"), scope["app"].state
-    values |= {"place": state.service.office.title, "links": KEEPER_LINKS if state.keeper else LINKS}
+    values |= {"what": partial(what, state.service), "links": KEEPER_LINKS if state.keeper else LINKS}
+    values |= {"place": state.service.office.title}
     values |= {"keeper": state.keeper, "here": scope["path"], "name": caller.name if caller else "", "title": title}
     values |= {"csrf_token": caller.session.csrf if caller and caller.session else "", "content": template}
     text = TEMPLATES.get_template("base.html" if title else template).render(values)
@@ -344,7 +352,7 @@ def release(visit: Visit) -> Response:
     if job.state == "released" and job.result is not None and job.result["kind"] != "Mismatch":
         values["table"], values["pictures"] = visit.result(reports.shown)
         values |= {"exports": reports.exports(), "code": reports.code(visit, job.request, job.id)}
-    return visit.show("release.html", job.label or what(job), **values)
+    return visit.show("release.html", visit.title(job), **values)
 
 
 def picture(visit: Visit) -> Response:
@@ -353,7 +361,7 @@ def picture(visit: Visit) -> Response:
 
 def export(visit: Visit) -> Response:
     job, kind = visit.job(), visit.path_params["kind"]
-    content, media = visit.result(reports.export, job.label or what(job), kind)
+    content, media = visit.result(reports.export, visit.title(job), kind)
     return file(content, media, f"release_{job.id[:8]}.{kind}")
 
 

@@ -298,7 +298,7 @@ class Service:
             entry = {"label": f"{request.verb} of {dataset.name}", "formula": given.get("formula")}
             told: dict[str, JSON] = {"costs": {"eps": guarantee.eps, "delta": guarantee.delta}}
             told |= {"summary": f"{entry['label']}: eps={guarantee.eps:g}, delta={guarantee.delta:g}"}
-            return _Checked(None, (guarantee,), {**entry, "method": request.verb}, len(dataset.domain), told)
+            return _Checked(None, (guarantee,), ({**entry, "method": request.verb},), len(dataset.domain), told)
         made = self._plans(analyst, dataset.name, json.dumps(dict(request.arguments), sort_keys=True))
         wanted = {"checked", *(["account"] if shown else []), *(["forecast"] if forecast else [])}
         if not wanted <= made.keys():
@@ -311,7 +311,8 @@ class Service:
                     raise
         checked: _Checked = made["checked"]
         told = {name: value for part in wanted - {"checked"} for name, value in made.get(part, {}).items()}
-        return checked._replace(entry={**checked.entry, "domain": given["domain"]}, told={**checked.told, **told})
+        entries = tuple({**entry, "domain": given["domain"]} for entry in checked.entries)
+        return checked._replace(entries=entries, told={**checked.told, **told})
 
     @contextlib.contextmanager
     def _ledger(self, name: str) -> Iterator[Ledger]:
@@ -354,8 +355,8 @@ class Service:
         try:
             with self._ledger(dataset.name) as ledger:
                 signed = ledger.signed(analyst, label=request.label, key=id)
-                for guarantee in checked.charges:
-                    signed.charge(guarantee, **checked.entry)
+                for guarantee, entry in zip(checked.charges, checked.entries, strict=True):
+                    signed.charge(guarantee, **entry)
                     charged = True
         except (BudgetExceeded, ArgumentError) as error:
             if charged:  # another program has spent what was left after the first of several charges
@@ -443,11 +444,11 @@ class Service:
 
 
 class _Checked(NamedTuple):
-    """A request that public facts do not refuse: its plan if it has one, what it charges, by which entry."""
+    """A request that public facts do not refuse: its plan if it has one, what it charges, by which entries."""
 
     plan: bytes | None  # pickled, as the server needs no more of it than what stands here
     charges: tuple[Guarantee, ...]
-    entry: dict[str, Any]
+    entries: tuple[dict[str, Any], ...]
     columns: int  # of the design
     told: dict[str, JSON]
 
@@ -479,11 +480,11 @@ def _worked_out(
     plan: Any = dp.plan(**given) if pickled is None else pickle.loads(pickled)
     if "checked" in wanted:
         digest, whole = plan.digest(), plan.guarantee
-        entry = {"label": plan.title, "formula": plan.formula, "method": plan.request.method, "plan_hash": digest}
+        facts = {"formula": plan.formula, "plan_hash": digest, "columns": plan.design.columns}
+        entries = tuple({**words, **facts} for words in plan.entries)
         told = {"digest": digest, "costs": {"eps": whole.eps, "delta": whole.delta}}
         told |= {"summary": f"{plan.description}\n\nThis plan has too many columns to be shown whole."}
-        entry |= {"columns": plan.design.columns}
-        yield "checked", _Checked(pickle.dumps(plan), plan.charges, entry, len(plan.names), told)
+        yield "checked", _Checked(pickle.dumps(plan), plan.charges, entries, len(plan.names), told)
     if "account" in wanted:
         summary = plan.summary()
         yield "account", {"summary": summary.as_text(), "html": summary.as_html(), "notes": list(plan.advice)}

@@ -139,22 +139,6 @@ class PlanFacts:
         return self.objective.noise
 
     @property
-    def one_law(self) -> bool:
-        """Whether the noise of every stage is of one kind."""
-        return len({plan.noise.kind for _, plan in self.stages}) == 1
-
-    @property
-    def law_is_settled(self) -> bool:
-        """Whether the law of the noise, and with it the delta charged, is known before anything is bought.
-
-        The charge is made before the purchase: no stage's noise may turn from pure to Gaussian after it, and no delta
-        may be charged that the fit, which keeps to one law from then on, does not spend.
-        """
-        if not self.bought and self.response is None and self.counts is None:
-            return True
-        return self.one_law and (self.screening is None or self.request.options.noise is not None)
-
-    @property
     def noise_shape(self) -> Vector:
         """Public column weights a: the objective's linear term is b / a."""
         return self.objective.noise_shape

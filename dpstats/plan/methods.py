@@ -11,19 +11,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.call import Request
+from dpstats.domain import Range
 from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.families import Family, Gaussian, NegativeBinomial, Poisson, Quantile
 from dpstats.formula.design import DesignSpec
-from dpstats.mechanisms.averaged_variables import averaged_variables
-from dpstats.mechanisms.design import PublicDesign
+from dpstats.mechanisms.design import PublicDesign, averaged_variables
 from dpstats.mechanisms.fit_statistics import LEAST_EPS, SHARE, FitStatisticsPlan, fit_statistics_obstacle
 from dpstats.mechanisms.focus import SHARE as FOCUS_SUMS
 from dpstats.mechanisms.focus import FocusPlan, focus_obstacle, treated
 from dpstats.mechanisms.least_squares import plan_least_squares
+from dpstats.mechanisms.napp import plan_stages
 from dpstats.mechanisms.options import Options, named_variables
 from dpstats.mechanisms.output import plan_output
 from dpstats.mechanisms.posterior import EXACT_COLUMNS, NOT_EXACT, plan_posterior
-from dpstats.mechanisms.screening import ScreeningPlan, plan_fit
+from dpstats.mechanisms.screening import ScreeningPlan, plan_choice
 from dpstats.mechanisms.spec import FitSpec, buys_errors, obstacle
 from dpstats.mechanisms.stage import Stage, StagePlan
 from dpstats.wording import argument
@@ -67,14 +68,17 @@ def plan_releases(
     request: Request, design: PublicDesign, spec: FitSpec, eps: float
 ) -> tuple[ScreeningPlan | None, tuple[Stage, ...]]:
     """The releases of the fit by the method asked for, for `eps` of the budget."""
-    spec.check_information_cap()
+    if spec.options.information_cap is not None:
+        spec.check_information_cap()
     if request.method == "statistics" and isinstance(request.family, Gaussian) and request.family.residual_cap:
         method = argument("method", "statistics")
         raise ArgumentError(
             f"residual_cap cannot be combined with {method}, which is plain least squares; leave it out"
         )
+    options = request.options
     if request.method not in APART:
-        return plan_fit(spec, eps, request.delta)
+        chooses = options.screen is not None or options.refit_share > 0 or options.split is not None
+        return plan_choice(spec, eps, request.delta) if chooses else (None, plan_stages(spec, eps, request.delta))
     reason = uncertified_method(request, design)
     if reason is not None and not request.allow_uncertified:
         allowed = argument("allow_uncertified", True)
@@ -117,29 +121,28 @@ def plan_fit_statistics(request: Request, design: PublicDesign, spec: FitSpec) -
             raise ArgumentError(f"fitstats {needs_errors()}")
         return None
     if reason is None:
-        averaged_variables(design, variables, by)
+        if named is not None:  # refuses names of none of the formula's variables
+            averaged_variables(design, variables, by)
         return FitStatisticsPlan(eps, request.adjacency, variables=variables, by=by)
     if asked != "auto" or named is not None:
         raise ArgumentError(f"{named or 'fitstats'} {reason}")
     return None
 
 
-def plan_focus(request: Request, design: PublicDesign, spec: FitSpec) -> FocusPlan | None:
-    """What is set aside for the arms of a treatment; None without one, ArgumentError where there can be none."""
+def plan_focus(request: Request, design: PublicDesign, treatment: str, spec: FitSpec) -> FocusPlan:
+    """What is set aside for the arms of a treatment; ArgumentError where there can be none."""
     options = request.options
-    if options.focus is None:
-        return None
     if request.method in APART or options.replicates:
         raise ArgumentError(f"focus is for {argument('method', 'napp')} only; leave it out")
     if options.fitstats not in (None, 0, "auto") or options.fitstats_by or options.fitstats_variables:
         raise ArgumentError("focus releases no standard errors for fit statistics: leave out fitstats or focus")
-    treated(design, options.focus)
+    treated(design, treatment)
     if (reason := focus_obstacle(spec)) is not None:
         raise ArgumentError(f"focus {reason}")
     eps = FOCUS_SUMS * request.eps
     if eps < LEAST_EPS:
         raise ArgumentError(f"focus would be only noise at an eps of {eps:.2g}; raise eps")
-    return FocusPlan(eps, request.adjacency, options.focus)
+    return FocusPlan(eps, request.adjacency, treatment)
 
 
 def no_fit_statistics(request: Request, spec: FitSpec) -> str | None:
@@ -211,10 +214,13 @@ class ResponsePurchase:
     mean: float | None = None
     # The dispersion of negative binomial counts; None until it is bought, and of other responses.
     alpha: float | None = None
+    # Whether a cap is for a response with one tail: its interval meets a single end of the declared range.
+    one_tail: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
-        return {name: value for name, value in asdict(self).items() if name != "alpha" or value is not None}
+        """Plain public values, for JSON; what is not known is left out where older versions did not know it."""
+        later = {"alpha": None, "one_tail": False}
+        return {name: value for name, value in asdict(self).items() if name not in later or value != later[name]}
 
 
 ERRORS_SHARE = 0.03
@@ -256,10 +262,21 @@ WORKING_CAP, INTERVAL_CAP = 0.35, 0.9
 """The default residual cap as a multiple of half the width of a bought interval: for coefficients alone, and where
 their intervals are to cover the slopes of least squares (docs/proofs/purchases)."""
 
+ONE_TAIL = 2.0
+"""The latter is so many times as wide for a response with one tail, whose residuals reach further on its side."""
+
 
 def is_open_least_squares(request: Request) -> bool:
     """Whether the residual cap of a linear model is left open."""
     return isinstance(request.family, Gaussian) and request.family.residual_cap is None
+
+
+def may_take_statistics(request: Request) -> bool:
+    """Whether released statistics may take the place of the method: of plain least squares with nothing asked for."""
+    options = request.options
+    plain = request.penalty is None and options.response != "bought" and request.method == "napp"
+    plain = plain and options.screen is None
+    return request.open_method and plain and is_open_least_squares(request)
 
 
 def is_open_quantile(request: Request) -> bool:
@@ -313,3 +330,20 @@ def _obstacle(request: Request, design: PublicDesign) -> str | None:
 def _capped(family: Family) -> bool:
     """Whether the analyst has chosen a cap for counts."""
     return getattr(family, "y_max", None) is not None or getattr(family, "mean_cap", None) is not None
+
+
+def trimmable(design: DesignSpec, open_ranges: Sequence[str] = ()) -> tuple[str, ...]:
+    """Columns that explain of which an interval within the declared range may be bought: no `open_ranges`."""
+    left_out = {*open_ranges, *design.parsed.response_columns}
+    names = (name for name in design.parsed.exog_columns if name not in left_out)
+    return tuple(name for name in names if can_be_trimmed(design.domain.get(name)))
+
+
+def can_be_trimmed(declared: object) -> bool:
+    """Whether a declaration is a range of which an inner interval may be bought: of more than two codes, with none."""
+    return (
+        isinstance(declared, Range)
+        and not declared.is_binary
+        and declared.interval == (declared.low, declared.high)
+        and declared.inner is None
+    )

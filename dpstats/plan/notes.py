@@ -21,6 +21,7 @@ from dpstats.mechanisms.stage import StagePlan
 from dpstats.plan.facts import PlanFacts
 from dpstats.plan.methods import (
     INTERVAL_CAP,
+    ONE_TAIL,
     WORKING_CAP,
     caps_for_intervals,
     fit_spec,
@@ -30,6 +31,7 @@ from dpstats.plan.methods import (
 )
 from dpstats.plan.tables import capped_at, in_units, is_output
 from dpstats.privacy.information.exact_sums import COVER_PLACES, LATTICE_LIMIT
+from dpstats.privacy.ranges import WIDTHS
 from dpstats.privacy.trimming import MOST_SHARE, rows_that_pay, rows_to_narrow
 from dpstats.proof_pages import cite_proof
 from dpstats.summaries import format_number
@@ -212,12 +214,16 @@ def cap_note(plan: PlanFacts) -> list[str]:
         return [f"{settled} {uncapped}"]
     counts, alike = plan.counts, plan.design.score_ratio == 1.0 and request.options.unit is None
     adapts = alike and counts is not None and counts.settles_errors
-    if plan.response is not None:
-        share = INTERVAL_CAP if caps_for_intervals(request) else WORKING_CAP
-        cap = f"The cap is {share:g} times half the width of an interval that the fit buys of the response, so at most "
-        cap += f"{in_units(units)} in units of the response."
+    # Twice as wide for an interval that meets one end of the declared range, which is three quarters of it at most.
+    most = max(1.0, ONE_TAIL * WIDTHS[1] / WIDTHS[0]) * INTERVAL_CAP * plan.design.response_scaling()[1]
+    if plan.response is not None and caps_for_intervals(request):
+        cap = f"The cap is {INTERVAL_CAP:g} times half the width of an interval that the fit buys of the response, or "
+        cap += f"{INTERVAL_CAP * ONE_TAIL / 2:g} times its width if it meets one end of the declared range only: at "
+        cap += f"most {in_units(most)} in units of the response."
+    elif plan.response is not None:
+        cap = f"The cap is {WORKING_CAP:g} times half the width of an interval that the fit buys of the response, so "
+        cap += f"at most {in_units(units)} in units of the response."
     elif adapts and request.options.response == "auto":
-        most = INTERVAL_CAP * plan.design.response_scaling()[1]
         cap = (
             f"The cap is {in_units(units)} in units of the response for coefficients alone. A fit with standard errors "
             f"buys an interval of the response, and the cap follows it: at most {in_units(most)}."
@@ -481,10 +487,9 @@ def pieces_note(family: Family) -> list[str]:
             "then too wide. A row is one record, whatever the number of levels."
         ]
     return [
-        "A row of the data is one record, whatever the number of intervals: its time at risk, in pieces whose weights "
-        "are their parts of the whole time. Coefficients are logarithms of hazard ratios; the intercept is that of the "
-        f"events expected over the whole time. Hazards are capped at {family.most:.4g} of these (rate_cap): "
-        "coefficients are those of a hazard that does not exceed it."
+        "A row of the data is one record, whatever the number of intervals. Coefficients are logarithms of hazard "
+        "ratios; the intercept is that of the events expected over the whole time. A person is followed in an interval "
+        f"until its hazard adds up to {family.most:.4g} times the interval's part of the whole time (rate_cap)."
     ]
 
 

@@ -14,8 +14,10 @@ import pandas as pd
 
 from dpstats.call import Request
 from dpstats.errors import ArgumentError
-from dpstats.families import Family, Quantile
+from dpstats.families import BinomialCounts, Family, Gaussian, NegativeBinomial, Poisson, Quantile
 from dpstats.families.base import OF_PIECES, check_cap
+from dpstats.families.negative_binomial import least_alpha
+from dpstats.families.quantile import default_width
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import ArrayDesign, PublicDesign
 from dpstats.mechanisms.fit_statistics import FitStatisticsPlan
@@ -25,9 +27,14 @@ from dpstats.mechanisms.screening import ScreeningPlan
 from dpstats.mechanisms.stage import Stage
 from dpstats.plan.facts import PlanFacts, PlannedCall
 from dpstats.plan.methods import (
+    INTERVAL_CAP,
+    ONE_TAIL,
+    WORKING_CAP,
     ResponsePurchase,
+    caps_for_intervals,
     centre_stages,
     fit_spec,
+    may_take_statistics,
     needs_errors,
     paid_apart,
     plan_fit_statistics,
@@ -252,6 +259,24 @@ class Plan(PlanFacts):
         """
         return (self.guarantee,) if self.counts is None else self.counts.guarantees(self.guarantee)
 
+    @property
+    def entries(self) -> tuple[dict[str, str], ...]:
+        """The words of each of the `charges` in a ledger: a label, and a method, which the number of rows may settle.
+
+        Examples
+        --------
+        >>> [entry["method"] for entry in plan.entries]
+        ['row counts', 'napp']
+        """
+        method = self.request.method
+        if self.counts is None:
+            return ({"label": self.title, "method": method},)
+        alike = self.design.score_ratio == 1.0 and self.request.options.unit is None
+        if alike and self.counts.settles_errors and may_take_statistics(self.request):
+            method = f"{method} or statistics"
+        counting = {"label": f"rows of a {self.title}", "method": "row counts"}
+        return counting, {"label": self.title, "method": method}
+
     def _call(self, what: str) -> PlannedCall:
         if self.call is None and (kind := OF_PIECES.get(self.family.name)) is not None:
             raise ArgumentError(
@@ -294,6 +319,8 @@ class Plan(PlanFacts):
     @property
     def title(self) -> str:
         """A line that names the release, for the ledger."""
+        if self.family.name == "hazard":  # weights and offsets are those of pieces of time
+            return f"hazard of {str(self.formula).partition('~')[0].strip()} on {len(self.names)} columns"
         weighted = ", weighted" if self.design.score_ratio is None else ""
         offset = ", with an offset" if self.design.offset_bound else ""
         return f"{self.family.name} GLM of {self.design.response_name} on {len(self.names)} columns{weighted}{offset}"
@@ -371,7 +398,8 @@ def make_plan(
     `bought` are columns whose range is bought, `trimmed` those of which the range is declared and an interval bought;
     design and family follow what is bought of the response already, and `counts` of rows are paid for before all else.
     """
-    _check_bought(request, design, family, bought, trimmed)
+    if bought:
+        _check_bought(request, design, family, bought, trimmed)
     # A cap on residuals is given in the response's units, which may be any.
     check_cap("residual_cap, or another cap on the loss's slope, over half the response's range", family.lipschitz)
     if isinstance(family, Quantile):
@@ -379,7 +407,8 @@ def make_plan(
     left = request.row_eps if counts is None else counts.rest
     left -= range_eps(request, bought) + (0.0 if response is None else response.eps)
     spec = fit_spec(request, design, family, None if response is None else response.mean)
-    focus, fitstats = plan_focus(request, design, spec), plan_fit_statistics(request, design, spec)
+    focus = None if request.options.focus is None else plan_focus(request, design, request.options.focus, spec)
+    fitstats = plan_fit_statistics(request, design, spec)
     left -= 0.0 if focus is None else focus.eps
     rest = left - (0.0 if fitstats is None else fitstats.eps)
     if rest <= LEAST_REST * request.row_eps:
@@ -422,8 +451,6 @@ def _check_bought(
     request: Request, design: PublicDesign, family: Family, bought: tuple[str, ...], trimmed: tuple[str, ...]
 ) -> None:
     """Raise ArgumentError unless these ranges can be bought; see `make_plan`."""
-    if not bought:
-        return
     unknown = [name for name in bought if name not in trimmed]
     if request.options.retrieval == "return":
         fix = f"declare {', '.join(unknown)}" if unknown else f"leave out {argument('ranges', 'bought')}"
@@ -505,11 +532,100 @@ def replan_request(plan: Plan, request: Request) -> Plan:
 
 
 def settle_law(plan: Plan) -> Plan:
-    """The plan, or one that insists on its law of noise where a purchase could change it."""
-    return plan if plan.law_is_settled else replan_request(plan, with_settled_law(plan))
+    """The plan, or one that insists on its law of noise where a purchase could change it.
+
+    The charge is made before the purchase: no stage's noise may turn from pure to Gaussian after it, and no delta
+    may be charged that the fit, which keeps to one law from then on, does not spend.
+    """
+    buys = plan.bought or plan.response is not None or plan.counts is not None
+    several = len({stage.noise.kind for _, stage in plan.stages}) > 1
+    follows = plan.screening is not None and plan.request.options.noise is None  # the columns that are chosen
+    return replan_request(plan, with_settled_law(plan)) if buys and (several or follows) else plan
 
 
 def with_settled_law(plan: Plan) -> Request:
     """The plan's request, insisting on the law of its noise; on pure noise if stages differ."""
-    law = plan.noise.kind if plan.one_law else "laplace"
+    laws = {stage.noise.kind for _, stage in plan.stages}
+    law = laws.pop() if len(laws) == 1 else "laplace"
     return replace(plan.request, options=replace(plan.request.options, noise=law))
+
+
+UNIT_RESPONSE = (-1.0, 1.0)
+"""The range assumed of a continuous array response, as row_norm=1 is of the rows."""
+
+
+def plan_model(
+    request: Request,
+    design: DesignSpec,
+    *,
+    bought: tuple[str, ...],
+    trimmed: tuple[str, ...],
+    response: ResponsePurchase | None = None,
+    counts: RowCounts | None,
+) -> Plan:
+    """The plan of a design with every range, and of what was bought of the response; the rest as for `make_plan`."""
+    response = response or response_purchase(request, design)
+    # The sums of released statistics are of the response as it is declared: its range is their bound.
+    scaling = None if request.method == "statistics" else response
+    if request.family.response == "continuous":
+        design = design.without_working() if scaling is None else design.with_working(scaling.low, scaling.high)
+    rows = request.options.n if counts is None else counts.rows
+    information = None if rows is None else rows * request.row_eps
+    family = scaled_family(
+        request.family, design, scaling, intervals=caps_for_intervals(request), information=information
+    )
+    return make_plan(
+        request,
+        design,
+        family,
+        formula=design.formula,
+        bought=bought,
+        trimmed=trimmed,
+        response=response,
+        counts=counts,
+    )
+
+
+def rescaled(plan: Plan, request: Request, response: ResponsePurchase | None = None) -> Plan:
+    """What another request, or a `response` that has been bought, plans for the same model of a formula."""
+    assert isinstance(plan.design, DesignSpec)
+    return plan_model(
+        request, plan.design, bought=plan.bought, trimmed=plan.trimmed, response=response, counts=plan.counts
+    )
+
+
+def scaled_family(
+    family: Family,
+    design: DesignSpec,
+    response: ResponsePurchase | None = None,
+    *,
+    intervals: bool = False,
+    information: float | None = None,
+) -> Family:
+    """The family on the scale of the design's response, open caps filled in from its public range.
+
+    A residual cap, or the width of a rounded corner, is given in the response's units; the solver sees a continuous
+    response scaled to [-1, 1]. `information` is rows times eps, where their number is public.
+    """
+    if design.response.trials is not None:
+        return BinomialCounts(design.response.trials)
+    _, half_width = design.response_scaling()
+    if isinstance(family, Gaussian):
+        given = family.residual_cap
+        if given is not None:
+            return Gaussian(given / half_width)
+        if response is None:
+            return family.resolve(UNIT_RESPONSE)
+        wide = INTERVAL_CAP * (ONE_TAIL if response.one_tail else 1.0)
+        return Gaussian(wide if intervals else WORKING_CAP)
+    if isinstance(family, Quantile):
+        open_width = default_width(family.q, information)
+        return replace(family, h=open_width if family.h is None else family.h / half_width)
+    if response is not None and isinstance(family, Poisson):
+        most = response.high if family.y_max is None else min(response.high, family.y_max)
+        return replace(family, y_max=most).resolve(None)
+    if response is not None and isinstance(family, NegativeBinomial):
+        most = response.high if family.y_max is None else min(response.high, family.y_max)
+        # Until it is bought the least alpha stands in, beside which no other one has more noise.
+        return replace(family, y_max=most, alpha=least_alpha(most, response.alpha))
+    return family.resolve((design.response.low, design.response.high))

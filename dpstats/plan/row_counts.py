@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from dpstats.formula.faults import Fault
+from dpstats.formula.reader import Fault
 from dpstats.privacy.accounting import exact, float_down, split_budget
 from dpstats.privacy.guarantee import Adjacency, Guarantee
 
@@ -66,7 +66,8 @@ class RowCounts:
         """For a share of all that a fit may cost; rows below and above a range are counted together."""
         paid = share if adjacency == "add_remove" else (1 - ROWS_PART) * share
         (cost, _), (rest, _) = split_budget(eps, 0.0, [paid, 1 - paid])
-        told = tuple(dict.fromkeys(fault.either_side for fault in faults))
+        # Those beyond either end of a range are counted together.
+        told = tuple(dict.fromkeys(one if one.kind == "lost" else one._replace(kind="outside") for one in faults))
         return cls(share, cost, rest, adjacency, told, settles_errors, trimmable=trimmable)
 
     def at(self, eps: float) -> RowCounts:
@@ -89,11 +90,6 @@ class RowCounts:
     def fault_sensitivity(self) -> int:
         """By how much the counts of faults of neighbours differ in all: a row counts for one fault at most."""
         return 1 if self.adjacency == "add_remove" else 2
-
-    @property
-    def fault_scale(self) -> float:
-        """Of the discrete Laplace noise in the count of each fault, in rows."""
-        return self.fault_sensitivity / self.fault_eps
 
     @property
     def rows_sd(self) -> float:
@@ -132,23 +128,26 @@ class RowCounts:
         return self._sentences(MOST_AT_FAULT, MOST_AT_FAULT, FALSE_STOPS, large=True)
 
     def _sentences(self, lost: float, clipped: float, chance: float, *, large: bool = False) -> list[str]:
-        """Faults of more than these shares of the rows, noise alone naming any with `chance` at most."""
+        """Faults of more than these shares of the rows, for sure if `large`; noise alone names any with `chance`."""
         assert self.rows is not None
         assert self.at_fault is not None
         counts = np.array(self.at_fault, dtype=np.float64)
         # P(Z > z) is at most exp(-z / scale) / (1 + exp(-1 / scale)).
-        noise = self.fault_scale * math.log(len(counts) / (chance * (1 + math.exp(-1 / self.fault_scale))))
+        scale = self.fault_sensitivity / self.fault_eps  # of the discrete Laplace noise in each count, in rows
+        noise = scale * math.log(len(counts) / (chance * (1 + math.exp(-1 / scale))))
         losing = np.array([fault.kind == "lost" for fault in self.faults], dtype=bool)
         rows = max(float(self.rows), 0.0)
         if self.rows_eps:  # where it is public the number of rows has those lost among them
             rows += float(counts[losing & (counts > noise)].sum())
         shares = np.minimum(counts / max(rows, 1.0), 1.0)
-        error = min(math.sqrt(2) * self.fault_scale / max(rows, 1.0), 1.0)
+        least = np.where(losing, lost, clipped) * rows
+        least = least + noise if large else np.maximum(least, noise)
+        error = min(math.sqrt(2) * scale / max(rows, 1.0), 1.0)
         return [
             f"about {_percent(share, 2)} of the rows (s.d. {_percent(error, 1)}) "
             + (fault.large_effect if large else fault.effect)
-            for fault, count, share in zip(self.faults, counts, shares, strict=True)
-            if count > (lost if fault.kind == "lost" else clipped) * rows + noise
+            for fault, share, seen in zip(self.faults, shares, counts > least, strict=True)
+            if seen
         ]
 
     def to_dict(self) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from statsmodels.iolib.table import SimpleTable
 
 from dpstats.families import NegativeBinomial
 from dpstats.formula.design import DesignSpec
-from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.spec import automatic_alpha
 from dpstats.mechanisms.stage import NoiseFacts
 from dpstats.plan.facts import PlanFacts
@@ -66,7 +65,7 @@ def header_table(plan: PlanFacts, observations: str, figures: Sequence[str] = ()
         ("Noise:", plan.objective.law_name),
         ("No. Observations:", observations),
     ]
-    for name, fact in auxiliary_facts(plan.design):
+    for name, fact in auxiliary_facts(plan):
         left.append((name, shorten(fact, 18)))
         right.append(("", ""))
     return paired_facts(title, left, right)
@@ -149,12 +148,12 @@ def modelled_level(plan: PlanFacts) -> str:
     return f"{family.target} of {name}"
 
 
-def auxiliary_facts(design: PublicDesign) -> list[tuple[str, str]]:
-    """What belongs to the rows beside their columns, as pairs of a heading and a name."""
-    facts = []
+def auxiliary_facts(plan: PlanFacts) -> list[tuple[str, str]]:
+    """What belongs to the rows beside their columns, pairs of a heading and a name; not what makes pieces of them."""
+    facts, design, pieces = [], plan.design, plan.family.name == "hazard"
     if isinstance(design, DesignSpec):
         for name, value in (("Weights:", design.weights), ("Offset:", design.offset), ("Subset:", design.subset)):
-            if value is not None:
+            if value is not None and (name == "Subset:" or not pieces):
                 facts.append((name, value.name.removeprefix(f"{name[:-1].lower()}(").removesuffix(")")))
         if design.response.trials is not None:
             facts.append(("Trials at most:", format_number(design.response.trials)))
@@ -245,8 +244,9 @@ def _cell(value: float | str | NDArray[np.float64]) -> str:
 def risk_table(plan: PlanFacts) -> SimpleTable:
     """The proved bounds on what privacy costs in the objective."""
     n = int(plan.request.options.rows_guess) if plan.stages[-1].plan.risk_takes_rows else None
-    table = plan.excess_risk(RISK_LEVEL, n=n)
-    rows = [(row["bound"], [format_number(row["value"])]) for _, row in table.iterrows()]
+    bounds = plan.risk_bounds(RISK_LEVEL, n=n)
+    sharpest = {bounds.named(one): one.value for one in reversed(bounds.proved)}
+    rows = [(name, [format_number(sharpest[name])]) for name in dict.fromkeys(map(bounds.named, bounds.proved))]
     losses = "the sum of losses" if n is None else f"the losses of {n:,} rows"
     return full_width(["at most"], rows, [20], title=f"Excess risk: proved bounds on what privacy adds to {losses}")
 

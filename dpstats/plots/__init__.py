@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from dpstats.arguments import check_choice
 from dpstats.plots.audits import audit, spending
+from dpstats.plots.by_group import groups, survival
 from dpstats.plots.coefficients import coefficients, shares
 from dpstats.plots.effects import effect
 from dpstats.plots.plans import budget, methods
 from dpstats.plots.quality import calibration, residuals, roc
-from dpstats.plots.small_areas import groups
-from dpstats.plots.style import EvaluatedSubject, FittedSubject
-from dpstats.plots.survival import survival
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,13 +43,13 @@ OF_RESULTS: dict[str, Callable[..., Axes]] = {"coefficients": coefficients, "sha
 OF_EVALUATIONS: dict[str, Callable[..., Axes]] = {"calibration": calibration, "residuals": residuals, "roc": roc}
 
 
-def draw_result(result: FittedSubject, kind: str, **arguments: Any) -> Axes:
+def draw_result(result: Any, kind: str, **arguments: Any) -> Axes:
     """The picture of a model that is called `kind`; ArgumentError for another name."""
     check_choice("kind", kind, OF_RESULTS)
     return OF_RESULTS[kind](result, **arguments)
 
 
-def draw_evaluation(evaluation: EvaluatedSubject, kind: str | None, **arguments: Any) -> Axes:
+def draw_evaluation(evaluation: Any, kind: str | None, **arguments: Any) -> Axes:
     """The picture of an evaluation that is called `kind`, or the first it has a table for."""
     if kind is None:
         kind = next((name for name in OF_EVALUATIONS if getattr(evaluation, name) is not None), "calibration")

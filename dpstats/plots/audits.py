@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -17,28 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-class AuditedSubject(Protocol):
-    """The result of an audit; `dpstats.audit.AuditResult`."""
-
-    @property
-    def eps(self) -> float: ...
-    @property
-    def delta(self) -> float: ...
-    @property
-    def eps_lower(self) -> float: ...
-    @property
-    def passed(self) -> bool: ...
-    @property
-    def event(self) -> str: ...
-    @property
-    def runs(self) -> int: ...
-    @property
-    def confidence(self) -> float: ...
-    @property
-    def picture(self) -> Any: ...
-
-
-def audit(result: AuditedSubject, *, what: str = "bounds", caption: bool = True, ax: Axes | None = None) -> Axes:
+def audit(result: Any, *, what: str = "bounds", caption: bool = True, ax: Axes | None = None) -> Axes:
     """The findings of an audit.
 
     Parameters
@@ -48,19 +27,8 @@ def audit(result: AuditedSubject, *, what: str = "bounds", caption: bool = True,
     what : {"bounds", "scores"}
         Lower confidence bounds on eps by the threshold of the most telling score, with the claim; or the distribution
         of that score on both data sets.
-    caption : bool
-        Write below the picture what it shows and what is protected.
-    ax : Axes, optional
-        To draw on; by default those of a new figure.
-
-    Returns
-    -------
-    Axes
-
-    Raises
-    ------
-    ArgumentError
-        If matplotlib is not installed or `what` is unknown.
+    caption, ax
+        As for `coefficients`.
 
     Examples
     --------
@@ -88,7 +56,7 @@ def audit(result: AuditedSubject, *, what: str = "bounds", caption: bool = True,
     return style.finish(ax, title, *_audit_caption(result, what), labels=labels, legend="above", caption=caption)
 
 
-def _draw_bounds(ax: Axes, result: AuditedSubject) -> None:
+def _draw_bounds(ax: Axes, result: Any) -> None:
     curve = result.picture.curve
     thresholds = np.asarray(curve.thresholds, dtype=np.float64)
     bounds = np.asarray(curve.bounds.eps, dtype=np.float64)
@@ -103,7 +71,7 @@ def _draw_bounds(ax: Axes, result: AuditedSubject) -> None:
     ax.set_ylim(0.0, 1.08 * max(result.eps, result.eps_lower, float(np.max(bounds[shown], initial=0.0))))
 
 
-def _audit_caption(result: AuditedSubject, what: str) -> list[str]:
+def _audit_caption(result: Any, what: str) -> list[str]:
     """The caption's sentences."""
     claim = f"eps = {result.eps:.4g}" + (f", delta = {result.delta:.4g}" if result.delta else "")
     legend = {
@@ -134,10 +102,8 @@ def spending(ledger: LedgerLike, *, caption: bool = True, ax: Axes | None = None
     ----------
     ledger : Ledger or path
         Of the whole data set, not of a part.
-    caption : bool
-        Write below the picture what it shows and what is protected.
-    ax : Axes, optional
-        To draw on; by default those of a new figure.
+    caption, ax
+        As for `coefficients`.
 
     Returns
     -------
@@ -148,7 +114,7 @@ def spending(ledger: LedgerLike, *, caption: bool = True, ax: Axes | None = None
     Raises
     ------
     ArgumentError
-        If matplotlib is not installed, or `ledger` is no ledger.
+        If `ledger` is no ledger.
     LedgerError
         If the file cannot be read.
 

@@ -13,7 +13,7 @@ from dpstats.errors import ArgumentError
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.plots import style
-from dpstats.plots.style import FIT, FittedSubject, check_subject
+from dpstats.plots.style import FIT, check_subject
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +29,7 @@ INTERCEPT = "Intercept"
 
 
 def coefficients(
-    result: FittedSubject,
+    result: Any,
     *,
     alpha: float = 0.05,
     by_range: bool = False,
@@ -67,19 +67,16 @@ def coefficients(
     Raises
     ------
     ArgumentError
-        If matplotlib is not installed, no coefficient is left to draw, or `by_range` is asked for plain arrays.
+        If no coefficient is left to draw, or `by_range` is asked for plain arrays; of every picture if matplotlib is
+        not installed.
 
     Examples
     --------
-    >>> import numpy as np
     >>> import dpstats as dp
-    >>> rng = np.random.default_rng(0)
-    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
-    >>> domain = {"x": (0, 1), "y": (0, 1)}
-    >>> fit = dp.ols("y ~ x", rows, eps=1.0, domain=domain)
-    >>> axes = dp.plots.coefficients(fit)
-    >>> axes.get_title(loc="left")
-    'y (gaussian)'
+    >>> adult = dp.datasets.load_adult()
+    >>> fit = dp.logit("income ~ age", adult.data, 1.0, domain=adult.domain, seed=1)
+    >>> dp.plots.coefficients(fit).get_title(loc="left")
+    'income (binomial)'
     """
     check_subject("result", result, "uncertainty", FIT)
     table = _table(result, alpha, check_flag("intercept", intercept))
@@ -89,7 +86,7 @@ def coefficients(
     style.name_rows(ax, list(table.index))
     ax.axvline(0.0, color=style.INK, linewidth=0.8, zorder=1)
     sentences = [
-        *(_draw_intervals(ax, table, alpha) if _has_errors(result) else _draw_bounds(ax, table)),
+        *(_draw_intervals(ax, table, alpha) if result.has_errors else _draw_bounds(ax, table)),
         "Splines and products are scaled by the widths of their columns in the design." if by_range else "",
         "Not adjusted for selection." if getattr(result, "ignores_selection", False) else "",
         style.promise(result.guarantee, "the fit"),
@@ -98,7 +95,7 @@ def coefficients(
     return style.finish(ax, _title(result), *sentences, labels=(label, ""), legend="above", caption=caption)
 
 
-def shares(result: FittedSubject, *, intercept: bool = False, caption: bool = True, ax: Axes | None = None) -> Axes:
+def shares(result: Any, *, intercept: bool = False, caption: bool = True, ax: Axes | None = None) -> Axes:
     """The sources of the error of each coefficient, as shares of its squared standard error.
 
     Parameters
@@ -107,27 +104,17 @@ def shares(result: FittedSubject, *, intercept: bool = False, caption: bool = Tr
     intercept, caption, ax
         As for `coefficients`.
 
-    Returns
-    -------
-    Axes
-
     Raises
     ------
     NotReleasedError
         If the call released no errors.
-    ArgumentError
-        If matplotlib is not installed, or no coefficient is left to draw.
 
     Examples
     --------
-    >>> import numpy as np
     >>> import dpstats as dp
-    >>> rng = np.random.default_rng(0)
-    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
-    >>> domain = {"x": (0, 1), "y": (0, 1)}
-    >>> fit = dp.ols("y ~ x", rows, eps=1.0, domain=domain, inference=True)
-    >>> axes = dp.plots.shares(fit)
-    >>> axes.get_xlabel()
+    >>> adult = dp.datasets.load_adult()
+    >>> fit = dp.logit("income ~ age", adult.data, 1.0, domain=adult.domain, seed=1)
+    >>> dp.plots.shares(fit).get_xlabel()
     'share of the squared standard error'
     """
     check_subject("result", result, "uncertainty", FIT)
@@ -159,9 +146,9 @@ def shares(result: FittedSubject, *, intercept: bool = False, caption: bool = Tr
     return style.finish(ax, _title(result), *sentences, labels=labels, legend="above", caption=caption)
 
 
-def _table(result: FittedSubject, alpha: float, intercept: bool) -> pd.DataFrame:
+def _table(result: Any, alpha: float, intercept: bool) -> pd.DataFrame:
     """value, low, high and noise (the half width that noise asks for) of the coefficients to draw."""
-    if not _has_errors(result):
+    if not result.has_errors:
         value = _shown(result.params[result.in_model], intercept)
         noise = 2 * result.noise_at_most.loc[value.index].to_numpy()
         return pd.DataFrame({"value": value, "low": value - noise, "high": value + noise, "noise": noise})
@@ -263,17 +250,12 @@ def _widths(design: PublicDesign, names: pd.Index) -> Float:
     return np.asarray(width.loc[names], dtype=np.float64)
 
 
-def _has_errors(result: FittedSubject) -> bool:
-    """Whether there are intervals to draw: always beside an absorbed factor."""
-    return getattr(result, "has_errors", True)
-
-
-def _public(result: FittedSubject) -> Any:
+def _public(result: Any) -> Any:
     """What has the design: the plan, or a model of released statistics itself."""
     return getattr(result, "plan", result)
 
 
-def _title(result: FittedSubject) -> str:
+def _title(result: Any) -> str:
     public = _public(result)
     family = getattr(public, "family", None)
     return f"{public.design.response_name} ({'gaussian' if family is None else family.title})"

@@ -16,7 +16,7 @@ from dpstats.errors import ArgumentError
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.parse import parse
 from dpstats.plots import style
-from dpstats.plots.style import FIT, FittedSubject, check_subject
+from dpstats.plots.style import FIT, check_subject
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +29,7 @@ MOST_HELD = 6
 
 
 def effect(
-    result: FittedSubject,
+    result: Any,
     column: str,
     *,
     at: Mapping[str, Any] | None = None,
@@ -56,32 +56,22 @@ def effect(
         The number of points in a range; at least 2.
     alpha : float
         1 less the coverage of the band at each point.
-    caption : bool
-        Write below the picture what it shows and what is protected.
-    ax : Axes, optional
-        To draw on; by default those of a new figure.
-
-    Returns
-    -------
-    Axes
+    caption, ax
+        As for `coefficients`.
 
     Raises
     ------
     ArgumentError
-        If matplotlib is not installed, the model has no formula or no mean response (the SVMs), or a column or a value
+        If the model has no formula or no mean response (the SVMs), or a column or a value
         is not declared.
 
     Examples
     --------
-    >>> import numpy as np
     >>> import dpstats as dp
-    >>> rng = np.random.default_rng(0)
-    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
-    >>> domain = {"x": (0, 1), "y": (0, 1)}
-    >>> fit = dp.ols("y ~ x", rows, eps=1.0, domain=domain)
-    >>> axes = dp.plots.effect(fit, "x")
-    >>> axes.get_xlabel()
-    'x'
+    >>> adult = dp.datasets.load_adult()
+    >>> fit = dp.logit("income ~ age", adult.data, 1.0, domain=adult.domain, seed=1)
+    >>> dp.plots.effect(fit, "age").get_xlabel()
+    'age'
     """
     check_subject("result", result, "get_prediction", FIT)
     design = _design(result)
@@ -119,7 +109,7 @@ def effect(
     )
 
 
-def _design(result: FittedSubject) -> DesignSpec:
+def _design(result: Any) -> DesignSpec:
     """The formula's design; ArgumentError without formula or mean."""
     if not hasattr(getattr(result, "plan", None), "family"):
         raise ArgumentError(
@@ -173,7 +163,7 @@ def _check_value(name: str, value: Any, declared: Range | Levels) -> None:
         )
 
 
-def _predicted(result: FittedSubject, frame: pd.DataFrame, alpha: float) -> tuple[Float, Float | None]:
+def _predicted(result: Any, frame: pd.DataFrame, alpha: float) -> tuple[Float, Float | None]:
     """Means, shape (k,), and ends of the band, shape (k, 2): NaN where it has none; no band without inference."""
     if not result.has_errors:
         return np.asarray(result.predict(frame), dtype=np.float64), None
@@ -252,7 +242,7 @@ def _fixed(held: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     return f"Held: {values}{more}."
 
 
-def _band(result: FittedSubject, alpha: float, unbounded: bool, numeric: bool) -> str:
+def _band(result: Any, alpha: float, unbounded: bool, numeric: bool) -> str:
     """What the caption says of the band."""
     if not result.has_errors:
         return "No band: the call released no standard errors (bse says why)."

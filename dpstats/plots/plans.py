@@ -5,10 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.arguments import check_choice, check_type, is_number, is_whole, safe_repr
@@ -67,27 +66,20 @@ def budget(
         Public facts about the rows, as for ``plan.standard_errors``; `like` must be public rows.
     pi : float
         Probability, over the noise, that the bound on the risk may fail.
-    caption : bool
-        Write below the picture what it shows and what is protected.
-    ax : Axes, optional
-        To draw on; by default those of a new figure.
-
-    Returns
-    -------
-    Axes
+    caption, ax
+        As for `coefficients`.
 
     Raises
     ------
     ArgumentError
-        If matplotlib is not installed, an argument is outside its range, a budget asked for cannot be planned, or
-        the risk is asked for of a plan without a proof of it.
+        If an argument is outside its range, a budget asked for cannot be planned, or the risk is asked for of a plan
+        without a proof of it.
 
     Examples
     --------
     >>> import dpstats as dp
     >>> plan = dp.plan("y ~ x", {"x": (0, 1), "y": (0, 1)}, eps=1.0)
-    >>> axes = dp.plots.budget(plan, n=[1000, 10000])
-    >>> axes.get_xlabel()
+    >>> dp.plots.budget(plan, n=[1000, 10000]).get_xlabel()
     'eps'
     """
     check_choice("what", what, ("risk", "noise", "se"))
@@ -248,21 +240,8 @@ MEASURES = {
 }
 
 
-class ComparedSubject(Protocol):
-    """What `methods` draws: a `Comparison`."""
-
-    @property
-    def formula(self) -> str: ...
-    @property
-    def n(self) -> int: ...
-    @property
-    def curves(self) -> pd.DataFrame: ...
-    @property
-    def description(self) -> str: ...
-
-
 def methods(
-    comparison: ComparedSubject,
+    comparison: Any,
     *,
     what: Literal["excess", "noise", "at_most"] = "excess",
     caption: bool = True,
@@ -277,19 +256,8 @@ def methods(
     what : {"excess", "noise", "at_most"}
         The predicted excess of the mean loss, the predicted standard deviation of the noise in a coefficient, root mean
         square in model units, or the proved bound on the excess, in the mean.
-    caption : bool
-        Write below the picture what it shows and what is protected.
-    ax : Axes, optional
-        To draw on; by default those of a new figure.
-
-    Returns
-    -------
-    Axes
-
-    Raises
-    ------
-    ArgumentError
-        If matplotlib is not installed or an argument is outside its allowed values.
+    caption, ax
+        As for `coefficients`.
 
     Examples
     --------

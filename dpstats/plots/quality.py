@@ -11,7 +11,7 @@ from scipy import special
 
 from dpstats.errors import ArgumentError
 from dpstats.plots import style
-from dpstats.plots.style import EVALUATION, EvaluatedSubject, check_subject
+from dpstats.plots.style import EVALUATION, check_subject
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,36 +25,26 @@ ROC_BARS = 12
 """About so many thresholds of an ROC curve show their errors: bars at each would hide the curve."""
 
 
-def calibration(evaluation: EvaluatedSubject, *, caption: bool = True, ax: Axes | None = None) -> Axes:
+def calibration(evaluation: Any, *, caption: bool = True, ax: Axes | None = None) -> Axes:
     """Observed against predicted frequency by bins, with 95 % intervals of noise and sampling.
 
     Parameters
     ----------
     evaluation : Evaluation
-    caption : bool
-        Write below the picture what it shows and what is protected.
-    ax : Axes, optional
-        To draw on; by default those of a new figure.
-
-    Returns
-    -------
-    Axes
+    caption, ax
+        As for `coefficients`.
 
     Raises
     ------
     ArgumentError
-        If matplotlib is not installed, or the evaluation has no calibration.
+        If the evaluation has no calibration.
 
     Examples
     --------
-    >>> import numpy as np
     >>> import dpstats as dp
-    >>> rng = np.random.default_rng(0)
-    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.integers(0, 2, 2000)}
-    >>> domain = {"x": (0, 1), "y": (0, 1)}
-    >>> fit = dp.logit("y ~ x", rows, eps=4.0, domain=domain)
-    >>> axes = dp.plots.calibration(dp.evaluate(fit, rows, 4.0))
-    >>> axes.get_xlabel()
+    >>> adult = dp.datasets.load_adult()
+    >>> fit = dp.logit("income ~ age", adult.data, 1.0, domain=adult.domain, seed=1)
+    >>> dp.plots.calibration(dp.evaluate(fit, adult.data, 1.0)).get_xlabel()
     'predicted frequency'
     """
     table = _table(evaluation, "calibration", ["predicted", "observed"])
@@ -68,21 +58,17 @@ def calibration(evaluation: EvaluatedSubject, *, caption: bool = True, ax: Axes 
     return style.finish(ax, title, BARS, _promise(evaluation), labels=labels, legend="upper left", caption=caption)
 
 
-def residuals(evaluation: EvaluatedSubject, *, caption: bool = True, ax: Axes | None = None) -> Axes:
+def residuals(evaluation: Any, *, caption: bool = True, ax: Axes | None = None) -> Axes:
     """Mean residual (response less prediction) by bins of the fitted value, with 95 % intervals.
 
-    Parameters, returns and errors as for `calibration`.
+    Parameters and errors as for `calibration`.
 
     Examples
     --------
-    >>> import numpy as np
     >>> import dpstats as dp
-    >>> rng = np.random.default_rng(0)
-    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
-    >>> domain = {"x": (0, 1), "y": (0, 1)}
-    >>> fit = dp.ols("y ~ x", rows, eps=1.0, domain=domain)
-    >>> axes = dp.plots.residuals(dp.evaluate(fit, rows, 2.0))
-    >>> axes.get_xlabel()
+    >>> adult = dp.datasets.load_adult()
+    >>> fit = dp.logit("income ~ age", adult.data, 1.0, domain=adult.domain, seed=1)
+    >>> dp.plots.residuals(dp.evaluate(fit, adult.data, 1.0)).get_xlabel()
     'fitted value'
     """
     table = _table(evaluation, "residuals", ["fitted", "residual"])
@@ -97,21 +83,17 @@ def residuals(evaluation: EvaluatedSubject, *, caption: bool = True, ax: Axes | 
     )
 
 
-def roc(evaluation: EvaluatedSubject, *, caption: bool = True, ax: Axes | None = None) -> Axes:
+def roc(evaluation: Any, *, caption: bool = True, ax: Axes | None = None) -> Axes:
     """The ROC curve with its area, and 95 % intervals of both rates at some of its thresholds.
 
-    Parameters, returns and errors as for `calibration`.
+    Parameters and errors as for `calibration`.
 
     Examples
     --------
-    >>> import numpy as np
     >>> import dpstats as dp
-    >>> rng = np.random.default_rng(0)
-    >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.integers(0, 2, 2000)}
-    >>> domain = {"x": (0, 1), "y": (0, 1)}
-    >>> fit = dp.logit("y ~ x", rows, eps=4.0, domain=domain)
-    >>> axes = dp.plots.roc(dp.evaluate(fit, rows, 4.0))
-    >>> axes.get_xlabel()
+    >>> adult = dp.datasets.load_adult()
+    >>> fit = dp.logit("income ~ age", adult.data, 1.0, domain=adult.domain, seed=1)
+    >>> dp.plots.roc(dp.evaluate(fit, adult.data, 1.0)).get_xlabel()
     'false positive rate'
     """
     table = _table(evaluation, "roc", ["false_positive", "true_positive"])
@@ -137,11 +119,11 @@ def roc(evaluation: EvaluatedSubject, *, caption: bool = True, ax: Axes | None =
     )
 
 
-def _promise(evaluation: EvaluatedSubject) -> str:
+def _promise(evaluation: Any) -> str:
     return f"{style.promise(evaluation.guarantee, 'this evaluation')} The cost of the model is not included."
 
 
-def _table(evaluation: EvaluatedSubject, metric: str, columns: list[str]) -> pd.DataFrame:
+def _table(evaluation: Any, metric: str, columns: list[str]) -> pd.DataFrame:
     """The rows of a table of which something can be said; ArgumentError if there are none."""
     check_subject("evaluation", evaluation, "calibration", EVALUATION)
     table = getattr(evaluation, metric)
@@ -165,7 +147,7 @@ def _binned(ax: Axes, table: pd.DataFrame, across: str, upward: str) -> None:
     style.bars(ax, at, values, ends, label="bins, 0.95 intervals")
 
 
-def _area(evaluation: EvaluatedSubject) -> str:
+def _area(evaluation: Any) -> str:
     """The area with its interval, in words."""
     area = evaluation.metrics.loc[AREA] if AREA in evaluation.metrics.index else None
     if area is None or not np.isfinite(area["estimate"]):

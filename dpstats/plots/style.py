@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats.arguments import check_flag, safe_repr
 from dpstats.errors import ArgumentError
-from dpstats.families import Family
 from dpstats.ledger import Ledger
-from dpstats.mechanisms.design import PublicDesign
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.wording import part_of
 
@@ -211,63 +209,3 @@ def check_subject(name: str, value: object, shows: str, made: str) -> None:
 
 FIT = "a fit, such as dp.glm returns"
 EVALUATION = "an evaluation, as dp.evaluate returns"
-
-
-class FittedPlan(Protocol):
-    """What a model is of: the plan of a fit, or that of a stream."""
-
-    @property
-    def design(self) -> PublicDesign: ...
-    @property
-    def family(self) -> Family: ...
-    @property
-    def names(self) -> tuple[str, ...]: ...
-    @property
-    def formula(self) -> str | None: ...
-    @property
-    def df_model(self) -> int: ...
-    @property
-    def guarantee(self) -> Guarantee: ...
-
-
-class FittedSubject(Protocol):
-    """A released model; `dpstats.GLMResults`."""
-
-    @property
-    def plan(self) -> FittedPlan: ...
-    @property
-    def in_model(self) -> NDArray[np.bool_]: ...
-    @property
-    def ignores_selection(self) -> bool: ...
-    @property
-    def guarantee(self) -> Guarantee: ...
-    @property
-    def has_errors(self) -> bool: ...
-    @property
-    def params(self) -> pd.Series[float]: ...
-    @property
-    def bse(self) -> pd.Series[float]: ...
-    @property
-    def noise_at_most(self) -> pd.Series[float]: ...
-    @property
-    def variance_shares(self) -> pd.DataFrame: ...
-    def uncertainty(self, alpha: float = 0.05) -> pd.DataFrame: ...
-    def predict(self, newdata: Any) -> Any: ...
-    def get_prediction(self, newdata: Any, alpha: float = 0.05) -> Any: ...
-
-
-class EvaluatedSubject(Protocol):
-    """The result of an evaluation; `dpstats.Evaluation`."""
-
-    @property
-    def model(self) -> str: ...
-    @property
-    def metrics(self) -> pd.DataFrame: ...
-    @property
-    def calibration(self) -> pd.DataFrame | None: ...
-    @property
-    def roc(self) -> pd.DataFrame | None: ...
-    @property
-    def residuals(self) -> pd.DataFrame | None: ...
-    @property
-    def guarantee(self) -> Guarantee: ...

@@ -18,8 +18,8 @@ from dpstats.arguments import check_choice, check_flag, is_number, safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, get_family
 from dpstats.families.base import check_cap
-from dpstats.privacy.gaussian import check_delta, gaussian_eps, gaussian_mu
-from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
+from dpstats.privacy.gaussian import gaussian_eps, gaussian_mu
+from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget, check_delta
 from dpstats.privacy.k_norm import ROUNDED, Image, KNormNoise, k_norm_noise
 from dpstats.privacy.noise import Kind, Noise, Norm
 

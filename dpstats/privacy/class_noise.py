@@ -16,7 +16,7 @@ from dpstats.errors import ArgumentError
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.k_norm import ROUNDED, Image
 from dpstats.privacy.k_norm.blocks import check_images
-from dpstats.privacy.k_norm.uniform import choose, exponentials, gamma_variable, subset
+from dpstats.privacy.k_norm.groups import choose, exponentials, gamma_variable, subset
 from dpstats.privacy.randomness import RandomSource
 
 Float = NDArray[np.float64]

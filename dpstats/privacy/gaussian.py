@@ -11,10 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special
 
-from dpstats.arguments import safe_repr
-from dpstats.errors import ArgumentError
 from dpstats.families.base import LossCurve
-from dpstats.privacy.guarantee import Adjacency
+from dpstats.privacy.guarantee import Adjacency, check_delta
 
 Float = NDArray[np.float64]
 
@@ -25,7 +23,6 @@ ROUNDING = 1e-6
 # The same for the Jacobian's cost, which may all but exhaust eps: what is left must still be on the safe side.
 COST_ROUNDING = 1e-13
 # Below this delta the far cells of the grid leave the range of floating-point numbers.
-DELTA_MIN = 1e-290
 # Up to this mu the insertion's two terms agree in too many digits to be subtracted.
 NARROW = 3e-3
 # So few lines are compared everywhere.
@@ -43,12 +40,6 @@ class NormalGrid:
     beyond: Float  # (nodes,): P(u > node)
     mass: Float  # (nodes - 1,): P(node < u < next node)
     mean: Float  # (nodes - 1,): the conditional mean of u as a fraction of the cell, in [0, 1]
-
-
-def check_delta(delta: float, least: float = DELTA_MIN) -> None:
-    """Raise ArgumentError if `delta` is positive and below `least`, where no bound can be computed."""
-    if 0 < delta < least:
-        raise ArgumentError(f"delta must be 0, or at least {least:g} for Gaussian noise, got {safe_repr(delta)}")
 
 
 def normal_grid(delta: float) -> NormalGrid:

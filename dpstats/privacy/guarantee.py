@@ -34,6 +34,15 @@ def check_budget(eps: float, delta: float = 0.0) -> tuple[float, float]:
     return float(eps), float(delta)
 
 
+DELTA_MIN = 1e-290
+
+
+def check_delta(delta: float, least: float = DELTA_MIN) -> None:
+    """Raise ArgumentError if `delta` is positive and below `least`, where no bound can be computed."""
+    if 0 < delta < least:
+        raise ArgumentError(f"delta must be 0, or at least {least:g} for Gaussian noise, got {safe_repr(delta)}")
+
+
 def check_planned(eps: float, delta: float = 0.0) -> tuple[float, float]:
     """As `check_budget`, of an eps that a release can be planned with: powers of the noise's scale are numbers too."""
     eps, delta = check_budget(eps, delta)

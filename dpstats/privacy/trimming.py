@@ -125,7 +125,22 @@ def buy_inner_interval(
     if noisy_integers(np.array([counts.away]), 1, count_eps, random)[0] * STEPS < ROWS_NEEDED * scale:
         return low, high
     scores = trimming_scores(counts, low, high, scale, columns=columns)
-    chosen = noisy_argmax(scores, scale, random, monotone=adjacency == "add_remove")
+    return _candidate(low, high, noisy_argmax(scores, scale, random, monotone=adjacency == "add_remove"))
+
+
+def likely_interval(
+    values: Array, low: float, high: float, *, rows: float, eps: float, adjacency: Adjacency, columns: int = 1
+) -> tuple[float, float]:
+    """What `buy_inner_interval` would choose of so many rows like public `values`, but for its noise."""
+    scale = trimming_scale((1 - COUNT_SHARE) * eps, adjacency) * len(values) / rows
+    counts = cell_counts(values, low, high, atom=0.0 if low <= 0 <= high else None)
+    if counts.away * STEPS < ROWS_NEEDED * scale:
+        return low, high
+    return _candidate(low, high, int(np.argmax(trimming_scores(counts, low, high, scale, columns=columns))))
+
+
+def _candidate(low: float, high: float, chosen: int) -> tuple[float, float]:
+    """The ends of one of `inner_intervals`."""
     first, last = inner_intervals(low, high)[0][chosen]
     # Of a range of few doubles an interval may have none in between.
     return (float(first), float(last)) if first < last else (low, high)

@@ -17,10 +17,11 @@ from dpstats.errors import ArgumentError, DataError, NotReleasedError
 from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
 from dpstats.inference.estimates import check_level
-from dpstats.mechanisms.averaged_variables import Variable, find_variable, formula_variables
+from dpstats.mechanisms.design import Variable, find_variable, formula_variables
 from dpstats.mechanisms.options import Variables, named_variables
 from dpstats.plan import Plan
-from dpstats.results.fit_statistics import Average, Effect, FitStatistics, HalfWidth
+from dpstats.results.contrasts import TESTED
+from dpstats.results.fit_statistics import Average, Effect, FitStatistics, HalfWidth, contrast_width
 from dpstats.results.marginal_effects import FittedColumns, level_width
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.wording import argument
@@ -63,67 +64,67 @@ def effect_line(effect: Effect, alpha: float, *, ratio: bool) -> dict[str, float
             ends, shown = np.array([value, value - half, value + half]), error
     if math.isinf(half):
         ends[1:] = (0.0 if ratio else -math.inf), math.inf
-    names = ("estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high")
-    return dict(zip(names, (ends[0], shown, value / error, effect.pvalue, ends[1], ends[2]), strict=True))
+    return dict(zip(TESTED, (ends[0], shown, value / error, effect.pvalue, ends[1], ends[2]), strict=True))
 
 
 @dataclass(frozen=True, eq=False)
 class PrivateRows:
     """Averages over the rows of the fit, from sums that were bought."""
 
+    name: str  # of the call
     plan: Plan
     statistics: FitStatistics | None
 
-    def needed(self, name: str) -> FitStatistics:
+    def needed(self) -> FitStatistics:
         """The sums; NotReleasedError where none were bought."""
         if self.statistics is None:
             bought, by = argument("fitstats", 0.05), argument("fitstats_variables")
-            raise NotReleasedError(f"{name}: {MISSING}; {bought} buys them, and {by} names variables; {FREE}")
+            raise NotReleasedError(f"{self.name}: {MISSING}; {bought} buys them, and {by} names variables; {FREE}")
         return self.statistics
 
-    def groups(self, name: str, by: str | None) -> dict[Any, int | None]:
+    def groups(self, by: str | None) -> dict[Any, int | None]:
         """The groups by their levels, or all rows."""
         if by is None:
             return {None: None}
         variable, statistics = find_variable("by", self.plan.design, by, groups=True), self.statistics
         bought = None if statistics is None else statistics.functions.by
         if bought is None or variable.factor is None or bought.columns != variable.factor.columns:
-            raise NotReleasedError(f"{name} by {by!r}: {MISSING}; {argument('fitstats_by', by)} buys them; {FREE}")
+            raise NotReleasedError(f"{self.name} by {by!r}: {MISSING}; {argument('fitstats_by', by)} buys them; {FREE}")
         return {level: place for place, level in enumerate(variable.levels)}
 
-    def fitted(self, name: str, group: int | None) -> Average:
+    def fitted(self, group: int | None) -> Average:
         """The average prediction as the rows are."""
-        statistics = self.needed(name)
+        statistics = self.needed()
         average = statistics.fitted_mean(group)
         if average is None:
-            raise NotReleasedError(f"{name}: {MISSING}; {argument('fitstats_by')} with a factor buys them; {FREE}")
+            raise NotReleasedError(f"{self.name}: {MISSING}; {argument('fitstats_by')} with a factor buys them; {FREE}")
         if self.plan.family.link != "identity":
             return average
         middle, half = self.plan.design.response_scaling()
         parts = {place: half * part for place, part in average.parts.items()}
         return Average(middle + half * average.value, parts, half * average.gradient)
 
-    def level(self, name: str, variable: Variable, place: int, group: int | None) -> Average:
+    def level(self, variable: Variable, place: int, group: int | None) -> Average:
         """The average prediction were all rows of a level."""
-        statistics, factor = self.needed(name), variable.factor
+        statistics, factor = self.needed(), variable.factor
         assert factor is not None
         if all(factor.columns != bought.columns for bought in statistics.functions.factors):
-            raise NotReleasedError(self._not_bought(name, variable, None))
+            raise NotReleasedError(self._not_bought(variable, None))
         return statistics.level_mean(factor, factor.columns[place - 1] if place else None, group)
 
-    def change(self, name: str, variable: Variable, change: Change, group: int | None) -> tuple[Average, Average]:
+    def change(self, variable: Variable, change: Change, group: int | None) -> tuple[Average, Average]:
         """The averages before and after a change."""
         if variable.factor is not None:
             place = variable.factor.columns.index(change.column) + 1
-            return self.level(name, variable, 0, group), self.level(name, variable, place, group)
-        means = self.needed(name).step_means(variable.step(change.size), group)
+            return self.level(variable, 0, group), self.level(variable, place, group)
+        means = self.needed().step_means(variable.step(change.size), group)
         if means is None:
-            raise NotReleasedError(self._not_bought(name, variable, change.size))
+            raise NotReleasedError(self._not_bought(variable, change.size))
         return means
 
-    def _not_bought(self, name: str, variable: Variable, step: float | None) -> str:
+    def _not_bought(self, variable: Variable, step: float | None) -> str:
         asked = argument("fitstats_variables", {variable.name: step})
-        return f"{name} of {variable.name!r}: {MISSING}; {asked} in the call of the fit buys them; {FREE}"
+        return f"{self.name} of {variable.name!r}: {MISSING}; {asked} in the call of the fit buys them; {FREE}"
 
     def knows(self, group: int | None) -> bool:
         """Whether a group stands out from its noise."""
@@ -146,15 +147,16 @@ FREE = "newdata= has public rows, at no charge"
 class PublicRows:
     """Averages over public rows, which follow from the coefficients."""
 
+    name: str  # of the call
     errors: ReleasedErrors
     frame: pd.DataFrame
     model_rows: Callable[[Any], tuple[Vector, Vector]]  # of the fitted columns, and what is added to predictors
     mean: Callable[[Vector], Vector]
 
-    def groups(self, name: str, by: str | None) -> dict[Any, int | None]:
+    def groups(self, by: str | None) -> dict[Any, int | None]:
         """All rows: others are the caller's to choose."""
         if by is not None:
-            raise ArgumentError(f"by of {name} is for the rows of the fit; pass the rows of a group as newdata")
+            raise ArgumentError(f"by of {self.name} is for the rows of the fit; pass the rows of a group as newdata")
         return {None: None}
 
     def at(self, **cells: Any) -> Average:
@@ -166,15 +168,15 @@ class PublicRows:
         slope = (self.mean(eta + STEP) - self.mean(eta - STEP)) / (2 * STEP)
         return Average(float(self.mean(eta).mean()), {}, slope @ exog / len(exog))
 
-    def fitted(self, name: str, group: int | None) -> Average:
+    def fitted(self, group: int | None) -> Average:
         """The average prediction as the rows are."""
         return self.at()
 
-    def level(self, name: str, variable: Variable, place: int, group: int | None) -> Average:
+    def level(self, variable: Variable, place: int, group: int | None) -> Average:
         """The average prediction were all rows of a level."""
         return self.at(**{variable.column_name: variable.levels[place]})
 
-    def change(self, name: str, variable: Variable, change: Change, group: int | None) -> tuple[Average, Average]:
+    def change(self, variable: Variable, change: Change, group: int | None) -> tuple[Average, Average]:
         """The averages before and after a change."""
         column = variable.column_name
         if variable.factor is not None:
@@ -200,8 +202,7 @@ class PublicRows:
     def half_widths(self, parts: list[tuple[Average, float]], group: int | None, column: int | None) -> HalfWidth:
         """Half the width of the interval of a combination of averages."""
         row = np.sum([factor * average.gradient for average, factor in parts], axis=0) @ self.errors.basis
-        contrast = self.errors.table.estimates.contrasts(row[None, :])
-        return lambda alpha: float(contrast.half_width(alpha)[0])
+        return contrast_width(self.errors.table.estimates, row)
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,7 +232,7 @@ class Comparer:
                 raise ArgumentError(f"variables: {safe_repr(name)} is a factor, which has no step: give None")
             # Where the coefficient is the figure no sum is needed, whatever the group.
             free = isinstance(self.source, PrivateRows) and link == ("log" if ratio else "identity")
-            groups = self._same_groups(by) if free else self.source.groups("comparisons", by)
+            groups = self._same_groups(by) if free else self.source.groups(by)
             for change in changes_of(variable, step, "/" if ratio else "-"):
                 for level, group in groups.items():
                     effect = self._coefficient(change) if free else self._compared(variable, change, group, ratio=ratio)
@@ -276,12 +277,11 @@ class Comparer:
         if not np.any(model.columns == change.column):
             raise ArgumentError(f"variables: {self.plan.names[change.column]} is not in the fit, which dropped it")
         place = int(np.flatnonzero(model.columns == change.column)[0])
-        contrast = table.estimates.contrasts(change.size * model.rows[[place]] @ model.errors.basis)
-        value = change.size * float(table.coef[place])
-        return Effect(value, lambda alpha: float(contrast.half_width(alpha)[0]))
+        width = contrast_width(table.estimates, (change.size * model.rows[[place]] @ model.errors.basis)[0])
+        return Effect(change.size * float(table.coef[place]), width)
 
     def _compared(self, variable: Variable, change: Change, group: int | None, *, ratio: bool) -> Effect:
-        before, after = self.source.change("comparisons", variable, change, group)
+        before, after = self.source.change(variable, change, group)
         if not self.source.knows(group) or (ratio and min(before.value, after.value) <= 0):
             return Effect(math.nan, lambda alpha: math.inf)
         weights = (1 / after.value, -1 / before.value) if ratio else (1.0, -1.0)
@@ -292,12 +292,12 @@ class Comparer:
     def predictions(self, variables: str | None, by: str | None, alpha: float) -> pd.DataFrame:
         """The table of `ReleasedModel.predictions`."""
         check_level(alpha)
-        groups, lines = self.source.groups("predictions", by), []
+        groups, lines = self.source.groups(by), []
         named = named_variables("variables", variables)
         for level, group in groups.items():
             known = {} if by is None else {by: level}
             if named is None:
-                lines.append(known | self._predicted(self.source.fitted("predictions", group), group, alpha))
+                lines.append(known | self._predicted(self.source.fitted(group), group, alpha))
                 continue
             name = named[0][0]
             variable = self._variable(name)
@@ -306,7 +306,7 @@ class Comparer:
                     f"variables of predictions must be one factor; comparisons has steps of {safe_repr(name)}"
                 )
             for place, value in enumerate(variable.levels):
-                average = self.source.level("predictions", variable, place, group)
+                average = self.source.level(variable, place, group)
                 lines.append({name: value} | known | self._predicted(average, group, alpha))
         return WideFrame(pd.DataFrame(lines))
 

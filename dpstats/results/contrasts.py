@@ -101,6 +101,9 @@ class ContrastTests(Printed):
 MOST = 1e100
 """What coefficients are tested against is less: its square is a number."""
 
+TESTED = ("estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high")
+"""What broom calls the columns of a regression table."""
+
 COEFFICIENT_WIDTHS = [9, 9, 8, 6, 11, 11]
 """Widths of a regression table's columns beside the names."""
 

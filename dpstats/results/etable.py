@@ -23,17 +23,15 @@ from dpstats.results.absorbed import AbsorbedResults
 from dpstats.results.contrasts import to_the_noise
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.groups import GroupResults
+from dpstats.results.inference_mixin import shows_errors
 from dpstats.results.model import FittedModel
 from dpstats.results.statistics import IVResults, StatisticsResults
 from dpstats.results.stored import Printed
-from dpstats.results.summary import has_exact_noise, rows_text, shows_errors
+from dpstats.results.summary import has_exact_noise, rows_text
 from dpstats.summaries import GAP, WIDTH, Summary, format_number, full_width, wrap_text
 from dpstats.wording import part_of
 
-SumsResults = AbsorbedResults | StatisticsResults
-"""Linear models that are functions of released sums."""
-
-Fit = GLMResults | SumsResults
+Fit = GLMResults | AbsorbedResults | StatisticsResults
 
 COLUMN = 14
 """Width of a fit's column."""
@@ -80,6 +78,10 @@ class ETable(Printed):
     exponentiate: bool = False
     stars: bool = False
 
+    @cached_property
+    def _columns(self) -> tuple[Column, ...]:
+        return tuple(Column(fit, self.exponentiate, self.stars) for fit in self.fits)
+
     @property
     def frame(self) -> pd.DataFrame:
         """Numbers: a row for each term; columns (label, "coef"), (label, "std_error") and (label, "noise_at_most").
@@ -87,10 +89,8 @@ class ETable(Printed):
         "coef" is bias-corrected if the fit has errors and as released otherwise; NaN for terms that are not in a fit.
         Ratios have "ratio", "low" and "high" instead, the ends of their 95 % intervals.
         """
-        numbers = _ratios if self.exponentiate else _numbers
-        return WideFrame(
-            pd.concat({label: numbers(fit) for label, fit in zip(self.labels, self.fits, strict=True)}, axis=1)
-        )
+        numbers = [one.ratios if self.exponentiate else one.numbers for one in self._columns]
+        return WideFrame(pd.concat(dict(zip(self.labels, numbers, strict=True)), axis=1))
 
     def summary(self) -> Summary:
         """The tables, in statsmodels' look; as_text, as_html, as_latex and as_markdown.
@@ -100,12 +100,13 @@ class ETable(Printed):
         >>> table = dp.etable(fits)
         >>> "education" in table.summary().as_text()
         False
-        >>> "tabular" in table.to_latex(), table.to_markdown().startswith("|"), "<td" in table.to_html()
-        (True, True, True)
         """
-        each = self._abreast()
-        starts = range(0, len(self.fits), each)
-        tables = [table for start in starts for table in self._panel(slice(start, start + each))]
+        # No number and no interval goes on in another line; two fits at least stand beside each other.
+        texts = [text for one in self._columns for cells in one.cells.values() for text in cells]
+        width = max(COLUMN, *map(len, [*texts, *(text for one in self._columns for text in one.figures.values())]))
+        abreast = max(2, (WIDTH - max(NAMES, *map(len, _names(self._columns)))) // (width + 1))
+        panels = [slice(start, start + abreast) for start in range(0, len(self.fits), abreast)]
+        tables = [table for which in panels for table in self._panel(which, width)]
         for table in tables:
             table.unbroken = None
         tables[0].unbroken = self._whole()
@@ -113,10 +114,9 @@ class ETable(Printed):
 
     def _whole(self) -> SimpleTable:
         """All fits beside each other in one table, their facts below a line."""
-        cells = [self._cells(fit) for fit in self.fits]
         rows = [
-            (name if at == 0 else "", [column.get(name, ("", ""))[at] for column in cells])
-            for name in self._names(self.fits)
+            (name if at == 0 else "", [one.cells.get(name, ("", ""))[at] for one in self._columns])
+            for name in _names(self._columns)
             for at in (0, 1)
         ]
         facts = self._facts(slice(None))
@@ -125,78 +125,46 @@ class ETable(Printed):
         table[len(rows)].dec_below = "header_dec_below"  # row 0 holds the labels
         return table
 
-    def _names(self, fits: Sequence[Fit]) -> list[str]:
-        """The coefficients that any of the fits has kept."""
-        return list(dict.fromkeys(name for fit in fits for name, kept in _kept(fit) if kept))
-
-    def _cells(self, fit: Fit) -> dict[str, tuple[str, str]]:
-        """Coefficient and what is known of its error, as text, by name."""
-        cells = _ratio_cells(fit) if self.exponentiate else _cells(fit)
-        if not self.stars:
-            return cells
-        marks = {name: _stars(fit.pvalues[name]) if _has_errors(fit) else "" for name in cells}
-        return {
-            name: (f"{first}{marks[name]}{GAP * (MOST_STARS - len(marks[name]))}", f"{second}{GAP * MOST_STARS}")
-            for name, (first, second) in cells.items()
-        }
-
-    @cached_property
-    def _column(self) -> int:
-        """Width of the fits' columns: no number and no interval goes on in another line."""
-        cells = [text for fit in self.fits for cells in self._cells(fit).values() for text in cells]
-        figures = [text for fit in self.fits if isinstance(fit, GLMResults) for text in _figures(fit).values()]
-        return max(COLUMN, *map(len, [*cells, *figures]))
-
     def __repr__(self) -> str:
         return f"<ETable of {', '.join(self.labels)}>"
 
-    def _abreast(self) -> int:
-        """How many fits stand beside each other: two at least, and more where the names leave room for them."""
-        longest = max(NAMES, *(len(name) for fit in self.fits for name, kept in _kept(fit) if kept))
-        return max(2, (WIDTH - longest) // (self._column + 1))
-
-    def _panel(self, which: slice) -> list[SimpleTable]:
-        """Coefficients and facts of as many fits as stand beside each other."""
-        fits = self.fits[which]
-        widths = [self._column] * len(fits)
+    def _panel(self, which: slice, width: int) -> list[SimpleTable]:
+        """Coefficients and facts of as many fits as stand beside each other, in columns of a `width`."""
+        columns = self._columns[which]
+        widths = [width] * len(columns)
         room = WIDTH - sum(widths) - len(widths)
-        names = self._names(fits)
-        cells = [self._cells(fit) for fit in fits]
         rows: list[tuple[str, list[str]]] = []
-        for name in names:
+        for name in _names(columns):
             # What is left of a long name stands beside the errors.
-            both = zip_longest(wrap_text(name, room, "  "), (0, 1))
-            for part, at in both:
-                rows.append((part or "", ["" if at is None else column.get(name, ("", ""))[at] for column in cells]))
+            for part, at in zip_longest(wrap_text(name, room, "  "), (0, 1)):
+                rows.append((part or "", ["" if at is None else one.cells.get(name, ("", ""))[at] for one in columns]))
         table = full_width(list(self.labels[which]), rows, widths, narrow=False)
         return [table, full_width([], self._facts(which), widths, narrow=False)]
 
     def _facts(self, which: slice) -> list[tuple[str, list[str]]]:
         """What stands below the coefficients: what every table has, and what not all fits have in common."""
-        facts = [_facts(fit) for fit in self.fits]
-        names = dict.fromkeys(name for fact in facts for name in fact)
-        shown = []
-        for name in names:
+        facts, shown = [one.facts for one in self._columns], []
+        for name in dict.fromkeys(name for fact in facts for name in fact):
             cells = {fact.get(name, "") for fact in facts}
             if cells != {""} if name in (*FIGURES, *OF_SUMS) else name in ALWAYS or len(cells) > 1:
-                shown.append(name)
-        return [(name, [fact.get(name, "") for fact in facts[which]]) for name in shown]
+                shown.append((name, [fact.get(name, "") for fact in facts[which]]))
+        return shown
 
     def _notes(self) -> list[str]:
         """What the cells are, and what the fits cost together."""
         notes = []
         if self.exponentiate:
             notes.append(f"Ratios, exp(coef): {' and '.join(dict.fromkeys(RATIOS[_link(fit)] for fit in self.fits))}.")
-        if any(_has_errors(fit) for fit in self.fits):
+        if any(one.errors for one in self._columns):
             bracketed = "95 % intervals" if self.exponentiate else "standard errors"
             notes.append(f"In brackets: {bracketed} of bias-corrected coefficients.")
             if self.stars:
                 levels = ", ".join(f"{mark} p < {level:g}" for mark, level in STARS.items())
                 notes.append(f"{levels}, by p-values that account for the privacy noise.")
-        without = [fit for fit in self.fits if not _has_errors(fit)]
-        if any(_has_exact_noise(fit) for fit in without) and not self.exponentiate:
+        exact = [one.exact and not self.exponentiate for one in self._columns if not one.errors]
+        if any(exact):
             notes.append("In square brackets: the standard deviation of the noise in coefficients as released.")
-        if not all(_has_exact_noise(fit) and not self.exponentiate for fit in without):
+        if not all(exact):
             notes.append("Nothing in brackets: coefficients as released, shrunk towards zero, without standard errors.")
         about: dict[str, list[str]] = {}
         for label, fit in zip(self.labels, self.fits, strict=True):
@@ -207,7 +175,11 @@ class ETable(Printed):
             for label, fit in zip(self.labels, self.fits, strict=True)
             if not fit.guarantee.certified
         ]
-        guarantees = list({_charge(place, fit): fit.guarantee for place, fit in enumerate(self.fits)}.values())
+        charges = {
+            fit.statistics.released.tobytes() if isinstance(fit, StatisticsResults) else place: fit.guarantee
+            for place, fit in enumerate(self.fits)
+        }
+        guarantees = list(charges.values())
         if len(guarantees) < len(self.fits):
             notes.append("Models of the same released statistics share one charge.")
         if len(guarantees) > 1 and len({(one.adjacency, one.unit) for one in guarantees}) == 1:
@@ -288,34 +260,138 @@ def etable(
     return ETable(found, tuple(named), exponentiate, check_flag("stars", stars))  # type: ignore[arg-type]
 
 
-def _kept(fit: Fit) -> list[tuple[str, bool]]:
-    if isinstance(fit, SumsResults):
-        return [(str(name), True) for name in fit.params.index]
-    return [(str(name), bool(kept)) for name, kept in zip(fit.plan.names, fit.plan.kept, strict=True)]
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A fit as it stands in a table."""
 
+    fit: Fit
+    exponentiate: bool
+    stars: bool
 
-def _numbers(fit: Fit) -> pd.DataFrame:
-    """coef, std_error and noise_at_most of a fit, a row for each column that it kept."""
-    errors = _has_errors(fit)
-    table = pd.DataFrame(
-        {
-            "coef": fit.debiased if errors else fit.params,
-            "std_error": fit.bse if errors else np.nan,
-            "noise_at_most": np.nan if isinstance(fit, SumsResults) else fit.noise_at_most,
+    @cached_property
+    def errors(self) -> bool:
+        """Whether there are standard errors to show."""
+        return shows_errors(self.fit)
+
+    @property
+    def exact(self) -> bool:
+        """Whether the standard deviation of the noise in the coefficients is known exactly."""
+        return isinstance(self.fit, GLMResults) and has_exact_noise(self.fit)
+
+    @cached_property
+    def numbers(self) -> pd.DataFrame:
+        """coef, std_error and noise_at_most, a row for each column of the design that the fit kept."""
+        fit = self.fit
+        columns = {
+            "coef": fit.debiased if self.errors else fit.params,
+            "std_error": fit.bse if self.errors else np.nan,
+            "noise_at_most": fit.noise_at_most if isinstance(fit, GLMResults) else np.nan,
         }
-    )
-    return table if isinstance(fit, SumsResults) else table[fit.plan.kept]
+        table = pd.DataFrame(columns)
+        return table[fit.plan.kept] if isinstance(fit, GLMResults) else table
+
+    @cached_property
+    def ratios(self) -> pd.DataFrame:
+        """ratio, low and high, a row for each column; no ends where there are no errors."""
+        numbers = self.numbers["coef"].to_frame("coef")
+        ends = self.fit.conf_int() if self.errors else pd.DataFrame(np.nan, index=numbers.index, columns=[0, 1])
+        with np.errstate(over="ignore"):
+            ratios = np.exp(numbers.join(ends).to_numpy())
+        return pd.DataFrame(ratios, numbers.index, ["ratio", "low", "high"])
+
+    @cached_property
+    def cells(self) -> dict[str, tuple[str, str]]:
+        """Coefficient or ratio, and what is known of its error, as text, by name."""
+        if self.exponentiate:
+            cells = {str(name): _ratio_cell(*row) for name, *row in self.ratios.itertuples()}
+        else:
+            cells = {str(name): self._cell(*row) for name, *row in self.numbers.itertuples()}
+        if not self.stars:
+            return cells
+        marks = {name: _stars(self.fit.pvalues[name]) if self.errors else "" for name in cells}
+        return {
+            name: (f"{first}{marks[name]}{GAP * (MOST_STARS - len(marks[name]))}", f"{second}{GAP * MOST_STARS}")
+            for name, (first, second) in cells.items()
+        }
+
+    def _cell(self, coef: float, error: float, noise: float) -> tuple[str, str]:
+        if self.errors:
+            return _with_error(coef, error) if np.isfinite(error) else (f"{coef:.2g}", "")
+        if np.isnan(noise):
+            return f"{coef:.4g}", ""
+        return to_the_noise(coef, noise / 10), f"[{to_the_noise(noise, noise)}]" if self.exact else ""
+
+    @cached_property
+    def figures(self) -> dict[str, str]:
+        """What was released of the fit of the whole model."""
+        if not isinstance(self.fit, GLMResults) or not self.errors:
+            return {}
+        table = self.fit.fitstats.T.to_dict()
+        known = {
+            words: (table[name]["value"], table[name]["std_error"]) for words, name in FIGURES.items() if name in table
+        }
+        return {words: " ".join(_with_error(*figure)) for words, figure in known.items() if np.isfinite(figure[0])}
+
+    @cached_property
+    def facts(self) -> dict[str, str]:
+        """What stands below the coefficients."""
+        guarantee = self.fit.guarantee
+        spent = {
+            "Epsilon": f"{guarantee.eps:.4g}",
+            "Delta": f"{guarantee.delta:.4g}",
+            "Neighbours": guarantee.adjacency,
+            "Protected": "rows" if guarantee.unit is None else f"each {guarantee.unit}",
+            "Certified": "yes" if guarantee.certified else "NO",
+        }
+        if not isinstance(self.fit, GLMResults):
+            return self._facts_of_sums() | spent
+        plan = self.fit.plan
+        information = plan.stages[-1].plan.information
+        spread = "model" if information is None else information.purchase.spread
+        return {
+            "Response": plan.design.response_name,
+            "Family": plan.family.name.replace("_", " "),
+            **({"Alpha": f"{plan.family.alpha:.4g}"} if isinstance(plan.family, NegativeBinomial) else {}),
+            "Method": plan.request.method,
+            "Penalty": penalty_text(plan),
+            "Residual cap": "" if (cap := capped_at(plan)) is None else in_units(cap),
+            "Errors": (spread if spread in ("robust", "clustered") else "model") if self.errors else "none",
+            **dict.fromkeys(("Weights", "Offset", "Subset", "Trials at most"), ""),
+            **{name.rstrip(":"): fact for name, fact in auxiliary_facts(plan)},
+            **spent,
+            "Rows": rows_text(self.fit),
+            **dict.fromkeys(FIGURES, ""),
+            **self.figures,
+        }
+
+    def _facts_of_sums(self) -> dict[str, str]:
+        fit, facts = self.fit, {"Family": "gaussian"}
+        if isinstance(fit, AbsorbedResults):
+            counted = fit.plan.counted(fit.released)
+            facts |= {"Response": fit.plan.design.response_name, "Method": "statistics", "Absorbed": fit.plan.absorbed}
+            facts |= {"Errors": "clustered" if fit.plan.whole else "model"}
+            rows = "Groups" if fit.plan.whole else "Rows - groups"
+            return facts | {rows: about_rows(counted.count, counted.deviation)}
+        assert isinstance(fit, StatisticsResults)
+        row = fit.glance().iloc[0]
+        facts |= {"Response": fit.design.response_name, "Method": row["method"], "Penalty": row["penalty"]}
+        facts |= {"Errors": "model" if self.errors else "none"}
+        if isinstance(fit, IVResults):
+            facts |= {"Endogenous": ", ".join(fit.endogenous)}
+            facts |= {"First-stage F": format_number(float(fit.first_stage["F"].min()))}
+        return facts | {"Rows": about_rows(row["nobs"], row["nobs_std_error"])}
 
 
-def _has_errors(fit: Fit) -> bool:
-    """Whether there are standard errors to show."""
-    if isinstance(fit, GLMResults):
-        return shows_errors(fit)
-    return (isinstance(fit, AbsorbedResults) or fit.has_errors) and bool(np.any(fit.identified))
+FIGURES = {"R2": "r_squared", "Deviance expl.": "deviance_explained"}
+"""Figures of the fit, each with its standard error in brackets."""
+
+OF_SUMS = ("Absorbed", "Endogenous", "First-stage F", "Rows - groups", "Groups")
+"""Facts of models of released sums."""
 
 
-def _has_exact_noise(fit: Fit) -> bool:
-    return isinstance(fit, GLMResults) and has_exact_noise(fit)
+def _names(columns: Sequence[Column]) -> list[str]:
+    """The coefficients that any of the fits has kept."""
+    return list(dict.fromkeys(str(name) for one in columns for name in one.numbers.index))
 
 
 def _link(fit: Fit) -> str:
@@ -332,129 +408,19 @@ def _about(fit: Fit) -> str:
     return f"the mean of {fit.design.response_name}{instrumented}"
 
 
-def _charge(place: int, fit: Fit) -> bytes | int:
-    """What tells charges apart: models of the same statistics have one."""
-    return fit.statistics.released.tobytes() if isinstance(fit, StatisticsResults) else place
+def _with_error(value: float, error: float) -> tuple[str, str]:
+    """A number to its noise, and its error in brackets."""
+    return to_the_noise(value, error), f"({to_the_noise(error, error)})"
 
 
-def _cells(fit: Fit) -> dict[str, tuple[str, str]]:
-    """Coefficient and what is known of its error, as text, by name."""
-    errors, exact = _has_errors(fit), _has_exact_noise(fit)
-    cells = {}
-    for name, (coef, error, noise) in _numbers(fit).iterrows():
-        if errors:
-            known = np.isfinite(error)
-            cells[str(name)] = (
-                (to_the_noise(coef, error), f"({to_the_noise(error, error)})") if known else (f"{coef:.2g}", "")
-            )
-        elif np.isnan(noise):
-            cells[str(name)] = f"{coef:.4g}", ""
-        else:
-            cells[str(name)] = to_the_noise(coef, noise / 10), f"[{to_the_noise(noise, noise)}]" if exact else ""
-    return cells
-
-
-def _ratios(fit: Fit) -> pd.DataFrame:
-    """ratio, low and high of a fit, a row for each column that it kept; no ends where there are no errors."""
-    numbers = _numbers(fit)["coef"].to_frame("coef")
-    ends = fit.conf_int() if _has_errors(fit) else pd.DataFrame(np.nan, index=numbers.index, columns=[0, 1])
-    with np.errstate(over="ignore"):
-        ratios = np.exp(numbers.join(ends).to_numpy())
-    return pd.DataFrame(ratios, numbers.index, ["ratio", "low", "high"])
-
-
-def _ratio_cells(fit: Fit) -> dict[str, tuple[str, str]]:
-    """Ratio and interval, as text, by name."""
-    cells = {}
-    for name, (ratio, low, high) in _ratios(fit).iterrows():
-        known = np.isfinite([ratio, low, high]).all() and high > low
-        size = (high - low) / 4  # about a standard error
-        ends = f"[{to_the_noise(low, size)}, {to_the_noise(high, size)}]"
-        cells[str(name)] = (to_the_noise(ratio, size), ends) if known else (f"{ratio:.2g}", "")
-    return cells
+def _ratio_cell(ratio: float, low: float, high: float) -> tuple[str, str]:
+    """A ratio and its interval."""
+    if not (np.isfinite([ratio, low, high]).all() and high > low):
+        return f"{ratio:.2g}", ""
+    size = (high - low) / 4  # about a standard error
+    return to_the_noise(ratio, size), f"[{to_the_noise(low, size)}, {to_the_noise(high, size)}]"
 
 
 def _stars(pvalue: float) -> str:
     """The longest mark whose level a p-value is below."""
     return max((mark for mark, level in STARS.items() if pvalue < level), key=len, default="")
-
-
-def _facts(fit: Fit) -> dict[str, str]:
-    """What stands below a fit's coefficients."""
-    if isinstance(fit, SumsResults):
-        return _sums_facts(fit) | _spent(fit)
-    plan = fit.plan
-    return {
-        "Response": plan.design.response_name,
-        "Family": plan.family.name.replace("_", " "),
-        **({"Alpha": f"{plan.family.alpha:.4g}"} if isinstance(plan.family, NegativeBinomial) else {}),
-        "Method": plan.request.method,
-        "Penalty": penalty_text(plan),
-        "Residual cap": "" if (cap := capped_at(plan)) is None else in_units(cap),
-        "Errors": _errors(fit),
-        **dict.fromkeys(("Weights", "Offset", "Subset", "Trials at most"), ""),
-        **{name.rstrip(":"): fact for name, fact in auxiliary_facts(plan.design)},
-        **_spent(fit),
-        "Rows": rows_text(fit),
-        **dict.fromkeys(FIGURES, ""),
-        **_figures(fit),
-    }
-
-
-def _spent(fit: Fit) -> dict[str, str]:
-    guarantee = fit.guarantee
-    return {
-        "Epsilon": f"{guarantee.eps:.4g}",
-        "Delta": f"{guarantee.delta:.4g}",
-        "Neighbours": guarantee.adjacency,
-        "Protected": "rows" if guarantee.unit is None else f"each {guarantee.unit}",
-        "Certified": "yes" if guarantee.certified else "NO",
-    }
-
-
-def _sums_facts(fit: SumsResults) -> dict[str, str]:
-    """What stands below the coefficients of a model of released sums."""
-    facts = {"Family": "gaussian"}
-    if isinstance(fit, AbsorbedResults):
-        counted = fit.plan.counted(fit.released)
-        facts |= {"Response": fit.plan.design.response_name, "Method": "statistics", "Absorbed": fit.plan.absorbed}
-        facts |= {"Errors": "clustered" if fit.plan.whole else "model"}
-        return facts | {"Groups" if fit.plan.whole else "Rows - groups": about_rows(counted.count, counted.deviation)}
-    row = fit.glance().iloc[0]
-    facts |= {"Response": fit.design.response_name, "Method": row["method"], "Penalty": row["penalty"]}
-    facts |= {"Errors": "model" if _has_errors(fit) else "none"}
-    if isinstance(fit, IVResults):
-        facts |= {"Endogenous": ", ".join(fit.endogenous)}
-        facts |= {"First-stage F": format_number(float(fit.first_stage["F"].min()))}
-    return facts | {"Rows": about_rows(row["nobs"], row["nobs_std_error"])}
-
-
-FIGURES = {"R2": "r_squared", "Deviance expl.": "deviance_explained"}
-"""Figures of the fit, each with its standard error in brackets."""
-
-
-OF_SUMS = ("Absorbed", "Endogenous", "First-stage F", "Rows - groups", "Groups")
-"""Facts of models of released sums."""
-
-
-def _figures(fit: GLMResults) -> dict[str, str]:
-    """What was released of the fit of the whole model."""
-    if not shows_errors(fit):
-        return {}
-    table = fit.fitstats.T.to_dict()
-    cells = {}
-    for words, name in FIGURES.items():
-        if name in table and np.isfinite(table[name]["value"]):
-            value, error = table[name]["value"], table[name]["std_error"]
-            number, own = to_the_noise(value, error), f"({to_the_noise(error, error)})"
-            cells[words] = f"{number} {own}"
-    return cells
-
-
-def _errors(fit: GLMResults) -> str:
-    """What the standard errors rest on, if there are any."""
-    information = fit.plan.stages[-1].plan.information
-    if not shows_errors(fit):
-        return "none"
-    robust = information is not None and information.purchase.spread in ("robust", "clustered")
-    return information.purchase.spread if information is not None and robust else "model"

@@ -17,8 +17,7 @@ from dpstats.cached import cached_property
 from dpstats.families import Binomial, Family, Gaussian, NegativeBinomial, Poisson
 from dpstats.inference import Dummies, Estimates, ModelSpread, similar_rows
 from dpstats.inference.estimates import LEVEL, NORMAL
-from dpstats.mechanisms.averaged_variables import Step, averaged_variables
-from dpstats.mechanisms.design import constant_column
+from dpstats.mechanisms.design import Step, averaged_variables, constant_column
 from dpstats.mechanisms.fit_statistics import FitSums, MadeUpRows, RowFunctions
 from dpstats.mechanisms.information import ReleasedSums
 from dpstats.mechanisms.least_squares import whole_model
@@ -177,7 +176,7 @@ class Figure(NamedTuple):
     high: float
 
 
-UNKNOWN = Figure(math.nan, math.inf, -math.inf, math.inf)
+UNKNOWN_SHARE = Figure(math.nan, math.inf, 0.0, 1.0)
 
 
 class Effect(NamedTuple):
@@ -205,6 +204,17 @@ class Effect(NamedTuple):
         return 0.0 if miss(DEEP) < 0 else math.exp(-float(optimize.brentq(miss, SHALLOW, DEEP)))
 
 
+def contrast_width(estimates: Estimates, row: Vector, sums: HalfWidth | None = None) -> HalfWidth:
+    """Of a combination of coefficients, weights (k,), and of sums beside it half the width of the interval."""
+    contrast = estimates.contrasts(row[None, :])
+
+    def half(alpha: float) -> float:
+        alone = float(contrast.half_width(alpha)[0])
+        return alone if sums is None else math.hypot(alone, sums(alpha))
+
+    return half
+
+
 class Derivatives(NamedTuple):
     """How a figure moves with its parts, to first order."""
 
@@ -212,6 +222,11 @@ class Derivatives(NamedTuple):
     by_count: float  # by the number of rows
     normal: float  # the standard deviation of what else it moves with
     group: int | None = None  # over whose rows averages are
+
+    def times(self, factor: float) -> Derivatives:
+        """Those of a multiple."""
+        sums = {place: factor * one for place, one in self.sums.items()}
+        return Derivatives(sums, factor * self.by_count, abs(factor) * self.normal)
 
 
 class Average(NamedTuple):
@@ -277,15 +292,14 @@ class FitStatistics:
         rest, gain = self.sums.place("null" if binary else "deviance"), self.sums.place("gain")
         assert rest is not None
         assert gain is not None
-        unknown = Figure(math.nan, math.inf, 0.0, 1.0)
         # What a coefficient adds that is not identified is not told apart from noise.
         if not self.known or not self.estimates.identified.active.all():
-            return unknown
+            return UNKNOWN_SHARE
         rows, apart = self.sums.rows(), self._null_distance()
         gained = self.mean(gain) - apart
         total = self.mean(rest) + (-apart if binary else gained)
         if not total > 2 * self.sums.noise(rest):
-            return unknown
+            return UNKNOWN_SHARE
         excess, excess_sd = self._noise_excess()
         dispersion = 1.0 if binary else _dispersion(self.estimates)
         slopes = int(self.estimates.identified.active.sum()) - 1
@@ -295,18 +309,17 @@ class FitStatistics:
         by_gain, by_rest = (1.0 if binary else 1 - value), -value
         sampled = by_gain * each + by_rest * beside
         scale = max(float((beside if binary else beside + each) @ shares), 1e-300)
-        spread = max(float(sampled**2 @ shares) - float(sampled @ shares) ** 2, 0.0) / scale**2
+        spread = _variance(sampled, shares) / scale**2
         normal = math.hypot(math.sqrt(spread / rows), excess_sd / (rows * total))
         count = (by_gain * self.sums.count_effect(gain) + by_rest * self.sums.count_effect(rest)) / total
-        half = self.half_width(Derivatives({gain: by_gain / total, rest: by_rest / total}, count, normal))
+        half = self.width_of(Derivatives({gain: by_gain / total, rest: by_rest / total}, count, normal))(LEVEL)
         return Figure(value, half / NORMAL, min(max(value - half, 0.0), 1.0), max(min(value + half, 1.0), 0.0))
 
     def _explained_variance(self) -> Figure:
         """R2 of least squares: what is explained by the information, and the residual variance (section 4)."""
-        unknown = Figure(math.nan, math.inf, 0.0, 1.0)
         left, estimates, known = self._residual_variance(), self.estimates, constant_column(self.plan.design)
         if left is None or known is None or not self.known or not estimates.identified.active.all():
-            return unknown
+            return UNKNOWN_SHARE
         (variance, share, deviation), rows, place = left, self.sums.rows(), self.sums.place("deviance")
         assert place is not None
         # w'Hw is the explained sum, at coefficients w whose intercept centres it.
@@ -322,13 +335,11 @@ class FitStatistics:
         total = gained / rows + variance
         error = math.hypot(deviation, share * self.sums.noise(place), math.sqrt(max(noise, 0.0)) / rows)
         if not (variance > 0 and gained > -2 * math.sqrt(noise) and total > 2 * error):
-            return unknown
+            return UNKNOWN_SHARE
         rest = min(variance / total, 1.0)
         shares, eta = self.made_up.shares, self.made_up.exog @ self.functions.params
         apart, gain = self.functions.deviances(eta, self.made_up.endog)
-        influence = rest * apart - (apart - gain)
-        spread = max(float(influence**2 @ shares) - float(influence @ shares) ** 2, 0.0)
-        spread /= max(float(apart @ shares), 1e-300) ** 2
+        spread = _variance(rest * apart - (apart - gain), shares) / max(float(apart @ shares), 1e-300) ** 2
         normal = math.hypot(
             math.sqrt(spread / rows),
             excess_sd * (1 + rest) / (rows * total),
@@ -337,7 +348,7 @@ class FitStatistics:
         )
         by_deviance = -(1 - rest) / total
         count = share * by_deviance * self.sums.count_effect(place) - rest * gained / rows**2 / total
-        half = self.half_width(Derivatives({place: share * by_deviance}, count, normal))
+        half = self.width_of(Derivatives({place: share * by_deviance}, count, normal))(LEVEL)
         # Rows beyond the cap have larger squares than were summed, and are not in what the information explains.
         value, beyond, cap = 1 - rest, min(self._share_beyond_cap(), 0.5), self.functions.squared_cap
         assert cap is not None
@@ -348,15 +359,20 @@ class FitStatistics:
 
     def _share_beyond_cap(self) -> float:
         """The share of rows beyond the loss's cap, which the information leaves out; 0 if noise hides them."""
+        weight, noise = self._intercept_weight()
+        beyond = self.sums.count - weight
+        seen = beyond > TOLD * math.hypot(noise, self.sums.count_sd)
+        return beyond / self.sums.rows() if seen else 0.0
+
+    def _intercept_weight(self) -> tuple[float, float]:
+        """The sum of the rows' weights in the information, as its intercept has it, and its noise's deviation."""
         known, estimates = constant_column(self.plan.design), self.estimates
         assert known is not None
         column, constant = known
         unit = np.zeros((1, estimates.size))
         unit[0, column] = 1.0
-        beyond = self.sums.count - estimates.information[column, column] / constant**2
         noise = math.sqrt(float(estimates.matrix.bilinear(unit, unit)[0])) / constant**2
-        seen = beyond > TOLD * math.hypot(noise, self.sums.count_sd)
-        return beyond / self.sums.rows() if seen else 0.0
+        return estimates.information[column, column] / constant**2, noise
 
     def _residual_variance(self) -> tuple[float, float, float] | None:
         """The residual variance, the share that its sum has in it, and the standard deviation of the rest's noise.
@@ -400,7 +416,7 @@ class FitStatistics:
             average = self.average_slope()
             assert average is not None
             mean = max(average[0], NEAREST / 2)
-            noise = self.half_width(average[1]._replace(normal=0.0)) / NORMAL
+            noise = self.width_of(average[1]._replace(normal=0.0))(LEVEL) / NORMAL
             bend = 1 / null
             if isinstance(functions.family, NegativeBinomial):
                 bend -= 1 / (null + functions.family.failures)
@@ -428,10 +444,6 @@ class FitStatistics:
         """Every quantity of the made-up rows, shape (k, m)."""
         columns = self.made_up.exog.T
         return self.functions.values(columns, self.made_up.exog @ self.functions.params, self.made_up.endog)
-
-    def half_width(self, moves: Derivatives, alpha: float = LEVEL) -> float:
-        """Half the width of an interval of coverage 1 - alpha."""
-        return self.width_of(moves)(alpha)
 
     def width_of(self, moves: Derivatives) -> HalfWidth:
         """Half the width of an interval by 1 less its coverage: noises of Laplace's law and a normal part."""
@@ -464,9 +476,7 @@ class FitStatistics:
         if place is not None and not self.functions.slope_is_known:
             return self.mean(place), self.moves({place: 1.0}), gradient
         rows, (total, deviation) = self.sums.rows(), self._released_slopes()
-        sampled = self.functions.slope(eta)
-        spread = max(float(sampled**2 @ shares) - float(sampled @ shares) ** 2, 0.0)
-        normal = math.hypot(deviation / rows, math.sqrt(spread / rows))
+        normal = math.hypot(deviation / rows, math.sqrt(_variance(self.functions.slope(eta), shares) / rows))
         return total / rows, Derivatives({}, -total / rows**2, normal), gradient
 
     def _released_slopes(self) -> tuple[float, float]:
@@ -474,34 +484,31 @@ class FitStatistics:
 
         Where l'' is the slope, the sum of l'' x x' on the way times the way is M theta (section 4).
         """
-        known = constant_column(self.plan.design)
+        known, (total, deviation) = constant_column(self.plan.design), self._intercept_weight()
         assert known is not None
-        (column, constant), estimates = known, self.estimates
-        unit = np.zeros((1, estimates.size))
-        unit[0, column] = 1.0
-        total = estimates.information[column, column] / constant**2
-        moved = (estimates.curvature @ estimates.coef)[column] / constant
-        deviation = math.sqrt(float(estimates.matrix.bilinear(unit, unit)[0])) / constant**2
+        moved = (self.estimates.curvature @ self.estimates.coef)[known[0]] / known[1]
         return float(total + moved), deviation
 
     def moves(self, weights: dict[int, float], group: int | None = None) -> Derivatives:
         """How a combination of averages moves with noise, the number of rows and the sample of rows."""
         values, shares = self._made_up_values, self._shares(group)
         total = np.sum([weight * values[place] for place, weight in weights.items()], axis=0)
-        variance = max(float(total**2 @ shares) - float(total @ shares) ** 2, 0.0)
         count = sum(weight * self.sums.count_effect(place, group) for place, weight in weights.items())
-        return Derivatives(weights, count, math.sqrt(variance / self.sums.rows(group)), group)
+        return Derivatives(weights, count, math.sqrt(_variance(total, shares) / self.sums.rows(group)), group)
+
+    def _gradient(self, exog: Vector, group: int | None) -> Vector:
+        """How the average mean response of a group's rows, (m, p), moves with the coefficients, shape (p,)."""
+        if self.functions.family.link == "identity":
+            return np.asarray(self._shares(group) @ exog)
+        return np.asarray((self._shares(group) * self.functions.slope(exog @ self.functions.params)) @ exog)
 
     def fitted_mean(self, group: int | None = None) -> Average | None:
         """The average mean response in model units, over a group or over all rows; None if it was not bought."""
-        functions, exog = self.functions, self.made_up.exog
         # Under a logarithm the slope is the mean.
-        place = self.sums.place("slope" if functions.family.link == "log" else "mean")
+        place = self.sums.place("slope" if self.functions.family.link == "log" else "mean")
         if place is None:
             return None
-        eta = exog @ functions.params
-        slope = np.ones_like(eta) if functions.family.link == "identity" else functions.slope(eta)
-        return Average(self.mean(place, group), {place: 1.0}, (self._shares(group) * slope) @ exog)
+        return Average(self.mean(place, group), {place: 1.0}, self._gradient(self.made_up.exog, group))
 
     def level_mean(self, factor: Dummies, column: int | None, group: int | None = None) -> Average:
         """The average mean response were all rows, or those of a group, of one level.
@@ -510,21 +517,22 @@ class FitStatistics:
         """
         reference = self.sums.place("reference", factor.columns[0])
         assert reference is not None
-        exog, shares = np.array(self.made_up.exog), self._shares(group)
+        exog = np.array(self.made_up.exog)
         exog[:, list(factor.columns)] = 0.0
-        before, parts = self.mean(reference, group), {reference: 1.0}
-        slope = self.functions.slope(exog @ self.functions.params)
-        gradient = (shares * slope) @ exog
+        before = Average(self.mean(reference, group), {reference: 1.0}, self._gradient(exog, group))
         if column is None:
-            return Average(before, parts, gradient)
+            return before
         code = factor.codes[factor.columns.index(column)]
         place = self.sums.place("level", column)
         if place is None:  # under a logarithm a level multiplies the mean
-            return self._multiplied(Average(before, parts, gradient), column, code)
+            return self._multiplied(before, column, code)
         exog[:, column] = code
-        slope = self.functions.slope(exog @ self.functions.params)
-        parts[place] = 1.0
-        return Average(before + self.mean(place, group), parts, (shares * slope) @ exog)
+        return self._moved(before, place, exog, group)
+
+    def _moved(self, before: Average, place: int, exog: Vector, group: int | None) -> Average:
+        """The average mean response of changed rows (m, p): what it was, and the change, a quantity of its own."""
+        value = before.value + self.mean(place, group)
+        return Average(value, {**before.parts, place: 1.0}, self._gradient(exog, group))
 
     def _multiplied(self, before: Average, column: int, amount: float) -> Average:
         """What becomes of an average mean under a logarithm if every row's column gains an amount."""
@@ -543,17 +551,22 @@ class FitStatistics:
             return None
         exog = np.array(self.made_up.exog)
         exog[:, step.column] += step.amount
-        slope = self.functions.slope(exog @ self.functions.params)
-        gradient = (self._shares(group) * slope) @ exog
-        return before, Average(before.value + self.mean(place, group), {**before.parts, place: 1.0}, gradient)
+        return before, self._moved(before, place, exog, group)
 
     def half_widths(self, parts: Sequence[tuple[Average, float]], group: int | None = None) -> HalfWidth:
         """Of a combination of averages half the width of its interval, by 1 less its coverage."""
         row = np.sum([factor * average.gradient for average, factor in parts], axis=0)
-        moves = self.moves(merged([(average.parts, factor) for average, factor in parts]), group)
+        weights: dict[int, float] = {}
+        for average, factor in parts:
+            for place, weight in average.parts.items():
+                weights[place] = weights.get(place, 0.0) + factor * weight
         inner = np.where(self.estimates.identified.active, row @ self.errors.basis, 0.0)
-        contrast, sums = self.estimates.contrasts(inner[None, :]), self.width_of(moves)
-        return lambda alpha: math.hypot(float(contrast.half_width(alpha)[0]), sums(alpha))
+        return contrast_width(self.estimates, inner, self.width_of(self.moves(weights, group)))
+
+
+def _variance(values: Vector, shares: Vector) -> float:
+    """Of values (m,) under these shares."""
+    return max(float(values**2 @ shares) - float(values @ shares) ** 2, 0.0)
 
 
 @lru_cache(maxsize=4)
@@ -584,9 +597,8 @@ def explained_by_sums(plan: Plan, released: ReleasedSums, errors: ReleasedErrors
     assert statistics is not None
     moments = Moments.of(statistics, released.sums)
     counted = noisy_count(statistics, moments, nobs)
-    unknown = Figure(math.nan, math.inf, 0.0, 1.0)
     if counted.count <= 2 * counted.deviation or not estimates.identified.active.all():
-        return unknown
+        return UNKNOWN_SHARE
     columns, response = whole_model(plan.objective.size)
     at, _ = statistics.intercept
     constant = columns[:, at]
@@ -595,7 +607,7 @@ def explained_by_sums(plan: Plan, released: ReleasedSums, errors: ReleasedErrors
     total = float(centred @ moments.matrix @ centred)
     noise = float(moments.law.bilinear(centred[None], centred[None])[0]) + statistics.square_excess
     if total <= 2 * math.sqrt(max(noise, 0.0)):
-        return unknown
+        return UNKNOWN_SHARE
     left = min(max(_dispersion(estimates) * counted.count / total, 0.0), 1.0)
     residual = response - columns @ debiased_params(errors)
     # u'Eu - k w'Ew is (u - k^1/2 w)'E(u + k^1/2 w).
@@ -605,18 +617,3 @@ def explained_by_sums(plan: Plan, released: ReleasedSums, errors: ReleasedErrors
     se = math.sqrt(max(noise, 0.0) / total**2 + sampled)
     value = 1 - left
     return Figure(value, se, max(value - NORMAL * se, 0.0), min(value + NORMAL * se, 1.0))
-
-
-def scaled(moves: Derivatives, factor: float) -> Derivatives:
-    """The derivatives of a multiple."""
-    size = abs(factor)
-    return Derivatives({k: factor * v for k, v in moves.sums.items()}, factor * moves.by_count, size * moves.normal)
-
-
-def merged(parts: Sequence[tuple[dict[int, float], float]]) -> dict[int, float]:
-    """The parts of a sum of multiples."""
-    total: dict[int, float] = {}
-    for weights, factor in parts:
-        for place, weight in weights.items():
-            total[place] = total.get(place, 0.0) + factor * weight
-    return total

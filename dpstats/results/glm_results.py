@@ -19,15 +19,13 @@ from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.plan import Plan
 from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.noise import Noise
+from dpstats.results.contrasts import TESTED
 from dpstats.results.model import FittedModel, NeededRows, ReleasedModel
 from dpstats.results.statistics import ReleasedStatistics
 from dpstats.results.summary import Summary, essential_notes, risk_note, summarize
 from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
-
-TESTED = ("estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high")
-"""What broom calls the columns of a regression table."""
 
 
 def broom_table(model: FittedModel, exponentiate: object, conf_int: object, conf_level: object) -> pd.DataFrame:
@@ -213,8 +211,6 @@ class GLMResults(ReleasedModel):
         --------
         >>> "x" in fit.summary(full=True).as_text()
         True
-        >>> "tabular" in fit.to_latex(), "<td" in fit.to_html(), "|---:|" in fit.to_markdown()
-        (True, True, True)
         """
         return summarize(self, full=check_flag("full", full), n=n)
 

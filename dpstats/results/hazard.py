@@ -16,8 +16,8 @@ from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
 from dpstats.results.glm_results import GLMResults
 
-INTERVAL, EVENT, PIECE = "interval", "event", "time_at_risk"
-"""Columns of the pieces of a person's time: the interval, whether the piece is an event, and its weight."""
+PARTS = INTERVAL, EVENT, WEIGHT, AT_RISK = "interval", "event", "length", "at_risk"
+"""Columns of the pieces of a person's time: the interval, whether the piece is an event, its weight, and its offset."""
 
 
 class HazardResults(GLMResults):
@@ -63,7 +63,7 @@ class HazardResults(GLMResults):
         hazards = np.zeros((table.rows, len(names)))
         for at in range(len(names)):
             exog, known, _ = design.predicting(with_level(table, INTERVAL, names, at), offset=False)
-            hazards[:, at] = np.where(known, family.mean(exog @ self.scaled_params), np.nan)
+            hazards[:, at] = np.where(known, np.exp(exog @ self.scaled_params), np.nan)
         until = np.concatenate(
             [np.zeros((table.rows, 1)), np.cumsum(hazards * np.diff(breaks) / breaks[-1], axis=1)], 1
         )

@@ -143,6 +143,11 @@ class InferenceMixin:
         raise NotImplementedError
 
     @property
+    def has_errors(self) -> bool:
+        """Whether standard errors were released."""
+        return True
+
+    @property
     def _inference(self) -> Inference:
         return self._inferred.table
 
@@ -375,7 +380,10 @@ class InferenceMixin:
 
     def _mean(self, linear: Vector) -> Vector:
         """Scaled linear predictors as mean responses in the user's units."""
-        values = np.asarray(self._family.mean(linear), dtype=np.float64)
+        return self._in_units(np.asarray(self._family.mean(linear), dtype=np.float64))
+
+    def _in_units(self, values: Vector) -> Vector:
+        """Scaled responses, or linear predictors of continuous ones, in the user's units."""
         if self._family.response != "continuous":
             return values
         middle, half_width = self._design.response_scaling()
@@ -420,3 +428,8 @@ class InferenceMixin:
             raise ArgumentError(f"r_matrix: {left_out[0]} is not in the fit and cannot be tested")
         shown = tuple(f"c{number}" for number in range(len(weights)))
         return weights[:, columns], values.astype(np.float64), shown
+
+
+def shows_errors(results: InferenceMixin) -> bool:
+    """Whether the budget identifies any coefficient, so that there are errors to show."""
+    return results.has_errors and bool(np.any(results.identified))

@@ -16,7 +16,7 @@ from dpstats.errors import ArgumentError
 from dpstats.frames import WideFrame
 from dpstats.inference.estimates import check_level
 from dpstats.inference.survival import CLEAR, LEAST_AT_RISK, LogRank, NoisyCounts, curves, log_rank
-from dpstats.plots.survival import survival
+from dpstats.plots.by_group import survival
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.results.stored import Printed, Released, guarantee_sentence, marked_title
 from dpstats.summaries import Summary, format_number, full_width, paired_facts
@@ -333,7 +333,7 @@ class KaplanMeier(Released):
         return log_rank(self._noisy)
 
     def plot(self, *, alpha: float = 0.05, caption: bool = True, ax: Axes | None = None) -> Axes:
-        """The curves with their pointwise intervals; see `dpstats.plots.survival`.
+        """The curves with their pointwise intervals; see `dpstats.plots.by_group`.
 
         Examples
         --------

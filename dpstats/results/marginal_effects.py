@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -17,11 +17,10 @@ from dpstats.errors import NotReleasedError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
-from dpstats.inference import Contrasts
 from dpstats.inference.estimates import check_level
 from dpstats.plan import Plan
 from dpstats.results.contrasts import inference_table
-from dpstats.results.fit_statistics import Average, Derivatives, Effect, FitStatistics, HalfWidth, scaled
+from dpstats.results.fit_statistics import Average, Effect, FitStatistics, HalfWidth, contrast_width
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.results.stored import Printed
 from dpstats.summaries import Summary
@@ -127,10 +126,8 @@ class MarginalEffects(Printed):
 
     def summary(self) -> Summary:
         """The same as a table at 80 columns."""
-        summary = Summary()
         title = f"Marginal effects (dy/dx), {self.at}"
-        summary.tables = [inference_table(self.summary_frame(), self.alpha, title=title, estimate="dy/dx")]
-        return summary
+        return Summary([inference_table(self.summary_frame(), self.alpha, title=title, estimate="dy/dx")])
 
 
 def marginal_effects(
@@ -145,7 +142,7 @@ def marginal_effects(
     if family.link == "none" or family.name.endswith("svm"):
         raise NotReleasedError("get_margeff: a support vector machine has no mean response")
     if family.link == "identity":
-        effects = _slopes(model, 1.0, np.zeros(len(model.columns)), None, None)
+        effects = _slopes(model, 1.0, np.zeros(len(model.columns)))
     elif at == "zero":
         effects = _at_zero(model)
     elif at == "mean":
@@ -156,53 +153,36 @@ def marginal_effects(
     elif statistics is None or (average := statistics.average_slope()) is None:
         raise NotReleasedError(WITH_OFFSET if plan.design.offset_bound else NOT_BOUGHT)
     else:
-        effects = _slopes(model, average[0], average[2], statistics, average[1])
+        slope, moves, gradient = average
+        effects = _slopes(model, slope, gradient, lambda coef: statistics.width_of(moves.times(coef)))
     ratios: dict[str, tuple[float, float, float]] = {}
     if dummy and statistics is not None and at == "overall" and family.link != "identity":
         changes, ratios = _changes(model, statistics, alpha)
         effects |= changes
-    value = np.array([one.value for one in effects.values()])
-    se = np.array([one.se for one in effects.values()])
-    frame = pd.DataFrame.from_dict(ratios, orient="index", columns=["ratio", "low", "high"])
-    return MarginalEffects(
-        tuple(effects),
-        value,
-        se,
-        value / se,
-        np.array([one.pvalue for one in effects.values()]),
-        WideFrame(frame),
-        at,
-        alpha,
-        tuple(one.half_width for one in effects.values()),
-    )
+    value, se, pvalues = np.array([(one.value, one.se, one.pvalue) for one in effects.values()]).reshape(-1, 3).T
+    frame = WideFrame(pd.DataFrame.from_dict(ratios, orient="index", columns=["ratio", "low", "high"]))
+    half_widths = tuple(one.half_width for one in effects.values())
+    return MarginalEffects(tuple(effects), value, se, value / se, pvalues, frame, at, alpha, half_widths)
 
 
 def _slopes(
-    model: FittedColumns,
-    slope: float,
-    gradient: Vector,
-    statistics: FitStatistics | None,
-    moves: Derivatives | None,
+    model: FittedColumns, slope: float, gradient: Vector, sums: Callable[[float], HalfWidth] | None = None
 ) -> dict[str, Effect]:
-    """The effect of a unit of each column: its coefficient times a slope that moves with coefficients and sums."""
-    rows, errors = model.rows, model.errors
-    active, estimates = errors.table.estimates.identified.active, errors.table.estimates
-    found: dict[str, Effect] = {}
+    """The effect of a unit of each column: its coefficient times a slope that moves with coefficients and sums.
+
+    `sums` gives half the width of what sums over rows add to the interval of an effect, by its coefficient.
+    """
+    rows, errors, found = model.rows, model.errors, {}
+    estimates = errors.table.estimates
     for place, name in enumerate(model.names):
         if name == "Intercept":
             continue
         coef = float(errors.table.coef[place])
         inner = (slope * rows[place]) @ errors.basis
         # Of what is not identified the average hardly depends: rare levels.
-        inner = inner + np.where(active, (coef * gradient) @ errors.basis, 0.0)
-        contrast = estimates.contrasts(inner[None, :])
-        sums = None if statistics is None or moves is None else statistics.width_of(scaled(moves, coef))
-
-        def half(alpha: float, contrast: Contrasts = contrast, sums: HalfWidth | None = sums) -> float:
-            own = float(contrast.half_width(alpha)[0])
-            return own if sums is None else math.hypot(own, sums(alpha))
-
-        found[name] = Effect(coef * slope, half)
+        inner = inner + np.where(estimates.identified.active, (coef * gradient) @ errors.basis, 0.0)
+        width = contrast_width(estimates, inner, None if sums is None else sums(coef))
+        found[name] = Effect(coef * slope, width)
     return found
 
 
@@ -210,12 +190,12 @@ def _at_zero(model: FittedColumns) -> dict[str, Effect]:
     """The effects where every column is zero, in the user's units."""
     family, names = model.plan.family, model.names
     if "Intercept" not in names:
-        return _slopes(model, float(_slope(family, np.zeros(1))[0]), np.zeros(len(names)), None, None)
+        return _slopes(model, float(_slope(family, np.zeros(1))[0]), np.zeros(len(names)))
     place = names.index("Intercept")
     eta = np.array([float(model.errors.table.coef[place])])
     slope = float(_slope(family, eta)[0])
     bend = float((_slope(family, eta + STEP) - _slope(family, eta - STEP))[0] / (2 * STEP))
-    return _slopes(model, slope, bend * model.rows[place], None, None)
+    return _slopes(model, slope, bend * model.rows[place])
 
 
 def _slope(family: Family, eta: Vector) -> Vector:
@@ -236,8 +216,7 @@ def _changes(
     model: FittedColumns, statistics: FitStatistics, alpha: float
 ) -> tuple[dict[str, Effect], dict[str, tuple[float, float, float]]]:
     """Changes of factors from their reference levels, as differences and as ratios with their intervals."""
-    effects: dict[str, Effect] = {}
-    ratios: dict[str, tuple[float, float, float]] = {}
+    effects, ratios = {}, {}
     for factor in statistics.functions.factors:
         before = statistics.level_mean(factor, None)
         for column in factor.columns:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 import pandas as pd
@@ -28,7 +28,6 @@ from dpstats.mechanisms.screening import split_terms
 from dpstats.plan import Plan, penalty_weights
 from dpstats.plan.tables import capped_at
 from dpstats.plots import draw_result
-from dpstats.plots.style import FittedPlan
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import quiet
 from dpstats.results.comparisons import Comparer, Comparison, PrivateRows, PublicRows, public_frame
@@ -84,6 +83,23 @@ NOT_RELEASED = {
     **dict.fromkeys(("normalized_cov_params", "vcov"), _COVARIANCE),
 }
 """What results of statsmodels or R have and these have not, as functions of the rows, and what there is instead."""
+
+
+class FittedPlan(Protocol):
+    """What a model is of: the plan of a fit, or that of a stream."""
+
+    @property
+    def design(self) -> PublicDesign: ...
+    @property
+    def family(self) -> Family: ...
+    @property
+    def names(self) -> tuple[str, ...]: ...
+    @property
+    def formula(self) -> str | None: ...
+    @property
+    def df_model(self) -> int: ...
+    @property
+    def guarantee(self) -> Guarantee: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,11 +257,7 @@ class FittedModel(InferenceMixin, Released):
         """Scaled linear predictors as predictions in the response's units; a class is 0 or 1."""
         if which == "class":
             return (linear > 0).astype(np.float64)
-        values: Vector = np.asarray(self.plan.family.mean(linear) if which == "mean" else linear, dtype=np.float64)
-        if self.plan.family.response != "continuous":
-            return values
-        middle, half_width = self.plan.design.response_scaling()
-        return np.asarray(middle + half_width * values)
+        return self._mean(linear) if which == "mean" else self._in_units(linear)
 
 
 class NeededRows(NamedTuple):
@@ -305,9 +317,23 @@ class ReleasedModel(FittedModel):
         penalty), and threshold, what the noise brought into it: a bound noise alone rarely passes ("noise_aware"), or
         the least weight ("auto"). `left_out` has the names of all others.
         """
+        plan, objective = self.plan, self.plan.objective
         if not self.selects:
-            return WideFrame(columns=COLUMNS)
-        return _selection_facts(self.plan, self.params, self.in_model)
+            return WideFrame(columns=["coef", "weight", "threshold"])
+        table: dict[str, Any] = {"coef": self.params.to_numpy()}
+        if plan.screening is not None:
+            always, _ = split_terms(plan.design, penalty_weights(plan.design, plan.request.options))
+            how = np.full(len(plan.names), "screened")
+            how[always] = "always"
+            table["how"] = how
+        if _is_sparse(plan):
+            assert objective.penalty is not None
+            slope = objective.penalty.majorizer(1.0, 1.0) if objective.penalty.name == "lasso" else 1.0
+            weight, threshold = np.full((2, len(plan.names)), np.nan)
+            weight[plan.kept] = float(slope) * objective.penalty_weights
+            threshold[plan.kept] = objective.threshold
+            table |= {"weight": weight, "threshold": threshold}
+        return WideFrame(pd.DataFrame(table, index=pd.Index(plan.names, name="term"))[self.in_model])
 
     @property
     def left_out(self) -> list[str]:
@@ -404,7 +430,42 @@ class ReleasedModel(FittedModel):
         >>> "nobs" in fit.fitstats.index
         True
         """
-        return fit_statistics_table(self)
+        inferred, statistics, plan = self._inferred, self._fit_statistics, self.plan
+        rows: dict[str, tuple[float, ...]] = {}
+        if self._counted is not None:
+            rows["nobs"] = (*self._counted, math.nan, math.nan)
+        if statistics is not None:
+            explained = "r_squared" if isinstance(plan.family, Gaussian) else "deviance_explained"
+            rows[explained] = (*statistics.explained(), math.nan, math.nan)
+        elif isinstance(self.released, ReleasedSums):
+            rows["r_squared"] = (*explained_by_sums(plan, self.released, inferred, self.nobs), math.nan, math.nan)
+        spread = inferred.table.estimates.spread
+        # Of capped residuals it is no estimate of the variance, and its interval would miss that.
+        if isinstance(spread, ModelSpread) and spread.deviation > 0 and capped_at(plan) is None:
+            scale, noise = self.scale, spread.deviation / spread.value
+            if plan.family.response == "count":
+                half = NORMAL * noise * scale
+                figure = (scale, scale * noise, max(scale - half, 1.0), scale + half)
+                rows["dispersion_used"] = (*figure, math.nan, math.nan)
+            else:  # of a normal response, sampling has its part
+                sampled = 2 / max(rows["nobs"][0], 1.0) if "nobs" in rows else 0.0
+                half = NORMAL * (error := math.hypot(noise, math.sqrt(sampled)))
+                figure = (scale, scale * error, scale * max(1 - half, 0.0), scale * (1 + half))
+                rows["scale"] = (*figure, math.nan, math.nan)
+        if (test := self._slopes_test()) is not None:
+            rows["slopes"] = (test.statistic, math.nan, math.nan, math.nan, test.df, test.pvalue)
+        columns = ["value", "std_error", "low", "high", "df", "p_value"]
+        return WideFrame(pd.DataFrame.from_dict(rows, orient="index", columns=columns))
+
+    def _slopes_test(self) -> JointTest | None:
+        """The test that all coefficients but the intercept are zero; None if there are none that can be tested."""
+        errors, columns = self._inferred, self._fitted_columns
+        intercept = self.plan.names.index("Intercept") if self.plan.design.has_intercept else -1
+        places = np.flatnonzero(columns != intercept)
+        if not len(places):
+            return None
+        test = wald_test(errors.table.estimates, np.eye(len(columns))[places], errors.nulls[places])
+        return test if test.df else None
 
     def get_margeff(self, at: At = "overall", *, dummy: bool = False, alpha: float = 0.05) -> MarginalEffects:
         """Marginal effects on the mean response, as of statsmodels.
@@ -479,7 +540,7 @@ class ReleasedModel(FittedModel):
         ['+0.5']
         """
         with quiet():
-            return self._comparer(newdata).comparisons(variables, comparison, by, alpha)
+            return self._comparer("comparisons", newdata).comparisons(variables, comparison, by, alpha)
 
     def predictions(
         self, variables: str | None = None, *, by: str | None = None, newdata: Any = None, alpha: float = 0.05
@@ -509,7 +570,7 @@ class ReleasedModel(FittedModel):
         ['estimate', 'std_error', 'conf_low', 'conf_high']
         """
         with quiet():
-            return self._comparer(newdata).predictions(variables, by, alpha)
+            return self._comparer("predictions", newdata).predictions(variables, by, alpha)
 
     def focus(self, alpha: float = 0.05) -> pd.DataFrame:
         """The coefficient of the randomised treatment that the call had in focus, with its interval.
@@ -544,7 +605,7 @@ class ReleasedModel(FittedModel):
         with quiet():
             return focus_table(self.plan, self.scaled_params, self.arm_sums, alpha)
 
-    def _comparer(self, newdata: Any) -> Comparer:
+    def _comparer(self, name: str, newdata: Any) -> Comparer:
         model, family = FittedColumns(self.plan, self._inferred, self._fitted_columns), self.plan.family
         if family.link == "none" or family.name.endswith("svm"):
             raise NotReleasedError("comparisons and predictions: a support vector machine has no mean response")
@@ -553,9 +614,9 @@ class ReleasedModel(FittedModel):
             exog, complete, _, added = self._model_rows(frame, None)
             return exog[complete][:, model.columns], added[complete]
 
-        source: PrivateRows | PublicRows = PrivateRows(self.plan, self._fit_statistics)
+        source: PrivateRows | PublicRows = PrivateRows(name, self.plan, self._fit_statistics)
         if newdata is not None:
-            source = PublicRows(model.errors, public_frame(newdata), rows, self._mean)
+            source = PublicRows(name, model.errors, public_frame(newdata), rows, self._mean)
         return Comparer(model, source)
 
     @property
@@ -608,76 +669,7 @@ class ReleasedModel(FittedModel):
         return np.array(self.released.columns)
 
 
-FIGURES = ["value", "std_error", "low", "high", "df", "p_value"]
-
-
-def fit_statistics_table(results: ReleasedModel) -> pd.DataFrame:
-    """The table of `ReleasedModel.fitstats`."""
-    rows: dict[str, tuple[float, ...]] = {}
-    nan = float("nan")
-    inferred, statistics = results._inferred, results._fit_statistics
-    if results._counted is not None:
-        rows["nobs"] = (*results._counted, nan, nan)
-    if statistics is not None:
-        explained = "r_squared" if isinstance(results.plan.family, Gaussian) else "deviance_explained"
-        rows[explained] = (*statistics.explained(), nan, nan)
-    elif isinstance(results.released, ReleasedSums):
-        rows["r_squared"] = (*explained_by_sums(results.plan, results.released, inferred, results.nobs), nan, nan)
-    spread = inferred.table.estimates.spread
-    # Of capped residuals it is no estimate of the variance, and its interval would miss that.
-    if isinstance(spread, ModelSpread) and spread.deviation > 0 and capped_at(results.plan) is None:
-        scale, noise = results.scale, spread.deviation / spread.value
-        if results.plan.family.response == "count":
-            half = NORMAL * noise * scale
-            rows["dispersion_used"] = (scale, scale * noise, max(scale - half, 1.0), scale + half, nan, nan)
-        else:  # of a normal response, sampling has its part
-            sampled = 2 / max(rows["nobs"][0], 1.0) if "nobs" in rows else 0.0
-            half = NORMAL * (error := math.hypot(noise, math.sqrt(sampled)))
-            rows["scale"] = (scale, scale * error, scale * max(1 - half, 0.0), scale * (1 + half), nan, nan)
-    if (test := slopes_test(results)) is not None:
-        rows["slopes"] = (test.statistic, nan, nan, nan, test.df, test.pvalue)
-    return WideFrame(pd.DataFrame.from_dict(rows, orient="index", columns=FIGURES))
-
-
-def slopes_test(results: ReleasedModel) -> JointTest | None:
-    """The test that all coefficients but the intercept are zero; None if there are none that can be tested."""
-    errors, columns = results._inferred, results._fitted_columns
-    intercept = results.plan.names.index("Intercept") if results.plan.design.has_intercept else -1
-    places = np.flatnonzero(columns != intercept)
-    if not len(places):
-        return None
-    test = wald_test(errors.table.estimates, np.eye(len(columns))[places], errors.nulls[places])
-    return test if test.df else None
-
-
-COLUMNS = ["coef", "weight", "threshold"]
-
-
 def _is_sparse(plan: Plan) -> bool:
     """Whether the penalty of the fit, with what the noise brought into it, sets coefficients to zero."""
     penalty = plan.objective.penalty
     return penalty is not None and penalty.sparse
-
-
-def _selection_facts(plan: Plan, params: pd.Series, chosen: NDArray[np.bool_]) -> pd.DataFrame:
-    """The table of `ReleasedModel.selection`."""
-    objective = plan.objective
-    table: dict[str, Any] = {"coef": params.to_numpy()}
-    if plan.screening is not None:
-        table["how"] = _screened(plan)
-    if _is_sparse(plan):
-        assert objective.penalty is not None
-        slope = objective.penalty.majorizer(1.0, 1.0) if objective.penalty.name == "lasso" else 1.0
-        weight, threshold = np.full((2, len(plan.names)), np.nan)
-        weight[plan.kept] = float(slope) * objective.penalty_weights
-        threshold[plan.kept] = objective.threshold
-        table |= {"weight": weight, "threshold": threshold}
-    return WideFrame(pd.DataFrame(table, index=pd.Index(plan.names, name="term"))[chosen])
-
-
-def _screened(plan: Plan) -> NDArray[np.str_]:
-    """ "always" for columns that screening does not choose, "screened" for the others, shape (p,)."""
-    always, _ = split_terms(plan.design, penalty_weights(plan.design, plan.request.options))
-    how = np.full(len(plan.names), "screened")
-    how[always] = "always"
-    return how

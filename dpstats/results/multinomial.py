@@ -132,6 +132,15 @@ class MultinomialPlan(Printed):
             raise ArgumentError("fit: only a plan from dp.plan carries out a call")
         return self.call(data, **arguments)
 
+    def standard_errors(self, *_: Any, **__: Any) -> Any:
+        """Not offered: see the rows and eps of `docs/guide/multinomial`."""
+        raise ArgumentError(
+            "standard_errors is not offered for plans of several classes: the guide on them says how many rows, at "
+            "which eps, have errors; summary() has the noise"
+        )
+
+    forecast = simulate = made_up = by_rows = standard_errors
+
     def summary(self) -> Summary:
         """The model, its guarantee, what it costs, and the noise; as_text, as_html, as_latex and as_markdown.
 

@@ -22,7 +22,7 @@ from dpstats.formula.submodels import combinations
 from dpstats.frames import WideFrame
 from dpstats.mechanisms.instruments import InstrumentedModel
 from dpstats.mechanisms.least_squares import sums_facts
-from dpstats.mechanisms.statistics import Moments, NoisyCount, StatisticsPlan, check_size, inference_of, noisy_count
+from dpstats.mechanisms.statistics import Moments, StatisticsPlan, check_size, inference_of, noisy_count
 from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
 from dpstats.penalties import penalty as get_penalty
@@ -31,62 +31,17 @@ from dpstats.plan.tables import facts_table
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.quiet import quiet
-from dpstats.results.contrasts import ContrastTests, hypotheses, inference_table
+from dpstats.results.contrasts import TESTED, ContrastTests, hypotheses, inference_table
 from dpstats.results.inference_mixin import InferenceMixin
 from dpstats.results.instruments import InstrumentTests, trimmed_error, two_parts
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.results.stored import Released
 from dpstats.summaries import Summary, format_number, full_width, paired_facts, shorten
 
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 
-def summarize_release(plan: StatisticsPlan, mass: NoisyCount) -> Summary:
-    """What was released, at what price, with what noise, from about how many rows."""
-    facts = [
-        ("Columns:", str(len(plan.design.names))),
-        ("Response:", shorten(plan.design.response_name, 22)),
-        ("Complete Rows:", about_rows(mass.count, mass.deviation).removeprefix("about ")),
-    ]
-    notes = [
-        "The guarantee covers this release and every model fitted from it: a fit costs nothing.",
-        f"Columns: {', '.join(plan.design.names)}.",
-        *(f"{note}." for note in plan.design.notes),
-    ]
-    return Summary([_header("Released Statistics", facts, plan), facts_table(sums_facts(plan))], notes)
-
-
-def summarize_model(model: StatisticsResults) -> Summary:
-    """The regression table of a model from released statistics."""
-    sparse = model.penalty is not None and model.penalty.sparse
-    facts = [
-        ("Dep. Variable:", shorten(model.design.response_name, 22)),
-        ("Model:", "Linear, from sums"),
-        ("Penalty:", "None" if model.penalty is None else model.penalty.name),
-    ]
-    table = _plain_table(model) if sparse else inference_table(model.uncertainty())
-    return Summary([_header("Private Linear Model", facts, model.statistics.plan), table], _notes(model, sparse))
-
-
-def _plain_table(model: StatisticsResults) -> SimpleTable:
-    values = zip(model.params.items(), model.scaled_params, strict=True)
-    lines = [(name, [format_number(value), format_number(scaled)]) for (name, value), scaled in values]
-    return full_width(["coef", "scaled coef"], lines, [14, 14])
-
-
-def _notes(model: StatisticsResults, sparse: bool) -> list[str]:
-    notes = ["The guarantee is that of the released statistics; this fit cost nothing more."]
-    if sparse:
-        return [*notes, "No standard errors are shown: the penalty selected columns from the same statistics."]
-    notes.append(
-        "coef, std err and the tests are bias-corrected; params holds the coefficients shrunk according to the "
-        "noise. Standard errors (model-based) account for sampling and for the noise."
-    )
-    return [*notes, *_unidentified(model)]
-
-
-def _unidentified(model: StatisticsResults) -> list[str]:
-    """A note on coefficients without an interval, if there are any."""
-    unknown = [str(name) for name, error in model.bse.items() if np.isinf(error)]
-    return [f"Not identified at this budget: {', '.join(unknown)}."] if unknown else []
+FREE = "The guarantee is that of the released statistics; this fit cost nothing more."
 
 
 def _header(title: str, left: list[tuple[str, str]], plan: StatisticsPlan) -> SimpleTable:
@@ -103,10 +58,6 @@ def _header(title: str, left: list[tuple[str, str]], plan: StatisticsPlan) -> Si
     ]
     left = [*left, *[("", "")] * (len(right) - len(left))]
     return paired_facts(title, left, right)
-
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,8 +92,6 @@ class ReleasedStatistics(Released):
     >>> sums.save(path)
     >>> dp.ReleasedStatistics.load(path).names
     ('Intercept', 'y', 'x')
-    >>> "tabular" in sums.to_latex(), "<td" in sums.to_html(), "|---:|" in sums.to_markdown()
-    (True, True, True)
     """
 
     plan: StatisticsPlan
@@ -301,7 +250,18 @@ class ReleasedStatistics(Released):
         >>> "Released Statistics" in sums.summary().as_text()
         True
         """
-        return summarize_release(self.plan, noisy_count(self.plan, self._moments, self.nobs))
+        design, count = self.plan.design, noisy_count(self.plan, self._moments, self.nobs)
+        facts = [
+            ("Columns:", str(len(design.names))),
+            ("Response:", shorten(design.response_name, 22)),
+            ("Complete Rows:", about_rows(count.count, count.deviation).removeprefix("about ")),
+        ]
+        notes = [
+            "The guarantee covers this release and every model fitted from it: a fit costs nothing.",
+            f"Columns: {', '.join(design.names)}.",
+            *(f"{note}." for note in design.notes),
+        ]
+        return Summary([_header("Released Statistics", facts, self.plan), facts_table(sums_facts(self.plan))], notes)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain released and public values, for JSON."""
@@ -357,8 +317,6 @@ class StatisticsResults(InferenceMixin, Released):
     True
     >>> dp.StatisticsResults.from_dict(model.to_dict()).radius == model.radius
     True
-    >>> "tabular" in model.to_latex(), "<td" in model.to_html(), "|---:|" in model.to_markdown()
-    (True, True, True)
     >>> model.debiased.shape == model.bse.shape == model.tvalues.shape == model.pvalues.shape
     True
     """
@@ -421,7 +379,7 @@ class StatisticsResults(InferenceMixin, Released):
 
     @cached_property
     def _inferred(self) -> ReleasedErrors:
-        if self.penalty is not None and self.penalty.sparse:
+        if not self.has_errors:
             raise ArgumentError("penalty: errors are not valid after a selection by the same statistics; fit without")
         sums = self.statistics
         with quiet():
@@ -468,8 +426,7 @@ class StatisticsResults(InferenceMixin, Released):
         """
         table = pd.DataFrame({"term": list(self.design.names), "estimate": self.params.to_numpy()})
         if self.has_errors:
-            names = ["estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high"]
-            table[names] = self.uncertainty().to_numpy()
+            table[list(TESTED)] = self.uncertainty().to_numpy()
         return WideFrame(table.assign(released=self.params.to_numpy()))
 
     def glance(self) -> pd.DataFrame:
@@ -496,7 +453,27 @@ class StatisticsResults(InferenceMixin, Released):
         >>> "Private Linear Model" in model.summary().as_text()
         True
         """
-        return summarize_model(self)
+        facts = [
+            ("Dep. Variable:", shorten(self.design.response_name, 22)),
+            ("Model:", "Linear, from sums"),
+            ("Penalty:", "None" if self.penalty is None else self.penalty.name),
+        ]
+        header = _header("Private Linear Model", facts, self.statistics.plan)
+        if not self.has_errors:
+            values = zip(self.params.items(), self.scaled_params, strict=True)
+            lines = [(name, [format_number(value), format_number(scaled)]) for (name, value), scaled in values]
+            why = "No standard errors are shown: the penalty selected columns from the same statistics."
+            return Summary([header, full_width(["coef", "scaled coef"], lines, [14, 14])], [FREE, why])
+        corrected = (
+            "coef, std err and the tests are bias-corrected; params holds the coefficients shrunk according to the "
+            "noise. Standard errors (model-based) account for sampling and for the noise."
+        )
+        return Summary([header, inference_table(self.uncertainty())], [FREE, corrected, *self._unidentified()])
+
+    def _unidentified(self) -> list[str]:
+        """A note on coefficients without an interval, if there are any."""
+        unknown = [str(name) for name, error in self.bse.items() if np.isinf(error)]
+        return [f"Not identified at this budget: {', '.join(unknown)}."] if unknown else []
 
     def __repr__(self) -> str:
         return f"<StatisticsResults: {self.design.formula}, {self.guarantee}>"
@@ -582,10 +559,10 @@ class IVResults(InstrumentTests, StatisticsResults):
         header = _header("Private Instrumental Variables", facts, self.statistics.plan)
         notes = [
             *self._weak_note(),
-            "The guarantee is that of the released statistics; this fit cost nothing more.",
+            FREE,
             "Standard errors and tests are homoscedastic ones; they account for sampling and for the noise. F of rows "
             "estimates the F without noise.",
-            *_unidentified(self),
+            *self._unidentified(),
         ]
         return Summary([header, inference_table(self.uncertainty()), *self._instrument_tables()], notes)
 

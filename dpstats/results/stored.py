@@ -94,6 +94,8 @@ class Printed:
         >>> import dpstats as dp
         >>> rows = {"x": [0.2, 0.9, 0.4], "y": [0, 1, 1]}
         >>> fit = dp.logit("y ~ x", rows, 1.0, domain={"x": (0, 1), "y": [0, 1]}, seed=1)
+        >>> "tabular" in fit.to_latex(), "<td" in fit.to_html(), "|---:|" in fit.to_markdown()
+        (True, True, True)
         >>> fit.to_docx(f"{tempfile.mkdtemp()}/table.docx")
         """
         target, content = check_path("path", path), self.summary().as_docx()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,7 @@ from dpstats.plan.tables import (
     weighing,
 )
 from dpstats.results.contrasts import inference_table, to_the_noise
+from dpstats.results.inference_mixin import shows_errors
 from dpstats.results.model import ReleasedModel
 from dpstats.results.standard_errors import Estimate, beyond_cap, hiding_references
 from dpstats.summaries import Summary, format_number, full_width, wrap_note
@@ -135,11 +137,7 @@ def summarize(
 def heading(results: ReleasedModel) -> list[str]:
     """The lines above the coefficients: a banner if there is no guarantee, the model, and what it is about."""
     plan = results.plan
-    facts = [
-        modelled_level(plan),
-        f"{plan.family.link} link",
-        f"rows: {rows_text(results)}",
-    ]
+    facts = [modelled_level(plan), f"{plan.family.link} link", f"rows: {rows_text(results)}"]
     if (cap := capped_at(plan)) is not None:
         facts.append(f"residuals capped at {in_units(cap)}")
     if plan.guarantee.unit is not None:
@@ -152,7 +150,7 @@ def heading(results: ReleasedModel) -> list[str]:
         facts.append(f"penalty: {penalty_text(plan)}")
     if results.selects:
         facts.append(chosen_text(results))
-    facts += [f"{name.lower()} {fact}" for name, fact in auxiliary_facts(plan.design)]
+    facts += [f"{name.lower()} {fact}" for name, fact in auxiliary_facts(plan)]
     return [*banner(plan.guarantee), model_title(plan), *facts_lines(facts), *facts_lines(fit_facts(results))]
 
 
@@ -258,42 +256,26 @@ def coefficient_table(results: ReleasedModel, *, full: bool = False, title: str 
     return inference_table(frame[frame["std_error"].notna()], title=title)
 
 
-def shows_errors(results: ReleasedModel) -> bool:
-    """Whether the budget identifies any coefficient, so that there are errors to show."""
-    return results.released is not None and results.has_errors and bool(np.any(results.identified))
-
-
 def bounded_table(results: ReleasedModel, full: bool, title: str | None = None) -> SimpleTable:
     """Coefficients in the user's units; in full also in model units and with a bound on the noise in them.
 
     Where the noise in the coefficients has an exact standard deviation, it always stands beside them.
     """
-    bounds = full or has_exact_noise(results)
+    exact = has_exact_noise(results)
+    headers = {"coef": 12, "scaled coef": 13, "noise sd" if exact else "noise at most": 14}
+    shown = [True, full, full or exact]
     facts = zip(results.params.items(), results.scaled_params, results.noise_at_most, results.in_model, strict=True)
-    rows = [
-        (
-            name,
-            [
-                to_the_noise(value, bound / 10),  # a bound: the noise itself leaves more digits
-                *([format_number(scaled)] if full else []),
-                *([to_the_noise(bound, bound)] if bounds else []),
-            ],
-        )
-        for (name, value), scaled, bound, kept in facts
-        if kept
-    ]
-    headers = ["coef", *(["scaled coef"] if full else []), *([bound_name(results)] if bounds else [])]
-    return full_width(headers, rows, columns=[12, *([13] if full else []), *([14] if bounds else [])], title=title)
+    rows = []
+    for (name, value), scaled, bound, kept in facts:
+        # A bound leaves more digits, of which the noise itself may be less.
+        cells = [to_the_noise(value, bound / 10), format_number(scaled), to_the_noise(bound, bound)]
+        rows += [(name, list(compress(cells, shown)))] if kept else []
+    return full_width(list(compress(headers, shown)), rows, list(compress(headers.values(), shown)), title=title)
 
 
 def has_exact_noise(results: ReleasedModel) -> bool:
     """Whether the standard deviation of the noise in the coefficients is known exactly."""
     return is_output(results.plan) or isinstance(results.released, ReleasedSums)
-
-
-def bound_name(results: ReleasedModel) -> str:
-    """What stands beside coefficients without errors."""
-    return "noise sd" if has_exact_noise(results) else "noise at most"
 
 
 def essential_notes(results: ReleasedModel) -> list[str]:
@@ -323,12 +305,17 @@ def beyond_cap_note(results: ReleasedModel) -> list[str]:
     plan, rows = results.plan, results._counted
     known = rows is not None and capped_at(plan) is not None
     share = beyond_cap(plan, results.released, rows[:2]) if rows is not None and known else None
+    return [] if (part := part_text(share)) is None else [f"{part} have a residual beyond the cap."]
+
+
+def part_text(share: Estimate | None) -> str | None:
+    """A share of the rows in words; None if it is not known well enough."""
     if share is None or share.sd > MOST_UNSURE:
-        return []
+        return None
     value, error = 100 * max(share.value, 0.0), 100 * share.sd
     if value < 3 * error:
-        return [f"No more than about {max(value + 2 * error, 0.1):.1f} % of the rows have a residual beyond the cap."]
-    return [f"About {value:.1f} % of the rows (s.d. {error:.1f} %) have a residual beyond the cap."]
+        return f"No more than about {max(value + 2 * error, 0.1):.1f} % of the rows"
+    return f"About {value:.1f} % of the rows (s.d. {error:.1f} %)"
 
 
 def outside_note(results: ReleasedModel) -> list[str]:
@@ -340,16 +327,9 @@ def outside_note(results: ReleasedModel) -> list[str]:
         return []
     ranges = [f"{name} ({one.interval[0]:,.6g}, {one.interval[1]:,.6g})" for name, one in narrowed.items()]
     listed = f"outside the bought range of {' or '.join(ranges)}"
-    whose = "The coefficients are those of the rows inside, not of all."
-    share = outside_share(results)
-    if share is None or share.sd > MOST_UNSURE:
-        return [f"Rows {listed} are left out. {whose}"]
-    value, error = 100 * max(share.value, 0.0), 100 * share.sd
-    if value < 3 * error:
-        return [
-            f"No more than about {max(value + 2 * error, 0.1):.1f} % of the rows lie {listed} and are left out. {whose}"
-        ]
-    return [f"About {value:.1f} % of the rows (s.d. {error:.1f} %) lie {listed} and are left out. {whose}"]
+    part = part_text(outside_share(results))
+    which = f"Rows {listed}" if part is None else f"{part} lie {listed} and"
+    return [f"{which} are left out. The coefficients are those of the rows inside, not of all."]
 
 
 def outside_share(results: ReleasedModel) -> Estimate | None:
@@ -373,12 +353,8 @@ def selection_note(results: ReleasedModel) -> str:
     if not out:
         return "Selection: no column was left out."
     names = ", ".join(out[:MOST_NAMES]) + (f" and {len(out) - MOST_NAMES} more" if len(out) > MOST_NAMES else "")
-    meaning = (
-        " A coefficient above can include the effect of a similar column that was left out."
-        if shows_errors(results)
-        else ""
-    )
-    return f"Left out: {names} (left_out).{meaning}"
+    meaning = " A coefficient above can include the effect of a similar column that was left out."
+    return f"Left out: {names} (left_out).{meaning if shows_errors(results) else ''}"
 
 
 def no_errors_note(results: ReleasedModel) -> str:
@@ -449,8 +425,7 @@ def what_would_help(results: ReleasedModel) -> str:
 
 def unadjusted_note(results: ReleasedModel) -> list[str]:
     """That errors are as if nobody had chosen the columns."""
-    chosen = results.plan.screening is not None or any(role == "refit" for role, _ in results.plan.stages)
-    if not (chosen and shows_errors(results)) or results.plan.request.options.split is not None:
+    if not (results.ignores_selection and shows_errors(results)):
         return []
     apart = argument("split", "rows")
     return [f"Not adjusted for selection: the same rows chose the columns. {apart} keeps them apart."]
@@ -494,21 +469,19 @@ def far_from_normal(results: ReleasedModel) -> bool:
     return bool(np.any(np.abs(values - normal) > APART))
 
 
-def column_of_term(term: str) -> str:
-    """The column in a term such as g or C(g, Sum)."""
-    return term.removeprefix("C(").partition(",")[0].rstrip(")")
-
-
 def rare_note(results: ReleasedModel) -> list[str]:
     """Which factors would show more from another reference level."""
     assert results.released is not None
     design = SubDesign(results.plan.design, np.array(results.released.columns))
-    return [
-        f"{name} is measured from a level that {'is too rare' if rare else 'has too few rows'} for this budget. Name "
-        f"{'a common' if rare else 'the commonest'} one as its reference, as in C({column_of_term(name)}, "
-        "Treatment('a common level')), to see the others."
-        for name, rare in hiding_references(design, results._inferred).items()
-    ]
+    notes = []
+    for name, rare in hiding_references(design, results._inferred).items():
+        why, common = ("is too rare", "a common") if rare else ("has too few rows", "the commonest")
+        column = name.removeprefix("C(").partition(",")[0].rstrip(")")  # of a term such as g or C(g, Sum)
+        notes.append(
+            f"{name} is measured from a level that {why} for this budget. Name {common} one as its reference, as in "
+            f"C({column}, Treatment('a common level')), to see the others."
+        )
+    return notes
 
 
 def beyond_normal(statistics: NDArray[Any], pvalues: NDArray[Any]) -> bool:
@@ -531,13 +504,10 @@ def beside_normal(statistics: NDArray[Any], pvalues: NDArray[Any]) -> tuple[NDAr
 def selection_table(results: ReleasedModel) -> SimpleTable:
     """Which columns a sparse penalty kept, or screening: of those that it put out the number alone."""
     facts = results.selection.drop(columns="coef")
-    rows = [(name, [_cell(row[column]) for column in facts.columns]) for name, row in facts.iterrows()]
+    rows = [
+        (name, [cell if isinstance(cell, str) else format_number(cell) for cell in row])
+        for name, *row in facts.itertuples()
+    ]
     out = len(results.left_out)
     title = f"Selection ({out} columns left out)" if out else "Selection"
     return full_width(list(facts.columns), rows, columns=[10, *[12] * (len(facts.columns) - 1)], title=title)
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, (bool, np.bool_)):
-        return "yes" if value else "no"
-    return value if isinstance(value, str) else format_number(float(str(value)))

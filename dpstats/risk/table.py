@@ -67,19 +67,16 @@ class RiskBounds:
         """The sharper of the proved bounds on a quantity, in units of the sum objective; NaN where there is none."""
         return next((one.value for one in self.proved if (one.gap, one.statement) == (gap, statement)), math.nan)
 
+    def named(self, bound: Bound) -> str:
+        """What it bounds, and how."""
+        level = {"quantile": f"with probability {1 - self.pi:g}", "mean": "in the mean", "order": "order of growth"}
+        return f"{bound.gap}, {level[bound.statement]}"
+
     def frame(self) -> pd.DataFrame:
         """The table of `excess_risk`: proved bounds, then the printed ones with what is known of them."""
-        level = {"quantile": f"with probability {1 - self.pi:g}", "mean": "in the mean", "order": "order of growth"}
         bounds = [(one, "proved") for one in self.proved] + [(one, self._holds(one)) for one in self.printed]
         rows = [
-            (
-                f"{one.gap}, {level[one.statement]}",
-                one.source,
-                one.value,
-                one.value / (self.n or math.nan),
-                holds,
-                one.note,
-            )
+            (self.named(one), one.source, one.value, one.value / (self.n or math.nan), holds, one.note)
             for one, holds in bounds
         ]
         return WideFrame(rows, columns=["bound", "source", "value", "per_row", "holds", "note"])

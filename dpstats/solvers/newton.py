@@ -195,7 +195,7 @@ def _refine(objective: PerturbedObjective, theta: Vector, hessian: NDArray[np.fl
     """Full Newton steps on certified gradients while they pay; then the safeguarded solver, which never stalls."""
     point = pairs.single(theta, objective.widest)
     floor, ladder = float(np.min(objective.curvature)), objective.ladder
-    rung = safeguard.first_rung(objective, point, tolerance, ERROR_SHARE)
+    rung = objective.first_rung(point, tolerance, ERROR_SHARE)
     certified = objective.certified_gradient(point, ladder[rung])
     for _ in range(MAX_REFINEMENTS):
         if certified.norm <= tolerance:

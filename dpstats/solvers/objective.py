@@ -33,6 +33,10 @@ SAMPLE_CHUNK = 256
 """Rows of a sample are taken so many at a time: rows that stand together are often alike."""
 
 
+USUAL_SLOPE = 0.25
+"""Of the greatest |l'|, on average over rows: a guess that saves a pass in an arithmetic that will not do."""
+
+
 class Accumulated(NamedTuple):
     """J, its gradient, shape (p,), and its Hessian, shape (p, p), or what some rows add to them."""
 
@@ -167,6 +171,15 @@ class PerturbedObjective:
         length = float(np.linalg.norm(point))
         scale = Scale(self.size, self.count, self.row_norm, length, public, absolute, self.offset_bound)
         return rounding.gradient_error(self.family, precision, self.widest, scale)
+
+    def first_rung(self, point: Pair, tolerance: float, share: float = 0.5) -> int:
+        """The cheapest arithmetic whose bound takes no more than a share of the tolerance, slopes of usual size."""
+        rung, absolute = 0, USUAL_SLOPE * self.count * self.family.lipschitz
+        while rung + 1 < len(self.ladder) and (
+            self.rounding_bound(point.high, self.ladder[rung], absolute) > share * tolerance
+        ):
+            rung += 1
+        return rung
 
     def _smooth(self, theta: Vector) -> tuple[float, Vector]:
         """The part of J without data: quadratic and noise, and its gradient."""

@@ -123,7 +123,7 @@ def _refine(
 ) -> Pair:
     """Full Newton steps on certified gradients while they pay; then the safeguarded solver, which never stalls."""
     point, ladder = theta.astype(objective.widest), objective.ladder
-    rung = safeguard.first_rung(objective, pairs.single(point, objective.widest), tolerance)
+    rung = objective.first_rung(pairs.single(point, objective.widest), tolerance)
     best, best_distance, stalls = point, np.inf, 0
     for _ in range(MAX_REFINEMENTS):
         certified = objective.certified_gradient(point, ladder[rung])

@@ -26,8 +26,6 @@ DAMPINGS = (0.0, 1e-16, 1e-14, 1e-12, 1e-9, 1e-6, 1e-3, 1.0)
 STIFFEST = 1e280
 """A coefficient next to a kink of the penalty bends no more than this."""
 
-USUAL_SLOPE = 0.25
-"""Of the greatest |l'|, on average over rows: a guess that saves a pass in an arithmetic that will not do."""
 
 HALVINGS = 300
 POLISHES = 3
@@ -49,16 +47,6 @@ class ProposedStep(NamedTuple):
     target: Pair
     pull: Array
     """That subgradient v of P at the target."""
-
-
-def first_rung(objective: PerturbedObjective, point: Pair, tolerance: float, share: float = 0.5) -> int:
-    """The cheapest arithmetic whose bound takes no more than a share of the tolerance, slopes being of usual size."""
-    rung, absolute = 0, USUAL_SLOPE * objective.count * objective.family.lipschitz
-    while rung + 1 < len(objective.ladder) and (
-        objective.rounding_bound(point.high, objective.ladder[rung], absolute) > share * tolerance
-    ):
-        rung += 1
-    return rung
 
 
 def minimize(
@@ -105,7 +93,7 @@ class _Search:
     def certify(self, point: Pair) -> Iterate:
         """The certified gradient and distance at a point, by the first arithmetic that leaves room for a descent."""
         last = len(self.objective.ladder) - 1
-        self.rung = max(self.rung, first_rung(self.objective, point, self.tolerance))
+        self.rung = max(self.rung, self.objective.first_rung(point, self.tolerance))
         while True:
             gradient, error = self.objective.certified_gradient(point, self.objective.ladder[self.rung])
             if error <= self.tolerance / 2 or self.rung == last:

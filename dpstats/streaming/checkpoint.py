@@ -25,7 +25,7 @@ from dpstats.ledger.spender import Spender
 from dpstats.ledger.sqlite import is_mount_point, sync_directory
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import strip_context
-from dpstats.streaming.sums.running import TickLock, pack, unpack
+from dpstats.streaming.sums.state import TickLock, pack, unpack
 
 CREATE = (
     """CREATE TABLE IF NOT EXISTS stream (
@@ -56,10 +56,9 @@ class StreamBooks:
 
     def charge_of(self, plan_hash: str) -> int | None:
         """The number of the entry charged as `plan_hash`, unless it was refunded; None if there is none."""
+        query = "SELECT id FROM entry WHERE plan_hash = ? AND state <> 'refunded'"
         with self._store.transaction(write=False) as connection:
-            row = connection.execute(
-                "SELECT id FROM entry WHERE plan_hash = ? AND state <> 'refunded'", (plan_hash,)
-            ).fetchone()
+            row = connection.execute(query, (plan_hash,)).fetchone()
         return None if row is None else int(row[0])
 
     def begin(self, entry: int, digest: str) -> None:
@@ -87,12 +86,9 @@ class StreamBooks:
 
     def advance(self, entry: int, before: Position, digest: str) -> bool:
         """Move a stream on by one tick, durably, if it stands `before`; whether it did."""
+        update = "UPDATE stream SET tick = tick + 1, digest = ? WHERE entry = ? AND tick = ? AND digest = ?"
         with self._store.transaction(write=True) as connection:
-            updated = connection.execute(
-                "UPDATE stream SET tick = tick + 1, digest = ? WHERE entry = ? AND tick = ? AND digest = ?",
-                (digest, entry, before.tick, before.digest),
-            ).rowcount
-        return updated == 1
+            return connection.execute(update, (digest, entry, before.tick, before.digest)).rowcount == 1
 
 
 _FULL = "cannot be written: the disk is full, or a quota or limit is reached; free some space"
@@ -181,38 +177,23 @@ class Checkpoint:
     """One stream's state file and its place in the ledger, either of which may be missing."""
 
     def __init__(self, path: str | os.PathLike[str] | None, ledger: LedgerLike) -> None:
-        ledger = as_ledger(ledger)
-        path = None if path is None else check_path("state", path)
-        # Links are followed: a state has one name, or two objects would go on from it.
-        self.path = None if path is None else Path(os.path.realpath(path))
-        if self.path is not None and not self.path.parent.is_dir():
-            raise ArgumentError(f"state: there is no directory {str(self.path.parent)!r}; make it first")
-        if self.path is not None and self.path.exists() and self.path.stat().st_nlink > 1:
-            raise ArgumentError(f"state: {str(self.path)!r} has a second hard link; keep one of them")
-        if self.path is not None:
-            with on_disk(self.path):
-                mounted = is_mount_point(self.path)
-            if mounted:
-                raise StreamError(f"state: {str(self.path)!r} {MOUNTED} (nothing was charged)")
-        self.ledger = ledger
-        self._books = None if ledger is None else StreamBooks(ledger)
-        self._entry: int | None = None
+        self.ledger = as_ledger(ledger)
+        self.path = None if path is None else _state_path(check_path("state", path))
+        self._books = None if self.ledger is None else StreamBooks(self.ledger)
+        self.entry: int | None = None
+        """The number of the charge, once it is made."""
         self._position: Position | None = None
         self._first_state: bytes | None = None
         self._waiting: tuple[Mapping[str, Any], bytes] | None = None
         self._overtaken = False
-
-    @property
-    def entry(self) -> int | None:
-        """The number of the charge, once it is made."""
-        return self._entry
 
     def load(self) -> dict[str, Any] | None:
         """The valid state, with what a killed process has left put in order; None if no stream has begun here."""
         if self.path is None:
             return None
         with self._locked():
-            content = self.path.read_bytes() if self.path.exists() else self._first()
+            content = self._content()
+            content = self._first() if content is None else content
             if content is None:
                 return None
             facts = unpack(content)
@@ -233,15 +214,15 @@ class Checkpoint:
         content = self._first_state or self._packed(facts)
         with self._locked():
             if self.path is not None:
-                if self.path.exists() and self.path.read_bytes() != content:
+                if self._content() not in (None, content):
                     raise StreamError(OLD)
                 # Staged before the charge: a process that is killed after it finds the stream that was paid for.
                 self._stage(content)
             if self.ledger is not None and self._books is not None:
-                if self._entry is None:
-                    self._entry = self.ledger.charge(guarantee, plan_hash=facts["identity"], **entry).number
+                if self.entry is None:
+                    self.entry = self.ledger.charge(guarantee, plan_hash=facts["identity"], **entry).number
                     self._first_state = content
-                self._books.begin(self._entry, digest_of(content))
+                self._books.begin(self.entry, digest_of(content))
             self._put(content)
         self._first_state = None
 
@@ -259,12 +240,11 @@ class Checkpoint:
         after = Position(self._position.tick + 1, digest_of(content))
         with self._locked():
             if self.path is not None:
-                on_path = digest_of(self.path.read_bytes()) if self.path.exists() else None
                 # An attempt that failed late may have put it there.
-                if on_path not in (self._position.digest, after.digest):
+                if digest_of(self._content() or b"") not in (self._position.digest, after.digest):
                     raise self._refused()
                 self._stage(content)
-            books, entry = self._books, self._entry
+            books, entry = self._books, self.entry
             if books is not None and entry is not None:
                 advanced = books.advance(entry, self._position, after.digest)
                 if not advanced and books.position(entry) != after:
@@ -277,11 +257,10 @@ class Checkpoint:
 
         Where there is a state, a process that is stopped goes on from there.
         """
-        stopped = not isinstance(error, Exception if self.path is not None else (Exception, KeyboardInterrupt))
-        if stopped or self._overtaken:
-            return False
-        error.add_note(WAITS)
-        return True
+        lasting = isinstance(error, Exception if self.path is not None else (Exception, KeyboardInterrupt))
+        if retry := lasting and not self._overtaken:
+            error.add_note(WAITS)
+        return retry
 
     def _refused(self) -> StreamError:
         """The error of an object that holds another state than the valid one: it is of no use any more."""
@@ -293,6 +272,10 @@ class Checkpoint:
         another: after the last tick nothing but this salt is secret in it.
         """
         return pack({**facts, "charged": self._books is not None, "salt": secrets.token_hex(32)})
+
+    def _content(self) -> bytes | None:
+        """What stands at the path; None if there is no file."""
+        return self.path.read_bytes() if self.path is not None and self.path.exists() else None
 
     def _first(self) -> bytes | None:
         """The state before the first tick that a killed process has paid for but not put in its place."""
@@ -312,8 +295,8 @@ class Checkpoint:
         StreamError if the ledger knows of another state than both.
         """
         assert self._books is not None
-        self._entry = self._books.charge_of(identity)
-        position = None if self._entry is None else self._books.position(self._entry)
+        self.entry = self._books.charge_of(identity)
+        position = None if self.entry is None else self._books.position(self.entry)
         if position is None:
             raise StreamError("ledger: it was not charged for the stream of this state; pass the ledger that was")
         if position.digest == digest_of(content):
@@ -330,7 +313,7 @@ class Checkpoint:
         if self.path is not None:
             # Looked for before the rename: whoever locks the new state may stage the one after it from then on.
             staged_before = self._staged()
-            if not self.path.exists() or self.path.read_bytes() != content:
+            if self._content() != content:
                 if self._stage_path(content) not in staged_before:
                     self._stage(content)
                 os.replace(self._stage_path(content), self.path)
@@ -374,6 +357,20 @@ class Checkpoint:
         lock = self.path.with_name(f".{self.path.name}.lock")
         with on_disk(self.path), locked(lock, make=True), locked(self.path, make=False):
             yield
+
+
+def _state_path(path: Path) -> Path:
+    """The file of a state, links followed: a state has one name, or two objects would go on from it."""
+    path = Path(os.path.realpath(path))
+    if not path.parent.is_dir():
+        raise ArgumentError(f"state: there is no directory {str(path.parent)!r}; make it first")
+    if path.exists() and path.stat().st_nlink > 1:
+        raise ArgumentError(f"state: {str(path)!r} has a second hard link; keep one of them")
+    with on_disk(path):
+        mounted = is_mount_point(path)
+    if mounted:
+        raise StreamError(f"state: {str(path)!r} {MOUNTED} (nothing was charged)")
+    return path
 
 
 class Waiting(NamedTuple):

@@ -49,9 +49,9 @@ def minimise(
     """
     outside = np.zeros(len(cross), dtype=bool) if free is None else free
     inner, moments, best = without_free(positive_part(gram), cross, outside)
-    begin = np.zeros(len(cross)) if start is None else start
-    theta = np.empty(len(cross))
-    theta[~outside] = descend(moments, inner, constraint, constraint.project(begin[~outside]), tolerance, most_steps)
+    theta = np.zeros(len(cross)) if start is None else start.copy()
+    begin = constraint.project(theta[~outside])
+    theta[~outside] = descend(moments, inner, constraint, begin, tolerance, most_steps)
     theta[outside] = best(theta[~outside])
     return theta
 

@@ -48,10 +48,17 @@ class Constraint(ABC):
 
     Examples
     --------
-    >>> import dpstats as dp
-    >>> ball = dp.streaming.constraints.L1Ball(2.0)
-    >>> ball.reach
-    2.0
+    >>> from dpstats.streaming.constraints import L1Ball, L2Ball, from_dict
+    >>> ball = L1Ball(2.0)
+    >>> ball.project([3.0, 0.0]), ball.gauge([1.0, 0.0]), ball.reach
+    (array([2., 0.]), 0.5, 2.0)
+    >>> ball.farthest([1.0, 3.0]), ball.support([1.0, 3.0])
+    (array([0., 2.]), 6.0)
+    >>> ball.gaussian_width(100) < L2Ball(2.0).gaussian_width(100)
+    True
+    >>> ball.check_size(7)  # raises ArgumentError where the set has no such dimension
+    >>> from_dict(ball.to_dict()) == ball
+    True
     """
 
     name: ClassVar[str]
@@ -63,90 +70,35 @@ class Constraint(ABC):
         """The greatest Euclidean norm of a point of the set."""
 
     def project(self, point: ArrayLike) -> Vector:
-        """The nearest point of the set in the Euclidean norm, shape (d,).
-
-        Parameters
-        ----------
-        point : array_like, shape (d,)
-            Finite numbers.
+        """The nearest point of the set in the Euclidean norm, shape (d,), to a vector of finite numbers.
 
         Raises
         ------
         ArgumentError
-            If `point` is no vector of finite numbers, or of a length that the set does not have.
-
-        Examples
-        --------
-        >>> ball.project([3.0, 0.0])
-        array([2., 0.])
+            If `point` is no vector of finite numbers, or of a length that the set does not have. So do `gauge`,
+            `farthest` and `support`.
         """
         return self._project(self._checked(point))
 
     def gauge(self, point: ArrayLike) -> float:
-        """Minkowski's functional: the least rho >= 0 with `point` in rho times the set; inf if there is none.
-
-        Parameters
-        ----------
-        point : array_like, shape (d,)
-
-        Raises
-        ------
-        ArgumentError
-            As for `project`.
-
-        Examples
-        --------
-        >>> ball.gauge([1.0, 0.0])
-        0.5
-        """
+        """Minkowski's functional: the least rho >= 0 with `point` in rho times the set; inf if there is none."""
         return self._gauge(self._checked(point))
 
     def farthest(self, direction: ArrayLike) -> Vector:
-        """A point v of the set with the greatest <v, direction>, shape (d,).
-
-        Parameters
-        ----------
-        direction : array_like, shape (d,)
-
-        Raises
-        ------
-        ArgumentError
-            As for `project`.
-
-        Examples
-        --------
-        >>> ball.farthest([1.0, 3.0])
-        array([0., 2.])
-        """
+        """A point v of the set with the greatest <v, direction>, shape (d,)."""
         return self._farthest(self._checked(direction))
 
     def support(self, direction: ArrayLike) -> float:
-        """The greatest <v, direction> of a point v of the set.
-
-        Examples
-        --------
-        >>> ball.support([1.0, 3.0])
-        6.0
-        """
+        """The greatest <v, direction> of a point v of the set."""
         return float(self.farthest(direction) @ np.asarray(direction, dtype=np.float64))
 
     def gaussian_width(self, d: int) -> float:
         """E sup <v, g> over points v of the set, g standard normal in d dimensions (source 001, definition 3).
 
-        Parameters
-        ----------
-        d : int
-            Number of coefficients.
-
         Raises
         ------
         ArgumentError
-            If the set has no vectors of that length.
-
-        Examples
-        --------
-        >>> ball.gaussian_width(100) < dp.streaming.constraints.L2Ball(2.0).gaussian_width(100)
-        True
+            If the set has no vectors of `d` coefficients.
         """
         if not is_whole(d) or not 1 <= d <= MOST_COLUMNS:
             raise ArgumentError("d must be a positive integer: the number of coefficients")
@@ -154,22 +106,11 @@ class Constraint(ABC):
         return self._gaussian_width(int(d))
 
     def check_size(self, size: int) -> None:  # noqa: B027 - most sets exist in every dimension
-        """ArgumentError if the set has no vectors of length `size`.
-
-        Examples
-        --------
-        >>> ball.check_size(7)  # raises ArgumentError where the set has no such dimension
-        """
+        """ArgumentError if the set has no vectors of length `size`."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON.
-
-        Examples
-        --------
-        >>> dp.streaming.constraints.from_dict(ball.to_dict()) == ball
-        True
-        """
+        """Plain public values, for JSON."""
 
     @abstractmethod
     def _project(self, point: Vector) -> Vector: ...
@@ -402,8 +343,8 @@ class GroupL1(Ball):
 
     Examples
     --------
-    >>> GroupL1(groups=2).gauge([3.0, 4.0, 0.0, 0.0])
-    5.0
+    >>> GroupL1(groups=2).gauge([3.0, 4.0, 0.0, 0.0]), GroupL1(groups=2).sizes(4)
+    (5.0, [2, 2])
     """
 
     groups: int | tuple[int, ...] = 1
@@ -412,25 +353,18 @@ class GroupL1(Ball):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        many = isinstance(self.groups, (list, tuple))
         sizes = self.groups if isinstance(self.groups, (list, tuple)) else [self.groups]
         if not sizes or not all(isinstance(size, (int, np.integer)) and size >= 1 for size in sizes):
             raise ArgumentError("groups must be a positive integer, or positive integers: the sizes of the groups")
         groups = tuple(int(size) for size in sizes)
-        object.__setattr__(self, "groups", groups if many else groups[0])
+        object.__setattr__(self, "groups", groups if sizes is self.groups else groups[0])
 
     def check_size(self, size: int) -> None:
         if isinstance(self.groups, tuple) and sum(self.groups) != size:
             raise ArgumentError(f"groups must add up to the number of coefficients, {size}, not {sum(self.groups)}")
 
     def sizes(self, size: int) -> list[int]:
-        """The sizes of the groups of `size` coefficients.
-
-        Examples
-        --------
-        >>> GroupL1(groups=2).sizes(4)
-        [2, 2]
-        """
+        """The sizes of the groups of `size` coefficients."""
         if isinstance(self.groups, tuple):
             return list(self.groups)
         full, left = divmod(size, self.groups)
@@ -513,8 +447,7 @@ class LpBall(Ball):
             lambda at: np.sum(self._shrunk(sizes, at) ** self.p) - 1, low, high, xtol=1e-300, rtol=1e-14
         )
         shrunk = self._shrunk(sizes, slope)
-        nearest = self.radius * shrunk / max(1.0, float(np.sum(shrunk**self.p)) ** (1 / self.p))
-        return np.sign(point) * nearest
+        return np.sign(point) * (self.radius * shrunk / max(1.0, float(np.sum(shrunk**self.p)) ** (1 / self.p)))
 
     def _shrunk(self, sizes: Vector, slope: float) -> Vector:
         """v >= 0 with v + slope v^(p - 1) = size, shape (d,).
@@ -534,9 +467,7 @@ class LpBall(Ball):
         return np.asarray(root**power)
 
     def _gauge(self, point: Vector) -> float:
-        largest = float(np.abs(point).max())
-        if largest == 0:
-            return 0.0
+        largest = float(np.abs(point).max()) or 1.0
         return largest * float(np.sum((np.abs(point) / largest) ** self.p)) ** (1 / self.p) / self.radius
 
     def _farthest(self, direction: Vector) -> Vector:

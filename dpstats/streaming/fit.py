@@ -100,9 +100,9 @@ class TickFitting:
         if self.solver != "paper":
             return minimise(*sums, start, free=free)
         # The constants of the printed descent are from public guesses.
-        gram_sd = cross_sd * self.vector.cross / (np.sqrt(2) * self.vector.inner)
-        error = gradient_error(len(free), cross_sd, gram_sd, self.constraint.reach)
-        lipschitz = 2 * ticks * self.rows_guess * (1 + self.constraint.reach)
+        reach, gram_sd = self.constraint.reach, cross_sd * self.vector.cross / (np.sqrt(2) * self.vector.inner)
+        error = gradient_error(len(free), cross_sd, gram_sd, reach)
+        lipschitz = 2 * ticks * self.rows_guess * (1 + reach)
         return printed_descent(*sums, error=error, lipschitz=lipschitz, start=start, most_steps=PRINTED_STEPS)
 
     def estimates(self, released: Float, deviation: float, off: float = 0.0) -> tuple[Estimates, Float]:
@@ -113,8 +113,7 @@ class TickFitting:
         moments = self.moments(released, deviation)
         basis = reference_levels(self.equations(moments).information, self.design.dummies)
         size = len(basis)
-        columns, response = np.eye(size + 1)[:, :size] @ basis, np.eye(size + 1)[size]
-        equations = moments.equations(columns, response)
+        equations = moments.equations(np.eye(size + 1)[:, :size] @ basis, np.eye(size + 1)[size])
         law = MappedMatrix(moments.law, equations.columns)
         identified = identify(equations.information, law)
         coef = equations.solve(self.radius, None, np.ones(size))

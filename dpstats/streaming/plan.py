@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -110,6 +110,12 @@ class StreamPlan:
     (True, True, True)
     >>> len(plan.digest()), "formula" in plan.digests(), plan.notes() != []
     (64, True, True)
+    >>> again = dp.streaming.StreamPlan.from_dict(plan.to_dict())
+    >>> again.digest() == plan.digest(), plan.on_noise_of(again.sums).sums == plan.sums
+    (True, True)
+    >>> plan.ticks([1, 6, 12]).shape[0], "gaussian" in plan.summary().as_text()
+    (3, True)
+    >>> axes = plan.plot()  # with the extra "plots"
     """
 
     design: DesignSpec
@@ -165,16 +171,7 @@ class StreamPlan:
     @cached_property
     def fitting(self) -> TickFitting:
         """How coefficients follow from released sums."""
-        return TickFitting(
-            self.design,
-            self.vector,
-            self.radius,
-            self.penalty,
-            self.constraint,
-            self.solver,
-            self.rows_guess,
-            self.guarantee,
-        )
+        return TickFitting(**{field.name: getattr(self, field.name) for field in fields(TickFitting)})
 
     @property
     def may_start_late(self) -> bool:
@@ -211,12 +208,7 @@ class StreamPlan:
         return float(np.sqrt(self.sums.covariance([(a, b)])[0, 0]))
 
     def ticks(self, ticks: Sequence[int] | None = None) -> pd.DataFrame:
-        """Noise and predicted excess, with one row per tick.
-
-        Parameters
-        ----------
-        ticks : sequence of int, optional
-            A few up to the horizon by default.
+        """Noise and predicted excess, with one row per tick: of `ticks`, or of a few up to the horizon.
 
         Returns
         -------
@@ -229,11 +221,6 @@ class StreamPlan:
         ------
         ArgumentError
             If a tick lies outside the horizon.
-
-        Examples
-        --------
-        >>> plan.ticks([1, 6, 12]).shape[0]
-        3
         """
         if ticks is None:
             last = self.horizon or WITHOUT_HORIZON
@@ -255,19 +242,12 @@ class StreamPlan:
     def weighed(self, tick: int) -> float:
         """Ticks that a release is of, older ones by their weight."""
         workload = self.sums.mechanism.workload
-        if isinstance(workload, Window):
-            return float(min(tick, workload.window))
-        decay = workload.decay
-        return float(tick) if decay == 1.0 else (1 - decay**tick) / (1 - decay)
+        if isinstance(workload, Halflife):
+            return (1 - workload.decay**tick) / (1 - workload.decay)
+        return float(min(tick, workload.window) if isinstance(workload, Window) else tick)
 
     def summary(self) -> Summary:
-        """The public tables of the plan, in statsmodels' look; as_text, as_html and as_latex.
-
-        Examples
-        --------
-        >>> "gaussian" in plan.summary().as_text()
-        True
-        """
+        """The public tables of the plan, in statsmodels' look; as_text, as_html and as_latex."""
         return Summary([header(self, "none read"), ticks_table(self.ticks())], self.notes())
 
     def plot(self, *, caption: bool = True, ax: Axes | None = None) -> Axes:
@@ -284,17 +264,10 @@ class StreamPlan:
         ------
         ArgumentError
             If matplotlib is not installed.
-
-        Examples
-        --------
-        >>> axes = plan.plot()  # with the extra "plots"
         """
-        ax = style.new_axes(ax)
-        table = self.ticks()
+        ax, table = style.new_axes(ax), self.ticks()
         ticks = table.index.to_numpy()
-        ax.plot(
-            ticks, table.per_row, color=style.BLUE, marker="o", markersize=4, linewidth=1.6, label="noise of privacy"
-        )
+        ax.plot(ticks, table.per_row, "o-", color=style.BLUE, markersize=4, linewidth=1.6, label="noise of privacy")
         ax.plot(ticks, table.null / table.rows, color=style.GREY, linewidth=1.2, linestyle="--", label="null model")
         ax.set_xscale("log")
         ax.set_yscale("log")
@@ -356,13 +329,7 @@ class StreamPlan:
         return f"stream of {self.family.name} regressions of {name} on {len(self.names)} columns"
 
     def on_noise_of(self, stored: SumsPlan) -> StreamPlan:
-        """The plan with the noise of a stream that was begun on another machine; itself if that is no such noise.
-
-        Examples
-        --------
-        >>> plan.on_noise_of(plan.sums).sums == plan.sums
-        True
-        """
+        """The plan with the noise of a stream that was begun on another machine; itself if that is no such noise."""
         if not self.sums.repeats(stored):
             return self
         return replace(self, sums=stored, guarantee=replace(self.guarantee, rho=stored.guarantee.rho))
@@ -370,74 +337,52 @@ class StreamPlan:
     def digests(self) -> dict[str, str]:
         """Hashes of the public facts that the stream is bound to, by the argument that they come from."""
         facts = self.to_dict()
+        model = [facts[name] for name in ("vector", "radius", "penalty", "constraint", "solver")]
         parts = {
             "formula": facts["design"]["formula"],
             "domain": facts["design"]["domain"],
             "horizon, halflife, window, participation or sums": facts["sums"]["mechanism"],
             "eps, delta or adjacency": facts["guarantee"],
-            "family, mechanism, radius, penalty, constraint or solver": [
-                facts[name] for name in ("vector", "radius", "penalty", "constraint", "solver")
-            ],
+            "family, mechanism, radius, penalty, constraint or solver": model,
         }
-        return {
-            name: hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-            for name, value in parts.items()
-        }
+        return {name: facts_digest(value) for name, value in parts.items()}
 
     def digest(self) -> str:
         """A hash of them all."""
-        return hashlib.sha256(json.dumps(self.digests(), sort_keys=True).encode()).hexdigest()
+        return facts_digest(self.digests())
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON.
-
-        Examples
-        --------
-        >>> dp.streaming.StreamPlan.from_dict(plan.to_dict()).digest() == plan.digest()
-        True
-        """
-        return {
-            "design": self.design.to_dict(),
-            "vector": self.vector.to_dict(),
-            "sums": self.sums.to_dict(),
-            "radius": self.radius,
-            "penalty": None if self.penalty is None else self.penalty.to_dict(),
-            "constraint": None if self.constraint is None else self.constraint.to_dict(),
-            "solver": self.solver,
-            "rows_guess": self.rows_guess,
-            "guarantee": self.guarantee.to_dict(),
-        }
+        """Plain public values, for JSON."""
+        facts = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: fact.to_dict() if hasattr(fact, "to_dict") else fact for name, fact in facts.items()}
 
     @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> StreamPlan:
+    def from_dict(cls, stored: Mapping[str, Any]) -> Self:
         """The plan whose `to_dict` gave `stored`."""
-        return cls(**cls._stored_facts(stored))
+        return cls(**{**stored, **{name: made(stored[name]) for name, made in cls._FACTS.items()}})
 
-    @staticmethod
-    def _stored_facts(stored: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields whose `to_dict` gave `stored`."""
-        penalty, constraint = stored["penalty"], stored["constraint"]
-        return {
-            "design": DesignSpec.from_dict(stored["design"]),
-            "vector": RowVector.from_dict(stored["vector"]),
-            "sums": plan_from_dict(stored["sums"]),
-            "radius": float(stored["radius"]),
-            "penalty": None if penalty is None else penalty_from_dict(penalty),
-            "constraint": None if constraint is None else constraint_from_dict(constraint),
-            "solver": stored["solver"],
-            "rows_guess": float(stored["rows_guess"]),
-            "guarantee": Guarantee(**stored["guarantee"]),
-        }
+    _FACTS: ClassVar[dict[str, Callable[[Any], Any]]] = {
+        "design": DesignSpec.from_dict,
+        "vector": RowVector.from_dict,
+        "sums": plan_from_dict,
+        "penalty": lambda penalty: None if penalty is None else penalty_from_dict(penalty),
+        "constraint": lambda constraint: None if constraint is None else constraint_from_dict(constraint),
+        "guarantee": lambda guarantee: Guarantee(**guarantee),
+    }
+    """What makes a field of its stored form, where that is not the field itself."""
 
 
 def ticks_table(frame: pd.DataFrame) -> SimpleTable:
     """Noise and predicted excess by tick."""
-    lines = [
-        (f"{tick:,}", [format_number(float(value)) for value in row])
-        for tick, row in zip(frame.index, frame.to_numpy(), strict=True)
-    ]
+    rows = zip(frame.index, frame.to_numpy(), strict=True)
+    lines = [(f"{tick:,}", [format_number(float(value)) for value in row]) for tick, row in rows]
     headers = ["noise sd", "rows guessed", "excess", "per row", "null model"]
     return full_width(headers, lines, [12, 14, 12, 12, 12], title="Noise by tick, and the excess it is likely to cost")
+
+
+def facts_digest(facts: Any) -> str:
+    """A hash of plain public values."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def check_guess(name: str, value: object, low: float, high: float) -> float:
@@ -459,7 +404,5 @@ def promise(plan: StreamPlan, what: str) -> str:
     """The guarantee of a picture's numbers, in words for its caption."""
     count = len(plan.sums.mechanism.participation)
     words = style.promise(plan.guarantee, what)
-    unit = plan.guarantee.unit
-    if unit is None or count == 1:
-        return words
-    return words.replace(f"any one {unit}", f"any one {unit} with a row in {count} ticks")
+    unit = plan.guarantee.unit if count > 1 else None
+    return words if unit is None else words.replace(f"any one {unit}", f"any one {unit} with a row in {count} ticks")

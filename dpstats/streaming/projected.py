@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 
 import numpy as np
@@ -64,12 +64,7 @@ def printed_directions(rows: int, width: float) -> int:
 
 
 def choose_directions(
-    columns: int,
-    constraint: Constraint,
-    *,
-    rows: float,
-    noise_sd: float,
-    most_numbers: int = MOST_NUMBERS,
+    columns: int, constraint: Constraint, *, rows: float, noise_sd: float, most_numbers: int = MOST_NUMBERS
 ) -> int:
     """m by balancing what the sketch and the noise are likely to add, from public facts: "auto".
 
@@ -79,11 +74,10 @@ def choose_directions(
     m (m + 3) / 2 is at most `most_numbers`.
     """
     reach = constraint.reach
-    scale = 2 * noise_sd * (1 + reach)
     most = min(columns, int((math.sqrt(9 + 8 * most_numbers) - 3) / 2))
     sizes = np.unique(np.round(np.geomspace(1, most, 200)))
     wide = np.minimum(constraint.gaussian_width(columns), reach * np.sqrt(sizes))
-    return int(sizes[np.argmin(rows * reach**2 / sizes + scale * wide)])
+    return int(sizes[np.argmin(rows * reach**2 / sizes + 2 * noise_sd * (1 + reach) * wide)])
 
 
 MOST_ENTRIES = 2 * 10**8
@@ -180,10 +174,8 @@ class Projection:
         none if a lower bound on it (a certified gap) is above 0. The image is within a millionth of `image`, rho within
         2**-steps; `start` is a point of the set with that image, the answer if no smaller one is found.
         """
-        low, high = 0.0, 1.0
-        best = start
-        if best is None:
-            best = self._nearest(image, constraint, 1.0, constraint.project(np.zeros(self.columns)))[0]
+        low, high, origin = 0.0, 1.0, np.zeros(self.columns)
+        best = self._nearest(image, constraint, 1.0, constraint.project(origin))[0] if start is None else start
         for _ in range(steps):
             middle = (low + high) / 2
             point, feasible = self._nearest(image, constraint, middle, best * middle / high)
@@ -212,11 +204,6 @@ class Projection:
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""
         return {"columns": self.columns, "directions": self.directions, "seed": self.seed}
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> Projection:
-        """The projection whose `to_dict` gave `stored`."""
-        return cls(**stored)
 
 
 def _places(size: int) -> int:
@@ -263,14 +250,10 @@ def plan_projection(
         raise ArgumentError("region must be a constraint, or the greatest number of entries of a row that are not 0")
     width = region_width(columns, region) + constraint.gaussian_width(columns)
     printed = printed_directions(round(rows), width)
-    if directions == "auto":
-        chosen = choose_directions(columns, constraint, rows=rows, noise_sd=noise_sd)
-    elif directions == "printed":
-        chosen = printed
-    elif is_whole(directions):
-        chosen = int(directions)
-    else:
+    if not (is_whole(directions) or directions in ("auto", "printed")):
         raise ArgumentError("directions must be an integer, 'auto' or 'printed'")
+    chosen = printed if directions == "printed" else directions
+    chosen = choose_directions(columns, constraint, rows=rows, noise_sd=noise_sd) if chosen == "auto" else int(chosen)
     if chosen >= columns and directions != "auto":
         fix = f"pass fewer, or use all {columns:,} columns, which is more accurate"
         raise ArgumentError(f"directions: {chosen:,} are no fewer than the {columns:,} columns; {fix}")
@@ -338,12 +321,10 @@ class ProjectedVector(RowVector):
         return {**super().to_dict(), "projection": self.projection.to_dict(), "region": region}
 
     @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> ProjectedVector:
+    def from_dict(cls, stored: Mapping[str, Any]) -> Self:
         """What `to_dict` gave `stored` of."""
-        plain = RowVector.from_dict(stored)
         region = constraint_from_dict(stored["region"]) if isinstance(stored["region"], dict) else stored["region"]
-        values = {field.name: getattr(plain, field.name) for field in fields(plain)}
-        return cls(**values, projection=Projection.from_dict(stored["projection"]), region=region)
+        return super().from_dict({**stored, "projection": Projection(**stored["projection"]), "region": region})
 
 
 @dataclass(frozen=True)
@@ -356,12 +337,9 @@ class ProjectedFitting:
 
     def params(self, released: Vector, deviation: float, start: Vector | None = None, ticks: float = 1.0) -> Vector:
         """Coefficients in model units, in the set but for the intercept, shape (p,); see `Fitting.params`."""
-        moments_matrix = self.vector.matrix(released)
-        gram, cross = positive_part(moments_matrix[:-1, :-1]), moments_matrix[:-1, -1]
-        free = np.zeros(len(gram), dtype=bool)
-        free[: int(self.vector.intercept)] = True
-        inner, moments, best = without_free(gram, cross, free)
-        projection, first = self.vector.projection, int(self.vector.intercept)
+        matrix, projection, first = self.vector.matrix(released), self.vector.projection, int(self.vector.intercept)
+        free = np.arange(len(matrix) - 1) < first
+        inner, moments, best = without_free(positive_part(matrix[:-1, :-1]), matrix[:-1, -1], free)
         if explained_by_noise(projection.matrix.T @ moments, deviation / self.vector.cross, self.constraint):
             coefficients = self.constraint.project(np.zeros(projection.columns))
         else:
@@ -382,20 +360,9 @@ class ProjectedPlan(StreamPlan):
     said: tuple[str, ...]  # Notes on the projection; the name is in the printed and in the stored form
     lift: bool
 
-    @property
-    def method(self) -> str:
-        """ "projected"."""
-        return "projected"
-
-    @property
-    def may_start_late(self) -> bool:
-        """False: nothing is linearised."""
-        return False
-
-    @property
-    def without_errors(self) -> str:
-        """Why there are none."""
-        return NO_ERRORS
+    method = "projected"
+    may_start_late = False
+    without_errors = NO_ERRORS
 
     @cached_property
     def fitting(self) -> Any:
@@ -420,15 +387,7 @@ class ProjectedPlan(StreamPlan):
         bounds = "excess and null model are bounds here, for the worst rows and coefficients on the border of the set."
         return [*super().notes(), *self.said, f"Predicted {bounds}"]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
-        return {**super().to_dict(), "said": list(self.said), "lift": self.lift}
-
-    @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> Self:
-        """The plan whose `to_dict` gave `stored`."""
-        facts = cls._stored_facts(stored) | {"vector": ProjectedVector.from_dict(stored["vector"])}
-        return cls(**facts, said=tuple(stored["said"]), lift=bool(stored["lift"]))
+    _FACTS = StreamPlan._FACTS | {"vector": ProjectedVector.from_dict, "said": tuple}
 
 
 def stored_plan(stored: Mapping[str, Any]) -> StreamPlan:

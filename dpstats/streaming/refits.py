@@ -7,8 +7,6 @@ docs/proofs/geometry, 4.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -16,8 +14,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from dpstats.arguments import is_whole
 from dpstats.call import SEEDED, make_request
@@ -36,6 +32,7 @@ from dpstats.privacy.guarantee import Guarantee, check_budget
 from dpstats.quiet import fail_closed
 from dpstats.results.glm_results import GLMResults
 from dpstats.streaming.checkpoint import DurableTicks, Waiting
+from dpstats.streaming.plan import facts_digest
 from dpstats.summaries import wrap_notes
 
 MOST_TICKS = 10**6
@@ -67,6 +64,9 @@ class Schedule:
     >>> import dpstats as dp
     >>> dp.streaming.Schedule.geometric(horizon=60).times
     (1, 2, 3, 5, 7, 11, 17, 27, 43)
+    >>> fifth = dp.streaming.Schedule.every(5, horizon=12)
+    >>> fifth.times, fifth.latest(9), Schedule.from_dict(fifth.to_dict()) == fifth
+    ((5, 10), 5, True)
     """
 
     times: tuple[int, ...]
@@ -84,13 +84,7 @@ class Schedule:
 
     @classmethod
     def every(cls, period: int, horizon: int) -> Schedule:
-        """After every `period` ticks, as printed.
-
-        Examples
-        --------
-        >>> Schedule.every(5, horizon=12).times
-        (5, 10)
-        """
+        """After every `period` ticks, as printed."""
         step, last = _whole("period", period), _whole("horizon", horizon)
         if step > last:
             raise ArgumentError(f"period must be at most the horizon, {last:,}, or nothing is ever fitted")
@@ -101,41 +95,19 @@ class Schedule:
         """Fits at first, first ratio, first ratio^2, ..., rounded up: about log(horizon / first) / log(ratio) fits.
 
         The rows that the latest fit has not seen are at all times at most 1 - 1/ratio of the ticks so far, and a tick.
-
-        Parameters
-        ----------
-        horizon : int
-        ratio : float
-            From 1.01 to 1e6.
-        first : int
-            The first tick that is fitted.
-
-        Examples
-        --------
-        >>> Schedule.geometric(horizon=60, ratio=2.0).times
-        (1, 2, 4, 8, 16, 32)
+        `ratio` lies between 1.01 and 1e6.
         """
-        last, begin = _whole("horizon", horizon), _whole("first", first)
+        last, exact = _whole("horizon", horizon), Fraction(_whole("first", first))
         factor = Fraction(number("ratio", ratio, 1.01, 1e6)).limit_denominator(10**6)
-        times: list[int] = []
-        exact = Fraction(begin)
-        while exact <= last:
-            tick = math.ceil(exact)
-            if tick <= last and (not times or tick > times[-1]):
-                times.append(tick)
+        times: dict[int, None] = {}
+        while (tick := math.ceil(exact)) <= last:
+            times[tick] = None
             exact = Fraction(exact * factor).limit_denominator(10**6)
         return cls(tuple(times), last)
 
     def latest(self, tick: int) -> int:
-        """The last time up to `tick`, 0 if there is none.
-
-        Examples
-        --------
-        >>> Schedule.every(5, horizon=12).latest(9)
-        5
-        """
-        place = int(np.searchsorted(self.times, tick, side="right"))
-        return self.times[place - 1] if place else 0
+        """The last time up to `tick`, 0 if there is none."""
+        return max((time for time in self.times if time <= tick), default=0)
 
     @property
     def staleness(self) -> float:
@@ -144,13 +116,7 @@ class Schedule:
         return max(1 - time / end for time, end in zip(self.times, ends, strict=True))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON.
-
-        Examples
-        --------
-        >>> Schedule.from_dict(Schedule.every(5, horizon=12).to_dict()).times
-        (5, 10)
-        """
+        """Plain public values, for JSON."""
         return {"times": list(self.times), "horizon": self.horizon}
 
     @classmethod
@@ -177,9 +143,8 @@ def share(
     spent: dict[float, Guarantee] = {}
 
     def fits_in(each_eps: float) -> bool:
-        total = compose([guarantee(each_eps, each_delta)] * count, delta=delta, accountant="pld")
-        spent[each_eps] = total
-        return total.eps <= eps
+        spent[each_eps] = compose([guarantee(each_eps, each_delta)] * count, delta=delta, accountant="pld")
+        return spent[each_eps].eps <= eps
 
     low = split_budget(eps, delta, [1.0] * count)[0][0]
     if not fits_in(low):  # what is added up is never above the budget
@@ -234,8 +199,7 @@ class RefitsPlan:
 
     def digest(self) -> str:
         """A hash of the public facts that the stream is bound to."""
-        facts = [self.schedule.to_dict(), self.each.to_dict(), self.guarantee.to_dict()]
-        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+        return facts_digest([self.schedule.to_dict(), self.each.to_dict(), self.guarantee.to_dict()])
 
     def notes(self) -> list[str]:
         """What the reader must know, in plain words."""
@@ -324,10 +288,10 @@ class RunningRefits(DurableTicks):
 
     def begin(self) -> None:
         if not self._begun:
-            names = {"label": self.plan.title, "method": "refits", "formula": str(self.plan.each.formula)}
-            domain = self.model.domain
-            entry = {**names, "domain": domain, "columns": FormulaSource(names["formula"], None, domain).columns}
-            self._checkpoint.begin(self._facts(0, None, []), self.plan.guarantee, **entry)
+            formula, domain = str(self.plan.each.formula), self.model.domain
+            entry = {"label": self.plan.title, "method": "refits", "formula": formula, "domain": domain}
+            columns = FormulaSource(formula, None, domain).columns
+            self._checkpoint.begin(self._facts(0, None, []), self.plan.guarantee, **entry, columns=columns)
             self._begun = True
 
     def _compute(self, tables: Sequence[Table], label: str | None) -> Callable[[], Waiting]:

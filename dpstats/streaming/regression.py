@@ -193,10 +193,14 @@ class Regression(_Stream):
     >>> stream = dp.streaming.Regression("y ~ x", domain, eps=1, delta=1e-6, horizon=12)
     >>> for month in range(4):
     ...     fit = stream.update({"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)})
-    >>> stream.tick, stream.params.equals(fit.params), stream.guarantee.certified
-    (4, True, True)
-    >>> "tick" in stream.history.columns
-    True
+    >>> stream.tick, stream.params.equals(fit.params), stream.guarantee.certified, stream.plan().horizon
+    (4, True, True, 12)
+    >>> [(one.first, one.last) for one in (stream.at(2), stream.between(1, 3), stream.window(2))]
+    [(1, 2), (2, 3), (3, 4)]
+    >>> stream.change(2).index.tolist(), stream.history.columns.tolist()
+    (['Intercept', 'x'], ['tick', 'term', 'estimate', 'scaled_estimate'])
+    >>> stream.plot("x").get_xlabel()  # with the extra "plots"
+    'tick'
     """
 
     @explain_calls()
@@ -233,10 +237,6 @@ class Regression(_Stream):
         label : str, optional
             A public name of the tick, such as the month; labels must increase.
 
-        Returns
-        -------
-        StreamResults
-
         Raises
         ------
         ArgumentError, DataError, DomainError
@@ -248,12 +248,6 @@ class Regression(_Stream):
             If the ledger does not take the charge, before the first tick, or cannot be written.
         ReleaseError
             If it fails after rows were read; the tick is still open.
-
-        Examples
-        --------
-        >>> stream = dp.streaming.Regression("y ~ x", {"x": (0, 1), "y": (0, 1)}, 1, 1e-6, horizon=12)
-        >>> stream.update({"x": [0.2, 0.4], "y": [0.1, 0.9]}).params.index.tolist()
-        ['Intercept', 'x']
         """
         self._running.update(rows, label)
         return self.results
@@ -297,13 +291,7 @@ class Regression(_Stream):
         return (self.results for _ in feed)
 
     def plan(self) -> StreamPlan:
-        """What the stream releases and costs, by tick: reads nothing and charges nothing.
-
-        Examples
-        --------
-        >>> stream.plan().horizon
-        12
-        """
+        """What the stream releases and costs, by tick: reads nothing and charges nothing."""
         return self._running.plan
 
     @property
@@ -314,10 +302,9 @@ class Regression(_Stream):
     @property
     def params(self) -> pd.Series[float]:
         """The latest coefficients in the user's units; before the first tick those of the null model."""
-        matrix, shift = self._running.plan.design.back_transform()
-        return pd.Series(
-            matrix @ self._running.releases.last.params + shift, index=list(self._running.plan.names), name="params"
-        )
+        plan, (matrix, shift) = self._running.plan, self._running.plan.design.back_transform()
+        scaled = self._running.releases.last.params
+        return pd.Series(matrix @ scaled + shift, index=list(plan.names), name="params")
 
     @property
     def results(self) -> StreamResults:
@@ -325,53 +312,28 @@ class Regression(_Stream):
         return self.at(self.tick)
 
     def at(self, tick: int) -> StreamResults:
-        """The regression released at a past tick.
-
-        Raises
-        ------
-        ArgumentError
-            If there is none, or it is not remembered.
-
-        Examples
-        --------
-        >>> stream.at(2).params.index.tolist()
-        ['Intercept', 'x']
-        """
-        tick = _whole("tick", tick)
+        """The regression released at a past tick; ArgumentError if there is none, or it is not remembered."""
+        tick = check_ticks("tick", tick)
         if tick < 1:
             raise ArgumentError("tick must be at least 1: nothing has been released before the first tick")
-        release = self._running.releases.at(tick)
-        workload = self._running.plan.sums.mechanism.workload
+        plan, release = self._running.plan, self._running.releases.at(tick)
+        workload = plan.sums.mechanism.workload
         start = max(0, tick - workload.window) if isinstance(workload, Window) else int(release.start[0])
-        plan = self._running.plan
         deviation = plan.interval_deviation(start, tick) if plan.may_start_late else plan.deviation(tick)
         return self._results(release.params, release.released, deviation, start, tick)
 
     def between(self, a: int, b: int) -> StreamResults:
-        """The regression of the ticks a + 1, ..., b from the same noisy sums, at no cost.
+        """The regression of the ticks a + 1, ..., b, with 0 <= a < b <= tick, from the same noisy sums, at no cost.
 
-        Parameters
-        ----------
-        a, b : int
-            0 <= a < b <= tick.
-
-        Raises
-        ------
-        ArgumentError
-            If the interval is empty or not over yet, or its ends are not remembered.
-
-        Examples
-        --------
-        >>> stream.between(1, 3).params.index.tolist()
-        ['Intercept', 'x']
+        ArgumentError if the interval is empty or not over yet, or its ends are not remembered.
         """
-        a, b = _whole("a", a), _whole("b", b)
+        a, b = check_ticks("a", a), check_ticks("b", b)
         if not 0 <= a < b <= self.tick:
             raise ArgumentError(f"between needs 0 <= a < b <= {self.tick}, the ticks so far")
-        sums = self._running.releases.at(b).total - self._running.releases.at(a).total
-        deviation = self._running.plan.interval_deviation(a, b)
+        plan, releases = self._running.plan, self._running.releases
+        sums, deviation = releases.at(b).total - releases.at(a).total, plan.interval_deviation(a, b)
         with quiet():
-            params = self._running.plan.fitting.params(sums, deviation, ticks=b - a)
+            params = plan.fitting.params(sums, deviation, ticks=b - a)
         return self._results(params, sums, deviation, a, b)
 
     def _results(self, params: Float, sums: Float, deviation: float, a: int, b: int) -> StreamResults:
@@ -380,14 +342,8 @@ class Regression(_Stream):
         return StreamResults(self._running.plan, params, sums, deviation, a + 1, b, linearised, weights)
 
     def window(self, ticks: int) -> StreamResults:
-        """The regression of the last `ticks` ticks; see `between`.
-
-        Examples
-        --------
-        >>> stream.window(2).conf_int().shape
-        (2, 2)
-        """
-        ticks = _whole("ticks", ticks)
+        """The regression of the last `ticks` ticks; see `between`."""
+        ticks = check_ticks("ticks", ticks)
         if self.tick == 0:
             raise ArgumentError("ticks: no tick has been closed yet; update(rows) closes one")
         if not 1 <= ticks <= self.tick:
@@ -408,35 +364,24 @@ class Regression(_Stream):
             If there have not been twice as many ticks.
         NotReleasedError
             If there are no errors, see `StreamResults.bse`.
-
-        Examples
-        --------
-        >>> stream.change(2).index.tolist()
-        ['Intercept', 'x']
         """
-        ticks = _whole("ticks", ticks)
+        ticks = check_ticks("ticks", ticks)
         if not 1 <= 2 * ticks <= self.tick:
             raise ArgumentError(f"change needs twice its ticks, {2 * ticks}, and there are {self.tick} so far")
         ends = [(self.tick - ticks, self.tick), (self.tick - 2 * ticks, self.tick - ticks)]
         later, earlier = (self.between(a, b) for a, b in ends)
-        covariance = self._running.plan.sums.covariance(ends)
-        correlation = float(covariance[0, 1] / np.sqrt(covariance[0, 0] * covariance[1, 1]))
-        return change_table(self._running.plan.names, later, earlier, correlation)
+        return change_table(later, earlier, self._running.plan.sums.covariance(ends))
 
     @property
     def history(self) -> pd.DataFrame:
         """The coefficients of every remembered tick, a row a coefficient: tick, term, estimate, scaled_estimate."""
         matrix, shift = self._running.plan.design.back_transform()
-        ticks = list(range(self._running.releases.first, self.tick + 1))
-        scaled = np.array([self._running.releases.at(tick).params for tick in ticks]).reshape(len(ticks), -1)
-        names = list(self._running.plan.names)
+        names, ticks = list(self._running.plan.names), np.arange(self._running.releases.first, self.tick + 1)
+        params = [self._running.releases.at(tick).params for tick in ticks.tolist()]
+        scaled = np.array(params).reshape(len(ticks), len(names))
+        columns = {"tick": np.repeat(ticks, len(names)), "term": names * len(ticks)}
         return WideFrame(
-            {
-                "tick": np.repeat(np.array(ticks, dtype=np.int64), len(names)),
-                "term": names * len(ticks),
-                "estimate": (scaled @ matrix.T + shift).ravel() if ticks else np.zeros(0),
-                "scaled_estimate": scaled.ravel() if ticks else np.zeros(0),
-            }
+            {**columns, "estimate": (scaled @ matrix.T + shift).ravel(), "scaled_estimate": scaled.ravel()}
         )
 
     def plot(self, term: str, *, window: int | None = None, caption: bool = True, ax: Axes | None = None) -> Axes:
@@ -457,19 +402,16 @@ class Regression(_Stream):
         ------
         ArgumentError
             If there is no such coefficient or no tick to draw, or matplotlib is not installed.
-
-        Examples
-        --------
-        >>> stream.plot("x").get_xlabel()  # with the extra "plots"
-        'tick'
         """
-        check_choice("term", term, self._running.plan.names)
-        first = self._running.releases.first + (0 if window is None else _whole("window", window))
-        ticks = range(first if window is None else max(first - 1, window), self.tick + 1)
-        if not ticks or (window is not None and window < 1):
+        plan, first = self._running.plan, self._running.releases.first
+        check_choice("term", term, plan.names)
+        if window is not None:
+            first += check_ticks("window", window) - 1
+        if first > self.tick or (window is not None and window < 1):
             raise ArgumentError("window must be positive, and there must be a tick to draw: close one with update")
+        ticks = range(first, self.tick + 1)
         results = [self.at(tick) if window is None else self.between(tick - window, tick) for tick in ticks]
-        span = self._running.plan.workload if window is None else f"the last {window} ticks"
+        span = plan.workload if window is None else f"the last {window} ticks"
         return coefficient_picture(results, term, f"{term}: {span}", ax, caption=caption)
 
     def __repr__(self) -> str:
@@ -524,6 +466,8 @@ class Refits(Regression):
     (1, 2, 3, 5, 7, 11, 17, 27, 43)
     >>> days.update({"x": [0.1, 0.9], "y": [0, 1]}).params.index.tolist()
     ['Intercept', 'x']
+    >>> days.tick, days.fitted, len(days.history), days.plan().guarantee == days.guarantee
+    (1, 1, 2, True)
     """
 
     @explain_calls()
@@ -550,9 +494,8 @@ class Refits(Regression):
         model = RefitModel(formula, family, Domain.coerce(domain), {"inference": None, **options})
         times = make_schedule(schedule, horizon)
         plan = make_refits_plan(model, times, eps, delta, seeded=seed is not None)
-        self._running: RunningRefits = RunningRefits(  # type: ignore[assignment]
-            model, plan, ledger=ledger, state=state, seed=seed
-        )
+        self._running: RunningRefits  # type: ignore[assignment]
+        self._running = RunningRefits(model, plan, ledger=ledger, state=state, seed=seed)
 
     @property
     def results(self) -> GLMResults | None:  # type: ignore[override]
@@ -560,13 +503,7 @@ class Refits(Regression):
         return self._running.results
 
     def plan(self) -> RefitsPlan:  # type: ignore[override]
-        """When fits will be made and what they cost; reads nothing.
-
-        Examples
-        --------
-        >>> days.plan().guarantee == days.guarantee
-        True
-        """
+        """When fits will be made and what they cost; reads nothing."""
         return self._running.plan
 
     @property
@@ -606,22 +543,8 @@ class Refits(Regression):
 
         Raises
         ------
-        ArgumentError, DataError, DomainError
-            By the schema of the rows alone; nothing was read, charged or released.
-        StreamError
-            If the stream is past its horizon, or its state is not the valid one or cannot be written: nothing was
-            released.
-        BudgetExceeded, LedgerError
-            If the ledger does not take the charge, before the first tick, or cannot be written.
-        ReleaseError
-            If it fails after rows were read; the tick is still open.
-
-        Examples
-        --------
-        >>> days.update({"x": [0.1, 0.9, 0.5], "y": [0, 1, 1]}).params.shape
-        (2,)
-        >>> days.fitted, len(days.history["tick"].unique())
-        (2, 2)
+        ArgumentError, DataError, DomainError, StreamError, BudgetExceeded, LedgerError, ReleaseError
+            As for `Regression.update`.
         """
         self._running.update(so_far, None)
         return self.results
@@ -643,7 +566,8 @@ def _is_refits(mechanism: object) -> bool:
     return isinstance(mechanism, str) and mechanism == "refits"
 
 
-def _whole(name: str, value: object) -> int:
+def check_ticks(name: str, value: object) -> int:
+    """`value` as an int; ArgumentError unless it is a whole number."""
     if not is_whole(value):
         raise ArgumentError(f"{name} must be an integer: a number of ticks")
     return int(value)

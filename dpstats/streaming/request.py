@@ -18,7 +18,7 @@ from dpstats.mechanisms.statistics import check_size
 from dpstats.models.sources import model_formula
 from dpstats.penalties import Penalty
 from dpstats.penalties import penalty as get_penalty
-from dpstats.plan.scaling import scaled_family
+from dpstats.plan.plan import scaled_family
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_planned
 from dpstats.privacy.information import MatrixNoise
 from dpstats.privacy.information.statistics import frobenius_sensitivity
@@ -26,6 +26,7 @@ from dpstats.streaming.constraints import Constraint
 from dpstats.streaming.plan import StreamPlan, check_guess
 from dpstats.streaming.projected import ProjectedPlan, ProjectedVector, plan_projection
 from dpstats.streaming.sums import MECHANISMS, Mechanism, SumsPlan, Workload
+from dpstats.streaming.sums.mechanism import MechanismKeywords
 from dpstats.streaming.sums.workloads import Window
 from dpstats.streaming.vectors import RowVector, linear_vector, renewed_vector
 
@@ -135,9 +136,8 @@ class StreamRequest:
         if name != "renewable" and family != "gaussian":
             raise ArgumentError(f"mechanism={name!r} is for family='gaussian'; use 'renewable' for {family!r}")
         if name == "renewable" and family == "gaussian":
-            raise ArgumentError(
-                "mechanism='renewable' is for models that are not linear; use 'linear' for family='gaussian'"
-            )
+            complaint = "mechanism='renewable' is for models that are not linear"
+            raise ArgumentError(f"{complaint}; use 'linear' for family='gaussian'")
         return name
 
     @cached_property
@@ -163,13 +163,7 @@ class StreamRequest:
             name = "blt" if self.budget[1] > 0 else "knorm_tree"
         if not isinstance(name, str) or name not in MECHANISMS:
             raise ArgumentError(f"sums must be one of {list(MECHANISMS)} or left out")
-        return MECHANISMS[name](
-            horizon=self.horizon,
-            halflife=self.halflife,
-            window=self.window,
-            workload=self.workload,
-            participation=self.participation,
-        )
+        return MECHANISMS[name](**{name: getattr(self, name) for name in MechanismKeywords.__annotations__})
 
     @cached_property
     def design(self) -> DesignSpec:
@@ -186,12 +180,11 @@ class StreamRequest:
         low, high = design.response.low - design.offset.high, design.response.high - design.offset.low
         return design.with_working(low + design.offset_center, high + design.offset_center)
 
-    def noise(self, vector: RowVector, sensitivity: float) -> SumsPlan:
-        """The noise for vectors that a neighbour moves by `sensitivity`, and by the rounding of sums to the lattice."""
-        budget: dict[str, Any] = {"eps": self.budget[0], "delta": self.budget[1], "adjacency": self.notion}
-        first = self.source.plan(vector.size, row_sensitivity=sensitivity, **budget)
-        rounded = sensitivity + 2 * vector.slack(first.step)
-        return self.source.plan(vector.size, row_sensitivity=rounded, step=first.step, **budget)
+    def noise(self, size: int, sensitivity: float, step: float | None = None) -> SumsPlan:
+        """The noise for vectors of `size` numbers that a neighbour moves by `sensitivity`."""
+        eps, delta = self.budget
+        budget: dict[str, Any] = {"eps": eps, "delta": delta, "adjacency": self.notion}
+        return self.source.plan(size, row_sensitivity=sensitivity, step=step, **budget)
 
     @cached_property
     def person(self) -> str | None:
@@ -234,28 +227,27 @@ def make_plan(request: StreamRequest) -> StreamPlan:
     request.check()
     if request.method == "refits":
         raise ArgumentError("mechanism='refits' has no sums to plan; its plan is that of dp.streaming.Refits")
-    rows = check_guess("rows_guess", request.rows_guess, 1, 1e12)
-    notes: tuple[str, ...] = ()
+    rows, extra = check_guess("rows_guess", request.rows_guess, 1, 1e12), dict[str, Any]()
     if request.method == "projected":
         vector, sensitivity, notes = _projected_vector(request, rows)
+        extra = {"said": notes, "lift": request.lift}
     else:
         vector, sensitivity = _vector(request)
-    noise = request.noise(vector, sensitivity)
+    first = request.noise(vector.size, sensitivity)
+    noise = request.noise(vector.size, sensitivity + 2 * vector.slack(first.step), first.step)
     guarantee = replace(noise.guarantee, unit=request.person)
-    facts: dict[str, Any] = {
-        "design": request.design,
-        "vector": vector,
-        "sums": noise,
-        "radius": request.size,
-        "penalty": request.shrinkage,
-        "constraint": request.constraint,
-        "solver": request.solver,
-        "rows_guess": rows,
-        "guarantee": guarantee.uncertified(SEEDED) if request.seeded else guarantee,
-    }
-    if request.method == "projected":
-        return ProjectedPlan(**facts, said=notes, lift=request.lift)
-    return StreamPlan(**facts)
+    return (ProjectedPlan if extra else StreamPlan)(
+        design=request.design,
+        vector=vector,
+        sums=noise,
+        radius=request.size,
+        penalty=request.shrinkage,
+        constraint=request.constraint,
+        solver=request.solver,
+        rows_guess=rows,
+        guarantee=guarantee.uncertified(SEEDED) if request.seeded else guarantee,
+        **extra,
+    )
 
 
 def _vector(request: StreamRequest) -> tuple[RowVector, float]:
@@ -277,9 +269,9 @@ def _projected_vector(request: StreamRequest, rows_guess: float) -> tuple[RowVec
     assert constraint is not None
     # A late release is of so many ticks. The noise is that of the middle of a stream, for rows of about the sensitivity
     # of either adjacency.
-    workload, (eps, delta) = request.source.workload, request.budget
+    workload = request.source.workload
     ticks = workload.window if isinstance(workload, Window) else min(workload.ticks, 1 / max(1 - workload.decay, 1e-6))
-    trial = request.source.plan(1, row_sensitivity=2.0, eps=eps, delta=delta)
+    trial = request.noise(1, 2.0)
     projection, notes = plan_projection(
         len(design.names) - int(design.has_intercept),
         constraint,
@@ -290,16 +282,7 @@ def _projected_vector(request: StreamRequest, rows_guess: float) -> tuple[RowVec
         seed=0 if request.projection_seed is None else request.projection_seed,
     )
     size = projection.directions + int(design.has_intercept)
-    vector = ProjectedVector(
-        method="linear",
-        family=scaled_family(request.loss, design),
-        # Rows in model units have norm 1 at most, and so do their images.
-        metric=MatrixNoise("normal", 1.0, (1.0,) * size),
-        inner=1.0,
-        cross=1.0,
-        square=0.0,
-        reach=math.sqrt(2),
-        projection=projection,
-        region=request.region,
-    )
+    # Rows in model units have norm 1 at most, and so do their images.
+    family, metric = scaled_family(request.loss, design), MatrixNoise("normal", 1.0, (1.0,) * size)
+    vector = ProjectedVector("linear", family, metric, 1.0, 1.0, 0.0, math.sqrt(2), projection, request.region)
     return vector, frobenius_sensitivity(1.0, 1e-9, request.notion), tuple(notes)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from statsmodels.iolib.table import SimpleTable
 
 from dpstats.arguments import check_flag, explain_calls
 from dpstats.cached import cached_property
@@ -62,15 +61,13 @@ class StreamResults(FittedModel):
     >>> import dpstats as dp
     >>> stream = dp.streaming.Regression("y ~ x", {"x": (0, 1), "y": (0, 1)}, 1, 1e-6, horizon=12)
     >>> fit = stream.update({"x": [0.2, 0.4], "y": [0.1, 0.9]})
-    >>> fit.noise_sd.index.tolist()
-    ['Intercept', 'x']
     >>> import tempfile
     >>> path = f"{tempfile.mkdtemp()}/fit.json"
     >>> fit.save(path)
     >>> bool((dp.streaming.StreamResults.load(path).params == fit.params).all())
     True
-    >>> dp.streaming.StreamResults.from_dict(fit.to_dict()).last
-    1
+    >>> dp.streaming.StreamResults.from_dict(fit.to_dict()).last, fit.noise_sd.index.tolist()
+    (1, ['Intercept', 'x'])
     >>> "Ticks:" in fit.summary(full=True).as_text(), "tabular" in fit.to_latex(), "|---:|" in fit.to_markdown()
     (True, True, True)
     >>> "<td" in fit.to_html()
@@ -112,14 +109,11 @@ class StreamResults(FittedModel):
 
     def _obstacle(self) -> str | None:
         """Why there are no errors, from public and released facts."""
-        if self.plan.without_errors is not None:
-            return self.plan.without_errors
-        if self._remainder > MOST_REMAINDER:
-            return (
-                "the rows were linearised too far from these coefficients for valid errors; regressions of later "
-                "ticks have errors, see between and window"
-            )
-        return None
+        far = (
+            "the rows were linearised too far from these coefficients for valid errors; regressions of later ticks "
+            "have errors, see between and window"
+        )
+        return self.plan.without_errors or (far if self._remainder > MOST_REMAINDER else None)
 
     @cached_property
     def _remainder(self) -> float:
@@ -151,8 +145,7 @@ class StreamResults(FittedModel):
 
         Infinite where the budget does not identify the coefficient.
         """
-        inferred = self._inferred
-        shares = inferred.table.shares
+        shares = self._inferred.table.shares
         values = np.sqrt((shares[:, 1] + shares[:, 2]) * np.where(np.isfinite(self.bse), self.bse, np.nan) ** 2)
         return self._series(np.where(np.isnan(values), np.inf, values), "noise_sd")
 
@@ -201,26 +194,20 @@ class StreamResults(FittedModel):
         full = check_flag("full", full)
         errors = self.has_errors and bool(np.isfinite(self.bse).any())
         ticks = f"{self.first:,} to {self.last:,}" if self.last > self.first else f"{self.last:,}"
-        tables = [header(self.plan, ticks), self._errors_table() if errors else self._plain_table()]
-        if full:
-            tables.append(ticks_table(self.plan.ticks()))
+        if errors:
+            rows = self.uncertainty().iterrows()
+            lines = [(str(name), coefficient_cells(row.to_numpy(dtype=float))) for name, row in rows]
+            table = full_width(coefficient_headers(LEVEL), lines, columns=COEFFICIENT_WIDTHS)
+        else:
+            pairs = zip(self.plan.names, self.params, self.scaled_params, strict=True)
+            lines = [(name, [format_number(value), format_number(scaled)]) for name, value, scaled in pairs]
+            table = full_width(["coef", "scaled coef"], lines, [14, 14])
+        tables = [header(self.plan, ticks), table, *([ticks_table(self.plan.ticks())] if full else [])]
         return Summary(tables, [*self._notes(errors), *(self.plan.notes() if full else [])])
-
-    def _errors_table(self) -> SimpleTable:
-        lines = [
-            (str(name), coefficient_cells(row.to_numpy(dtype=float))) for name, row in self.uncertainty().iterrows()
-        ]
-        return full_width(coefficient_headers(LEVEL), lines, columns=COEFFICIENT_WIDTHS)
-
-    def _plain_table(self) -> SimpleTable:
-        values = zip(self.params.items(), self.scaled_params, strict=True)
-        lines = [(str(name), [format_number(value), format_number(scaled)]) for (name, value), scaled in values]
-        return full_width(["coef", "scaled coef"], lines, [14, 14])
 
     def _notes(self, errors: bool) -> list[str]:
         notes = ["One charge covers the whole stream; this regression cost nothing more."]
-        reason = self._obstacle()
-        if reason is not None:
+        if (reason := self._obstacle()) is not None:
             return [*notes, f"No errors are shown: {reason}."]
         if not errors:
             return [*notes, "At this tick the budget identifies no coefficient; coef is shrunk towards 0."]
@@ -239,12 +226,10 @@ class StreamResults(FittedModel):
         """The released values and the public plan, for JSON."""
         return {
             "plan": self.plan.to_dict(),
-            "scaled_params": self.scaled_params.tolist(),
-            "sums": self.sums.tolist(),
+            **{name: getattr(self, name).tolist() for name in ("scaled_params", "sums")},
             "deviation": self.deviation,
             "ticks": [self.first, self.last],
-            "linearised": self.linearised.tolist(),
-            "weights": self.weights.tolist(),
+            **{name: getattr(self, name).tolist() for name in ("linearised", "weights")},
         }
 
     @classmethod
@@ -298,37 +283,26 @@ class StreamResults(FittedModel):
         )
 
 
-def change_table(
-    names: Sequence[str], later: StreamResults, earlier: StreamResults, correlation: float
-) -> pd.DataFrame:
+def change_table(later: StreamResults, earlier: StreamResults, covariance: Float) -> pd.DataFrame:
     """Coefficients of one interval less those of an earlier one, without a tick in common, with errors, by term.
 
-    The errors' noise parts are taken to be correlated as unfavourably as the sums' noise is, by `correlation`
-    (docs/proofs/streams, 10).
+    The errors' noise parts are taken to be correlated as unfavourably as the noise of the two intervals' sums is, which
+    has this `covariance` (docs/proofs/streams, 10).
     """
     from scipy import stats
 
-    parts = []
-    for result in (later, earlier):
-        error = result.bse.to_numpy()
-        noise = np.sqrt(result._inference.shares[:, 1] + result._inference.shares[:, 2]) * error
-        parts.append((error, noise))
-    (one, first), (two, second) = parts
+    correlation = float(covariance[0, 1] / np.sqrt(covariance[0, 0] * covariance[1, 1]))
+    one, two = (result.bse.to_numpy() for result in (later, earlier))
+    first, second = (np.sqrt(result._inference.shares[:, 1:3].sum(axis=1)) for result in (later, earlier))
     with np.errstate(invalid="ignore"):
-        error = np.sqrt(one**2 + two**2 + 2 * abs(correlation) * first * second)
+        error = np.sqrt(one**2 + two**2 + 2 * abs(correlation) * (first * one) * (second * two))
         error = np.where(np.isnan(error), np.inf, error)
         change = later.debiased.to_numpy() - earlier.debiased.to_numpy()
         z = change / error
-    half = stats.norm.ppf(0.975) * error
-    columns = {
-        "change": change,
-        "std_error": error,
-        "z": z,
-        "p_value": 2 * stats.norm.sf(np.abs(z)),
-        "low": change - half,
-        "high": change + half,
-    }
-    return WideFrame(columns, index=pd.Index(list(names), name="term"))
+    half, p_value = stats.norm.ppf(0.975) * error, 2 * stats.norm.sf(np.abs(z))
+    columns = {"change": change, "std_error": error, "z": z, "p_value": p_value}
+    names = pd.Index(list(later.plan.names), name="term")
+    return WideFrame({**columns, "low": change - half, "high": change + half}, index=names)
 
 
 MOST_TICKS = 60

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpstats.arguments import is_whole
 from dpstats.data import Table, as_table
@@ -31,8 +30,7 @@ from dpstats.streaming.checkpoint import DurableTicks, Waiting, on_disk, write_a
 from dpstats.streaming.fit import invert_information, remainder, squared_distances
 from dpstats.streaming.plan import StreamPlan, rows_of_one
 from dpstats.streaming.sums import PrefixSums, stored_plan
-
-Float = NDArray[np.float64]
+from dpstats.streaming.sums.lattice import Float, Integers, zeros
 
 EARLY = 64
 """So many of the first releases are always in memory."""
@@ -60,16 +58,12 @@ class Releases:
     """The releases of a stream by tick."""
 
     def __init__(self, size: int, columns: int, path: Path | None, recall: int) -> None:
-        self._size, self._columns, self._path = size, columns, path
+        self._size, self._length, self._path = size, 8 * (2 + 2 * size + columns), path
         self._latest: deque[Release] = deque(maxlen=recall + 1)
-        self.tick = 0
-        self.last = Release.of(np.zeros(self._length - 1), size)
+        self._before = Release.of(np.zeros(1 + 2 * size + columns), size)
+        self.tick, self.last = 0, self._before
         self.early: list[Release] = []
         """The first releases, from that before the first tick on, as long as none is missing."""
-
-    @property
-    def _length(self) -> int:
-        return 2 + 2 * self._size + self._columns
 
     def restore(self, tick: int, latest: Release) -> None:
         """Go on after `tick`, whose release a killed process may not have written."""
@@ -90,8 +84,8 @@ class Releases:
         """Keep the next tick's. Where it cannot be written, nothing has changed and it may be tried again."""
         if self._path is not None:
             self._write(self.tick + 1, release)
-        if not self.early and self.tick == 0:
-            self.early.append(self.at(0))
+        if self.tick == 0:
+            self.early = [self._before]
         self.tick, self.last = self.tick + 1, release
         if len(self.early) == self.tick <= EARLY:
             self.early.append(release)
@@ -105,7 +99,7 @@ class Releases:
         if tick == self.tick:
             return self.last
         if tick == 0:
-            return Release.of(np.zeros(self._length - 1), self._size)
+            return self._before
         if self._path is not None:
             return self._read(tick)
         place = tick - self.tick + len(self._latest) - 1
@@ -133,16 +127,13 @@ class Releases:
 
     def _read(self, tick: int) -> Release:
         assert self._path is not None
-        length = 8 * self._length
         content = b""
-        with on_disk(self._path):
-            if self._path.exists():
-                with open(self._path, "rb") as file:
-                    file.seek((tick - 1) * length)
-                    content = file.read(length)
+        with on_disk(self._path), contextlib.suppress(FileNotFoundError), open(self._path, "rb") as file:
+            file.seek((tick - 1) * self._length)
+            content = file.read(self._length)
         # Where an earlier record is missing the file has a hole, which reads as zeros.
         marks = (checksum(tick, content[8:]), np.array([tick], dtype="<f8").tobytes())
-        if len(content) != length or content[:8] not in marks:
+        if len(content) != self._length or content[:8] not in marks:
             raise StreamError(
                 f"the releases up to tick {tick} are missing from {self._path.name!r} or damaged; restore that file"
             )
@@ -185,15 +176,12 @@ def choose_burn_in(
     squares = squared_distances(distances, full.information) / tick
     candidates: list[tuple[float, BurnIn]] = []
     for start in starts:
-        sums = total - totals[start]
-        equations = full
-        if start:
-            equations = fitting.equations(fitting.moments(sums, plan.interval_deviation(start, tick)))
+        sums, deviation = total - totals[start], plan.interval_deviation(start, tick)
+        equations = fitting.equations(fitting.moments(sums, deviation)) if start else full
         inverse = invert_information(equations, plan.radius)
         noise = float(np.sum(equations.coefficient_noise(latest) * inverse))
         bias = remainder(float(squares[start:].sum()), inverse) ** 2
         fewer = size * start / (tick - start) * (plan.design.score_ratio or 1.0)
-        deviation = plan.interval_deviation(start, tick)
         solved = fitting.solve(equations, deviation, latest, tick - start)
         candidates.append((noise + bias + fewer, BurnIn(start, sums, solved)))
     return min(candidates, key=lambda one: one[0])[1]
@@ -292,9 +280,9 @@ class RunningStream(DurableTicks):
         weights[len(ticks) - 1] += weights[len(ticks) :].sum()
         return np.array([one.params for one in releases]), weights[: len(ticks)]
 
-    def _vector(self, pieces: Sequence[Table]) -> NDArray[np.object_]:
+    def _vector(self, pieces: Sequence[Table]) -> Integers:
         """The exact sum of the rows' vectors. Reads rows."""
-        plan, total = self.plan, np.full(self.plan.vector.size, 0, dtype=object)
+        plan, total = self.plan, zeros(1, self.plan.vector.size)[0]
         for piece in pieces:
             paid = piece.only(self.columns)
             if self._checkpoint.ledger is not None:
@@ -306,20 +294,19 @@ class RunningStream(DurableTicks):
                 paid.forget()
         return plan.vector.steps(total, plan.sums.step)
 
-    def _step(self, vector: NDArray[np.object_]) -> Release:
+    def _step(self, vector: Integers) -> Release:
         """The next release."""
-        plan, tick = self.plan, self.tick + 1
-        released = self._sums.step(vector)
+        plan, tick, latest = self.plan, self.tick + 1, self.releases.last.params
+        released, start = self._sums.step(vector), 0
         total = self._sums.total
         with quiet():
             if plan.may_start_late:
                 early = self.releases.early or [self.releases.at(0)]
-                points = [*(one.params for one in early[:tick]), self.releases.last.params]
-                burn_in = choose_burn_in(plan, [one.total for one in early], points, tick, total)
-                return Release(total, burn_in.sums, burn_in.params, np.array([float(burn_in.start)]))
-            latest = self.releases.last.params
-            params = plan.fitting.params(released, plan.deviation(tick), latest, plan.weighed(tick))
-        return Release(total, released, params, np.zeros(1))
+                points = [*(one.params for one in early[:tick]), latest]
+                start, released, params = choose_burn_in(plan, [one.total for one in early], points, tick, total)
+            else:
+                params = plan.fitting.params(released, plan.deviation(tick), latest, plan.weighed(tick))
+        return Release(total, released, params, np.array([float(start)]))
 
     def _facts(self, tick: int, release: Release, label: str | None) -> dict[str, Any]:
         """The state, for JSON."""

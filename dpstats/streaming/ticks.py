@@ -29,12 +29,8 @@ class Tick(NamedTuple):
 
 def is_iterator(data: object) -> bool:
     """Whether `data` gives one thing after another, and is no table itself."""
-    return isinstance(data, Iterator) or (
-        isinstance(data, Sequence) and not isinstance(data, (str, bytes)) and len(data) > 0 and _holds_tables(data)
-    )
-
-
-def _holds_tables(data: Sequence[Any]) -> bool:
+    if isinstance(data, Iterator) or not isinstance(data, Sequence) or isinstance(data, (str, bytes)) or not data:
+        return isinstance(data, Iterator)
     try:
         as_table(data[0])
     except (DataError, ArgumentError):
@@ -81,21 +77,13 @@ def by_column(table: Table, tick: str, domain: Domain, first: int, last: int) ->
         yield Tick([table.where(partial(has_code, tick, code_of, code), [tick])], str(levels[code]))
 
 
-def check_column(table: Table, tick: str) -> None:
-    """Raise DataError or DomainError unless the table has the column, by its schema alone."""
-    if table.count(tick) != 1:
-        raise DataError(f"data must have exactly one column {tick!r}, which defines the ticks")
-    usable_kind(tick, table.column(tick))
-
-
 def by_count(tables: Iterable[Table], rows: int) -> Iterator[Tick]:
     """Ticks of so many rows each, the last of what is left, over one table after another. Reads rows."""
     pieces: list[Table] = []
     room = rows
     for table in tables:
-        start, end = 0, table.rows
-        while start < end:
-            size = min(room, end - start)
+        start = 0
+        while size := min(room, table.rows - start):
             pieces.append(table.select(slice(start, start + size), size))
             start, room = start + size, room - size
             if room == 0:
@@ -132,7 +120,9 @@ class TickFeed:
                 "a number of rows would reveal it; name a column with public values"
             )
         if table is not None and isinstance(tick, str):
-            check_column(table, tick)
+            if table.count(tick) != 1:
+                raise DataError(f"data must have exactly one column {tick!r}, which defines the ticks")
+            usable_kind(tick, table.column(tick))
             if running.plan.guarantee.adjacency == "replace_one":
                 raise ArgumentError(
                     "tick: with adjacency='replace_one' a replaced row may change ticks, which the charge does "

@@ -6,10 +6,10 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,7 +60,7 @@ class RowVector:
     @property
     def size(self) -> int:
         """Numbers in a vector."""
-        return self.columns * (self.columns + 3) // 2 + int(self.square > 0)
+        return len(self.weights)
 
     @property
     def weight_bound(self) -> float:
@@ -84,9 +84,7 @@ class RowVector:
     def units(self) -> Float:
         """One unit of the exact sums, in the order of vectors, shape (size,)."""
         triangle = self.columns * (self.columns + 1) // 2
-        inner = np.full(triangle, self.weight_bound)
-        cross = np.full(self.size - triangle, self.slope_bound)
-        return np.concatenate([inner, cross]) * 4.0**-PLACES
+        return np.repeat([self.weight_bound, self.slope_bound], [triangle, self.size - triangle]) * 4.0**-PLACES
 
     def exact(self, rows: Rows[Block], params: Float) -> Integers:
         """The exact sum over rows in `units`, Python integers of shape (size,). Reads rows: charge first.
@@ -98,12 +96,11 @@ class RowVector:
 
     def steps(self, exact: Integers, step: float) -> Integers:
         """An exact sum as a vector of whole lattice steps, Python integers of shape (size,)."""
-        factors = [
-            math.floor(Fraction(weight) * Fraction(unit) / Fraction(step) * 2**FINE)
-            for weight, unit in zip(self.weights.tolist(), self.units.tolist(), strict=True)
-        ]
-        lattice = [(factor * entry) >> FINE for factor, entry in zip(factors, exact.tolist(), strict=True)]
-        return np.array([*lattice, None], dtype=object)[:-1]
+        sums = zip(self.weights.tolist(), self.units.tolist(), exact.tolist(), strict=True)
+        return as_integers(
+            math.floor(Fraction(weight) * Fraction(unit) / Fraction(step) * 2**FINE) * entry >> FINE
+            for weight, unit, entry in sums
+        )
 
     def slack(self, step: float) -> float:
         """What rounding the sum to whole steps adds to how far a row moves it, and floating point to its length."""
@@ -121,19 +118,19 @@ class RowVector:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""
-        return {
-            "method": self.method,
-            "family": self.family.to_dict(),
-            "metric": self.metric.to_dict(),
-            **{name: getattr(self, name) for name in ("inner", "cross", "square", "reach")},
-        }
+        facts = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**facts, "family": self.family.to_dict(), "metric": self.metric.to_dict()}
 
     @classmethod
-    def from_dict(cls, stored: Mapping[str, Any]) -> RowVector:
+    def from_dict(cls, stored: Mapping[str, Any]) -> Self:
         """What `to_dict` gave `stored` of."""
-        facts = {name: stored[name] for name in ("method", "inner", "cross", "square", "reach")}
         family, metric = family_from_dict(stored["family"]), MatrixNoise.from_dict(stored["metric"])
-        return cls(**facts, family=family, metric=metric)
+        return cls(**{**stored, "family": family, "metric": metric})
+
+
+def as_integers(values: Iterable[int]) -> Integers:
+    """Python integers as an array, shape (n,), of whatever size they are."""
+    return np.array([*values, None], dtype=object)[:-1]
 
 
 def exact_linear(vector: RowVector, blocks: Iterable[Block]) -> Integers:
@@ -143,11 +140,9 @@ def exact_linear(vector: RowVector, blocks: Iterable[Block]) -> Integers:
     for part in _parts(blocks):
         rows = _inner(vector, part.exog, part.weights, 1.0)
         outcome = np.clip(part.endog - part.offset, -1.0, 1.0) * np.sqrt(part.weights)
-        outcome = np.trunc(outcome * 2.0**PLACES)
-        integers = np.column_stack([rows, outcome])
+        integers = np.column_stack([rows, np.trunc(outcome * 2.0**PLACES)])
         total = total + (integers.T @ integers).astype(np.int64)
-    square = [total[size, size]] if vector.square > 0 else []
-    return np.array([*total[np.triu_indices(size)], *total[:size, size], *square, None], dtype=object)[:-1]
+    return as_integers([*total[np.triu_indices(size)], *total[: size + int(vector.square > 0), size]])
 
 
 def exact_renewed(vector: RowVector, params: Float, blocks: Iterable[Block]) -> Integers:
@@ -166,7 +161,7 @@ def exact_renewed(vector: RowVector, params: Float, blocks: Iterable[Block]) -> 
         plain = _inner(vector, exog, np.ones(len(exog)), 1.0)
         integers = np.trunc(part.weights * slope / vector.slope_bound * 2.0**PLACES)
         cross = cross + (plain.T @ integers).astype(np.int64)
-    return np.array([*inner[np.triu_indices(size)], *cross, None], dtype=object)[:-1]
+    return as_integers([*inner[np.triu_indices(size)], *cross])
 
 
 def linearise(vector: RowVector, linear: Float, endog: Float, offset: Float) -> tuple[Float, Float]:
@@ -230,9 +225,7 @@ def linear_vector(
         return free if adjacency == "replace_one" else min(free, math.sqrt(SQUARE_SHARE * (1 + weight**2)))
 
     def sensitivity(weight: float) -> float:
-        if square:
-            return frobenius_sensitivity(weight, squared(weight), adjacency)
-        return frobenius_sensitivity(weight, 1e-9 * weight, adjacency)
+        return frobenius_sensitivity(weight, squared(weight) if square else 1e-9 * weight, adjacency)
 
     def noise(log_weight: float) -> float:
         weight = math.exp(log_weight)
@@ -289,8 +282,7 @@ def reach_of(family: Family, inner: float, offset: float = 0.0) -> float:
 
 def rows_metric(design: DesignSpec) -> MatrixNoise:
     """The coordinates in which rows are measured: |z| <= 1, and the noise is the same in every direction."""
-    diagonal, mixing = design_metric(design.images)
-    return MatrixNoise("normal", 1.0, diagonal, mixing)
+    return MatrixNoise("normal", 1.0, *design_metric(design.images))
 
 
 def _outcomes(family: Family) -> tuple[float, ...]:

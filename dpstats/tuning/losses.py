@@ -68,15 +68,18 @@ def total_losses(losses: Losses, table: Table, low: float, person: str | None = 
         return shared_weights(owned).total(partial(_shared_steps, low), operator.add)
 
 
+def _parts(tables: Iterable[Table]) -> Iterator[Table]:
+    """The rows of some tables, so many at a time."""
+    return (table.select(rows, rows.stop - rows.start) for table in tables for rows in slices(table.rows, BLOCK_ROWS))
+
+
 def _owned(losses: Losses, person: str, _: int, tables: Iterable[Table]) -> Iterator[OwnedRows[Block]]:
     """The losses of complete rows, in the place of columns, and whose they are."""
-    for table in tables:
-        for rows in slices(table.rows, BLOCK_ROWS):
-            part = table.select(rows, rows.stop - rows.start)
-            each = losses.each(part)
-            complete = np.isfinite(each).all(axis=1)
-            identities = part.column(person).identities()[complete]
-            yield OwnedRows(Block(each[complete], np.zeros(len(identities))), identities)
+    for part in _parts(tables):
+        each = losses.each(part)
+        complete = np.isfinite(each).all(axis=1)
+        identities = part.column(person).identities()[complete]
+        yield OwnedRows(Block(each[complete], np.zeros(len(identities))), identities)
 
 
 def _shared_steps(low: float, blocks: Iterable[Block]) -> NDArray[np.int64]:
@@ -89,10 +92,8 @@ def _shared_steps(low: float, blocks: Iterable[Block]) -> NDArray[np.int64]:
 
 def _steps(losses: Losses, low: float, tables: Iterable[Table]) -> NDArray[np.int64]:
     total = np.zeros(1, dtype=np.int64)
-    for table in tables:
-        for rows in slices(table.rows, BLOCK_ROWS):
-            each = losses.each(table.select(rows, rows.stop - rows.start))
-            total = total + steps(each, low)
+    for part in _parts(tables):
+        total = total + steps(losses.each(part), low)
     return total
 
 

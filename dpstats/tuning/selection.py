@@ -130,8 +130,6 @@ class Selection(Released):
         --------
         >>> found.chosen in found.summary().as_text()
         True
-        >>> "tabular" in found.to_latex(), "<td" in found.to_html(), "---:|" in found.to_markdown()
-        (True, True, True)
         """
         title = marked_title(f"Choice of the least {shorten(self.score, 40)}", self.guarantee)
         listed = [(name, ["chosen" if name == self.chosen else ""]) for name in self.names]

@@ -30,7 +30,7 @@ from dpstats.results.glm_results import GLMResults
 from dpstats.results.stored import Printed
 from dpstats.summaries import WIDTH, Summary, wrap_notes
 from dpstats.tuning.losses import block_loss
-from dpstats.tuning.plan import UNTUNED, Grid, TuningPlan, tuning_plan
+from dpstats.tuning.plan import UNTUNED, Grid, TuningPlan, TuningRequest
 
 _log = logging.getLogger("dpstats")
 
@@ -197,19 +197,14 @@ class Tuned(Printed):
         --------
         >>> "alpha" in found.summary().as_text()
         True
-        >>> "tabular" in found.to_latex(), "<td" in found.to_html(), "---:|" in found.to_markdown()
-        (True, True, True)
         """
         of_fit, summary = self.fit.summary(full=full, n=n), Summary()
         if full:
             summary.tables = [*self.plan.tables(self.chosen), *of_fit.tables]
             summary.add_extra_txt([*wrap_notes(self.plan.notes()), "Of the fit:", *of_fit.extra_txt.splitlines()])
             return summary
-        choice = textwrap.fill(
-            f"Chosen by {self.plan.strategy!r} among {len(self.plan.names)} candidates: {self.chosen}.",
-            WIDTH,
-            subsequent_indent="  ",
-        )
+        among = f"Chosen by {self.plan.strategy!r} among {len(self.plan.names)} candidates: {self.chosen}."
+        choice = textwrap.fill(among, WIDTH, subsequent_indent="  ")
         aware = "\nStandard errors do not account for the choice." if self.fit.released is not None else ""
         summary.tables = of_fit.tables
         summary.add_extra_txt([f"{choice}\n{of_fit.extra_txt}{aware}"])
@@ -314,21 +309,8 @@ def tune(
     """
     table = as_table(data)
     source = FormulaSource(formula, table, domain)
-    plan = tuning_plan(
-        source,
-        grid,
-        eps,
-        strategy=strategy,
-        delta=delta,
-        adjacency=adjacency,
-        score=score,
-        score_share=score_share,
-        runs=runs,
-        eta=eta,
-        allow_uncertified=allow_uncertified,
-        seed=seed,
-        **arguments,
-    )
+    asked = TuningRequest(grid, eps, strategy, delta, adjacency, score, score_share, runs, eta, arguments)
+    plan = asked.plan(source, allow_uncertified=allow_uncertified, seed=seed)
     if public is not None and public is data:
         raise ArgumentError("public must be rows that need no protection; these are the private rows of data")
     public_table = _public_rows(plan, source, public)
@@ -354,9 +336,8 @@ def release_tuned(plan: TuningPlan, fitting: CandidateFits, public: Table | None
         place = best_on_public_rows(plan, CandidateFits(fitting.source, public, fitting.random))
         fit, _ = fitting.fit(plan.plans[place])
     else:
-        place, fit = {"stopping": random_stopping, "all": every_candidate, "parts": disjoint_parts}[plan.strategy](
-            plan, fitting
-        )
+        strategies = {"stopping": random_stopping, "all": every_candidate, "parts": disjoint_parts}
+        place, fit = strategies[plan.strategy](plan, fitting)
     fit = replace(fit, plan=replace(fit.plan, guarantee=plan.guarantee))
     return Tuned(plan.names[place], fit, plan)
 

@@ -17,7 +17,7 @@ SEED = 12
 @pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
 def test_the_claim_is_not_refuted(call: Tuning | Kernel) -> None:
-    runs = min(call.fast // 2, 1000)
+    runs = min(call.fast // 3, 700)
     result = audit(call.mechanism(), call.pair.data, call.pair.neighbour, **call.claim, runs=runs, seed=SEED)
     assert result.passed, result.summary()
 

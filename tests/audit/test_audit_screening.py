@@ -16,7 +16,7 @@ from dpstats.audit import audit
 from dpstats.families import Binomial
 from dpstats.mechanisms import screening
 
-RUNS = 700
+RUNS = 500
 SEED = 12
 OPTIONS = {"screen": 1, "screen_share": 0.9}
 BOUNDS = {"linf": 1.0}

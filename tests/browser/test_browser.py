@@ -119,9 +119,14 @@ def test_a_keeper_approves_and_refuses(place: Any, context: Any, token: str) -> 
         page.get_by_role("button", name="Ask to spend 0.5").click()
         page.get_by_text("waits for the keeper.").wait_for()
     keeper = enter(context, place.keepers, place.keeper)
-    for label, button in (("unwanted", "Refuse"), ("wanted", "Approve and charge")):
+    for label, first, button in (("unwanted", "Refuse", "Refuse for good"), ("wanted", "Approve", "Charge eps 0.5")):
         request = keeper.locator("section.panel").filter(has=keeper.get_by_text(f"<b>{label}</b>", exact=True))
-        request.get_by_role("button", name=button).click()
+        assert not request.get_by_role("button").all()
+        request.get_by_text(first, exact=True).focus()
+        keeper.keyboard.press("Enter")
+        keeper.keyboard.press("Tab")
+        assert request.get_by_role("button", name=button).evaluate("button => button === document.activeElement")
+        keeper.keyboard.press("Enter")
         request.wait_for(state="detached")
     unwanted.get_by_text("The request was refused.").wait_for()
     wanted.get_by_role("heading", name="Take it with you").wait_for()

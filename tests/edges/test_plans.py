@@ -16,7 +16,7 @@ from benchmarks.audits.plans import Case
 from dpstats.errors import ArgumentError, DPStatsError, FormulaError
 from dpstats.formula import vanishing_forms
 
-CASES = 200
+CASES = 120
 """Of the 20,000 and more that `python -m benchmarks.audits.plans` runs."""
 
 

@@ -17,7 +17,7 @@ from dpstats.data import as_table
 from dpstats.domain import Range
 from dpstats.evaluation.check_result import column_histograms
 from dpstats.evaluation.data_check import STEPS, count_faults, shared_steps
-from dpstats.formula.faults import possible_faults
+from dpstats.formula.reader import possible_faults
 
 DOMAIN = {"y": (0, 10), "x": (0, 1), "g": ["a", "b"]}
 

@@ -22,7 +22,7 @@ from dpstats.evaluation.integer_noise import IntegerNoise, choose_noise
 from dpstats.evaluation.model_quality import count_rows, plan_evaluation
 from dpstats.families import get_family
 from dpstats.formula.design import design_spec
-from dpstats.formula.faults import column_facts, possible_faults
+from dpstats.formula.reader import column_facts, possible_faults
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.randomness import SystemRandom
 

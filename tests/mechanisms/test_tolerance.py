@@ -21,7 +21,7 @@ from dpstats.mechanisms import objective as mechanism
 from dpstats.mechanisms.design import ArrayDesign, SubDesign, array_norms
 from dpstats.mechanisms.objective import NoiseBudget, ObjectivePlan, plan_objective
 from dpstats.mechanisms.options import Options
-from dpstats.mechanisms.release import LONGEST_DRAW, gradient_tolerance
+from dpstats.mechanisms.release import LONGEST_DRAW, LastStep
 from dpstats.mechanisms.spec import FitSpec
 from dpstats.penalties import L0, Bridge, Lasso, Penalty, Ridge
 from dpstats.privacy.information.exact_sums import PLACES, cover_with_noise
@@ -274,9 +274,7 @@ def test_rows_at_most_reaches_every_stage() -> None:
 
 def test_settings_at_which_predictors_could_overflow_are_refused_in_public() -> None:
     with pytest.raises(ArgumentError, match="overflow"):
-        gradient_tolerance(
-            Gaussian(1e50), rms=1.0, row_length=1e50, curvature=np.full(2, 1e-150), rows=1e7, penalty=None
-        )
+        LastStep(Gaussian(1e50), 1.0, 1e50, np.full(2, 1e-150), 1e7).tolerance()
 
 
 POISSON = {"domain": {"x": (-1, 1), "c": (0, 10)}, "inference": True}
@@ -314,7 +312,7 @@ def least_over_planned(plan: ObjectivePlan) -> float:
 
 def plant_less_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted bug: the last step is planned from the fit's noise alone, whatever is drawn, and no plan looks."""
-    monkeypatch.setattr(mechanism, "least_gradient_tolerance", lambda *given, **named: 0.0)
+    monkeypatch.setattr(LastStep, "allows", lambda step, tolerance: True)
     monkeypatch.setattr(ObjectivePlan, "check_last_step", lambda plan: None)
 
 
@@ -394,7 +392,7 @@ def test_every_plan_checks_its_last_step() -> None:
 def test_absurd_noise_is_refused_in_public() -> None:
     """Squares of larger noise are no floats."""
     with pytest.raises(ArgumentError, match="noise would hide any data"):
-        gradient_tolerance(Gaussian(1.0), rms=3e163, row_length=1.0, curvature=np.full(2, 1e9), rows=1e7, penalty=None)
+        LastStep(Gaussian(1.0), 3e163, 1.0, np.full(2, 1e9), 1e7).tolerance()
     plan = plan_objective(arrays(2), Binomial(), PURCHASE)
     with pytest.raises(ArgumentError, match="noise would hide any data"):
         replace(plan, noise=Noise("laplace", "l2", 3e163))

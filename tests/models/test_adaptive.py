@@ -12,9 +12,9 @@ import pytest
 
 import dpstats as dp
 from dpstats.models import adaptive
-from dpstats.models.adaptive import Outlook, choose, foreseeable, information_ratios, outlooks, preferred
+from dpstats.models.adaptive import InformationRatios, Outlook, choose, foreseeable, outlooks, preferred
 from dpstats.plan import with_settled_law
-from dpstats.plan.scaling import rescaled
+from dpstats.plan.plan import rescaled
 
 DOMAIN = {"a": (0, 1), "b": (0, 1), "f": ["u", "v", "w"], "y": (0, 1)}
 FORMULA = "y ~ a + b + f"
@@ -76,15 +76,16 @@ def test_ratios_are_those_of_drawn_noise():
     moved = np.array([np.diag(inverse @ noise.sample(random) @ inverse) for _ in range(1_000)])
     wanted = np.diag(inverse) / moved.std(axis=0)
     # In the user's units the intercept is a combination, with what is least known of it.
-    assert information_ratios(plan, information)[1:] == pytest.approx(wanted[1:], rel=0.1)
-    assert information_ratios(plan, information)[0] == pytest.approx(wanted.min(), rel=0.1)
+    ratios = InformationRatios(plan, information / 3_000).of(3_000)
+    assert ratios[1:] == pytest.approx(wanted[1:], rel=0.1)
+    assert ratios[0] == pytest.approx(wanted.min(), rel=0.1)
 
 
 def test_a_coefficient_without_information_does_not_take_the_others_along():
     """What it is nearly collinear with keeps its interval: the least is dropped first."""
     plan = dp.plan("y ~ a + b", DOMAIN | {"y": bool}, 1.0, family="binomial", inference=True)
     both = 5_000 * np.array([[0.3, 0.0, 0.0], [0.0, 0.3, 0.2999], [0.0, 0.2999, 0.3001]])
-    ratios = information_ratios(plan, both)
+    ratios = InformationRatios(plan, both).of(1)
     assert ratios[1] < 2 < ratios[2] or ratios[2] < 2 < ratios[1]
 
 
@@ -168,7 +169,7 @@ def test_errors_are_worth_what_the_page_says():
 
 
 def test_at_two_and_a_half_an_interval_is_an_even_chance(monkeypatch):
-    monkeypatch.setattr(adaptive, "information_ratios", lambda plan, information: np.array([2.5, 2.5]))
+    monkeypatch.setattr(adaptive.InformationRatios, "of", lambda ratios, n: np.array([2.5, 2.5]))
     found = outlooks(plans("gaussian", PAID), [5_000.0])[0][0]
     assert found.share == pytest.approx(0.5)
 

@@ -13,7 +13,7 @@ from scipy import optimize
 
 import dpstats as dp
 from dpstats.data.columns import NumericColumn
-from dpstats.mechanisms.release import gradient_tolerance
+from dpstats.mechanisms.release import LastStep
 from dpstats.privacy.randomness import random_source
 from dpstats.solvers.objective import PerturbedObjective
 
@@ -202,8 +202,8 @@ def test_enormous_budgets_ask_for_no_more_than_rounding_allows(eps: float) -> No
     """The tolerance has a public floor, so that the solver need not chase digits that no arithmetic holds."""
     fit = dp.logit("b ~ x + z + g", frame(20_000), eps, domain=DOMAIN, seed=1, check_share=0)
     plan = fit.plan.objective
-    facts = {"row_length": plan.row_length, "curvature": plan.curvature, "rows": plan.rows_at_most}
-    assert plan.tolerance >= gradient_tolerance(plan.family, rms=0.0, penalty=None, **facts) > 0
+    noiseless = LastStep(plan.family, 0.0, plan.row_length, plan.curvature, plan.rows_at_most)
+    assert plan.tolerance >= noiseless.tolerance() > 0
     blocks = fit.plan.design.blocks(frame(20_000))  # type: ignore[attr-defined]
     objective = PerturbedObjective(plan.family, blocks, plan.curvature, plan.sample(random_source(1)))
     released = objective.accumulate(fit.scaled_params).gradient

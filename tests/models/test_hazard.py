@@ -17,7 +17,8 @@ from dpstats.families.hazard import PiecewiseExponential
 from dpstats.models.hazard import Pieces, _plan, split_time
 from dpstats.privacy.calibration import joint_loss, joint_scale
 from dpstats.privacy.information import joint_scales, row_weights, weight_bound
-from dpstats.results.hazard import EVENT, INTERVAL, PIECE
+from dpstats.privacy.information.joint import majorant_lipschitz
+from dpstats.results.hazard import AT_RISK, EVENT, INTERVAL, WEIGHT
 from dpstats.solvers.pairs import single
 from dpstats.solvers.rounding import pair_slope
 
@@ -49,8 +50,9 @@ def figures(family: PiecewiseExponential, blocks: Any, eta_of: Any) -> tuple[flo
     bend = 0.0
     for block in blocks:
         weights = np.ones(len(block.endog)) if block.weights is None else block.weights
-        for row, endog, weight in zip(np.asarray(block.exog), block.endog, weights, strict=True):
-            eta = np.array([eta_of(row)])
+        rows = zip(np.asarray(block.exog), block.endog, weights, block.offset, strict=True)
+        for row, endog, weight, offset in rows:
+            eta = np.array([eta_of(row) + offset])
             key = hash(row.tobytes())
             slopes[key] = slopes.get(key, 0.0) + float(weight * family.slope(eta, np.array([endog]))[0])
             bend += float(weight * family.weight(eta, np.array([endog]))[0])
@@ -76,8 +78,9 @@ def test_pieces_are_the_time_at_risk() -> None:
     _, pieces = pieces_of(ENTERED)
     rows = {"start": [1.0], "time": [4.0], "event": [1], "arm": ["new"], "age": [30.0]}
     parts = [part for part in split_time(pieces, as_table(rows), slice(0, 1)) if part.rows]
-    found = [(part.column(EVENT).numbers()[0], part.column(PIECE).numbers()[0] * 10) for part in parts]
-    assert found == [(0.0, pytest.approx(1.0)), (0.0, pytest.approx(2.0)), (1.0, 10.0)]
+    found = [[part.column(name).numbers()[0] for name in (EVENT, WEIGHT, AT_RISK)] for part in parts]
+    halved, two_thirds = pytest.approx(np.log(1 / 2)), pytest.approx(np.log(2 / 3))
+    assert found == [[0, pytest.approx(0.2), halved], [0, pytest.approx(0.3), two_thirds], [1, 1, two_thirds]]
     interval = pieces.design.domain[INTERVAL]
     assert interval.values == ("0 to 2", "2 to 5", "5 to 10")  # type: ignore[union-attr]
 
@@ -87,17 +90,20 @@ def test_a_cut_time_has_no_event_and_an_entry_after_the_end_no_row() -> None:
     rows = {"start": [0, 5.0], "time": [70.0, 4.0], "event": [1, 1], "arm": ["new", "new"], "age": [30.0, 30.0]}
     blocks = pieces.rows(as_table(rows)).collect()
     assert sum(float(block.endog.sum()) for block in blocks) == 0
-    assert sum(float(block.weights.sum()) for block in blocks if block.weights is not None) == pytest.approx(1)
+    at_risk = [(block.weights * np.exp(block.offset)).sum() for block in blocks]
+    assert sum(map(float, at_risk)) == pytest.approx(1)
 
 
-@pytest.mark.parametrize(
-    ("ends", "most", "curvature", "scale"),
-    [((0.5, 1), 1, 3, 1.8), ((1,), 0.5, 1, 1.0), ((1,), 1, 3, 1.4039), ((1,), 2, 3, 4.0885), ((1,), 2, 10, 2.4459)],
-)
-def test_reference_values(ends: tuple[float, ...], most: float, curvature: float, scale: float) -> None:
-    family = PiecewiseExponential(ends, float(most))
-    given = {"curvature_ratio": 1 / curvature, "row_norm": 1.0, "shared": family.pieced}
-    assert joint_scale(family, eps=1.0, **given) == pytest.approx(scale, rel=1e-4)
+def persons(ends: tuple[float, ...], most: float, steps: int = 41) -> list[tuple[float, float, float]]:
+    """|l'|, l'' and what the event counts of persons all over the bounds, by enumeration of section 3."""
+    found = []
+    for start, end in pairwise((0.0, *ends)):
+        for x, share in product(np.linspace(0, most * start, 3), np.exp(np.linspace(-6, 1, steps))):
+            y = most * (end - start) * min(share, 1.0)
+            count = float(np.clip(0.5 - np.log(share), 0, 1))
+            found += [(x + y, x + y * (share < 1), 0.0)]
+            found += [(x + abs(y - count), x + y * (share < 1) + (0 < count < 1), count)]
+    return found
 
 
 @pytest.mark.parametrize("ends", [(1.0,), (0.5, 1.0), (0.1, 0.3, 1.0), (0.2, 0.4, 0.6, 0.8, 1.0)])
@@ -106,12 +112,16 @@ def test_the_scale_is_that_of_all_persons(ends: tuple[float, ...], most: float) 
     """Section 3's supremum over interval, hazards and event by enumeration: the loss at the scale is eps, no less."""
     family, kappa = PiecewiseExponential(ends, most), 0.15
     scale = joint_scale(family, eps=1.0, curvature_ratio=kappa, row_norm=1.0, shared=True)
-    worst = 0.0
-    for start, end in pairwise((0.0, *ends)):
-        before, within = np.linspace(0, most * start, 41), np.linspace(0, most * (end - start), 41)
-        for x, y, event in product(before, within, (0, 1)):
-            worst = max(worst, kappa * (x + y) + (x + abs(y - event)) / scale)
+    worst = max(kappa * bend + slope / scale for slope, bend, _ in persons(ends, most, 401))
     assert 0.97 < worst <= 1 + 1e-9
+
+
+def test_a_forgotten_ramp_is_caught() -> None:
+    """Planted: l'' of time at risk alone, as if an event ceased to count at once and at no price."""
+    ends, most, kappa = (0.5, 1.0), 1.0, 1 / 3
+    cells = [(slope, bend - (0 < count < 1)) for slope, bend, count in persons(ends, most, 401)]
+    scale = max(slope / (1 - kappa * bend) for slope, bend in cells)
+    assert max(kappa * bend + slope / scale for slope, bend, _ in persons(ends, most, 401)) > 1.1
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
@@ -121,13 +131,10 @@ def test_coefficients_and_matrix_together_cost_eps(ends: tuple[float, ...], adja
     family, kappa = PiecewiseExponential(ends, 1.5), 0.15
     given = {"curvature_ratio": kappa, "row_norm": 1.0, "adjacency": adjacency, "shared": True}
     scales = joint_scales(family, eps=1.0, ratio=1.5, **given)
-    costs, gradients, without = [], [], []
-    for start, end in pairwise((0.0, *ends)):
-        before, within = np.linspace(0, 1.5 * start, 31), np.linspace(0, 1.5 * (end - start), 31)
-        for x, y, event in product(before, within, (0, 1)):
-            gradients.append((x + abs(y - event)) / scales.fit + event / scales.matrix)
-            costs.append(kappa * (x + y) + gradients[-1])
-            without.append(costs[-1] - event / scales.matrix)
+    all_persons = persons(ends, 1.5, 401)
+    gradients = [slope / scales.fit + count / scales.matrix for slope, _, count in all_persons]
+    costs = [cost + kappa * bend for cost, (_, bend, _) in zip(gradients, all_persons, strict=True)]
+    without = [cost - count / scales.matrix for cost, (_, _, count) in zip(costs, all_persons, strict=True)]
     second = max(gradients) if adjacency == "replace_one" else 0.0
     assert 0.97 < max(costs) + second <= 1 + 1e-9
     # The same noise with a matrix scale as if no event were in it is too little.
@@ -135,10 +142,33 @@ def test_coefficients_and_matrix_together_cost_eps(ends: tuple[float, ...], adja
     assert spare > 0.05
 
 
+@pytest.mark.parametrize("most", [0.5, 2.0])
+@pytest.mark.parametrize("hazard", [0.4, 2.0, 9.0])
+def test_the_score_has_mean_zero_whatever_the_hazard(most: float, hazard: float) -> None:
+    """Of an exponential time in one interval, at the true hazard: the cap stops the observation and moves nothing.
+
+    A cap on the hazard, under which events go on to count, is caught.
+    """
+    family, middle = PiecewiseExponential((1.0,), most), (np.arange(200_000) + 0.5) / 200_000
+    density, eta = hazard * np.exp(-hazard * middle), np.log(hazard * middle)
+    end = np.array([np.log(hazard)])
+    stays = float(np.exp(-hazard) * family.slope(end, np.zeros(1))[0])
+    pieces, events = (family.slope(eta, np.full(len(eta), endog)) for endog in (0.0, 1.0))
+    found = float(np.mean(density * (pieces + events)) + stays)
+    assert abs(found) < 0.05
+    capped = float(np.mean(density * (np.minimum(hazard, most) * middle - 1)) + np.exp(-hazard) * min(hazard, most))
+    assert hazard <= most or capped < -0.2
+
+
 def test_the_matrix_is_of_events_alone() -> None:
     family = PiecewiseExponential((0.5, 1.0), 2.0)
-    eta = np.array([-30.0, 0.0, 30.0, 0.0])
-    assert row_weights(family, eta, np.array([0.0, 0.0, 0.0, 1.0])).tolist() == [0, 0, 0, 1]
+    eta = np.array([-30.0, 0.0, 30.0, 0.0, np.log(2.0), 30.0])
+    counts = row_weights(family, eta, np.array([0.0, 0.0, 0.0, 1.0, 1.0, 1.0]))
+    assert counts.tolist() == [0, 0, 0, 1, pytest.approx(0.5), 0]
+    # No more than the majorant's slope says beside the optimum at which the noise was calibrated.
+    near = np.linspace(-3, 3, 1001)
+    moved = row_weights(family, near + 0.01, np.ones(1001)) - row_weights(family, near, np.ones(1001))
+    assert np.abs(moved).max() <= 0.01 * majorant_lipschitz(family) + 1e-12
     assert weight_bound(family, None) == 1
     plan, pieces = pieces_of()
     for seed in range(30):
@@ -149,7 +179,7 @@ def test_the_matrix_is_of_events_alone() -> None:
 
 def density_loss(scale: float) -> float:
     """The log ratio of exact densities, two dummies and l1 noise, at a point where b has any sign: see the comments."""
-    family, curvature = PiecewiseExponential((0.5, 1.0), 1.0), 3.0
+    family, curvature = PiecewiseExponential((0.5, 1.0), 1.0), 10.0
     theta = np.array([-1e-9, -12.0])
     # Others: many events at time 0, of no curvature, and so many pieces of the second interval that b is negative.
     others, many = 50.0, 1e9
@@ -164,13 +194,22 @@ def density_loss(scale: float) -> float:
 
 
 def test_exact_densities_keep_eps_and_the_bound_of_a_piece_is_caught() -> None:
-    scale = joint_scale(
-        PiecewiseExponential((0.5, 1.0), 1.0), eps=1.0, curvature_ratio=1 / 3, row_norm=1.0, shared=True
-    )
+    scale = joint_scale(PiecewiseExponential((0.5, 1.0), 1.0), eps=1.0, curvature_ratio=0.1, row_norm=1.0, shared=True)
     assert 0.97 < density_loss(scale) <= 1.0
     # Planted: the noise of one piece alone, or of an event alone, as if they were rows of different persons.
-    piece = joint_scale(PiecewiseExponential((1.0,), 0.5), eps=1.0, curvature_ratio=1 / 3, row_norm=1.0)
+    piece = joint_scale(PiecewiseExponential((1.0,), 0.5), eps=1.0, curvature_ratio=0.1, row_norm=1.0)
     assert density_loss(piece) > 1.2
+
+
+def test_exact_densities_on_the_ramp_and_events_that_cease_at_once_are_caught() -> None:
+    """One column of ones, one interval, others of no curvature, a person throughout at risk and an event at the end."""
+    family, ramp = PiecewiseExponential((1.0,), 1.0), np.array([-1e-9])
+    slope = sum(family.slope(ramp, np.array([endog]))[0] for endog in (0.0, 1.0))
+    bend = sum(family.weight(ramp, np.array([endog]))[0] for endog in (0.0, 1.0))
+    scale = joint_scale(family, eps=1.0, curvature_ratio=0.7, row_norm=1.0)
+    assert 0.97 < np.log1p(0.7 * bend) + abs(slope) / scale <= 1.0
+    # Planted: the scale that time at risk asks for, without the ramp.
+    assert np.log1p(0.7 * bend) + abs(slope) * (1 - np.log(1.7)) > 1.05
 
 
 def test_whole_weights_of_pieces_are_caught() -> None:
@@ -185,13 +224,14 @@ def test_whole_weights_of_pieces_are_caught() -> None:
 
 def test_slopes_have_twice_the_digits() -> None:
     family = PiecewiseExponential((0.5, 1.0), 2.0)
-    eta, endog = np.array([-3.0, 0.3, 9.0, 0.3]), np.array([0.0, 0.0, 0.0, 1.0])
+    eta, endog = np.array([-3.0, 0.3, 9.0, 0.1, 0.3, 2.0]), np.array([0.0, 0.0, 0.0, 1.0, 1.0, 1.0])
+    on_ramp = [0.3 - np.log(2.0) - 0.5, 0.0]
     fine = pair_slope(family, single(eta, np.float64), endog)
-    np.testing.assert_allclose(fine.high + fine.low, [np.exp(-3.0), np.exp(0.3), 2.0, -1.0], rtol=1e-15)
+    np.testing.assert_allclose(fine.high + fine.low, [np.exp(-3.0), np.exp(0.3), 2.0, -1.0, *on_ramp], rtol=1e-15)
     steps = 1e-6
     ends = family.derivatives(eta + steps, endog).value, family.derivatives(eta - steps, endog).value
     np.testing.assert_allclose(family.slope(eta, endog), (ends[0] - ends[1]) / (2 * steps), rtol=1e-6)
-    np.testing.assert_allclose(family.weight(eta, endog), [np.exp(-3.0), np.exp(0.3), 0, 0])
+    np.testing.assert_allclose(family.weight(eta, endog), [np.exp(-3.0), np.exp(0.3), 0, 0, 1, 0])
 
 
 def test_a_curve_stays_beside_its_family() -> None:

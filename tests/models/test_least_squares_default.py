@@ -22,7 +22,7 @@ from dpstats.models import glm, ranges, sources
 from dpstats.models.adaptive import FEWEST_BOUGHT, Outlook, affordable, preferred
 from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan
-from dpstats.plan.methods import ERRORS_SHARE, INTERVAL_CAP, fit_spec, plan_releases
+from dpstats.plan.methods import ERRORS_SHARE, INTERVAL_CAP, ONE_TAIL, fit_spec, plan_releases
 from dpstats.results.standard_errors import beyond_cap
 
 FULL = {"x": (0, 1), "z": (-1, 1), "y": (-1, 3)}
@@ -58,9 +58,10 @@ def test_the_cap_that_a_plan_states_holds_of_every_fit_of_it() -> None:
 
     adaptive = said(dp.plan(MODEL, domain, 1.0))
     assert "The cap is 7,500 in units of the response for coefficients alone" in adaptive
-    assert "the cap follows it: at most 27,000. Such a fit may also take method='statistics'" in adaptive
+    assert "the cap follows it: at most 40,500. Such a fit may also take method='statistics'" in adaptive
     paid = said(dp.plan(MODEL, domain, 1.0, inference=True, method="napp"))
-    assert "0.9 times half the width of an interval that the fit buys of the response, so at most 27,000" in paid
+    assert "0.9 times half the width of an interval that the fit buys of the response, or 0.9 times its width" in paid
+    assert "if it meets one end of the declared range only: at most 40,500 in units of the response." in paid
     weighted = said(dp.plan(MODEL, {**domain, "w": (0, 1)}, 1.0, weights="w"))  # it follows no count
     assert "Residuals beyond 7,500 (residual_cap" in weighted
     alone = dp.plan(MODEL, domain, 1.0, inference=None)
@@ -93,6 +94,34 @@ def test_a_wide_range_buys_an_interval_and_a_full_one_takes_statistics() -> None
         assert parts.sum() == pytest.approx(1.0, rel=1e-9)
         assert parts["response"] == pytest.approx(ERRORS_SHARE)
         assert found.guarantee.eps == 1.0
+
+
+@pytest.mark.parametrize(
+    ("ends", "wide"), [((0.0, 25.0), True), ((62.5, 100.0), True), ((25.0, 75.0), False), ((0.0, 100.0), False)]
+)
+def test_the_cap_is_wide_for_a_response_that_meets_one_end(
+    ends: tuple[float, float], wide: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The interval is the purchase's alone: the rows, which lie about 1, have no part in it."""
+    monkeypatch.setattr(ranges, "buy_interval", lambda *_, **__: ends)
+    domain = {**FULL, "y": (0, 100)}
+    found = dp.ols(MODEL, frame(3_000), 1.0, domain=domain, inference=True, method="napp", seed=1)
+    assert found.family.residual_cap == pytest.approx(
+        INTERVAL_CAP * (ONE_TAIL if wide else 1) * (ends[1] - ends[0]) / 2
+    )
+    assert found.plan.response.to_dict().get("one_tail", False) is wide
+    assert dp.GLMResults.from_dict(found.to_dict()).plan.response == found.plan.response
+
+
+@pytest.mark.slow
+def test_where_the_wide_cap_costs_all_errors_the_narrow_one_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranges, "buy_interval", lambda *_, **__: (0.0, 50.0))
+    domain, data = {**FULL, "y": (0, 200), "g": list(range(7))}, frame(20_000)
+    data["g"] = np.arange(20_000) % 7
+    few, many = (dp.ols(f"{MODEL} + g", data[:rows], 0.5, domain=domain, seed=1) for rows in (8_000, 20_000))
+    assert few.has_errors
+    assert few.family.residual_cap == pytest.approx(INTERVAL_CAP * 25)
+    assert many.family.residual_cap == pytest.approx(INTERVAL_CAP * 25 * ONE_TAIL)
 
 
 @pytest.mark.slow
@@ -256,6 +285,19 @@ def test_the_share_beyond_the_cap_is_of_the_rows_that_are_fitted() -> None:
     share = beyond_cap(found.plan, found.released, (20_000.0, 100.0))
     assert share is not None
     assert abs(share.value - np.mean(away)) < 4 * share.sd
+
+
+@pytest.mark.slow
+def test_default_intervals_cover_where_errors_are_exponential() -> None:
+    """.98 of the worst slope; with the cap of two tails .5 (docs/benchmarks_inference)."""
+    random, data = np.random.default_rng(11), frame(10_000, 11)
+    data["y"] = (1 + 2 * data["x"] + data["z"]) * random.exponential(size=len(data)) + 1
+    slopes = smf.ols(MODEL, data).fit().params[1:]
+    covered = []
+    for seed in range(16):
+        interval = dp.ols(MODEL, data, 0.5, domain={**FULL, "y": (0, 100)}, seed=seed).conf_int().loc[slopes.index]
+        covered.append((interval.iloc[:, 0] <= slopes) & (slopes <= interval.iloc[:, 1]))
+    assert np.mean(covered, axis=0).min() >= 0.8
 
 
 @pytest.mark.slow

@@ -379,3 +379,14 @@ def test_levels_keep_their_order() -> None:
 
 def test_domains_are_coerced() -> None:
     assert dp.plan_ordinal(FORMULA, Domain(DOMAIN), 1.0).digest() == dp.plan_ordinal(FORMULA, DOMAIN, 1.0).digest()
+
+
+def test_what_is_not_there_says_why() -> None:
+    fit = dp.ordinal(FORMULA, rows(200), 1.0, domain=DOMAIN, seed=1)
+    for name in ("resid", "aic", "prsquared", "fittedvalues"):
+        with pytest.raises(dp.errors.NotReleasedError, match=f"{name} was not released"):
+            getattr(fit, name)
+    with pytest.raises(AttributeError, match="no attribute 'zzz'"):
+        _ = fit.zzz
+    with pytest.raises(ArgumentError, match="not offered for plans of ordered levels"):
+        dp.plan_ordinal(FORMULA, DOMAIN, 1.0).standard_errors(1000)

@@ -20,10 +20,9 @@ from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, BudgetExceeded, MismatchError, NotReleasedError, ReleaseError
 from dpstats.families import get_family
 from dpstats.formula.design import design_spec
-from dpstats.formula.faults import Fault, column_facts, fault_flags, possible_faults
-from dpstats.models import adaptive, row_counts
-from dpstats.models.row_counts import _row_sums
-from dpstats.models.sources import FormulaSource
+from dpstats.formula.reader import Fault, column_facts, fault_flags, possible_faults
+from dpstats.models import adaptive, sources
+from dpstats.models.sources import FormulaSource, _row_sums
 from dpstats.plan import range_eps
 from dpstats.plan.row_counts import CHECK_SHARE, RowCounts
 from dpstats.privacy.accounting import exact
@@ -222,18 +221,27 @@ def test_what_share_at_fault_is_named_and_stops(fault: Fault, at_fault: int, nam
     assert (len(counts.findings()), len(counts.mismatch())) == (named, stopped)
 
 
+def test_a_column_is_named_for_a_count_that_noise_does_not_make() -> None:
+    """The noise is exceeded, and the least share: not the sum of both, which hides what there is."""
+    clipped = [Fault(name, "outside", "(0, 1)") for name in "abcdefghijk"]
+    counts = RowCounts.planned(1.0, 0.03, "add_remove", clipped)
+    assert len(counts.released(1_000, [270, *[0] * 10]).findings()) == 1
+    assert not counts.released(1_000, [250, *[0] * 10]).findings()
+    assert not counts.released(10_000, [270, *[0] * 10]).findings()  # not 3 % of the rows
+
+
 @pytest.mark.parametrize(("adjacency", "sensitivity"), [("add_remove", 1), ("replace_one", 2)])
 def test_counts_are_drawn_with_the_noise_that_is_charged(
     adjacency: str, sensitivity: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[tuple[int, int, float]] = []
-    noisy = row_counts.noisy_integers
+    noisy = sources.noisy_integers
 
     def watched(values: Any, sensitivity: int, eps: float, random: Any) -> Any:
         drawn.append((len(values), sensitivity, eps))
         return noisy(values, sensitivity, eps, random)
 
-    monkeypatch.setattr(row_counts, "noisy_integers", watched)
+    monkeypatch.setattr(sources, "noisy_integers", watched)
     fit = dp.glm("y ~ x", good_rows(500), 2.0, family="binomial", domain=DOMAIN, adjacency=adjacency, seed=1)
     # Lost in y or x, or outside in x: .02 of eps. The number of rows: .01, unless it is public.
     assert drawn[0] == (3, sensitivity, pytest.approx(0.04))
@@ -289,7 +297,7 @@ def test_counts_have_the_noise_that_is_planned() -> None:
     plan = FormulaSource(FORMULA, table, Domain(DOMAIN)).plan(request, alone=True)
     counts = plan.counts
     assert counts is not None
-    draws = np.array([row_counts.count_rows(plan, table, np.random.default_rng(seed)).rows for seed in range(400)])
+    draws = np.array([sources.count_rows(plan, table, np.random.default_rng(seed)).rows for seed in range(400)])
     assert draws.std() == pytest.approx(counts.rows_sd, rel=0.25)
     assert draws.mean() == pytest.approx(300, abs=4 * counts.rows_sd / 20)
 

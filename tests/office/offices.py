@@ -57,6 +57,16 @@ def write_office(folder: Path, more: str = "", text: str = FILE) -> Path:
     return path
 
 
+def work_here(service: Service) -> None:
+    """Have this process carry out each job as soon as it is paid for: a process of its own imports all first."""
+
+    def wake() -> None:
+        for job in service._pool._taken():
+            worker.main(str(service.office.path), job)
+
+    service._pool.wake = wake  # type: ignore[method-assign]
+
+
 def finished(service: Service, analyst: str, job: str) -> Job:
     """The job as it is shown once a worker, here in this process, has carried it out."""
     worker.main(str(service.office.path), job)

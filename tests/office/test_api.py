@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("starlette")
 pytest.importorskip("httpx2")
 
+from offices import work_here
 from starlette.testclient import TestClient
 
 import dpstats as dp
@@ -111,7 +112,8 @@ def test_a_release(anna: TestClient, service: Any) -> None:
 
 @pytest.mark.slow
 def test_the_keeper_decides(opened: Callable[..., Any]) -> None:
-    service = opened("approve = true", start=True)
+    service = opened("approve = true")
+    work_here(service)
     with (
         speak(service, service.add_analyst("anna")) as anna,
         speak(service, service.new_keeper_token(), keeper=True) as keeper,

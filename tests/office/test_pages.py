@@ -7,6 +7,7 @@ import json
 import random
 import re
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -162,10 +163,17 @@ def test_the_lines_of_code_do_the_same() -> None:
 
 
 def test_words_of_a_job() -> None:
-    def job(request: Request) -> Job:
-        return Job(ID, "Ada", request, "key", "working", 0.0, 1.0)
+    """An evaluation is of a model, by its label or its formula."""
 
-    assert [pages.what(job(request)) for request in REQUESTS[2:6]] == ["y ~ x", "Evaluation", "y ~ x", "y, bs(x, df=4)"]
+    def job(request: Request) -> Job:
+        return Job(ID, "Ada", request, "key", "working", 0.0, 1.0, label=request.label)
+
+    models = dict(zip((ID, "0" * 32), map(job, REQUESTS), strict=False))
+    service: Any = SimpleNamespace(named=lambda ids: {id: models[id] for id in ids if id in models})
+    words = [pages.what(service, job(request)) for request in REQUESTS[2:6]]
+    assert words == ["y ~ x", "Evaluation of table 2", "y ~ x", "y, bs(x, df=4)"]
+    del models[ID]
+    assert pages.what(service, job(REQUESTS[3])) == "Evaluation"
 
 
 NASTY = (
@@ -204,7 +212,7 @@ def test_no_form_breaks_a_page_or_is_repeated_as_markup(opened: Callable[..., An
             create_app(service, keeper=keeper, limits=endless), base_url="http://127.0.0.1", headers=headers
         )
         for method, path, _ in (*pages.BOTH, *(pages.KEEPER if keeper else pages.ANALYST)):
-            for _ in range(12):
+            for _ in range(8):
                 sent = {name: rng.choice(NASTY) for name in rng.sample(names, 6)}
                 parts = {
                     "data": rng.choice(("survey", "none", "x" * 99)),

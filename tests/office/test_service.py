@@ -25,6 +25,7 @@ from dpstats.office.bounded import TooMuch, bounded
 from dpstats.office.config import Office
 from dpstats.office.request import Request, from_result
 from dpstats.office.service import Service
+from dpstats.office.source import check_source
 from dpstats.office.store import TooManyRequests, Unavailable
 
 Opened = Callable[..., Service]
@@ -326,7 +327,8 @@ def test_what_could_not_be_shown_once_is_tried_again(opened: Opened, monkeypatch
 @pytest.mark.slow
 def test_a_call_is_limited_by_the_time_of_a_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that is busy makes no refusal: a call that waits uses nothing up."""
-    assert bounded("ada", time.sleep, 11) is None
+    monkeypatch.setattr(bounded_module, "SECONDS", 1)
+    assert bounded("ada", time.sleep, 2) is None
     with pytest.raises(TooMuch):
         bounded("ada", eval, "sum(i * i for i in range(10**10))")
     monkeypatch.setattr(bounded_module, "PATIENCE", 0.2)
@@ -361,12 +363,23 @@ def test_an_approval_looks_at_the_file_again(opened: Opened) -> None:
     assert [one.id for one in service.waiting()] == [job.id]
 
 
+def test_the_two_entries_of_a_fit_say_what_each_is_for(opened: Opened) -> None:
+    """As a local fit's do; the number of rows settles the method of the second."""
+    service = opened()
+    service.submit("ada", GLM, "k")
+    table = entries(service)
+    plan = dp.plan("y ~ x", {"x": (0, 2), "y": (0, 1)}, FIT["eps"])
+    assert table[["label", "method"]].to_dict("records") == list(plan.entries)
+    assert [entry["method"] for entry in plan.entries] == ["row counts", "napp or statistics"]
+    assert plan.entries[0]["label"] == f"rows of a {plan.entries[1]['label']}"
+
+
 def test_a_first_charge_of_two_that_stays_is_not_said_to_be_nothing(opened: Opened, monkeypatch: Any) -> None:
     service, whole = opened(), Service._checked
 
     def twice(self: Service, analyst: str, request: Request) -> Any:
         checked = whole(self, analyst, request)
-        return checked._replace(charges=checked.charges * 2)
+        return checked._replace(charges=checked.charges * 2, entries=checked.entries * 2)
 
     monkeypatch.setattr(Service, "_checked", twice)
     monkeypatch.setattr(Service, "_check_budget", lambda *_: None)
@@ -547,7 +560,7 @@ def test_the_types_of_a_query_are_read_without_its_rows(opened: Opened) -> None:
     query = "SELECT x, y, CAST(error(g) AS VARCHAR) AS g FROM t"
     source = f'source = {{duckdb = "rows.duckdb", query = "{query}"}}'
     service.office.path.write_text(text.replace('source = "rows.csv"', source))
-    opened(start=True)
+    check_source(Office.load(service.office.path).datasets["survey"])
     service.office.path.write_text(text.replace('source = "rows.csv"', source.replace("SELECT x,", "SELECT nothing,")))
     with pytest.raises(ArgumentError, match="source cannot be opened") as refusal:
         opened(start=True)

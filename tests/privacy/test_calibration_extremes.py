@@ -13,7 +13,8 @@ import dpstats as dp
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM
 from dpstats.privacy.calibration import joint_loss, joint_scale, objective_noise
-from dpstats.privacy.gaussian import DELTA_MIN, SPLITS, insertion
+from dpstats.privacy.gaussian import SPLITS, insertion
+from dpstats.privacy.guarantee import DELTA_MIN
 
 LOGISTIC, HUBER, SQUARED = Binomial(), HuberSVM(0.5), Gaussian(2.0)
 

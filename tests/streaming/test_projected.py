@@ -85,7 +85,7 @@ def test_rows_outside_the_region_enter_as_zero(region: Constraint | int) -> None
 
 
 def test_the_matrix_is_public_and_the_same_for_all() -> None:
-    first, second = Projection(10, 4, 7), Projection.from_dict(json.loads(json.dumps(Projection(10, 4, 7).to_dict())))
+    first, second = Projection(10, 4, 7), Projection(**json.loads(json.dumps(Projection(10, 4, 7).to_dict())))
     np.testing.assert_array_equal(first.matrix, second.matrix)
     assert not np.array_equal(first.matrix, Projection(10, 4, 8).matrix)
     # Kept for ever: what a stored stream was summed along.

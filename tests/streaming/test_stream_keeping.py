@@ -24,7 +24,7 @@ from dpstats.errors import ArgumentError, LedgerError, StreamError
 from dpstats.streaming import Regression
 from dpstats.streaming.checkpoint import digest_of
 from dpstats.streaming.sums import Buffers, toeplitz
-from dpstats.streaming.sums.running import pack, unpack
+from dpstats.streaming.sums.state import pack, unpack
 
 DOMAIN: dict[str, Any] = {"x": (-1, 1), "y": (-2, 2)}
 TICKS = 4

@@ -77,8 +77,8 @@ def majorant_lipschitz(family: Family | str, weight_cap: float | None = None) ->
         return min(4 * family.curvature_bound * LOGISTIC_STEEPNESS, cap)
     if isinstance(family, Poisson):
         return cap * (family.steepness if family.curvature_bound < family.lipschitz else 1.0)
-    if isinstance(family, PiecewiseExponential):  # its information is of events, at whatever coefficients
-        return 0.0
+    if isinstance(family, PiecewiseExponential):  # of what an event counts
+        return 1.0
     if isinstance(family, Quantile):
         return LOGISTIC_STEEPNESS / closed_cap("h", family.h) ** 2
     if isinstance(family, SmoothSVM):
@@ -106,11 +106,11 @@ def weight_bound(family: Family, weight_cap: float | None) -> float:
 
 
 def row_weights(family: Family | str, eta: Float, endog: Float, weight_cap: float | None = None) -> Float:
-    """l'' at eta, or no more than a cap, at most the majorant; of a hazard 1 for an event. Shape (rows,)."""
+    """l'' at eta, or no more than a cap, at most the majorant; of a hazard what an event counts. Shape (rows,)."""
     family = get_family(family)
     majorant_lipschitz(family)
     if isinstance(family, PiecewiseExponential):
-        return np.asarray(endog, dtype=np.float64)
+        return np.asarray(family.event_counts(eta, endog), dtype=np.float64)
     return capped_weights(family, eta, np.asarray(family.weight(eta, endog), dtype=np.float64), weight_cap)
 
 

@@ -33,12 +33,11 @@ from dpstats.privacy.gaussian import (
     ROUNDING,
     SPLITS,
     NormalGrid,
-    check_delta,
     gaussian_mu,
     normal_grid,
     removal_profile,
 )
-from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
+from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget, check_delta
 from dpstats.privacy.information.joint import JointScales, check_ratio, curve_weights, majorant_shift
 from dpstats.privacy.information.matrix import MatrixLaw, MatrixNoise
 

@@ -15,9 +15,8 @@ from dpstats.arguments import safe_repr
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.privacy.k_norm.blocks import ConvexBody, Image, check_images, stack_images
-from dpstats.privacy.k_norm.groups import Group, check_groups, group_blocks, log_normaliser
+from dpstats.privacy.k_norm.groups import Group, check_groups, gamma_variable, group_blocks, log_normaliser
 from dpstats.privacy.k_norm.quantiles import ROUNDING, GroupNorm, length_quantile, log_concave_quantile, marginal
-from dpstats.privacy.k_norm.uniform import gamma_variable
 from dpstats.privacy.noise import Noise
 from dpstats.privacy.randomness import RandomSource
 
@@ -71,7 +70,9 @@ class KNormNoise:
 
     def scaled(self, scale: float) -> KNormNoise:
         """The same law at another scale."""
-        return replace(self, scale=scale)
+        law = replace(self, scale=scale)
+        law.__dict__.update(bodies=self.bodies, maps=self.maps)  # whose moments and places are known
+        return law
 
     def weighted(self, factors: Float) -> KNormNoise:
         """The law of b * factors, for positive factors of shape (p,)."""
@@ -133,7 +134,7 @@ class KNormNoise:
         total = np.zeros((self.size, self.size))
         for body, matrix, scale in zip(self.bodies, self.maps, self._scales, strict=True):
             square = (body.size + 1) * (body.size + 2) * scale**2
-            total += square * (matrix.T @ body.second_moments() @ matrix)
+            total += square * (matrix.T @ body.second_moments @ matrix)
         return total
 
     def standard_deviations(self) -> Float:

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from scipy import optimize, special
 
 from dpstats.privacy.k_norm.blocks import ConvexBody, Image
-from dpstats.privacy.k_norm.groups import Group
-from dpstats.privacy.k_norm.uniform import cells, conditional, mixed_moment, node_weights, quadrature
+from dpstats.privacy.k_norm.groups import Group, cells, conditional, mixed_moment, node_weights, quadrature
 
 Float = NDArray[np.float64]
 

@@ -12,8 +12,8 @@ from typing import Any
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.streaming.sums.buffers import Buffers
 from dpstats.streaming.sums.lattice import NoisePath, draws_from_dict
-from dpstats.streaming.sums.mechanism import Mechanism, SumsPlan
-from dpstats.streaming.sums.running import PrefixSums, unpack
+from dpstats.streaming.sums.mechanism import Mechanism, PrefixSums, SumsPlan
+from dpstats.streaming.sums.state import unpack
 from dpstats.streaming.sums.toeplitz import Blt, Toeplitz
 from dpstats.streaming.sums.tree import Honaker, KNormTree, Tree
 from dpstats.streaming.sums.workloads import Cumulative, Halflife, Window, Workload
@@ -60,15 +60,8 @@ def plan_from_dict(stored: Mapping[str, Any]) -> SumsPlan:
     >>> plan_from_dict(plan.to_dict()).guarantee == plan.guarantee
     True
     """
-    return SumsPlan(
-        mechanism=mechanism_from_dict(stored["mechanism"]),
-        size=stored["size"],
-        row_sensitivity=stored["row_sensitivity"],
-        norm=stored["norm"],
-        step=stored["step"],
-        draws=draws_from_dict(stored["draws"]),
-        guarantee=Guarantee(**stored["guarantee"]),
-    )
+    mechanism, draws = mechanism_from_dict(stored["mechanism"]), draws_from_dict(stored["draws"])
+    return SumsPlan(**{**stored, "mechanism": mechanism, "draws": draws, "guarantee": Guarantee(**stored["guarantee"])})
 
 
 def stored_plan(content: bytes) -> SumsPlan:

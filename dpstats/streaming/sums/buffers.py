@@ -15,9 +15,7 @@ from scipy import optimize, signal
 from dpstats.arguments import is_whole
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
-from dpstats.streaming.sums.workloads import Cumulative, Halflife, Workload, powers
-
-Float = NDArray[np.float64]
+from dpstats.streaming.sums.workloads import Cumulative, Float, Halflife, Workload, powers
 
 
 def square_root(count: int) -> Float:
@@ -82,15 +80,11 @@ class PoleSum:
     def energies(self, counts: NDArray[np.int64]) -> Float:
         """sum_{k < count} of the squared coefficients at each of `counts`, shape (n,)."""
         ratio = self.gaps[:, None] + self.gaps - self.gaps[:, None] * self.gaps
-        products = np.outer(self.weights, self.weights)
         logs = self._logs[:, None] + self._logs
         total = np.zeros(len(counts))
-        for row, column in np.ndindex(ratio.shape):
-            if ratio[row, column] > 0:
-                sums = -np.expm1(counts * logs[row, column]) / ratio[row, column]
-            else:
-                sums = counts.astype(np.float64)
-            total += products[row, column] * sums
+        for place, product in np.ndenumerate(np.outer(self.weights, self.weights)):
+            sums = -np.expm1(counts * logs[place]) / ratio[place] if ratio[place] > 0 else counts.astype(np.float64)
+            total += product * sums
         return total
 
     @property
@@ -137,7 +131,7 @@ class Buffers:
             raise ArgumentError("decays and weights must be equally many, at least one")
         if not all(0 <= decay < unit for decay in self.decays) or not all(0 < weight < unit for weight in self.weights):
             raise ArgumentError("decays must lie in [0, 1) and weights in (0, 1)")
-        if self.inverse_gaps.max() >= 1:
+        if self.inverse[0].max() >= 1:
             raise ArgumentError("weights must be small enough for the inverse to decay without changing sign")
 
     @classmethod
@@ -160,17 +154,8 @@ class Buffers:
         return PoleSum(np.array([weight / (1 << BITS) for weight in self.weights]), self.gaps)
 
     @cached_property
-    def inverse_gaps(self) -> Float:
-        """1 - p_j of C^-1 = 1 - sum_j v_j z / (1 - p_j z): eigenvalues of diag(1 - r) + sqrt(w) sqrt(w)'."""
-        return self._spectrum[0]
-
-    @cached_property
-    def inverse_weights(self) -> Float:
-        """v_j, above 0."""
-        return self._spectrum[1]
-
-    @cached_property
-    def _spectrum(self) -> tuple[Float, Float]:
+    def inverse(self) -> tuple[Float, Float]:
+        """1 - p_j and v_j > 0 of C^-1 = 1 - sum_j v_j z / (1 - p_j z): from diag(1 - r) + sqrt(w) sqrt(w)'."""
         root = np.sqrt(np.array([weight / (1 << BITS) for weight in self.weights]))
         values, vectors = np.linalg.eigh(np.diag(self.gaps) + np.outer(root, root))
         return np.maximum(values, 2.0**-BITS), (vectors.T @ root) ** 2
@@ -184,10 +169,10 @@ class Buffers:
 
     def response(self, decay: float) -> PoleSum:
         """The coefficients of C^-1 / (1 - decay z): noise in sums whose ticks decay so."""
-        distance = self.inverse_gaps - (1 - decay)
-        distance = np.where(np.abs(distance) < 1e-14, 1e-14, distance)
-        terms = self.inverse_weights / distance
-        return PoleSum(np.append(terms, 1 - terms.sum()), np.append(self.inverse_gaps, 1 - decay))
+        gaps, weights = self.inverse
+        distance = gaps - (1 - decay)
+        terms = weights / np.where(np.abs(distance) < 1e-14, 1e-14, distance)
+        return PoleSum(np.append(terms, 1 - terms.sum()), np.append(gaps, 1 - decay))
 
 
 def pattern_norm(patterns: list[tuple[int, ...]], inner: Callable[[float, int], float], ticks: float) -> float:

@@ -31,7 +31,7 @@ _ADD: dict[str, Callable[[Float, Float], Float]] = {
 }
 
 
-def lattice_total(rows: NDArray[np.floating], size: int, norm: str, longest: float, step: float) -> NDArray[np.object_]:
+def lattice_total(rows: NDArray[np.floating], size: int, norm: str, longest: float, step: float) -> Integers:
     """Sum of rows in whole steps, shape (size,): each is shortened to `longest` in the norm and truncated towards 0.
 
     A row with an entry that is not finite counts as zero; `longest` / `step` is at most 2**50.
@@ -41,7 +41,7 @@ def lattice_total(rows: NDArray[np.floating], size: int, norm: str, longest: flo
     array = np.asarray(rows)
     if array.ndim != 2 or array.shape[1] != size or not np.issubdtype(array.dtype, np.floating):
         raise DataError(f"rows must be floating-point numbers of shape (n, {size})")
-    total = np.full(size, 0, dtype=object)
+    total = zeros(1, size)[0]
     for start in range(0, len(array), _BLOCK):
         whole = _whole(array[start : start + _BLOCK].astype(np.float64), norm, longest, step)
         # 4,096 rows of at most 2**50 each fit 64 bits.
@@ -52,16 +52,15 @@ def lattice_total(rows: NDArray[np.floating], size: int, norm: str, longest: flo
 def _whole(block: NDArray[np.float64], norm: str, longest: float, step: float) -> NDArray[np.int64]:
     """Each row as integers, shape (n, size)."""
     with np.errstate(all="ignore"):
-        finite = np.asarray(np.isfinite(block).all(axis=1))
-        block = np.where(finite.reshape(-1, 1), block, 0.0)
+        block = np.where(np.isfinite(block).all(axis=1, keepdims=True), block, 0.0)
         largest = np.maximum(np.abs(block).max(axis=1), 1e-300)
         unit = block / largest[:, None]
         length = np.zeros(len(block))
         for column in np.abs(unit).T:  # column by column: the order of the sum does not depend on the block
             length = _ADD[norm](length, column)
         length = np.sqrt(length) if norm == "l2" else length
-        short = largest * length <= longest
-        shortened = np.where(short.reshape(-1, 1), block, unit * (longest / np.maximum(length, 1.0))[:, None])
+        short = (largest * length <= longest)[:, None]
+        shortened = np.where(short, block, unit * (longest / np.maximum(length, 1.0))[:, None])
         return np.trunc(shortened * (_BELOW / step)).astype(np.int64)
 
 
@@ -106,7 +105,7 @@ class GaussianDraws:
     def __post_init__(self) -> None:
         check_scale(self.scale)
 
-    def draw(self, count: int, size: int, random: RandomSource) -> NDArray[np.object_]:
+    def draw(self, count: int, size: int, random: RandomSource) -> Integers:
         """Python integers, shape (count, size)."""
         return gaussian_integers(count * size, self.scale, random).reshape(count, size).astype(object)
 
@@ -129,18 +128,18 @@ class LaplaceDraws:
     def __post_init__(self) -> None:
         check_scale(self.reach / self.eps)
 
-    def draw(self, count: int, size: int, random: RandomSource) -> NDArray[np.object_]:
-        """Python integers, shape (count, size)."""
-        zeros = np.zeros(count * size, dtype=np.int64)
-        return noisy_integers(zeros, self.reach, self.eps, random).reshape(count, size).astype(object)
+    def draw(self, count: int, size: int, random: RandomSource) -> Integers:
+        """As `GaussianDraws.draw`."""
+        plain = np.zeros(count * size, dtype=np.int64)
+        return noisy_integers(plain, self.reach, self.eps, random).reshape(count, size).astype(object)
 
     def covariance(self, size: int) -> Float:
-        """Of one vector, in squared lattice steps, shape (size, size)."""
+        """As `GaussianDraws.covariance`."""
         return 2 * (self.reach / self.eps) ** 2 * np.eye(size)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""
-        return {"draws": "laplace", "reach": self.reach, "eps": self.eps}
+        return {"draws": "laplace", **vars(self)}
 
 
 @dataclass(frozen=True)
@@ -154,31 +153,23 @@ class NormDraws:
     def __post_init__(self) -> None:
         check_scale(max(self.law.scale, self.cover_reach / self.cover_eps))
 
-    def draw(self, count: int, size: int, random: RandomSource) -> NDArray[np.object_]:
-        """Python integers, shape (count, size)."""
+    def draw(self, count: int, size: int, random: RandomSource) -> Integers:
+        """As `GaussianDraws.draw`."""
         law = self.law
-        drawn = np.concatenate(
-            [law.sample(random) if isinstance(law, KNormNoise) else law.sample(size, random) for _ in range(count)]
-        )
-        whole = np.rint(drawn).astype(np.int64)
-        covered = noisy_integers(whole, self.cover_reach, self.cover_eps, random)
-        return covered.reshape(count, size).astype(object)
+        drawn = [law.sample(random) if isinstance(law, KNormNoise) else law.sample(size, random) for _ in range(count)]
+        whole = np.rint(np.concatenate(drawn)).astype(np.int64)
+        return noisy_integers(whole, self.cover_reach, self.cover_eps, random).reshape(count, size).astype(object)
 
     def covariance(self, size: int) -> Float:
-        """Of one vector, in squared lattice steps, shape (size, size)."""
-        cover = 2 * (self.cover_reach / self.cover_eps) ** 2
+        """As `GaussianDraws.covariance`."""
+        cover = 2 * (self.cover_reach / self.cover_eps) ** 2 * np.eye(size)
         if isinstance(self.law, KNormNoise):
-            return self.law.covariance() + cover * np.eye(size)
-        return self.law.expected_square(size) / size * np.eye(size) + cover * np.eye(size)
+            return self.law.covariance() + cover
+        return self.law.expected_square(size) / size * np.eye(size) + cover
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""
-        return {
-            "draws": "norm",
-            "law": self.law.to_dict(),
-            "cover_reach": self.cover_reach,
-            "cover_eps": self.cover_eps,
-        }
+        return {"draws": "norm", **vars(self), "law": self.law.to_dict()}
 
 
 Draws = GaussianDraws | LaplaceDraws | NormDraws
@@ -186,11 +177,9 @@ Draws = GaussianDraws | LaplaceDraws | NormDraws
 
 def draws_from_dict(stored: Mapping[str, Any]) -> Draws:
     """The draws whose `to_dict` gave `stored`."""
-    if stored["draws"] == "gaussian":
-        return GaussianDraws(stored["scale"])
-    if stored["draws"] == "laplace":
-        return LaplaceDraws(stored["reach"], stored["eps"])
-    return NormDraws(law_from_dict(stored["law"]), stored["cover_reach"], stored["cover_eps"])
+    facts = dict(stored)
+    kind = {"gaussian": GaussianDraws, "laplace": LaplaceDraws, "norm": NormDraws}[facts.pop("draws")]
+    return kind(**{**facts, "law": law_from_dict(facts["law"])} if "law" in facts else facts)
 
 
 def law_root_mean_square(law: Noise | KNormNoise, size: int) -> float:

@@ -1,8 +1,9 @@
-"""A mechanism for private sums of a stream, its noise by ticks, and the plan of that noise for a budget, fixed before
-a row is read (docs/proofs/streams, 4)."""
+"""Private sums of a stream: a mechanism and its noise by ticks, the plan of that noise for a budget, and the stream
+while it runs (docs/proofs/streams, 4 and 7)."""
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -14,17 +15,16 @@ from numpy.typing import NDArray
 
 from dpstats.arguments import explain_calls, is_whole, safe_repr
 from dpstats.call import expand_signature
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, DataError, StreamError
 from dpstats.privacy.calibration import check_positive
-from dpstats.privacy.gaussian import analytic_mu, check_delta
-from dpstats.privacy.guarantee import Adjacency, Guarantee, check_adjacency, check_budget
+from dpstats.privacy.gaussian import analytic_mu
+from dpstats.privacy.guarantee import Adjacency, Guarantee, check_adjacency, check_budget, check_delta
 from dpstats.privacy.k_norm import KNormNoise
-from dpstats.privacy.randomness import LARGEST_SCALE, random_source
-from dpstats.streaming.sums.lattice import Draws, GaussianDraws, NoisePath, lattice_total
-from dpstats.streaming.sums.running import PrefixSums, is_interval
-from dpstats.streaming.sums.workloads import Workload, check_participation, make_workload
+from dpstats.privacy.randomness import LARGEST_SCALE, RandomSource, SystemRandom, random_source
+from dpstats.streaming.sums.lattice import Draws, Float, GaussianDraws, Integers, NoisePath, lattice_total, zeros
+from dpstats.streaming.sums.state import TickLock, pack, unpack
+from dpstats.streaming.sums.workloads import Halflife, Window, Workload, check_participation, make_workload
 
-Float = NDArray[np.float64]
 Reach = float | Mapping[str, float] | KNormNoise
 """How far one row moves its tick's vector: see `Mechanism.plan`."""
 
@@ -69,8 +69,12 @@ class Mechanism(ABC):
     --------
     >>> from dpstats.streaming.sums import Tree
     >>> tree = Tree(horizon=16)
-    >>> tree.horizon, tree.sensitivity > 0, tree.draw_deviation
-    (16, True, 1.0)
+    >>> tree.horizon, tree.to_dict()["horizon"], tree.sensitivity > 0, tree.draw_deviation
+    (16, 16, True, 1.0)
+    >>> tree.std([1, 16]).shape, tree.std_between(4, 8) > 0, tree.covariance([(0, 4), (4, 8)]).shape
+    ((2,), True, (2, 2))
+    >>> print(tree.plan(size=3, eps=1.0, delta=1e-5).guarantee)
+    eps=1, delta=1e-05, add_remove, certified
     """
 
     name: ClassVar[str]
@@ -113,13 +117,7 @@ class Mechanism(ABC):
         return 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON.
-
-        Examples
-        --------
-        >>> tree.to_dict()["horizon"]
-        16
-        """
+        """Plain public values, for JSON."""
         person = list(self.participation)
         return {"mechanism": self.name, **self.workload.to_dict(), "participation": person, **self.options()}
 
@@ -146,61 +144,21 @@ class Mechanism(ABC):
         """Standard deviation of the release at tick `t` = 1, 2, ..., in units of Delta / mu (pure: Delta / eps).
 
         Delta is how far one row moves its tick's vector, mu the Gaussian mechanism's budget: see `SumsPlan.noise_sd`
-        for a budget in eps and delta.
-
-        Parameters
-        ----------
-        t : int or array of int, shape (n,)
-
-        Returns
-        -------
-        float or ndarray, shape (n,)
-
-        Raises
-        ------
-        ArgumentError
-            If a tick lies outside the horizon.
-
-        Examples
-        --------
-        >>> tree.std([1, 16]).shape
-        (2,)
+        for a budget in eps and delta. ArgumentError if a tick lies outside the horizon.
         """
         ticks = self.check_ticks(np.atleast_1d(np.asarray(t)))
         values = self.sensitivity * self.draw_deviation * np.sqrt(self.release_variances(ticks))
         return float(values[0]) if np.ndim(t) == 0 else values
 
     def std_between(self, a: int, b: int) -> float:
-        """The same of the sum of the ticks a + 1, ..., b as the difference of two releases.
-
-        Examples
-        --------
-        >>> tree.std_between(4, 8) > 0
-        True
-        """
+        """The same of the sum of the ticks a + 1, ..., b as the difference of two releases."""
         return float(np.sqrt(self.covariance([(a, b)])[0, 0]))
 
     def covariance(self, intervals: Sequence[tuple[int, int]]) -> Float:
-        """Covariance of the noise of sums over intervals of ticks, in units of (Delta / mu)^2.
+        """Covariance of the noise of sums over intervals of ticks, in units of (Delta / mu)^2, shape (n, n).
 
-        Parameters
-        ----------
-        intervals : sequence of (a, b)
-            The ticks a + 1, ..., b, with 0 <= a < b.
-
-        Returns
-        -------
-        ndarray, shape (n, n)
-
-        Raises
-        ------
-        ArgumentError
-            If an interval is empty or lies outside the horizon.
-
-        Examples
-        --------
-        >>> tree.covariance([(0, 4), (4, 8)]).shape
-        (2, 2)
+        An interval (a, b), 0 <= a < b, has the ticks a + 1, ..., b; ArgumentError if one is empty or beyond the
+        horizon.
         """
         return (self.sensitivity * self.draw_deviation) ** 2 * self.draw_covariance(intervals)
 
@@ -212,23 +170,21 @@ class Mechanism(ABC):
     def draw_covariance(self, intervals: Sequence[tuple[int, int]]) -> Float:
         """`covariance` for draws of variance 1."""
         listed: Any = intervals
-        intervals = listed.tolist() if isinstance(listed, np.ndarray) else listed
-        if not isinstance(intervals, (list, tuple)):
+        listed = listed.tolist() if isinstance(listed, np.ndarray) else listed
+        if not isinstance(listed, (list, tuple)):
             raise ArgumentError("intervals must be a list of pairs (a, b) with 0 <= a < b")
-        for pair in intervals:
+        for pair in listed:
             if not isinstance(pair, (tuple, list)) or len(pair) != 2 or not is_interval(pair[0], pair[1], None):
                 raise ArgumentError(f"intervals must be pairs (a, b) with 0 <= a < b, got {safe_repr(pair)}")
-        ends = np.array(sorted({end for interval in intervals for end in interval} | {0}))
-        self.check_ticks(ends[ends > 0])
+        ends = sorted({int(end) for pair in listed for end in pair} - {0})
+        self.check_ticks(np.array(ends, dtype=np.int64))
         sums = np.zeros((len(ends), len(ends)))
-        for row, first in enumerate(ends.tolist()):
-            for column, second in enumerate(ends[: row + 1].tolist()):
-                if second > 0:
-                    sums[row, column] = sums[column, row] = self.sum_covariance(second, first)
-        places = {int(end): place for place, end in enumerate(ends)}
-        chosen = np.zeros((len(intervals), len(ends)))
-        for row, (a, b) in enumerate(intervals):
-            chosen[row, places[b]], chosen[row, places[a]] = 1.0, -1.0
+        for row, late in enumerate(ends):
+            for column, early in enumerate(ends[: row + 1]):
+                sums[row, column] = sums[column, row] = self.sum_covariance(early, late)
+        # Nothing has been summed before the first tick.
+        chosen = np.array([float(end == b) - float(end == a) for a, b in listed for end in ends])
+        chosen = chosen.reshape(len(listed), len(ends))
         return np.asarray(chosen @ sums @ chosen.T, dtype=np.float64)
 
     def release_variances(self, ticks: NDArray[np.int64]) -> Float:
@@ -261,7 +217,7 @@ class Mechanism(ABC):
         size : int
             Numbers in a vector.
         eps, delta : float
-            Spent once, for the whole stream; delta must be positive for all but `KNormTree`, and 0 for that.
+            Spent once, for the whole stream; delta is 0 for `KNormTree` and positive for all others.
         row_sensitivity : float, mapping or KNormNoise
             Delta: the most one row moves its tick's vector, in the Euclidean norm. Adding, removing or replacing it
             makes the difference: a row that is replaced moves its vector by up to twice its length. `KNormTree` also
@@ -275,21 +231,12 @@ class Mechanism(ABC):
         allow_uncertified : bool
             Must be True for a calibration that no proof covers.
 
-        Returns
-        -------
-        SumsPlan
-
         Raises
         ------
         ArgumentError
             If an argument is outside its range.
         UncertifiedError
             If the calibration is uncertified and that was not allowed.
-
-        Examples
-        --------
-        >>> print(tree.plan(size=3, eps=1.0, delta=1e-5).guarantee)
-        eps=1, delta=1e-05, add_remove, certified
         """
         size, adjacency = check_size(size), check_adjacency(adjacency)
         claim = Guarantee(*check_budget(eps, delta), adjacency, basis=BASIS)
@@ -312,8 +259,7 @@ class Mechanism(ABC):
         spacing = lattice_step(step, reach, self.sensitivity * reach / first_mu)
         # Columns of C, and the rounding of past noise, which differs by less than a step in each number that a row
         # touches.
-        touched = self.touched()
-        slack = math.sqrt(touched * size) * (1 + 2 * self.path().error()) if touched else 0.0
+        slack = math.sqrt(self.touched() * size) * (1 + 2 * self.path().error())
         moved = self.sensitivity * (1 + ROUNDING) * reach / spacing + slack
         mu = discrete_mu(eps, delta, moved, 2 * self.workload.ticks * size, first_mu)
         return SumsPlan(self, size, reach, "l2", spacing, GaussianDraws(moved / mu), replace(claim, rho=mu**2 / 2))
@@ -362,10 +308,14 @@ class SumsPlan:
     Examples
     --------
     >>> import numpy as np
-    >>> from dpstats.streaming.sums import Blt
+    >>> from dpstats.streaming.sums import Blt, plan_from_dict
     >>> plan = Blt(horizon=120).plan(size=2, eps=1.0, delta=1e-5)
-    >>> plan.guarantee.eps <= 1
-    True
+    >>> plan.noise_sd(12).shape, plan.covariance([(0, 12), (12, 24)]).shape
+    ((2,), (2, 2))
+    >>> plan.start().step(plan.total(np.array([[0.6, 0.8]]))).shape
+    (2,)
+    >>> plan_from_dict(plan.to_dict()).guarantee == plan.guarantee, plan.repeats(plan)
+    (True, True)
     """
 
     mechanism: Mechanism
@@ -379,15 +329,7 @@ class SumsPlan:
     def noise_sd(self, t: int) -> Float:
         """Standard deviations of the noise in the release at tick `t`, in the rows' units, shape (size,).
 
-        Raises
-        ------
-        ArgumentError
-            If `t` lies outside the horizon.
-
-        Examples
-        --------
-        >>> plan.noise_sd(12).shape
-        (2,)
+        ArgumentError if `t` lies outside the horizon.
         """
         variance = self.mechanism.release_variances(self.mechanism.check_ticks(np.array([t])))[0]
         return self.step * np.sqrt(variance * np.diag(self.draws.covariance(self.size)))
@@ -395,21 +337,7 @@ class SumsPlan:
     def covariance(self, intervals: Sequence[tuple[int, int]], coordinate: int = 0) -> Float:
         """Covariance of one coordinate's noise in sums over intervals, in the rows' units, shape (n, n).
 
-        Parameters
-        ----------
-        intervals : sequence of (a, b)
-            The ticks a + 1, ..., b; the sums are differences of released prefix sums.
-        coordinate : int
-
-        Raises
-        ------
-        ArgumentError
-            If an interval is empty or lies outside the horizon.
-
-        Examples
-        --------
-        >>> plan.covariance([(0, 12), (12, 24)]).shape
-        (2, 2)
+        The sums are differences of released prefix sums; intervals as for `Mechanism.covariance`.
         """
         variance = float(self.draws.covariance(self.size)[coordinate, coordinate])
         return self.step**2 * variance * self.mechanism.draw_covariance(intervals)
@@ -429,11 +357,6 @@ class SumsPlan:
             If the noise is cut to a body: whoever made the body makes rows that lie in it.
         DataError
             If `rows` have another shape or type.
-
-        Examples
-        --------
-        >>> plan.total(np.array([[0.6, 0.8]])).shape
-        (2,)
         """
         if self.norm == "design":
             raise ArgumentError("rows must be whole lattice steps made by the design of the body")
@@ -449,11 +372,6 @@ class SumsPlan:
             For a reproducible stream, whose guarantee is not certified.
         recall : int
             How many past releases to keep for `PrefixSums.between`.
-
-        Examples
-        --------
-        >>> plan.start().tick
-        0
         """
         return PrefixSums.begin(self, random_source(seed), recall)
 
@@ -462,11 +380,6 @@ class SumsPlan:
 
         The buffers of `Blt` are an optimum, whose last digits are the machine's. Those of the stored plan fix every
         step in integers, and its scale is the one that was certified for them; here it must be found again.
-
-        Examples
-        --------
-        >>> plan.repeats(plan)
-        True
         """
         ours, theirs = self.to_dict(), stored.to_dict()
         if ours == theirs:
@@ -492,23 +405,9 @@ class SumsPlan:
         return same and all(map(nearly_equal, noise_here, noise_stored, (SAME_SCALE, SAME_SCALE)))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON.
-
-        Examples
-        --------
-        >>> from dpstats.streaming.sums import plan_from_dict
-        >>> plan_from_dict(plan.to_dict()).guarantee == plan.guarantee
-        True
-        """
-        return {
-            "mechanism": self.mechanism.to_dict(),
-            "size": self.size,
-            "row_sensitivity": self.row_sensitivity,
-            "norm": self.norm,
-            "step": self.step,
-            "draws": self.draws.to_dict(),
-            "guarantee": self.guarantee.to_dict(),
-        }
+        """Plain public values, for JSON."""
+        compound = {name: getattr(self, name).to_dict() for name in ("mechanism", "draws", "guarantee")}
+        return {**vars(self), **compound}
 
 
 SAME_BOUND, SAME_SCALE = 1e-13, 1e-10
@@ -563,3 +462,244 @@ def discrete_mu(eps: float, delta: float, moved: float, numbers: int, first_mu: 
     if scale < 2**20 or mass > 1e-3 or loss > 1e-3 * eps:
         raise ArgumentError("step must be finer: at this spacing the noise would be too few integers wide")
     return analytic_mu(eps - loss, delta * math.exp(-mass)) * (1 - 1e-12)
+
+
+LARGEST = 2**200
+"""Entries of vectors are clamped to so many steps: no vector can overflow what follows."""
+
+
+class PrefixSums:
+    """Noisy sums of a stream of integer vectors, released at every tick.
+
+    Made by `SumsPlan.start`. A tick's noise is drawn *before* its vector is given and is part of the state: write the
+    state durably after `step` and before its numbers leave the process, and whenever the process is killed the same
+    numbers are released again. Stepping twice from one state with different vectors is a second release that no
+    budget covers: keep one copy of the state, and let a ledger keep the tick.
+
+    Attributes
+    ----------
+    plan : SumsPlan
+    tick : int
+        Ticks released so far.
+    released, total : ndarray, shape (size,)
+        The latest release, and the noisy sum of all ticks, in the rows' units.
+    guarantee : Guarantee
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpstats.privacy.randomness import random_source
+    >>> from dpstats.streaming.sums import Blt
+    >>> plan = Blt(horizon=120).plan(size=2, eps=1.0, delta=1e-5)
+    >>> PrefixSums.begin(plan, random_source(None), recall=0).tick  # as plan.start()
+    0
+    >>> stream = plan.start(recall=4)
+    >>> stream.step(plan.total(np.array([[0.6, 0.8]]))).shape, stream.step(np.zeros(2, dtype=np.int64)).shape
+    ((2,), (2,))
+    >>> stream.tick, stream.guarantee == plan.guarantee, stream.released.shape, stream.between(0, 1).shape
+    (2, True, (2,), (2,))
+    >>> PrefixSums.from_bytes(stream.to_bytes(), plan).tick == stream.tick
+    True
+    """
+
+    def __init__(self, plan: SumsPlan, random: RandomSource, state: dict[str, Any]) -> None:
+        self.plan = plan
+        self._random = random
+        self._path = plan.mechanism.path()
+        self._state = state
+        self._lock = TickLock()
+
+    @classmethod
+    def begin(cls, plan: SumsPlan, random: RandomSource, recall: int) -> PrefixSums:
+        """Before the first tick, with the first noise drawn."""
+        if not is_whole(recall) or recall < 0:
+            raise ArgumentError(f"recall must be a non-negative integer, got {safe_repr(recall)}")
+        workload = plan.mechanism.workload
+        recalled = max(int(recall), workload.window if isinstance(workload, Window) else 0)
+        stream = cls(plan, random, {})
+        stream._state = {
+            "tick": 0,
+            "recall": recalled,
+            "memory": stream._path.memory(plan.size),
+            "fresh": stream._draw(1),
+            "sums": list(zeros(1, plan.size)),
+            "decayed": np.zeros(plan.size),
+        }
+        return stream
+
+    @property
+    def tick(self) -> int:
+        """Ticks released so far."""
+        return int(self._state["tick"])
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Of the whole transcript; not certified if the stream is seeded."""
+        if isinstance(self._random, SystemRandom) or not self.plan.guarantee.certified:
+            return self.plan.guarantee
+        return self.plan.guarantee.uncertified("a seed makes the noise reproducible")
+
+    @property
+    def released(self) -> Float:
+        """The latest release, in the rows' units, shape (size,)."""
+        workload = self.plan.mechanism.workload
+        sums = self._state["sums"]
+        if isinstance(workload, Halflife):
+            return np.array(self._state["decayed"])
+        if isinstance(workload, Window):
+            first = sums[-1 - workload.window] if self.tick >= workload.window else 0
+            return self._scaled(sums[-1] - first)
+        return self._scaled(sums[-1])
+
+    @property
+    def total(self) -> Float:
+        """The noisy sum of all ticks so far, whatever the workload, in the rows' units, shape (size,).
+
+        Differences of totals are sums over intervals: kept by the caller, they make `between` reach back for ever.
+        """
+        return self._scaled(self._state["sums"][-1])
+
+    def step(self, vector: Any) -> Float:
+        """Close a tick with its vector and return the noisy sum, in the rows' units.
+
+        Parameters
+        ----------
+        vector : array of integers, shape (size,)
+            The sum of the tick's rows in lattice steps, as `SumsPlan.total` makes it: one row must not move it by more
+            than `SumsPlan.row_sensitivity`. It may depend on earlier releases.
+
+        Raises
+        ------
+        StreamError
+            If the stream is past its horizon, another thread is closing a tick, or this process was forked from the one
+            that has the stream: the same noise would be released twice. Nothing was read.
+        DataError
+            If the vector is of another shape or type; nothing was released.
+        """
+        self._lock.check_process("close ticks there")
+        with self._lock.held():
+            return self._step(vector)
+
+    def _step(self, vector: Any) -> Float:
+        tick = self.tick + 1
+        last = self.plan.mechanism.workload.ticks
+        if tick > last:
+            raise StreamError(f"the stream is past its last tick, {last:,}: declare a longer horizon for a new one")
+        exact = self._checked(vector)
+        noise, memory = self._path.step(tick, self._state["fresh"], self._state["memory"])
+        noisy = exact + noise
+        sums = [*self._state["sums"], self._state["sums"][-1] + noisy]
+        workload = self.plan.mechanism.workload
+        decayed = self._state["decayed"]
+        if isinstance(workload, Halflife):
+            decayed = workload.decay * decayed + self._scaled(noisy)
+        # Everything is computed before anything is kept: a failure leaves the state as it was.
+        self._state = {
+            "tick": tick,
+            "recall": self._state["recall"],
+            "memory": memory,
+            "fresh": self._draw(tick + 1) if tick < last else memory[:0],
+            "sums": sums[-1 - self._state["recall"] :],
+            "decayed": decayed,
+        }
+        return self.released
+
+    def between(self, a: int, b: int) -> Float:
+        """The noisy sum of the ticks a + 1, ..., b from the releases at a and b, shape (size,): no further charge.
+
+        0 <= a < b <= tick; `SumsPlan.covariance` gives the noise of the interval.
+
+        Raises
+        ------
+        ArgumentError
+            If the interval is empty, not over yet or no longer remembered: longer than `recall` ticks ago.
+        """
+        sums = self._state["sums"]
+        oldest = self.tick + 1 - len(sums)
+        if not is_interval(a, b, self.tick):
+            raise ArgumentError(f"between needs 0 <= a < b <= {self.tick}, the ticks so far, got {safe_repr((a, b))}")
+        if a < oldest:
+            raise ArgumentError(f"a must be at least {oldest}: start the stream with a larger recall=")
+        return self._scaled(sums[b - oldest] - sums[a - oldest])
+
+    def to_bytes(self) -> bytes:
+        """The state with a versioned header: private data, for a file that only its owner can read."""
+        random = None if isinstance(self._random, SystemRandom) else self._random.bit_generator.state  # type: ignore[attr-defined]
+        state = {
+            **self._state,
+            "memory": self._state["memory"].tolist(),
+            "fresh": self._state["fresh"].tolist(),
+            "sums": [row.tolist() for row in self._state["sums"]],
+            "decayed": [value.hex() for value in self._state["decayed"].tolist()],
+        }
+        return pack({"plan": self.plan.to_dict(), "state": state, "random": random})
+
+    @classmethod
+    def from_bytes(cls, content: bytes, plan: SumsPlan) -> PrefixSums:
+        """The stream whose `to_bytes` gave `content`: its next release is the one that would have followed.
+
+        `plan` is the plan it was started from, or `stored_plan` of the same content.
+
+        Raises
+        ------
+        StreamError
+            If the content is damaged, of another version, or of another plan.
+        """
+        stored = unpack(content)
+        if stored["plan"] != plan.to_dict():
+            raise StreamError("the state belongs to another plan: horizon, budget, size and lattice must be the same")
+        state, size = stored["state"], plan.size
+        random: RandomSource = SystemRandom()
+        if stored["random"] is not None:
+            generator = np.random.default_rng()
+            generator.bit_generator.state = stored["random"]
+            random = generator
+        restored = {
+            **state,
+            "memory": _integers(state["memory"], size),
+            "fresh": _integers(state["fresh"], size),
+            "sums": list(_integers(state["sums"], size)),
+            "decayed": np.array([float.fromhex(value) for value in state["decayed"]]),
+        }
+        return cls(plan, random, restored)
+
+    def __repr__(self) -> str:
+        return f"PrefixSums(tick={self.tick}, mechanism={self.plan.mechanism!r})"
+
+    def __reduce__(self) -> Any:
+        raise StreamError("a private stream cannot be pickled: to_bytes gives its state, which is private data")
+
+    def __copy__(self) -> PrefixSums:
+        raise StreamError("a private stream cannot be copied: two copies would make two releases")
+
+    def __deepcopy__(self, memo: Any) -> PrefixSums:
+        return copy.copy(self)
+
+    def _draw(self, tick: int) -> Integers:
+        """The fresh noise of a tick."""
+        return self.plan.draws.draw(self._path.fresh(tick), self.plan.size, self._random)
+
+    def _scaled(self, whole: Integers) -> Float:
+        return whole.astype(np.float64) * self.plan.step
+
+    def _checked(self, vector: Any) -> Integers:
+        array = np.asarray(vector)
+        whole = np.issubdtype(array.dtype, np.integer)
+        if array.dtype == object:
+            whole = all(type(value) is int for value in array.ravel().tolist())
+        if not whole or array.shape != (self.plan.size,):
+            raise DataError(f"vector must be {self.plan.size} integers, lattice steps as SumsPlan.total makes them")
+        return np.asarray(np.clip(array.astype(object), -LARGEST, LARGEST), dtype=object)
+
+
+def is_interval(a: object, b: object, last: int | None) -> bool:
+    """Whether a + 1, ..., b are ticks, up to the last one if there is one."""
+    return is_whole(a) and is_whole(b) and 0 <= a < b and (last is None or b <= last)
+
+
+def _integers(rows: list[list[int]], size: int) -> Integers:
+    """Python integers, shape (n, size)."""
+    array = zeros(len(rows), size)
+    for place, row in enumerate(rows):
+        array[place] = row
+    return array

@@ -27,11 +27,9 @@ from dpstats.streaming.sums.buffers import (
     square_root,
     window_root,
 )
-from dpstats.streaming.sums.lattice import Integers, NoisePath, zeros
+from dpstats.streaming.sums.lattice import Float, Integers, NoisePath, zeros
 from dpstats.streaming.sums.mechanism import KEYWORD_DEFAULTS, Mechanism, MechanismKeywords
 from dpstats.streaming.sums.workloads import Halflife, Window, powers
-
-Float = NDArray[np.float64]
 
 TAP_BITS = 32
 """Taps are whole multiples of 2**-TAP_BITS: C is what they say."""
@@ -50,9 +48,7 @@ class BufferPath(NoisePath):
         return zeros(len(self.buffers.decays), size)
 
     def step(self, tick: int, fresh: Integers, memory: Integers) -> tuple[Integers, Integers]:
-        weighted = sum(
-            (row * weight for row, weight in zip(memory, self.buffers.weights, strict=True)), start=zeros(1, 1)[0]
-        )
+        weighted = np.array(self.buffers.weights, dtype=object) @ memory
         noise = fresh[0] - _halves_up(weighted, 2 * BITS)
         shifted = noise << BITS
         later = [(row * decay >> BITS) + shifted for row, decay in zip(memory, self.buffers.decays, strict=True)]
@@ -80,8 +76,7 @@ class TapPath(NoisePath):
 
     def step(self, tick: int, fresh: Integers, memory: Integers) -> tuple[Integers, Integers]:
         weights = np.array(self.taps[1 : len(memory) + 1][::-1], dtype=object)
-        past = exact_product(weights, memory)
-        noise = fresh[0] - _halves_up(past, TAP_BITS)
+        noise = fresh[0] - _halves_up(exact_product(weights, memory), TAP_BITS)
         if len(self.taps) == 1:
             return noise, memory
         latest = memory[max(0, len(memory) + 2 - len(self.taps)) :]
@@ -156,16 +151,16 @@ class Toeplitz(Mechanism):
     def __init__(self, *, taps: int | None = None, **arguments: Unpack[MechanismKeywords]) -> None:
         super().__init__(**arguments)
         workload = self.workload
-        if not workload.endless:
-            if taps is not None:
-                raise ArgumentError("taps is for halflife and window: a cumulative stream needs a tap a tick")
-            if workload.ticks > MOST_TAPS:
-                raise ArgumentError(f"horizon must be at most {MOST_TAPS:,} for Toeplitz: use Blt for more")
-            taps = workload.ticks
-        elif taps is None and isinstance(workload, Window):
+        if not workload.endless and taps is not None:
+            raise ArgumentError("taps is for halflife and window: a cumulative stream needs a tap a tick")
+        if not workload.endless and workload.ticks > MOST_TAPS:
+            raise ArgumentError(f"horizon must be at most {MOST_TAPS:,} for Toeplitz: use Blt for more")
+        if taps is None and isinstance(workload, Window):
             taps = min(MOST_TAPS, _WINDOWS * workload.window)
         elif taps is None and isinstance(workload, Halflife):
             taps = min(MOST_TAPS, math.ceil(_HALFLIVES * workload.halflife) + 10)
+        elif taps is None:
+            taps = workload.ticks
         if not is_whole(taps) or not 1 <= taps <= MOST_TAPS:
             raise ArgumentError(f"taps must be an integer from 1 to {MOST_TAPS:,}, got {safe_repr(taps)}")
         self.taps = int(taps)
@@ -218,7 +213,7 @@ class Toeplitz(Mechanism):
         return self._variances[np.minimum(ticks, len(self._variances)) - 1]
 
     def sum_covariance(self, first: int, second: int) -> float:
-        early, late = min(first, second), max(first, second)
+        early, late = sorted((first, second))
         sums = np.cumsum(self.inverse)
         if late > len(sums):
             sums = np.pad(sums, (0, late - len(sums)), mode="edge")
@@ -246,11 +241,6 @@ class Blt(Mechanism):
     horizon, halflife, window, workload, participation
         As for `Mechanism`.
 
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
-
     References
     ----------
     .. [1] Dvijotham, McMahan, Pillutla, Steinke and Thakurta (2024), "Efficient and near-optimal noise generation for
@@ -277,12 +267,11 @@ class Blt(Mechanism):
             self._taps = Toeplitz(workload=self.workload, participation=self.participation, taps=taps)
         elif isinstance(buffers, Buffers):
             self.filter = buffers
-        else:
-            if buffers is not None and not (is_whole(buffers) and 1 <= buffers <= MOST_BUFFERS):
-                raise ArgumentError(
-                    f"buffers must be an integer from 1 to {MOST_BUFFERS}, or Buffers, got {safe_repr(buffers)}"
-                )
+        elif buffers is None or (is_whole(buffers) and 1 <= buffers <= MOST_BUFFERS):
             self.filter = fit_buffers(self.workload, self.participation, buffers)
+        else:
+            complaint = f"buffers must be an integer from 1 to {MOST_BUFFERS}, or Buffers"
+            raise ArgumentError(f"{complaint}, got {safe_repr(buffers)}")
 
     def options(self) -> dict[str, Any]:
         """The buffers themselves, as integers: another machine's fit may differ in its last digits."""
@@ -311,7 +300,7 @@ class Blt(Mechanism):
     def sum_covariance(self, first: int, second: int) -> float:
         if self._taps is not None:
             return self._taps.sum_covariance(first, second)
-        early, late = min(first, second), max(first, second)
+        early, late = sorted((first, second))
         return self._sums.inner(float(early), late - early)
 
     def path(self) -> NoisePath:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import combinations
 from typing import Any, ClassVar, Literal, Unpack
 
 import numpy as np
@@ -21,6 +22,7 @@ from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.noise import Noise
 from dpstats.streaming.sums.lattice import (
     Draws,
+    Float,
     GaussianDraws,
     Integers,
     LaplaceDraws,
@@ -40,7 +42,6 @@ from dpstats.streaming.sums.mechanism import (
     lattice_step,
 )
 
-Float = NDArray[np.float64]
 Calibration = Literal["exact", "printed"]
 
 _CHUNK = 2**16
@@ -57,9 +58,9 @@ class TreeShape:
 
 def levels_below(horizon: int, arity: int) -> int:
     """Levels of nodes that are complete by the horizon: floor(log_arity horizon) + 1, in integers."""
-    levels, reach = 1, arity
-    while reach <= horizon:
-        levels, reach = levels + 1, reach * arity
+    levels = 1
+    while arity**levels <= horizon:
+        levels += 1
     return levels
 
 
@@ -108,11 +109,9 @@ def memberships(starts: NDArray[np.int64], offsets: Sequence[int], tree: TreeSha
             noised &= blocks % tree.arity != 0
         total += noised.sum(axis=1)
         if power == 2:
-            for first in range(len(offsets)):
-                for second in range(first):
-                    # A pair in one node counts twice in the square. Of two ticks in one block, both are noised.
-                    together = noised[:, first] & inside[:, second] & (blocks[:, first] == blocks[:, second])
-                    total += 2 * together
+            for first, second in combinations(range(len(offsets)), 2):
+                # A pair in one node counts twice in the square. Of two ticks in one block, both are noised.
+                total += 2 * (noised[:, first] & inside[:, second] & (blocks[:, first] == blocks[:, second]))
     return total
 
 
@@ -176,11 +175,6 @@ class Tree(NodeTree):
     horizon, workload, participation
         As for `Mechanism`; cumulative only.
 
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
-
     Examples
     --------
     >>> Tree(horizon=16).std(16) > 0
@@ -215,8 +209,7 @@ class Tree(NodeTree):
         factor = math.sqrt(2 * math.log(2 / claim.delta)) * math.log2(self.workload.ticks) / claim.eps
         if factor == 0:
             raise ArgumentError("horizon must be at least 2: the printed variance of a single tick is zero")
-        reason = "the printed variance of Algorithm 4 is not what its guarantee needs"
-        guarantee = claim.uncertified(reason)
+        guarantee = claim.uncertified("the printed variance of Algorithm 4 is not what its guarantee needs")
         return replace(exact, draws=GaussianDraws(factor * exact.row_sensitivity / exact.step), guarantee=guarantee)
 
 
@@ -224,8 +217,7 @@ def common_nodes(first: int, second: int, arity: int, levels: int) -> int:
     """Nodes that the prefixes of `first` and `second` ticks have in common: those of their common leading digits, and
     as many of the next level as the lesser digit."""
     total = 0
-    for level in reversed(range(levels)):
-        one, other = first // arity**level % arity, second // arity**level % arity
+    for one, other in digits(np.array([first, second]), arity, levels)[::-1].tolist():
         total += min(one, other)
         if one != other:
             break
@@ -283,15 +275,7 @@ class HonakerPath(NoisePath):
 class Honaker(NodeTree):
     """Honaker's tree: all nodes are noised, and what is known from below is averaged in as nodes complete.
 
-    Parameters
-    ----------
-    horizon, workload, participation
-        As for `Mechanism`; cumulative only.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
+    `horizon`, `workload` and `participation` are as for `Mechanism`; cumulative only.
 
     References
     ----------
@@ -361,11 +345,6 @@ class KNormTree(NodeTree):
         Children of a node, 2 to 64; by default those of the least greatest standard deviation.
     horizon, workload, participation
         As for `Mechanism`; cumulative only.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range.
 
     References
     ----------
@@ -453,11 +432,11 @@ def best_arity(horizon: int) -> int:
 
 def greatest_digit_sum(horizon: int, arity: int) -> int:
     """The greatest sum of digits of a number up to `horizon`."""
-    best, left, leading, level = 0, horizon, 0, levels_below(horizon, arity) - 1
-    for place in range(level, -1, -1):
-        digit = left // arity**place
+    best, leading = 0, 0
+    for place in reversed(range(levels_below(horizon, arity))):
+        digit = horizon // arity**place % arity
         if digit > 0:
             # One less at this place, and the greatest digits below.
             best = max(best, leading + digit - 1 + place * (arity - 1))
-        leading, left = leading + digit, left % arity**place
+        leading += digit
     return max(best, leading)

@@ -28,16 +28,13 @@ class Workload(ABC):
     """What is released at each tick, of a stream that may run for ever unless it says otherwise."""
 
     name: ClassVar[str]
+    endless: ClassVar[bool] = True
+    """Whether the noise needs no horizon."""
 
     @property
     def ticks(self) -> int:
         """The last tick that is certified."""
         return FOREVER
-
-    @property
-    def endless(self) -> bool:
-        """Whether the noise needs no horizon."""
-        return True
 
     @property
     def decay(self) -> float:
@@ -78,6 +75,7 @@ class Cumulative(Workload):
 
     horizon: int = DECLARED
     name: ClassVar[str] = "cumulative"
+    endless: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "horizon", _check_count("horizon", self.horizon, FOREVER))
@@ -85,10 +83,6 @@ class Cumulative(Workload):
     @property
     def ticks(self) -> int:
         return self.horizon
-
-    @property
-    def endless(self) -> bool:
-        return False
 
     def apply(self, series: Float) -> Float:
         return np.cumsum(series, axis=0)
@@ -118,6 +112,7 @@ class Halflife(Workload):
     def __post_init__(self) -> None:
         if not is_number(self.halflife) or not 0.1 <= self.halflife <= 1e7:
             raise ArgumentError(f"halflife must be a number of ticks from 0.1 to 1e7, got {safe_repr(self.halflife)}")
+        object.__setattr__(self, "halflife", float(self.halflife))
 
     @property
     def decay(self) -> float:
@@ -125,9 +120,6 @@ class Halflife(Workload):
 
     def apply(self, series: Float) -> Float:
         return np.asarray(signal.lfilter([1.0], [1.0, -self.decay], series, axis=0), dtype=np.float64)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"halflife": float(self.halflife)}
 
 
 @dataclass(frozen=True)
@@ -165,26 +157,23 @@ def make_workload(
     workload: Workload | str | None, horizon: int | None, halflife: float | None, window: int | None
 ) -> Workload:
     """The workload that the arguments of a mechanism name; ArgumentError if they contradict each other."""
-    given = {"horizon": horizon, "halflife": halflife, "window": window}
-    named = [name for name, value in given.items() if value is not None]
+    numbers = {"horizon": horizon, "halflife": halflife, "window": window}
+    named = [name for name, value in numbers.items() if value is not None]
     if isinstance(workload, Workload):
         if named:
             raise ArgumentError(f"workload already contains {' and '.join(named)}: leave that out")
         return workload
     if len(named) > 1:
         raise ArgumentError(f"give one of horizon, halflife and window, got {' and '.join(named)}")
-    workloads = {"horizon": "cumulative", "halflife": "halflife", "window": "window"}
-    meant = workloads[named[0]] if named else "cumulative"
-    if workload is not None and not (isinstance(workload, str) and workload in workloads.values()):
-        names = list(workloads.values())
+    name = named[0] if named else "horizon"
+    kinds: dict[str, type[Any]] = {"horizon": Cumulative, "halflife": Halflife, "window": Window}
+    kind, names = kinds[name], [one.name for one in kinds.values()]
+    if workload is not None and not (isinstance(workload, str) and workload in names):
         raise ArgumentError(f"workload must be one of {names} or a Workload, got {safe_repr(workload)}")
-    if workload is not None and workload != meant:
+    if workload is not None and workload != kind.name:
         raise ArgumentError(f"workload={workload!r} needs {'horizon' if workload == 'cumulative' else workload}=")
-    if halflife is not None:
-        return Halflife(halflife)
-    if window is not None:
-        return Window(window)
-    return Cumulative(DECLARED if horizon is None else horizon)
+    made: Workload = kind(numbers[name]) if named else Cumulative()
+    return made
 
 
 def check_participation(participation: object) -> tuple[int, ...]:

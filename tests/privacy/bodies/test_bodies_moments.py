@@ -15,9 +15,8 @@ import pytest
 from scipy.spatial import ConvexHull, Delaunay
 
 from dpstats.privacy.k_norm import ConvexBody, Group, Image, ball, box, cross, intercept, simplex, unit_images
-from dpstats.privacy.k_norm.groups import log_normaliser
+from dpstats.privacy.k_norm.groups import log_normaliser, second_moments, tail_sums
 from dpstats.privacy.k_norm.quantiles import length_moments
-from dpstats.privacy.k_norm.uniform import second_moments, tail_sums
 
 POLYTOPES = [
     (intercept(), simplex(1)),
@@ -61,7 +60,7 @@ def test_volume_moments_and_gauge_of_the_polytope(blocks: tuple[ConvexBody, ...]
         total = part.sum(axis=0)
         moment += size * (part.T @ part + np.outer(total, total)) / ((group.size + 1) * (group.size + 2))
     assert math.exp(group.log_volume) == pytest.approx(volume, rel=1e-12)
-    np.testing.assert_allclose(group.second_moments(), moment / volume, atol=1e-12)
+    np.testing.assert_allclose(group.second_moments, moment / volume, atol=1e-12)
     facets = ConvexHull(corners).equations
     points = np.random.default_rng(0).normal(size=(500, group.size))
     expected = (points @ facets[:, :-1].T / -facets[:, -1]).max(axis=1)
@@ -116,7 +115,7 @@ def test_moments_of_draws(blocks: tuple[ConvexBody, ...]) -> None:
     draws = np.array([group.uniform(rng) for _ in range(count)])
     assert group.gauge(draws).max() <= 1 + 1e-12
     products = (draws[:, :, None] * draws[:, None, :]).reshape(count, -1)
-    z = (products.mean(axis=0) - group.second_moments().ravel()) / (products.std(axis=0) / math.sqrt(count))
+    z = (products.mean(axis=0) - group.second_moments.ravel()) / (products.std(axis=0) / math.sqrt(count))
     assert np.abs(z).max() < 5
     # Maps in disjoint columns, dense within a block.
     images = [

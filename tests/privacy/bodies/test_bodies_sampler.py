@@ -25,9 +25,9 @@ from dpstats.privacy.k_norm import (
     simplex,
     unit_images,
 )
+from dpstats.privacy.k_norm import groups as sampling
 from dpstats.privacy.k_norm import noise as law
-from dpstats.privacy.k_norm import uniform as sampling
-from dpstats.privacy.k_norm.uniform import choose, draw_cell, integer_below, subset, tail_sums
+from dpstats.privacy.k_norm.groups import choose, draw_cell, integer_below, subset, tail_sums
 from dpstats.privacy.randomness import SystemRandom
 
 LEVEL = 1e-4

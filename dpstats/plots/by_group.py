@@ -1,37 +1,22 @@
-"""One coefficient of all groups of a factor, by size."""
+"""Pictures by group: one coefficient of all groups of a factor, by size, and survival curves."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from dpstats.arguments import check_choice
 from dpstats.errors import ArgumentError
 from dpstats.plots import style
-from dpstats.privacy.guarantee import Guarantee
+from dpstats.plots.style import check_subject
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-class GroupsSubject(Protocol):
-    """What has coefficients of groups; `dpstats.GroupResults`."""
-
-    @property
-    def by(self) -> str: ...  # the factor
-    @property
-    def names(self) -> tuple[str, ...]: ...  # the coefficients
-    @property
-    def guarantee(self) -> Guarantee: ...
-    @property
-    def between(self) -> pd.DataFrame: ...  # their means, of groups that were pooled
-    def tidy(self, alpha: float = ...) -> pd.DataFrame: ...  # a row for each level and coefficient
-
-
 def groups(
-    result: GroupsSubject,
+    result: Any,
     term: str | None = None,
     *,
     alpha: float = 0.05,
@@ -53,31 +38,21 @@ def groups(
         1 less the coverage of the intervals.
     unpooled : bool
         Also show, in grey, the coefficient of each group's own fit as released.
-    caption : bool
-        Write below the picture what it shows and what is protected.
-    ax : Axes, optional
-        To draw on; by default those of a new figure.
-
-    Returns
-    -------
-    Axes
+    caption, ax
+        As for `coefficients`.
 
     Raises
     ------
     ArgumentError
-        If matplotlib is not installed, or `term` is no coefficient.
+        If `term` is no coefficient.
 
     Examples
     --------
-    >>> import numpy as np
     >>> import dpstats as dp
-    >>> rng = np.random.default_rng(0)
-    >>> rows = {"x": rng.uniform(0, 1, 6000), "y": rng.uniform(0, 1, 6000), "place": rng.integers(0, 3, 6000)}
-    >>> domain = {"x": (0, 1), "y": (0, 1), "place": [0, 1, 2]}
-    >>> result = dp.glm("y ~ x", rows, eps=1.0, domain=domain, by="place", shrink=True)
-    >>> axes = dp.plots.groups(result)
-    >>> axes.get_title(loc="left")
-    'x by place'
+    >>> adult = dp.datasets.load_adult()
+    >>> result = dp.logit("income ~ age", adult.data, 1.0, domain=adult.domain, by="sex", seed=1)
+    >>> dp.plots.groups(result).get_title(loc="left")
+    'age by sex'
     """
     if not all(hasattr(result, name) for name in ("by", "names", "tidy")):
         raise ArgumentError(f"result must be what dp.glm returns with by=, got {type(result).__name__}")
@@ -110,3 +85,45 @@ def groups(
     return style.finish(
         ax, f"{term} by {result.by}", *sentences, labels=("coefficient", ""), legend="above", caption=caption
     )
+
+
+def survival(result: Any, *, alpha: float = 0.05, caption: bool = True, ax: Axes | None = None) -> Axes:
+    """Survival by group at the ends of the intervals, with pointwise intervals of noise and sampling.
+
+    Parameters
+    ----------
+    result : KaplanMeier
+    alpha : float
+        The intervals cover with 1 - alpha.
+    caption, ax
+        As for `coefficients`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rows = {"time": np.random.default_rng(0).exponential(30, 2000)}
+    >>> rows["event"] = rows["time"] < 60
+    >>> km = dp.kaplan_meier("Surv(time, event) ~ 1", rows, 1.0, domain={"time": (0, 60), "event": (0, 1)})
+    >>> dp.plots.survival(km).get_ylabel()
+    'survival'
+    """
+    check_subject("result", result, "curves", "survival curves, as dp.kaplan_meier returns")
+    table = result.curves(alpha)
+    ax = style.new_axes(ax)
+    for at, (group, own) in enumerate(table.groupby("group", sort=False)):
+        shown = own[own["survival"].notna()]
+        colour = style.SERIES[at % len(style.SERIES)]
+        times = np.append(0.0, shown["time"])
+        low, high = np.append(1.0, shown["low"]), np.append(1.0, shown["high"])
+        ax.fill_between(times, low, high, color=colour, alpha=0.18, linewidth=0)
+        estimate = np.append(1.0, shown["survival"])
+        ax.plot(times, estimate, color=colour, linewidth=1.6, label=style.shorten(group, style.NAME_WIDTH))
+    ax.set(ylim=(0, 1.02), xlim=(0, float(table["time"].max())))
+    sentences = (
+        f"Shaded: pointwise {100 * (1 - alpha):g} % intervals for noise and sampling.",
+        "A curve ends where too few are at risk beside the noise.",
+        style.promise(result.guarantee, "the curves"),
+    )
+    legend = "above" if table["group"].nunique() > 1 else None
+    return style.finish(ax, "Survival curves", *sentences, labels=("time", "survival"), legend=legend, caption=caption)
