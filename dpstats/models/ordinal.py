@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -279,9 +280,14 @@ def _design(formula: str, domain: Domain) -> DesignSpec:
         raise FormulaError(
             "formula: the intercept cannot be left out of a model of cut-points; leave '- 1' or '0 +' out"
         )
+    if re.match(r"(C|factor)\(.*,", parsed.response.code):
+        raise FormulaError(
+            f"formula: {parsed.response.code} does not set the order of levels, which is that of the Domain: declare "
+            "them in their order, and name the column alone"
+        )
     if CUT in parsed.columns:
         raise DomainError(f"column {CUT!r} has the name of a part of the model here; rename it")
-    # Two names stand for the levels, whose number is not known before the response is bound.
+    # What the cut-points are called follows from the response's levels.
     left, _, right = text.partition("~")
     bound = design_spec(f"{left}~ 1", domain, family=CumulativeLogit())
     assert bound.response.levels is not None

@@ -125,8 +125,13 @@ class PlanFacts:
     @property
     def df_model(self) -> int:
         """Coefficients of the fit besides the intercept, or besides cut-points."""
-        constants = len(self.design.cut_points) if isinstance(self.design, DesignSpec) else 0
-        return int(self.kept.sum()) - max(constants, int(self.design.has_intercept))
+        return int(self.kept.sum()) - self.constants
+
+    @property
+    def constants(self) -> int:
+        """How many columns, the first ones, are an intercept or cut-points."""
+        cut_points = len(self.design.cut_points) if isinstance(self.design, DesignSpec) else 0
+        return max(cut_points, int(self.design.has_intercept))
 
     @property
     def curvature(self) -> Vector:

@@ -133,6 +133,12 @@ class OrdinalResults(GLMResults):
         """Not offered; see `predict`."""
         raise ArgumentError("get_prediction is not offered for ordered levels: fit.predict(newdata) has probabilities")
 
+    def comparisons(self, *_: Any, **__: Any) -> Any:
+        """Not offered; see `predict`."""
+        raise ArgumentError("averages are not offered for ordered levels: fit.predict(newdata) has probabilities")
+
+    predictions = comparisons
+
     def get_margeff(self, *_: Any, **__: Any) -> Any:
         """Not offered; odds ratios are ``fit.tidy(exponentiate=True)``."""
         raise ArgumentError(

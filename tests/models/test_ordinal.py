@@ -295,7 +295,9 @@ def test_tables_and_storage(tmp_path: Path) -> None:
     assert again.summary().as_text() == fit.summary().as_text()
     assert again.predict(rows(5)).equals(fit.predict(rows(5)))
     assert dp.Plan.from_dict(plan.to_dict()).digest() == plan.digest()
-    for name in ("get_prediction", "get_margeff"):
+    assert "good|fine" in dp.etable([fit]).summary().as_text()
+    assert fit.fitstats.loc["slopes", "df"] == 3
+    for name in ("get_prediction", "get_margeff", "comparisons", "predictions"):
         with pytest.raises(ArgumentError, match=r"fit\.(predict|tidy)"):
             getattr(fit, name)()
     with pytest.raises(ArgumentError, match="not evaluated"):
@@ -333,6 +335,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "two levels": ({"domain": {**DOMAIN, "y": ["no", "yes"]}}, "3 to 64"),
     "a number": ({"domain": {**DOMAIN, "y": (0, 3)}}, "declared levels"),
     "no intercept": ({"formula": "y ~ x - 1"}, "intercept cannot be left out"),
+    "contrast": ({"formula": "C(y, Treatment('good')) ~ x"}, "does not set the order"),
     "weights": ({"formula": "y ~ x + weights(x)"}, "not offered"),
     "offset": ({"formula": "y ~ g + offset(x)"}, "not offered"),
     "reserved": ({"formula": f"y ~ {CUT}", "domain": {**DOMAIN, CUT: (0, 1)}}, "rename it"),
