@@ -132,14 +132,13 @@ class MultinomialPlan(Printed):
             raise ArgumentError("fit: only a plan from dp.plan carries out a call")
         return self.call(data, **arguments)
 
-    def standard_errors(self, *_: Any, **__: Any) -> Any:
-        """Not offered: see the rows and eps of `docs/guide/multinomial`."""
-        raise ArgumentError(
-            "standard_errors is not offered for plans of several classes: the guide on them says how many rows, at "
-            "which eps, have errors; summary() has the noise"
-        )
-
-    forecast = simulate = made_up = by_rows = standard_errors
+    def __getattr__(self, name: str) -> Any:
+        if name in ("by_rows", "forecast", "made_up", "simulate", "standard_errors"):
+            raise NotReleasedError(
+                f"{name} is not offered for plans of several classes: the guide on them says how many rows, at which "
+                "eps, have errors; summary() has the noise"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def summary(self) -> Summary:
         """The model, its guarantee, what it costs, and the noise; as_text, as_html, as_latex and as_markdown.

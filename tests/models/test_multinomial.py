@@ -245,5 +245,5 @@ def test_what_is_not_there_says_why(name: str) -> None:
 def test_a_plan_forecasts_nothing() -> None:
     plan = dp.plan("y ~ x", DOMAIN, 1.0, family="multinomial")
     for name in ("standard_errors", "forecast", "by_rows"):
-        with pytest.raises(ArgumentError, match="not offered for plans of several classes"):
+        with pytest.raises(NotReleasedError, match="not offered for plans of several classes"):
             getattr(plan, name)(1000)
