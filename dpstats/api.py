@@ -24,7 +24,7 @@ from dpstats.data import as_table
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, Quantile, SmoothSVM
 from dpstats.formula.syntax import absorbed_factor
-from dpstats.ledger import as_ledger
+from dpstats.ledger import with_domain
 from dpstats.models.absorbed import fit_absorbed, plan_absorbed
 from dpstats.models.adaptive import by_rows, forecast_by_rows
 from dpstats.models.forecast import Forecast
@@ -240,8 +240,7 @@ def glm(
         return fit_multinomial(formula, data, eps, arguments)
     domain, engine = arguments.pop("domain", None), arguments.pop("engine", None)
     row_terms, charge, settings = split_kwargs(arguments, RowKeywords, ChargeKeywords)
-    if domain is None and (ledger := as_ledger(charge.get("ledger"))) is not None:
-        charge["ledger"], domain = ledger, ledger.domain
+    charge["ledger"], domain = with_domain(charge.get("ledger"), domain)
     table, request = as_table(data, engine), make_request(eps=eps, family=family, **settings)
     source = FormulaSource(model_formula(formula, family, **row_terms), table, domain)
     if by is not None:
@@ -435,8 +434,7 @@ def quantreg(
     quantiles = check_quantiles(q)
     domain, engine = given.pop("domain", None), given.pop("engine", None)
     row_terms, charge, settings = split_kwargs(given, RowKeywords, ChargeKeywords)
-    if domain is None and (ledger := as_ledger(charge.get("ledger"))) is not None:
-        charge["ledger"], domain = ledger, ledger.domain
+    charge["ledger"], domain = with_domain(charge.get("ledger"), domain)
     source = FormulaSource(model_formula(formula, Quantile(), **row_terms), as_table(data, engine), domain)
     return fit_quantiles(source, plan_quantiles(source, quantiles, h, eps, **settings), **charge)
 

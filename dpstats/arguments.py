@@ -131,6 +131,13 @@ def is_whole(value: object) -> TypeGuard[int]:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
+def check_fraction(name: str, value: object) -> float:
+    """Return `value` as a float if it is a number strictly between 0 and 1, else raise ArgumentError."""
+    if not is_number(value) or not 0 < value < 1:
+        raise ArgumentError(f"{name} must lie strictly between 0 and 1, got {safe_repr(value)}")
+    return float(value)
+
+
 def check_flag(name: str, value: object) -> bool:
     """Return `value` as a bool if it is one, else raise ArgumentError."""
     if not isinstance(value, (bool, np.bool_)):

@@ -147,18 +147,16 @@ def with_rows(table: SimpleTable, headers: Sequence[str], rows: Sequence[tuple[A
 def _unbroken(table: SimpleTable) -> SimpleTable:
     """The table with each of its rows on one line, and its title."""
     whole = copy.deepcopy(getattr(table, "unbroken", table))
-    whole.title = _joined_headings(table.title or "")
+    whole.title = getattr(table, "whole_title", " ".join((table.title or "").split()))
     return whole
 
 
-def _joined_headings(title: str) -> str:
-    """The lines of a title on one, a semicolon between headings: a line with room for the next word ends one."""
-    lines = [line.split() for line in title.split("\n") if line.strip()]
-    texts = [" ".join(words) for words in lines]
-    for at, (text, following) in enumerate(zip(texts, lines[1:], strict=False)):
-        if len(f"{text} {following[0]}") <= WIDTH - 4 and not text.endswith((";", "***")):
-            texts[at] += ";"
-    return " ".join(texts)
+def with_title(table: SimpleTable, title: str | None) -> SimpleTable:
+    """The table with its title, in lines that fit and on one line, where its parts are told apart by a mark."""
+    if title:
+        parts = [" ".join(line.split()).rstrip(";") for line in title.split("\n")]
+        table.title, table.whole_title = _centred(title), "; ".join(filter(None, parts))
+    return table
 
 
 def _as_text(table: SimpleTable, text: Callable[[str], str]) -> SimpleTable:
@@ -200,7 +198,7 @@ def paired_facts(
 
     def made(width: int, columns: int = 18) -> SimpleTable:
         facts, stubs = [[fact] for _, fact in left], [name for name, _ in left]
-        table = SimpleTable(facts, stubs=stubs, title=_centred(title), txt_fmt={**fmt_2cols, "colwidths": columns})
+        table = with_title(SimpleTable(facts, stubs=stubs, txt_fmt={**fmt_2cols, "colwidths": columns}), title)
         table.extend_right(SimpleTable([[f"{fact:>{width}}"] for _, fact in right], stubs=[name for name, _ in right]))
         return table
 
@@ -209,8 +207,9 @@ def paired_facts(
 
     # Names and facts on the left are narrower where a fact on the right is long.
     width = max([width, *(len(fact) for _, fact in right)])
-    columns = next((columns for columns in (18, 17, 16) if missing(width, columns) >= 0), 18)
-    return made(width + max(missing(width, columns), 0), columns)
+    rooms = ((missing(width, columns), columns) for columns in (18, 17, 16))
+    more, columns = next((room for room in rooms if room[0] >= 0), (0, 18))
+    return made(width + more, columns)
 
 
 def _centred(title: str) -> str:
@@ -239,7 +238,7 @@ def full_width(
     lines = [line for name, cells in rows for line in _row_lines(str(name), cells, room, columns)]
     heads = ["\n".join(wrap_text(head, width)) for head, width in zip(headers, columns, strict=True)] if headers else []
     data, stubs = [cells for _, cells in lines], [name for name, _ in lines]
-    table = SimpleTable(data, headers=heads, stubs=stubs, title=title and _centred(title), txt_fmt=formats)
+    table = with_title(SimpleTable(data, headers=heads, stubs=stubs, txt_fmt=formats), title)
     return table if len(lines) == len(rows) and heads == list(headers) else with_rows(table, headers, rows)
 
 

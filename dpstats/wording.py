@@ -31,6 +31,13 @@ def sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '?', '!')) else '.'}"
 
 
+def days_since(column: str) -> str:
+    """How a column of dates becomes numbers."""
+    days = f"(pd.to_datetime(data[{column!r}], errors='coerce') - pd.Timestamp('2000-01-01')).dt.days"
+    public = "such as the days since a public date"
+    return phrase(f"{public}, data[{column!r}] = {days}", shell=public)
+
+
 def in_shell() -> bool:
     """Whether a command of the shell is at work."""
     return _OPTION.get() is not None

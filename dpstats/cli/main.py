@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dpstats.api import logit
+from dpstats.arguments import near_miss
 from dpstats.cli import commands as releases
 from dpstats.cli import ledgers, models, office
 from dpstats.cli.shared import shell_argument, silence
@@ -71,6 +72,14 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **arguments})
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does; a command names the option that a misspelt one most probably means."""
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown and self._subparsers is None:
+            near = near_miss(unknown[0].partition("=")[0], self._option_string_actions)
+            self.error(f"unrecognized arguments: {' '.join(unknown)}" + (f"; did you mean {near}?" if near else ""))
+        return options, unknown
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import pandas as pd
+
 from dpstats.api import glm, plan
 from dpstats.call import METHODS
 from dpstats.cli.shared import (
@@ -38,6 +40,7 @@ from dpstats.plan.row_counts import RowCounts
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.summary import summarize
 from dpstats.risk import ErrorSize, RequiredEps, required, sample_size
+from dpstats.summaries import Summary, format_number, full_width
 from dpstats.wording import argument
 
 
@@ -121,7 +124,28 @@ def _plan(options: argparse.Namespace) -> None:
         more = {} if foreseen is None else {"standard_errors": records(foreseen.rename_axis("term"))}
         print(as_json({**_plan_facts(found), **more}), end="")
         return
-    print(found.summary() if foreseen is None else foreseen)
+    print(found.summary() if foreseen is None else _forecast_text(foreseen, options.rows))
+
+
+FORECAST_NOTES = (
+    "std error is the forecast for usual rows, lower for rows whose numbers nearly fill their ranges, upper for rows "
+    "with narrow, off-centre numbers and rare levels; sampling is that of usual rows without privacy.",
+    "finite and at upper are the chances that an error is finite, of usual rows and of those of upper.",
+)
+
+
+def _forecast_text(table: pd.DataFrame, rows: float) -> Summary:
+    """Standard errors that are foreseen, as a table."""
+    chances = ("identified", "identified_upper")
+    lines = [
+        (name, [f"{value:.0%}" if column in chances else format_number(value) for column, value in row.items()])
+        for name, row in table.iterrows()
+    ]
+    headers = ["std error", "lower", "upper", "sampling", "finite", "at upper"]
+    return Summary(
+        [full_width(headers, lines, [10, 10, 10, 10, 7, 8], title=f"Standard errors foreseen for {rows:,.0f} rows")],
+        FORECAST_NOTES,
+    )
 
 
 def _warn(found: Plan, options: argparse.Namespace) -> None:

@@ -20,6 +20,7 @@ from dpstats.arguments import name_of_type
 from dpstats.data.identities import MISSING_IDENTITY, Identities, of_cell, of_integers, of_numbers
 from dpstats.domain import as_number, canonical
 from dpstats.errors import DomainError
+from dpstats.wording import days_since
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -229,6 +230,6 @@ def usable_kind(name: str, column: Column) -> Kind:
     """The kind of column `name`; DomainError if its type is neither numbers, booleans nor text."""
     if column.kind is None:
         dates = any(word in column.type_name.lower() for word in ("date", "timestamp"))
-        fix = "numbers first, such as the days since a public date" if dates else "numbers, booleans or text first"
-        raise DomainError(f"column {name!r} has dtype {column.type_name}; convert it to {fix}")
+        fix = f"make it a number, {days_since(name)}" if dates else "convert it to numbers, booleans or text first"
+        raise DomainError(f"column {name!r} has dtype {column.type_name}; {fix}")
     return column.kind

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -135,6 +136,7 @@ def unusable(type_name: str, rows: int) -> ArrowColumn:
     return ArrowColumn(pa.nulls(rows), type_name, None)
 
 
+@lru_cache(maxsize=64)
 def kind_of(declared: pa.DataType) -> Kind | None:
     """What a type says of its cells; None if it is neither numbers nor text, or this pyarrow cannot read it."""
     kinds = pa.types

@@ -302,7 +302,12 @@ NEITHER = ("date", "time", "duration", "period", "interval", "complex", "list", 
 WIDTH = 80
 """Columns of a line, if names leave the choice."""
 
-HEAD = "# Fill in what the codebook says, not what the data hold; leave out the rest."
+YAML_WORDS = ("yes", "no", "on", "off", "true", "false", "null")
+"""Names of columns that YAML does not read as text unless they stand in quotes."""
+
+HEAD = """# Fill in what the codebook says, not what the data hold; leave out the rest.
+# A range is (least, greatest), the levels of a text are all that exist, the
+# reference first. Numbers that are codes are levels, too."""
 
 UNKNOWN = "unknown"
 """The type of a column of a CSV file: only its rows could tell."""
@@ -348,7 +353,9 @@ def yaml_template_of(frame: Any) -> str:
     for name, kind in _schema(frame):
         declaration, comment = _line(kind.lower())
         written = {"(..., ...)": "{range: [..., ...]}", "[...]": "{levels: [...]}"}.get(declaration, declaration)
-        lines.append(_with_comment(f"{json.dumps(name, ensure_ascii=False)}: {written}", f"{kind}{comment}"))
+        plain = re.fullmatch(r"[A-Za-z]\w+", name, re.ASCII) is not None and name.lower() not in YAML_WORDS
+        key = name if plain else json.dumps(name, ensure_ascii=False)
+        lines.append(_with_comment(f"{key}: {written}", f"{kind}{comment}"))
     return "\n".join(lines) + "\n"
 
 
@@ -364,12 +371,12 @@ def _line(kind: str) -> tuple[str, str]:
     if kind.startswith("bool"):
         return "bool", ""
     if kind == UNKNOWN:
-        return "(..., ...)", ": least, greatest; of words [every level]"
+        return "(..., ...)", ": a range, or levels of a text"
     if kind.startswith(NUMBERS):
-        return "(..., ...)", ": least, greatest; a list of few codes"
+        return "(..., ...)", ""
     if kind.startswith(NEITHER):
         return "(..., ...)", ": convert it to a number first"
-    return "[...]", ": every level, the reference first"
+    return "[...]", ""
 
 
 def _type_name(values: Any) -> str:

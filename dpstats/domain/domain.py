@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,12 @@ class Domain(Mapping[str, Range | Levels]):
         """
         return domain if isinstance(domain, Domain) else cls(domain)
 
+    def _among(self, names: Iterable[str]) -> Domain:
+        """Some of the columns, in this order: they were checked when they were declared."""
+        part = object.__new__(Domain)
+        part._columns = {name: self._columns[name] for name in names}
+        return part
+
     def __getitem__(self, name: str) -> Range | Levels:
         return self._columns[name]
 
@@ -130,8 +136,10 @@ class Domain(Mapping[str, Range | Levels]):
         >>> import numpy as np
         >>> Domain.template({"age": np.zeros(0), "smoker": np.zeros(0, dtype=bool)})
         # Fill in what the codebook says, not what the data hold; leave out the rest.
+        # A range is (least, greatest), the levels of a text are all that exist, the
+        # reference first. Numbers that are codes are levels, too.
         domain = dp.Domain(
-            age=(..., ...),  # float64: least, greatest; a list of few codes
+            age=(..., ...),  # float64
             smoker=bool,  # bool
         )
         """

@@ -27,7 +27,7 @@ from dpstats.evaluation.histograms import (
     probability_grid,
     scaled,
 )
-from dpstats.evaluation.result import Tables, bin_entry, bin_table, combine_influences
+from dpstats.evaluation.result import HIDDEN, Tables, bin_entry, bin_table, combine_influences
 from dpstats.families import Family
 from dpstats.families.binomial import Binomial
 from dpstats.frames import WideFrame
@@ -71,14 +71,14 @@ class BinaryModel:
     def tables(self, measured: Sequence[ReleasedHistogram]) -> Tables:
         """Every figure and table asked for."""
         (block,) = measured
-        found = Tables(Estimate(block.rows, math.sqrt(block.count_variance * block.counts.size), 0.0))
+        found = Tables.of(block)
         enough = block.enough(block.counts)
         for name, (figure, high) in _FIGURES.items():
             if name in self.metrics:
                 low = -math.inf if name == "deviance" else 0.0
                 found.metrics[_NAMES.get(name, name)] = (figure(block) if enough else UNKNOWN, low, high)
         if not enough:
-            found.notes.append("The number of rows does not stand out from the noise, so no metric can be estimated.")
+            found.notes.append(HIDDEN)
             return found
         if "accuracy" in self.metrics:
             found.confusion = _confusion(block)

@@ -56,10 +56,10 @@ def check(
 ) -> Check:
     """How many rows a fit would use, how many it would lose, and to which column: misspelt levels, wrong ranges.
 
-    A fit drops incomplete rows in silence and clips cells to their ranges, since a warning would be a statistic of
-    the rows. This is that statistic, with noise, for a small part of the budget: eps = 0.02 tells faults in a tenth of
-    10,000 rows. Rows without a fault are counted by where they lie, at less accuracy: a range that is far too wide, a
-    level that nobody has, or a code for missing such as 999 within a range, is a finding too.
+    A fit drops incomplete rows and clips cells to their ranges. It counts both coarsely and stops in bad cases; a check
+    counts them for a budget that you choose: eps = 0.02 finds faults in a tenth of 10,000 rows. Rows without a fault
+    are counted by where they lie, at less accuracy: a range that is far too wide, a level that nobody has, or a code
+    for missing such as 999 within a range, is a finding too.
 
     Parameters
     ----------

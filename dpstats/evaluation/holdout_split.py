@@ -14,11 +14,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arguments import check_names, is_number, safe_repr
+from dpstats.arguments import check_fraction, check_names
 from dpstats.data import Table, as_table
 from dpstats.data.columns import usable_kind
 from dpstats.data.table import Holds, Membership
-from dpstats.errors import ArgumentError, DataError, LedgerError
+from dpstats.errors import DataError, LedgerError
 from dpstats.ledger import LedgerLike, as_ledger
 from dpstats.ledger.accounts import HOLDOUT, read_books
 from dpstats.ledger.spender import Part, Spender
@@ -233,9 +233,7 @@ def holdout(
     <Holdout: about 0.3 of the rows for testing, by 2 columns>
     >>> fit = dp.ols("y ~ x", split.train, eps=1.0, domain=domain)
     """
-    if not is_number(share) or not 0 < share < 1:
-        raise ArgumentError(f"share must lie strictly between 0 and 1, got {safe_repr(share)}")
-    chance = float(share)
+    chance = check_fraction("share", share)
     random_source(seed)  # refuses what is no seed
     ledger = as_ledger(ledger)
     table = as_table(data, engine)

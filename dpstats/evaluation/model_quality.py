@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arguments import check_names, explain_calls, is_whole, safe_repr
+from dpstats.arguments import check_names, explain_calls, is_whole, near_miss, safe_repr
 from dpstats.call import check_privacy
 from dpstats.data import Block as RowBlock
 from dpstats.data import Rows, Table, as_endog, as_exog, as_rows, as_table
@@ -298,7 +298,12 @@ def _check_metrics(metrics: Sequence[str] | None, known: Sequence[str], family: 
         raise ArgumentError(f"metrics must be a list of names: metrics=[{safe_repr(metrics)}]")
     chosen = check_names("metrics", metrics, "metrics")
     if any(name not in known for name in chosen):
-        raise ArgumentError(f"metrics must be among {list(known)} for the family {family!r}, got {safe_repr(chosen)}")
+        strange = next(name for name in chosen if name not in known)
+        near = "roc" if "auc" in strange.lower() and "roc" in known else near_miss(strange, known)
+        hint = f"; did you mean {near!r}?" if near else ""
+        raise ArgumentError(
+            f"metrics must be among {list(known)} for the family {family!r}, got {safe_repr(chosen)}{hint}"
+        )
     return tuple(chosen)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,7 +15,6 @@ from dpstats.evaluation.histograms import (
     UNKNOWN,
     Array,
     CellwiseLinear,
-    Estimate,
     Grid,
     Histogram,
     Indices,
@@ -31,7 +30,7 @@ from dpstats.evaluation.histograms import (
     response_grid,
     scaled,
 )
-from dpstats.evaluation.result import Tables, bin_entry, bin_table, combine_influences
+from dpstats.evaluation.result import HIDDEN, Tables, bin_entry, bin_table, combine_influences
 from dpstats.families import Family, Quantile
 from dpstats.families.base import pad_rows
 
@@ -69,72 +68,72 @@ class NumericModel:
         return self.high - self.low
 
     @property
-    def _from_deviances(self) -> set[str]:
-        """Metrics that the histogram of deviances serves: a squared residual tells its size too."""
-        return {"deviance"} if self.count else {"r2", "rmse", "mae"}
-
-    @property
     def _sizes(self) -> str | None:
         """The mean of residuals' sizes that needs a histogram of its own: a count's deviance does not tell them."""
         offered = ("mae",) if self.count else QUANTILE_METRICS
         return next((name for name in offered if name in self.metrics), None)
 
-    def blocks(self) -> tuple[Histogram, ...]:
-        """Only those that the metrics need: each divides the budget once more."""
-        metrics, histograms = set(self.metrics), []
-        if metrics & self._from_deviances:
-            histograms.append(Histogram(deviance_grid(self._most_deviance()), place=DEVIANCE_PLACE))
+    def _histograms(self) -> dict[str, Histogram]:
+        """By what they are of; only those that the metrics need: each divides the budget once more."""
+        metrics, histograms = set(self.metrics), {}
+        # A squared residual tells its size too.
+        if metrics & ({"deviance"} if self.count else {"r2", "rmse", "mae"}):
+            histograms["deviances"] = Histogram(deviance_grid(self._most_deviance()), place=DEVIANCE_PLACE)
         if metrics & {"r2", "deviance"}:
-            histograms.append(Histogram(response_grid(self.low, self.high, count=self.count), place=RESPONSE_PLACE))
+            grid = response_grid(self.low, self.high, count=self.count)
+            histograms["responses"] = Histogram(grid, place=RESPONSE_PLACE)
         if self._sizes:
-            histograms.append(Histogram(deviance_grid(self.width), place=DEVIANCE_PLACE))
+            histograms["sizes"] = Histogram(deviance_grid(self.width), place=DEVIANCE_PLACE)
         if "residuals" in metrics:
             place = COUNT_RESIDUAL_PLACE if self.count else 0.0
-            histograms.append(Histogram(residual_grid(self.width), groups=self._fitted().size, place=place))
-        return tuple(histograms)
+            grid, groups = residual_grid(self.width), self._fitted().size
+            histograms["residuals"] = Histogram(grid, groups=groups, place=place)
+        return histograms
+
+    def blocks(self) -> tuple[Histogram, ...]:
+        """What is released."""
+        return tuple(self._histograms().values())
 
     def locate(self, linear: Array, endog: Array) -> list[tuple[Indices, Array]]:
         """Group and value of each row for each block; no row's depend on another."""
-        metrics, located = set(self.metrics), []
         response = np.clip(self.middle + self.scale * endog, self.low, self.high)
         fitted = self._predicted(linear)
+        values: dict[str, Callable[[], Array]] = {
+            "deviances": lambda: self._deviances(response, fitted),
+            "responses": lambda: np.rint(response) if self.count else response,
+            "sizes": lambda: self._sized(response - fitted),
+            "residuals": lambda: response - fitted,
+        }
         no_groups = np.zeros(len(response), dtype=np.intp)
-        if metrics & self._from_deviances:
-            located.append((no_groups, self._deviances(response, fitted)))
-        if metrics & {"r2", "deviance"}:
-            located.append((no_groups, np.rint(response) if self.count else response))
-        if self._sizes:
-            located.append((no_groups, self._sized(response - fitted)))
-        if "residuals" in metrics:
-            located.append((self._fitted().locate(fitted)[0], response - fitted))
-        return located
+        return [
+            (self._fitted().locate(fitted)[0] if name == "residuals" else no_groups, values[name]())
+            for name in self._histograms()
+        ]
 
     def tables(self, measured: Sequence[ReleasedHistogram]) -> Tables:
         """Every figure and table asked for."""
-        remaining = list(measured)
-        first = remaining[0]
-        found = Tables(Estimate(first.rows, math.sqrt(first.count_variance * first.counts.size), 0.0))
-        if not all(block.enough(block.counts) for block in remaining):
-            found.notes.append("The number of rows does not stand out from the noise, so no metric can be estimated.")
+        found = Tables.of(measured[0])
+        if not all(block.enough(block.counts) for block in measured):
+            found.notes.append(HIDDEN)
             found.metrics = {_NAMES.get(n, n): (UNKNOWN, -math.inf, math.inf) for n in self.metrics if n != "residuals"}
             return found
-        metrics = set(self.metrics)
-        if metrics & self._from_deviances:
-            self._deviance_figures(remaining, found)
+        blocks = dict(zip(self._histograms(), measured, strict=True))
+        if "deviances" in blocks:
+            self._deviance_figures(blocks, found)
         if self._sizes:
-            value, pull, tail = _held_mean(remaining.pop(0))
+            value, pull, tail = _held_mean(blocks["sizes"])
             if tail.rows:
                 found.notes.append(f"{self._sizes} clips residuals to a size of {tail.end:.4g}: {tail.rows} rows.")
             found.metrics[self._sizes] = (estimate(value, [pull], hidden=tail.share * tail.end / 2), 0.0, self.width)
-        if "residuals" in metrics:
-            most, beyond = _residual_reach(remaining[0])
+        if "residuals" in blocks:
+            most, beyond = _residual_reach(blocks["residuals"])
             if most < self.width:
                 found.notes.append(f"The bins clip residuals to a size of {most:.4g}: {beyond} rows.")
-            found.residuals = self._residual_table(remaining.pop(0), most)
+            found.residuals = self._residual_table(blocks["residuals"], most)
         return found
 
-    def _deviance_figures(self, remaining: list[ReleasedHistogram], tables: Tables) -> None:
-        block = remaining.pop(0)
+    def _deviance_figures(self, blocks: Mapping[str, ReleasedHistogram], tables: Tables) -> None:
+        block = blocks["deviances"]
         value, pull, tail = _held_mean(block)
         most, hidden = tail.end, tail.share * tail.end / 2  # half an octave further, on average
         if tail.rows:
@@ -148,8 +147,8 @@ class NumericModel:
             size, by_size, off = mean(block, _form(block, lambda d: np.sqrt(np.minimum(np.maximum(d, 0.0), most))))
             further = tail.share * math.sqrt(most) * (math.sqrt(1.5) - 1)
             tables.metrics["mae"] = (estimate(size, [by_size], off, further), 0.0, self.width)
-        if {"r2", "deviance"} & set(self.metrics):
-            spread, by_spread, unseen = self._spread(remaining.pop(0), most, tables)
+        if "responses" in blocks:
+            spread, by_spread, unseen = self._spread(blocks["responses"], most, tables)
             noise = estimate(spread, [by_spread]).noise_se
             figure = UNKNOWN
             if spread > 2 * noise and spread > 0:

@@ -17,11 +17,14 @@ from dpstats.families.base import Array, Family, LossCurve, check_cap, closed_ca
 QUANTILES = (1e-4, 1 - 1e-4)
 """Quantiles lie between these."""
 
-DEFAULT_H = 0.1
+DEFAULT_H = 0.08
 """The default width over sqrt(q (1 - q)) and half the response's range, or a bought interval, for `USUAL_ROWS`."""
 
 USUAL_ROWS = 1e4
-"""Rows times eps that the default width is for. It falls with their cube root, its bias with the square of that."""
+"""Rows times eps that the default width is for. It grows with the cube root of fewer, up to `MOST_WIDENED`."""
+
+NARROWING = -1 / 2
+"""The power of more of them that it falls with. Its bias falls with the square, and so faster than standard errors."""
 
 MOST_NARROWED, MOST_WIDENED = 0.1, 1.25
 """The least and the greatest multiple of it for other numbers of rows."""
@@ -46,7 +49,7 @@ class Quantile(Family):
         The quantile of the response, from 0.0001 to 0.9999.
     h : float, optional
         Width of the rounded corner, in units of the response (plain arrays: of endog). A smaller one is closer to the
-        quantile itself and needs more curvature. By default 0.1 sqrt(q (1 - q)) times half the width of a bought
+        quantile itself and needs more curvature. By default 0.08 sqrt(q (1 - q)) times half the width of a bought
         interval of the response, or of its range, where rows times eps is 10,000; less for more of them
         (docs/proofs/purchases).
 
@@ -146,7 +149,8 @@ class Quantile(Family):
 def default_width(q: float, information: float | None = None) -> float:
     """The width of a quantile over half that of an interval of the response; `information` is rows times eps."""
     # A noisy number of rows may be negative; the width of so few is the greatest.
-    factor = ((USUAL_ROWS if information is None else max(information, 1.0)) / USUAL_ROWS) ** (-1 / 3)
+    more = (USUAL_ROWS if information is None else max(information, 1.0)) / USUAL_ROWS
+    factor = more ** (NARROWING if more > 1 else -1 / 3)
     return DEFAULT_H * math.sqrt(q * (1 - q)) * min(max(factor, MOST_NARROWED), MOST_WIDENED)
 
 

@@ -17,7 +17,7 @@ from dpstats.formula.expression import Column, bind, columns_of, evaluate
 from dpstats.formula.parse import Formula, parse
 from dpstats.formula.reader import column_kind
 from dpstats.formula.response import Kind, assumed_range
-from dpstats.wording import phrase
+from dpstats.wording import days_since, phrase
 
 TAKEN = "not declared: it is taken as 0 or 1"
 """What the reader of a result must be told too, since rows may have been lost."""
@@ -135,7 +135,7 @@ def schema_domain(
             ends = phrase(f"domain={{{name!r}: (low, high)}}", shell=f"{name!r}: {{range: [low, high]}}")
             raise DomainError(
                 f"column {name!r} is not numeric and not declared; list its levels: {levels}, or give its range if it "
-                f"holds numbers as text: {ends}; convert dates to numbers, such as the days since a public date"
+                f"holds numbers as text: {ends}; make a date a number, {days_since(name)}"
             )
     return known, tuple(name for name in parsed.columns if name not in known)
 

@@ -25,7 +25,7 @@ from dpstats.formula import coding, reader
 from dpstats.formula.advice import check_counts, dropped_note, gap_notes, with_response
 from dpstats.formula.bounds import LEAST, Array, Term, TermBody, term_bodies, unit_term
 from dpstats.formula.expression import Column
-from dpstats.formula.parse import Formula, parse
+from dpstats.formula.parse import parse
 from dpstats.formula.patsy_internals import DesignInfo
 from dpstats.formula.public_frame import Encoded
 from dpstats.formula.reader import (
@@ -185,8 +185,8 @@ class DesignSpec(ScaledDesign):
         """
         if missing := {"formula", "domain", "response", "names", "center", "scale"} - set(stored):
             raise DomainError(f"the stored design lacks {sorted(missing)[0]!r}")
-        known = parse(stored["formula"]), Domain.from_dict(stored["domain"])
-        spec = _build(*known, stored["response"], stored.get("trials"))
+        text, declared = parse(stored["formula"]).text, Domain.from_dict(stored["domain"]).to_json()
+        spec = _build(text, declared, stored["response"], stored.get("trials"))
         spec = spec.with_cut_points(stored["cut_points"]) if "cut_points" in stored else spec
         same = list(spec.names) == stored["names"] and all(
             np.allclose(getattr(spec, fact), stored[fact], rtol=1e-9, atol=0) for fact in ("center", "scale")
@@ -212,8 +212,8 @@ def design_spec(formula: str, domain: Domain | Mapping[str, Any], *, family: Fam
                 "domain (variables of the calling program are not visible to formulas)"
             )
     check_counts(parsed, family)
-    known = Domain({name: declared[name] for name in parsed.columns})
-    return _build(parsed, known, family.response, getattr(family, "trials", None))
+    known = declared._among(parsed.columns).to_json()
+    return _build(parsed.text, known, family.response, getattr(family, "trials", None))
 
 
 def _encoded(spec: DesignSpec, block_rows: int, _: int, tables: Iterable[Table]) -> Iterator[Block]:
@@ -266,16 +266,14 @@ def response_values(spec: DesignSpec, table: Table) -> Array:
     return spec.endog_of(table) * spec.response.scale + spec.response.center
 
 
-def _build(parsed: Formula, domain: Domain, kind: Kind, trials: float | None = None) -> DesignSpec:
-    """The design of a formula under a Domain of its columns, in their order."""
-    # Text tells levels apart that compare equal, such as 1, 1.0 and True.
-    return _built(parsed.text, domain.to_json(), kind, trials)
-
-
 @lru_cache(maxsize=16)
 @np.errstate(all="ignore")
-def _built(formula: str, declared: str, kind: Kind, trials: float | None) -> DesignSpec:
-    """See `_build`; public facts alone, and a plan and its fit, or several fits, have the same."""
+def _build(formula: str, declared: str, kind: Kind, trials: float | None) -> DesignSpec:
+    """The design of a formula under a Domain of its columns, in their order.
+
+    Of public facts alone, and a plan and its fit, or several fits, have the same. The Domain is given as JSON: text
+    tells levels apart that compare equal, such as 1, 1.0 and True.
+    """
     parsed, domain = parse(formula), Domain.from_json(declared)
     domain = clipping_response(parsed, domain)
     # Bases are laid out over the declared ranges, and bounded where rows are kept.

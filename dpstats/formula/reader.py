@@ -25,6 +25,7 @@ from dpstats.formula.parse import Formula
 from dpstats.formula.public_frame import Codes, Encoded
 from dpstats.formula.scaled_design import ScaledDesign, all_within, packed_rows
 from dpstats.quiet import quiet
+from dpstats.wording import days_since
 
 Array = NDArray[np.float64]
 
@@ -323,6 +324,9 @@ FORMULA = "(formula)"
 """In place of a column: a term or the response is not finite."""
 
 
+NO_NUMBER = "missing, or not a number"
+"""What is wrong with a cell that is lost to a column of numbers."""
+
 DROPS = " drops"
 """What stands behind a declared interval that drops rows beyond it."""
 
@@ -345,7 +349,12 @@ class Fault(NamedTuple):
     def large_effect(self) -> str:
         """`effect`, where so many rows have it that a column declared as numbers may hold text."""
         numbers = self.kind == "lost" and self.column != FORMULA and not self.declared.endswith("levels")
-        return f"{self.effect}; if the column holds text, list its levels" if numbers else self.effect
+        if not numbers or not self.advice.startswith(NO_NUMBER):
+            return self.effect
+        return (
+            f"are lost to `{self.column}`: {NO_NUMBER}; if the column holds text, list its levels; if it holds dates, "
+            f"make them numbers, {days_since(self.column)}"
+        )
 
     @property
     def advice(self) -> str:
@@ -353,13 +362,13 @@ class Fault(NamedTuple):
         if self.column == FORMULA:
             return "a term or the response is not finite there; transform columns that can be zero or negative"
         if self.kind != "lost":
-            return f"{self.kind} the declared range {self.declared}; check this range"
+            return f"{self.kind} the declared range {self.declared}; check this range and any code for missing there"
         if self.declared.endswith("levels"):
             return "missing, or a level that is not declared; compare the spelling with the codebook"
         if self.declared.endswith(DROPS):
             inside = self.declared.removesuffix(DROPS)
             return f"missing, or outside {inside}, beyond which rows are left out; check this range"
-        return "missing, or not a number"
+        return f"{NO_NUMBER}; convert text and dates before the call"
 
 
 def column_facts(parsed: Formula, known: Mapping[str, Range | Levels], family: Family) -> Facts:
@@ -375,12 +384,13 @@ def column_facts(parsed: Formula, known: Mapping[str, Range | Levels], family: F
 
 def possible_faults(facts: Facts, design: ScaledDesign | None) -> tuple[Fault, ...]:
     """What may be wrong with a row: first what loses it, then what clips it; public. A design has no range open."""
-    faults = [Fault(name, "lost", _declared(declared)) for name, declared in facts.items()]
+    words = {name: _declared(declared) for name, declared in facts.items()}
+    faults = [Fault(name, "lost", declared) for name, declared in words.items()]
     if design is not None and design.has_gaps:
         faults.append(Fault(FORMULA, "lost", "finite everywhere"))
     for name, declared in facts.items():
         if isinstance(declared, Range) and not declared.drops:
-            faults += [Fault(name, "below", _declared(declared)), Fault(name, "above", _declared(declared))]
+            faults += [Fault(name, "below", words[name]), Fault(name, "above", words[name])]
     return tuple(faults)
 
 

@@ -109,7 +109,7 @@ class ScaledDesign:
         ones = np.ones(len(self.names))
         return {"l1": self.norm_bound("l1", ones), "l2": 1.0, "linf": self.norm_bound("linf", ones)}
 
-    @property
+    @cached_property
     def images(self) -> tuple[Image, ...]:
         """Bodies that hold every row, for noise cut to the design (docs/proofs/bodies)."""
         return tuple(body.image for body in self.bodies)

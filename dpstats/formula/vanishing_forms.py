@@ -269,8 +269,10 @@ def _points(spec: ScaledDesign) -> Iterator[tuple[tuple[int, ...], Array]]:
             sizes.append(len(next(iter(grid.values()))))
             for name, cells in table.items():
                 cells += grid[name] if name in grid else [_one_value(spec.support[name])] * sizes[-1]
+        # Numbers as an array, of which no cell is looked at by itself.
+        ranged = {name: np.array(table[name]) for name in table if isinstance(spec.support[name], Range)}
         with quiet():
-            exog, complete, _ = prediction_rows(spec, as_table(table), offset=False)
+            exog, complete, _ = prediction_rows(spec, as_table({**table, **ranged}), offset=False)
         end = 0
         for (columns, _), size in zip(together, sizes, strict=True):
             at = slice(end, end := end + size)

@@ -56,13 +56,13 @@ class Steady(NamedTuple):
     informations: Float  # positive semidefinite, shape (groups, p, p)
     total: Float  # of all groups, shape (p, p)
     share_variance: float  # of the multiple of the total that a group is
-    trusted: Float  # how much of the noise in its deviation from that a group keeps, shape (groups,)
+    trusted: float  # how much of the noise in its deviation from that a group keeps
     law: SpanNoise
 
-    def noise(self, lever: Float, group: int) -> Float:
+    def noise(self, lever: Float) -> Float:
         """Covariance of what is left of the noise in a group's information times a vector, about, shape (p, p)."""
         moved = self.total @ lever
-        kept = self.trusted[group] ** 2 * self.law.square(np.outer(lever, lever))
+        kept = self.trusted**2 * self.law.square(np.outer(lever, lever))
         return np.asarray(self.share_variance * np.outer(moved, moved) + kept, dtype=np.float64)
 
 
@@ -70,7 +70,8 @@ def steady_informations(informations: Float, law: SpanNoise, total: Float) -> St
     """Each group's information with less noise.
 
     In the coordinates of the sum over groups each is a multiple of the identity, which is estimated best, and a
-    deviation, which is shrunk as far as noise explains its size.
+    deviation. The multiples are shrunk to their mean, and the deviations to nothing, as far as noise explains their
+    sizes in all groups together: the size of a single one is mostly chance.
     """
     size = informations.shape[1]
     root = np.asarray(np.linalg.cholesky(_positive(total)), dtype=np.float64)
@@ -78,15 +79,18 @@ def steady_informations(informations: Float, law: SpanNoise, total: Float) -> St
     whitened, metric = _sandwich(back, informations), _sandwich(back, law.metric)
     inverse = np.asarray(np.linalg.inv(metric), dtype=np.float64)
     square = float(np.trace(inverse @ inverse))
-    shares = np.maximum(np.einsum("ij,gij->g", inverse @ inverse / square, whitened), 0.0)
+    shares, share_variance = np.einsum("ij,gij->g", inverse @ inverse / square, whitened), 2 * law.variance / square
+    apart = shares - shares.mean()
+    differing = max(0.0, 1 - (len(shares) - 3) * share_variance / max(float(apart @ apart), 1e-300))
+    shares = np.maximum(shares.mean() + differing * apart, 0.0)
     deviations = whitened - shares[:, None, None] * np.eye(size)
     lengths = np.einsum("ij,gjk,kl,gil->g", inverse, deviations, inverse, deviations)
     expected = law.variance * (size * (size + 1) - 2)
-    trusted = np.where(lengths > expected, 1 - expected / np.where(lengths > 0, lengths, 1.0), 0.0)
-    steady = shares[:, None, None] * np.eye(size) + trusted[:, None, None] * deviations
+    trusted = max(0.0, 1 - expected / max(float(lengths.mean()), 1e-300))
+    steady = shares[:, None, None] * np.eye(size) + trusted * deviations
     values, vectors = np.linalg.eigh(steady)
     found = _sandwich(root, (vectors * np.maximum(values, 0.0)[:, None, :]) @ np.swapaxes(vectors, 1, 2))
-    return Steady(found, _sandwich(root, np.eye(size)), 2 * law.variance / square, trusted, law)
+    return Steady(found, _sandwich(root, np.eye(size)), differing * share_variance, trusted, law)
 
 
 @dataclass(frozen=True, eq=False)

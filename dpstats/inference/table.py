@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -159,6 +159,7 @@ class Inference:
     estimates: Estimates  # in model units
     transform: Float | None = None  # A, public, shape (q, p); the identity by default, for model units
     shift: Float | None = None  # shape (q,); 0 by default
+    withheld: NDArray[np.bool_] | None = None  # coefficients that the table shows no error of, shape (q,)
 
     def __post_init__(self) -> None:
         rows = self.estimates.check_rows(self.map)
@@ -177,8 +178,9 @@ class Inference:
 
     @cached_property
     def contrasts(self) -> Contrasts:
-        """The rows of A as combinations of the coefficients in model units."""
-        return self.estimates.contrasts(self.map)
+        """The rows of A as combinations of the coefficients in model units, those withheld as if not identified."""
+        found = self.estimates.contrasts(self.map)
+        return found if self.withheld is None else replace(found, identified=found.identified & ~self.withheld)
 
     @cached_property
     def coef(self) -> Float:

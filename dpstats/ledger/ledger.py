@@ -257,6 +257,16 @@ LedgerLike = Ledger | Part | str | os.PathLike[str] | None
 """A ledger, a part of one, the path of an existing ledger's file, or None: nothing is charged."""
 
 
+def with_domain(
+    ledger: LedgerLike, domain: Domain | Mapping[str, Any] | None
+) -> tuple[LedgerLike, Domain | Mapping[str, Any] | None]:
+    """The ledger that is meant, and the Domain: that of the data set, where none is given and the ledger keeps one."""
+    if domain is None and ledger is not None:
+        found = as_ledger(ledger)
+        return found, None if found is None else found.domain
+    return ledger, domain
+
+
 def as_ledger(ledger: LedgerLike) -> Ledger | Part | None:
     """The ledger that is meant; a path is opened, and no file is ever made.
 

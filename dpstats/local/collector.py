@@ -20,8 +20,7 @@ from dpstats.inference import SpanNoise, project_forms
 from dpstats.inference.basis import self_adjoint
 from dpstats.local.compile import local_design
 from dpstats.local.contributor import Report
-from dpstats.local.inference import ReportMoments
-from dpstats.local.results import LocalResults
+from dpstats.local.results import LocalResults, ReportMoments
 from dpstats.local.spec import Spec
 from dpstats.local.transport import Total, checked_batches, total
 from dpstats.penalties import Penalty

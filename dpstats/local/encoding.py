@@ -67,7 +67,10 @@ class Program:
         DataError if `record` is not a mapping, or lacks a column; None stands for a missing cell.
         """
         if not isinstance(record, Mapping):
-            raise DataError(f"record must map column names to cells, got {type(record).__name__}")
+            raise DataError(
+                "record must be one contributor's cells by column, such as "
+                f"{{{next(iter(self.exog_domain), 'x')!r}: ...}}, got {type(record).__name__}"
+            )
         for name in (*self.exog_domain, *self.endog_domain):
             if name not in record:
                 raise DataError(f"record lacks the column {name!r}; give None for a missing cell")

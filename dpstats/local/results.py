@@ -1,4 +1,5 @@
-"""A model fitted to reports: coefficients, three guarantees, predictions."""
+"""A model fitted to reports: coefficients, three guarantees, predictions, and intervals from the noise of their sum
+(docs/proofs/local, 4)."""
 
 from __future__ import annotations
 
@@ -18,9 +19,9 @@ from dpstats.errors import NotReleasedError
 from dpstats.families import get_family
 from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
-from dpstats.inference import Inference
+from dpstats.inference import Estimates, Inference, KnownInformation, ModelSpread, NormalLaw, SpanNoise
+from dpstats.inference.basis import self_adjoint
 from dpstats.local.compile import local_design
-from dpstats.local.inference import ReportMoments, least_squares_inference
 from dpstats.local.spec import EXPOSED, Spec
 from dpstats.penalties import Penalty
 from dpstats.privacy.calibration import check_positive
@@ -32,7 +33,62 @@ from dpstats.results.stored import Released
 from dpstats.summaries import Summary, format_number, full_width, paired_facts, shorten
 from dpstats.wording import sentence
 
-Vector = NDArray[np.float64]
+Float = NDArray[np.float64]
+
+NEGLIGIBLE = 1e-12
+"""The residual variance of errors that are of the noise alone: beside it the sample's error is nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReportMoments:
+    """What the reports say of sum q q' and sum p, and how far off it is."""
+
+    matrix: Float  # (p, p)
+    vector: Float  # (p,)
+    matrix_noise: float  # Variance of the noise in an entry off the diagonal; on it twice as much
+    vector_noise: float  # Variance of the noise in an entry of `vector`
+    count: int  # The number of reports
+
+    def equation_noise(self, coef: Float) -> Float:
+        """Covariance of the noise E coef + e in the normal equations, shape (p, p)."""
+        square = self.matrix_noise * float(coef @ coef) + self.vector_noise
+        return np.asarray(square * np.eye(len(coef)) + self.matrix_noise * np.outer(coef, coef), dtype=np.float64)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain released values, for JSON."""
+        return {**vars(self), "matrix": self.matrix.tolist(), "vector": self.vector.tolist()}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Self:
+        """What `to_dict` gave `stored` of."""
+        return cls(**{**stored, "matrix": np.asarray(stored["matrix"]), "vector": np.asarray(stored["vector"])})
+
+
+def least_squares_inference(
+    moments: ReportMoments, design: DesignSpec, radius: float, residual_variance: float
+) -> Inference:
+    """Least squares of the sums without a ridge, with errors in the user's units.
+
+    `residual_variance`, in model units, adds the sample's error; without it the noise is the only one.
+    """
+    law = SpanNoise(np.eye(len(moments.vector), dtype=np.float64), moments.matrix_noise)
+    known = KnownInformation.of(moments.matrix, law, design.forms(), design.dummies)
+    basis, found, size = known.basis, known.identified, len(moments.vector)
+    coef, active = np.zeros(size), found.active
+    coef[active] = found.inverse @ (basis.T @ moments.vector)[active]
+    estimates = Estimates(
+        coef=coef,
+        information=known.matrix,
+        curvature=np.zeros((size, size)),
+        linear=NormalLaw(self_adjoint(basis.T @ moments.equation_noise(basis @ coef) @ basis)),
+        matrix=known.law,
+        spread=ModelSpread(max(residual_variance, NEGLIGIBLE), 0.0),
+        typical_size=radius / np.sqrt(size),
+        found=found,
+    )
+    transform, shift = design.back_transform()
+    return Inference(estimates, transform @ basis, shift)
+
 
 SHOWN_COLLUDERS = 0.5
 """The share of the reports whose senders collude, in the summary's third guarantee."""
@@ -91,8 +147,8 @@ class LocalResults(Released):
 
     spec: Spec
     design: DesignSpec
-    scaled_params: Vector
-    noise_covariance: Vector
+    scaled_params: Float
+    noise_covariance: Float
     nobs: int
     curvature: float
     penalty: Penalty | None = None
@@ -293,14 +349,22 @@ def _coefficients(results: LocalResults) -> SimpleTable:
         found = results.uncertainty()
         rows = [(str(name), _with_ends(row.to_numpy(dtype=np.float64))) for name, row in found.iterrows()]
         return full_width(["coef", "noise sd", "[0.025", "0.975]"], rows, columns=[12, 12, 12, 12])
-    rows = []
-    for name, estimate, scaled, noise_sd in results.tidy().itertuples(index=False):
-        within = "within noise" if abs(estimate) < 2 * noise_sd else ""
-        rows.append((name, [*map(format_number, (estimate, scaled, noise_sd)), within]))
-    return full_width(["coef", "scaled coef", "noise sd", ""], rows, columns=[12, 13, 14, 13])
+    rows = [
+        (
+            row["term"],
+            [
+                *(to_the_noise(row[name], row["noise_sd"]) for name in ("estimate", "noise_sd")),
+                "yes" if abs(row["estimate"]) < 2 * row["noise_sd"] else "",
+            ],
+        )
+        for _, row in results.tidy().iterrows()
+    ]
+    unsure = any(cells[-1] for _, cells in rows)
+    rows = rows if unsure else [(name, cells[:-1]) for name, cells in rows]
+    return full_width(["coef", "noise sd", "within noise"][: 2 + unsure], rows, columns=[14, 14, 14][: 2 + unsure])
 
 
-def _with_ends(values: Vector) -> list[str]:
+def _with_ends(values: Float) -> list[str]:
     """Coefficient, noise and ends of the interval, to the noise's digits; the rest blank where it leaves all open."""
     coef, error = values[:2]
     if not np.isfinite(error):

@@ -173,6 +173,7 @@ def features_sensitivity(linear: float, square: float, sigma_b: float, sigma_u: 
     return 2 * math.sqrt(square / sigma_u**2 + (linear / sigma_b) ** 2)
 
 
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class Spec:
     """A collection by input perturbation, fixed before anyone reports.
 
@@ -223,6 +224,15 @@ class Spec:
     True
     """
 
+    formula: str
+    family: Family
+    scheme: Scheme
+    n: int
+    delta: float
+    radius: float
+    names: tuple[str, ...]  # The p columns of the design
+    _facts: dict[str, Any]
+
     def __init__(
         self,
         domain: Domain | Mapping[str, Any],
@@ -243,15 +253,15 @@ class Spec:
         design = local_design(formula, domain, family)
         if radius is None:
             facts["radius"] = typical_radius(design, family)
-        self._facts = {
-            **facts,
-            "format": FORMAT,
-            "formula": formula,
-            "domain": design.domain.to_dict(),
-            "program": compile_program(design).to_dict(),
-            "names": list(design.names),
-        }
-        self._warn_if_exposed()  # and errors of the calibration belong to the constructor
+        parts = {"domain": design.domain.to_dict(), "program": compile_program(design).to_dict()}
+        self._bind({**facts, **parts, "format": FORMAT, "formula": formula, "names": list(design.names)})
+
+    def _bind(self, facts: dict[str, Any]) -> None:
+        """Take public facts for one's own, and warn whoever writes or reads them, before anyone reports."""
+        shown = ("formula", "family", "scheme", "n", "delta", "radius")
+        vars(self).update({name: facts[name] for name in shown}, _facts=facts, names=tuple(facts["names"]))
+        if self.exposed:  # errors of the calibration are raised here too
+            _log.warning("dpstats: %s", EXPOSED)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""
@@ -287,8 +297,7 @@ class Spec:
         if len(facts["names"]) != size:
             raise DomainError("the stored specification names more or fewer columns than its design has")
         spec = cls.__new__(cls)
-        spec._facts = facts
-        spec._warn_if_exposed()
+        spec._bind(facts)
         return spec
 
     @cached_property
@@ -302,44 +311,9 @@ class Spec:
         return Program.from_dict(self._facts["program"])
 
     @property
-    def formula(self) -> str:
-        """The model."""
-        return self._facts["formula"]
-
-    @property
     def domain(self) -> Domain:
         """The columns that the formula reads."""
         return Domain.from_dict(self._facts["domain"])
-
-    @property
-    def family(self) -> Family:
-        """gaussian or binomial."""
-        return self._facts["family"]
-
-    @property
-    def scheme(self) -> Scheme:
-        """What a report holds."""
-        return self._facts["scheme"]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The p columns of the design."""
-        return tuple(self._facts["names"])
-
-    @property
-    def n(self) -> int:
-        """The promised least number of reports."""
-        return self._facts["n"]
-
-    @property
-    def delta(self) -> float:
-        """Of every guarantee."""
-        return self._facts["delta"]
-
-    @property
-    def radius(self) -> float:
-        """The guess at the norm of the coefficients."""
-        return self._facts["radius"]
 
     @property
     def size(self) -> int:
@@ -436,11 +410,6 @@ class Spec:
     def exposed(self) -> bool:
         """Whether the best test of two records by one report has error rates that add up to less than delta."""
         return self.lattice.exposed(self.delta)
-
-    def _warn_if_exposed(self) -> None:
-        """To whoever writes a specification, and to contributors, before anyone reports."""
-        if self.exposed:
-            _log.warning("dpstats: %s", EXPOSED)
 
     @property
     def local_guarantee(self) -> Guarantee:

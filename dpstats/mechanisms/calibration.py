@@ -204,164 +204,147 @@ class Price(NamedTuple):
     need: float
 
 
-def price_fit(design: Bounds, family: Family, budget: NoiseBudget, metric: NoiseCandidate, curvature: Vector) -> Price:
-    """Calibrate the noise at a curvature, and settle where retrieved budget goes; ArgumentError if none is enough."""
-    kappa = design.curvature_ratio(curvature)
-    if not kappa > 0:
-        raise ArgumentError(
-            f"eps = {budget.eps:.3g}, the part of eps that is left for this fit, is too small: noise of about "
-            f"{family.lipschitz / budget.eps:.1g} would hide any data. Pass an eps between 0.01 and 10, as is usual"
-        )
-    joint = scales(family, budget, metric, kappa).fit
-    if not np.isfinite(joint):
-        square = design.curvature_ratio(np.ones(len(curvature)))
-        least = least_curvature(family, square, budget.eps, shared=budget.shared)
-        raise ArgumentError(
-            f"curvature is too small for eps = {budget.eps:.3g}: pass more than about {least:.4g}, or raise eps"
-        )
-    classical, need = _classical(family, budget, metric, budget.eps, kappa)
-    # Too little curvature for the classical split leaves nothing to retrieve: the joint bound then asks for more noise.
-    if need >= budget.eps or budget.retrieval == "recycle":
-        return Price(joint, budget.eps, budget.eps, classical, need)
-    charged = need if budget.retrieval == "return" else budget.eps
-    return Price(classical, charged, budget.eps, classical, need)
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Noise of one law for a loss on a design, within a budget: its scale, its cost, and that of information."""
 
+    design: Bounds
+    family: Family
+    budget: NoiseBudget
+    law: NoiseCandidate
 
-def scales(
-    family: Family, budget: NoiseBudget, metric: NoiseCandidate, kappa: float, error: float = 0.0
-) -> JointScales:
-    """Scales of the noise of the fit, and of its information if that is paid for too, as it is without a cap.
+    def price(self, curvature: Vector) -> Price:
+        """The noise at a curvature, and where retrieved budget goes; ArgumentError if none is enough."""
+        budget, kappa = self.budget, self.design.curvature_ratio(curvature)
+        if not kappa > 0:
+            raise ArgumentError(
+                f"eps = {budget.eps:.3g}, the part of eps that is left for this fit, is too small: noise of about "
+                f"{self.family.lipschitz / budget.eps:.1g} would hide any data. Pass an eps between 0.01 and 10, as is "
+                "usual"
+            )
+        joint = self.scales(kappa).fit
+        if not np.isfinite(joint):
+            square = self.design.curvature_ratio(np.ones(len(curvature)))
+            least = least_curvature(self.family, square, budget.eps, shared=budget.shared)
+            raise ArgumentError(
+                f"curvature is too small for eps = {budget.eps:.3g}: pass more than about {least:.4g}, or raise eps"
+            )
+        classical, need = self._classical(budget.eps, kappa)
+        # Too little curvature for the classical split leaves nothing to retrieve: the joint bound then asks for more
+        # noise.
+        if need >= budget.eps or budget.retrieval == "recycle":
+            return Price(joint, budget.eps, budget.eps, classical, need)
+        charged = need if budget.retrieval == "return" else budget.eps
+        return Price(classical, charged, budget.eps, classical, need)
 
-    `error` bounds the difference of linear predictors at the released and at the exact optimum.
-    """
-    common = {**_common(budget, metric), "eps": budget.eps, "curvature_ratio": kappa, "shared": budget.shared}
-    if budget.information is None:
-        return JointScales(least_scale(family, **common), np.inf)
-    common |= {"ratio": budget.information.ratio, "eta_error": error}
-    if metric.kind == "gaussian":
-        del common["shared"]  # which is for pure noise alone
-        return joint_scales_delta(family, law="wishart", **common)
-    del common["delta"]
-    return joint_scales(family, **common)
+    def scales(self, kappa: float, error: float = 0.0) -> JointScales:
+        """Scales of the noise of the fit, and of its information if that is paid for too, as it is without a cap.
 
+        `error` bounds the difference of linear predictors at the released and at the exact optimum.
+        """
+        budget = self.budget
+        common = {**self._common, "eps": budget.eps, "curvature_ratio": kappa, "shared": budget.shared}
+        if budget.information is None:
+            return JointScales(least_scale(self.family, **common), np.inf)
+        common |= {"ratio": budget.information.ratio, "eta_error": error}
+        if self.law.kind == "gaussian":
+            del common["shared"]  # which is for pure noise alone
+            return joint_scales_delta(self.family, law="wishart", **common)
+        del common["delta"]
+        return joint_scales(self.family, **common)
 
-def curvature_room(family: Family, budget: NoiseBudget, kappa: float) -> float:
-    """By what the curvature is raised to make room for free information."""
-    rows = 2 if budget.adjacency == "replace_one" else 1
-    most = headroom(family) * budget.eps / (rows * family.lipschitz)
-    return min(MOST_ROOM, 1 + ROOM_PER_EPS * budget.eps, max(1.0, kappa / (ROOM_WANTED * most)))
+    def room(self, kappa: float) -> float:
+        """By what the curvature is raised to make room for free information."""
+        rows = 2 if self.budget.adjacency == "replace_one" else 1
+        most = headroom(self.family) * self.budget.eps / (rows * self.family.lipschitz)
+        return min(MOST_ROOM, 1 + ROOM_PER_EPS * self.budget.eps, max(1.0, kappa / (ROOM_WANTED * most)))
 
+    def price_information(
+        self, curvature: Vector, fit_price: Price, error: float
+    ) -> tuple[Price, InformationPlan] | None:
+        """Fit and information together; None if the latter was to be free and there is hardly room for it.
 
-def price_information(
-    design: Bounds,
-    family: Family,
-    budget: NoiseBudget,
-    metric: NoiseCandidate,
-    curvature: Vector,
-    fit_price: Price,
-    error: float,
-) -> tuple[Price, InformationPlan] | None:
-    """Calibrate the noise of fit and information together; None if it was to be free and there is hardly room for it.
+        Free information keeps the noise of `fit_price`, what the fit costs without it; `error` as for `scales`.
+        """
+        bought, kappa = self.budget.information, self.design.curvature_ratio(curvature)
+        assert bought is not None
+        joint: JointScales | None
+        law: MatrixLaw = "wishart"
+        if self.law.kind == "gaussian":
+            law, joint = self._normal_scales(kappa, len(curvature), error)
+        elif bought.free:
+            joint = self._free_scales(kappa, fit_price.scale, error)
+        else:
+            joint = self.scales(kappa, error)
+            if bought.weight_cap is not None and np.isfinite(joint.fit):
+                # The fit's noise stays: the matrix has all that the cap leaves.
+                joint = self._beside(kappa, joint.fit, error)
+        if joint is None:
+            return None
+        eps = self.budget.eps
+        fit = min(self._loss(joint.fit, kappa), eps)
+        classical, need = self._classical(fit, kappa)
+        noise = MatrixNoise(law, joint.matrix, *matrix_metric(self.design))
+        plan = InformationPlan(bought, noise, weight_bound(self.family, bought.weight_cap), eps - fit, error)
+        return Price(joint.fit, fit, fit, classical, need), plan
 
-    Free information keeps the noise of `fit_price`, what the fit costs without it; `error` as for `scales`.
-    """
-    bought, kappa = budget.information, design.curvature_ratio(curvature)
-    assert bought is not None
-    joint: JointScales | None
-    law: MatrixLaw = "wishart"
-    if metric.kind == "gaussian":
-        law, joint = _normal_scales(family, budget, metric, kappa, len(curvature), error)
-    elif bought.free:
-        joint = _free_scales(family, budget, metric, kappa, fit_price.scale, error)
-    else:
-        joint = scales(family, budget, metric, kappa, error)
-        if bought.weight_cap is not None and np.isfinite(joint.fit):
-            # The fit's noise stays: the matrix has all that the cap leaves.
-            joint = _beside(family, budget, metric, kappa, joint.fit, error)
-    if joint is None:
+    def _free_scales(self, kappa: float, scale: float, error: float) -> JointScales | None:
+        """The matrix noise that there is room for beside the fit's pure noise of a scale; None for hardly any.
+
+        Where the whole of eps is spent on the extreme gradient, the error of the last step finds no room unless there
+        is a little more noise.
+        """
+        for fit in (scale, scale * (1 + FREE_SURCHARGE)):
+            found = self._beside(kappa, fit, error)
+            if fit > LEAST_FREE * headroom(self.family) * self.law.row_norm * found.matrix:
+                return found
         return None
-    loss = _loss(family, budget, metric, joint.fit, kappa)
-    fit = min(loss, budget.eps)
-    classical, need = _classical(family, budget, metric, fit, kappa)
-    noise = MatrixNoise(law, joint.matrix, *matrix_metric(design))
-    plan = InformationPlan(bought, noise, weight_bound(family, bought.weight_cap), budget.eps - fit, error)
-    return Price(joint.fit, fit, fit, classical, need), plan
 
+    def _beside(self, kappa: float, fit: float, error: float) -> JointScales:
+        """The least matrix noise that there is room for beside the fit's pure noise of a scale; infinite for none."""
+        budget, row_norm = self.budget, self.law.row_norm
+        assert budget.information is not None
+        ratio = free_ratio(
+            self.family,
+            scale=fit,
+            eps=budget.eps,
+            curvature_ratio=kappa,
+            row_norm=row_norm,
+            adjacency=budget.adjacency,
+            eta_error=error,
+            shared=budget.shared,
+            weight_cap=budget.information.weight_cap,
+        )
+        return JointScales(fit, fit / (ratio * row_norm) if ratio > 0 else np.inf)
 
-def _free_scales(
-    family: Family, budget: NoiseBudget, metric: NoiseCandidate, kappa: float, scale: float, error: float
-) -> JointScales | None:
-    """The matrix noise that there is room for beside the fit's pure noise of a scale; None for hardly any.
+    def _normal_scales(self, kappa: float, size: int, error: float) -> tuple[MatrixLaw, JointScales | None]:
+        """The matrix noise beside normal noise of the fit that is raised a little, and its law."""
+        bought = self.budget.information
+        assert bought is not None
+        paid = PAID_SURCHARGES[0 if headroom(self.family) > 0 else 1] if bought.surcharge is None else bought.surcharge
+        choice = best_joint_scales_delta(
+            self.family,
+            eps=self.budget.eps,
+            size=size,
+            curvature_ratio=kappa,
+            surcharge=FREE_SURCHARGE if bought.free else paid,
+            eta_error=error,
+            weight_cap=bought.weight_cap,
+            **self._common,
+        )
+        return choice.law, choice.scales if np.isfinite(choice.entry_variance) else None
 
-    Where the whole of eps is spent on the extreme gradient, the error of the last step finds no room unless there is a
-    little more noise.
-    """
-    for fit in (scale, scale * (1 + FREE_SURCHARGE)):
-        found = _beside(family, budget, metric, kappa, fit, error)
-        if fit > LEAST_FREE * headroom(family) * metric.row_norm * found.matrix:
-            return found
-    return None
+    @property
+    def _common(self) -> dict[str, Any]:
+        """What the calibrations have in common."""
+        return {"delta": self.law.delta, "row_norm": self.law.row_norm, "adjacency": self.budget.adjacency}
 
+    def _classical(self, eps: float, kappa: float) -> tuple[float, float]:
+        """The scale of the papers' even split of eps, and what such noise really costs: `MOST` if no eps does."""
+        classical = classical_scale(self.family, eps=eps, **self._common)
+        return classical, min(self._loss(classical, kappa), MOST)
 
-def _beside(
-    family: Family, budget: NoiseBudget, metric: NoiseCandidate, kappa: float, fit: float, error: float
-) -> JointScales:
-    """The least matrix noise that there is room for beside the fit's pure noise of a scale; infinite for none."""
-    assert budget.information is not None
-    ratio = free_ratio(
-        family,
-        scale=fit,
-        eps=budget.eps,
-        curvature_ratio=kappa,
-        row_norm=metric.row_norm,
-        adjacency=budget.adjacency,
-        eta_error=error,
-        shared=budget.shared,
-        weight_cap=budget.information.weight_cap,
-    )
-    return JointScales(fit, fit / (ratio * metric.row_norm) if ratio > 0 else np.inf)
-
-
-def _normal_scales(
-    family: Family, budget: NoiseBudget, metric: NoiseCandidate, kappa: float, size: int, error: float
-) -> tuple[MatrixLaw, JointScales | None]:
-    """The matrix noise beside normal noise of the fit that is raised a little, and its law."""
-    bought = budget.information
-    assert bought is not None
-    paid = PAID_SURCHARGES[0 if headroom(family) > 0 else 1] if bought.surcharge is None else bought.surcharge
-    choice = best_joint_scales_delta(
-        family,
-        eps=budget.eps,
-        size=size,
-        curvature_ratio=kappa,
-        surcharge=FREE_SURCHARGE if bought.free else paid,
-        eta_error=error,
-        weight_cap=bought.weight_cap,
-        **_common(budget, metric),
-    )
-    return choice.law, choice.scales if np.isfinite(choice.entry_variance) else None
-
-
-def _common(budget: NoiseBudget, metric: NoiseCandidate) -> dict[str, Any]:
-    """What the calibrations have in common."""
-    return {"delta": metric.delta, "row_norm": metric.row_norm, "adjacency": budget.adjacency}
-
-
-def _classical(
-    family: Family, budget: NoiseBudget, metric: NoiseCandidate, eps: float, kappa: float
-) -> tuple[float, float]:
-    """The scale of the papers' even split of eps, and what noise of that scale really costs: `MOST` if no eps does."""
-    classical = classical_scale(family, eps=eps, **_common(budget, metric))
-    return classical, min(_loss(family, budget, metric, classical, kappa), MOST)
-
-
-def _loss(family: Family, budget: NoiseBudget, metric: NoiseCandidate, scale: float, kappa: float) -> float:
-    """What noise of a scale costs."""
-    return joint_loss(
-        family,
-        scale=scale,
-        curvature_ratio=kappa,
-        kind=metric.kind,
-        shared=budget.shared,
-        **_common(budget, metric),
-    )
+    def _loss(self, scale: float, kappa: float) -> float:
+        """What noise of a scale costs."""
+        facts: dict[str, Any] = {**self._common, "kind": self.law.kind, "shared": self.budget.shared}
+        return joint_loss(self.family, scale=scale, curvature_ratio=kappa, **facts)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dpstats import wording
 from dpstats.arguments import near_miss, safe_repr
+from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.formula.bounds import Term, restrict_images, term_norm
 from dpstats.formula.coding import restricted_dummies
@@ -117,7 +118,7 @@ class ArrayDesign:
         """1, or None with weights."""
         return 1.0 if self.weight_bound is None else None
 
-    @property
+    @cached_property
     def terms(self) -> tuple[Term, ...]:
         """One term holding every column."""
         size = len(self.names)
@@ -183,7 +184,7 @@ class SubDesign:
     def names(self) -> tuple[str, ...]:
         return tuple(self.design.names[j] for j in self.positions)
 
-    @property
+    @cached_property
     def terms(self) -> tuple[Term, ...]:
         """What is left of each term."""
         left: list[Term] = []
@@ -205,7 +206,7 @@ class SubDesign:
     def score_ratio(self) -> float | None:
         return self.design.score_ratio
 
-    @property
+    @cached_property
     def images(self) -> tuple[Image, ...]:
         """What is left of the bodies."""
         return restrict_images(self.design.images, self.positions)
@@ -328,6 +329,19 @@ def formula_variables(design: Bounds) -> dict[str, Variable]:
     return found
 
 
+def divided_variables(design: Bounds) -> list[str]:
+    """Columns of the data that move several columns of the design and are no factor by themselves."""
+    if not isinstance(design, DesignSpec):
+        return []
+    nodes = {factor.code: factor.node for term in design.parsed.terms for factor in term}
+    sizes: Counter[str] = Counter()
+    for term, place in design.coding.term_slices.items():
+        for name in {name for factor in term.factors for name in columns_of(nodes[factor.code])}:
+            sizes[name] += place.stop - place.start
+    alone = {name for name, one in formula_variables(design).items() if one.alone}
+    return [name for name, size in sizes.items() if size > 1 and name not in alone]
+
+
 def level_names(design: DesignSpec, factor: Dummies) -> tuple[Any, ...]:
     """The levels of a factor, the reference first, then as its columns stand."""
     term = next(one for one, place in design.coding.term_slices.items() if place.start == factor.columns[0])
@@ -350,7 +364,8 @@ def find_variable(argument: str, design: Bounds, name: str, *, groups: bool = Fa
     known = ", ".join(one.column_name for one in right) or "this formula has none"
     fix = ""
     if isinstance(name, str) and isinstance(design, DesignSpec) and name in design.parsed.exog_columns:
-        fix = "; newdata= changes any column, at public rows and at no charge" if argument == "variables" else ""
+        free = {"variables": "newdata=", "fitstats_variables": "fit.comparisons(..., newdata=...)"}.get(argument)
+        fix = f"; {free} changes any column, at public rows and at no charge" if free else ""
     elif isinstance(name, str) and isinstance(design, DesignSpec):
         near = near_miss(name, [one.column_name for one in right])
         bought = wording.argument("fitstats_by", name) if groups else wording.argument("fitstats_variables")

@@ -18,9 +18,8 @@ from dpstats.data import Block, Rows
 from dpstats.families import Binomial, Family, Gaussian, NegativeBinomial
 from dpstats.families.base import pad_rows
 from dpstats.inference import Dummies
-from dpstats.mechanisms.design import Step, constant_column
+from dpstats.mechanisms.design import Step
 from dpstats.mechanisms.information_release import linear_predictors
-from dpstats.mechanisms.spec import FitSpec
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.information.exact_sums import row_parts
 from dpstats.privacy.information.scores import MOST_PARTS
@@ -96,24 +95,6 @@ class FitStatisticsPlan:
             None if variables is None else tuple((name, step) for name, step in variables),
             stored.get("by"),
         )
-
-
-def fit_statistics_obstacle(spec: FitSpec) -> str | None:
-    """Why there can be no fit statistics beside this model, with the fix; whether it has errors is another question."""
-    options, family, design = spec.options, spec.family, spec.design
-    if options.unit is not None:
-        return "averages over rows, and the rows of a unit share a weight; leave it out with a unit"
-    if design.score_ratio != 1.0:
-        return "averages over rows of equal weight; leave it out with weights or numbers of trials"
-    if design.offset_bound:
-        return "compares with a constant mean, and an offset changes the mean; leave it out"
-    if not family.models_mean:
-        return f"needs a mean response, which family {family.name!r} does not model; leave it out"
-    if constant_column(design) is None:
-        return "compares with the intercept alone: use a formula with an intercept, or leave it out"
-    if options.screen is not None or options.refit_share > 0:
-        return "is not offered after a choice of columns from the same rows; leave it out"
-    return None
 
 
 class Quantity(NamedTuple):

@@ -36,7 +36,7 @@ Vector = NDArray[np.float64]
 HEAVIEST = 1e6
 """A majoriser's weight is held below this multiple of privacy's curvature: a zero of the pilot stays near zero."""
 
-AUTO_FIT, AUTO_CHOICE = (1.0, 1.0), (9.0, 3.0)
+AUTO_FIT, AUTO_CHOICE = (1.0, 1.0), (7.0, 3.0)
 """The lasso weight of alpha="auto" over the root mean squares of noise and of sampling in a score: of a lasso that is
 released, and of one that chooses columns for a refit, where each column more costs errors (docs/guide/screening)."""
 

@@ -18,16 +18,13 @@ from dpstats.families import Family
 from dpstats.inference import ReleasedLaw, noise_bound
 from dpstats.mechanisms.calibration import (
     PAID_ROOM,
+    Calibration,
     NoiseBudget,
     NoiseCandidate,
     Price,
-    curvature_room,
     least_curvature,
     noise_candidates,
-    price_fit,
-    price_information,
     risk_curvature,
-    scales,
     typical_sizes,
 )
 from dpstats.mechanisms.design import Bounds
@@ -172,7 +169,7 @@ def plan_objective(
     total = np.maximum(penalised, default) if budget.curvature is None else penalised + budget.curvature
     row_length = float(np.sqrt(design.curvature_ratio(np.ones(size))))
     price, total, tolerance, final, information = _price_stage(
-        design, family, budget, metric, total, default=default, row_length=row_length, penalty=remainder
+        Calibration(design, family, budget, metric), total, default=default, row_length=row_length, penalty=remainder
     )
     return ObjectivePlan(
         family=family,
@@ -212,24 +209,17 @@ class _PricedStage(NamedTuple):
 
 
 def _price_stage(
-    design: Bounds,
-    family: Family,
-    budget: NoiseBudget,
-    metric: NoiseCandidate,
-    curvature: Vector,
-    *,
-    default: Vector,
-    row_length: float,
-    penalty: Penalty | None,
+    calibration: Calibration, curvature: Vector, *, default: Vector, row_length: float, penalty: Penalty | None
 ) -> _PricedStage:
     """Settle noise, curvature, the last step and, if there is room for it, the information.
 
     A ridge of the caller's beyond the `default` curvature keeps its strength.
     """
-    unit = float(np.sqrt(np.sum(metric.variances)))
+    family, budget, offset_bound = calibration.family, calibration.budget, calibration.design.offset_bound
+    unit = float(np.sqrt(np.sum(calibration.law.variances)))
 
     def last_step(scale: float, curvature: Vector) -> LastStep:
-        rows, offset_bound = budget.rows_at_most, design.offset_bound
+        rows = budget.rows_at_most
         return LastStep(family, unit * scale, row_length, curvature, rows, penalty, offset_bound=offset_bound)
 
     def with_information(curvature: Vector, fit_price: Price) -> _PricedStage | None:
@@ -238,8 +228,8 @@ def _price_stage(
         for ahead in AHEAD:
             tolerance, final = last_step(scale, curvature).plan(budget.final_eps)
             final.check()
-            error = eta_error(final, row_length, design.offset_bound)
-            priced = price_information(design, family, budget, metric, curvature, fit_price, error)
+            error = eta_error(final, row_length, offset_bound)
+            priced = calibration.price_information(curvature, fit_price, error)
             if priced is None:
                 return None
             price, information = priced
@@ -255,19 +245,20 @@ def _price_stage(
             f"curvature or release_share, or pass {argument('inference', None)}"
         )
 
-    bought = budget.information
+    bought, alone = budget.information, calibration
     if bought is not None:
-        priced_alone = replace(budget, information=None) if bought.free else budget
-        fit_price, raised = price_fit(design, family, priced_alone, metric, curvature), curvature
+        fit = replace(calibration, budget=replace(budget, information=None)) if bought.free else calibration
+        fit_price, raised = fit.price(curvature), curvature
         if bought.free and budget.curvature is None:
-            room = curvature_room(family, budget, design.curvature_ratio(curvature))
+            room = calibration.room(calibration.design.curvature_ratio(curvature))
             raised = np.maximum(curvature, default * room)
         stage = with_information(raised, fit_price)
         if stage is not None:
             return stage
         # What inference would cost is spent on the fit.
-        budget = replace(budget, eps=budget.eps + bought.extra_eps, information=None)
-    price = price_fit(design, family, budget, metric, curvature)
+        whole = replace(budget, eps=budget.eps + bought.extra_eps, information=None)
+        alone = replace(calibration, budget=whole)
+    price = alone.price(curvature)
     return _PricedStage(price, curvature, *last_step(price.scale, curvature).plan(budget.final_eps), None)
 
 
@@ -307,12 +298,12 @@ def _choose(
     # Free information leaves the noise as it is, and beside normal noise it costs too little to calibrate it here.
     bought = budget.information
     fit_only = bought is None or bought.free or metric.kind == "gaussian"
-    searched = replace(budget, information=None) if fit_only else budget
+    searched = Calibration(design, family, replace(budget, information=None) if fit_only else budget, metric)
 
     @cache
     def mean_square(curvature: float) -> float:
         kappa = max(unit_ratio / curvature, NO_JACOBIAN)
-        scale = scales(family, searched, metric, kappa).fit
+        scale = searched.scales(kappa).fit
         return float(np.sum(metric.variances / direction)) * scale**2
 
     size = float(np.sqrt(np.sum(direction * sizes**2)))

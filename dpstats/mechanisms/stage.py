@@ -194,6 +194,11 @@ class StagePlan(ABC):
             return self.noise.standard_deviations() ** 2
         return self.noise.expected_square(self.size) / self.size / self.noise_shape**2
 
+    @property
+    def shrunk_towards(self) -> Vector:
+        """Where the quadratic term has its minimum, shape (p,): 0, or what was released before."""
+        return np.asarray(-self.linear / self.curvature, dtype=np.float64)
+
     def sample(self, random: RandomSource) -> Vector:
         """One draw of `noise` over its shape, shape (p,)."""
         if isinstance(self.noise, KNormNoise):

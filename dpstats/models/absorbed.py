@@ -31,7 +31,7 @@ from dpstats.formula.parse import expand_dot, parse
 from dpstats.formula.submodels import uniform_exog
 from dpstats.formula.syntax import add_terms
 from dpstats.frames import WideFrame
-from dpstats.ledger import as_ledger
+from dpstats.ledger import with_domain
 from dpstats.mechanisms.absorbed import WithinPlan, plan_within
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.statistics import RADIUS
@@ -259,6 +259,11 @@ def plan_absorbed(
             f"{{{undeclared[0]!r}: (low, high)}}, or buy the range first with dp.buy_ranges"
         )
     design = design_spec(formula, known, family=Gaussian())
+    if design.has_intercept and len(design.names) < 2:
+        raise FormulaError(
+            f"formula: no column is left within {absorbed}, where an intercept says nothing: every factor is declared "
+            "with one level; list its other levels in the Domain, or add a column"
+        )
     if design.weights is not None or design.offset is not None:
         raise FormulaError("formula: weights and offsets cannot be combined with an absorbed factor; leave them out")
     whole = privacy.record.column is not None
@@ -282,8 +287,7 @@ def fit_absorbed(
     """`dpstats.glm` of a formula with an absorbed factor."""
     domain, engine = given.pop("domain", None), given.pop("engine", None)
     charge, settings = split_kwargs(given, ChargeKeywords)
-    if domain is None and (ledger := as_ledger(charge.get("ledger"))) is not None:
-        charge["ledger"], domain = ledger, ledger.domain
+    charge["ledger"], domain = with_domain(charge.get("ledger"), domain)
     table = as_table(data, engine)
     return plan_absorbed(formula, absorbed, table, domain, eps, family, **settings)._run(table, charge)
 

@@ -55,7 +55,6 @@ from dpstats.plan.methods import (
 )
 from dpstats.plan.plan import plan_model, rescaled
 from dpstats.privacy.trimming import likely_interval, share_to_spend
-from dpstats.results.standard_errors import shrunk_towards
 
 Vector = NDArray[np.float64]
 
@@ -508,7 +507,7 @@ class Expectation:
         if family.response == "count":
             return Outlook(share, 1.0)
         stage, information = plan.stages[-1].plan, n * self.row_information
-        noise, bias = stage.predicted_error(information, self.coef - shrunk_towards(stage))
+        noise, bias = stage.predicted_error(information, self.coef - stage.shrunk_towards)
         # Of a well-specified model l'^2 over l'' is twice the loss of a row that is left: the unit of an excess.
         rescaled_by = (plan.design.response_scaling()[1] / self.means.scaling[1]) ** 2
         units = usual.weight / usual.square * rescaled_by if usual.square > 0 else 0.0
@@ -560,7 +559,7 @@ class InformationRatios:
             if len(self._steps) == step or n * self._steps[step][1] >= LEAST_RATIO:
                 break
         ratios = n * self._steps[min(step, len(self._steps) - 1)][0]
-        return np.array([np.min(ratios[entering], initial=np.inf) for entering in self._entering])
+        return np.asarray(np.where(self._entering, ratios, np.inf).min(axis=1))
 
 
 def _fitted_design(plan: Plan) -> DesignSpec | SubDesign:

@@ -58,10 +58,10 @@ from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.information import row_weights
 from dpstats.progress import show_elapsed
 from dpstats.quiet import quiet
-from dpstats.results.standard_errors import inference_of, missing_information, shrunk_towards, sums_inference
+from dpstats.results.standard_errors import inference_of, missing_information, sums_inference
 from dpstats.solvers.newton import minimize
 from dpstats.solvers.objective import PerturbedObjective
-from dpstats.wording import argument
+from dpstats.wording import argument, phrase
 
 Vector = NDArray[np.float64]
 
@@ -234,7 +234,7 @@ class Forecast:
         stage = plan.stages[-1].plan
         assert stage.information is not None
         matrix, curvature = n * means.information, np.diag(stage.curvature)
-        start = matrix @ means.coef + curvature @ shrunk_towards(stage)
+        start = matrix @ means.coef + curvature @ stage.shrunk_towards
         params = np.asarray(np.linalg.solve(matrix + curvature, start), dtype=np.float64)
         matrix = matrix if noise is None else matrix + noise
         known = self._known(matrix, noisy=noise is not None)
@@ -278,6 +278,12 @@ def releases_errors(plan: Plan) -> bool:
 def _check_plan(plan: Plan) -> None:
     """Refuse plans whose errors public facts do not tell."""
     design = plan.design
+    if plan.screening is not None:
+        raise ArgumentError(
+            f"plan: the terms that {argument('screen')} will choose are not known, so no standard errors are predicted "
+            f"for them: {phrase('plan.by_rows() shows', shell='the plan without --rows shows')} from how many rows on "
+            f"there are any; leave out {argument('screen')} for a forecast of all terms"
+        )
     if plan.objective.statistics is not None:
         offered = plan.request.options.inference is not None and plan.request.penalty is None
     else:
@@ -290,11 +296,10 @@ def _check_plan(plan: Plan) -> None:
             "seed).bse has those of simulated rows"
         )
     unknown = [name for name in plan.bought if name not in plan.trimmed]
-    if unknown or plan.screening is not None or plan.stages[-1].plan.size != len(plan.names):
+    if unknown or plan.stages[-1].plan.size != len(plan.names):
         raise ArgumentError(
             "plan: standard errors are predicted for declared ranges and all columns: declare "
-            f"{', '.join(unknown) or 'what is fitted'}, and leave out {argument('screen')} and "
-            f"{argument('refit_share')}"
+            f"{', '.join(unknown) or 'what is fitted'}, and leave out {argument('refit_share')}"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from dpstats.call import Request
 from dpstats.data import Memory, Table, as_table
 from dpstats.data.columns import usable_kind
 from dpstats.domain.declarations import Levels, Scalar
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, DPStatsError
 from dpstats.formula.parse import parse
 from dpstats.ledger import LedgerLike
 from dpstats.ledger.spender import has_code
@@ -27,7 +28,8 @@ from dpstats.plan import Plan
 from dpstats.privacy.accounting import compose, split_budget
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.randomness import RandomSource, random_source
-from dpstats.quiet import hide_frames
+from dpstats.quiet import hide_frames, quiet
+from dpstats.results.glm_results import GLMResults
 from dpstats.results.groups import GroupResults
 from dpstats.results.stored import Printed, guarantee_sentence
 from dpstats.summaries import Summary, format_number, full_width
@@ -231,16 +233,33 @@ def fit_groups(
 
 def _release(plan: GroupPlan, source: FormulaSource, random: RandomSource, data: Table) -> GroupResults:
     """Every fit, each of the rows of its level alone. Reads rows: charge first."""
-    code_of = Levels(plan.levels).code_of()
-    fits = [
-        release_fit(source, plan.plan, random, data.where(partial(has_code, plan.by, code_of, code), [plan.by]))
-        for code in range(len(plan.levels))
-    ]
-    whole = None
+    code_of, whole, each = Levels(plan.levels).code_of(), None, plan.plan
     if plan.whole is not None:
         known = data.where(partial(_is_known, plan.by, code_of), [plan.by])
         whole = release_fit(source, plan.whole, random, known)
+        each = recentred(each, whole)
+    fits = [
+        release_fit(source, each, random, data.where(partial(has_code, plan.by, code_of, code), [plan.by]))
+        for code in range(len(plan.levels))
+    ]
     return GroupResults(plan.by, plan.levels, tuple(fits), whole, plan.guarantee)
+
+
+def recentred(plan: Plan, whole: GLMResults) -> Plan:
+    """The plan of a group, shrunk to the released coefficients of all rows in the place of 0 (docs/proofs/groups, 1).
+
+    As it was where sums are released, or where it would cost more: decided by released and public values alone.
+    """
+    *before, stage = plan.stages
+    if before or plan.request.method == "statistics":
+        return plan
+    with quiet(), contextlib.suppress(DPStatsError):
+        centre = whole.scaled_params
+        centre = centre * min(1.0, stage.plan.radius / max(float(np.linalg.norm(centre)), 1e-300))
+        moved = stage.plan.recentred(stage.plan.curvature, -stage.plan.curvature * centre)
+        if moved.cost <= stage.plan.cost and moved.delta <= stage.plan.delta:
+            return replace(plan, stages=(stage._replace(plan=moved),))
+    return plan
 
 
 def _is_known(by: str, code_of: Mapping[float | str, int], table: Table) -> NDArray[np.bool_]:

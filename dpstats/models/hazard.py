@@ -23,7 +23,7 @@ from dpstats.families.hazard import PiecewiseExponential
 from dpstats.formula.design import DesignSpec, cut_anew, design_spec
 from dpstats.formula.reader import BLOCK_ROWS, check_columns, read_blocks
 from dpstats.formula.survival import SurvivalFormula, SurvivalTimes, bind_times, check_declared, survival_response
-from dpstats.ledger import LedgerLike
+from dpstats.ledger import LedgerLike, with_domain
 from dpstats.mechanisms.release import MOST_COVERED, ROWS_AT_MOST
 from dpstats.models.glm import release_rows
 from dpstats.models.release import Release
@@ -208,6 +208,7 @@ def hazard(
         The budget of this call.
     domain : Domain or dict
         Declares every column: ranges of the times and of numbers, (0, 1) or two levels for the event, levels of groups.
+        By default that of the ledger.
     breaks : int or list of float
         Ends of the intervals with a hazard each; a number means so many of one width. Observation ends at the last.
     rate_cap : float, optional
@@ -263,6 +264,7 @@ def hazard(
     True
     """
     asked = {"adjacency": adjacency, "inference": inference, **options}
+    ledger, domain = with_domain(ledger, domain)
     plan, pieces = _plan(formula, Domain.coerce(domain), eps, breaks, rate_cap, seed, asked)
     table = as_table(data)
     if table.distributed:

@@ -17,7 +17,7 @@ from dpstats.domain import Domain
 from dpstats.errors import FormulaError
 from dpstats.formula.reader import BLOCK_ROWS, check_columns
 from dpstats.formula.survival import Groups, SurvivalTimes, bind_groups, bind_times, survival_response
-from dpstats.ledger import LedgerLike
+from dpstats.ledger import LedgerLike, with_domain
 from dpstats.models.release import Release, check_unit, counted_tables
 from dpstats.privacy.randomness import check_scale, noisy_integers
 from dpstats.quiet import hide_frames
@@ -132,7 +132,8 @@ def kaplan_meier(
     eps : float
         The budget of this call.
     domain : Domain or dict
-        Declares every column: the range of the time, (0, 1) or two levels for the event, levels of the groups.
+        Declares every column: the range of the time, (0, 1) or two levels for the event, levels of the groups. By
+        default that of the ledger.
     breaks : int or list of float
         Ends of the intervals in which exits are counted; a number means so many of one width. Curves and intervals are
         for these times. Whoever is there at the last is observed to the end.
@@ -178,6 +179,7 @@ def kaplan_meier(
     True
     """
     privacy = check_privacy(eps, adjacency=adjacency, seed=seed, unit=unit, max_rows=None if unit is None else 1)
+    ledger, domain = with_domain(ledger, domain)
     plan, histogram = _plan(formula, Domain.coerce(domain), privacy, breaks)
     table = as_table(data, engine)
     for names, declared in histogram.parts:

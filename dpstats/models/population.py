@@ -81,8 +81,8 @@ class KnownColumns:
     def from_arguments(cls, design: DesignSpec, typical: object, like: object) -> KnownColumns:
         """From arguments; ArgumentError for what is not of their form or does not fit the Domain."""
         declared = {name: one.typical for name, one in design.domain.items() if isinstance(one, Range) and one.typical}
-        given = _check_typical(design, {} if typical is None else typical)
-        known = cls(_check_typical(design, declared) | given, _public_frame(like))
+        given = {} if typical is None else _check_typical(design, typical)
+        known = cls(_check_typical(design, declared) | given, None if like is None else _public_frame(like))
         if known.like is not None:
             others = [name for name in design.columns if name not in design.parsed.response_columns]
             missing = [name for name in others if name not in known.like and name not in known.typical]
@@ -251,10 +251,8 @@ def _check_number(name: str, declared: Range, given: object) -> float | tuple[fl
     return mean, min(deviation, most / ENDS)
 
 
-def _public_frame(like: object) -> pd.DataFrame | None:
+def _public_frame(like: object) -> pd.DataFrame:
     """Public rows as a frame of pandas."""
-    if like is None:
-        return None
     frame: Any = like
     if not isinstance(frame, (pd.DataFrame, Mapping)) and hasattr(frame, "to_pandas"):
         frame = frame.to_pandas()

@@ -186,11 +186,8 @@ def check_level(value: object) -> float:
 
 
 def query_number(visit: Visit, name: str, default: float | None) -> float | None:
-    if (text := visit.query_params.get(name)) is None:
-        return default
-    if not re.fullmatch(r"[+-]?(?=\.?\d)\d{0,15}\.?\d{0,20}(e-?\d{1,2})?", text, re.ASCII | re.IGNORECASE):
-        raise ArgumentError(f"{name} must be a number")
-    return float(text)
+    text = visit.query_params.get(name)
+    return default if text is None else pages.number(name, text)
 
 
 def answer_of(value: Any, status: int = 200) -> Response:
@@ -204,15 +201,8 @@ def asked(visit: Visit) -> Request:
     return Request(sent["dataset"], sent["verb"], sent["arguments"], sent.get("label"))
 
 
-def own_job(visit: Visit) -> Job:
-    try:
-        return visit.service.job(visit.name, visit.path_params["id"])
-    except ArgumentError:
-        raise Refused("NotFound", "there is no release of this id that you may see") from None
-
-
 def own_result(visit: Visit) -> Mapping[str, Any]:
-    job = own_job(visit)
+    job = visit.job()
     if job.result is None:
         raise ArgumentError(f"this release has no result to show: its state is {job.state!r}")
     return job.result
@@ -282,11 +272,11 @@ OPERATIONS = {
         *(submit, RELEASE, REQUEST, _ASKED, (KEY,)),
     ),
     ("GET", "/v1/releases/{id}"): Operation(
-        "A release, with its result once it is ready", lambda visit: job_json(own_job(visit), visit.name), RELEASE
+        "A release, with its result once it is ready", lambda visit: job_json(visit.job(), visit.name), RELEASE
     ),
     ("POST", "/v1/releases/{id}/share"): Operation(
         "Show a release of one's own to the other analysts of its data set, or no more",
-        lambda visit: decided(visit, visit.service.share(visit.name, own_job(visit).id, visit.sent["shared"])),
+        lambda visit: decided(visit, visit.service.share(visit.name, visit.job().id, visit.sent["shared"])),
         *(RELEASE, {"shared": FLAG}, "shared"),
     ),
     ("GET", "/v1/releases/{id}/table"): Operation(

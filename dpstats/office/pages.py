@@ -40,8 +40,6 @@ HEADINGS = {401: "Please sign in", 404: "There is no such page", 409: "The budge
 HEADINGS |= {422: "This cannot be done"}
 LINKS = {"/": "Data sets", "/releases": "Releases"}
 KEEPER_LINKS = {"/": "Budgets and requests", "/analysts": "Analysts", "/audit": "Audit log"}
-
-
 FAMILIES = {"gaussian": "Gaussian: a number", "binomial": "Binomial: yes or no", "poisson": "Poisson: a count"}
 GIVEN = {name: "" for verb in VERBS.values() for name in verb.fields} | {"family": "gaussian", "eps": "0.5"}
 GIVEN |= {"label": "", "options": ""}
@@ -86,7 +84,11 @@ class Visit(HTTPRequest):
         return job.label or what(self.service, job)
 
     def job(self) -> Job:
-        return self.service.job(self.name, self.path_params["id"])
+        """The release in the address; Refused if there is none that the caller may see."""
+        try:
+            return self.service.job(self.name, self.path_params["id"])
+        except ArgumentError:
+            raise Refused("NotFound", "there is no release of this id that you may see") from None
 
     def result(self, function: Callable[..., Any], *more: Any) -> Any:
         """What a function makes of the release in the address; Refused where it makes nothing."""
@@ -173,16 +175,16 @@ def request_of(dataset: str, sent: Mapping[str, str]) -> Request:
         if field in LISTS:
             arguments[field] = [_candidate(line) if field == "candidates" else line for line in _lines(text)]
         elif field == "eps" or (field == "delta" and text):
-            arguments[field] = _number(field, text)
+            arguments[field] = number(field, text)
         elif text and (name, field, text) != ("check", "family", "gaussian"):
             arguments[field] = text
-    for number, line in enumerate(_lines(sent.get("options", "")), 1):
+    for at, line in enumerate(_lines(sent.get("options", "")), 1):
         option, _, value = line[:OPTION].partition("=")
         try:
             arguments[option.strip()] = json.loads(json.dumps(ast.literal_eval(value.strip()), allow_nan=False))
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             what = "type a name, '=' and a value as in Python, such as inference = True or method = 'statistics'"
-            raise ArgumentError(f"options, line {number}: {what}") from None
+            raise ArgumentError(f"options, line {at}: {what}") from None
     request = Request(dataset, name, arguments, sent.get("label", "").strip() or None)
     return read(dataset, written(request))  # within the limits of all requests
 
@@ -191,7 +193,7 @@ def _lines(text: str) -> list[str]:
     return [line.strip() for line in text.split("\n") if line.strip()]
 
 
-def _number(name: str, text: str) -> float:
+def number(name: str, text: str) -> float:
     try:
         number = float(text.replace(",", "."))
     except ValueError:
@@ -205,7 +207,7 @@ def _candidate(line: str) -> Any:
     if re.fullmatch(r"[0-9a-f]{32}", line):
         return {"fit": line}
     try:
-        return _number("candidates", line)
+        return number("candidates", line)
     except ArgumentError:
         return line
 
@@ -281,12 +283,7 @@ def codebook(visit: Visit) -> Response:
 def ask(visit: Visit) -> Response:
     """The form of a plan, with the plan below it once there is one."""
     data, query = visit.dataset(visit.path_params["data"]), visit.query_params
-    values: dict[str, Any] = {
-        "chosen": query.get("verb", data["verbs"][0]),
-        "given": GIVEN,
-        "plan": None,
-        "fault": None,
-    }
+    values: dict[str, Any] = {"chosen": query.get("verb", data["verbs"][0]), "plan": None, "fault": None}
     if visit.method == "POST":
         values["given"] = GIVEN | {name: value for name, value in visit.sent.items() if name in GIVEN}
         values |= {"chosen": visit.sent.get("verb", values["chosen"]), **planned(visit, data)}
@@ -297,11 +294,8 @@ def ask(visit: Visit) -> Response:
         values["given"] = GIVEN | {name: query[name] for name in ("fit", "options") if name in query}
     if values["chosen"] not in data["verbs"]:
         raise Refused("NotFound", "this data set does not offer that kind of release")
-    fits = [
-        job
-        for job in visit.service.jobs(visit.name)
-        if job.state == "released" and job.request.verb == "glm" and job.request.dataset == data["name"]
-    ]
+    kind = ("released", "glm", data["name"])
+    fits = [one for one in visit.service.jobs(visit.name) if (one.state, one.request.verb, one.request.dataset) == kind]
     return visit.show("ask.html", "Plan a release", 422 if values["fault"] else 200, data=data, fits=fits, **values)
 
 
@@ -341,7 +335,7 @@ def submit(visit: Visit) -> Response:
 
 
 def share(visit: Visit) -> Response:
-    job = visit.service.share(visit.name, visit.path_params["id"], visit.sent.get("shared") == "yes")
+    job = visit.service.share(visit.name, visit.job().id, visit.sent.get("shared") == "yes")
     return RedirectResponse(f"/releases/{job.id}", 303)
 
 

@@ -15,8 +15,8 @@ from dpstats.domain import Range
 from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.families import Family, Gaussian, NegativeBinomial, Poisson, Quantile
 from dpstats.formula.design import DesignSpec
-from dpstats.mechanisms.design import PublicDesign, averaged_variables
-from dpstats.mechanisms.fit_statistics import LEAST_EPS, SHARE, FitStatisticsPlan, fit_statistics_obstacle
+from dpstats.mechanisms.design import PublicDesign, averaged_variables, constant_column
+from dpstats.mechanisms.fit_statistics import LEAST_EPS, SHARE, FitStatisticsPlan
 from dpstats.mechanisms.focus import SHARE as FOCUS_SUMS
 from dpstats.mechanisms.focus import FocusPlan, focus_obstacle, treated
 from dpstats.mechanisms.least_squares import plan_least_squares
@@ -146,13 +146,26 @@ def plan_focus(request: Request, design: PublicDesign, treatment: str, spec: Fit
 
 
 def no_fit_statistics(request: Request, spec: FitSpec) -> str | None:
-    """Why a model has no fit statistics to buy, with the fix."""
+    """Why a model has no fit statistics to buy, with the fix; whether it has errors is another question."""
     if request.method in APART:
         method, napp = argument("method", request.method), argument("method", "napp")
         return f"cannot be combined with {method}; use {napp}, or leave it out"
-    if request.options.replicates:
+    options, family, design = spec.options, spec.family, spec.design
+    if options.replicates:
         return "is not part of the replicated paper; leave it out"
-    return fit_statistics_obstacle(spec)
+    if options.unit is not None:
+        return "averages over rows, and the rows of a unit share a weight; leave it out with a unit"
+    if design.score_ratio != 1.0:
+        return "averages over rows of equal weight; leave it out with weights or numbers of trials"
+    if design.offset_bound:
+        return "compares with a constant mean, and an offset changes the mean; with an offset leave fitstats out"
+    if not family.models_mean:
+        return f"needs a mean response, which family {family.name!r} does not model; leave it out"
+    if constant_column(design) is None:
+        return "compares with the intercept alone: use a formula with an intercept, or leave it out"
+    if options.screen is not None or options.refit_share > 0:
+        return "is not offered after a choice of columns from the same rows; leave it out"
+    return None
 
 
 def uncertified_method(request: Request, design: PublicDesign) -> str | None:

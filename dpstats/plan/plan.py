@@ -211,10 +211,11 @@ class Plan(PlanFacts):
         -------
         DataFrame
             By number of rows: ranges, "bought" where intervals within the declared ranges are; errors, "none", "free"
-            or "paid"; and share, that of the coefficients expected to have an interval, of rows that say little and
-            with the ranges as they are declared (docs/proofs/adaptive). Of a screened model the widest terms stand
-            for those that will be chosen. It has no rows, and a warning says why, if the number of rows changes
-            nothing or nothing can be foreseen.
+            or "paid"; and share, the share of coefficients that are expected to have an interval. It is a cautious
+            forecast, for uninformative rows (narrow, off-centre numbers; rare levels) and the declared ranges
+            (docs/proofs/adaptive); `standard_errors` and `dp.sample_size` also forecast for usual rows, which show
+            intervals with far fewer. Of a screened model the widest terms stand for those that will be chosen. The
+            frame is empty, and a warning says why, if the number of rows changes nothing or nothing can be foreseen.
 
         Examples
         --------
@@ -232,7 +233,8 @@ class Plan(PlanFacts):
         if self.counts is not None and (self.counts.settles_errors or self.counts.trimmable):
             return f"nothing is foreseen with weights, trials, {argument('refit_share')} or a selection"
         if self.counts is None and options.n is None:
-            return "this plan counts no rows, so it is the same for every number of them"
+            errors = "" if options.inference is True else f"; {argument('inference', True)} buys standard errors"
+            return f"this plan counts no rows, so it is the same for every number of them{errors}"
         asked = argument("inference", options.inference)
         fix = "" if options.inference == "auto" else f"; leave out {asked} and it follows their number"
         return f"this plan is the same for every number of rows{fix}"

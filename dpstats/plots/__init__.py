@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpstats.arguments import check_choice
 from dpstats.plots.audits import audit, spending
-from dpstats.plots.by_group import groups, survival
+from dpstats.plots.by_group import groups, persons, survival
 from dpstats.plots.coefficients import coefficients, shares
 from dpstats.plots.effects import effect
 from dpstats.plots.plans import budget, methods
@@ -39,7 +39,10 @@ def __dir__() -> list[str]:
     return list(__all__)
 
 
-OF_RESULTS: dict[str, Callable[..., Axes]] = {"coefficients": coefficients, "shares": shares, "effect": effect}
+OF_RESULTS: dict[str, Callable[..., Axes]] = {
+    **{"coefficients": coefficients, "shares": shares, "effect": effect},
+    "survival": persons,
+}
 OF_EVALUATIONS: dict[str, Callable[..., Axes]] = {"calibration": calibration, "residuals": residuals, "roc": roc}
 
 

@@ -1,4 +1,4 @@
-"""Pictures by group: one coefficient of all groups of a factor, by size, and survival curves."""
+"""Pictures by group, quantile and person: a coefficient of all groups or quantiles, and survival curves."""
 
 from __future__ import annotations
 
@@ -127,3 +127,69 @@ def survival(result: Any, *, alpha: float = 0.05, caption: bool = True, ax: Axes
     )
     legend = "above" if table["group"].nunique() > 1 else None
     return style.finish(ax, "Survival curves", *sentences, labels=("time", "survival"), legend=legend, caption=caption)
+
+
+def persons(result: Any, newdata: Any = None, *, caption: bool = True, ax: Axes | None = None) -> Axes:
+    """Survival of given persons by the released hazards: ``fit.plot("survival", newdata=...)``.
+
+    Parameters
+    ----------
+    result : HazardResults
+    newdata : DataFrame or another table
+        The columns of the formula's right side, a row a curve; no more than there are colours.
+    caption, ax
+        As for `survival`.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ArgumentError
+        If matplotlib is not installed, `result` has no hazards, or there are no rows, or too many.
+    """
+    check_subject("result", result, "observed_until", "hazards, as dp.hazard returns")
+    times = np.linspace(0.0, result.observed_until, 101)
+    if newdata is None:
+        raise ArgumentError("newdata must have the persons whose survival is drawn: fit.plot('survival', newdata=...)")
+    table = result.survival(newdata, times)
+    if not 1 <= len(table) <= len(style.SERIES):
+        raise ArgumentError(f"newdata must have 1 to {len(style.SERIES)} rows, a curve each")
+    ax = style.new_axes(ax)
+    for (label, curve), colour in zip(table.iterrows(), style.SERIES, strict=False):
+        ax.plot(times, curve.to_numpy(), color=colour, linewidth=1.6, label=style.shorten(label, style.NAME_WIDTH))
+    ax.set(ylim=(0, 1.02), xlim=(0, float(times[-1])))
+    sentences = "By the coefficients as released, without their errors.", style.promise(result.guarantee, "the fit")
+    legend = "above" if len(table) > 1 else None
+    return style.finish(
+        ax, "Survival by the model", *sentences, labels=("time", "survival"), legend=legend, caption=caption
+    )
+
+
+def quantiles(
+    result: Any,
+    term: str | None = None,
+    *,
+    alpha: float = 0.05,
+    caption: bool = True,
+    ax: Axes | None = None,
+) -> Axes:
+    """A coefficient by quantile, with the intervals of the fits that have errors; see `QuantileResults.plot`."""
+    names = [str(name) for name in result.params.index]
+    name = next((one for one in names if one != "Intercept"), names[0]) if term is None else term
+    check_choice("term", name, names)
+    ends = {key: (float(low), float(high)) for key, (low, high) in result.conf_int(alpha).iterrows()}
+    ax = style.new_axes(ax)
+    for q, value in zip(result.params.columns, result.params.loc[name].to_numpy(dtype=float), strict=True):
+        low, high = ends.get((q, name), (np.nan, np.nan))
+        known = bool(np.isfinite([low, high]).all())
+        if known:
+            ax.plot([q, q], [low, high], color=style.BLUE, linewidth=1.6)
+        middle = (low + high) / 2 if known else value
+        ax.plot([q], [middle], "o", color=style.BLUE, markerfacecolor=style.BLUE if known else "none")
+    sentences = (
+        f"Lines: {100 * (1 - alpha):g} % intervals; open marks have none.",
+        style.promise(result.guarantee, "all quantiles"),
+    )
+    return style.finish(ax, name, *sentences, labels=("quantile", "coefficient"), caption=caption)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.arguments import safe_repr
+from dpstats.arguments import is_whole, safe_repr
 from dpstats.domain import Levels, Range, canonical
 from dpstats.errors import ArgumentError
 from dpstats.formula.design import DesignSpec
@@ -62,8 +62,7 @@ def effect(
     Raises
     ------
     ArgumentError
-        If the model has no formula or no mean response (the SVMs), or a column or a value
-        is not declared.
+        If the model has no formula or no mean response (the SVMs), or a column or a value is not declared.
 
     Examples
     --------
@@ -79,7 +78,7 @@ def effect(
     if not isinstance(column, str) or column not in read:
         raise ArgumentError(f"column must be one that the formula reads: {', '.join(read)}; got {safe_repr(column)}")
     others = [name for name in read if name != column]
-    if isinstance(points, bool) or not isinstance(points, int) or points < 2:
+    if not is_whole(points) or points < 2:
         raise ArgumentError(f"points must be an integer of at least 2, got {safe_repr(points)}")
     at = {} if at is None else at
     held, several = _held(design, others, at)
@@ -91,9 +90,13 @@ def effect(
     for number, varied in enumerate(lines):
         frame = pd.DataFrame({column: list(axis), **{**held, **varied}}, index=range(len(axis)))
         mean, ends = _predicted(result, frame, alpha)
-        label = f"{several} = {varied[several]}" if several else None
-        shift = 0.0 if len(lines) == 1 else 0.5 * (number / (len(lines) - 1) - 0.5)
-        unbounded |= _draw(ax, declared, axis, mean, ends, number, label, shift)
+        unbounded |= ends is not None and not np.isfinite(ends).all()
+        look: Any = {"color": style.SERIES[number], "label": f"{several} = {varied[several]}" if several else None}
+        if isinstance(declared, Range):
+            _draw_curve(ax, np.asarray(axis), mean, ends, ("-", "--", "-.", ":")[number % 4], **look)
+        else:
+            shift = 0.0 if len(lines) == 1 else 0.5 * (number / (len(lines) - 1) - 0.5)
+            _draw_points(ax, np.arange(len(mean), dtype=np.float64) + shift, mean, ends, style.MARKERS[number], **look)
     if isinstance(declared, Levels):
         _name_levels(ax, declared)
     return style.finish(
@@ -173,41 +176,32 @@ def _predicted(result: Any, frame: pd.DataFrame, alpha: float) -> tuple[Float, F
     return np.asarray(prediction.predicted_mean), ends
 
 
-def _draw(
-    ax: Axes,
-    declared: Range | Levels,
-    axis: Any,
-    mean: Float,
-    ends: Float | None,
-    number: int,
-    label: str | None,
-    shift: float,
-) -> bool:
-    """One line, or one set of points; whether its band lacks ends anywhere."""
-    color, marker = style.SERIES[number], style.MARKERS[number]
+def _draw_curve(ax: Axes, axis: Float, mean: Float, ends: Float | None, linestyle: str, **look: Any) -> None:
+    """A line over a range, with its band; hatched where the band has no ends."""
+    ax.plot(axis, mean, linewidth=1.8, linestyle=linestyle, **look)
+    if ends is not None:
+        known = np.isfinite(ends).all(axis=1)
+        ax.fill_between(axis, ends[:, 0], ends[:, 1], where=known, color=look["color"], alpha=0.18, linewidth=0)
+        lost: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "facecolor": "none", "edgecolor": style.PALE}
+        if not known.all():
+            ax.fill_between(axis, 0, 1, where=~known, hatch="///", linewidth=0, zorder=0.5, **lost)
+    ax.set_xlim(axis[0], axis[-1])
+
+
+def _draw_points(
+    ax: Axes, places: Float, mean: Float, ends: Float | None, marker: str, *, color: str, label: str | None
+) -> None:
+    """Points at the levels, with bars; open, on a dotted line, where a bar has no ends."""
     known = np.zeros(len(mean), dtype=bool) if ends is None else np.isfinite(ends).all(axis=1)
-    unbounded = ends is not None and not known.all()
-    if isinstance(declared, Range):
-        ax.plot(axis, mean, color=color, linewidth=1.8, label=label, linestyle=("-", "--", "-.", ":")[number % 4])
-        if ends is not None:
-            ax.fill_between(axis, ends[:, 0], ends[:, 1], where=known, color=color, alpha=0.18, linewidth=0)
-            lost: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "facecolor": "none", "edgecolor": style.PALE}
-            if unbounded:
-                ax.fill_between(axis, 0, 1, where=~known, hatch="///", linewidth=0, zorder=0.5, **lost)
-        ax.set_xlim(declared.low, declared.high)
-        return unbounded
-    places = np.arange(len(mean), dtype=np.float64) + shift
-    if known.any():
-        assert ends is not None
+    if ends is not None and known.any():
         style.bars(ax, places[known], mean[known], ends[known], color=color, fmt=marker, label=label)
-    face = color if ends is None else "white"
-    marks: dict[str, Any] = {"markerfacecolor": face, "markeredgecolor": color, "linestyle": "none", "markersize": 5.5}
-    if unbounded:
+    if ends is not None and not known.all():
         upright = ax.get_xaxis_transform()
         ax.vlines(places[~known], 0, 1, transform=upright, linestyles=":", colors=style.GREY, gid="unbounded")
+    face = color if ends is None else "white"
+    marks: dict[str, Any] = {"markerfacecolor": face, "markeredgecolor": color, "linestyle": "none", "markersize": 5.5}
     ax.plot(places[~known], mean[~known], marker, label=None if known.any() else label, **marks)
     ax.set_xlim(-0.6, len(mean) - 0.4)
-    return unbounded
 
 
 def _name_levels(ax: Axes, declared: Levels) -> None:

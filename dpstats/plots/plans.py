@@ -85,18 +85,7 @@ def budget(
     check_choice("what", what, ("risk", "noise", "se"))
     check_type("plan", plan, Plan, "what dp.plan returns")
     assumptions = {"residual_sd": residual_sd, "typical": typical, "like": like}
-    for name, given in {"coefficient": coefficient, **assumptions}.items():
-        if what != "se" and given is not None:
-            raise ArgumentError(f"{name} goes with what='se', the standard error of a coefficient")
-    if what == "risk" and (plan.request.method == "statistics" or plan.request.options.replicates):
-        raise ArgumentError(UNPROVED)
-    if what == "risk" and plan.request.method == "output" and n is None:
-        raise ArgumentError("n must be given for method='output', whose risk depends on the number of rows")
-    if what == "se" and n is None:
-        raise ArgumentError("n must be given for what='se': standard errors depend on the number of rows")
-    if coefficient is not None and coefficient not in plan.names:
-        known = ", ".join(plan.names)
-        raise ArgumentError(f"coefficient must be one of the plan's, {known}; got {safe_repr(coefficient)}")
+    _check_suited(plan, what, n, {"coefficient": coefficient, **assumptions})
     named = plan.names[-1] if coefficient is None else coefficient
     rows = _rows(n)
     forecast = plan.forecast(**assumptions) if what == "se" else None
@@ -124,6 +113,23 @@ def budget(
     title = f"What eps buys: {plan.formula or plan.design.response_name} ({plan.family.title})"
     sentences = _caption(plan, what, pi, forecast is not None and forecast.known)
     return style.finish(ax, title, *sentences, labels=("eps", cost), legend="best", caption=caption)
+
+
+def _check_suited(plan: Plan, what: str, n: object, of_errors: Mapping[str, Any]) -> None:
+    """Raise ArgumentError for what the plan does not have, or what does not go together."""
+    for name, given in of_errors.items():
+        if what != "se" and given is not None:
+            raise ArgumentError(f"{name} goes with what='se', the standard error of a coefficient")
+    if what == "risk" and (plan.request.method == "statistics" or plan.request.options.replicates):
+        raise ArgumentError(UNPROVED)
+    if what == "risk" and plan.request.method == "output" and n is None:
+        raise ArgumentError("n must be given for method='output', whose risk depends on the number of rows")
+    if what == "se" and n is None:
+        raise ArgumentError("n must be given for what='se': standard errors depend on the number of rows")
+    coefficient = of_errors["coefficient"]
+    if coefficient is not None and coefficient not in plan.names:
+        known = ", ".join(plan.names)
+        raise ArgumentError(f"coefficient must be one of the plan's, {known}; got {safe_repr(coefficient)}")
 
 
 def _rows(n: int | Sequence[int] | None) -> list[int | None]:
@@ -212,16 +218,13 @@ COSTS = {
 
 def _caption(plan: Plan, what: str, pi: float, known: bool) -> list[str]:
     """The caption's sentences."""
+    rows = "simulated from the Domain. Band: from more to less informative rows"
+    rows = "as described by typical= or like=" if known else rows
+    finite = "Dashed: without noise. Marks and band: where the error is likely to be finite."
+    proved = f"Proved bound on the loss that privacy adds, with probability {1 - pi:g}."
     legend = {
-        "risk": (
-            f"Proved bound on the loss that privacy adds, with probability {1 - pi:g}. The loss is usually far smaller."
-        ),
-        "se": (
-            "Forecast for rows as described by typical= or like=. "
-            if known
-            else "Forecast for rows simulated from the Domain. Band: from more to less informative rows. "
-        )
-        + "Dashed: without noise. Marks and band: where the error is likely to be finite.",
+        "risk": f"{proved} The loss is usually far smaller.",
+        "se": f"Forecast for rows {rows}. {finite}",
         "noise": "Line: the median column; band: all columns; columns in model units.",
     }[what]
     delta = f", delta = {plan.request.delta:.4g}" if plan.request.delta else ""

@@ -21,16 +21,21 @@ from dpstats.mechanisms.design import Variable, find_variable, formula_variables
 from dpstats.mechanisms.options import Variables, named_variables
 from dpstats.plan import Plan
 from dpstats.results.contrasts import TESTED
-from dpstats.results.fit_statistics import Average, Effect, FitStatistics, HalfWidth, contrast_width
-from dpstats.results.marginal_effects import FittedColumns, level_width
+from dpstats.results.fit_statistics import (
+    Average,
+    Effect,
+    FitStatistics,
+    HalfWidth,
+    contrast_width,
+    debiased_params,
+    derivative,
+)
+from dpstats.results.marginal_effects import FittedColumns
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
 Comparison = Literal["difference", "ratio"]
-
-STEP = 1e-4
-"""Of derivatives by differences, in the linear predictor."""
 
 
 class Change(NamedTuple):
@@ -108,6 +113,11 @@ class PrivateRows:
         """The average prediction were all rows of a level."""
         statistics, factor = self.needed(), variable.factor
         assert factor is not None
+        if self.plan.family.link == "identity":
+            raise NotReleasedError(
+                f"{self.name} of {variable.name!r} over the rows are not bought for an identity link; comparisons has "
+                f"the differences between levels; {FREE}"
+            )
         if all(factor.columns != bought.columns for bought in statistics.functions.factors):
             raise NotReleasedError(self._not_bought(variable, None))
         return statistics.level_mean(factor, factor.columns[place - 1] if place else None, group)
@@ -128,15 +138,11 @@ class PrivateRows:
 
     def knows(self, group: int | None) -> bool:
         """Whether a group stands out from its noise."""
-        assert self.statistics is not None
-        return self.statistics.knows(group)
+        return self.needed().knows(group)
 
     def half_widths(self, parts: list[tuple[Average, float]], group: int | None, column: int | None) -> HalfWidth:
         """Half the width of the interval of a combination of averages, a change of a column or none."""
-        assert self.statistics is not None
-        if column is None:
-            return self.statistics.half_widths(parts, group)
-        return level_width(self.statistics, column, parts, group)
+        return self.needed().half_widths(parts, group, column)
 
 
 MISSING = "averages over the rows were not bought"
@@ -164,9 +170,8 @@ class PublicRows:
         exog, added = self.model_rows(self.frame.assign(**cells))
         if not len(exog):
             raise ArgumentError("newdata has no complete row; pass the columns of the formula within the Domain")
-        eta = exog @ (self.errors.center + self.errors.basis @ self.errors.table.estimates.debiased) + added
-        slope = (self.mean(eta + STEP) - self.mean(eta - STEP)) / (2 * STEP)
-        return Average(float(self.mean(eta).mean()), {}, slope @ exog / len(exog))
+        eta = exog @ debiased_params(self.errors) + added
+        return Average(float(self.mean(eta).mean()), {}, derivative(self.mean, eta) @ exog / len(exog))
 
     def fitted(self, group: int | None) -> Average:
         """The average prediction as the rows are."""
@@ -232,7 +237,9 @@ class Comparer:
                 raise ArgumentError(f"variables: {safe_repr(name)} is a factor, which has no step: give None")
             # Where the coefficient is the figure no sum is needed, whatever the group.
             free = isinstance(self.source, PrivateRows) and link == ("log" if ratio else "identity")
-            groups = self._same_groups(by) if free else self.source.groups(by)
+            groups = self.source.groups(None if free else by)
+            if free and by is not None:
+                groups = dict.fromkeys(find_variable("by", self.plan.design, by, groups=True).levels)
             for change in changes_of(variable, step, "/" if ratio else "-"):
                 for level, group in groups.items():
                     effect = self._coefficient(change) if free else self._compared(variable, change, group, ratio=ratio)
@@ -265,11 +272,6 @@ class Comparer:
             number = Variable(name, name, None, (), -1, 0.0, alone=False)
             return formula_variables(design).get(name, number)
         return find_variable("variables", design, name, alone=private)
-
-    def _same_groups(self, by: str | None) -> dict[Any, int | None]:
-        if by is None:
-            return {None: None}
-        return dict.fromkeys(find_variable("by", self.plan.design, by, groups=True).levels)
 
     def _coefficient(self, change: Change) -> Effect:
         """A change of the linear predictor."""

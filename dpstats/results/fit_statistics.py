@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,6 +109,11 @@ def made_up_rows(plan: Plan, params: Vector, errors: ReleasedErrors) -> MadeUpRo
     if not (math.isfinite(count) and np.all(np.isfinite(shares)) and np.all(np.isfinite(endog))):
         return None
     return MadeUpRows(exog, endog, shares, max(count, 1.0))
+
+
+def derivative(function: Callable[[Vector], Any], eta: Vector) -> Vector:
+    """Of a function of the linear predictor, elementwise."""
+    return np.asarray((function(eta + STEP) - function(eta - STEP)) / (2 * STEP))
 
 
 def _means(family: Family, eta: Vector) -> Vector:
@@ -470,8 +475,7 @@ class FitStatistics:
             return None
         exog, shares = self.made_up.exog, self.made_up.shares
         eta = exog @ self.functions.params
-        bend = (self.functions.slope(eta + STEP) - self.functions.slope(eta - STEP)) / (2 * STEP)
-        gradient = (shares * bend) @ exog
+        gradient = (shares * derivative(self.functions.slope, eta)) @ exog
         place = self.sums.place("slope")
         if place is not None and not self.functions.slope_is_known:
             return self.mean(place), self.moves({place: 1.0}), gradient
@@ -553,8 +557,15 @@ class FitStatistics:
         exog[:, step.column] += step.amount
         return before, self._moved(before, place, exog, group)
 
-    def half_widths(self, parts: Sequence[tuple[Average, float]], group: int | None = None) -> HalfWidth:
-        """Of a combination of averages half the width of its interval, by 1 less its coverage."""
+    def half_widths(
+        self, parts: Sequence[tuple[Average, float]], group: int | None = None, column: int | None = None
+    ) -> HalfWidth:
+        """Of a combination of averages half the width of its interval, by 1 less its coverage.
+
+        Of a change of a `column` infinite where its coefficient is not identified.
+        """
+        if column is not None and not np.isfinite(self.errors.table.se[column]):
+            return lambda alpha: math.inf
         row = np.sum([factor * average.gradient for average, factor in parts], axis=0)
         weights: dict[int, float] = {}
         for average, factor in parts:

@@ -15,7 +15,6 @@ from dpstats.inference import ReleasedLaw
 from dpstats.inference.estimates import NORMAL, check_level
 from dpstats.mechanisms.focus import ArmSums, treated
 from dpstats.plan import Plan
-from dpstats.results.standard_errors import shrunk_towards
 
 Vector = NDArray[np.float64]
 
@@ -94,7 +93,7 @@ def treatment_effect(plan: Plan, scaled_params: Vector, sums: ArmSums) -> Treatm
     apart = float(np.linalg.norm(ends))
     direction = np.zeros(len(scaled_params))
     direction[column], direction[factor.base] = 1.0, -code * part / factor.constant
-    score = float(direction @ (stage.curvature * (scaled_params - shrunk_towards(stage))))
+    score = float(direction @ (stage.curvature * (scaled_params - stage.shrunk_towards)))
     noise = float(direction @ law.covariance @ direction)
     moved = law.draws(DRAWS, np.random.default_rng(SEED)) @ direction
     relative = (code**2 * sums.weight_sd * apart / weight) ** 2

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.arguments import check_flag, explain_calls, is_number, safe_repr
+from dpstats.arguments import check_flag, check_fraction, explain_calls
 from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.frames import WideFrame
 from dpstats.mechanisms.fit_statistics import FitSums
@@ -30,13 +30,12 @@ Vector = NDArray[np.float64]
 
 def broom_table(model: FittedModel, exponentiate: object, conf_int: object, conf_level: object) -> pd.DataFrame:
     """term and estimate, with errors the columns of a regression table; the arguments are broom's, and are checked."""
-    if not is_number(conf_level) or not 0 < conf_level < 1:
-        raise ArgumentError(f"conf_level must lie strictly between 0 and 1, got {safe_repr(conf_level)}")
+    level = check_fraction("conf_level", conf_level)
     ends, link = check_flag("conf_int", conf_int), model.plan.family.link
     table = pd.DataFrame({"term": list(model.plan.names), "estimate": model.params.to_numpy()})
     if model.has_errors:
         # Rounded, so that 0.95 is the alpha 0.05 of other tables.
-        table[list(TESTED)] = model.uncertainty(round(1 - conf_level, 15)).to_numpy()
+        table[list(TESTED)] = model.uncertainty(round(1 - level, 15)).to_numpy()
         table = table if ends else table.drop(columns=["conf_low", "conf_high"])
     if not check_flag("exponentiate", exponentiate):
         return table
@@ -216,13 +215,13 @@ class GLMResults(ReleasedModel):
 
     def to_dict(self) -> dict[str, Any]:
         """The released values and the public plan, for JSON."""
-        released = None if self.released is None else self.released.to_dict()
         facts = {"plan": self.plan.to_dict(), "scaled_params": self.scaled_params.tolist(), "nobs": self.nobs}
-        sums = {} if self.fit_sums is None else {"fit_statistics": self.fit_sums.to_dict()}
-        arms = {} if self.arm_sums is None else {"arm_sums": self.arm_sums.to_dict()}
+        facts["information"] = None if self.released is None else self.released.to_dict()
+        facts["advice"] = list(self.plan.advice)
+        for name, sums in (("fit_statistics", self.fit_sums), ("arm_sums", self.arm_sums)):
+            facts |= {} if sums is None else {name: sums.to_dict()}
         incomplete = not (self.has_errors and np.all(self.identified))
-        needed = {"needed_rows": self.needed_rows._asdict()} if incomplete and self.needed_rows is not None else {}
-        return {**facts, "information": released, "advice": list(self.plan.advice), **sums, **arms, **needed}
+        return facts | ({"needed_rows": self.needed_rows._asdict()} if incomplete and self.needed_rows else {})
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
@@ -230,11 +229,9 @@ class GLMResults(ReleasedModel):
         kept = facts.get("information")
         released = None if kept is None else (ReleasedSums if "sums" in kept else Information).from_dict(kept)
         plan = replace(Plan.from_dict(facts["plan"]), advice=tuple(map(str, facts.get("advice", ()))))
-        sums = facts.get("fit_statistics")
+        sums, arms, needed = map(facts.get, ("fit_statistics", "arm_sums", "needed_rows"))
         averaged = None if sums is None else FitSums.from_dict(sums)
-        arms = facts.get("arm_sums")
         focus = None if arms is None else ArmSums.from_dict(arms)
         fit = cls(plan, np.asarray(facts["scaled_params"]), facts["nobs"], released, averaged, focus)
-        needed = facts.get("needed_rows")
         vars(fit)["needed_rows"] = None if needed is None else NeededRows(**needed)
         return fit

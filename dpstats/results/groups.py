@@ -32,7 +32,6 @@ from dpstats.quiet import quiet
 from dpstats.results.contrasts import to_the_noise
 from dpstats.results.fit_statistics import debiased_params
 from dpstats.results.glm_results import GLMResults
-from dpstats.results.standard_errors import shrunk_towards
 from dpstats.results.stored import Released, guarantee_sentence, marked_title
 from dpstats.summaries import Summary, full_width, paired_facts, shorten
 from dpstats.wording import argument
@@ -72,7 +71,7 @@ class ScoreSums:
         assert stage.information is not None
         noise = stage.information.noise
         matrix, law = project_forms(released.matrix, SpanNoise(noise.metric, noise.entry_variance), plan.design.forms())
-        pull = stage.curvature * (fit.scaled_params - shrunk_towards(stage))
+        pull = stage.curvature * (fit.scaled_params - stage.shrunk_towards)
         drawn = ReleasedLaw(stage.noise, stage.noise_shape).covariance
         return cls(matrix, pull, fit.scaled_params, law, drawn, None)
 
@@ -111,7 +110,7 @@ def pooled_groups(fits: Sequence[GLMResults], whole: GLMResults) -> Pooled | Non
     if not linear:
         # The noise in H counts with the distance of the coefficients: less of it, where its exact law is not needed.
         scores = np.array([one.score(centre, own) for one, own in zip(groups, steady.informations, strict=True)])
-        noise = [one.noise(centre, steady.noise(centre - one.at, at)) for at, one in enumerate(groups)]
+        noise = [one.noise(centre, steady.noise(centre - one.at)) for one in groups]
     model = GroupModel(
         centre=centre,
         informations=steady.informations,

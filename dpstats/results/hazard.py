@@ -40,6 +40,13 @@ class HazardResults(GLMResults):
     True
     """
 
+    @property
+    def observed_until(self) -> float:
+        """The end of the last interval: survival is not known beyond."""
+        design = self.plan.design
+        assert isinstance(design, DesignSpec)
+        return float(str(design.domain[INTERVAL].values[-1]).rpartition(" to ")[2])  # type: ignore[union-attr]
+
     def survival(self, newdata: Any, times: Any) -> pd.DataFrame:
         """The survival of persons at some times, by the released coefficients.
 
@@ -59,7 +66,7 @@ class HazardResults(GLMResults):
         assert isinstance(design, DesignSpec)
         table, names = as_table(newdata), design.domain[INTERVAL].values  # type: ignore[union-attr]
         assert isinstance(family, PiecewiseExponential)
-        breaks = np.array([0.0, *family.ends]) * float(str(names[-1]).rpartition(" to ")[2])
+        breaks = np.array([0.0, *family.ends]) * self.observed_until
         hazards = np.zeros((table.rows, len(names)))
         for at in range(len(names)):
             exog, known, _ = design.predicting(with_level(table, INTERVAL, names, at), offset=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,10 +21,14 @@ from dpstats.formula.patsy_internals import DesignInfo, PatsyError
 from dpstats.frames import WideFrame
 from dpstats.inference import Inference, mean_response, wald_test
 from dpstats.mechanisms.design import PublicDesign
+from dpstats.plots import draw_result
 from dpstats.quiet import quiet
 from dpstats.results.contrasts import ContrastTests, PredictionResults, WaldTest, WaldTestTerms
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.wording import argument
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 Vector = NDArray[np.float64]
 
@@ -188,6 +192,19 @@ class InferenceMixin:
         """
         return self._series(self._inference.pvalues, "pvalues")
 
+    def plot(self, kind: str = "coefficients", **arguments: Any) -> Axes:
+        """Draw "coefficients", "shares" (of errors), the "effect" of a column, or "survival"; see `dpstats.plots`.
+
+        "survival" is of hazards, and takes the persons whose survival is drawn: ``fit.plot("survival", newdata=...)``.
+
+        Examples
+        --------
+        >>> axes = fit.plot(by_range=True)  # with the extra "plots"
+        >>> [label.get_text() for label in axes.get_yticklabels()]
+        ['x']
+        """
+        return draw_result(self, kind, **arguments)
+
     def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
         """Intervals of coverage 1 - alpha for each coefficient; columns 0 and 1.
 
@@ -298,6 +315,9 @@ class InferenceMixin:
             places = np.flatnonzero((columns >= term.columns.start) & (columns < term.columns.stop))
             if not len(places):
                 continue
+            unshown = 0 if errors.table.withheld is None else int(np.sum(errors.table.withheld[places]))
+            if errors.table.withheld is not None:
+                places = places[~errors.table.withheld[places]]
             weights = np.eye(len(columns))[places]
             if term.name == "Intercept":
                 test = errors.table.wald_test(weights)
@@ -305,7 +325,7 @@ class InferenceMixin:
                 test = wald_test(errors.table.estimates, weights, errors.nulls[places])
             # Of a term none of whose coefficients is identified nothing was tested.
             tested = (test.statistic, test.pvalue) if test.df else (np.nan, np.nan)
-            rows[term.name] = (*tested, test.df, test.untested)
+            rows[term.name] = (*tested, test.df, test.untested + unshown)
         names = ["statistic", "pvalue", "df_constraint", "untested"]
         table = pd.DataFrame.from_dict(rows, orient="index", columns=names)
         return WaldTestTerms(WideFrame(table.astype({"df_constraint": int, "untested": int})))

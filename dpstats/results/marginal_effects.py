@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -18,9 +19,10 @@ from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
 from dpstats.inference.estimates import check_level
+from dpstats.mechanisms.design import divided_variables
 from dpstats.plan import Plan
 from dpstats.results.contrasts import inference_table
-from dpstats.results.fit_statistics import Average, Effect, FitStatistics, HalfWidth, contrast_width
+from dpstats.results.fit_statistics import Effect, FitStatistics, HalfWidth, contrast_width, derivative
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.results.stored import Printed
 from dpstats.summaries import Summary
@@ -41,7 +43,6 @@ NO_MEANS = (
     "averages over the rows, and fit.comparisons(newdata={{{columns}}}) has effects at public typical values, at no "
     "charge"
 )
-STEP = 1e-4
 
 
 class FittedColumns(NamedTuple):
@@ -108,6 +109,7 @@ class MarginalEffects(Printed):
     at: str
     alpha: float
     half_widths: tuple[HalfWidth, ...]
+    divided: tuple[str, ...] = ()  # variables that move several columns, of which no line is the effect
 
     def __repr__(self) -> str:
         return f"<MarginalEffects, {self.at}: {', '.join(self.names)}>"
@@ -126,8 +128,14 @@ class MarginalEffects(Printed):
 
     def summary(self) -> Summary:
         """The same as a table at 80 columns."""
-        title = f"Marginal effects (dy/dx), {self.at}"
-        return Summary([inference_table(self.summary_frame(), self.alpha, title=title, estimate="dy/dx")])
+        notes = []
+        if self.divided:
+            notes.append(
+                "A line holds all other columns fixed, so no line is the effect of a variable with several columns "
+                f"({', '.join(self.divided)}); fit.comparisons(..., newdata=...) has it at public rows, at no charge."
+            )
+        title = f"Marginal effects (dy/dx), {'at zero' if self.at == 'zero' else self.at}"
+        return Summary([inference_table(self.summary_frame(), self.alpha, title=title, estimate="dy/dx")], notes)
 
 
 def marginal_effects(
@@ -162,7 +170,8 @@ def marginal_effects(
     value, se, pvalues = np.array([(one.value, one.se, one.pvalue) for one in effects.values()]).reshape(-1, 3).T
     frame = WideFrame(pd.DataFrame.from_dict(ratios, orient="index", columns=["ratio", "low", "high"]))
     half_widths = tuple(one.half_width for one in effects.values())
-    return MarginalEffects(tuple(effects), value, se, value / se, pvalues, frame, at, alpha, half_widths)
+    divided = tuple(divided_variables(plan.design))
+    return MarginalEffects(tuple(effects), value, se, value / se, pvalues, frame, at, alpha, half_widths, divided)
 
 
 def _slopes(
@@ -194,22 +203,13 @@ def _at_zero(model: FittedColumns) -> dict[str, Effect]:
     place = names.index("Intercept")
     eta = np.array([float(model.errors.table.coef[place])])
     slope = float(_slope(family, eta)[0])
-    bend = float((_slope(family, eta + STEP) - _slope(family, eta - STEP))[0] / (2 * STEP))
+    bend = float(derivative(partial(_slope, family), eta)[0])
     return _slopes(model, slope, bend * model.rows[place])
 
 
 def _slope(family: Family, eta: Vector) -> Vector:
     """The derivative of the mean response."""
-    return np.asarray((family.mean(eta + STEP) - family.mean(eta - STEP)) / (2 * STEP), dtype=np.float64)
-
-
-def level_width(
-    statistics: FitStatistics, column: int, parts: Sequence[tuple[Average, float]], group: int | None = None
-) -> HalfWidth:
-    """Of a change half the width of its interval: infinite where the coefficient of `column` is not identified."""
-    if not np.isfinite(statistics.errors.table.se[column]):
-        return lambda alpha: math.inf
-    return statistics.half_widths(parts, group)
+    return np.asarray(derivative(family.mean, eta), dtype=np.float64)
 
 
 def _changes(
@@ -221,13 +221,13 @@ def _changes(
         before = statistics.level_mean(factor, None)
         for column in factor.columns:
             after, name = statistics.level_mean(factor, column), model.plan.names[column]
-            half = level_width(statistics, column, [(after, 1.0), (before, -1.0)])
+            half = statistics.half_widths([(after, 1.0), (before, -1.0)], column=column)
             effects[name] = Effect(after.value - before.value, half)
             ratios[name] = (math.nan, 0.0, math.inf)
             if min(after.value, before.value) > 0:
                 ratio = after.value / before.value
                 parts = [(after, 1 / after.value), (before, -1 / before.value)]
-                width = level_width(statistics, column, parts)(alpha)
+                width = statistics.half_widths(parts, column=column)(alpha)
                 with np.errstate(over="ignore"):
                     low, high = np.exp(math.log(ratio) + width * np.array([-1.0, 1.0]))
                 ratios[name] = (ratio, float(low), float(high))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 import pandas as pd
@@ -27,7 +27,6 @@ from dpstats.mechanisms.options import Variables
 from dpstats.mechanisms.screening import split_terms
 from dpstats.plan import Plan, penalty_weights
 from dpstats.plan.tables import capped_at
-from dpstats.plots import draw_result
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import quiet
 from dpstats.results.comparisons import Comparer, Comparison, PrivateRows, PublicRows, public_frame
@@ -56,9 +55,6 @@ from dpstats.results.standard_errors import (
 )
 from dpstats.results.stored import Released
 from dpstats.wording import argument
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 Vector = NDArray[np.float64]
 
@@ -120,6 +116,13 @@ class FittedModel(InferenceMixin, Released):
     plan: FittedPlan
     scaled_params: Vector
 
+    not_released: ClassVar[Mapping[str, str]] = NOT_RELEASED
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether standard errors were released."""
+        raise NotImplementedError
+
     @property
     def params(self) -> pd.Series[float]:
         """Coefficients in the user's units, indexed by column name."""
@@ -168,18 +171,6 @@ class FittedModel(InferenceMixin, Released):
     @property
     def _family(self) -> Family:
         return self.plan.family
-
-    def __getattr__(self, name: str) -> Any:
-        own = getattr(type(self), name, None)
-        if own is not None:
-            # Its own NotReleasedError has led here, being an AttributeError: raise it again.
-            return own.__get__(self)
-        if name in NOT_RELEASED:
-            raise NotReleasedError(f"{name} was not released: the budget has not paid for it; {NOT_RELEASED[name]}")
-        hint = "; the coefficients are params" if name in ("coef", "coef_", "coefficients") else ""
-        if name in ("to_csv", "to_excel"):
-            hint = f"; tidy().{name}(path) writes the coefficients"
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
     def predict(
         self,
@@ -241,17 +232,6 @@ class FittedModel(InferenceMixin, Released):
             values = np.full(len(predicted), np.nan, dtype=object)
             values[rows.complete] = [design.response.levels[int(second)] for second in predicted[rows.complete]]
         return pd.Series(values, index=rows.labels, name="predicted")
-
-    def plot(self, kind: str = "coefficients", **arguments: Any) -> Axes:
-        """Draw "coefficients", "shares" (of their errors) or the "effect" of a column; see `dpstats.plots`.
-
-        Examples
-        --------
-        >>> axes = fit.plot(by_range=True)  # with the extra "plots"
-        >>> [label.get_text() for label in axes.get_yticklabels()]
-        ['x']
-        """
-        return draw_result(self, kind, **arguments)
 
     def _respond(self, linear: Vector, which: str) -> Vector:
         """Scaled linear predictors as predictions in the response's units; a class is 0 or 1."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -43,24 +43,9 @@ NOT_RELEASED = {
         _QUALITY,
     ),
     **dict.fromkeys(("fitted", "fittedvalues", "resid", "residuals", "resid_misclassified", "resid_response"), _FITTED),
-    **dict.fromkeys(("normalized_cov_params", "vcov"), _BY_COEFFICIENT),
+    **dict.fromkeys(("cov_params", "normalized_cov_params", "t_test", "vcov", "wald_test"), _BY_COEFFICIENT),
 }
 """What results of statsmodels or R have of classes and levels and these have not, and what there is instead."""
-
-_NOT_OFFERED = {
-    **dict.fromkeys(("cov_params", "t_test", "wald_test", "wald_test_terms", "f_test"), _BY_COEFFICIENT),
-    **dict.fromkeys(
-        ("get_margeff", "get_prediction", "comparisons", "predictions"), "predict(newdata) has probabilities"
-    ),
-    **dict.fromkeys(("evaluate", "fitstats"), _QUALITY),
-}
-"""What other models of dpstats have."""
-
-
-def refuse_unreleased(name: str) -> None:
-    """Raise NotReleasedError if results of classes or levels would have `name`, as a function of the rows."""
-    if name in NOT_RELEASED:
-        raise NotReleasedError(f"{name} was not released: the budget has not paid for it; {NOT_RELEASED[name]}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,15 +249,7 @@ class MultinomialResults(Released):
     nobs: int | None = None
     information: Vector | None = None
 
-    def __getattr__(self, name: str) -> Any:
-        own = getattr(type(self), name, None)
-        if own is not None:
-            # Its own NotReleasedError has led here, being an AttributeError: raise it again.
-            return own.__get__(self)
-        refuse_unreleased(name)
-        if name in _NOT_OFFERED:
-            raise NotReleasedError(f"{name} is not offered for several classes: {_NOT_OFFERED[name]}")
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    not_released: ClassVar[Mapping[str, str]] = NOT_RELEASED
 
     @property
     def guarantee(self) -> Guarantee:

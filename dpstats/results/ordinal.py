@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,7 @@ from dpstats.frames import WideFrame
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.quiet import quiet
 from dpstats.results.glm_results import GLMResults
-from dpstats.results.multinomial import refuse_unreleased
+from dpstats.results.multinomial import NOT_RELEASED
 
 Vector = NDArray[np.float64]
 
@@ -63,9 +64,7 @@ class OrdinalResults(GLMResults):
     True
     """
 
-    def __getattr__(self, name: str) -> Any:
-        refuse_unreleased(name)
-        return super().__getattr__(name)
+    not_released: ClassVar[Mapping[str, str]] = {**GLMResults.not_released, **NOT_RELEASED}
 
     @property
     def levels(self) -> tuple[Scalar, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -15,11 +15,15 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Quantile
 from dpstats.frames import WideFrame
 from dpstats.plan import Plan
+from dpstats.plots.by_group import quantiles as draw_quantiles
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.stored import Released, guarantee_sentence, marked_title
 from dpstats.results.summary import coefficient_table
 from dpstats.summaries import Summary, format_number, full_width
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +138,16 @@ class QuantileResults(Released):
         if not check_flag("rearranged", rearranged):
             return each
         return pd.DataFrame(np.sort(each.to_numpy(), axis=1), index=each.index, columns=each.columns)
+
+    def plot(self, term: str | None = None, **arguments: Any) -> Axes:
+        """Draw a coefficient by quantile, with its intervals: the first beside the intercept, or `term`.
+
+        Examples
+        --------
+        >>> found.plot("x").get_xlabel()  # with the extra "plots"
+        'quantile'
+        """
+        return draw_quantiles(self, term, **arguments)
 
     def summary(self) -> Summary:
         """A table of coefficients a quantile; as_text, as_html, as_latex and as_markdown.

@@ -30,7 +30,6 @@ from dpstats.mechanisms.design import Bounds, SubDesign, constant_column
 from dpstats.mechanisms.information import Information, ReleasedSums, known_information
 from dpstats.mechanisms.least_squares import whole_model
 from dpstats.mechanisms.spec import obstacle
-from dpstats.mechanisms.stage import StagePlan
 from dpstats.mechanisms.statistics import Moments
 from dpstats.mechanisms.statistics import inference_of as moments_inference
 from dpstats.plan import Plan
@@ -82,7 +81,7 @@ def inference_of(
     if known is None:
         known = known_information(released.matrix, stage.information.noise, part)
     basis, (transform, shift) = known.basis, part.back_transform()
-    rows, center = transform @ basis, shrunk_towards(stage)
+    rows, center = transform @ basis, stage.shrunk_towards
     coef = np.linalg.solve(basis, scaled_params[columns] - center)
     curvature = self_adjoint(basis.T @ np.diag(stage.curvature) @ basis)
     found, cap = known.identified, stage.information.purchase.weight_cap
@@ -103,7 +102,27 @@ def inference_of(
         typical_size=stage.radius / float(np.sqrt(stage.size)),
         found=found,
     )
-    return ReleasedErrors(Inference(estimates, rows, transform @ center + shift), basis, center)
+    debiased = estimates.contrasts(basis).estimates + center
+    withheld = stand_ins(plan, debiased, released)
+    return ReleasedErrors(Inference(estimates, rows, transform @ center + shift, withheld), basis, center)
+
+
+STAND_IN = 0.4
+"""A column whose effect makes up less of the score that a lasso asks for was chosen for what it shares with others; the
+share was set on some designs and confirmed on others (docs/guide/screening)."""
+
+
+def stand_ins(plan: Plan, debiased: Vector, released: Information) -> NDArray[np.bool_] | None:
+    """Which refitted columns the lasso chose for more than their effect, by what was released; (k,), None for none.
+
+    A score of a column is its information times its effect, and what it shares with effects of other columns.
+    """
+    chooser = plan.stages[-2].plan if plan.stages[-1].role == "refit" else None
+    if chooser is None or chooser.penalty is None or not (chooser.penalty.sparse and chooser.penalty.convex):
+        return None
+    asked = chooser.penalty.slope(np.finfo(float).tiny, chooser.penalty_weights[list(released.columns)])
+    found = np.abs(debiased) * np.diag(released.matrix) < STAND_IN * asked
+    return found if found.any() else None
 
 
 def sums_inference(plan: Plan, released: ReleasedSums, nobs: int | None) -> ReleasedErrors:
@@ -233,11 +252,6 @@ def hiding_references(design: Bounds, inferred: ReleasedErrors) -> dict[str, boo
             term = next(one for one in design.terms if one.columns.start <= columns[0] < one.columns.stop)
             found[term.name] = bool(weights[0] < RARE * np.mean(weights))
     return found
-
-
-def shrunk_towards(stage: StagePlan) -> Vector:
-    """Where the quadratic term of a stage has its minimum, shape (k,): 0, or what was released before."""
-    return np.asarray(-stage.linear / stage.curvature, dtype=np.float64)
 
 
 def noise_bounds(plan: Plan, columns: NDArray[np.intp]) -> Vector:

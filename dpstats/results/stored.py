@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from dpstats.arguments import check_path, safe_repr
-from dpstats.errors import ArgumentError, DataError
+from dpstats.errors import ArgumentError, DataError, NotReleasedError
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.summaries import Summary
@@ -113,8 +113,43 @@ class Printed:
         return self.summary().as_text()
 
 
+OF_MODELS = (
+    "aic", "bic", "bse", "budget", "compare", "conf_int", "cov_params", "debiased", "deviance", "df_model",
+    "df_resid", "effects", "f_test", "family", "fitstats", "fittedvalues", "formula", "get_margeff",
+    "get_prediction", "glance", "identified", "information", "llf", "n_obs", "nobs", "noise", "params", "plot",
+    "predict", "pvalues", "resid", "residuals", "rsquared", "scale", "t_test", "tidy", "to_frame", "tvalues",
+    "uncertainty", "vcov", "wald_test", "wald_test_terms",
+)  # fmt: skip
+"""What users of statsmodels or R look for in a fitted model; not every release has it."""
+
+OFFERED = ("params", "conf_int", "tidy", "to_frame", "between", "curves", "quantile", "survival", "predict", "plot")
+"""What a message about another name lists, as far as a release has it."""
+
+
 class Released(Printed):
     """Released values and public facts, which a file of theirs names by their class."""
+
+    not_released: ClassVar[Mapping[str, str]] = {}
+    """What is a function of the rows, by name, and what there is instead."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            own = getattr(type(self), name, None)
+            if own is not None:
+                # Its own NotReleasedError has led here, being an AttributeError: raise it again.
+                return own.__get__(self)
+            kind = type(self).__name__
+            if name in self.not_released:
+                instead = self.not_released[name]
+                raise NotReleasedError(f"{name} was not released: the budget has not paid for it; {instead}")
+            if name in OF_MODELS:
+                has = ", ".join(one for one in OFFERED if hasattr(type(self), one))
+                raise NotReleasedError(f"{name} is not offered for {kind}, which has summary{has and ', '}{has}")
+            hint = "; the coefficients are params" if name in ("coef", "coef_", "coefficients") else ""
+            if name in ("to_csv", "to_excel"):
+                hint = f"; tidy().{name}(path) writes the coefficients"
+            raise AttributeError(f"{kind!r} object has no attribute {name!r}{hint}")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain released and public values, for JSON."""

@@ -84,6 +84,9 @@ HALF_LINE = 21
 ROUGH_COUNT = 0.15
 """With a larger relative error of the count no eps is advised, which is a multiple of it."""
 
+FEW_ROWS = 2.0
+"""Fewer rows than so many times the error of their count, about 280 over eps, mostly predict as badly as a constant."""
+
 MOST_UNSURE = 0.02
 """A share of rows with more noise is not printed."""
 
@@ -315,7 +318,8 @@ def part_text(share: Estimate | None) -> str | None:
     value, error = 100 * max(share.value, 0.0), 100 * share.sd
     if value < 3 * error:
         return f"No more than about {max(value + 2 * error, 0.1):.1f} % of the rows"
-    return f"About {value:.1f} % of the rows (s.d. {error:.1f} %)"
+    digits = 1 if error >= 0.05 else min(-math.floor(math.log10(max(error, 1e-4))), 4)
+    return f"About {value:.{digits}f} % of the rows (s.d. {error:.{digits}f} %)"
 
 
 def outside_note(results: ReleasedModel) -> list[str]:
@@ -382,7 +386,10 @@ def no_errors_note(results: ReleasedModel) -> str:
     lost = lost_errors(plan)
     if lost is not None:
         return f"{without}: they were planned, but {lost}."
-    return f"{without}. {what_would_help(results)}"
+    counted = results._counted
+    few = counted is not None and counted.value < FEW_ROWS * counted.se
+    alone = " With so few rows even their signs may be noise." if few else ""
+    return f"{without}.{alone} {what_would_help(results)}"
 
 
 def what_would_help(results: ReleasedModel) -> str:
@@ -417,10 +424,10 @@ def what_would_help(results: ReleasedModel) -> str:
     if poor == "these rows" and needed.insists and not results.has_errors:
         return f"{argument('inference', True)} buys them, from the same eps."
     if poor == "these rows":
-        spread = ", unless they say little or the draw of the noise is bad"
+        spread = ", unless numbers fill little of their ranges or the draw of the noise is bad"
     else:
-        spread = f" if columns are spread as usual, and {poor} if they say little"
-    return f"By forecast{where} {usual} are enough for nearly all{spread}. {more}"
+        spread = f", and {poor} if numbers fill little of their ranges or levels are rare"
+    return f"By forecast{where} {usual} are usually enough for nearly all intervals{spread}. {more}"
 
 
 def unadjusted_note(results: ReleasedModel) -> list[str]:
@@ -431,12 +438,25 @@ def unadjusted_note(results: ReleasedModel) -> list[str]:
     return [f"Not adjusted for selection: the same rows chose the columns. {apart} keeps them apart."]
 
 
+def stand_in_names(results: ReleasedModel) -> list[str]:
+    """Columns that may stand for others that a lasso left out, of which no error is shown."""
+    withheld = results._inference.withheld
+    return [] if withheld is None else [results._fitted_names[place] for place in np.flatnonzero(withheld)]
+
+
 def missing_notes(results: ReleasedModel) -> list[str]:
     """Which errors are missing, and what would help."""
     if not shows_errors(results):
         return []
-    notes = []
-    unknown = [str(name) for name, error in results.bse.items() if np.isinf(error)]
+    notes, withheld = [], stand_in_names(results)
+    unknown = [str(name) for name, error in results.bse.items() if np.isinf(error) and name not in withheld]
+    if withheld:
+        few = withheld[:MOST_NAMES]
+        more = f" and {len(withheld) - len(few)} more" if len(withheld) > len(few) else ""
+        notes.append(
+            f"No error is shown for {', '.join(few)}{more}: an effect so small does not explain the choice of its "
+            "column, which may stand for a similar one that was left out. t_test has the interval in this model."
+        )
     if unknown:
         which = ", ".join(unknown) if len(unknown) <= MOST_NAMES else f"{len(unknown)} coefficients (see identified)"
         notes.append(f"Not identified at this budget: {which}.{unknown_fit(results)} {what_would_help(results)}")

@@ -70,6 +70,36 @@ class Bound:
     same_mechanism: bool = True  # False if the bound is not about a minimiser of the perturbed objective
 
 
+OUTPUT, INPUT = "output perturbation; needs n", "input perturbation of a quadratic loss; needs n"
+"""What the bounds of other mechanisms are about."""
+
+LEMMA_7 = "rests on lemma 7, which fails and mixes units"
+
+NOTES = {
+    (CHAUDHURI, "lemma 5, eq. (66)"): "eps stands where algorithm 2 uses eps' < eps: up to 4 times too small",
+    (CHAUDHURI, "theorem 4, eqs. (61), (65)"): "without its O(log(1/pi)) sampling term, whose constant is not given",
+    (CHAUDHURI, "lemma 3, eq. (48)"): f"{OUTPUT}; theorem 3 quotes it with 8 for 2",
+    (CHAUDHURI, "theorem 3, eqs. (45), (46)"): f"{OUTPUT}; without its sampling term",
+    (NAPP, "theorem 8"): "the constant is twice what is needed; the step to a mean is not valid",
+    (NAPP, "theorem 8, shrunk"): "as printed, a misplaced bracket multiplies the shrinkage by the noise",
+    (NAPP, "lemma 7, eq. (16)"): "the bracket in its place; its proof needs R_t >= R, false for a lasso that shrinks",
+    (NAPP, "theorem 10, eq. (39)"): "without its sampling term, whose constant C' is not given",
+    (KIFER, "lemma 9"): "the constant is four times what is needed",
+    (KIFER, "lemma 2"): "the first two terms of lemma 2; eight and two times what is needed",
+    (KIFER, "table 1"): "order only: the constant is not given, 1 is taken",
+    (FUKUCHI, "lemma 2, eq. (22)"): f"{INPUT}; {LEMMA_7}; lemma 2 drops a term of (22)",
+    (FUKUCHI, "theorem 2, eq. (25)"): f"{INPUT}; {LEMMA_7}",
+    (LECTURE, "utility of output perturbation"): f"{OUTPUT}; its noise is enough for eps <= 1 only",
+}
+"""What is known of each bound, by paper and place."""
+
+
+def _bound(gap: Gap, statement: Statement, paper: str, place: str, value: float, shown: str | None = None) -> Bound:
+    """The bound of a paper at a place, which a table names as `shown`."""
+    note, source = NOTES[paper, place], f"{paper}, {place if shown is None else shown}"
+    return Bound(gap, statement, source, value, note, same_mechanism=not note.startswith((OUTPUT, INPUT)))
+
+
 def printed_bounds(setting: PublicSetting) -> list[Bound]:
     """The printed bounds for noise of the kind that delta asks for: Laplace if it is 0, else Gaussian."""
     sources = (chaudhuri, napp, kifer) if setting.delta == 0 else (napp, kifer, fukuchi, lecture)
@@ -80,38 +110,12 @@ def chaudhuri(setting: PublicSetting) -> list[Bound]:
     """Lemma 5 and theorem 4 (objective perturbation), lemma 3 and theorem 3 (output perturbation)."""
     noise = (2 * setting.lipschitz * setting.gamma_norm / setting.eps) ** 2
     moduli = _with_rows(setting, lambda rows: (setting.smoothness * rows + setting.curvature) / setting.curvature**2)
-    shrinkage = setting.shrinkage
+    curvature, shrinkage = setting.curvature, setting.shrinkage
     return [
-        Bound(
-            "regularised",
-            "quantile",
-            f"{CHAUDHURI}, lemma 5, eq. (66)",
-            noise / setting.curvature,
-            "eps stands where algorithm 2 uses eps' < eps: up to 4 times too small",
-        ),
-        Bound(
-            "population",
-            "order",
-            f"{CHAUDHURI}, theorem 4, eqs. (61), (65)",
-            2 * noise / setting.curvature + shrinkage,
-            "without its O(log(1/pi)) sampling term, whose constant is not given",
-        ),
-        Bound(
-            "regularised",
-            "quantile",
-            f"{CHAUDHURI}, lemma 3, eq. (48)",
-            noise * moduli / 2,
-            "output perturbation; needs n; theorem 3 quotes it with 8 for 2",
-            same_mechanism=False,
-        ),
-        Bound(
-            "population",
-            "order",
-            f"{CHAUDHURI}, theorem 3, eqs. (45), (46)",
-            4 * noise * moduli + shrinkage,
-            "output perturbation; needs n; without its sampling term",
-            same_mechanism=False,
-        ),
+        _bound("regularised", "quantile", CHAUDHURI, "lemma 5, eq. (66)", noise / curvature),
+        _bound("population", "order", CHAUDHURI, "theorem 4, eqs. (61), (65)", 2 * noise / curvature + shrinkage),
+        _bound("regularised", "quantile", CHAUDHURI, "lemma 3, eq. (48)", noise * moduli / 2),
+        _bound("population", "order", CHAUDHURI, "theorem 3, eqs. (45), (46)", 4 * noise * moduli + shrinkage),
     ]
 
 
@@ -132,36 +136,13 @@ def napp_sample_constant(setting: PublicSetting) -> float:
 def napp(setting: PublicSetting) -> list[Bound]:
     """Lemma 7, theorem 8 and theorem 10."""
     noise, curvature, shrinkage = napp_noise_square(setting), setting.curvature, setting.shrinkage
-    equation = "(18)" if setting.delta == 0 else "(19)"
+    shown = f"theorem 8, eq. {'(18)' if setting.delta == 0 else '(19)'}"
+    order = napp_sample_constant(setting) / curvature + shrinkage
     return [
-        Bound(
-            "regularised",
-            "quantile",
-            f"{NAPP}, theorem 8, eq. {equation}",
-            noise / curvature,
-            "the constant is twice what is needed; the step to a mean is not valid",
-        ),
-        Bound(
-            "unregularised",
-            "quantile",
-            f"{NAPP}, theorem 8, eq. {equation}",
-            noise * (1 / curvature + shrinkage),
-            "as printed, a misplaced bracket multiplies the shrinkage by the noise",
-        ),
-        Bound(
-            "unregularised",
-            "quantile",
-            f"{NAPP}, lemma 7, eq. (16)",
-            noise / curvature + shrinkage,
-            "the bracket in its place; its proof needs R_t >= R, false for a lasso that shrinks",
-        ),
-        Bound(
-            "population",
-            "order",
-            f"{NAPP}, theorem 10, eq. (39)",
-            napp_sample_constant(setting) / curvature + shrinkage,
-            "without its sampling term, whose constant C' is not given",
-        ),
+        _bound("regularised", "quantile", NAPP, "theorem 8", noise / curvature, shown),
+        _bound("unregularised", "quantile", NAPP, "theorem 8, shrunk", noise * (1 / curvature + shrinkage), shown),
+        _bound("unregularised", "quantile", NAPP, "lemma 7, eq. (16)", noise / curvature + shrinkage),
+        _bound("population", "order", NAPP, "theorem 10, eq. (39)", order),
     ]
 
 
@@ -175,34 +156,14 @@ def kifer_noise_square(setting: PublicSetting) -> float:
 
 def kifer(setting: PublicSetting) -> list[Bound]:
     """The utility of objective perturbation as Fukuchi et al. quote it: lemma 9, lemma 2 and table 1."""
-    noise = 2 * kifer_noise_square(setting) / setting.curvature
+    noise, quoted = 2 * kifer_noise_square(setting) / setting.curvature, f"as quoted in {FUKUCHI}"
     bounds = [
-        Bound(
-            "regularised",
-            "quantile",
-            f"{KIFER}, as quoted in {FUKUCHI}, lemma 9",
-            noise,
-            "the constant is four times what is needed",
-        ),
-        Bound(
-            "unregularised",
-            "quantile",
-            f"{KIFER}, as quoted in {FUKUCHI}, lemma 2",
-            noise + setting.shrinkage,
-            "the first two terms of lemma 2; eight and two times what is needed",
-        ),
+        _bound("regularised", "quantile", KIFER, "lemma 9", noise, f"{quoted}, lemma 9"),
+        _bound("unregularised", "quantile", KIFER, "lemma 2", noise + setting.shrinkage, f"{quoted}, lemma 2"),
     ]
     if setting.delta > 0:
         rate = setting.lipschitz * math.sqrt(setting.columns * math.log(1 / setting.delta)) / setting.eps
-        bounds.append(
-            Bound(
-                "unregularised",
-                "order",
-                f"{KIFER}, as quoted in {FUKUCHI}, table 1",
-                setting.radius * rate,
-                "order only: the constant is not given, 1 is taken",
-            )
-        )
+        bounds.append(_bound("unregularised", "order", KIFER, "table 1", setting.radius * rate, f"{quoted}, table 1"))
     return bounds
 
 
@@ -236,24 +197,9 @@ def fukuchi(setting: PublicSetting) -> list[Bound]:
         rest += math.sqrt(2 * columns) * smooth * sigma * (math.log(2) + 3)
         return 8 * unit + shrinkage + rest * setting.radius**2 / (2 * math.sqrt(rows))
 
-    note = "input perturbation of a quadratic loss; needs n; rests on lemma 7, which fails and mixes units"
     return [
-        Bound(
-            "unregularised",
-            "quantile",
-            f"{FUKUCHI}, lemma 2, eq. (22)",
-            _with_rows(setting, quantile),
-            f"{note}; lemma 2 drops a term of (22)",
-            same_mechanism=False,
-        ),
-        Bound(
-            "unregularised",
-            "mean",
-            f"{FUKUCHI}, theorem 2, eq. (25)",
-            _with_rows(setting, mean),
-            note,
-            same_mechanism=False,
-        ),
+        _bound("unregularised", "quantile", FUKUCHI, "lemma 2, eq. (22)", _with_rows(setting, quantile)),
+        _bound("unregularised", "mean", FUKUCHI, "theorem 2, eq. (25)", _with_rows(setting, mean)),
     ]
 
 
@@ -262,16 +208,7 @@ def lecture(setting: PublicSetting) -> list[Bound]:
     unit = setting.columns * (setting.lipschitz / (setting.curvature * setting.eps)) ** 2
     logs = math.log(1.25 / setting.delta) * math.log(setting.columns / setting.pi)
     value = _with_rows(setting, lambda rows: 2 * (rows * setting.smoothness + setting.curvature) * unit * logs)
-    return [
-        Bound(
-            "unregularised",
-            "quantile",
-            f"{LECTURE}, utility of output perturbation",
-            value + setting.shrinkage,
-            "output perturbation; needs n; its noise is enough for eps <= 1 only",
-            same_mechanism=False,
-        )
-    ]
+    return [_bound("unregularised", "quantile", LECTURE, "utility of output perturbation", value + setting.shrinkage)]
 
 
 def _with_rows(setting: PublicSetting, value: Callable[[int], float]) -> float:
@@ -294,32 +231,17 @@ def printed_sizes(
     split = SHARE * setting.eps
     napp = _balanced(constant, setting.smoothness / split, radius) / target
     quoted = _balanced(2 * kifer_noise_square(setting), 2 * setting.smoothness / setting.eps, radius) / target
+    of_kifer, holds = f"{KIFER}, as quoted in {FUKUCHI}, lemma 2", "implied" if setting.delta == 0 else "other noise"
+    vacuous = "C' = 0 taken; vacuous for targets below C' log(1/pi') / (2 m)"
     rows = [
-        (
-            "unregularised, same rows",
-            f"{KIFER}, as quoted in {FUKUCHI}, lemma 2",
-            quoted,
-            "implied" if setting.delta == 0 else "other noise",
-            "solved for n at the curvature that is best for it",
-        ),
-        (
-            "population",
-            f"{NAPP}, theorem 10, eq. (21)",
-            napp,
-            "order only",
-            "C' = 0 taken; vacuous for targets below C' log(1/pi') / (2 m)",
-        ),
+        ("unregularised, same rows", of_kifer, quoted, holds, "solved for n at the curvature that is best for it"),
+        ("population", f"{NAPP}, theorem 10, eq. (21)", napp, "order only", vacuous),
     ]
     if setting.delta == 0:
+        taken = "output perturbation; C = 1 taken"
         rows += [
             ("population", f"{CHAUDHURI}, theorem 4, eq. (59)", objective, "order only", "C = 1 taken"),
-            (
-                "population",
-                f"{CHAUDHURI}, theorem 3, eq. (43)",
-                output,
-                "order only",
-                "output perturbation; C = 1 taken",
-            ),
+            ("population", f"{CHAUDHURI}, theorem 3, eq. (43)", output, "order only", taken),
         ]
     own = method == "output"
     return [

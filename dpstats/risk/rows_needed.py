@@ -18,7 +18,7 @@ from dpstats.frames import WideFrame
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.noise import Noise
 from dpstats.progress import show_elapsed
-from dpstats.wording import argument
+from dpstats.wording import argument, phrase
 
 WIDTH = 78
 
@@ -44,13 +44,12 @@ FEW, MANY = 6, 20
 """Draws of noise that numbers of rows must stand in the search, and that the last one must."""
 
 
-class _Printed:
-    """What prints as a short table, and shows itself in a line."""
+class _Rows:
+    """A number of rows that prints as a short table, and shows itself in a line."""
 
     n: int
 
     def __int__(self) -> int:
-        """The number of rows."""
         return self.n
 
     def __repr__(self) -> str:
@@ -58,7 +57,7 @@ class _Printed:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SampleSize(_Printed):
+class SampleSize(_Rows):
     """A number of rows for which privacy costs little, and what it rests on; print it.
 
     Attributes
@@ -99,20 +98,12 @@ class SampleSize(_Printed):
         ]
         lines = [line for row in rows for line in textwrap.wrap(row, WIDTH, subsequent_indent=" " * 36)]
         more = "Standard errors instead: sample_size(plan, se={'column': 0.1}). The bounds of papers are in `table`."
-        return "\n".join(
-            [
-                *textwrap.wrap(bound, WIDTH),
-                "",
-                f"{'excess of':<12}{'rows':>22}",
-                *lines,
-                "",
-                *textwrap.wrap(more, WIDTH),
-            ]
-        )
+        table = [f"{'excess of':<12}{'rows':>22}", *lines]
+        return "\n".join([*textwrap.wrap(bound, WIDTH), "", *table, "", *textwrap.wrap(more, WIDTH)])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ErrorSize(_Printed):
+class ErrorSize(_Rows):
     """A number of rows for which standard errors are likely to be small, and what it rests on; print it.
 
     Attributes
@@ -171,13 +162,18 @@ class ErrorSize(_Printed):
         later = "" if self.most == self.cautious else f", and meet the target from {self.most:,} on"
         return (
             f"This holds for {usual} Rows with narrow, off-centre numbers and rare levels are likely to {meets} from "
-            f"{self.cautious:,} rows on{later}. A cautious choice is {self.cautious:,} rows. {SUPPOSED}"
+            f"{self.cautious:,} rows on{later}. {supposed_rows()}"
         )
 
 
 KNOWN = "This is a forecast for rows as described by typical= or like=."
-SUPPOSED = "This is a forecast for rows simulated from the Domain; typical= and like= describe other rows."
-"""What an answer rests on."""
+"""What an answer rests on; a shell describes no rows."""
+
+
+def supposed_rows() -> str:
+    """What an answer rests on if no rows are described."""
+    described = phrase("; typical= and like= describe other rows", shell="")
+    return f"This is a forecast for rows simulated from the Domain{described}."
 
 
 def _with_table(answer: str, table: pd.DataFrame, known: bool) -> str:
@@ -225,7 +221,7 @@ class RequiredEps:
             more = (
                 f"No eps up to {GREATEST:g} gives {self.n:,} rows these standard errors. The table is for {GREATEST:g}."
             )
-            return _with_table(f"{more} {KNOWN if self.known else SUPPOSED}", self.table, self.known)
+            return _with_table(f"{more} {KNOWN if self.known else supposed_rows()}", self.table, self.known)
         answer = f"About eps = {self.eps:.4g} for these standard errors of {self.n:,} rows. "
         if not self.known:
             rare = "Rows with narrow, off-centre numbers and rare levels"
@@ -234,7 +230,7 @@ class RequiredEps:
             else:
                 sure = f"{rare} are unlikely to have finite errors at any eps up to {GREATEST:g}."
             answer += f"This holds for usual rows. {sure} "
-        return _with_table(answer + (KNOWN if self.known else SUPPOSED), self.table, self.known)
+        return _with_table(answer + (KNOWN if self.known else supposed_rows()), self.table, self.known)
 
 
 def required(
@@ -291,11 +287,8 @@ def required(
         def usual(eps: float) -> bool:
             found = at(eps)
             name = forecast.names[0]
-            return (
-                found is not None
-                and bool(np.all(found.expected(name, n)[places] <= wanted))
-                and found.enough(n, places, name=name)
-            )
+            met = found is not None and bool(np.all(found.expected(name, n)[places] <= wanted))
+            return met and found.enough(n, places, name=name)
 
         def cautious(eps: float) -> bool:
             found = at(eps)
@@ -303,11 +296,9 @@ def required(
 
         forecast.errors(n)  # refuses what is no number of rows
         eps = _least_eps(usual, LADDER)
-        sure = (
-            eps
-            if forecast.known or math.isinf(eps)
-            else _least_eps(cautious, [eps, *(step for step in LADDER if step > eps)])
-        )
+        sure = eps
+        if not (forecast.known or math.isinf(eps)):
+            sure = _least_eps(cautious, [eps, *(step for step in LADDER if step > eps)])
         shown = at(min(eps, GREATEST)) or forecast
         table = shown.errors(n).loc[targets.index]
     table.insert(0, "wanted", targets)

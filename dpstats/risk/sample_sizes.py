@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
@@ -133,32 +134,27 @@ def sample_size(
                 f"{name} must be given, or a plan in the place of family: sample_size(plan, target=...)"
             )
     eps, delta = check_planned(eps, delta)  # type: ignore[arg-type]
-    facts = (eps, delta, check_failure(pi), row_norm, check_adjacency(adjacency), target, radius)
-    rule = _rule(get_family(family), columns, facts, method)
-    if curvature is None:
-        curvature = _least_cost(rule.rows, *rule.range())
-    curvature = check_positive("curvature", curvature)
-    n = _whole(rule.rows(curvature), "curvature")
-    table = _table(rule, n, curvature, method)
-    return SampleSize(n, curvature, rule.noise(curvature), WideFrame(table), rule.target, rule.radius, rule.pi)
-
-
-def _rule(family: Family, columns: object, facts: tuple[Any, ...], method: str) -> _ObjectiveRule | _OutputRule:
-    """How many rows a method needs; ArgumentError for the first argument outside its range."""
-    eps, delta, pi, row_norm, adjacency, target, radius = facts
+    pi, adjacency = check_failure(pi), check_adjacency(adjacency)
+    loss = get_family(family)
     check_cap("target", target)
     check_cap("radius", radius)
+    assert target is not None
+    assert radius is not None
     if not is_whole(columns) or columns < 1:
         raise ArgumentError(f"columns must be a positive integer, got {safe_repr(columns)}")
     check_choice("method", method, ("objective", "output"))
     row_square = array_norms(row_norm, int(columns))["l2"] ** 2
-    fields = (family, int(columns), eps, delta, pi, row_square, adjacency, target, radius)
-    return _OutputRule(*fields) if method == "output" else _ObjectiveRule(*fields, row_norm)
+    kind = _OutputRule if method == "output" else _ObjectiveRule
+    rule = kind(loss, int(columns), eps, delta, pi, row_norm, row_square, adjacency, target, radius)
+    if curvature is None:
+        curvature = _least_cost(rule.rows, *rule.range())
+    curvature = check_positive("curvature", curvature)
+    n = _whole(rule.rows(curvature), "curvature")
+    table = WideFrame(_table(rule, n, curvature))
+    return SampleSize(n, curvature, rule.noise(curvature), table, rule.target, rule.radius, rule.pi)
 
 
-def _table(
-    rule: _ObjectiveRule | _OutputRule, n: int, curvature: float, method: Literal["objective", "output"]
-) -> pd.DataFrame:
+def _table(rule: _Rule, n: int, curvature: float) -> pd.DataFrame:
     """``n``, the numbers for new rows at their own best curvatures, and the sources' results."""
     setting = literature_bounds.PublicSetting(
         columns=rule.columns,
@@ -183,7 +179,7 @@ def _table(
         ("population", f"{PROOF}, theorem 7", surely, "proved", how),
     ]
     return pd.DataFrame(
-        [*proved, *literature_bounds.printed_sizes(setting, rule.target, method)],
+        [*proved, *literature_bounds.printed_sizes(setting, rule.target, rule.method)],
         columns=["bound", "source", "n", "holds", "note"],
     )
 
@@ -229,25 +225,45 @@ def _of_plan(
 
 
 @dataclass(frozen=True)
-class _Rule:
+class _Rule(ABC):
     """How many rows a method needs at a curvature; fields as the arguments of `sample_size`."""
+
+    method: ClassVar[str]
+    theorem: ClassVar[int]  # that bounds what privacy costs on the same rows
 
     family: Family
     columns: int
     eps: float
     delta: float
     pi: float
-    row_square: float
+    row_norm: float | Mapping[str, float]
+    row_square: float  # the greatest squared l2 norm of a row, by row_norm
     adjacency: Adjacency
     target: float
     radius: float
 
+    @abstractmethod
+    def noise(self, level: float) -> Noise:
+        """The noise at a curvature."""
+
+    @abstractmethod
+    def range(self) -> tuple[float, float]:
+        """Where the best curvature is sought."""
+
+    @abstractmethod
+    def rows(self, level: float) -> float:
+        """Rows at which the bound of the `theorem` meets the target; inf where none do."""
+
+    @abstractmethod
+    def new_rows(self, level: float) -> float:
+        """Rows at which the bound of theorem 5 does."""
+
+    @abstractmethod
     def quantiles(self, level: float) -> NoiseQuantiles:
         """Quantiles of the noise at a curvature, for theorem 7."""
-        raise NotImplementedError
 
     def rise(self, level: float, square: float) -> float:
-        """By how much the losses of a row may rise with noise in the optimum."""
+        """By how much the losses of a row may rise with noise of this square along a direction of the optimum."""
         return 0.0
 
     def surely_new_rows(self, level: float) -> float:
@@ -279,7 +295,7 @@ class _Rule:
 class _ObjectiveRule(_Rule):
     """Noise in the objective: the bound on the sum of losses does not depend on n."""
 
-    row_norm: float | Mapping[str, float]
+    method: ClassVar[str] = "objective"
     theorem: ClassVar[int] = 2
 
     def noise(self, level: float) -> Noise:
@@ -294,24 +310,20 @@ class _ObjectiveRule(_Rule):
         )
 
     def range(self) -> tuple[float, float]:
-        """Where the best curvature is sought."""
         least = self.family.curvature_bound * self.row_square / math.expm1(min(self.eps, 50.0))
         free = math.sqrt(self.noise(NO_JACOBIAN * least).expected_square(self.columns)) / self.radius
         return 1.01 * least, 100 * max(least, free)
 
     def rows(self, level: float) -> float:
-        """Rows at which the bound of theorem 2 meets the target."""
         ones = np.ones(self.columns)
         gap = gap_quantile(self.noise(level), ones, level * ones, self.pi, removed=level * ones, radius=self.radius)
         return gap / self.target
 
     def quantiles(self, level: float) -> NoiseQuantiles:
-        """Quantiles of the linear term's noise."""
         ones = np.ones(self.columns)
         return objective_quantiles(self.noise(level), ones, level * ones, self.radius, self.pi)
 
     def new_rows(self, level: float) -> float:
-        """Rows at which the bound of theorem 5 does."""
         ones, left = np.ones(self.columns), self.left(level)
         gap = gap_mean(self.noise(level), ones, level * ones, removed=level * ones, radius=self.radius)
         return gap / left if left > 0 else math.inf
@@ -321,6 +333,7 @@ class _ObjectiveRule(_Rule):
 class _OutputRule(_Rule):
     """Noise in the optimum: part of the bound grows with n, so the curvature must be large enough for the target."""
 
+    method: ClassVar[str] = "output"
     theorem: ClassVar[int] = 4
 
     def noise(self, level: float) -> Noise:
@@ -330,13 +343,12 @@ class _OutputRule(_Rule):
         )
 
     def range(self) -> tuple[float, float]:
-        """Where the best curvature is sought: from where the noise of one direction alone costs the target."""
+        # From where the noise of one direction alone costs the target.
         each = self.noise(1.0).expected_square(self.columns) / self.columns
         least = math.sqrt(self.family.curvature_bound * self.row_square * each / (2 * self.target))
         return least, 1e3 * least / self.pi
 
     def rows(self, level: float) -> float:
-        """Rows at which the bound of theorem 4 meets the target; inf where none do."""
         noise, shrunk = self.noise(level), math.sqrt(level) * self.radius
         longest = noise.norm_quantile(self.columns, 1 - self.pi) ** 2
         choices = [
@@ -346,16 +358,13 @@ class _OutputRule(_Rule):
         return min(self._needed((shrunk + one) ** 2 / 4, square, level, self.target) for one, square in choices)
 
     def quantiles(self, level: float) -> NoiseQuantiles:
-        """Quantiles of the noise in the optimum, in the metric of the curvature."""
         return output_quantiles(self.noise(level), self.columns, self.pi, math.sqrt(level) * self.radius)
 
     def rise(self, level: float, square: float) -> float:
-        """By how much the losses of a row may rise, where the noise along a direction has this square."""
         ones = np.ones(self.columns)
         return OutputFacts(self.family, self.noise(level), level * ones, self.row_square / level).rise(square, 1.0)
 
     def new_rows(self, level: float) -> float:
-        """Rows at which the bound of theorem 5 does."""
         each = self.noise(level).expected_square(self.columns) / self.columns
         return self._needed(level * self.radius**2 / 4, each, level, self.left(level))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,15 +18,25 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
 
-class Region(Protocol):
-    """What a descent asks of a set; a `Constraint` has it."""
+@dataclass(frozen=True)
+class Scaled:
+    """rho times a set, as far as a descent asks for it."""
+
+    constraint: Constraint
+    rho: float
 
     @property
-    def reach(self) -> float: ...
+    def reach(self) -> float:
+        return self.rho * self.constraint.reach
 
-    def project(self, point: ArrayLike) -> Vector: ...
+    def project(self, point: ArrayLike) -> Vector:
+        return self.rho * self.constraint.project(np.asarray(point) / self.rho)
 
-    def support(self, direction: ArrayLike) -> float: ...
+    def support(self, direction: ArrayLike) -> float:
+        return self.rho * self.constraint.support(direction)
+
+
+Region = Constraint | Scaled
 
 
 MOST_STEPS = 20_000

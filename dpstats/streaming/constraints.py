@@ -72,11 +72,7 @@ class Constraint(ABC):
     def project(self, point: ArrayLike) -> Vector:
         """The nearest point of the set in the Euclidean norm, shape (d,), to a vector of finite numbers.
 
-        Raises
-        ------
-        ArgumentError
-            If `point` is no vector of finite numbers, or of a length that the set does not have. So do `gauge`,
-            `farthest` and `support`.
+        ArgumentError if `point` is none, or of a length that the set does not have; so for `gauge` and `farthest`.
         """
         return self._project(self._checked(point))
 
@@ -95,10 +91,7 @@ class Constraint(ABC):
     def gaussian_width(self, d: int) -> float:
         """E sup <v, g> over points v of the set, g standard normal in d dimensions (source 001, definition 3).
 
-        Raises
-        ------
-        ArgumentError
-            If the set has no vectors of `d` coefficients.
+        ArgumentError if the set has no vectors of `d` coefficients.
         """
         if not is_whole(d) or not 1 <= d <= MOST_COLUMNS:
             raise ArgumentError("d must be a positive integer: the number of coefficients")
@@ -217,15 +210,7 @@ LARGEST_RADIUS = 1e50
 class Ball(Constraint):
     """A set that scales with its `radius`, the greatest Euclidean norm of its points.
 
-    Parameters
-    ----------
-    radius : float
-        Positive.
-
-    Raises
-    ------
-    ArgumentError
-        If `radius` is not a positive number up to 1e50.
+    ArgumentError if `radius` is not a positive number up to 1e50.
     """
 
     radius: float = 1.0
@@ -262,8 +247,7 @@ class L2Ball(Ball):
         return float(np.linalg.norm(point)) / self.radius
 
     def _farthest(self, direction: Vector) -> Vector:
-        length = float(np.linalg.norm(direction))
-        return direction * (self.radius / length) if length > 0 else direction
+        return direction * (self.radius / (float(np.linalg.norm(direction)) or 1.0))
 
     def _gaussian_width(self, size: int) -> float:
         return self.radius * normal_length(size)
@@ -327,19 +311,12 @@ class Simplex(Ball):
 
 @dataclass(frozen=True)
 class GroupL1(Ball):
-    """Vectors whose groups have Euclidean norms that add up to at most `radius`.
+    """Vectors whose groups have Euclidean norms that add up to at most `radius`, which is as for other balls.
 
     Parameters
     ----------
-    radius : float
-        Positive.
     groups : int or tuple of int
         The size of every group of adjacent coefficients (the last may be smaller), or the sizes one by one.
-
-    Raises
-    ------
-    ArgumentError
-        If `radius` or a size is not positive.
 
     Examples
     --------
@@ -401,19 +378,12 @@ class GroupL1(Ball):
 
 @dataclass(frozen=True)
 class LpBall(Ball):
-    """Vectors with sum |v|^p at most radius^p, 1 < p < 2.
+    """Vectors with sum |v|^p at most radius^p, 1 < p < 2; `radius` is as for other balls.
 
     Parameters
     ----------
-    radius : float
-        Positive.
     p : float
         Between 1.01 and 2, where `L2Ball` begins; for 1 take `L1Ball`.
-
-    Raises
-    ------
-    ArgumentError
-        If `radius` or `p` is outside its range.
 
     Examples
     --------
@@ -492,12 +462,7 @@ class Hull(Constraint):
     Parameters
     ----------
     points : sequence of sequences of float, shape (l, d)
-        At least one; kept as tuples.
-
-    Raises
-    ------
-    ArgumentError
-        If the points are not vectors of finite numbers, all of one length.
+        At least one; finite numbers, kept as tuples.
 
     Examples
     --------
@@ -581,12 +546,7 @@ _KINDS: dict[str, type[Constraint]] = {kind.name: kind for kind in (L2Ball, L1Ba
 
 
 def from_dict(stored: Mapping[str, Any]) -> Constraint:
-    """The constraint whose `to_dict` gave `stored`.
-
-    Raises
-    ------
-    ArgumentError
-        If `stored` does not describe a constraint.
+    """The constraint whose `to_dict` gave `stored`; ArgumentError if that does not describe one.
 
     Examples
     --------

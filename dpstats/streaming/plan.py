@@ -52,7 +52,7 @@ def header(plan: StreamPlan, ticks: str) -> SimpleTable:
         if plan.constraint is None
         else ("Constraint:", shorten(plan.constraint.name, 20)),
         ("Df Model:", str(plan.df_model)),
-        ("Sums:", type(mechanism).__name__),
+        ("Sums:", mechanism.name),
         ("Each tick:", shorten(plan.workload, 20)),
     ]
     unit, often = "one row", len(mechanism.participation)
@@ -375,7 +375,10 @@ class StreamPlan:
 def ticks_table(frame: pd.DataFrame) -> SimpleTable:
     """Noise and predicted excess by tick."""
     rows = zip(frame.index, frame.to_numpy(), strict=True)
-    lines = [(f"{tick:,}", [format_number(float(value)) for value in row]) for tick, row in rows]
+    lines = [
+        (f"{tick:,}", [f"{value:,.0f}" if value >= 1000 else format_number(float(value)) for value in row])
+        for tick, row in rows
+    ]
     headers = ["noise sd", "rows guessed", "excess", "per row", "null model"]
     return full_width(headers, lines, [12, 14, 12, 12, 12], title="Noise by tick, and the excess it is likely to cost")
 

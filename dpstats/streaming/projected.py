@@ -14,7 +14,7 @@ from typing import Any, NoReturn, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from dpstats.arguments import is_whole
 from dpstats.cached import cached_property
@@ -23,6 +23,7 @@ from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.frames import WideFrame
 from dpstats.streaming.constrained import (
     Sandwich,
+    Scaled,
     descend,
     explained_by_noise,
     positive_part,
@@ -196,8 +197,7 @@ class Projection:
             square = apart(point)
             return square <= close or square - gap > close
 
-        region = _Scaled(constraint, rho)
-        gram = Sandwich(self.matrix, np.eye(self.directions))
+        region, gram = Scaled(constraint, rho), Sandwich(self.matrix, np.eye(self.directions))
         point = descend(self.matrix.T @ image, gram, region, region.project(start), 0.0, 5_000, decided)
         return point, apart(point) <= close
 
@@ -265,24 +265,6 @@ def plan_projection(
         "Fewer directions save memory and time but lose accuracy: with memory for all columns use mechanism 'linear'.",
     ]
     return Projection(columns, chosen, seed), notes
-
-
-@dataclass(frozen=True)
-class _Scaled:
-    """rho times a set."""
-
-    constraint: Constraint
-    rho: float
-
-    @property
-    def reach(self) -> float:
-        return self.rho * self.constraint.reach
-
-    def project(self, point: ArrayLike) -> Vector:
-        return self.rho * self.constraint.project(np.asarray(point) / self.rho)
-
-    def support(self, direction: ArrayLike) -> float:
-        return self.rho * self.constraint.support(direction)
 
 
 NO_ERRORS = (

@@ -54,11 +54,6 @@ class Schedule:
     horizon : int
         The last tick of the stream, at or after the last of `times`.
 
-    Raises
-    ------
-    ArgumentError
-        If `times` are not increasing integers within the horizon.
-
     Examples
     --------
     >>> import dpstats as dp

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpstats.arguments import MOST_LETTERS, check_choice, explain_calls, is_number, safe_repr
+from dpstats.arguments import MOST_LETTERS, check_choice, check_fraction, explain_calls, safe_repr
 from dpstats.call import DELTA_LEAST, make_request
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
@@ -121,11 +121,7 @@ def check_share(strategy: str, share: float | None) -> float:
                 f"score_share cannot be combined with strategy={strategy!r}, which pays for the score separately"
             )
         return 0.0
-    if share is None:
-        return SHARES[strategy]
-    if not (is_number(share) and 0 < share < 1):
-        raise ArgumentError(f"score_share must lie strictly between 0 and 1, got {safe_repr(share)}")
-    return float(share)
+    return SHARES[strategy] if share is None else check_fraction("score_share", share)
 
 
 def check_score(score: str | None, response: str) -> str:

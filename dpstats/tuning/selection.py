@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import pandas as pd
 
-from dpstats.arguments import explain_calls, is_number, safe_repr
+from dpstats.arguments import check_flag, explain_calls, is_number, safe_repr
 from dpstats.call import check_privacy
 from dpstats.data import Table, as_table
 from dpstats.domain import Domain
@@ -264,8 +264,7 @@ def select(
     True
     """
     privacy = check_privacy(eps, adjacency=adjacency, seed=seed, unit=unit)
-    if not isinstance(monotone, bool):
-        raise ArgumentError(f"monotone must be True or False, got {safe_repr(monotone)}")
+    monotone = check_flag("monotone", monotone)
     named = named_candidates(candidates)
     losses = losses_of(tuple(named.values()), score, domain, 0.0 if monotone else -1.0)
     choice = PermuteAndFlip(len(named), privacy.eps, privacy.adjacency, monotone)

@@ -412,3 +412,21 @@ def test_what_cannot_be_rendered_is_kept_too(
     said = capfd.readouterr().err
     assert said.startswith("error: standard output cannot be written (ZeroDivisionError); ")
     assert dp.GLMResults.load(said.strip().rpartition(" ")[2]).params.size == 3
+
+
+def test_a_misspelt_option_is_answered_by_the_one_that_was_meant(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["fit", "y ~ x", "rows.csv", "--eps", "1", "--famly", "binomial"])
+    assert "--famly binomial; did you mean --family?" in capfd.readouterr().err
+
+
+def test_forecasts_are_tables_and_speak_of_no_argument_of_python(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["plan", "income ~ age", "--domain", "adult.yaml", "--eps", "1", "--family", "binomial"]
+    assert main([*asked, "--rows", "30000"]) == 0
+    table = capfd.readouterr().out
+    assert "Standard errors foreseen for 30,000 rows" in table
+    assert max(map(len, table.splitlines())) <= 78
+    assert main([*asked, "--se", "age=0.01"]) == 0
+    assert "like=" not in capfd.readouterr().out

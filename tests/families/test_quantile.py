@@ -111,7 +111,7 @@ class TestPlantedErrors:
 def test_the_default_width_falls_with_the_rows() -> None:
     usual = default_width(0.5)
     assert default_width(0.5, 1e4) == usual
-    assert default_width(0.5, 8e4) == pytest.approx(usual / 2)
+    assert default_width(0.5, 4e4) == pytest.approx(usual / 2)
     assert default_width(0.5, 1.0) == default_width(0.5, -3.0) == pytest.approx(1.25 * usual)
     assert default_width(0.9) == pytest.approx(0.6 * usual)
     assert Quantile().resolve((-2.0, 2.0)).h == pytest.approx(2 * usual)

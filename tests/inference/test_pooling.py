@@ -182,3 +182,17 @@ def test_too_little_for_any_coefficient_says_so() -> None:
     with pytest.raises(dp.errors.NotReleasedError, match="do not identify"):
         _ = result.between
     assert result.predict({"x": [0.0], "group": [3]}).isna().all()
+
+
+def test_groups_of_one_size_have_one_information() -> None:
+    """What differs by noise alone is taken off; groups of different sizes keep their own."""
+    random, law = np.random.default_rng(2), SpanNoise(np.eye(2), 25.0)
+    shape, errors = np.array([[1.0, 0.2], [0.2, 0.5]]), []
+    for sizes in (np.full(40, 30.0), np.repeat([5.0, 200.0], 20)):
+        exact = sizes[:, None, None] * shape
+        root = random.normal(size=exact.shape) * 5
+        noisy = exact + (root + np.swapaxes(root, 1, 2)) / 2**0.5
+        found = steady_informations(noisy, law, exact.sum(axis=0)).informations
+        errors.append(float(np.sqrt(np.mean((found - exact) ** 2) / np.mean((noisy - exact) ** 2))))
+    assert errors[0] < 0.3
+    assert errors[1] < 0.9

@@ -376,6 +376,8 @@ def test_much_budget_gives_the_averages_of_statsmodels(family: str) -> None:
     if family == "gaussian":
         with pytest.raises(ArgumentError, match="logit and log links"):
             fit.comparisons(comparison="ratio")
+        with pytest.raises(NotReleasedError, match="comparisons has the differences between levels"):
+            fit.predictions("g")
         return
     near(fit.predictions("g"), [means[level].mean() for level in "abc"])
     ratios = fit.comparisons(comparison="ratio")
@@ -805,6 +807,15 @@ def test_a_column_that_another_term_reads_is_referred_to_public_rows() -> None:
     with pytest.raises(ArgumentError, match=r"got 'x'; newdata= changes any column, at public rows and at no charge$"):
         fit.comparisons("x")
     assert len(fit.comparisons("x", newdata={"x": [0], "z": [0], "g": ["a"]})) == 1
+
+
+def test_variables_with_several_columns_are_named_below_marginal_effects() -> None:
+    rows = frame("binomial", 3_000)
+    fit = dp.logit("y ~ x * z + g", rows, 5.0, domain={**DOMAIN, "y": (0, 1)}, inference=True)
+    assert "variable with several columns (x, z)" in " ".join(str(fit.get_margeff().summary()).split())
+    assert "several columns" not in str(fitted("binomial", rows=3_000).get_margeff().summary())
+    with pytest.raises(ArgumentError, match=r"got 'x'; fit.comparisons\(..., newdata=...\) changes any column"):
+        dp.logit("y ~ x * z + g", rows, 5.0, domain={**DOMAIN, "y": (0, 1)}, fitstats_variables={"x": 1})
 
 
 def test_a_group_that_is_not_in_the_formula_is_refused_by_what_to_do() -> None:

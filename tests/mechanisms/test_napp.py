@@ -217,7 +217,7 @@ class TestAutomaticAlpha:
         noise = np.sqrt(plain.noise_variances)
         np.testing.assert_allclose(plain.penalty_weights, noise)
         assert (counted.penalty_weights > 3 * noise).all()
-        np.testing.assert_allclose(chosen.penalty_weights, 9 * np.sqrt(chosen.noise_variances))
+        np.testing.assert_allclose(chosen.penalty_weights, 7 * np.sqrt(chosen.noise_variances))
 
     def test_of_a_call(self):
         random = np.random.default_rng(0)

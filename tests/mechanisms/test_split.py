@@ -18,6 +18,7 @@ from dpstats.mechanisms import napp
 from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.plan import paid_apart
 from dpstats.privacy.randomness import SystemRandom, secret_key
+from dpstats.results import standard_errors
 
 COLUMNS = [f"x{j}" for j in range(12)]
 DOMAIN = {**dict.fromkeys(COLUMNS, (-1, 1)), "y": (-3, 3), "b": [0, 1]}
@@ -131,3 +132,38 @@ def test_inference_after_a_choice() -> None:
 def test_what_cannot_be_divided_is_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         dp.plan(FORMULA, DOMAIN, 1.0, **options)  # type: ignore[arg-type]
+
+
+def lasso_fit(alpha: float) -> dp.GLMResults:
+    """A response that x moves and z hardly, with the columns of a lasso fitted to the other half of the rows."""
+    rng = np.random.default_rng(4)
+    rows = pd.DataFrame({"x": rng.uniform(-1, 1, 4_000), "z": rng.uniform(-1, 1, 4_000)})
+    rows["y"] = (rng.random(4_000) < 1 / (1 + np.exp(-2 * rows["x"] - 0.1 * rows["z"]))).astype(int)
+    domain = {"x": (-1, 1), "z": (-1, 1), "y": [0, 1]}
+    options = {"penalty": "lasso", "refit_share": 0.5, "split": "rows", "inference": True}
+    return dp.logit("y ~ x + z", rows, 50.0, domain=domain, alpha=alpha, seed=3, allow_uncertified=True, **options)
+
+
+def test_an_effect_that_explains_the_choice_of_its_column_has_an_error() -> None:
+    fit = lasso_fit(0.5)
+    assert np.isfinite(fit.bse).all()
+    assert "No error is shown" not in str(fit.summary())
+
+
+def test_a_column_that_may_stand_for_another_has_no_error_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    fit = lasso_fit(0.5)
+    x, z = abs(fit.scaled_params * fit.information.to_numpy().diagonal())[1:] / 0.5
+    monkeypatch.setattr(standard_errors, "STAND_IN", float(np.sqrt(x * z)))
+    shown = dp.GLMResults.from_dict(fit.to_dict())
+    assert np.isinf(shown.bse["z"])
+    assert shown.pvalues["z"] == 1
+    assert shown.conf_int().loc["z"].tolist() == [-np.inf, np.inf]
+    assert shown.bse["x"] == fit.bse["x"]
+    assert np.isnan(shown.anova().loc["z", "pvalue"])
+    assert "No error is shown for z: an effect so small" in " ".join(str(shown.summary()).split())
+    assert np.isfinite(shown.t_test("z").sd).all()
+    assert (
+        shown.get_prediction({"x": [0.1], "z": [0.2]})
+        .summary_frame()
+        .equals(fit.get_prediction({"x": [0.1], "z": [0.2]}).summary_frame())
+    )

@@ -175,3 +175,38 @@ def test_plans_say_what_groups_cost() -> None:
     assert not fitted.guarantee.certified
     pairs = itertools.zip_longest(fitted.levels, DOMAIN["place"])
     assert all(one == other for one, other in pairs)
+
+
+def test_groups_shrink_to_what_all_rows_released_and_to_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans of groups are equal on different rows if the fit of all rows is; planted: one that looks at them."""
+    rng = np.random.default_rng(0)
+    domain = {"y": (-3, 3), "x": (-1, 1), "place": ["a", "b", "c"]}
+
+    def rows(size: int, slope: float) -> pd.DataFrame:
+        x = rng.uniform(-1, 1, size)
+        return pd.DataFrame({"x": x, "y": slope * x + 0.1 * rng.normal(size=size), "place": rng.choice([*"abc"], size)})
+
+    plan = dp.plan("y ~ x", domain, 1.0, by="place", shrink=True)
+    whole = dp.ols("y ~ x", rows(3000, 2.0), 1.0, domain=domain, inference=True, response="declared", seed=1)
+    stage, moved = plan.plan.stages[-1].plan, groups.recentred(plan.plan, whole).stages[-1].plan
+    assert np.any(moved.linear != 0)
+    assert (moved.noise, moved.cost, moved.delta) == (stage.noise, stage.cost, stage.delta)
+    assert np.array_equal(moved.curvature, stage.curvature)
+    assert np.linalg.norm(moved.linear / moved.curvature) <= stage.radius * (1 + 1e-9)
+    real = groups.release_fit
+
+    def released(source: Any, plan: Any, random: Any, data: Any) -> Any:
+        return whole if plan.guarantee.eps < 0.5 else real(source, plan, random, data)
+
+    def fitted(table: pd.DataFrame) -> list[dict[str, Any]]:
+        return [fit.plan.to_dict() for fit in dp.ols("y ~ x", table, 1.0, domain=domain, by="place", shrink=True).fits]
+
+    monkeypatch.setattr(groups, "release_fit", released)
+    assert fitted(rows(300, 1.0)) == fitted(rows(500, -1.0))
+    monkeypatch.setattr(groups, "release_fit", real)
+    assert fitted(rows(300, 1.0)) != fitted(rows(500, -1.0))
+
+
+def test_groups_of_released_sums_shrink_to_nothing() -> None:
+    plan = dp.plan("y ~ x", {**DOMAIN, "y": (0, 2)}, 1.0, by="place", shrink=True, method="statistics")
+    assert groups.recentred(plan.plan, dp.GLMResults(plan.plan, np.ones(2), None)) is plan.plan

@@ -230,6 +230,14 @@ def test_a_column_is_named_for_a_count_that_noise_does_not_make() -> None:
     assert not counts.released(10_000, [270, *[0] * 10]).findings()  # not 3 % of the rows
 
 
+def test_a_share_above_the_limit_is_named_and_stops_only_where_noise_does_not_explain_it() -> None:
+    planned = RowCounts.planned(1.0, 0.03, "add_remove", [CLIPPED])  # noise is at most some 200 rows
+    assert planned.released(20_000, [650]).findings()
+    assert not planned.released(5_000, [150]).findings()
+    assert not planned.released(20_000, [4_100]).mismatch()
+    assert planned.released(20_000, [4_500]).mismatch()
+
+
 @pytest.mark.parametrize(("adjacency", "sensitivity"), [("add_remove", 1), ("replace_one", 2)])
 def test_counts_are_drawn_with_the_noise_that_is_charged(
     adjacency: str, sensitivity: int, monkeypatch: pytest.MonkeyPatch

@@ -142,7 +142,7 @@ def test_a_range_ten_times_too_wide_changes_no_noise() -> None:
 def test_few_rows_keep_the_declared_range() -> None:
     found = fit(0.5, data=frame(200), eps=1.0, on_mismatch="go")
     assert found.plan.response is None
-    assert found.family.h == pytest.approx(0.05 * 1.25 * 50)
+    assert found.family.h == pytest.approx(0.04 * 1.25 * 50)
 
 
 def test_a_noisy_number_of_rows_below_zero_is_no_failure() -> None:

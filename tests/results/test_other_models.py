@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
-from dpstats.errors import ArgumentError, FormulaError
+from dpstats.errors import ArgumentError, FormulaError, NotReleasedError
 from dpstats.results.contrasts import to_the_noise
 
 DOMAIN = {
@@ -54,6 +54,7 @@ def models(rows: pd.DataFrame) -> dict[str, Any]:
         "classes": dp.glm("mode ~ x", rows, 1.0, family="multinomial", domain=DOMAIN),
         "quantiles": dp.quantreg("y ~ x", rows, 1.0, q=[0.25, 0.5], domain=DOMAIN),
         "groups": dp.ols("y ~ x", rows, eps=1.0, domain=DOMAIN, by="place"),
+        "hazard": dp.hazard("Surv(time, event) ~ x", rows, 3.0, domain=DOMAIN, breaks=2),
         "curves": dp.kaplan_meier("Surv(time, event) ~ place", rows, 1.0, domain=DOMAIN),
     }
 
@@ -181,3 +182,49 @@ def test_a_hazard_is_of_the_times_and_the_event(rows: pd.DataFrame) -> None:
     assert "the hazard of Surv(time, event)" in fit.summary().as_text()
     assert "Dep. Variable:      Surv(time, event)" in fit.plan.summary().as_text()
     assert "the hazard of Surv(time, event)" in dp.etable([fit]).summary().as_text()
+
+
+@pytest.mark.parametrize(
+    "name", ["absorbed", "whole", "sums", "iv", "classes", "quantiles", "groups", "hazard", "curves"]
+)
+@pytest.mark.parametrize("asked", ["nobs", "resid", "get_margeff", "aic", "plot", "pvalues", "predict", "cov_params"])
+def test_what_another_model_has_is_no_bare_attribute_error(name: str, asked: str, models: dict[str, Any]) -> None:
+    result = models[name]
+    if not hasattr(result, asked):
+        with pytest.raises(NotReleasedError):
+            getattr(result, asked)
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+        _ = result.nonsense
+    assert not hasattr(result, "_private")
+
+
+@pytest.mark.parametrize("name", ["absorbed", "sums", "iv", "quantiles", "groups", "hazard", "curves"])
+def test_every_model_has_a_picture(name: str, models: dict[str, Any]) -> None:
+    pytest.importorskip("matplotlib")
+    arguments = {"term": "x"} if name in ("quantiles", "groups") else {}
+    assert models[name].plot(**arguments).get_title(loc="left")
+
+
+def test_pictures_of_survival_and_of_quantiles(models: dict[str, Any]) -> None:
+    pytest.importorskip("matplotlib")
+    axes = models["hazard"].plot("survival", newdata={"x": [0.1, 0.9]})
+    assert (len(axes.lines), axes.get_xlabel()) == (2, "time")
+    assert axes.lines[0].get_ydata()[0] == 1.0
+    with pytest.raises(ArgumentError, match="newdata must have the persons"):
+        models["hazard"].plot("survival")
+    with pytest.raises(ArgumentError, match="hazards"):
+        models["glm"].plot("survival", newdata={"x": [0.1]})
+    with pytest.raises(ArgumentError, match="term"):
+        models["quantiles"].plot("z")
+
+
+def test_survival_takes_the_domain_of_the_ledger(rows: pd.DataFrame, tmp_path: Any) -> None:
+    ledger = dp.Ledger(tmp_path / "one.ledger", dataset="rows", eps=5.0, domain=DOMAIN)
+    assert dp.kaplan_meier("Surv(time, event) ~ place", rows, 1.0, ledger=ledger).guarantee.eps == 1.0
+    assert dp.hazard("Surv(time, event) ~ x", rows, 1.0, breaks=2, ledger=tmp_path / "one.ledger").guarantee.eps == 1.0
+    assert ledger.remaining[0] == pytest.approx(3.0)
+
+
+def test_a_factor_of_one_level_within_groups_is_refused(rows: pd.DataFrame) -> None:
+    with pytest.raises(FormulaError, match="declared with one level"):
+        dp.ols("y ~ o | firm", rows.assign(o="a"), eps=1.0, domain={**DOMAIN, "o": ["a"]})

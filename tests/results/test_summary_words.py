@@ -204,6 +204,14 @@ def test_where_there_are_no_errors_the_table_says_why_and_what_has_them() -> Non
     assert "add refit_share=0.5" in words(dp.lasso("y ~ x + z", rows(), 1.0, domain=DOMAIN, alpha=1.0))
 
 
+def test_coefficients_of_very_few_rows_are_said_to_be_perhaps_noise() -> None:
+    """Of fewer than about 280 over eps, by the count that was released."""
+    few, many = (dp.ols("y ~ x + z", rows()[:n], 1.0, domain=DOMAIN, seed=3, inference=None) for n in (60, 900))
+    assert few.plan.counts.rows < 280 < many.plan.counts.rows
+    assert "With so few rows even their signs may be noise" in words(few)
+    assert "so few rows" not in words(many)
+
+
 def test_a_rare_reference_level_is_named_and_what_has_no_error_is_blank() -> None:
     rng = np.random.default_rng(0)
     data = pd.DataFrame({"age": rng.uniform(18, 90, 8000)})
@@ -426,8 +434,8 @@ def test_what_is_advised_gives_intervals(inference: Any) -> None:
     told = next(text for text in map(words, fits) if "By forecast" in text)  # a draw of the noise may need no advice
     asked = "" if inference is True else " with inference=True"
     found = re.search(
-        rf"By forecast{asked} about ([\d,]+) rows \(or eps = ([\d.]+) with these\) are enough for nearly all if "
-        r"columns are spread as usual, and about ([\d,]+) rows if they say little",
+        rf"By forecast{asked} about ([\d,]+) rows \(or eps = ([\d.]+) with these\) are usually enough for nearly all "
+        r"intervals, and about ([\d,]+) rows if numbers fill little of their ranges or levels are rare",
         told,
     )
     assert found is not None, told
@@ -463,7 +471,7 @@ def test_a_stored_fit_gives_the_same_advice(inference: Any) -> None:
 def test_no_eps_is_advised_by_a_count_that_is_nearly_noise() -> None:
     formula, data, domain = wide_rows(300)
     found = words(dp.logit(formula, data, 0.5, domain=domain))
-    assert "are enough for nearly all" in found
+    assert "are usually enough for nearly all" in found
     assert "or eps" not in found
 
 

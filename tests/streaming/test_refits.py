@@ -285,6 +285,7 @@ sys.path.insert(0, {folder!r})
 from test_refits import make, so_far
 import dpstats as dp
 
+sys.stdin.readline()
 stream = make(schedule=1, horizon=40, state={state!r}, ledger=dp.Ledger.open({ledger!r}))
 while stream.tick < 40:
     tick = stream.tick + 1
@@ -302,15 +303,20 @@ def test_killed_processes_show_one_release_a_tick(tmp_path: Path) -> None:
     folder = str(Path(__file__).resolve().parent)
     code = CHILD.format(folder=folder, state=str(tmp_path / "state"), ledger=str(tmp_path / "ledger"))
     random, shown = np.random.default_rng(1), dict[int, str]()
-    for _ in range(3):
-        child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    # They import side by side, and each waits for a line before it opens the stream.
+    for child in [subprocess.Popen([sys.executable, "-c", code], **pipes) for _ in range(3)]:
+        assert child.stdin is not None
         assert child.stdout is not None
+        child.stdin.write("\n")
+        child.stdin.flush()
         lines = [child.stdout.readline() for _ in range(int(random.integers(1, 6)))]
         time.sleep(float(random.uniform(0, 0.02)))
         child.kill()
         lines += child.stdout.read().splitlines(keepends=True)
         child.wait()
         child.stdout.close()
+        child.stdin.close()
         for line in lines:
             if line.endswith("\n"):
                 tick, _, values = line.partition(" ")

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -386,19 +386,21 @@ while True:
 """
 
 
-def processes(folder: Path, count: int, ticks: int) -> Iterator[subprocess.Popen[str]]:
-    """Running processes that wait for a line before they open the stream."""
-    program = PROGRAM.format(here=str(Path(__file__).parent))
-    for _ in range(count):
-        process = subprocess.Popen(
-            [sys.executable, "-c", program, str(folder), str(ticks)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+def processes(folder: Path, count: int, ticks: int) -> list[subprocess.Popen[str]]:
+    """Running processes that wait for `begin` before they open the stream; they import side by side."""
+    command = [sys.executable, "-c", PROGRAM.format(here=str(Path(__file__).parent)), str(folder), str(ticks)]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    waiting = [subprocess.Popen(command, **pipes) for _ in range(count)]
+    for process in waiting:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        yield process
+    return waiting
+
+
+def begin(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
 
 
 def lines_of(process: subprocess.Popen[str]) -> list[tuple[int, str]]:
@@ -409,11 +411,9 @@ def lines_of(process: subprocess.Popen[str]) -> list[tuple[int, str]]:
 @pytest.mark.slow
 def test_a_race_gives_each_tick_to_one_process(folder: Path) -> None:
     ticks = 12
-    racing = list(processes(folder, 3, ticks))
+    racing = processes(folder, 3, ticks)
     for process in racing:
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
+        begin(process)
     closed = [line for process in racing for line in lines_of(process)]
     assert all(process.wait() == 0 for process in racing)
     assert sorted(tick for tick, _ in closed) == list(range(1, ticks + 1))
@@ -427,11 +427,8 @@ def test_a_race_gives_each_tick_to_one_process(folder: Path) -> None:
 def test_killed_processes_repeat_their_numbers(folder: Path) -> None:
     """Real signals, at random instants of a fixed seed; the long run is in benchmarks/streams/kills.py."""
     random, shown = np.random.default_rng(0), dict[int, str]()
-    for _ in range(4):
-        (process,) = processes(folder, 1, 40)
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
+    for process in processes(folder, 4, 40):
+        begin(process)
         time.sleep(float(random.uniform(0.02, 0.3)))
         process.send_signal(signal.SIGKILL)
         for tick, params in lines_of(process):

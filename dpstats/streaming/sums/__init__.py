@@ -65,12 +65,7 @@ def plan_from_dict(stored: Mapping[str, Any]) -> SumsPlan:
 
 
 def stored_plan(content: bytes) -> SumsPlan:
-    """The plan of the stream whose `PrefixSums.to_bytes` gave `content`.
-
-    Raises
-    ------
-    StreamError
-        If the content is damaged or of another version.
+    """The plan of the stream whose `PrefixSums.to_bytes` gave `content`; StreamError if it is damaged.
 
     Examples
     --------

@@ -106,17 +106,9 @@ _LONGEST_ROOT = 10**7  # horizons whose square root is worth computing
 
 @dataclass(frozen=True)
 class Buffers:
-    """Decays r_j and weights w_j in units of 2**-BITS.
+    """Decays r_j below 1 and weights w_j above 0, equally many, in units of 2**-64.
 
-    Attributes
-    ----------
-    decays, weights : tuple of int
-        Decays below 1 and weights above 0, in those units.
-
-    Raises
-    ------
-    ArgumentError
-        If there are not equally many, or one is outside its range.
+    ArgumentError if one is outside its range.
     """
 
     decays: tuple[int, ...]
@@ -129,7 +121,7 @@ class Buffers:
             raise ArgumentError("decays and weights must be tuples of integers, in units of 2**-64")
         if not self.decays or len(self.decays) != len(self.weights):
             raise ArgumentError("decays and weights must be equally many, at least one")
-        if not all(0 <= decay < unit for decay in self.decays) or not all(0 < weight < unit for weight in self.weights):
+        if not (min(self.decays) >= 0 and min(self.weights) > 0 and max(*self.decays, *self.weights) < unit):
             raise ArgumentError("decays must lie in [0, 1) and weights in (0, 1)")
         if self.inverse[0].max() >= 1:
             raise ArgumentError("weights must be small enough for the inverse to decay without changing sign")

@@ -11,11 +11,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.errors import DataError
+from dpstats.arguments import is_whole, safe_repr
+from dpstats.errors import ArgumentError, DataError
+from dpstats.privacy.calibration import check_positive
+from dpstats.privacy.gaussian import analytic_mu
 from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.k_norm.noise import law_from_dict
 from dpstats.privacy.noise import Noise
-from dpstats.privacy.randomness import RandomSource, check_scale, gaussian_integers, noisy_integers
+from dpstats.privacy.randomness import LARGEST_SCALE, RandomSource, check_scale, gaussian_integers, noisy_integers
 
 Float = NDArray[np.float64]
 Integers = NDArray[np.object_]
@@ -185,3 +188,59 @@ def draws_from_dict(stored: Mapping[str, Any]) -> Draws:
 def law_root_mean_square(law: Noise | KNormNoise, size: int) -> float:
     """The square root of E ||b||^2."""
     return math.sqrt(law.expected_square() if isinstance(law, KNormNoise) else law.expected_square(size))
+
+
+RESOLUTION = 40
+"""The lattice is 2**-RESOLUTION of a row's reach, to the next power of two, unless the noise is very large."""
+
+LONGEST_ROW = 2.0**50
+"""Rows of so many steps can be added by blocks of 4,096 in 64-bit integers."""
+
+MOST_NUMBERS = 10**6
+
+REACHES = (1e-50, 1e50)
+"""A row's reach lies between these, so that nothing under- or overflows."""
+
+ROUNDING = 1e-11
+"""A relative allowance for the floating-point evaluation of norms of columns."""
+
+
+def check_size(size: object) -> int:
+    """`size` if it is a number of entries that a vector can have, else ArgumentError."""
+    if not is_whole(size) or not 1 <= size <= MOST_NUMBERS:
+        raise ArgumentError(f"size must be an integer from 1 to {MOST_NUMBERS:,}, got {safe_repr(size)}")
+    return int(size)
+
+
+def lattice_step(step: float | None, row_sensitivity: float, scale: float) -> float:
+    """The spacing: as given, or a power of two, coarser if the noise's `scale` would not fit the integers.
+
+    ArgumentError if a given step is not positive or too fine for the noise.
+    """
+    if step is None:
+        finest = math.log2(scale / LARGEST_SCALE)
+        return 2.0 ** max(math.floor(math.log2(row_sensitivity)) - RESOLUTION, math.ceil(finest) + 1)
+    least = max(scale / LARGEST_SCALE, row_sensitivity / LONGEST_ROW)
+    if check_positive("step", step) < least:
+        raise ArgumentError(f"step must be at least {least:.3g}: finer integers would not fit 64 bits")
+    return float(step)
+
+
+def check_reach(name: str, value: float) -> float:
+    """`value` if it is a number in `REACHES`, else ArgumentError."""
+    if not REACHES[0] <= check_positive(name, value) <= REACHES[1]:
+        raise ArgumentError(f"{name} must lie between {REACHES[0]:g} and {REACHES[1]:g}, got {safe_repr(value)}")
+    return float(value)
+
+
+def discrete_mu(eps: float, delta: float, moved: float, numbers: int, first_mu: float) -> float:
+    """A mu for which discrete Gaussian noise of scale moved / mu is (eps, delta)-private (docs/proofs/streams, 4).
+
+    ArgumentError if the lattice is too coarse for discrete noise to be like the real-valued one.
+    """
+    scale = moved / first_mu
+    mass = numbers / (24 * scale**2)
+    loss = first_mu * (60 * math.sqrt(numbers) + first_mu) / (4 * scale**2)
+    if scale < 2**20 or mass > 1e-3 or loss > 1e-3 * eps:
+        raise ArgumentError("step must be finer: at this spacing the noise would be too few integers wide")
+    return analytic_mu(eps - loss, delta * math.exp(-mass)) * (1 - 1e-12)

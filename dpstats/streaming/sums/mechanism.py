@@ -16,12 +16,24 @@ from numpy.typing import NDArray
 from dpstats.arguments import explain_calls, is_whole, safe_repr
 from dpstats.call import expand_signature
 from dpstats.errors import ArgumentError, DataError, StreamError
-from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.gaussian import analytic_mu
 from dpstats.privacy.guarantee import Adjacency, Guarantee, check_adjacency, check_budget, check_delta
 from dpstats.privacy.k_norm import KNormNoise
-from dpstats.privacy.randomness import LARGEST_SCALE, RandomSource, SystemRandom, random_source
-from dpstats.streaming.sums.lattice import Draws, Float, GaussianDraws, Integers, NoisePath, lattice_total, zeros
+from dpstats.privacy.randomness import RandomSource, SystemRandom, random_source
+from dpstats.streaming.sums.lattice import (
+    ROUNDING,
+    Draws,
+    Float,
+    GaussianDraws,
+    Integers,
+    NoisePath,
+    check_reach,
+    check_size,
+    discrete_mu,
+    lattice_step,
+    lattice_total,
+    zeros,
+)
 from dpstats.streaming.sums.state import TickLock, pack, unpack
 from dpstats.streaming.sums.workloads import Halflife, Window, Workload, check_participation, make_workload
 
@@ -50,20 +62,14 @@ class Mechanism(ABC):
     horizon : int, optional
         The last tick of a cumulative stream. Without any workload, a million ticks are planned, which costs 30 to 45 %
         more noise than a horizon of 1,000 or of 120 ticks.
-    halflife : float, optional
-        The number of ticks after which the weight of a tick is one half. The stream may run for ever at constant noise.
-    window : int, optional
-        Sums of the last `window` ticks. The stream may run for ever at constant noise.
+    halflife, window : number, optional
+        The number of ticks after which the weight of a tick is one half, or that are summed. The stream may run for
+        ever at constant noise.
     workload : Workload or {"cumulative", "halflife", "window"}, optional
         The same in one object; a name only checks the other arguments.
     participation : tuple of int
         Offsets of the ticks that one person can have a row in, such as (0, 1, 2, 3, 12, 13, 14, 15). The guarantee is
         then for persons.
-
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range or contradicts another.
 
     Examples
     --------
@@ -151,7 +157,7 @@ class Mechanism(ABC):
         return float(values[0]) if np.ndim(t) == 0 else values
 
     def std_between(self, a: int, b: int) -> float:
-        """The same of the sum of the ticks a + 1, ..., b as the difference of two releases."""
+        """The same of the sum of the ticks a + 1, ..., b, the difference of two releases."""
         return float(np.sqrt(self.covariance([(a, b)])[0, 0]))
 
     def covariance(self, intervals: Sequence[tuple[int, int]]) -> Float:
@@ -233,8 +239,6 @@ class Mechanism(ABC):
 
         Raises
         ------
-        ArgumentError
-            If an argument is outside its range.
         UncertifiedError
             If the calibration is uncertified and that was not allowed.
         """
@@ -269,21 +273,7 @@ SumsNorm = Literal["l2", "l1", "linf", "design"]
 
 BASIS = "docs/proofs/streams"
 
-RESOLUTION = 40
-"""The lattice is 2**-RESOLUTION of a row's reach, to the next power of two, unless the noise is very large."""
-
-LONGEST_ROW = 2.0**50
-"""Rows of so many steps can be added by blocks of 4,096 in 64-bit integers."""
-
-MOST_NUMBERS = 10**6
-
 LEAST_DELTA = 1e-280
-
-REACHES = (1e-50, 1e50)
-"""A row's reach lies between these, so that nothing under- or overflows."""
-
-ROUNDING = 1e-11
-"""A relative allowance for the floating-point evaluation of norms of columns."""
 
 
 @dataclass(frozen=True)
@@ -386,23 +376,15 @@ class SumsPlan:
             return True
         if not stored.mechanism.path().portable:
             return False
-        claim = stored.guarantee
-        again = stored.mechanism.plan(
-            stored.size,
-            eps=claim.eps,
-            delta=claim.delta,
-            row_sensitivity={stored.norm: stored.row_sensitivity},
-            adjacency=claim.adjacency,
-            step=stored.step,
-        ).to_dict()
-        noise_here = (again["draws"], again["guarantee"]["rho"])
-        noise_stored = (stored.draws.to_dict(), claim.rho)
+        claim, reach = stored.guarantee, {str(stored.norm): stored.row_sensitivity}
+        spent: dict[str, Any] = {"eps": claim.eps, "delta": claim.delta, "adjacency": claim.adjacency}
+        again = stored.mechanism.plan(stored.size, row_sensitivity=reach, step=stored.step, **spent)
         for facts in (ours, theirs):
             facts["mechanism"].pop("filter", None)
             facts["guarantee"].pop("rho")
             facts.pop("draws")
-        same = nearly_equal(ours, theirs, SAME_BOUND)
-        return same and all(map(nearly_equal, noise_here, noise_stored, (SAME_SCALE, SAME_SCALE)))
+        here, there = ([one.draws.to_dict(), one.guarantee.rho] for one in (again, stored))
+        return nearly_equal(ours, theirs, SAME_BOUND) and all(map(nearly_equal, here, there, (SAME_SCALE, SAME_SCALE)))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""
@@ -423,47 +405,6 @@ def nearly_equal(one: Any, other: Any, share: float) -> bool:
     return bool(one == other)
 
 
-def check_size(size: object) -> int:
-    """`size` if it is a number of entries that a vector can have, else ArgumentError."""
-    if not is_whole(size) or not 1 <= size <= MOST_NUMBERS:
-        raise ArgumentError(f"size must be an integer from 1 to {MOST_NUMBERS:,}, got {safe_repr(size)}")
-    return int(size)
-
-
-def lattice_step(step: float | None, row_sensitivity: float, scale: float) -> float:
-    """The spacing: as given, or a power of two, coarser if the noise's `scale` would not fit the integers.
-
-    ArgumentError if a given step is not positive or too fine for the noise.
-    """
-    if step is None:
-        finest = math.log2(scale / LARGEST_SCALE)
-        return 2.0 ** max(math.floor(math.log2(row_sensitivity)) - RESOLUTION, math.ceil(finest) + 1)
-    least = max(scale / LARGEST_SCALE, row_sensitivity / LONGEST_ROW)
-    if check_positive("step", step) < least:
-        raise ArgumentError(f"step must be at least {least:.3g}: finer integers would not fit 64 bits")
-    return float(step)
-
-
-def check_reach(name: str, value: float) -> float:
-    """`value` if it is a number in `REACHES`, else ArgumentError."""
-    if not REACHES[0] <= check_positive(name, value) <= REACHES[1]:
-        raise ArgumentError(f"{name} must lie between {REACHES[0]:g} and {REACHES[1]:g}, got {safe_repr(value)}")
-    return float(value)
-
-
-def discrete_mu(eps: float, delta: float, moved: float, numbers: int, first_mu: float) -> float:
-    """A mu for which discrete Gaussian noise of scale moved / mu is (eps, delta)-private (docs/proofs/streams, 4).
-
-    ArgumentError if the lattice is too coarse for discrete noise to be like the real-valued one.
-    """
-    scale = moved / first_mu
-    mass = numbers / (24 * scale**2)
-    loss = first_mu * (60 * math.sqrt(numbers) + first_mu) / (4 * scale**2)
-    if scale < 2**20 or mass > 1e-3 or loss > 1e-3 * eps:
-        raise ArgumentError("step must be finer: at this spacing the noise would be too few integers wide")
-    return analytic_mu(eps - loss, delta * math.exp(-mass)) * (1 - 1e-12)
-
-
 LARGEST = 2**200
 """Entries of vectors are clamped to so many steps: no vector can overflow what follows."""
 
@@ -475,15 +416,6 @@ class PrefixSums:
     state durably after `step` and before its numbers leave the process, and whenever the process is killed the same
     numbers are released again. Stepping twice from one state with different vectors is a second release that no
     budget covers: keep one copy of the state, and let a ledger keep the tick.
-
-    Attributes
-    ----------
-    plan : SumsPlan
-    tick : int
-        Ticks released so far.
-    released, total : ndarray, shape (size,)
-        The latest release, and the noisy sum of all ticks, in the rows' units.
-    guarantee : Guarantee
 
     Examples
     --------
@@ -542,13 +474,11 @@ class PrefixSums:
     @property
     def released(self) -> Float:
         """The latest release, in the rows' units, shape (size,)."""
-        workload = self.plan.mechanism.workload
-        sums = self._state["sums"]
+        workload, sums = self.plan.mechanism.workload, self._state["sums"]
         if isinstance(workload, Halflife):
             return np.array(self._state["decayed"])
-        if isinstance(workload, Window):
-            first = sums[-1 - workload.window] if self.tick >= workload.window else 0
-            return self._scaled(sums[-1] - first)
+        if isinstance(workload, Window) and self.tick >= workload.window:
+            return self._scaled(sums[-1] - sums[-1 - workload.window])
         return self._scaled(sums[-1])
 
     @property
@@ -581,25 +511,21 @@ class PrefixSums:
             return self._step(vector)
 
     def _step(self, vector: Any) -> Float:
-        tick = self.tick + 1
-        last = self.plan.mechanism.workload.ticks
-        if tick > last:
+        state, tick, workload = self._state, self.tick + 1, self.plan.mechanism.workload
+        if tick > (last := workload.ticks):
             raise StreamError(f"the stream is past its last tick, {last:,}: declare a longer horizon for a new one")
         exact = self._checked(vector)
-        noise, memory = self._path.step(tick, self._state["fresh"], self._state["memory"])
-        noisy = exact + noise
-        sums = [*self._state["sums"], self._state["sums"][-1] + noisy]
-        workload = self.plan.mechanism.workload
-        decayed = self._state["decayed"]
+        noise, memory = self._path.step(tick, state["fresh"], state["memory"])
+        noisy, decayed = exact + noise, state["decayed"]
         if isinstance(workload, Halflife):
             decayed = workload.decay * decayed + self._scaled(noisy)
         # Everything is computed before anything is kept: a failure leaves the state as it was.
         self._state = {
             "tick": tick,
-            "recall": self._state["recall"],
+            "recall": state["recall"],
             "memory": memory,
             "fresh": self._draw(tick + 1) if tick < last else memory[:0],
-            "sums": sums[-1 - self._state["recall"] :],
+            "sums": [*state["sums"], state["sums"][-1] + noisy][-1 - state["recall"] :],
             "decayed": decayed,
         }
         return self.released
@@ -607,12 +533,8 @@ class PrefixSums:
     def between(self, a: int, b: int) -> Float:
         """The noisy sum of the ticks a + 1, ..., b from the releases at a and b, shape (size,): no further charge.
 
-        0 <= a < b <= tick; `SumsPlan.covariance` gives the noise of the interval.
-
-        Raises
-        ------
-        ArgumentError
-            If the interval is empty, not over yet or no longer remembered: longer than `recall` ticks ago.
+        `SumsPlan.covariance` gives its noise. ArgumentError if the interval is empty, not over yet or begins more than
+        `recall` ticks ago.
         """
         sums = self._state["sums"]
         oldest = self.tick + 1 - len(sums)
@@ -638,12 +560,8 @@ class PrefixSums:
     def from_bytes(cls, content: bytes, plan: SumsPlan) -> PrefixSums:
         """The stream whose `to_bytes` gave `content`: its next release is the one that would have followed.
 
-        `plan` is the plan it was started from, or `stored_plan` of the same content.
-
-        Raises
-        ------
-        StreamError
-            If the content is damaged, of another version, or of another plan.
+        `plan` is the plan it was started from, or `stored_plan` of the same content. StreamError if the content is
+        damaged, of another version, or of another plan.
         """
         stored = unpack(content)
         if stored["plan"] != plan.to_dict():
@@ -654,14 +572,9 @@ class PrefixSums:
             generator = np.random.default_rng()
             generator.bit_generator.state = stored["random"]
             random = generator
-        restored = {
-            **state,
-            "memory": _integers(state["memory"], size),
-            "fresh": _integers(state["fresh"], size),
-            "sums": list(_integers(state["sums"], size)),
-            "decayed": np.array([float.fromhex(value) for value in state["decayed"]]),
-        }
-        return cls(plan, random, restored)
+        whole = {name: _integers(state[name], size) for name in ("memory", "fresh", "sums")}
+        decayed = np.array([float.fromhex(value) for value in state["decayed"]])
+        return cls(plan, random, {**state, **whole, "sums": list(whole["sums"]), "decayed": decayed})
 
     def __repr__(self) -> str:
         return f"PrefixSums(tick={self.tick}, mechanism={self.plan.mechanism!r})"
@@ -684,9 +597,8 @@ class PrefixSums:
 
     def _checked(self, vector: Any) -> Integers:
         array = np.asarray(vector)
-        whole = np.issubdtype(array.dtype, np.integer)
-        if array.dtype == object:
-            whole = all(type(value) is int for value in array.ravel().tolist())
+        plain = array.dtype == object and all(type(value) is int for value in array.ravel().tolist())
+        whole = plain or np.issubdtype(array.dtype, np.integer)
         if not whole or array.shape != (self.plan.size,):
             raise DataError(f"vector must be {self.plan.size} integers, lattice steps as SumsPlan.total makes them")
         return np.asarray(np.clip(array.astype(object), -LARGEST, LARGEST), dtype=object)

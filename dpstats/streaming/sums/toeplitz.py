@@ -128,11 +128,6 @@ class Toeplitz(Mechanism):
     horizon, halflife, window, workload, participation
         As for `Mechanism`.
 
-    Raises
-    ------
-    ArgumentError
-        If an argument is outside its range, or the root cut so short has no stable inverse.
-
     References
     ----------
     .. [1] Fichtenberger, Henzinger and Upadhyay (2023), "Constant matters: fine-grained error bound on differentially

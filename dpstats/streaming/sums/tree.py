@@ -21,6 +21,7 @@ from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.noise import Noise
 from dpstats.streaming.sums.lattice import (
+    ROUNDING,
     Draws,
     Float,
     GaussianDraws,
@@ -28,19 +29,12 @@ from dpstats.streaming.sums.lattice import (
     LaplaceDraws,
     NoisePath,
     NormDraws,
+    check_reach,
+    lattice_step,
     law_root_mean_square,
     zeros,
 )
-from dpstats.streaming.sums.mechanism import (
-    KEYWORD_DEFAULTS,
-    ROUNDING,
-    Mechanism,
-    MechanismKeywords,
-    Reach,
-    SumsPlan,
-    check_reach,
-    lattice_step,
-)
+from dpstats.streaming.sums.mechanism import KEYWORD_DEFAULTS, Mechanism, MechanismKeywords, Reach, SumsPlan
 
 Calibration = Literal["exact", "printed"]
 

@@ -54,15 +54,7 @@ class Workload(ABC):
 class Cumulative(Workload):
     """Sums of all ticks so far.
 
-    Attributes
-    ----------
-    horizon : int
-        The last tick; the noise is made for it.
-
-    Raises
-    ------
-    ArgumentError
-        If the horizon is not an integer from 1 to 2**40.
+    The noise is made for the last tick, `horizon`; ArgumentError if that is not an integer from 1 to 2**40.
 
     Examples
     --------
@@ -92,10 +84,7 @@ class Cumulative(Workload):
 class Halflife(Workload):
     """Sums in which a tick weighs half of one that is `halflife` ticks younger.
 
-    Raises
-    ------
-    ArgumentError
-        If `halflife` is not from 0.1 to 10 million ticks.
+    ArgumentError if `halflife` is not from 0.1 to 10 million ticks.
 
     Examples
     --------
@@ -124,12 +113,7 @@ class Halflife(Workload):
 
 @dataclass(frozen=True)
 class Window(Workload):
-    """Sums of the last `window` ticks.
-
-    Raises
-    ------
-    ArgumentError
-        If `window` is not an integer from 1 to 100,000.
+    """Sums of the last `window` ticks; ArgumentError if that is not an integer from 1 to 100,000.
 
     Examples
     --------
