@@ -27,6 +27,7 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.models.hazard import hazard, plan_hazard
     from dpstats.models.kaplan_meier import kaplan_meier, plan_kaplan_meier
     from dpstats.models.many import ManyPlans, plan_many
+    from dpstats.models.ordinal import ordinal, plan_ordinal
     from dpstats.models.quantiles import QuantilePlan
     from dpstats.models.ranges import BoughtRanges, buy_ranges
     from dpstats.models.statistics import release_statistics
@@ -40,6 +41,7 @@ if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats.results.hazard import HazardResults
     from dpstats.results.kaplan_meier import KaplanMeier, KaplanMeierPlan
     from dpstats.results.multinomial import MultinomialPlan, MultinomialResults
+    from dpstats.results.ordinal import OrdinalResults
     from dpstats.results.quantiles import QuantileResults
     from dpstats.results.statistics import IVResults, ReleasedStatistics, StatisticsResults
     from dpstats.risk import required, sample_size
@@ -72,6 +74,7 @@ __all__ = [
     "MultinomialPlan",
     "MultinomialResults",
     "Noise",
+    "OrdinalResults",
     "Plan",
     "Proof",
     "QuantilePlan",
@@ -101,11 +104,13 @@ __all__ = [
     "local",
     "logit",
     "ols",
+    "ordinal",
     "penalties",
     "plan",
     "plan_hazard",
     "plan_kaplan_meier",
     "plan_many",
+    "plan_ordinal",
     "plan_quantreg",
     "plan_tuning",
     "plots",

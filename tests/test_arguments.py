@@ -22,7 +22,7 @@ from dpstats.frames import WideFrame
 CANARY = 271828.1828
 ROWS = 60
 RNG = np.random.default_rng(1)
-FRAME = pd.DataFrame({"x": RNG.uniform(0, 1, ROWS), "y": RNG.uniform(0, 1, ROWS)})
+FRAME = pd.DataFrame({"x": RNG.uniform(0, 1, ROWS), "y": RNG.uniform(0, 1, ROWS), "g": RNG.choice(list("abc"), ROWS)})
 DOMAIN = dp.Domain(x=(0, 1), y=(0, 1))
 MODEL = {"formula": "y ~ x", "domain": DOMAIN, "eps": 1.0}
 CALLS: dict[str, dict[str, Any]] = {
@@ -35,6 +35,8 @@ CALLS: dict[str, dict[str, Any]] = {
     "check": {**MODEL, "data": FRAME},
     "kaplan_meier": {**MODEL, "formula": "Surv(x, y) ~ 1", "data": FRAME},
     "hazard": {**MODEL, "formula": "Surv(x, y) ~ 1", "data": FRAME},
+    "ordinal": {**MODEL, "formula": "g ~ x", "data": FRAME, "domain": {"x": (0, 1), "g": ["a", "b", "c"]}},
+    "plan_ordinal": {**MODEL, "formula": "g ~ x", "domain": {"x": (0, 1), "g": ["a", "b", "c"]}},
     "plan_kaplan_meier": {**MODEL, "formula": "Surv(x, y) ~ 1"},
     "plan_hazard": {**MODEL, "formula": "Surv(x, y) ~ 1"},
     "evaluate": {"fit": dp.glm(data=FRAME, **MODEL), "data": FRAME, "eps": 1.0},

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpstats.arguments import near_miss
 from dpstats.cached import cached_property
-from dpstats.data.columns import Chosen, Column
+from dpstats.data.columns import CategoricalColumn, Chosen, Column, ObjectColumn
 from dpstats.data.containers import column_of, from_arrow, from_pandas, from_polars, is_column, is_of
 from dpstats.data.passes import MemoryRows, Rows
 from dpstats.data.spool import Memory, ReadRows
@@ -278,3 +278,15 @@ class Stream(Table):
 
     def __repr__(self) -> str:
         return f"<Stream of {len(self.labels)} columns>"
+
+
+def with_level(table: Table, factor: str, levels: Sequence[Any], at: int) -> Table:
+    """The rows, all at one level of a further column, which takes the place of one of its name."""
+    column = CategoricalColumn(np.full(table.rows, at, dtype=np.intp), ObjectColumn(np.array(levels, dtype=object)))
+    places = [place for place, label in enumerate(table.labels) if label != factor]
+    labels = [*(table.labels[place] for place in places), factor]
+
+    def fetch(place: int) -> Column:
+        return table.at(places[place]) if place < len(places) else column
+
+    return Table(labels, table.rows, fetch, table.index, filtered=table.filtered)

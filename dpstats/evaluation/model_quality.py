@@ -174,6 +174,10 @@ def _declared(plan: Plan) -> Domain:
 def plan_evaluation(fit: GLMResults, metrics: Sequence[str] | None, bins: int) -> Model:
     """What to release for these metrics; reads no row. ArgumentError if a metric, or `bins`, is not usable."""
     plan, family = fit.plan, fit.plan.family
+    if family.name == "ordinal":
+        raise ArgumentError(
+            "fit: models of ordered levels are not evaluated: probabilities of public rows are fit.predict(newdata)"
+        )
     if family.name == "hazard":
         raise ArgumentError(
             "fit: hazards are not evaluated: rows are persons, and the model is of pieces of their time"

@@ -12,6 +12,7 @@ from dpstats.families.binomial import Binomial, BinomialCounts
 from dpstats.families.gaussian import Gaussian
 from dpstats.families.hazard import PiecewiseExponential
 from dpstats.families.negative_binomial import NegativeBinomial
+from dpstats.families.ordinal import CumulativeLogit
 from dpstats.families.poisson import Poisson
 from dpstats.families.quantile import Quantile
 from dpstats.families.svm import HuberSVM, SmoothSVM
@@ -135,6 +136,9 @@ _BY_NAME: dict[str, type[Family]] = {
     "smooth_svm": SmoothSVM,
 }
 
+_OF_PIECES: dict[Any, type[Family]] = {kind.name: kind for kind in (CumulativeLogit, PiecewiseExponential)}
+"""Their rows are pieces of records, which dp.ordinal and dp.hazard alone make: no call names them."""
+
 
 def get_family(family: Any) -> Family:
     """A family by name, with its default caps, or the family itself.
@@ -182,8 +186,7 @@ def from_dict(values: Mapping[str, Any]) -> Family:
     """
     caps = dict(values)
     name = caps.pop("name", None)
-    # Its rows are pieces of time, which dp.hazard alone makes: no call names it.
-    kind = PiecewiseExponential if name == PiecewiseExponential.name else type(get_family(name))
+    kind = _OF_PIECES.get(name) or type(get_family(name))
     try:
         return kind(**caps)
     except TypeError:

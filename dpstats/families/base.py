@@ -58,6 +58,10 @@ def one_cell(gradient: float, curvature: float) -> LossCurve:
     return LossCurve(np.array([gradient]), np.array([curvature]))
 
 
+OF_PIECES = {"hazard": "hazards", "ordinal": "ordered levels"}
+"""Families whose rows are pieces of records that a verb of their name makes, in the plural."""
+
+
 class Family(ABC):
     """A convex GLM loss l(eta; y), eta = x'theta, with bounded l' and l''.
 
@@ -111,6 +115,17 @@ class Family(ABC):
         'the 0.9 quantile'
         """
         return "the mean"
+
+    @property
+    def pieced(self) -> bool:
+        """Whether a record is several rows of a design, in several directions, that a verb of its own makes of it.
+
+        Examples
+        --------
+        >>> logistic.pieced
+        False
+        """
+        return False
 
     @property
     @abstractmethod

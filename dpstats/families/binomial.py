@@ -36,7 +36,7 @@ class Binomial(Family):
     relative_slope: ClassVar[float | None] = 0.224
     typical_norm: ClassVar[float] = 18.0
     typical_size: ClassVar[float] = 5.0
-    response: ClassVar[Literal["continuous", "binary", "count"]] = "binary"
+    response: ClassVar[Literal["continuous", "binary", "count", "class"]] = "binary"
 
     @property
     def lipschitz(self) -> float:

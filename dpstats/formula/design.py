@@ -169,6 +169,7 @@ class DesignSpec(ScaledDesign):
             "names": list(self.names),
             "center": self.center.tolist(),
             "scale": self.scale.tolist(),
+            **({"cut_points": list(self.cut_points)} if self.cut_points else {}),
         }
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -186,6 +187,7 @@ class DesignSpec(ScaledDesign):
             raise DomainError(f"the stored design lacks {sorted(missing)[0]!r}")
         text, declared = parse(stored["formula"]).text, Domain.from_dict(stored["domain"]).to_json()
         spec = _build(text, declared, stored["response"], stored.get("trials"))
+        spec = spec.with_cut_points(stored["cut_points"]) if "cut_points" in stored else spec
         same = list(spec.names) == stored["names"] and all(
             np.allclose(getattr(spec, fact), stored[fact], rtol=1e-9, atol=0) for fact in ("center", "scale")
         )

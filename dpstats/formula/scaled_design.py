@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self
@@ -58,7 +58,7 @@ class ScaledDesign:
     domain: Domain  # of the columns that the formula reads
     names: tuple[str, ...]  # of the p columns, as patsy writes them
     terms: tuple[Term, ...]  # in the order of their columns; bounds in model units, whose squared l2 bounds sum to 1
-    has_intercept: bool
+    has_intercept: bool  # and then it is the first column
     response: ResponseSpec
     lower: Array  # public ranges of the columns in the user's units, (p,)
     upper: Array
@@ -74,6 +74,7 @@ class ScaledDesign:
     offset: RowValue | None = None  # added to the linear predictor
     weights: RowValue | None = None
     subset: Condition | None = None  # on which rows count
+    cut_points: tuple[str, ...] = ()  # what the intercept and the dummies after it are shown as, of ordered levels
 
     @property
     def offset_center(self) -> float:
@@ -136,13 +137,23 @@ class ScaledDesign:
 
     def back_transform(self) -> tuple[Array, Array]:
         """A, shape (p, p), and shift, shape (p,): coefficients in the user's units are A @ scaled + shift."""
-        size = self.response.scale
-        matrix, shift = np.diag(size / self.scale), np.zeros(len(self.names))
+        unit = self.response.scale
+        matrix, shift = np.diag(unit / self.scale), np.zeros(len(self.names))
         if self.has_intercept:
-            at = self.names.index("Intercept")
-            matrix[at] -= size * self.center / self.scale
-            shift[at] = self.response.center - self.offset_center
+            matrix[0] -= unit * self.center / self.scale
+            shift[0] = self.response.center - self.offset_center
+        if (size := len(self.cut_points)) > 0:
+            # Minus the intercept, and minus its sum with each dummy (docs/proofs/ordinal).
+            matrix[1:size] += matrix[0]
+            shift[1:size] += shift[0]
+            matrix[:size] *= -1
+            shift[:size] *= -1
         return matrix, shift
+
+    def with_cut_points(self, names: Sequence[str]) -> Self:
+        """The design whose intercept and first factor are shown as the cut-points between ordered levels."""
+        names = tuple(names)
+        return replace(self, names=(*names, *self.names[len(names) :]), cut_points=names)
 
     def with_working(self, low: float, high: float) -> Self:
         """The design with a continuous response scaled by [low, high], in the user's units; rows are clipped as before.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, BinomialCounts, Family, NegativeBinomial, Poisson
 from dpstats.families.hazard import PiecewiseExponential
+from dpstats.families.ordinal import CumulativeLogit
 from dpstats.mechanisms.calibration import NoiseBudget
 from dpstats.mechanisms.design import Bounds, SubDesign, constant_column, find_variable, has_errors
 from dpstats.mechanisms.information import COVER, InformationPurchase, SpreadKind
@@ -78,7 +79,7 @@ class FitSpec:
             options.radius,
             options.noise,
             rows_at_most=options.rows_at_most,
-            shared=options.record.shared or (isinstance(self.family, PiecewiseExponential) and self.family.pieced),
+            shared=options.record.shared or self.family.pieced,
             focus=None if options.focus is None else find_variable("focus", self.design, options.focus).column,
         )
 
@@ -246,7 +247,7 @@ def _variance_is_open(family: Family, design: Bounds) -> bool:
 def _spread(spec: FitSpec) -> SpreadKind:
     """How the score's covariance is known: weights and persons leave it open, and then it is bought."""
     family, options = spec.family, spec.options
-    if options.unit is not None:
+    if options.unit is not None or (isinstance(family, CumulativeLogit) and options.inference == "robust"):
         return "clustered"
     if _variance_is_open(family, spec.design):
         return "robust"

@@ -124,8 +124,14 @@ class PlanFacts:
 
     @property
     def df_model(self) -> int:
-        """Coefficients of the fit besides the intercept."""
-        return int(self.kept.sum()) - int(self.design.has_intercept)
+        """Coefficients of the fit besides the intercept, or besides cut-points."""
+        return int(self.kept.sum()) - self.constants
+
+    @property
+    def constants(self) -> int:
+        """How many columns, the first ones, are an intercept or cut-points."""
+        cut_points = len(self.design.cut_points) if isinstance(self.design, DesignSpec) else 0
+        return max(cut_points, int(self.design.has_intercept))
 
     @property
     def curvature(self) -> Vector:

@@ -46,7 +46,7 @@ def penalty_weights(design: PublicDesign, options: Options) -> Vector:
     """
     weights = np.ones(len(design.names))
     if design.has_intercept:
-        weights[design.names.index("Intercept")] = 0.0
+        weights[0] = 0.0
     terms = {getattr(term, "name", ""): term.columns for term in design.terms}
     for key, weight in (options.penalty_weights or {}).items():
         if key in terms:

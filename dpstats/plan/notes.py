@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from dpstats.errors import ArgumentError
-from dpstats.families import NegativeBinomial, Poisson, Quantile
-from dpstats.families.base import closed_cap
+from dpstats.families import Family, NegativeBinomial, Poisson, Quantile
+from dpstats.families.base import OF_PIECES, closed_cap
 from dpstats.families.hazard import PiecewiseExponential
 from dpstats.formula.advice import MOST_LISTED, TAKEN
 from dpstats.formula.design import DesignSpec
@@ -148,7 +148,7 @@ def plan_notes(plan: PlanFacts, *, released: bool = True) -> list[str]:
             f"{plan.response.mean:.4g} instead of zero. The excess risk measures the norm of coefficients from "
             "there."
         )
-    notes += pieces_note(plan.family) if isinstance(plan.family, PiecewiseExponential) else weights_note(plan.design)
+    notes += pieces_note(plan.family) if plan.family.name in OF_PIECES else weights_note(plan.design)
     notes += counts_note(plan)
     advised = [] if plan.completed else [sentence(one) for one in plan.advice if TAKEN not in one]
     return [*notes, *assumed_response_note(plan), *design_notes(plan), *advised]
@@ -362,7 +362,8 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
         if cap is None
         else f"Each row has a weight of at most {cap:.3g} in it, and the errors are corrected for this cap. "
     )
-    kind = {"robust": "robust", "clustered": f"robust, clustered by {plan.guarantee.unit}"}.get(spread, "model-based")
+    by_person = f"robust, clustered by {plan.guarantee.unit}" if plan.guarantee.unit is not None else "robust"
+    kind = {"robust": "robust", "clustered": by_person}.get(spread, "model-based")
     return (
         f"Standard errors ({kind}) account for sampling, for the noise in the coefficients and for the noise in "
         f"the information matrix, which is released with them (proof: {cite_proof('docs/proofs/information')}). "
@@ -475,8 +476,15 @@ def screening_note(plan: PlanFacts) -> str:
     )
 
 
-def pieces_note(family: PiecewiseExponential) -> list[str]:
-    """What a reader must know of persons whose time is in pieces."""
+def pieces_note(family: Family) -> list[str]:
+    """What a reader must know of records that are in pieces."""
+    if not isinstance(family, PiecewiseExponential):
+        return [
+            "The logits of being above each cut-point have the same coefficients; exp(coef) is the ratio of the odds "
+            "of a higher level. Cut-points are those of R's polr: the logit of being at or below one is it less the "
+            "terms. Errors take proportional odds for granted unless they are robust, and those of cut-points are "
+            "then too wide. A row is one record, whatever the number of levels."
+        ]
     return [
         "A row of the data is one record, whatever the number of intervals. Coefficients are logarithms of hazard "
         "ratios; the intercept is that of the events expected over the whole time. A person is followed in an interval "

@@ -15,7 +15,7 @@ import pandas as pd
 from dpstats.call import Request
 from dpstats.errors import ArgumentError
 from dpstats.families import BinomialCounts, Family, Gaussian, NegativeBinomial, Poisson, Quantile
-from dpstats.families.base import check_cap
+from dpstats.families.base import OF_PIECES, check_cap
 from dpstats.families.negative_binomial import least_alpha
 from dpstats.families.quantile import default_width
 from dpstats.formula.design import DesignSpec
@@ -280,9 +280,9 @@ class Plan(PlanFacts):
         return counting, {"label": self.title, "method": method}
 
     def _call(self, what: str) -> PlannedCall:
-        if self.call is None and self.family.name == "hazard":
+        if self.call is None and (kind := OF_PIECES.get(self.family.name)) is not None:
             raise ArgumentError(
-                f"{what} is not offered for plans of hazards; dp.hazard fits them, with the same arguments"
+                f"{what} is not offered for plans of {kind}; dp.{self.family.name} fits them, with the same arguments"
             )
         if self.call is None:
             raise ArgumentError(f"{what} is for what dp.plan returns: dp.plan(formula, domain, eps, ...).{what}(...)")

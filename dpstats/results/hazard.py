@@ -9,8 +9,7 @@ import pandas as pd
 
 from dpstats.arguments import check_numbers
 from dpstats.data import as_table
-from dpstats.data.columns import CategoricalColumn, ObjectColumn
-from dpstats.data.table import Table
+from dpstats.data.table import with_level
 from dpstats.errors import ArgumentError
 from dpstats.families.hazard import PiecewiseExponential
 from dpstats.formula.design import DesignSpec
@@ -70,7 +69,7 @@ class HazardResults(GLMResults):
         breaks = np.array([0.0, *family.ends]) * self.observed_until
         hazards = np.zeros((table.rows, len(names)))
         for at in range(len(names)):
-            exog, known, _ = design.predicting(_with_interval(table, names, at), offset=False)
+            exog, known, _ = design.predicting(with_level(table, INTERVAL, names, at), offset=False)
             hazards[:, at] = np.where(known, np.exp(exog @ self.scaled_params), np.nan)
         until = np.concatenate(
             [np.zeros((table.rows, 1)), np.cumsum(hazards * np.diff(breaks) / breaks[-1], axis=1)], 1
@@ -93,10 +92,3 @@ class HazardResults(GLMResults):
 
     def __repr__(self) -> str:
         return f"<HazardResults: {self.plan.description}>"
-
-
-def _with_interval(table: Table, names: tuple[Any, ...], at: int) -> Table:
-    """The rows, all in one interval."""
-    column = CategoricalColumn(np.full(table.rows, at, dtype=np.intp), ObjectColumn(np.array(names, dtype=object)))
-    width = len(table.labels)
-    return Table((*table.labels, INTERVAL), table.rows, lambda place: table.at(place) if place < width else column)

@@ -438,10 +438,9 @@ class ReleasedModel(FittedModel):
         return WideFrame(pd.DataFrame.from_dict(rows, orient="index", columns=columns))
 
     def _slopes_test(self) -> JointTest | None:
-        """The test that all coefficients but the intercept are zero; None if there are none that can be tested."""
+        """The test that all coefficients but the intercept, or cut-points, are zero; None where none can be tested."""
         errors, columns = self._inferred, self._fitted_columns
-        intercept = self.plan.names.index("Intercept") if self.plan.design.has_intercept else -1
-        places = np.flatnonzero(columns != intercept)
+        places = np.flatnonzero(columns >= self.plan.constants)
         if not len(places):
             return None
         test = wald_test(errors.table.estimates, np.eye(len(columns))[places], errors.nulls[places])

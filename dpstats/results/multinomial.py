@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -30,6 +30,22 @@ from dpstats.summaries import Summary, format_number, format_range, full_width, 
 from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
+
+_QUALITY = "predict(newdata) has the probabilities of public rows, from which it follows for those"
+_FITTED = "predict(newdata) has the probabilities of public rows; those of private rows are not protected"
+_BY_COEFFICIENT = "conf_int() and pvalues speak of each coefficient"
+_ROWS = "the number of rows is private: adjacency='replace_one' makes it public (nobs)"
+
+NOT_RELEASED = {
+    **dict.fromkeys(("df_resid", "n_obs"), _ROWS),
+    **dict.fromkeys(
+        ("aic", "bic", "deviance", "llf", "llnull", "llr", "llr_pvalue", "null_deviance", "prsquared", "pred_table"),
+        _QUALITY,
+    ),
+    **dict.fromkeys(("fitted", "fittedvalues", "resid", "residuals", "resid_misclassified", "resid_response"), _FITTED),
+    **dict.fromkeys(("cov_params", "normalized_cov_params", "t_test", "vcov", "wald_test"), _BY_COEFFICIENT),
+}
+"""What results of statsmodels or R have of classes and levels and these have not, and what there is instead."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +116,14 @@ class MultinomialPlan(Printed):
         if self.call is None:
             raise ArgumentError("fit: only a plan from dp.plan carries out a call")
         return self.call(data, **arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("by_rows", "forecast", "made_up", "simulate", "standard_errors"):
+            raise NotReleasedError(
+                f"{name} is not offered for plans of several classes: the guide on them says how many rows, at which "
+                "eps, have errors; summary() has the noise"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def summary(self) -> Summary:
         """The model, its guarantee, what it costs, and the noise; as_text, as_html, as_latex and as_markdown.
@@ -224,6 +248,8 @@ class MultinomialResults(Released):
     scaled_params: Vector
     nobs: int | None = None
     information: Vector | None = None
+
+    not_released: ClassVar[Mapping[str, str]] = NOT_RELEASED
 
     @property
     def guarantee(self) -> Guarantee:

@@ -12,6 +12,7 @@ from scipy import special
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.domain import Range
+from dpstats.families.base import OF_PIECES
 from dpstats.formula.advice import dropped_note
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import SubDesign
@@ -395,13 +396,13 @@ def what_would_help(results: ReleasedModel) -> str:
     """What would give more coefficients an interval, with a number where one is foreseen."""
     plan, needed, counted = results.plan, results.needed_rows, results._counted
     screen = phrase("screen=", shell="--set screen=K")
-    chooses = "" if plan.screening is not None else f" ({screen} chooses them)"
+    chooses = "" if plan.screening is not None or plan.family.name in OF_PIECES else f" ({screen} chooses them)"
     more = f"Narrower ranges, fewer columns{chooses} and merging rare levels help."
     if needed is None:
         forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
         paid = plan.request.options.inference is True
         first = "More rows or eps help" if paid else f"{argument('inference', True)} asks for them"
-        whole = plan.screening is None and plan.request.options.refit_share == 0
+        whole = plan.screening is None and plan.request.options.refit_share == 0 and plan.family.name not in OF_PIECES
         foreseen = f"; {forecast} says which to expect" if whole else ""
         return f"{first}{foreseen}. {more}"
     if needed.usual is None:

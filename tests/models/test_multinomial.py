@@ -230,3 +230,20 @@ def test_other_verbs_say_that_they_do_not_take_it() -> None:
     ):
         with pytest.raises(ArgumentError, match=r"dp\.glm"):
             call()
+
+
+@pytest.mark.parametrize("name", ["resid", "aic", "llf", "prsquared", "fittedvalues", "get_margeff", "cov_params"])
+def test_what_is_not_there_says_why(name: str) -> None:
+    fit = fitted(rows(200))
+    with pytest.raises(NotReleasedError, match=rf"{name} (was not released|is not offered)"):
+        getattr(fit, name)
+    assert not hasattr(fit, name)
+    with pytest.raises(AttributeError, match="no attribute 'zzz'"):
+        _ = fit.zzz
+
+
+def test_a_plan_forecasts_nothing() -> None:
+    plan = dp.plan("y ~ x", DOMAIN, 1.0, family="multinomial")
+    for name in ("standard_errors", "forecast", "by_rows"):
+        with pytest.raises(NotReleasedError, match="not offered for plans of several classes"):
+            getattr(plan, name)(1000)

@@ -232,6 +232,8 @@ def _wrapped() -> list[Entry]:
         ),
         _call("kaplan_meier", "x b g", lambda data, _: dp.kaplan_meier("Surv(x, b) ~ g", data, 1.0, **known)),
         _call("hazard", "c b g y", lambda data, _: dp.hazard("Surv(c, b) ~ g + y", data, 1.0, **known)),
+        _call("ordinal", "k x g", lambda data, _: dp.ordinal("k ~ x + g", data, 1.0, **known)),
+        _call("ordinal, robust", "k c", lambda data, _: dp.ordinal("k ~ c", data, 1.0, inference="robust", **known)),
         _call("hazard, entry", "x c b k", lambda data, _: dp.hazard("Surv(x, c, b) ~ k", data, 1.0, **known)),
         _call("plan_many", "y x b", lambda data, _: _many(DOMAIN).fit(data, seed=SEED), several=True),
         _call("plan_many, bought", "y x b", lambda data, _: _many(None).fit(data, seed=SEED), "y x", several=True),

@@ -1,0 +1,148 @@
+"""A released model of ordered levels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dpstats.arguments import check_choice
+from dpstats.data import Table, as_table
+from dpstats.data.table import with_level
+from dpstats.domain import Scalar
+from dpstats.errors import ArgumentError
+from dpstats.formula.design import DesignSpec
+from dpstats.formula.reader import check_columns
+from dpstats.frames import WideFrame
+from dpstats.mechanisms.design import PublicDesign
+from dpstats.quiet import quiet
+from dpstats.results.glm_results import GLMResults
+from dpstats.results.multinomial import NOT_RELEASED
+
+Vector = NDArray[np.float64]
+
+CUT = "cut_point"
+"""The column of the pieces of rows that tells which cut-point each is about."""
+
+
+def level_names(design: DesignSpec) -> list[str]:
+    """What the K - 1 cut-points between the levels of the response are called."""
+    levels = design.response.levels
+    assert levels is not None
+    return [f"{low}|{high}" for low, high in pairwise(levels)]
+
+
+def cut_points(design: PublicDesign, scaled_params: Vector) -> Vector:
+    """The cut-points as released, by coefficients in model units, shape (K - 1,)."""
+    assert isinstance(design, DesignSpec)
+    matrix, shift = design.back_transform()
+    return np.asarray((matrix @ scaled_params + shift)[: len(design.cut_points)])
+
+
+class OrdinalResults(GLMResults):
+    """A released model of ordered levels: odds ratios of a higher level, their errors, and probabilities of the levels.
+
+    Everything that `GLMResults` has of coefficients: params, bse, conf_int, summary, tidy, t_test, save and load.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dpstats as dp
+    >>> rng = np.random.default_rng(0)
+    >>> rows = {"x": rng.uniform(0, 1, 5000)}
+    >>> rows["y"] = np.searchsorted([-1.0, 1.0], 2 * rows["x"] - 1 + rng.logistic(size=5000))
+    >>> fit = dp.ordinal("y ~ x", rows, 1.0, domain={"x": (0, 1), "y": [0, 1, 2]}, seed=1)
+    >>> fit.params.index.tolist(), fit.levels
+    (['0|1', '1|2', 'x'], (0, 1, 2))
+    >>> bool(1 < fit.tidy(exponentiate=True).set_index("term").loc["x", "conf_low"])
+    True
+    >>> dp.OrdinalResults.from_dict(fit.to_dict()).params.equals(fit.params)
+    True
+    """
+
+    not_released: ClassVar[Mapping[str, str]] = {**GLMResults.not_released, **NOT_RELEASED}
+
+    @property
+    def levels(self) -> tuple[Scalar, ...]:
+        """The levels of the response, in their order."""
+        assert isinstance(self.plan.design, DesignSpec)
+        levels = self.plan.design.response.levels
+        assert levels is not None
+        return levels
+
+    def predict(self, newdata: Any, which: str = "mean", **_: Any) -> Any:
+        """Probabilities of the levels of new rows; post-processing of the released coefficients.
+
+        Parameters
+        ----------
+        newdata : DataFrame or another table
+            Numeric columns are clipped to the Domain's ranges, as in the fit.
+        which : {"mean", "class"}
+            Probabilities, or the most probable level.
+
+        Returns
+        -------
+        DataFrame with a column for each level, or Series of levels
+            Indexed as `newdata`; NaN for rows with a missing value or a level that is not declared.
+
+        Raises
+        ------
+        ArgumentError
+            If `which` is unknown.
+        DataError
+            If `newdata` lacks a column the formula needs.
+
+        Examples
+        --------
+        >>> shares = fit.predict({"x": [0.2, None]})
+        >>> shares.columns.tolist(), shares.sum(axis=1, skipna=False).round(6).tolist()
+        ([0, 1, 2], [1.0, nan])
+        """
+        check_choice("which", which, ("mean", "class"))
+        design, table = self.plan.design, as_table(newdata)
+        assert isinstance(design, DesignSpec)
+        names = [name for name in design.parsed.exog_columns if name != CUT]
+        check_columns(table, design.domain, names)
+        with quiet():
+            parts = [self._shares(design, part) for part in table.batches(names).collect()]
+        shares = np.concatenate([np.empty((0, len(self.levels))), *parts])
+        if which == "mean":
+            return WideFrame(pd.DataFrame(shares, index=table.index, columns=list(self.levels)))
+        known = np.isfinite(shares).all(axis=1)
+        found = np.full(len(shares), np.nan, dtype=object)
+        found[known] = [self.levels[place] for place in shares[known].argmax(axis=1)]
+        return pd.Series(found, index=table.index, name="predicted")
+
+    def _shares(self, design: DesignSpec, table: Table) -> Vector:
+        """Probabilities of the levels, shape (rows, K); NaN where a row cannot be encoded."""
+        names = level_names(design)
+        exog, known, _ = design.predicting(with_level(table, CUT, names, 0), offset=False)
+        points = cut_points(design, self.scaled_params)
+        terms = np.where(known, exog @ self.scaled_params + points[0], np.nan)
+        # Points that noise has put out of order are sorted: no further from any that are in order.
+        above = terms[:, None] - np.sort(points)
+        chances = np.hstack([np.ones((len(above), 1)), self.plan.family.mean(above), np.zeros((len(above), 1))])
+        return np.where(known[:, None], -np.diff(chances, axis=1), np.nan)
+
+    def get_prediction(self, *_: Any, **__: Any) -> Any:
+        """Not offered; see `predict`."""
+        raise ArgumentError("get_prediction is not offered for ordered levels: fit.predict(newdata) has probabilities")
+
+    def comparisons(self, *_: Any, **__: Any) -> Any:
+        """Not offered; see `predict`."""
+        raise ArgumentError("averages are not offered for ordered levels: fit.predict(newdata) has probabilities")
+
+    predictions = comparisons
+
+    def get_margeff(self, *_: Any, **__: Any) -> Any:
+        """Not offered; odds ratios are ``fit.tidy(exponentiate=True)``."""
+        raise ArgumentError(
+            "get_margeff is not offered for ordered levels: fit.tidy(exponentiate=True) has odds ratios"
+        )
+
+    def __repr__(self) -> str:
+        return f"<OrdinalResults: {self.plan.description}>"
