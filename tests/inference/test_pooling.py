@@ -137,7 +137,7 @@ def test_shrunk_coefficients_are_nearer_than_unpooled_ones_and_than_one_model(mo
 
 @pytest.mark.slow
 def test_log_odds_are_pooled_too() -> None:
-    """Means over 6 x 60 coefficients, beside fits of each group with errors; seeds 0 to 3 reach .90 in the place of .8."""
+    """Means over 6 x 60 coefficients, beside fits of each group with errors; seeds 0 to 3 reach .9 instead of .8."""
     squares, covered, domain = [], [], {**DOMAIN, "y": (0, 1)}
     for seed in range(4, 10):
         random = np.random.default_rng(seed)
