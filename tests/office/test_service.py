@@ -534,7 +534,7 @@ def test_rows_may_come_from_a_query(opened: Opened, tmp_path: Path) -> None:
         (lambda table: table.drop(columns="y"), "column 'y': data has no column 'y'.*take it out of the codebook"),
         (lambda table: table.assign(x="1"), r"column 'x' is .*string.*declares a range; convert it to numbers"),
         (lambda table: table.assign(g=7), "column 'g' is int64, but none of its declared levels is a number"),
-        (lambda table: table.assign(x=pd.Timestamp(0)), "column 'x' has dtype timestamp.*convert it"),
+        (lambda table: table.assign(x=pd.Timestamp(0)), "column 'x' has dtype timestamp.*make it a number"),
         (None, "source cannot be opened"),
     ],
 )
