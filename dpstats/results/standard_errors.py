@@ -120,7 +120,9 @@ def stand_ins(plan: Plan, debiased: Vector, released: Information) -> NDArray[np
     chooser = plan.stages[-2].plan if plan.stages[-1].role == "refit" else None
     if chooser is None or chooser.penalty is None or not (chooser.penalty.sparse and chooser.penalty.convex):
         return None
-    asked = chooser.penalty.slope(np.finfo(float).tiny, chooser.penalty_weights[list(released.columns)])
+    weights = np.zeros(len(plan.names))
+    weights[plan.kept] = chooser.penalty_weights  # a screen leaves the lasso some columns
+    asked = chooser.penalty.slope(np.finfo(float).tiny, weights[list(released.columns)])
     found = np.abs(debiased) * np.diag(released.matrix) < STAND_IN * asked
     return found if found.any() else None
 

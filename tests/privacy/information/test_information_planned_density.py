@@ -176,10 +176,10 @@ class TestPlanted:
         if stage.information is not None:  # the raised curvature made room
             assert worst(stage) <= (stage.eps + stage.information.eps) * (1 + 1e-6)
 
-        def claimed(family: Family, purchase: Any, metric: Any, kappa: float, scale: float, error: float) -> Any:
-            return JointScales(scale, family.curvature_bound / (0.5 * purchase.eps))
+        def claimed(self: calibration.Calibration, kappa: float, scale: float, error: float) -> JointScales:
+            return JointScales(scale, family.curvature_bound / (0.5 * self.budget.eps))
 
-        monkeypatch.setattr(calibration, "_free_scales", claimed)
+        monkeypatch.setattr(calibration.Calibration, "_free_scales", claimed)
         stage = stage_of(family, "add_remove")
         assert stage.information is not None
         assert worst(stage) > (stage.eps + stage.information.eps) * 1.05
