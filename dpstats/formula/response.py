@@ -202,8 +202,9 @@ def _class_spec(name: str, levels: tuple[Scalar, ...] | None) -> ResponseSpec:
     if levels is None or not 3 <= len(levels) <= MOST_CLASSES:
         given = "is no column of declared levels" if levels is None else f"has {len(levels)} levels"
         raise DomainError(
-            f"the response {name!r} {given}, but the family needs 3 to {MOST_CLASSES} classes: declare them as a list "
-            f"of levels, the first of which the others are compared with. For two, {argument('family', 'binomial')}"
+            f"the response {name!r} {given}, but this model needs 3 to {MOST_CLASSES} levels: list them, in "
+            "their order if they have one; of classes the first is the one that the others are compared with. For two "
+            f"levels, {argument('family', 'binomial')}"
         )
     return ResponseSpec(name, 0.0, len(levels) - 1.0, "class", levels)
 

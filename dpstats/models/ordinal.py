@@ -163,7 +163,8 @@ def ordinal(
     adjacency : {"add_remove", "replace_one"}
     inference : {True, "robust", "auto", None}
         True pays for standard errors that take proportional odds for granted, and "robust" for errors that do not.
-        "auto" has the former at no cost, if there are rows enough; None has coefficients alone.
+        "auto" has the former if the noise of the fit leaves room for them, which takes more rows; None has coefficients
+        alone.
     ledger : Ledger, Part or path, optional
         Charged durably before any row is read.
     label, analyst : str, optional
@@ -255,7 +256,10 @@ def _released(plan: Plan, blocks: Rows[Block], nobs: int | None, seed: int | Non
 def _plan(formula: str, domain: Domain, eps: float, seed: int | None, asked: Mapping[str, Any]) -> Plan:
     """The plan of the pieces of rows."""
     if (unknown := [name for name in asked if name not in (*OPTIONS, "adjacency", "inference")]) != []:
-        raise ArgumentError(f"ordinal() does not take {unknown[0]}; its options are {', '.join(OPTIONS)}")
+        raise ArgumentError(
+            f"{unknown[0]} is not offered by dp.ordinal, whose options are {', '.join(OPTIONS)}; dp.logit has more, "
+            "for two levels such as I(health > 2)"
+        )
     check_choice("inference", asked["inference"], ("auto", "robust", True, None))
     # A row is a piece for each cut-point: so many are certified for as many rows as elsewhere.
     design, rows = _design(formula, domain), asked.get("rows_at_most", ROWS_AT_MOST)

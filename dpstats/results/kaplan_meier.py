@@ -366,9 +366,16 @@ class KaplanMeier(Released):
         tables = []
         for group, table in self.curves(alpha).groupby("group", sort=False):
             shown = table[table["survival"].notna()]
+            # A line is of all intervals since the one above it.
+            places = _few(len(shown))
+            first = [0, *(place + 1 for place in places)][: len(places)]
+            events = np.cumsum(shown["events"].to_numpy(dtype=np.float64))
+            since = np.diff(events[places], prepend=0.0)
             rows = [
-                (f"{row.time:.5g}", [f"{row.at_risk:.0f}", f"{row.events:.0f}", *_three(row)])
-                for row in shown.iloc[_few(len(shown))].itertuples()
+                (f"{row.time:.5g}", [f"{at_risk:.0f}", f"{count:.0f}", *_three(row)])
+                for row, at_risk, count in zip(
+                    shown.iloc[places].itertuples(), shown["at_risk"].iloc[first], since, strict=True
+                )
             ]
             title = self.plan.formula if group == ALL else str(group)
             tables.append(full_width(heads, rows or [("too few at risk", [""] * 6)], [9, 9, 9, 9, 9, 9], title=title))
@@ -385,8 +392,8 @@ class KaplanMeier(Released):
             guarantee_sentence(self.guarantee, "The curves and the test are"),
             "std err and intervals count the noise and the sampling of rows. Intervals are pointwise: each covers the "
             "survival at its time.",
-            f"A curve ends where fewer rows are at risk than {CLEAR:g} standard deviations of the noise. Numbers at "
-            "risk and events are as released, with noise; all intervals are in curves().",
+            f"A curve ends where fewer rows are at risk than {CLEAR:g} standard deviations of the noise. A line "
+            "has those at risk at the end of the line above it and the events since, as released; curves() has all.",
         ]
         if test.df and test.intervals < self.plan.intervals:
             notes.append(

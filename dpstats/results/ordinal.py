@@ -74,7 +74,7 @@ class OrdinalResults(GLMResults):
         assert levels is not None
         return levels
 
-    def predict(self, newdata: Any, which: str = "mean", **_: Any) -> Any:
+    def predict(self, newdata: Any, which: str = "mean", **unknown: Any) -> Any:
         """Probabilities of the levels of new rows; post-processing of the released coefficients.
 
         Parameters
@@ -102,6 +102,9 @@ class OrdinalResults(GLMResults):
         >>> shares.columns.tolist(), shares.sum(axis=1, skipna=False).round(6).tolist()
         ([0, 1, 2], [1.0, nan])
         """
+        if unknown:
+            name = next(iter(unknown))
+            raise ArgumentError(f"{name} is no argument of predict: which='mean' has probabilities, 'class' levels")
         check_choice("which", which, ("mean", "class"))
         design, table = self.plan.design, as_table(newdata)
         assert isinstance(design, DesignSpec)

@@ -455,7 +455,7 @@ def missing_notes(results: ReleasedModel) -> list[str]:
         more = f" and {len(withheld) - len(few)} more" if len(withheld) > len(few) else ""
         notes.append(
             f"No error is shown for {', '.join(few)}{more}: an effect so small does not explain the choice of its "
-            "column, which may stand for a similar one that was left out. t_test has the interval in this model."
+            "column, which may stand for a similar one. Its interval in the model chosen is that of fit.t_test."
         )
     if unknown:
         which = ", ".join(unknown) if len(unknown) <= MOST_NAMES else f"{len(unknown)} coefficients (see identified)"

@@ -201,7 +201,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"max_rows": 3}, "unit"),
     ({"unit": "x"}, "unit"),
     ({"fold": 3}, "fold"),
-    ({"formula": "x ~ z"}, "3 to 64 classes"),
+    ({"formula": "x ~ z"}, "3 to 64 levels"),
     ({"formula": "y ~ nothing"}, "nothing"),
     ({"domain": {**DOMAIN, "y": ["bus", "car"]}}, "binomial"),
     ({"domain": {**DOMAIN, "y": (0, 2)}}, "levels"),
