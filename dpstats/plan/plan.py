@@ -268,7 +268,7 @@ class Plan(PlanFacts):
         Examples
         --------
         >>> [entry["method"] for entry in plan.entries]
-        ['row counts', 'napp']
+        ['row counts', 'napp or statistics']
         """
         method = self.request.method
         if self.counts is None:
@@ -281,8 +281,10 @@ class Plan(PlanFacts):
 
     def _call(self, what: str) -> PlannedCall:
         if self.call is None and (kind := OF_PIECES.get(self.family.name)) is not None:
+            name = self.family.name
             raise ArgumentError(
-                f"{what} is not offered for plans of {kind}; dp.{self.family.name} fits them, with the same arguments"
+                f"{what} is not offered for plans of {kind}: for another budget call dp.plan_{name} again, and to fit "
+                f"dp.{name} with the same arguments"
             )
         if self.call is None:
             raise ArgumentError(f"{what} is for what dp.plan returns: dp.plan(formula, domain, eps, ...).{what}(...)")

@@ -424,9 +424,9 @@ def what_would_help(results: ReleasedModel) -> str:
     if poor == "these rows" and needed.insists and not results.has_errors:
         return f"{argument('inference', True)} buys them, from the same eps."
     if poor == "these rows":
-        spread = ", unless numbers fill little of their ranges or the draw of the noise is bad"
+        spread = ", unless ranges are too wide or the draw of the noise is bad"
     else:
-        spread = f", and {poor} if numbers fill little of their ranges or levels are rare"
+        spread = f", and {poor} if ranges are too wide or levels rare"
     return f"By forecast{where} {usual} are usually enough for nearly all intervals{spread}. {more}"
 
 

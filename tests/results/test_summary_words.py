@@ -435,7 +435,7 @@ def test_what_is_advised_gives_intervals(inference: Any) -> None:
     asked = "" if inference is True else " with inference=True"
     found = re.search(
         rf"By forecast{asked} about ([\d,]+) rows \(or eps = ([\d.]+) with these\) are usually enough for nearly all "
-        r"intervals, and about ([\d,]+) rows if numbers fill little of their ranges or levels are rare",
+        r"intervals, and about ([\d,]+) rows if ranges are too wide or levels rare",
         told,
     )
     assert found is not None, told

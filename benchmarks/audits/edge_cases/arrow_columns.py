@@ -189,7 +189,7 @@ def _pandas_text(cells: Sequence[Any], every: Sequence[Any]) -> Any:
 def _polars(dtype: Any, storage: Any = None) -> Build:
     def build(cells: Sequence[Any], every: Sequence[Any]) -> Any:
         made = pl.Series(list(cells), dtype=storage or dtype, strict=True)
-        if made.dtype != (storage or dtype):
+        if made.dtype != (storage or dtype) or len(made) != len(cells):
             raise TypeError  # a cell was taken for a record of cells
         return made if storage is None else made.cast(dtype, strict=False)
 
