@@ -89,6 +89,12 @@ def simulated_tail(draws: Float, length: float) -> float:
     return float((1 + TAIL) / (1 + len(draws)) * np.exp((largest[0] - length) / excess))
 
 
+def where_bounded(errors: Float, *values: Float) -> Any:
+    """Each of some arrays (k,) with NaN where the standard error is infinite: no test is shown without an interval."""
+    shown = tuple(np.where(np.isfinite(errors), one, np.nan) for one in values)
+    return shown if len(shown) > 1 else shown[0]
+
+
 @dataclass(frozen=True, eq=False)
 class Standardised:
     """The joint law of the errors over their standard deviations sqrt A, for k combinations."""
@@ -204,13 +210,13 @@ class Inference:
 
     @cached_property
     def pvalues(self) -> Float:
-        """p-values of coefficients of 0, shape (q,)."""
-        return self.contrasts.pvalues(-self.offset)
+        """p-values of coefficients of 0, shape (q,); NaN where se is infinite."""
+        return where_bounded(self.se, self.contrasts.pvalues(-self.offset))
 
     @property
     def tvalues(self) -> Float:
-        """coef / se, shape (q,); 0 where se is infinite."""
-        return self.coef / self.se
+        """coef / se, shape (q,); NaN where se is infinite."""
+        return where_bounded(self.se, self.coef / self.se)
 
     def conf_int(self, alpha: float = 0.05) -> Float:
         """Intervals of coverage 1 - alpha, shape (q, 2)."""
@@ -238,8 +244,8 @@ class Inference:
         found = self.estimates.contrasts(inner)
         null = np.broadcast_to(np.asarray(null, dtype=np.float64), (len(inner),))
         effect = found.estimates + moved
-        statistics, interval = (effect - null) / found.se, found.conf_int(alpha) + moved[:, None]
-        return CombinationTests(effect, found.se, statistics, found.pvalues(null - moved), interval)
+        statistics, pvalues = where_bounded(found.se, (effect - null) / found.se, found.pvalues(null - moved))
+        return CombinationTests(effect, found.se, statistics, pvalues, found.conf_int(alpha) + moved[:, None])
 
     def wald_test(self, rows: Float, null: Float | float = 0.0) -> JointTest:
         """Test all combinations r'coef = null for rows r, shape (k, q), at once."""
