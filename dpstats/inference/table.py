@@ -89,10 +89,9 @@ def simulated_tail(draws: Float, length: float) -> float:
     return float((1 + TAIL) / (1 + len(draws)) * np.exp((largest[0] - length) / excess))
 
 
-def where_bounded(errors: Float, *values: Float) -> Any:
-    """Each of some arrays (k,) with NaN where the standard error is infinite: no test is shown without an interval."""
-    shown = tuple(np.where(np.isfinite(errors), one, np.nan) for one in values)
-    return shown if len(shown) > 1 else shown[0]
+def where_bounded(errors: Float, values: Float) -> Float:
+    """Statistics or p-values (k,), NaN where the standard error is infinite: no test is shown without an interval."""
+    return np.where(np.isfinite(errors), values, np.nan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,7 +243,8 @@ class Inference:
         found = self.estimates.contrasts(inner)
         null = np.broadcast_to(np.asarray(null, dtype=np.float64), (len(inner),))
         effect = found.estimates + moved
-        statistics, pvalues = where_bounded(found.se, (effect - null) / found.se, found.pvalues(null - moved))
+        statistics = where_bounded(found.se, (effect - null) / found.se)
+        pvalues = where_bounded(found.se, found.pvalues(null - moved))
         return CombinationTests(effect, found.se, statistics, pvalues, found.conf_int(alpha) + moved[:, None])
 
     def wald_test(self, rows: Float, null: Float | float = 0.0) -> JointTest:
