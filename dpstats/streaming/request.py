@@ -184,13 +184,13 @@ def check_constraint(asked: StreamKeywords, penalty: Penalty | None) -> None:
         raise ArgumentError("solver='paper' is for a constraint: give constraint=, such as L1Ball(1.0)")
 
 
-def check_projection(asked: StreamKeywords, method: str) -> None:
+def check_projection(asked: Mapping[str, object], method: str) -> None:
     """Raise ArgumentError for what a projected stream lacks or does not take, and for what only it takes."""
     check_flag("lift", asked["lift"])
     if method != "projected":
-        sketch = {name: asked[name] for name in ("directions", "region", "projection_seed")}
-        for name, value in {**sketch, "lift": asked["lift"] or None}.items():
-            if value is not None:
+        given = {**asked, "lift": asked["lift"] or None}
+        for name in ("directions", "region", "projection_seed", "lift"):
+            if given[name] is not None:
                 raise ArgumentError(f"{name} is for mechanism='projected'; leave it out")
         return
     if asked["constraint"] is None:
