@@ -7,7 +7,7 @@ import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,20 +37,6 @@ CLOSE = 1e-9
 
 MODEL_LOSSES = ("mistakes", "absolute_error", "squared_error")
 """What a row may cost a released model; errors are divided by the width of the response's range."""
-
-
-class Losses(Protocol):
-    """What rows cost candidates: a function of each row alone, picklable."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that any candidate reads."""
-
-    def check(self, table: Table) -> None:
-        """Raise DataError or DomainError by the table's names and declared types alone."""
-
-    def each(self, table: Table) -> Array:
-        """Losses of the rows of one table, shape (rows, k); NaN where a row is incomplete."""
 
 
 def total_losses(losses: Losses, table: Table, low: float, person: str | None = None) -> NDArray[np.int64]:
@@ -115,7 +101,10 @@ def shared_steps(each: Array, weights: Array, low: float) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class ModelLosses:
-    """Losses of released models of one response."""
+    """Losses of released models of one response: `each` has shape (rows, k), NaN where a row is incomplete.
+
+    `check` raises DataError or DomainError by a table's names and declared types alone.
+    """
 
     fits: tuple[GLMResults, ...]
     loss: str  # one of `MODEL_LOSSES`
@@ -201,7 +190,7 @@ def _design(fit: GLMResults) -> DesignSpec:
 
 @dataclass(frozen=True)
 class RuleLosses:
-    """Losses that an expression gives, one a candidate."""
+    """Losses that an expression gives, one a candidate; as `ModelLosses`."""
 
     codes: tuple[str, ...]  # the expressions, each with its candidate in place
     declared: str  # the Domain, as JSON
@@ -223,6 +212,10 @@ class RuleLosses:
         for place, code in enumerate(self.codes):
             values[complete, place] = as_numbers(evaluate(_bound(code, self.declared), complete_rows))
         return values
+
+
+Losses = ModelLosses | RuleLosses
+"""What rows cost candidates: a function of each row alone, picklable."""
 
 
 @lru_cache(maxsize=256)

@@ -166,6 +166,8 @@ class TuningPlan(Printed):
     >>> plan = dp.plan_tuning("y ~ x", domain, {"alpha": [1.0, 9.0]}, eps=1.0, penalty="ridge")
     >>> print(plan.guarantee)
     eps=1, add_remove, certified
+    >>> len(plan.tables()), len(plan.digest()), plan.notes() != [], "stopping" in plan.summary().as_text()
+    (2, 64, True, True)
     """
 
     strategy: str
@@ -220,13 +222,7 @@ class TuningPlan(Printed):
         return WideFrame(figures, index=pd.Index(plans, name="candidate"))
 
     def tables(self, chosen: str | None = None) -> list[Any]:
-        """The tables that plan and result share; `chosen` is marked.
-
-        Examples
-        --------
-        >>> len(plan.tables()) > 0
-        True
-        """
+        """The tables that plan and result share; `chosen` is marked."""
         title = marked_title(f"Tuning of {shorten(self.formula, 50)}, {self.strategy}", self.guarantee)
         rows = [
             (name, ["chosen" if name == chosen else "", *map(format_number, figures)])
@@ -242,13 +238,7 @@ class TuningPlan(Printed):
         ]
 
     def notes(self) -> list[str]:
-        """What the reader must know, in plain words.
-
-        Examples
-        --------
-        >>> all(isinstance(note, str) for note in plan.notes())
-        True
-        """
+        """What the reader must know, in plain words."""
         notes = [guarantee_sentence(self.guarantee, "The released fit and which candidate it is are"), UNTUNED]
         if self.runs is not None:
             notes.append(
@@ -263,26 +253,14 @@ class TuningPlan(Printed):
         return notes
 
     def summary(self) -> Summary:
-        """Candidates, budget and notes; as_text, as_html and as_latex.
-
-        Examples
-        --------
-        >>> "stopping" in plan.summary().as_text()
-        True
-        """
+        """Candidates, budget and notes; as_text, as_html and as_latex."""
         return Summary(self.tables(), self.notes())
 
     def __repr__(self) -> str:
         return f"<TuningPlan: {self.strategy} among {len(self.names)} candidates; {self.guarantee}>"
 
     def digest(self) -> str:
-        """A hash of the public facts, as a ledger records it.
-
-        Examples
-        --------
-        >>> len(plan.digest())
-        64
-        """
+        """A hash of the public facts, as a ledger records it."""
         facts = [self.strategy, self.names, self.score, self.score_eps, [plan.digest() for plan in self.plans]]
         return hashlib.sha256(json.dumps(facts, default=str).encode()).hexdigest()
 
@@ -332,65 +310,65 @@ def plan_tuning(
     >>> len(plan.names)
     2
     """
-    asked = TuningRequest(grid, eps, strategy, delta, adjacency, score, score_share, runs, eta, arguments)
-    return asked.plan(FormulaSource(formula, None, domain), allow_uncertified=allow_uncertified, seed=seed)
+    source = FormulaSource(formula, None, domain)
+    shared = {"adjacency": adjacency, "allow_uncertified": allow_uncertified, "seed": seed}
+    return make_tuning_plan(source, grid, eps, delta, strategy, score, score_share, runs, eta, arguments, **shared)
 
 
-@dataclass(frozen=True, eq=False)
-class TuningRequest:
-    """The arguments of `plan_tuning`, as they were given."""
+def make_tuning_plan(
+    source: FormulaSource,
+    grid: Grid,
+    eps: float,
+    delta: float,
+    strategy: str,
+    score: str | None,
+    score_share: float | None,
+    runs: float,
+    eta: float,
+    common: Mapping[str, Any],
+    **shared: Any,
+) -> TuningPlan:
+    """As `plan_tuning`, of a source that may have data, of which the schema alone is looked at.
 
-    grid: Grid
-    eps: float
-    strategy: str
-    delta: float
-    adjacency: str
-    score: str | None
-    score_share: float | None
-    runs: float
-    eta: float
-    common: Mapping[str, Any]  # of `dpstats.glm`, the same for all candidates
-
-    def plan(self, source: FormulaSource, **options: Any) -> TuningPlan:
-        """What they cost; the source may have data, of which the schema alone is looked at.
-
-        `options` are of the release, as candidates' fits take them.
-        """
-        strategy = self.strategy
-        eps, delta = check_planned(self.eps, self.delta)
-        check_delta(delta, DELTA_LEAST)
-        neighbours = check_adjacency(self.adjacency)
-        record = make_unit(self.common.get("unit"))
-        _check_strategy(strategy, delta, record)
-        share = check_share(strategy, self.score_share)
-        # Standard errors would not know that the data chose the fit: whoever wants them all the same has to ask.
-        common = {"inference": None, **self.common}
-        named = candidates_of(self.grid, common)
-        law = RandomStopping(self.eta, self.runs) if strategy == "stopping" else None
-        fit_eps, score_eps = split_eps(strategy, eps, share, len(named), law)
-        shared = {"adjacency": self.adjacency, **options}
-        fit_delta = delta / len(named) if strategy == "all" else delta
-        plans = [
-            _planned(source, {**given, **shared, "eps": fit_eps, "delta": fit_delta}, f"the candidate {name}: ")
-            for name, given in named.items()
-        ]
-        if strategy == "parts" and any(plan.response is not None for plan in plans):
-            raise ArgumentError("response='declared' is needed with strategy='parts', where each fit has its own rows")
-        guarantee = Guarantee(eps, delta, neighbours, basis=PROOF, unit=record.column)
-        for reason in dict.fromkeys(plan.guarantee.reason for plan in plans):
-            guarantee = guarantee if reason is None else guarantee.uncertified(reason)
-        return TuningPlan(
-            strategy=strategy,
-            formula=source.formula,
-            names=tuple(named),
-            plans=tuple(plans),
-            default=_default(source, {**common, **shared, "eps": eps, "delta": delta}),
-            score=check_score(self.score, plans[0].family.response),
-            score_eps=score_eps,
-            runs=law,
-            choice=PermuteAndFlip(len(named), score_eps, neighbours) if strategy in ("all", "parts") else None,
-            guarantee=guarantee,
-        )
+    `common` are arguments of `dpstats.glm` that all candidates share, as are adjacency, allow_uncertified and seed.
+    """
+    eps, delta = check_planned(eps, delta)
+    check_delta(delta, DELTA_LEAST)
+    neighbours = check_adjacency(shared["adjacency"])
+    record = make_unit(common.get("unit"))
+    _check_strategy(strategy, delta, record)
+    share = check_share(strategy, score_share)
+    # Standard errors would not know that the data chose the fit: whoever wants them all the same has to ask.
+    common = {"inference": None, **common}
+    named = candidates_of(grid, common)
+    law = RandomStopping(eta, runs) if strategy == "stopping" else None
+    fit_eps, score_eps = split_eps(strategy, eps, share, len(named), law)
+    fit_delta = delta / len(named) if strategy == "all" else delta
+    plans = [
+        _planned(source, {**given, **shared, "eps": fit_eps, "delta": fit_delta}, f"the candidate {name}: ")
+        for name, given in named.items()
+    ]
+    if strategy == "parts" and any(plan.response is not None for plan in plans):
+        raise ArgumentError("response='declared' is needed with strategy='parts', where each fit has its own rows")
+    guarantee = Guarantee(eps, delta, neighbours, basis=PROOF, unit=record.column)
+    for reason in dict.fromkeys(plan.guarantee.reason for plan in plans):
+        guarantee = guarantee if reason is None else guarantee.uncertified(reason)
+    try:
+        default = _planned(source, {**common, **shared, "eps": eps, "delta": delta})
+    except ArgumentError:  # decided by public arguments alone: a penalty, say, whose strength is tuned
+        default = None
+    return TuningPlan(
+        strategy=strategy,
+        formula=source.formula,
+        names=tuple(named),
+        plans=tuple(plans),
+        default=default,
+        score=check_score(score, plans[0].family.response),
+        score_eps=score_eps,
+        runs=law,
+        choice=PermuteAndFlip(len(named), score_eps, neighbours) if strategy in ("all", "parts") else None,
+        guarantee=guarantee,
+    )
 
 
 def _check_strategy(strategy: str, delta: float, record: Unit) -> None:
@@ -418,10 +396,3 @@ def _planned(source: FormulaSource, arguments: Mapping[str, Any], prefix: str = 
             "buys them once for all candidates"
         )
     return plan
-
-
-def _default(source: FormulaSource, arguments: Mapping[str, Any]) -> Plan | None:
-    try:
-        return _planned(source, arguments)
-    except ArgumentError:  # decided by public arguments alone: a penalty, say, whose strength is tuned
-        return None
