@@ -114,13 +114,17 @@ def on_disk(path: Path) -> Iterator[None]:
         raise StreamError(f"state: {str(path)!r} {advice}") from error
 
 
-def write_at(descriptor: int, content: bytes, place: int = 0) -> None:
-    """All of `content` into an open file, on the disk when this returns: the system may write less than it is given."""
-    rest = memoryview(content)
-    os.lseek(descriptor, place, os.SEEK_SET)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
-    os.fsync(descriptor)
+def write_durably(path: Path, content: bytes, place: int | None = None) -> None:
+    """A file that only its owner can read, of `content` or with it at a place, on the disk when this returns."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if place is None else 0), 0o600)
+    try:
+        os.lseek(descriptor, place or 0, os.SEEK_SET)
+        rest = memoryview(content)
+        while rest:  # the system may write less than it is given
+            rest = rest[os.write(descriptor, rest) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -497,12 +501,3 @@ class DurableTicks(ABC):
 def digest_of(content: bytes) -> str:
     """A hash of a state; the state holds a salt that nobody can guess, so the hash says nothing of it."""
     return hashlib.sha256(content).hexdigest()
-
-
-def write_durably(path: Path, content: bytes) -> None:
-    """A file that only its owner can read, on the disk when this returns."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        write_at(descriptor, content)
-    finally:
-        os.close(descriptor)

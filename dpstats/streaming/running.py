@@ -26,7 +26,7 @@ from dpstats.ledger.ledger import LedgerLike
 from dpstats.models.release import check_rows
 from dpstats.models.sources import cap_response
 from dpstats.quiet import fail_closed, quiet, strip_context
-from dpstats.streaming.checkpoint import DurableTicks, Waiting, on_disk, write_at
+from dpstats.streaming.checkpoint import DurableTicks, Waiting, on_disk, write_durably
 from dpstats.streaming.fit import invert_information, remainder, squared_distances
 from dpstats.streaming.plan import StreamPlan, rows_of_one
 from dpstats.streaming.sums import PrefixSums, stored_plan
@@ -119,11 +119,7 @@ class Releases:
         numbers = release.numbers().astype("<f8").tobytes()
         record = checksum(tick, numbers) + numbers
         with on_disk(self._path):
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o600)
-            try:
-                write_at(descriptor, record, (tick - 1) * len(record))
-            finally:
-                os.close(descriptor)
+            write_durably(self._path, record, (tick - 1) * len(record))
 
     def _read(self, tick: int) -> Release:
         assert self._path is not None

@@ -235,7 +235,7 @@ def test_a_tick_that_is_forgotten_would_be_computed_again(folder: Path, monkeypa
         ("dpstats.streaming.checkpoint.sync_directory", errno.ENOSPC, 1),
         ("dpstats.streaming.checkpoint.sync_directory", errno.EIO, 2),
         ("dpstats.streaming.checkpoint.os.replace", errno.EBUSY, 1),
-        ("dpstats.streaming.running.write_at", errno.ENOSPC, 1),
+        ("dpstats.streaming.running.write_durably", errno.ENOSPC, 1),
     ],
 )
 def test_a_tick_waits_for_a_disk_that_refuses(
