@@ -24,8 +24,7 @@ from dpstats.quiet import quiet
 
 Array = NDArray[np.float64]
 
-SLACK = 1e-12
-"""Rows end this share below norm one, so that rounding never carries them above."""
+SLACK = 1e-12  # Rows are shrunk to this share below norm one, so that rounding never puts them above it
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,8 +35,8 @@ from dpstats.wording import sentence
 
 Float = NDArray[np.float64]
 
+# Residual variance where errors cover the noise alone: the sample's error is then negligible
 NEGLIGIBLE = 1e-12
-"""The residual variance of errors that are of the noise alone: beside it the sample's error is nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +90,7 @@ def least_squares_inference(
     return Inference(estimates, transform @ basis, shift)
 
 
-SHOWN_COLLUDERS = 0.5
-"""The share of the reports whose senders collude, in the summary's third guarantee."""
+SHOWN_COLLUDERS = 0.5  # Share of colluding contributors in the summary's third guarantee
 
 
 @dataclass(frozen=True, eq=False)

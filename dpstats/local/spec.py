@@ -26,30 +26,19 @@ Scheme = Literal["statistics", "features"]
 
 FORMAT = 1
 PROOF = "docs/proofs/local"
+# A calibration beyond these would overflow; such an eps leaves no privacy, and no coefficient is so large
 LEAST_RADIUS, MOST_EPS, LEAST_DELTA = 1e-50, 1e50, 1e-100
-"""Beyond these a calibration would overflow; no privacy is left at such an eps, and no coefficient is as large."""
-
+# Greatest ||p|| and ||q||^2 where ||x|| is at most 1: q = x and p = y x, or q = x/2 and p = (y - 1/2) x
 BOUNDS: dict[str, tuple[float, float]] = {"gaussian": (1.0, 1.0), "binomial": (0.5, 0.25)}
-"""Greatest ||p|| and ||q||^2 where ||x|| is at most 1: q = x and p = y x, or q = x/2 and p = (y - 1/2) x."""
-
+# Least standard deviation of a report in lattice units; the proof needs 4, more makes rounding cheaper
 LEAST_SCALE = 64
-"""Standard deviation of a report in lattice units; 4 would do for the proof, more makes rounding cheaper."""
-
+# Rounding to the lattice adds at most this share to the statistics' sensitivity
 ROUNDING_SHARE = 1e-4
-"""The lattice is so fine that rounding the statistics adds at most this share to their sensitivity."""
-
+# Variance, in squared units, that the continuous mechanism loses to a randomised rounding
 SMOOTHING = 16
-"""Variance, in squared units, by which the continuous mechanism's noise falls short: a randomised rounding's."""
-
-SLACK = 1 + 1e-9
-"""For floating-point rounding, and for the factor within 1e-60 of one."""
-
-REFUSED_SHARE = 1e-10
-"""Of delta: what the refusal of reports that are not honest may add to it. `SLACK` covers it."""
-
-MOST_SENSITIVITY = 2.0**60
-"""With noise beside them, records that are this far apart stay within 64-bit integers."""
-
+SLACK = 1 + 1e-9  # Covers floating-point rounding, and a factor within 1e-60 of one
+REFUSED_SHARE = 1e-10  # Share of delta that refusing dishonest reports may add; covered by `SLACK`
+MOST_SENSITIVITY = 2.0**60  # Records this far apart, plus noise, still fit 64-bit integers
 EXPOSED = (
     "a single report does not protect its record from those who see it: at this local_eps it distinguishes two "
     "records with an error rate below delta. Add up reports by a secure sum, or give local_eps instead of eps"

@@ -23,12 +23,9 @@ from dpstats.writing import whole_file
 
 Integers = NDArray[np.int64]
 
+# Reports per batch; fewer when read from JSON lines, whose integers take more memory
 BATCH, LINES = 8192, 1024
-"""Reports read and written at a time, and those read as lines of JSON, whose integers take more memory."""
-
-CHANCE = 1e-6
-"""Copies are looked for where so many or fewer pairs of honest reports are expected to be alike."""
-
+COLLISIONS = 1e-6  # Copies are searched where at most this many pairs of honest reports are expected to be equal
 MISMATCH = "a report belongs to another specification than spec; keep reports of different collections apart"
 TOO_MANY = "there are too many reports for 64-bit sums; add up parts of them modulo 2**128"
 UNREADABLE = (
@@ -253,7 +250,7 @@ class _Fingerprints:
         count = sum(map(len, self._prints))
         # Two honest integers are equal with probability 1 / (2 s sqrt(pi)) at most, whatever the records are.
         alike = -self._spec.size * math.log(2 * self._spec.lattice.scale * math.sqrt(math.pi))
-        if count < 2 or 2 * math.log(count) + alike > math.log(CHANCE):
+        if count < 2 or 2 * math.log(count) + alike > math.log(COLLISIONS):
             return
         fingerprints = np.concatenate(self._prints)
         order = np.lexsort(fingerprints.T)

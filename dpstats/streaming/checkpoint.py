@@ -48,7 +48,7 @@ class Position(NamedTuple):
     digest: str
 
 
-class StreamBooks:
+class StreamPositions:
     """The ticks of the streams that a ledger was charged for."""
 
     def __init__(self, spender: Spender) -> None:
@@ -95,7 +95,6 @@ _FULL = "cannot be written: the disk is full, or a quota or limit is reached; fr
 _FORBIDDEN = "cannot be read or written; give this process permission to the file and its folder"
 _UNLOCKED = "cannot be locked: this file system has no locks; keep it on a local disk"
 MOUNTED = "is a mount point, and a state is replaced by renaming; mount its folder instead"
-
 _ADVICE = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _FULL),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), _FORBIDDEN),
@@ -183,7 +182,7 @@ class Checkpoint:
     def __init__(self, path: str | os.PathLike[str] | None, ledger: LedgerLike) -> None:
         self.ledger = as_ledger(ledger)
         self.path = None if path is None else _state_path(check_path("state", path))
-        self._books = None if self.ledger is None else StreamBooks(self.ledger)
+        self._books = None if self.ledger is None else StreamPositions(self.ledger)
         self.entry: int | None = None
         """The number of the charge, once it is made."""
         self._position: Position | None = None
@@ -377,7 +376,7 @@ def _state_path(path: Path) -> Path:
     return path
 
 
-class Waiting(NamedTuple):
+class PendingTick(NamedTuple):
     """A tick that is computed but not shown yet."""
 
     facts: Mapping[str, Any] | None  # the state after it; None once that is valid
@@ -394,7 +393,7 @@ class DurableTicks(ABC):
     def __init__(self, state: str | os.PathLike[str] | None, ledger: LedgerLike, last: int) -> None:
         self._checkpoint, self._last = Checkpoint(state, ledger), last
         self.lock, self._broken = TickLock(), False
-        self._waiting: Waiting | None = None
+        self._waiting: PendingTick | None = None
         self._identity, self._begun = secrets.token_hex(16), False
 
     def _load(self) -> None:
@@ -418,7 +417,7 @@ class DurableTicks(ABC):
         """Charge the ledger and write the first state, once."""
 
     @abstractmethod
-    def _compute(self, tables: Sequence[Table], label: str | None) -> Callable[[], Waiting]:
+    def _compute(self, tables: Sequence[Table], label: str | None) -> Callable[[], PendingTick]:
         """Read the rows of a tick, which are paid for; what then makes the tick."""
 
     @abstractmethod

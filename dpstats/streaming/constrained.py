@@ -19,7 +19,7 @@ Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Scaled:
+class ScaledConstraint:
     """rho times a set, as far as a descent asks for it."""
 
     constraint: Constraint
@@ -36,7 +36,7 @@ class Scaled:
         return self.rho * self.constraint.support(direction)
 
 
-Region = Constraint | Scaled
+Region = Constraint | ScaledConstraint
 
 
 MOST_STEPS = 20_000

@@ -23,7 +23,7 @@ from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.frames import WideFrame
 from dpstats.streaming.constrained import (
     Sandwich,
-    Scaled,
+    ScaledConstraint,
     descend,
     explained_by_noise,
     positive_part,
@@ -37,8 +37,7 @@ from dpstats.streaming.vectors import Integers, RowVector
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-MOST_NUMBERS = 250_000
-"""Sums that "auto" directions make at most."""
+MOST_NUMBERS = 250_000  # Most sums that directions="auto" may make
 
 
 def region_width(columns: int, region: Constraint | int | None) -> float:
@@ -82,12 +81,8 @@ def choose_directions(
 
 
 MOST_ENTRIES = 2 * 10**8
-
-PART_CELLS = 2**17
-"""So many cells of rows are handled at once."""
-
-LIFT_TOLERANCE = 1e-6
-"""Of a lifted point's image, relative to the image's norm."""
+PART_CELLS = 2**17  # Cells of rows per block
+LIFT_TOLERANCE = 1e-6  # Error of a lifted point's image, relative to the image's norm
 
 
 @dataclass(frozen=True)
@@ -197,7 +192,7 @@ class Projection:
             square = apart(point)
             return square <= close or square - gap > close
 
-        region, gram = Scaled(constraint, rho), Sandwich(self.matrix, np.eye(self.directions))
+        region, gram = ScaledConstraint(constraint, rho), Sandwich(self.matrix, np.eye(self.directions))
         point = descend(self.matrix.T @ image, gram, region, region.project(start), 0.0, 5_000, decided)
         return point, apart(point) <= close
 

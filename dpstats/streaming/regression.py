@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 
 Float = NDArray[np.float64]
 
-RECALL = 512
-"""Releases kept in memory where no file keeps them."""
+RECALL = 512  # Releases kept in memory without a state file
 
 
 class _Stream:

@@ -29,11 +29,8 @@ from dpstats.streaming.sums.mechanism import MechanismKeywords
 from dpstats.streaming.sums.workloads import Window
 from dpstats.streaming.vectors import RowVector, linear_vector, renewed_vector
 
-RADII = {"linear": 1.0, "renewable": 4.0}
-"""Default guesses at the norm of the coefficients in the metric of the rows."""
-
-PERSON = "person"
-"""What persons are called where a pattern of their ticks is declared and no `unit`."""
+RADII = {"linear": 1.0, "renewable": 4.0}  # Default guesses at the norm of the coefficients in the metric of the rows
+PERSON = "person"  # Name of a person where `participation` has several ticks and `unit` is None
 
 
 class StreamKeywords(TypedDict, total=False):
@@ -65,6 +62,7 @@ class StreamKeywords(TypedDict, total=False):
     rows_guess: float
 
 
+# The other keywords are None by default
 STREAM_DEFAULTS: StreamKeywords = {
     "family": "gaussian",
     "participation": (0,),
@@ -73,7 +71,6 @@ STREAM_DEFAULTS: StreamKeywords = {
     "adjacency": "add_remove",
     "rows_guess": 1000.0,
 }
-"""What is asked for unless something else is; every other keyword is None."""
 
 
 def make_plan(

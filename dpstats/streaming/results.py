@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 Float = NDArray[np.float64]
 
+# Errors are withheld where linearisation moves coefficients by more, in standard errors
 MOST_REMAINDER = 0.5
-"""Errors are given where linearisation is predicted to move coefficients by no more than this, in standard errors."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,8 +305,7 @@ def change_table(later: StreamResults, earlier: StreamResults, covariance: Float
     return WideFrame({**columns, "low": change - half, "high": change + half}, index=names)
 
 
-MOST_TICKS = 60
-"""Ticks of which a picture has intervals, evenly spread."""
+MOST_TICKS = 60  # Ticks with intervals in a picture, evenly spread
 
 
 def coefficient_picture(

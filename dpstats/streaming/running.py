@@ -26,14 +26,13 @@ from dpstats.ledger.ledger import LedgerLike
 from dpstats.models.release import check_rows
 from dpstats.models.sources import cap_response
 from dpstats.quiet import fail_closed, quiet, strip_context
-from dpstats.streaming.checkpoint import DurableTicks, Waiting, on_disk, write_durably
+from dpstats.streaming.checkpoint import DurableTicks, PendingTick, on_disk, write_durably
 from dpstats.streaming.fit import invert_information, remainder, squared_distances
-from dpstats.streaming.plan import StreamPlan, rows_of_one
+from dpstats.streaming.plan import StreamPlan, neighbouring_rows
 from dpstats.streaming.sums import PrefixSums, stored_plan
 from dpstats.streaming.sums.lattice import Float, Integers, zeros
 
-EARLY = 64
-"""So many of the first releases are always in memory."""
+EARLY = 64  # The first releases, this many, are always in memory
 
 
 class Release(NamedTuple):
@@ -141,11 +140,8 @@ def checksum(tick: int, numbers: bytes) -> bytes:
     return hashlib.sha256(b"%d:" % tick + numbers).digest()[:8]
 
 
-SHARE = 1 / 2
-"""At most this share of the ticks is left out."""
-
-MOST = EARLY
-"""Later ticks than this are never left out: coefficients have settled by then, or never will."""
+SHARE = 1 / 2  # Largest share of the ticks that is left out
+MOST = EARLY  # Later ticks are never left out: coefficients have settled by then, or never will
 
 
 class BurnIn(NamedTuple):
@@ -240,7 +236,7 @@ class RunningStream(DurableTicks):
         plan = self.plan
         label = plan.title if counted is None else f"{plan.title}; ticks of {counted:,} rows, whose number is public"
         if plan.guarantee.unit is not None:
-            often = rows_of_one(plan.guarantee, plan.sums.mechanism.participation)
+            often = neighbouring_rows(plan.guarantee, plan.sums.mechanism.participation)
             label = f"{label}; one {plan.guarantee.unit} {often}, which is not checked"
         names = {"label": label, "method": f"stream, {plan.method}", "formula": plan.formula}
         entry = {**names, "domain": plan.design.domain, "columns": plan.design.columns}
@@ -248,12 +244,12 @@ class RunningStream(DurableTicks):
         strip_context(lambda: self._checkpoint.begin(self._facts(0, self.releases.last, None), plan.guarantee, **entry))
         self._begun = True
 
-    def _compute(self, tables: Sequence[Table], label: str | None) -> Callable[[], Waiting]:
+    def _compute(self, tables: Sequence[Table], label: str | None) -> Callable[[], PendingTick]:
         vector = fail_closed(lambda: self._vector(tables))
 
-        def step() -> Waiting:
+        def step() -> PendingTick:
             release = self._step(vector)
-            return Waiting(self._facts(self.tick + 1, release, label), release, label)
+            return PendingTick(self._facts(self.tick + 1, release, label), release, label)
 
         return step
 

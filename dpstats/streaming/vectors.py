@@ -30,8 +30,7 @@ Float = NDArray[np.float64]
 Integers = NDArray[np.object_]
 Method = Literal["linear", "renewable"]
 
-FINE = 64
-"""Binary places of the weights as fractions: what they lose is far below a lattice step."""
+WEIGHT_BITS = 64  # Binary places of the weights as fractions: the loss is far below a lattice step
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ class RowVector:
         """An exact sum as a vector of whole lattice steps, Python integers of shape (size,)."""
         sums = zip(self.weights.tolist(), self.units.tolist(), exact.tolist(), strict=True)
         return as_integers(
-            math.floor(Fraction(weight) * Fraction(unit) / Fraction(step) * 2**FINE) * entry >> FINE
+            math.floor(Fraction(weight) * Fraction(unit) / Fraction(step) * 2**WEIGHT_BITS) * entry >> WEIGHT_BITS
             for weight, unit, entry in sums
         )
 
@@ -197,14 +196,10 @@ def _inner(vector: RowVector, exog: Float, weights: Float, bound: float) -> Floa
     return integer_rows(vector.metric.coordinates(exog), weights, np.array(vector.metric.diagonal), bound)
 
 
+# Up to this weight the Hessian of a logistic regression costs nothing beside its gradient (docs/proofs/streams, 9)
 FREE_WEIGHT = math.sqrt(12) * (1 - 1e-12)
-"""Up to this weight the Hessian of a logistic regression costs nothing beside its gradient (docs/proofs/streams, 9)."""
-
-WIDEST = 8.0
-"""Natural logarithm of the farthest weight from 1 that is looked for."""
-
-FARTHEST = 40.0
-"""Linear predictors up to which a loss curve is followed; a row beyond is cut."""
+MOST_LOG_WEIGHT = 8.0  # Weights from exp(-this) to exp(this) are tried
+MOST_PREDICTOR = 40.0  # A loss curve is followed up to this linear predictor; the vector of a row beyond is cut
 
 
 def linear_vector(
@@ -269,7 +264,7 @@ def reach_of(family: Family, inner: float, offset: float = 0.0) -> float:
         return 1.0
     most = 0.0
     for outcome, added in itertools.product(_outcomes(family), sorted({-offset, offset})):
-        low, high = -FARTHEST, FARTHEST
+        low, high = -MOST_PREDICTOR, MOST_PREDICTOR
         for _ in range(3):  # closer and closer to where it is greatest, which may be at a kink
             eta = np.linspace(low, high, 2001)
             curve = family.derivatives(eta, np.full_like(eta, outcome))
@@ -293,5 +288,7 @@ def _outcomes(family: Family) -> tuple[float, ...]:
 
 
 def _least(noise: Callable[[float], float]) -> float:
-    optimum = optimize.minimize_scalar(lambda at: math.log(noise(at)), bounds=(-WIDEST, WIDEST), method="bounded")
+    optimum = optimize.minimize_scalar(
+        lambda at: math.log(noise(at)), bounds=(-MOST_LOG_WEIGHT, MOST_LOG_WEIGHT), method="bounded"
+    )
     return float(optimum.x)

@@ -29,14 +29,10 @@ from dpstats.results.glm_results import GLMResults
 
 Array = NDArray[np.float64]
 
-BLOCK_ROWS = 65536
-"""Rows that are judged at a time."""
-
-CLOSE = 1e-9
-"""Losses that pass their bounds by so little do so by rounding."""
-
+BLOCK_ROWS = 65536  # Rows per evaluation of the losses
+CLOSE = 1e-9  # Losses may exceed their bounds by this much through rounding
+# Losses of a row under a released model; errors are divided by the width of the response's range
 MODEL_LOSSES = ("mistakes", "absolute_error", "squared_error")
-"""What a row may cost a released model; errors are divided by the width of the response's range."""
 
 
 def total_losses(losses: Losses, table: Table, low: float, person: str | None = None) -> NDArray[np.int64]:

@@ -28,32 +28,21 @@ from dpstats.results.stored import Printed, guarantee_sentence, marked_title
 from dpstats.summaries import Summary, format_number, full_width, shorten
 from dpstats.tuning.losses import MODEL_LOSSES
 
-FIXED = (
+# Arguments that all candidates share
+SHARED_ARGUMENTS = (
     *("adjacency", "allow_uncertified", "data", "delta", "domain", "eps", "formula", "ledger", "memory", "seed"),
     "unit",
 )
-"""What all candidates share."""
-
-PERSONS = ("max_rows", "unit_weight")
-"""What tuning does not take: only rows that share a weight are known to add one row's loss at most."""
-
-TERMS = ("exposure", "offset", "weights")
-"""What are terms of the formula instead."""
-
+# Not offered: only rows of a person that share one weight add at most one row's loss
+UNIT_ARGUMENTS = ("max_rows", "unit_weight")
+FORMULA_TERMS = ("exposure", "offset", "weights")  # These are terms of the formula instead
 STRATEGIES = ("stopping", "all", "parts", "public")
-
-PERSONAL = ("stopping", "all")
-"""Strategies that protect persons with several rows."""
-
-SHARES = {"stopping": 0.2, "all": 0.1}
-"""Of a run's eps for its score, and of the whole for the choice; settled by the benchmark (docs/tuning)."""
-
-MOST = 1000
-"""Candidates of a grid, at most."""
-
+UNIT_STRATEGIES = ("stopping", "all")  # Strategies that protect persons with several rows
+# Shares of a run's eps for its score, and of the whole eps for the choice; chosen by the benchmark (docs/tuning)
+SCORE_SHARES = {"stopping": 0.2, "all": 0.1}
+MOST_CANDIDATES = 1000  # Candidates of a grid
 PROOF = "docs/proofs/tuning"
-
-UNTUNED = (
+DEFAULTS_NOTE = (
     "In every cell of the benchmark one fit with the defaults and the whole budget was at least as good as every "
     "strategy of tuning, because its curvature is chosen from public facts."
 )
@@ -64,17 +53,17 @@ Grid = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
 def candidates_of(grid: Grid, common: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The arguments of each candidate's fit, by a name that says what it sets; `common` are those of all.
 
-    ArgumentError unless they are 2 to `MOST` different ones with responses of one kind, and set nothing that is fixed.
+    ArgumentError unless they differ, have responses of one kind, and set nothing that all candidates share.
     """
     chosen = _combinations(grid)
     for name in itertools.chain(common, *chosen):
-        if name in PERSONS:
+        if name in UNIT_ARGUMENTS:
             raise ArgumentError(f"tune() does not take {name}: the rows of a person share a weight; pass unit= alone")
-        if name in TERMS:
+        if name in FORMULA_TERMS:
             raise ArgumentError(f"{name} is not an argument here: write weights() and offset() as terms of the formula")
     for one in chosen:
         for name in one:
-            if not isinstance(name, str) or name in FIXED:
+            if not isinstance(name, str) or name in SHARED_ARGUMENTS:
                 raise ArgumentError(f"grid cannot set {safe_repr(name)}: it is the same for all candidates")
     named = {", ".join(f"{name}={_quoted(value)}" for name, value in one.items()): {**common, **one} for one in chosen}
     if len(named) < max(2, len(chosen)):
@@ -87,10 +76,14 @@ def candidates_of(grid: Grid, common: Mapping[str, Any]) -> dict[str, dict[str, 
 
 def _combinations(grid: Grid) -> list[dict[str, Any]]:
     if isinstance(grid, Mapping) and all(isinstance(values, (list, tuple)) for values in grid.values()):
-        if not 0 < math.prod(map(len, grid.values())) <= MOST:
-            raise ArgumentError(f"grid must hold between 2 and {MOST} combinations")
+        if not 0 < math.prod(map(len, grid.values())) <= MOST_CANDIDATES:
+            raise ArgumentError(f"grid must hold between 2 and {MOST_CANDIDATES} combinations")
         return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-    if isinstance(grid, (list, tuple)) and len(grid) <= MOST and all(isinstance(one, Mapping) for one in grid):
+    if (
+        isinstance(grid, (list, tuple))
+        and len(grid) <= MOST_CANDIDATES
+        and all(isinstance(one, Mapping) for one in grid)
+    ):
         return [dict(one) for one in grid]
     raise ArgumentError("grid must be a dict of lists, such as {'curvature': [1, 10]}, or a list of dicts of arguments")
 
@@ -115,13 +108,13 @@ def split_eps(
 
 def check_share(strategy: str, share: float | None) -> float:
     """The share of eps that scores or the choice take; ArgumentError if it is none."""
-    if strategy not in SHARES:
+    if strategy not in SCORE_SHARES:
         if share is not None:
             raise ArgumentError(
                 f"score_share cannot be combined with strategy={strategy!r}, which pays for the score separately"
             )
         return 0.0
-    return SHARES[strategy] if share is None else check_fraction("score_share", share)
+    return SCORE_SHARES[strategy] if share is None else check_fraction("score_share", share)
 
 
 def check_score(score: str | None, response: str) -> str:
@@ -239,7 +232,7 @@ class TuningPlan(Printed):
 
     def notes(self) -> list[str]:
         """What the reader must know, in plain words."""
-        notes = [guarantee_sentence(self.guarantee, "The released fit and which candidate it is are"), UNTUNED]
+        notes = [guarantee_sentence(self.guarantee, "The released fit and which candidate it is are"), DEFAULTS_NOTE]
         if self.runs is not None:
             notes.append(
                 f"The number of runs is random, {self.runs.mean:g} on average, and private like the scores: keep "
@@ -376,7 +369,7 @@ def _check_strategy(strategy: str, delta: float, record: Unit) -> None:
     check_choice("strategy", strategy, STRATEGIES)
     if strategy == "stopping" and delta > 0:
         raise ArgumentError("delta must be 0 with strategy='stopping', whose theorem is for pure eps; use 'all'")
-    if record.column is not None and strategy not in PERSONAL:
+    if record.column is not None and strategy not in UNIT_STRATEGIES:
         raise ArgumentError(
             f"unit goes with strategy='stopping' and 'all', not with {strategy!r}: rows of a person could fall "
             "into several parts, and public rows need no guarantee; choose on public rows first, and fit by dp.glm"

@@ -26,9 +26,7 @@ from dpstats.summaries import Summary, format_number, full_width, shorten
 from dpstats.tuning.losses import Losses, ModelLosses, rule_losses, total_losses
 
 PROOF = "docs/proofs/choice"
-
-BETA = 0.05
-"""The chance of failure of the bounds in a summary."""
+BETA = 0.05  # Probability that a bound in the summary fails
 
 
 def exponential_bound(choice: PermuteAndFlip, beta: float) -> float:

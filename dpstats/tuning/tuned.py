@@ -30,12 +30,11 @@ from dpstats.results.glm_results import GLMResults
 from dpstats.results.stored import Printed
 from dpstats.summaries import WIDTH, Summary, wrap_notes
 from dpstats.tuning.losses import block_loss
-from dpstats.tuning.plan import UNTUNED, Grid, TuningPlan, make_tuning_plan
+from dpstats.tuning.plan import DEFAULTS_NOTE, Grid, TuningPlan, make_tuning_plan
 
 _log = logging.getLogger("dpstats")
 
-PUBLIC_FITS = 10
-"""Fits to a random half of the public rows by which each candidate is judged on the other half."""
+PUBLIC_FITS = 10  # Random halves of the public rows: each candidate is fitted to one half and judged on the other
 
 
 class CandidateFits:
@@ -306,7 +305,7 @@ def tune(
         raise ArgumentError("public must be rows that need no protection; these are the private rows of data")
     public_table = _public_rows(plan, source, public)
     check_for_unit(ledger, plan.guarantee.unit, "dp.tune")
-    _log.warning("dpstats.tune: %s plan_tuning() shows its plan beside that of the candidates.", UNTUNED)
+    _log.warning("dpstats.tune: %s plan_tuning() shows its plan beside that of the candidates.", DEFAULTS_NOTE)
     return Release(
         plan.guarantee,
         table,

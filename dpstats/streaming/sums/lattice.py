@@ -24,9 +24,7 @@ Float = NDArray[np.float64]
 Integers = NDArray[np.object_]
 
 _BELOW = 1 - 2.0**-30  # stands above the rounding of the steps before truncation, for a million numbers
-
 _BLOCK = 4096
-
 _ADD: dict[str, Callable[[Float, Float], Float]] = {
     "l1": lambda total, size: total + size,
     "l2": lambda total, size: total + size**2,
@@ -190,19 +188,12 @@ def law_root_mean_square(law: Noise | KNormNoise, size: int) -> float:
     return math.sqrt(law.expected_square() if isinstance(law, KNormNoise) else law.expected_square(size))
 
 
+# The lattice step is 2**-RESOLUTION of a row's reach, as a power of two, unless the noise is very large
 RESOLUTION = 40
-"""The lattice is 2**-RESOLUTION of a row's reach, to the next power of two, unless the noise is very large."""
-
-LONGEST_ROW = 2.0**50
-"""Rows of so many steps can be added by blocks of 4,096 in 64-bit integers."""
-
+LONGEST_ROW = 2.0**50  # Blocks of 4,096 rows of this length add up in 64-bit integers
 MOST_NUMBERS = 10**6
-
-REACHES = (1e-50, 1e50)
-"""A row's reach lies between these, so that nothing under- or overflows."""
-
-ROUNDING = 1e-11
-"""A relative allowance for the floating-point evaluation of norms of columns."""
+REACHES = (1e-50, 1e50)  # A row's reach must lie between these, so that nothing under- or overflows
+ROUNDING = 1e-11  # Relative rounding error of norms of columns, at most
 
 
 def check_size(size: object) -> int:

@@ -272,7 +272,6 @@ class Mechanism(ABC):
 SumsNorm = Literal["l2", "l1", "linf", "design"]
 
 BASIS = "docs/proofs/streams"
-
 LEAST_DELTA = 1e-280
 
 
@@ -392,8 +391,8 @@ class SumsPlan:
         return {**vars(self), **compound}
 
 
+# Relative differences between machines: of a row's reach, and of the noise's scale for the same buffers
 SAME_BOUND, SAME_SCALE = 1e-13, 1e-10
-"""How far a row's reach, and the scale of the noise for the same buffers, may be from one machine to another."""
 
 
 def nearly_equal(one: Any, other: Any, share: float) -> bool:
@@ -405,8 +404,7 @@ def nearly_equal(one: Any, other: Any, share: float) -> bool:
     return bool(one == other)
 
 
-LARGEST = 2**200
-"""Entries of vectors are clamped to so many steps: no vector can overflow what follows."""
+LARGEST = 2**200  # Entries of vectors are clamped to this many steps, so that nothing overflows
 
 
 class PrefixSums:

@@ -97,14 +97,10 @@ class PoleSum:
         return np.log1p(-np.minimum(self.gaps, 1 - 1e-300))
 
 
-BITS = 64
-"""Decays and weights are whole multiples of 2**-BITS: C is what these say, whatever fit they came from."""
-
+BITS = 64  # Decays and weights are whole multiples of 2**-BITS, and define C exactly
+# The fewest buffers are used whose greatest standard deviation is within this factor of the square root's
 CLOSE = 1.002
-"""The fewest buffers are taken whose greatest standard deviation is within this factor of the square root's."""
-
 MOST_BUFFERS = 5
-
 _LONGEST_ROOT = 10**7  # horizons whose square root is worth computing
 
 
@@ -260,8 +256,7 @@ def _interlaced(log_steps: Float) -> Buffers:
     return Buffers.rounded(poles, np.abs(weights))
 
 
-TAP_BITS = 32
-"""Taps are whole multiples of 2**-TAP_BITS: C is what they say."""
+TAP_BITS = 32  # Taps are whole multiples of 2**-TAP_BITS, and define C exactly
 
 
 class BufferPath(NoisePath):
@@ -338,10 +333,8 @@ def _halves_up(values: Integers, bits: int) -> Integers:
 
 
 MOST_TAPS = 10**6
-
 _WINDOWS = 20  # a window's taps, in windows: within 2e-4 of the root that is not cut
 _HALFLIVES = 14
-
 _SETTLED = 1e-9  # the share of a response's energy that may lie in the last tenth of what is computed
 
 

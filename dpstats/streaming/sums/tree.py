@@ -218,8 +218,8 @@ def common_nodes(first: int, second: int, arity: int, levels: int) -> int:
     return total
 
 
+# A node's own share in its estimate is a multiple of 2**-16: any share is unbiased, and this one all but the best
 WEIGHT_BITS = 16
-"""A node's own share in its estimate is a multiple of 2**-16: any share is unbiased, and this one all but the best."""
 
 
 def own_shares(levels: int) -> list[int]:
@@ -322,12 +322,9 @@ class Honaker(NodeTree):
 
 
 MOST_CHILDREN = 64
-
-COVER_SHARE = 0.01
-"""The share of eps for the noise that covers the rounding of real-valued draws."""
-
+COVER_SHARE = 0.01  # Share of eps for the noise that covers the rounding of real-valued draws
+# Distance of a computed draw from the ideal one, in root mean squares (docs/proofs/bodies, 5, and release)
 DRAW_ERROR = 1e-8
-"""A computed draw is within so many root mean squares of the ideal one (docs/proofs/bodies, 5, and release)."""
 
 
 class KNormTree(NodeTree):
