@@ -139,10 +139,10 @@ def logistic_stream(
         endog = (random.random(rows) < expit(exog @ coef)).astype(np.float64)
         exogs, endogs = [*exogs, exog], [*endogs, endog]
         exact = exact + vector(plan, exog, endog, params[-1])
-        chosen = choose_burn_in(plan, totals, [*params, params[-1]][: tick + 1], tick, exact + noise[tick - 1])
-        totals, params = [*totals, exact + noise[tick - 1]], [*params, chosen.params]
+        _, _, latest = choose_burn_in(plan, totals, [*params, params[-1]][: tick + 1], tick, exact + noise[tick - 1])
+        totals, params = [*totals, exact + noise[tick - 1]], [*params, latest]
         if tick in at:
-            found.append((np.vstack(exogs), np.concatenate(endogs), chosen.params))
+            found.append((np.vstack(exogs), np.concatenate(endogs), latest))
     return found
 
 

@@ -100,15 +100,15 @@ class Program:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""
+        levels = self.response.levels
         subterms = [
             [[position, None if coding is None else coding.tolist()] for position, coding in subterm]
             for subterm in self.subterms
         ]
-        response = {name: getattr(self.response, name) for name in self.response.__dataclass_fields__}
         return {
             "exog_domain": self.exog_domain.to_dict(),
             "endog_domain": self.endog_domain.to_dict(),
-            "response": {**response, "levels": None if self.response.levels is None else list(self.response.levels)},
+            "response": {**vars(self.response), "levels": None if levels is None else list(levels)},
             "factors": list(self.factors),
             "subterms": subterms,
             **{name: getattr(self, name).tolist() for name in ("lower", "upper", "center", "scale")},

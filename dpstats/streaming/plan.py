@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from statsmodels.iolib.table import SimpleTable
 
-from dpstats.arguments import is_number, is_whole
+from dpstats.arguments import is_whole
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
@@ -385,13 +385,6 @@ def ticks_table(frame: pd.DataFrame) -> SimpleTable:
 def facts_digest(facts: Any) -> str:
     """A hash of plain public values."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-
-
-def check_guess(name: str, value: object, low: float, high: float) -> float:
-    """`value` as a float; ArgumentError unless it is a number from `low` to `high`."""
-    if not is_number(value) or not low <= value <= high:
-        raise ArgumentError(f"{name} must be a number from {low:g} to {high:g}")
-    return float(value)
 
 
 def neighbouring_rows(guarantee: Guarantee, participation: Sequence[int]) -> str:

@@ -327,8 +327,6 @@ class ProjectedFitting:
     def moments(self, *arguments: Any) -> NoReturn:
         raise NotReleasedError(f"not released: {NO_ERRORS}")
 
-    estimates = moments
-
 
 @dataclass(frozen=True, eq=False)
 class ProjectedPlan(StreamPlan):

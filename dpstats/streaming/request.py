@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypedDict, Unpack, cast
 
-from dpstats.arguments import check_choice, check_flag, safe_repr
+from dpstats.arguments import check_choice, check_flag, is_number, safe_repr
 from dpstats.call import SEEDED, RowKeywords, split_kwargs
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
@@ -22,7 +22,7 @@ from dpstats.privacy.guarantee import check_adjacency, check_planned
 from dpstats.privacy.information import MatrixNoise
 from dpstats.privacy.information.statistics import frobenius_sensitivity
 from dpstats.streaming.constraints import Constraint
-from dpstats.streaming.plan import StreamPlan, check_guess
+from dpstats.streaming.plan import StreamPlan
 from dpstats.streaming.projected import ProjectedPlan, ProjectedVector, plan_projection
 from dpstats.streaming.sums import MECHANISMS, Mechanism, SumsPlan, Workload
 from dpstats.streaming.sums.mechanism import MechanismKeywords
@@ -103,7 +103,10 @@ def make_plan(
         radius = RADII[method] if asked["radius"] is None else check_size("radius", asked["radius"])
     source = make_mechanism(asked, pure=budget[1] == 0)
     design = make_design(formula, domain, loss, method, asked)
-    rows_guess = check_guess("rows_guess", asked["rows_guess"], 1, 1e12)
+    rows_guess = asked["rows_guess"]
+    if not is_number(rows_guess) or not 1 <= rows_guess <= 1e12:
+        raise ArgumentError("rows_guess must be a number from 1 to 1e+12")
+    rows_guess = float(rows_guess)
 
     def noise(size: int, sensitivity: float, step: float | None = None) -> SumsPlan:
         """For vectors of `size` numbers that a neighbour moves by `sensitivity`."""

@@ -141,32 +141,25 @@ def checksum(tick: int, numbers: bytes) -> bytes:
 
 
 SHARE = 1 / 2  # Largest share of the ticks that is left out
-MOST = EARLY  # Later ticks are never left out: coefficients have settled by then, or never will
-
-
-class BurnIn(NamedTuple):
-    """Sums of the ticks start + 1, ..., t, and the coefficients that follow."""
-
-    start: int
-    sums: Float
-    params: Float
 
 
 def choose_burn_in(
     plan: StreamPlan, totals: Sequence[Float], params: Sequence[Float], tick: int, total: Float
-) -> BurnIn:
-    """The start of the least predicted excess: of noise, of the linearisation, and of the rows that are left out.
+) -> tuple[int, Float, Float]:
+    """How many of the first ticks to leave out, for the least predicted excess; the sums of the others, coefficients.
 
-    `totals` are the noisy sums of the first 0, 1, ..., `MOST` ticks, as far as there are, `total` that of all; `params`
-    the coefficients at which the ticks 1, 2, ... were linearised, and the latest ones last.
+    The excess is that of noise, of the linearisation, and of the rows that are left out: of the first `EARLY` ticks at
+    most, since coefficients have settled by then, or never will. `totals` are the noisy sums of the first 0, 1, ...,
+    `EARLY` ticks, as far as there are, `total` that of all; `params` the coefficients at which the ticks 1, 2, ... were
+    linearised, and the latest ones last.
     """
     fitting, latest = plan.fitting, params[-1]
     size = len(latest)
-    starts = [0, *(2**power for power in range(7) if 2**power <= min(tick * SHARE, MOST, len(totals) - 1))]
+    starts = [0, *(2**power for power in range(7) if 2**power <= min(tick * SHARE, EARLY, len(totals) - 1))]
     full = fitting.equations(fitting.moments(total, plan.interval_deviation(0, tick)))
-    distances = np.array(params[: min(tick, MOST)]) - latest
+    distances = np.array(params[: min(tick, EARLY)]) - latest
     squares = squared_distances(distances, full.information) / tick
-    candidates: list[tuple[float, BurnIn]] = []
+    candidates: list[tuple[float, tuple[int, Float, Float]]] = []
     for start in starts:
         sums, deviation = total - totals[start], plan.interval_deviation(start, tick)
         equations = fitting.equations(fitting.moments(sums, deviation)) if start else full
@@ -175,7 +168,7 @@ def choose_burn_in(
         bias = remainder(float(squares[start:].sum()), inverse) ** 2
         fewer = size * start / (tick - start) * (plan.design.score_ratio or 1.0)
         solved = fitting.solve(equations, deviation, latest, tick - start)
-        candidates.append((noise + bias + fewer, BurnIn(start, sums, solved)))
+        candidates.append((noise + bias + fewer, (start, sums, solved)))
     return min(candidates, key=lambda one: one[0])[1]
 
 

@@ -570,7 +570,8 @@ class PrefixSums:
             generator = np.random.default_rng()
             generator.bit_generator.state = stored["random"]
             random = generator
-        whole = {name: _integers(state[name], size) for name in ("memory", "fresh", "sums")}
+        # Python integers, shapes (n, size).
+        whole = {name: np.array(state[name], dtype=object).reshape(-1, size) for name in ("memory", "fresh", "sums")}
         decayed = np.array([float.fromhex(value) for value in state["decayed"]])
         return cls(plan, random, {**state, **whole, "sums": list(whole["sums"]), "decayed": decayed})
 
@@ -605,11 +606,3 @@ class PrefixSums:
 def is_interval(a: object, b: object, last: int | None) -> bool:
     """Whether a + 1, ..., b are ticks, up to the last one if there is one."""
     return is_whole(a) and is_whole(b) and 0 <= a < b and (last is None or b <= last)
-
-
-def _integers(rows: list[list[int]], size: int) -> Integers:
-    """Python integers, shape (n, size)."""
-    array = zeros(len(rows), size)
-    for place, row in enumerate(rows):
-        array[place] = row
-    return array
