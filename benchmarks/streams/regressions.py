@@ -313,7 +313,7 @@ def speed() -> None:
     memory_only = stream_of(20, None)
     memory_only.update(rows[:0])
     plain = timed(lambda: memory_only.update(rows[:0]), times)
-    draws = memory_only._plan.sums.draws
+    draws = memory_only.plan().sums.draws
     random = random_source(None)
     drawn = timed(lambda: draws.draw(1, 230, random), times)
     print(f"ten million turns of an empty Python loop: {before:.2f} and {reference():.2f} s CPU, before and after")

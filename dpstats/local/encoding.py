@@ -99,7 +99,6 @@ class Program:
         return row
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
         levels = self.response.levels
         subterms = [
             [[position, None if coding is None else coding.tolist()] for position, coding in subterm]

@@ -55,12 +55,10 @@ class ReportMoments:
         return np.asarray(square * np.eye(len(coef)) + self.matrix_noise * np.outer(coef, coef), dtype=np.float64)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain released values, for JSON."""
         return {**vars(self), "matrix": self.matrix.tolist(), "vector": self.vector.tolist()}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
-        """What `to_dict` gave `stored` of."""
         return cls(**{**stored, "matrix": np.asarray(stored["matrix"]), "vector": np.asarray(stored["vector"])})
 
 

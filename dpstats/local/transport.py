@@ -54,11 +54,6 @@ class ReportBounds(NamedTuple):
             fitting &= ((values >= self.lower) & (values <= self.upper)).all(axis=1)
         return np.asarray(fitting)
 
-    def fits_sum(self, values: Integers, count: int) -> bool:
-        """Whether these may be the integers of a sum of so many reports that fit, shape (size,)."""
-        bounds = zip(self.lower.tolist(), values.tolist(), self.upper.tolist(), strict=True)
-        return all(count * low <= value <= count * high for low, value, high in bounds)
-
 
 def report_bounds(spec: Spec) -> ReportBounds:
     """What the reports of a specification are within: what a record may say, rounding, and noise."""
@@ -426,7 +421,9 @@ def _check_total(sums: Total, spec: Spec) -> None:
         raise DataError("the count of a Total must be a whole number of reports")
     if values.dtype != np.int64 or values.shape != (spec.size,):
         raise DataError(f"the values of a Total must be {spec.size} 64-bit integers")
-    if not report_bounds(spec).fits_sum(values, int(count)):
+    bounds, number = report_bounds(spec), int(count)
+    entries = zip(bounds.lower.tolist(), values.tolist(), bounds.upper.tolist(), strict=True)
+    if not all(number * low <= value <= number * high for low, value, high in entries):
         raise DataError(f"the values of this Total are no sum of {count} reports")
 
 

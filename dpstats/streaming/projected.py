@@ -197,7 +197,6 @@ class Projection:
         return point, apart(point) <= close
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
         return {"columns": self.columns, "directions": self.directions, "seed": self.seed}
 
 
@@ -293,13 +292,11 @@ class ProjectedVector(RowVector):
         return block._replace(exog=np.hstack([exog[:, :first] * inside[:, None], images]))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
         region = self.region.to_dict() if isinstance(self.region, Constraint) else self.region
         return {**super().to_dict(), "projection": self.projection.to_dict(), "region": region}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
-        """What `to_dict` gave `stored` of."""
         region = constraint_from_dict(stored["region"]) if isinstance(stored["region"], dict) else stored["region"]
         return super().from_dict({**stored, "projection": Projection(**stored["projection"]), "region": region})
 

@@ -116,13 +116,11 @@ class RowVector:
         return moments + np.triu(moments, 1).T
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
         facts = {field.name: getattr(self, field.name) for field in fields(self)}
         return {**facts, "family": self.family.to_dict(), "metric": self.metric.to_dict()}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
-        """What `to_dict` gave `stored` of."""
         family, metric = family_from_dict(stored["family"]), MatrixNoise.from_dict(stored["metric"])
         return cls(**{**stored, "family": family, "metric": metric})
 

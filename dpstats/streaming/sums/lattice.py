@@ -115,7 +115,6 @@ class GaussianDraws:
         return self.scale**2 * np.eye(size)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
         return {"draws": "gaussian", "scale": self.scale}
 
 
@@ -130,16 +129,13 @@ class LaplaceDraws:
         check_scale(self.reach / self.eps)
 
     def draw(self, count: int, size: int, random: RandomSource) -> Integers:
-        """As `GaussianDraws.draw`."""
         plain = np.zeros(count * size, dtype=np.int64)
         return noisy_integers(plain, self.reach, self.eps, random).reshape(count, size).astype(object)
 
     def covariance(self, size: int) -> Float:
-        """As `GaussianDraws.covariance`."""
         return 2 * (self.reach / self.eps) ** 2 * np.eye(size)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
         return {"draws": "laplace", **vars(self)}
 
 
@@ -155,21 +151,18 @@ class NormDraws:
         check_scale(max(self.law.scale, self.cover_reach / self.cover_eps))
 
     def draw(self, count: int, size: int, random: RandomSource) -> Integers:
-        """As `GaussianDraws.draw`."""
         law = self.law
         drawn = [law.sample(random) if isinstance(law, KNormNoise) else law.sample(size, random) for _ in range(count)]
         whole = np.rint(np.concatenate(drawn)).astype(np.int64)
         return noisy_integers(whole, self.cover_reach, self.cover_eps, random).reshape(count, size).astype(object)
 
     def covariance(self, size: int) -> Float:
-        """As `GaussianDraws.covariance`."""
         cover = 2 * (self.cover_reach / self.cover_eps) ** 2 * np.eye(size)
         if isinstance(self.law, KNormNoise):
             return self.law.covariance() + cover
         return self.law.expected_square(size) / size * np.eye(size) + cover
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
         return {"draws": "norm", **vars(self), "law": self.law.to_dict()}
 
 

@@ -151,8 +151,14 @@ class NodeTree(Mechanism):
         return digits(ticks, self.arity, self._levels).sum(axis=0).astype(np.float64)
 
     def sum_covariance(self, first: int, second: int) -> float:
-        """The nodes in both prefixes."""
-        return float(common_nodes(first, second, self.arity, self._levels))
+        """The nodes in both prefixes: those of their common leading digits, and as many of the next level as the lesser
+        digit."""
+        total = 0.0
+        for one, other in digits(np.array([first, second]), self.arity, self._levels)[::-1].tolist():
+            total += min(one, other)
+            if one != other:
+                break
+        return total
 
     def path(self) -> NoisePath:
         return TreePath(self.workload.ticks, self.arity)
@@ -205,17 +211,6 @@ class Tree(NodeTree):
             raise ArgumentError("horizon must be at least 2: the printed variance of a single tick is zero")
         guarantee = claim.uncertified("the printed variance of Algorithm 4 is not what its guarantee needs")
         return replace(exact, draws=GaussianDraws(factor * exact.row_sensitivity / exact.step), guarantee=guarantee)
-
-
-def common_nodes(first: int, second: int, arity: int, levels: int) -> int:
-    """Nodes that the prefixes of `first` and `second` ticks have in common: those of their common leading digits, and
-    as many of the next level as the lesser digit."""
-    total = 0
-    for one, other in digits(np.array([first, second]), arity, levels)[::-1].tolist():
-        total += min(one, other)
-        if one != other:
-            break
-    return total
 
 
 # A node's own share in its estimate is a multiple of 2**-16: any share is unbiased, and this one all but the best
