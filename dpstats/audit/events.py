@@ -1,4 +1,4 @@
-"""What runs show an observer, and the events that tell two data sets apart: learnt on some runs, counted on others."""
+"""Outcomes of runs, and the events that tell two data sets apart: learnt on some runs, counted on others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MOST_BINS, _BIN_RUNS = 200, 25
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What the runs on one data set showed."""
+    """The outcomes of the runs on one data set."""
 
     # (runs, size): the numbers released; a row is NaN throughout where a run released none, another count of
     # them, or one that is not finite.
@@ -57,7 +57,7 @@ Keys = Callable[[Outcomes], NDArray[np.object_]]
 
 
 class _Witness(logging.Handler):
-    """Hears the warnings and log records of one run; both leave the process as surely as a return value does."""
+    """Records the warnings and log records of one run, which leave the process as surely as a return value does."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ def _flatten(released: Any, numbers: list[float], words: list[str]) -> None:
 
 
 def _observe(mechanism: Mechanism, data: Any, rng: np.random.Generator, witness: _Witness) -> tuple[list[float], str]:
-    """The numbers of one run and the label for everything else it let out."""
+    """The numbers of one run and the label for everything else that it shows."""
     numbers: list[float] = []
     words: list[str] = []
     witness.messages.clear()

@@ -328,7 +328,7 @@ def fit(
 
 
 def _moments(reports: Reports, spec: Spec) -> ReportMoments:
-    """The sums themselves, scheme "statistics"."""
+    """The released sums of scheme "statistics"."""
     sums = total(reports, spec)
     p, (gradient, unit) = len(spec.names), spec.units
     matrix = np.zeros((p, p))
@@ -369,7 +369,7 @@ def _feature_moments(reports: Reports, spec: Spec, features: Features) -> Report
 
 
 def _projected(moments: ReportMoments, design: DesignSpec) -> ReportMoments:
-    """With what the coding knows of every sum of w x x': dummies that exclude each other, or are their own squares."""
+    """Projected on the sums that the coding allows: dummies exclude each other and are their own squares."""
     law = SpanNoise(np.eye(len(moments.vector), dtype=np.float64), moments.matrix_noise)
     return replace(moments, matrix=project_forms(moments.matrix, law, design.forms())[0])
 
@@ -407,7 +407,7 @@ def _quadratic(
 
 
 def _linearised(moments: ReportMoments, gram: Matrix, ridge: Matrix, design: DesignSpec) -> LinearisedLogistic | None:
-    """The logistic equation in what the sums say of it; None if they hardly say that there are rows."""
+    """The logistic equation in terms of the sums; None if the noise hides the number of rows."""
     loss = LinearisedLogistic(4 * gram, moments.vector, ridge, design.images, moments.count)
     at = None if loss.intercept is None else loss.intercept[0]
     return None if at is not None and gram[at, at] <= math.sqrt(2 * moments.matrix_noise) else loss

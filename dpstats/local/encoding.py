@@ -166,7 +166,7 @@ def _columns(value: Any, coding: Array | None) -> Array:
 
 
 def _share(bound: float, size: Any) -> float:
-    """What a part of this size is multiplied by to stay within the bound; 1 for a part of zeros or of NaN."""
+    """The factor that keeps a part of this size within the bound; 1 for a part of zeros or of NaN."""
     return bound / (1 + SLACK) / float(size) if size > 0 else 1.0
 
 

@@ -41,7 +41,7 @@ NEGLIGIBLE = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class ReportMoments:
-    """What the reports say of sum q q' and sum p, and how far off it is."""
+    """Estimates of sum q q' and sum p from the reports, with the variance of their noise."""
 
     matrix: Float  # (p, p)
     vector: Float  # (p,)
@@ -244,7 +244,7 @@ class LocalResults(Released):
         return WideFrame(table[["low", "high"]].set_axis([0, 1], axis="columns"))
 
     def _inference(self, residual_sd: float | None = None) -> Inference:
-        """What `uncertainty` tells; NotReleasedError where the noise does not tell it."""
+        """The inference behind `uncertainty`; NotReleasedError where there is none."""
         if self.sums is None:
             raise NotReleasedError(
                 "uncertainty: only least squares in scheme 'statistics' without a penalty has intervals; tidy() "
@@ -341,7 +341,7 @@ def _header(results: LocalResults) -> SimpleTable:
 
 
 def _coefficients(results: LocalResults) -> SimpleTable:
-    """With intervals where the noise tells them, else with the noise beside coefficients as fitted."""
+    """Coefficients with intervals, or as fitted, with the standard deviation of their noise."""
     if results.sums is not None:
         found = results.uncertainty()
         rows = [(str(name), _with_ends(row.to_numpy(dtype=np.float64))) for name, row in found.iterrows()]
@@ -362,7 +362,7 @@ def _coefficients(results: LocalResults) -> SimpleTable:
 
 
 def _with_ends(values: Float) -> list[str]:
-    """Coefficient, noise and ends of the interval, to the noise's digits; the rest blank where it leaves all open."""
+    """Coefficient, noise and ends of the interval, to the noise's digits; blank where the noise is infinite."""
     coef, error = values[:2]
     if not np.isfinite(error):
         return [f"{coef:.2g}", "", "", ""]

@@ -62,9 +62,9 @@ class ReportLattice:
         return self.sensitivity * SLACK / math.sqrt(reports * self.scale**2 - SMOOTHING)
 
     def reach(self, delta: float) -> float:
-        """How many deviations from zero, in an integer or beyond sqrt(size) of them in norm, no honest noise is.
+        """Honest noise is within this many deviations of zero, and sqrt(size) plus this many in norm.
 
-        But with a chance that `SLACK` pays for (docs/proofs/local, Theorem 2).
+        It may exceed them with a probability that `SLACK` covers (docs/proofs/local, Theorem 2).
         """
         chances = math.log((2 * self.size + 1) * (self.n + 1)) - math.log(REFUSED_SHARE) - math.log(delta)
         by_itself, others = math.sqrt(2 * chances), max(2, (self.n + 1) // 2)
@@ -76,7 +76,7 @@ class ReportLattice:
 
     @property
     def unrounded(self) -> float:
-        """What the statistics themselves may differ by, in units."""
+        """The greatest distance of two records' statistics before rounding, in units."""
         return self.sensitivity - math.sqrt(self.size)
 
 
@@ -246,7 +246,7 @@ class Spec:
         self._bind({**facts, **parts, "format": FORMAT, "formula": formula, "names": list(design.names)})
 
     def _bind(self, facts: dict[str, Any]) -> None:
-        """Take public facts for one's own, and warn whoever writes or reads them, before anyone reports."""
+        """Set the attributes from public facts, and warn of exposed reports before anyone reports."""
         shown = ("formula", "family", "scheme", "n", "delta", "radius")
         vars(self).update({name: facts[name] for name in shown}, _facts=facts, names=tuple(facts["names"]))
         if self.exposed:  # errors of the calibration are raised here too
@@ -312,7 +312,7 @@ class Spec:
 
     @cached_property
     def lattice(self) -> ReportLattice:
-        """How fine the reports' lattice is, and what one record moves on it."""
+        """The reports' lattice, with one record's sensitivity on it."""
         eps, local_eps = self._facts["eps"], self._facts["local_eps"]
         if local_eps is not None:
             return lattice_for(analytic_mu(local_eps, self.delta), 1, self.size, self.n)
@@ -322,7 +322,7 @@ class Spec:
 
     @cached_property
     def _shape(self) -> tuple[float, float, float]:
-        """How the noise of p is to that of the rest, up to rounding, and how far apart records are in these units.
+        """Relative noise of p and of the rest, and the distance of two records in these units.
 
         In scheme "features" as printed for a central eps, the best there is for a local one.
         """
@@ -425,7 +425,7 @@ class Spec:
         return Guarantee(eps, self.delta, "replace_one", basis=PROOF, mu=mu)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled as its text: compiled parts of it cannot be."""
+        """Pickled as text, since compiled parts cannot be pickled."""
         return Spec.from_json, (self.to_json(),)
 
     def __eq__(self, other: object) -> bool:

@@ -34,7 +34,7 @@ UNREADABLE = (
 
 
 class ReportBounds(NamedTuple):
-    """What a report must be within."""
+    """Bounds of an honest report."""
 
     # lower, upper: of each integer, (size,).
     lower: Integers
@@ -56,7 +56,7 @@ class ReportBounds(NamedTuple):
 
 
 def report_bounds(spec: Spec) -> ReportBounds:
-    """What the reports of a specification are within: what a record may say, rounding, and noise."""
+    """Bounds of the honest reports of a specification: the range of statistics, plus rounding and noise."""
     linear, rest = BOUNDS[spec.family]
     p, size, scale = len(spec.names), spec.size, spec.lattice.scale
     if spec.scheme == "features":
@@ -103,7 +103,7 @@ def write_parquet(reports: Iterable[Report], target: Path) -> None:
 
 
 def read_parquet(path: Path) -> Iterator[tuple[list[str], Integers, Integers]]:
-    """Batches of a file: hashes, the place of each report's among them, and integers; DataError if it is damaged."""
+    """Batches of a file: hashes, each report's index into them, and integers; DataError if it is damaged."""
     pyarrow, parquet = _pyarrow()
     how = {"read_dictionary": ["spec"], "pre_buffer": False, "page_checksum_verification": True}
     try:
@@ -413,7 +413,7 @@ def _check_shape(values: Integers, spec: Spec) -> Integers:
 
 
 def _check_total(sums: Total, spec: Spec) -> None:
-    """Whether it can be a sum of so many reports to `spec`: it need not have been made here."""
+    """Raise unless it can be a sum of so many reports to `spec`: it need not have been made here."""
     if sums.spec != spec.hash:
         raise ArgumentError(MISMATCH)
     values, count = np.asarray(sums.values), sums.count

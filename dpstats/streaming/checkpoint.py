@@ -49,7 +49,7 @@ class Position(NamedTuple):
 
 
 class StreamPositions:
-    """The ticks of the streams that a ledger was charged for."""
+    """The current tick of every stream in a ledger."""
 
     def __init__(self, spender: Spender) -> None:
         self._store = spender._store
@@ -62,7 +62,7 @@ class StreamPositions:
         return None if row is None else int(row[0])
 
     def begin(self, entry: int, digest: str) -> None:
-        """Put the stream of an entry before its first tick, unless it stands there or further on already.
+        """Record that the stream of an entry is before its first tick, unless the ledger knows the stream already.
 
         LedgerError if the charge was refunded, or the file cannot be written.
         """
@@ -77,7 +77,7 @@ class StreamPositions:
                 raise LedgerError(f"charge {entry} was refunded; charge the ledger again before reading rows")
 
     def position(self, entry: int) -> Position | None:
-        """Where the stream of an entry stands; None if the ledger knows of none."""
+        """The position of the stream of an entry; None if the ledger knows no such stream."""
         with self._store.transaction(write=False) as connection:
             if not self._store.has_table(connection, "stream"):
                 return None
@@ -85,7 +85,7 @@ class StreamPositions:
         return None if row is None else Position(int(row[0]), str(row[1]))
 
     def advance(self, entry: int, before: Position, digest: str) -> bool:
-        """Move a stream on by one tick, durably, if it stands `before`; whether it did."""
+        """Advance a stream by one tick, durably, if its position is `before`; returns whether it was."""
         update = "UPDATE stream SET tick = tick + 1, digest = ? WHERE entry = ? AND tick = ? AND digest = ?"
         with self._store.transaction(write=True) as connection:
             return connection.execute(update, (digest, entry, before.tick, before.digest)).rowcount == 1
@@ -105,7 +105,7 @@ _ADVICE = {
 
 @contextlib.contextmanager
 def on_disk(path: Path) -> Iterator[None]:
-    """Raise StreamError, with the fix, where the system refuses to read or write what stands at `path`."""
+    """Raise StreamError, with the fix, where the system refuses to read or write the file at `path`."""
     try:
         yield
     except OSError as error:
@@ -114,7 +114,7 @@ def on_disk(path: Path) -> Iterator[None]:
 
 
 def write_durably(path: Path, content: bytes, place: int | None = None) -> None:
-    """A file that only its owner can read, of `content` or with it at a place, on the disk when this returns."""
+    """Write a file that only its owner can read, or a part of it at `place`: it is on the disk when this returns."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if place is None else 0), 0o600)
     try:
         os.lseek(descriptor, place or 0, os.SEEK_SET)
@@ -191,7 +191,7 @@ class Checkpoint:
         self._overtaken = False
 
     def load(self) -> dict[str, Any] | None:
-        """The valid state, with what a killed process has left put in order; None if no stream has begun here."""
+        """The valid state, after repair of what a killed process left behind; None if no stream has begun here."""
         if self.path is None:
             return None
         with self._locked():
@@ -256,9 +256,9 @@ class Checkpoint:
         self._waiting = None
 
     def may_retry(self, error: BaseException) -> bool:
-        """Whether the commit that `error` stopped may be tried again, as the error is then made to say.
+        """Whether the commit that `error` stopped may be tried again; a note in the error then says so.
 
-        Where there is a state, a process that is stopped goes on from there.
+        With a state file, a process that is interrupted continues from the file instead.
         """
         lasting = isinstance(error, Exception if self.path is not None else (Exception, KeyboardInterrupt))
         if retry := lasting and not self._overtaken:
@@ -266,7 +266,7 @@ class Checkpoint:
         return retry
 
     def _refused(self) -> StreamError:
-        """The error of an object that holds another state than the valid one: it is of no use any more."""
+        """Mark this object as unusable, since its state is not the valid one; returns the error that says so."""
         self._overtaken = True
         return StreamError(OLD)
 
@@ -277,11 +277,11 @@ class Checkpoint:
         return pack({**facts, "charged": self._books is not None, "salt": secrets.token_hex(32)})
 
     def _content(self) -> bytes | None:
-        """What stands at the path; None if there is no file."""
+        """The content of the state file; None if there is no file."""
         return self.path.read_bytes() if self.path is not None and self.path.exists() else None
 
     def _first(self) -> bytes | None:
-        """The state before the first tick that a killed process has paid for but not put in its place."""
+        """The state before the first tick that a killed process paid for but did not move to the path."""
         for staged in self._staged():
             content = staged.read_bytes()
             with contextlib.suppress(StreamError):
@@ -293,7 +293,7 @@ class Checkpoint:
         return None
 
     def _valid(self, content: bytes, identity: str) -> bytes:
-        """`content`, or the state one tick on that was committed but not put in its place.
+        """`content`, or the state one tick later that was committed but not moved to the path.
 
         StreamError if the ledger knows of another state than both.
         """
@@ -311,7 +311,7 @@ class Checkpoint:
         raise StreamError(OLD)
 
     def _put(self, content: bytes) -> None:
-        """Make `content` the file at the path, durably, and drop what was staged otherwise."""
+        """Move `content` to the path, durably, and remove other staged files."""
         after = Position(int(unpack(content)["tick"]), digest_of(content))
         if self.path is not None:
             # Looked for before the rename: whoever locks the new state may stage the one after it from then on.
@@ -328,7 +328,7 @@ class Checkpoint:
         self._position = after
 
     def _stage(self, content: bytes) -> None:
-        """Write `content` beside the state, durably; what stands there whole is left, as the ledger may name it."""
+        """Write `content` to a file beside the state, durably, unless it is there: the ledger may name that file."""
         staged = self._stage_path(content)
         if not (staged.exists() and staged.read_bytes() == content):
             try:
@@ -349,7 +349,7 @@ class Checkpoint:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """One process at a time, where the system can lock files, and the system's refusals as StreamError.
+        """Admit one process at a time, where the system can lock files, and turn its refusals into StreamError.
 
         The lock beside the state is there before the state is. Whoever removes it lets others in, so the state's own
         file is locked too: a rename gives its name to another file, and whoever has waited for the old one begins anew.
@@ -397,7 +397,7 @@ class DurableTicks(ABC):
         self._identity, self._begun = secrets.token_hex(16), False
 
     def _load(self) -> None:
-        """Go on from the state, if there is one."""
+        """Continue from the state, if there is one."""
         facts = self._checkpoint.load()
         if facts is not None:
             self._resume(facts)
@@ -418,18 +418,18 @@ class DurableTicks(ABC):
 
     @abstractmethod
     def _compute(self, tables: Sequence[Table], label: str | None) -> Callable[[], PendingTick]:
-        """Read the rows of a tick, which are paid for; what then makes the tick."""
+        """Read the rows of a tick, which are paid for; returns the function that then makes the release."""
 
     @abstractmethod
     def _show(self, release: Any, label: str | None) -> None:
-        """Make a release the latest one; where it fails, nothing has changed."""
+        """Make a release the latest one; a failure changes nothing."""
 
     @abstractmethod
     def _resume(self, facts: dict[str, Any]) -> None:
-        """Go on from a state; StreamError if it is another stream's."""
+        """Continue from a state; StreamError if it is that of another stream."""
 
     def check_usable(self) -> None:
-        """StreamError unless this object may close another tick, or the one that waits."""
+        """StreamError unless this object may close another tick, or record the pending one."""
         if self._broken:
             raise StreamError(LOST if self._checkpoint.path is None else BROKEN)
         self.lock.check_process("open it there")
@@ -439,7 +439,7 @@ class DurableTicks(ABC):
             )
 
     def check_label(self, label: str | None) -> None:
-        """Raise unless `label` may follow the last one, or is that of the tick that waits."""
+        """Raise unless `label` may follow the last one, or is that of the pending tick."""
         if label is not None and not isinstance(label, str):
             raise ArgumentError("label must be text: the public name of a tick")
         if self._waiting is not None:
@@ -456,11 +456,11 @@ class DurableTicks(ABC):
 
     @property
     def waits(self) -> bool:
-        """Whether a tick is computed that could not be recorded: it is the next one, whatever rows come."""
+        """Whether a tick is computed that could not be recorded: it is the next one, whatever rows are passed."""
         return self._waiting is not None
 
     def update(self, rows: object, label: str | None) -> None:
-        """Close a tick with its rows, or record and show the one that waits: others would have the same noise."""
+        """Close a tick with its rows, or record and show the pending one: another would have the same noise."""
         with self.lock.held():
             self.check_usable()
             self.check_label(label)

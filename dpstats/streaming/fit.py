@@ -103,7 +103,7 @@ class TickFitting:
         return printed_descent(*sums, error=error, lipschitz=lipschitz, start=start, most_steps=PRINTED_STEPS)
 
     def estimates(self, released: Float, deviation: float, off: float = 0.0) -> tuple[Estimates, Float]:
-        """Coefficients without ridge and penalty and their errors, and T: those in model units are T times them.
+        """Coefficients without ridge and penalty, with errors, and T: T times them are coefficients in model units.
 
         `off` is a `remainder`: errors grow by the square root of 1 + (`REMAINDER_MARGIN` off)^2.
         """
@@ -149,7 +149,7 @@ class TickFitting:
     def _dispersion(
         self, deviation: float, moments: Moments, equations: Equations, coef: Float, loss: float, fitted: int
     ) -> ModelSpread:
-        """The residual variance over the noisy number of rows, with what the fit took out of the noise put back."""
+        """The residual sum of squares, corrected for the noise that the fit absorbs, over the noisy number of rows."""
         plan = self.law(deviation)
         residual = equations.response - equations.columns @ coef
         total = float(equations.square - 2 * coef @ equations.moments + coef @ equations.information @ coef) + loss
@@ -183,7 +183,7 @@ def remainder(squares: float, inverse: Float) -> float:
 def predicted_excess(
     columns: int, weight: float, deviation: float, row: RowVector, radius: float, rows: float
 ) -> float:
-    """What noise is likely to add to the sum of losses: ridge at its best, rows spread as the metric has it.
+    """The likely increase of the sum of losses due to noise, with the best ridge and rows spread as in the metric.
 
     sum over p directions of h s^2 v / (s^2 + h^2 v) / 2 with the information h = rows weight / p, the noise's variance
     s^2 in the equations and the coefficients' v = radius^2 / p; `weight` is a row's typical w.

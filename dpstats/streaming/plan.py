@@ -388,7 +388,7 @@ def facts_digest(facts: Any) -> str:
 
 
 def neighbouring_rows(guarantee: Guarantee, participation: Sequence[int]) -> str:
-    """Where the rows are that neighbours of a guarantee differ by."""
+    """The rows by which neighbours differ, in words."""
     if guarantee.unit is None:
         return "in its tick"
     often = "in all" if len(participation) == 1 else f"in each of {len(participation)} ticks (offsets as declared)"

@@ -135,7 +135,7 @@ class Projection:
         return np.where(np.isfinite(images), images, 0.0)
 
     def _images(self, rows: Matrix) -> Matrix:
-        """What some finite rows become."""
+        """The images of finite rows."""
         largest, cells = _whole_numbers(rows, self.columns)
         far, image = _whole_numbers(cells @ self._integers.T, self.directions)
         # Both sums are of whole numbers below 2^53: exact, in whatever order they are added.
@@ -236,7 +236,7 @@ def plan_projection(
     region: Constraint | int | None = None,
     seed: int = 0,
 ) -> tuple[Projection, list[str]]:
-    """A projection from public facts, and what a plan must say of it; "printed" is refused where it exceeds d.
+    """A projection from public facts, and the notes on it; "printed" is refused where it exceeds d.
 
     ArgumentError for a `region` or `directions` of another kind, or directions that are no fewer than d.
     """
@@ -310,7 +310,7 @@ class ProjectedFitting:
     lift: bool
 
     def params(self, released: Vector, deviation: float, start: Vector | None = None, ticks: float = 1.0) -> Vector:
-        """Coefficients in model units, in the set but for the intercept, shape (p,); see `Fitting.params`."""
+        """Coefficients in model units, in the set but for the intercept, shape (p,); see `TickFitting.params`."""
         matrix, projection, first = self.vector.matrix(released), self.vector.projection, int(self.vector.intercept)
         free = np.arange(len(matrix) - 1) < first
         inner, moments, best = without_free(positive_part(matrix[:-1, :-1]), matrix[:-1, -1], free)

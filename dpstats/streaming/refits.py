@@ -220,7 +220,7 @@ def make_schedule(schedule: Schedule | int | None, horizon: int) -> Schedule:
 
 
 class RefitModel(NamedTuple):
-    """What is fitted at each of the ticks."""
+    """The model that is fitted at each of the ticks."""
 
     formula: str
     family: str | Family
@@ -243,7 +243,7 @@ def make_refits_plan(model: RefitModel, schedule: Schedule, eps: float, delta: f
 
 
 class RunningRefits(DurableTicks):
-    """What changes while a stream of refits runs."""
+    """A stream of refits while it runs."""
 
     def __init__(
         self,
@@ -268,7 +268,7 @@ class RunningRefits(DurableTicks):
         return self._tick
 
     def table(self, rows: object) -> Table:
-        """As `DurableTicks.table`: rows whose fit costs what was planned."""
+        """As `DurableTicks.table`; also checks that a fit of these rows costs what was planned."""
         table = as_table(rows)
         check_rows(self._checkpoint.ledger, self.plan.guarantee, table)
         eps, delta = self._budget
@@ -296,7 +296,7 @@ class RunningRefits(DurableTicks):
         return lambda: PendingTick(self._facts(tick, results, history), (results, history))
 
     def _fit(self, table: Table, tick: int) -> GLMResults:
-        """Read rows that are paid for and fit; what is drawn leaves the process only once it is on the disk."""
+        """Read rows that are paid for, and fit; the caller shows nothing before it is on the disk."""
         ledger = self._checkpoint.ledger
         paid = table if ledger is None else fail_closed(lambda: ledger.rows_of(table))
         eps, delta = self._budget

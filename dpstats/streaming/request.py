@@ -185,7 +185,7 @@ def check_constraint(asked: StreamKeywords, penalty: Penalty | None) -> None:
 
 
 def check_projection(asked: Mapping[str, object], method: str) -> None:
-    """Raise ArgumentError for what a projected stream lacks or does not take, and for what only it takes."""
+    """Raise ArgumentError for arguments that a projected stream lacks or does not take, or that only it takes."""
     check_flag("lift", asked["lift"])
     if method != "projected":
         given = {**asked, "lift": asked["lift"] or None}
@@ -215,7 +215,7 @@ def make_mechanism(asked: StreamKeywords, *, pure: bool) -> Mechanism:
 def make_design(
     formula: str, domain: Domain | Mapping[str, Any], loss: Family, method: str, asked: StreamKeywords
 ) -> DesignSpec:
-    """The design; in a linear model what an offset leaves of the response is what is scaled to [-1, 1]."""
+    """The design; in a linear model the response less the offset is scaled to [-1, 1]."""
     formula = model_formula(formula, loss, **split_kwargs(asked, RowKeywords)[0])
     design = design_spec(formula, Domain.coerce(domain), family=loss)
     if asked["constraint"] is not None:

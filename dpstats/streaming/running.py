@@ -36,7 +36,7 @@ EARLY = 64  # The first releases, this many, are always in memory
 
 
 class Release(NamedTuple):
-    """One tick."""
+    """The release of one tick."""
 
     total: Float  # shape (size,). The noisy sum of all ticks
     released: Float  # shape (size,). What the workload makes of the ticks, those up to `start` left out
@@ -44,12 +44,12 @@ class Release(NamedTuple):
     start: Float  # shape (1,). A whole number of ticks
 
     def numbers(self) -> Float:
-        """All of it, shape (2 size + p + 1,)."""
+        """All numbers, shape (2 size + p + 1,)."""
         return np.concatenate(self)
 
     @classmethod
     def of(cls, numbers: Float, size: int) -> Release:
-        """What `numbers` gave, or zeros of that length, for sums of this size."""
+        """From an array as `numbers` makes it, for sums of this size."""
         return cls(*np.split(numbers, [size, 2 * size, len(numbers) - 1]))
 
 
@@ -65,7 +65,7 @@ class Releases:
         """The first releases, from that before the first tick on, as long as none is missing."""
 
     def restore(self, tick: int, latest: Release) -> None:
-        """Go on after `tick`, whose release a killed process may not have written."""
+        """Continue after `tick`, whose release a killed process may not have written."""
         self.tick, self.last = tick, latest
         if self._path is None or tick == 0:
             return
@@ -80,7 +80,7 @@ class Releases:
                 self.early.append(self.at(early))
 
     def append(self, release: Release) -> None:
-        """Keep the next tick's. Where it cannot be written, nothing has changed and it may be tried again."""
+        """Store the release of the next tick. If it cannot be written, nothing changes and it may be tried again."""
         if self._path is not None:
             self._write(self.tick + 1, release)
         if self.tick == 0:
@@ -136,7 +136,7 @@ class Releases:
 
 
 def checksum(tick: int, numbers: bytes) -> bytes:
-    """Of a record and its place: a release that was cut off, or stands elsewhere, is not taken for one."""
+    """The checksum of a record and its tick: a truncated or misplaced release does not match."""
     return hashlib.sha256(b"%d:" % tick + numbers).digest()[:8]
 
 
@@ -173,7 +173,7 @@ def choose_burn_in(
 
 
 class RunningStream(DurableTicks):
-    """What changes while a stream of sums runs."""
+    """A stream of sums while it runs."""
 
     def __init__(
         self,
@@ -205,7 +205,7 @@ class RunningStream(DurableTicks):
 
     @property
     def columns(self) -> list[str]:
-        """Those that are read of every table."""
+        """The columns that are read of every table."""
         ledger = self._checkpoint.ledger
         return [*self.plan.design.columns, *(ledger.columns if isinstance(ledger, Part) else ())]
 
@@ -251,7 +251,7 @@ class RunningStream(DurableTicks):
         self.label = label
 
     def linearised(self, a: int, b: int) -> tuple[Float, Float]:
-        """Where the ticks a + 1, ..., b were linearised, and what each stands for, shapes (k, p) and (k,).
+        """Coefficients at which the ticks a + 1, ..., b were linearised, and their weights, shapes (k, p) and (k,).
 
         Of the first few alone, the last of which stands for all that follow; nothing for linear sums.
         """
@@ -307,7 +307,7 @@ class RunningStream(DurableTicks):
         }
 
     def _resume(self, facts: dict[str, Any]) -> None:
-        """Go on from a state. StreamError if it is that of another stream."""
+        """Continue from a state. StreamError if it is that of another stream."""
         if facts.get("stream") != "regression":
             raise StreamError("state: this is not the state of a regression")
         self.plan = self.plan.on_noise_of(stored_plan(facts["sums"].encode()))

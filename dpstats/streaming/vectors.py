@@ -35,7 +35,7 @@ WEIGHT_BITS = 64  # Binary places of the weights as fractions: the loss is far b
 
 @dataclass(frozen=True)
 class RowVector:
-    """What a row adds to its tick: r vech(w z z'), a g z and c y^2, z the row in the coordinates of a metric, |z| <= 1.
+    """The vector that a row adds: r vech(w z z'), a g z and c y^2, z the row in the coordinates of a metric, |z| <= 1.
 
     vech holds the upper triangle, entries off the diagonal times sqrt(2), so that its norm is that of the matrix.
     Linear least squares has w = 1 and g = y, `square` for y^2. A renewed fit has w = l'' and g = w x'theta - l' at
@@ -73,7 +73,7 @@ class RowVector:
 
     @cached_property
     def weights(self) -> Float:
-        """What an entry of the matrix of sums is multiplied by, in the order of vectors, shape (size,)."""
+        """Factors of the entries of the matrix of sums, in the order of vectors, shape (size,)."""
         rows, places = np.triu_indices(self.columns)
         inner = np.where(rows == places, self.inner, math.sqrt(2) * self.inner)
         cross = np.full(self.columns, self.cross)
@@ -102,7 +102,7 @@ class RowVector:
         )
 
     def slack(self, step: float) -> float:
-        """What rounding the sum to whole steps adds to how far a row moves it, and floating point to its length."""
+        """The increase of a row's sensitivity by rounding sums to whole steps and by floating point."""
         return math.sqrt(self.size) * step + 1e-9 * self.reach
 
     def matrix(self, vector: Float) -> Float:
@@ -126,7 +126,7 @@ class RowVector:
 
 
 def as_integers(values: Iterable[int]) -> Integers:
-    """Python integers as an array, shape (n,), of whatever size they are."""
+    """Python integers of any size as an array, shape (n,)."""
     return np.array([*values, None], dtype=object)[:-1]
 
 

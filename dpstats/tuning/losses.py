@@ -1,4 +1,4 @@
-"""What each row costs each candidate: of released models, and of rules that a formula could hold."""
+"""Losses of rows under candidates: released models, or rules that a formula could hold."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def total_losses(losses: Losses, table: Table, low: float, person: str | None = 
 
 
 def _parts(tables: Iterable[Table]) -> Iterator[Table]:
-    """The rows of some tables, so many at a time."""
+    """The rows of some tables, at most `BLOCK_ROWS` at a time."""
     return (table.select(rows, rows.stop - rows.start) for table in tables for rows in slices(table.rows, BLOCK_ROWS))
 
 
 def _owned(losses: Losses, person: str, _: int, tables: Iterable[Table]) -> Iterator[OwnedRows[Block]]:
-    """The losses of complete rows, in the place of columns, and whose they are."""
+    """The losses of complete rows, in the place of columns, with their owners."""
     for part in _parts(tables):
         each = losses.each(part)
         complete = np.isfinite(each).all(axis=1)
@@ -141,7 +141,7 @@ class ModelLosses:
 
 
 def block_loss(fit: GLMResults, loss: str, rows: Rows[Block]) -> int:
-    """What all rows of the fit's own design, in model units, cost it in steps, each by its weight. Charge first.
+    """The total loss of rows of the fit's own design, in model units, in steps, each by its weight. Charge first.
 
     Rows of a person share one row's.
     """
@@ -163,7 +163,7 @@ def _block_loss(fit: GLMResults, loss: str, blocks: Iterable[Block]) -> int:
 
 
 def model_loss(fit: GLMResults, loss: str, exog: Array, response: Array, offset: Array | None = None) -> Array:
-    """What rows cost one model, shape (rows,); columns (rows, p), offsets in model units, responses in the user's."""
+    """Losses of rows under one model, shape (rows,); `exog` and `offset` in model units, `response` in the user's."""
     linear = linear_predictor(exog, fit.scaled_params, offset)
     if loss == "mistakes":
         decision = np.where(np.isfinite(linear), linear > 0, np.nan)
@@ -211,7 +211,7 @@ class RuleLosses:
 
 
 Losses = ModelLosses | RuleLosses
-"""What rows cost candidates: a function of each row alone, picklable."""
+"""Losses of rows under candidates: a function of each row alone, picklable."""
 
 
 @lru_cache(maxsize=256)
@@ -257,7 +257,7 @@ def _declared_range(code: str, domain: Domain, declared: str) -> tuple[float, fl
 
 
 def _beyond(score: str, place: int, losses: tuple[float, float] | None, low: float) -> str:
-    """What to do about losses that are not within [low, 1]."""
+    """The message about losses that are not within [low, 1]."""
     start = f"score {safe_repr(score)} with candidate {place}"
     if losses is None:
         return f"{start} leaves [{low:g}, 1] on the declared ranges: divide it by the width of its range"

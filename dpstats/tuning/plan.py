@@ -1,4 +1,4 @@
-"""The plan of a tuned fit: which candidates, at what price, and what one fit with the defaults would have."""
+"""The plan of a tuned fit: its candidates and their budgets, beside one fit with the defaults."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ Grid = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
 
 
 def candidates_of(grid: Grid, common: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The arguments of each candidate's fit, by a name that says what it sets; `common` are those of all.
+    """The arguments of each candidate's fit, by a name that lists what it sets; all have those in `common`.
 
     ArgumentError unless they differ, have responses of one kind, and set nothing that all candidates share.
     """
@@ -365,7 +365,7 @@ def make_tuning_plan(
 
 
 def _check_strategy(strategy: str, delta: float, record: Unit) -> None:
-    """Raise ArgumentError for a strategy that there is not, or that has no proof for this delta or unit."""
+    """Raise ArgumentError for an unknown strategy, or one that has no proof for this delta or unit."""
     check_choice("strategy", strategy, STRATEGIES)
     if strategy == "stopping" and delta > 0:
         raise ArgumentError("delta must be 0 with strategy='stopping', whose theorem is for pure eps; use 'all'")

@@ -1,4 +1,4 @@
-"""The candidate of least loss on private rows, and what the choice may lose (docs/proofs/choice)."""
+"""The candidate of least loss on private rows, and bounds on its excess loss (docs/proofs/choice)."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ def named_candidates(candidates: Mapping[str, Any] | Sequence[Any]) -> dict[str,
 def losses_of(
     candidates: Sequence[Any], score: str, domain: Domain | Mapping[str, Any] | None, low: float = 0.0
 ) -> Losses:
-    """What rows cost the candidates, by the candidates' type; `low` is the least that a loss may be."""
+    """The losses of rows, by the candidates' type; `low` is the least loss."""
     if not isinstance(score, str):
         raise ArgumentError(
             f"score must be a string, got {type(score).__name__}: a Python function could combine rows; write an "

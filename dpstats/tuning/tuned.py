@@ -1,4 +1,4 @@
-"""A fit whose settings the data chose, privately (docs/proofs/tuning)."""
+"""A fit whose settings are chosen privately by the data (docs/proofs/tuning)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class CandidateFits:
         return rows
 
     def fit(self, plan: Plan) -> tuple[GLMResults, Rows[Block]]:
-        """A candidate's fit to all rows, and these in its design."""
+        """A candidate's fit to all rows, and the rows of its design."""
         completed = self.source.complete(plan, self.data, self.random)
         rows = self.rows(completed)
         return self.fit_to(completed, rows, self.source.nobs(plan.request, self.data)), rows

@@ -93,7 +93,7 @@ class NoisePath(ABC):
         (self.fresh(tick), size), `memory` of (rows, size) and left as it is."""
 
     def error(self) -> float:
-        """By how much more than 1/2 a number of the fresh noise may differ from what the noises make of it."""
+        """By how much more than 1/2 a number of C times the noises may differ from the fresh one."""
         return 0.0
 
 

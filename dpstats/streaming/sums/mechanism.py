@@ -42,7 +42,7 @@ Reach = float | Mapping[str, float] | KNormNoise
 
 
 class MechanismKeywords(TypedDict, total=False):
-    """What every mechanism is made with, see `Mechanism`."""
+    """The arguments that all mechanisms have, see `Mechanism`."""
 
     horizon: int | None
     halflife: float | None
@@ -115,7 +115,7 @@ class Mechanism(ABC):
         """The noise itself."""
 
     def options(self) -> dict[str, Any]:
-        """What the mechanism needs beside workload and participation to be made again."""
+        """The arguments besides workload and participation."""
         return {}
 
     def touched(self) -> int:
@@ -365,7 +365,7 @@ class SumsPlan:
         return PrefixSums.begin(self, random_source(seed), recall)
 
     def repeats(self, stored: SumsPlan) -> bool:
-        """Whether a stored plan is this one as another machine has computed it, in which case its noise goes on here.
+        """Whether a stored plan is this one as computed on another machine; if so, its noise may be continued here.
 
         The buffers of `Blt` are an optimum, whose last digits are the machine's. Those of the stored plan fix every
         step in integers, and its scale is the one that was certified for them; here it must be found again.
