@@ -128,8 +128,9 @@ class Block(NamedTuple):
     endog: Floats  # (rows,)
     weights: Floats | None = None  # (rows,) within [0, 1]; None where every row has weight 1
     offset: Floats | None = None  # (rows,), added to x'theta; None where it is 0
-    # (rows,), the person that a row is of, from 0 on without gaps in its shard; None where every row is by itself
-    person: NDArray[np.intp] | None = None
+    # (rows,), the person that a row is of, from 0 on without gaps in its shard; None where every row is by itself.
+    # While rows are read, the person's identity, shape (rows, 2)
+    person: NDArray[Any] | None = None
     # unsigned integers (rows, k), in place of columns that exog lacks; None in all that mechanisms see
     levels: NDArray[Any] | None = None
 
@@ -340,32 +341,22 @@ def _even(_: int, blocks: Iterable[Block]) -> Iterator[Block]:
     blocks = iter(blocks)
     for first in blocks:
         rest = itertools.chain([first], blocks)
-        yield from rest if first.person is not None else cut_even(rest, EVEN_ROWS, concatenate, Block.part, _rows_of)
+        yield from rest if first.person is not None else cut_even(rest, EVEN_ROWS)
 
 
-def cut_even(
-    parts: Iterable[Element],
-    most: int,
-    join: Callable[[Sequence[Element]], Element],
-    cut: Callable[[Element, slice], Element],
-    rows_of: Callable[[Element], int],
-) -> Iterator[Element]:
-    """The same rows in elements of `most` rows, the last one of the rest, wherever they were cut before."""
-    waiting, count = list[Element](), 0
-    for one in parts:
-        waiting.append(one)
-        count += rows_of(one)
+def cut_even(blocks: Iterable[Block], most: int) -> Iterator[Block]:
+    """The same rows in blocks of `most` rows, the last one of the rest, wherever they were cut before."""
+    waiting, count = list[Block](), 0
+    for block in blocks:
+        waiting.append(block)
+        count += len(block.endog)
         if count >= most:
-            whole, end = join(waiting), count - count % most
+            whole, end = concatenate(waiting), count - count % most
             for start in range(0, end, most):
-                yield cut(whole, slice(start, start + most))
-            waiting, count = [cut(whole, slice(end, count))], count - end
+                yield whole.part(slice(start, start + most))
+            waiting, count = [whole.part(slice(end, count))], count - end
     if waiting:
-        yield waiting[0] if len(waiting) == 1 else join(waiting)
-
-
-def _rows_of(block: Block) -> int:
-    return len(block.endog)
+        yield waiting[0] if len(waiting) == 1 else concatenate(waiting)
 
 
 def coins(key: bytes, number: int, rows: int) -> NDArray[np.bool_]:

@@ -9,13 +9,13 @@ import numpy as np
 
 from dpstats.arguments import near_miss
 from dpstats.data import Table
+from dpstats.data.columns import usable_kind
 from dpstats.domain import Domain, Levels, Range
 from dpstats.errors import DomainError, FormulaError
 from dpstats.families import Binomial, BinomialCounts, Family
 from dpstats.formula import reader
 from dpstats.formula.expression import Column, bind, columns_of, evaluate
 from dpstats.formula.parse import Formula, parse
-from dpstats.formula.reader import column_kind
 from dpstats.formula.response import Kind, assumed_range
 from dpstats.wording import days_since, phrase
 
@@ -87,7 +87,7 @@ def _taken(parsed: Formula, declared: Domain, table: Table | None) -> list[str]:
     node = parsed.response.node
     if parsed.failures is not None or not isinstance(node, Column) or node.name in declared:
         return []
-    if table is not None and table.count(node.name) == 1 and column_kind(table, node.name) == "boolean":
+    if table is not None and table.count(node.name) == 1 and table.column(node.name).kind == "boolean":
         return []
     return [f"{node.name} is {TAKEN}, and rows of any other code are left out; declare its two levels if it has others"]
 
@@ -123,7 +123,7 @@ def schema_domain(
     known = declared if family is None else with_response(parsed, declared, family)
     kinds: dict[str, str] = {}
     if table is not None:
-        kinds = {name: column_kind(table, name) for name in parsed.columns if name not in declared}
+        kinds = {name: usable_kind(name, table.column(name)) for name in parsed.columns if name not in declared}
         boolean = [name for name, kind in kinds.items() if kind == "boolean" and name not in known]
         known = known.with_ranges(dict.fromkeys(boolean, (0, 1))) if boolean else known
         reader.check_columns(table, known, parsed.columns)

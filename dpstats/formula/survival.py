@@ -17,7 +17,7 @@ from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DomainError, FormulaError
 from dpstats.formula.expression import Node, as_codes, bind, columns_of, evaluate, public_values
 from dpstats.formula.parse import Factor, Formula, parse
-from dpstats.formula.reader import encode, read_columns
+from dpstats.formula.reader import encode
 from dpstats.formula.response import (
     Condition,
     Response,
@@ -57,7 +57,7 @@ class SurvivalTimes:
 
     def observed(self, table: Table, rows: slice) -> Observed:
         """How long each row was observed, and how it left."""
-        encoded = [encode(read_columns(table, names), domain, rows) for names, domain in self.parts]
+        encoded = [encode(table, names, domain, rows) for names, domain in self.parts]
         (of_time, complete), (of_event, known) = encoded[:2]
         times, events, complete = self.time(of_time), self.event.encode(of_event), complete & known
         starts = np.zeros_like(times)
@@ -98,7 +98,7 @@ class Groups:
 
     def codes(self, table: Table, rows: slice) -> tuple[Codes, NDArray[np.bool_]]:
         """The group of each row, and whether it is known, shapes (rows,)."""
-        encoded, known = encode(read_columns(table, self.columns), self.domain, rows)
+        encoded, known = encode(table, self.columns, self.domain, rows)
         group = np.zeros(rows.stop - rows.start, dtype=np.intp)
         for node, size in zip(self.nodes, self.sizes, strict=True):
             codes = as_codes(evaluate(node, encoded))
