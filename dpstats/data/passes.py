@@ -435,18 +435,13 @@ class CodedColumns(NamedTuple):
     columns: slice  # where they stand among all columns
     values: NDArray[np.float64]  # (columns, levels); a column of a single level is constant: none is kept
 
-    @property
-    def constant(self) -> bool:
-        """Whether there is one level only."""
-        return self.values.shape[1] == 1
-
 
 @dataclass(frozen=True, eq=False)
 class RowPacking:
     """How rows are kept: public."""
 
     size: int  # p, the number of columns
-    coded: tuple[CodedColumns, ...]  # in the order in which `Block.levels` holds their levels
+    coded: tuple[CodedColumns, ...]
     numbers: NDArray[np.intp]  # (k,), the other columns, increasing: those of a packed block's exog
 
     def opened(self, block: Block) -> Block:
@@ -461,7 +456,7 @@ class RowPacking:
         for columns, values in self._constant:
             cells[columns] = values
         if levels is not None:
-            for (columns, values), own in zip(self._varying, levels.T, strict=True):
+            for (columns, values), own in zip(self.varying, levels.T, strict=True):
                 # Levels are within the table; "clip" spares numpy a buffer that it would raise from.
                 values.take(own.astype(np.intp), 1, cells[columns], "clip")
         return cells.T
@@ -482,11 +477,12 @@ class RowPacking:
 
     @cached_property
     def _constant(self) -> list[CodedColumns]:
-        return [coded for coded in self.coded if coded.constant]
+        return [coded for coded in self.coded if coded.values.shape[1] == 1]
 
     @cached_property
-    def _varying(self) -> list[CodedColumns]:
-        return [coded for coded in self.coded if not coded.constant]
+    def varying(self) -> list[CodedColumns]:
+        """The columns whose level is kept of each row, in the order in which `Block.levels` holds it."""
+        return [coded for coded in self.coded if coded.values.shape[1] > 1]
 
 
 class PackedRows(Rows[Block]):

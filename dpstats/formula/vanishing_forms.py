@@ -180,29 +180,25 @@ def _sizes(spec: ReadableDesign) -> dict[Any, float]:
     """
     largest = np.maximum(np.abs(spec.lower), np.abs(spec.upper))
     sizes: dict[Any, float] = {}
-    start = 0
-    for subterms in spec.coding.term_codings.values():
-        for subterm in subterms:
-            # A factor of one level has no columns beside an intercept.
-            size = float(largest[start : start + subterm.num_columns].max(initial=0.0))
-            start += subterm.num_columns
-            for factor in subterm.factors:
-                sizes[factor] = max(sizes.get(factor, 0.0), size)
+    for columns, subterm in spec.subterms:
+        # A factor of one level has no columns beside an intercept.
+        size = float(largest[columns].max(initial=0.0))
+        for factor in subterm.factors:
+            sizes[factor] = max(sizes.get(factor, 0.0), size)
     return {factor: size if size > 0 else 1.0 for factor, size in sizes.items()}
 
 
 def _coded_rows(spec: ReadableDesign, values: Values, count: int) -> Array:
     """The design's columns in the user's units from each factor's codes or numbers, shape (count, p)."""
     parts = []
-    for subterms in spec.coding.term_codings.values():
-        for subterm in subterms:
-            columns = np.ones((count, 1))
-            for factor in subterm.factors:
-                contrast = subterm.contrast_matrices.get(factor)
-                own = values[factor] if contrast is None else contrast.matrix[values[factor]]
-                # The first factor's columns vary fastest.
-                columns = (own[:, :, None] * columns[:, None, :]).reshape(count, -1)
-            parts.append(columns)
+    for _, subterm in spec.subterms:
+        columns = np.ones((count, 1))
+        for factor in subterm.factors:
+            contrast = subterm.contrast_matrices.get(factor)
+            own = values[factor] if contrast is None else contrast.matrix[values[factor]]
+            # The first factor's columns vary fastest.
+            columns = (own[:, :, None] * columns[:, None, :]).reshape(count, -1)
+        parts.append(columns)
     return np.concatenate(parts, axis=1)
 
 
