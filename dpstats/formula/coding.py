@@ -215,13 +215,13 @@ def products(info: DesignInfo, subterm: SubtermInfo, values: Mapping[Any, NDArra
         yield list(reversed(chosen))
 
 
-def combinations(counts: Sequence[int]) -> NDArray[np.intp]:
+def level_combinations(counts: Sequence[int]) -> NDArray[np.intp]:
     """The levels of factors at each combination of them, the first varying fastest: shape (factors, combinations)."""
     return np.indices(tuple(reversed(counts))).reshape(len(counts), math.prod(counts))[::-1]
 
 
 def combination_index(levels: Sequence[NDArray[Any]], counts: Sequence[int]) -> NDArray[Any]:
-    """The place of each row's levels of some factors among their `combinations`, shape (rows,)."""
+    """The place of each row's levels of some factors among their `level_combinations`, shape (rows,)."""
     place = levels[-1]
     for own, count in zip(reversed(levels[:-1]), reversed(counts[:-1]), strict=True):
         place = place * count + own

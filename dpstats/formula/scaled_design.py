@@ -22,7 +22,7 @@ from dpstats.cached import cached_property
 from dpstats.data import CodedColumns, RowPacking
 from dpstats.domain import Domain, Range, support_of
 from dpstats.formula.bounds import Array, Term, TermBody, term_norm
-from dpstats.formula.coding import Part, coded_dummies, combination_index, combinations, factor_values, products
+from dpstats.formula.coding import Part, coded_dummies, combination_index, factor_values, level_combinations, products
 from dpstats.formula.expression import Column
 from dpstats.formula.parse import Formula
 from dpstats.formula.patsy_internals import DesignInfo, SubtermInfo
@@ -265,7 +265,7 @@ class ScaledDesign:
         numbers, coded = np.ones(len(self.names), dtype=bool), []
         for start, (subterm, counts) in self.by_levels.items():
             columns = slice(start, start + subterm.num_columns)
-            every = dict(zip(subterm.factors, combinations(counts), strict=True))
+            every = dict(zip(subterm.factors, level_combinations(counts), strict=True))
             values = np.empty((subterm.num_columns, math.prod(counts)))
             _scale(self, np.arange(columns.start, columns.stop), products(self.coding, subterm, every), values)
             coded.append(CodedColumns(columns, values))
