@@ -38,11 +38,9 @@ def advice(
     Of `table` names and types alone are looked at; `bought` are columns whose range is bought, `kind` is the family's.
     """
     parsed = parse(formula)
-    notes = [doubt for name in bought if (doubt := _bought(name, declared, table)) is not None]
+    notes = [doubt for name in bought if (doubt := _bought(name, declared, table))]
     notes += [] if kind != "binary" else _taken(parsed, declared, table)
-    notes += [
-        doubt for name in parsed.columns if (doubt := _missing_code(name, parsed, declared.get(name))) is not None
-    ]
+    notes += [doubt for name in parsed.columns if (doubt := _missing_code(name, parsed, declared.get(name)))]
     notes += [
         f"{name} is declared with one level and has no coefficient next to an intercept; list its other levels"
         for name in parsed.exog_columns
