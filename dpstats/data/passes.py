@@ -255,6 +255,9 @@ class Rows(ABC, Generic[Element]):
         """All elements, in memory."""
         return self.total(list, operator.add)
 
+    def __reduce__(self) -> Any:
+        raise TypeError("rows are private and cannot be pickled")
+
 
 class MemoryRows(Rows[Element]):
     """Elements in memory, one shard; `change` is applied in every pass (see `Rows.map_shards`)."""
@@ -280,7 +283,7 @@ class MemoryRows(Rows[Element]):
 
     def map_shards(self, change: Callable[[int, Iterable[Element]], Iterable[Other]]) -> MemoryRows[Other]:
         """What `change` makes of the elements, in every pass."""
-        return MemoryRows(self._elements, change if self._change is None else partial(chain, self._change, change))
+        return MemoryRows(self._elements, chained(self._change, change))
 
     @property
     def in_memory(self) -> bool:
@@ -290,9 +293,6 @@ class MemoryRows(Rows[Element]):
     def persist(self) -> MemoryRows[Element]:
         """The elements as they are now."""
         return self if self._change is None else MemoryRows(list(self))
-
-    def __reduce__(self) -> Any:
-        raise TypeError("rows are private and cannot be pickled")
 
 
 def as_rows(elements: Rows[Element] | Iterable[Element]) -> Rows[Element]:
@@ -374,8 +374,12 @@ def draws(key: bytes, number: int, rows: int, parts: int) -> NDArray[np.uint64]:
     return np.frombuffer(stream, dtype="<u8") % np.uint64(parts)
 
 
-def chain(first: Change, then: Change, shard: int, elements: Iterable[Any]) -> Iterable[Any]:
-    """One change after another."""
+def chained(first: Change | None, then: Change) -> Change:
+    """One change after another, if there is a first one."""
+    return then if first is None else partial(_in_turn, first, then)
+
+
+def _in_turn(first: Change, then: Change, shard: int, elements: Iterable[Any]) -> Iterable[Any]:
     return then(shard, first(shard, elements))
 
 
@@ -503,7 +507,7 @@ class PackedRows(Rows[Block]):
 
     def map_shards(self, change: Callable[[int, Iterable[Block]], Iterable[Other]]) -> Rows[Other]:
         """What `change` makes of the opened pieces, in every pass."""
-        return self._rows.map_shards(partial(chain, partial(_pieces, self._packing), change))
+        return self._rows.map_shards(chained(partial(_pieces, self._packing), change))
 
     def map_rows(self, change: Callable[[int, Iterable[Block]], Iterable[Block]]) -> PackedRows:
         """The rows that `change` takes of packed blocks: packed."""
@@ -526,9 +530,6 @@ class PackedRows(Rows[Block]):
     def in_memory(self) -> bool:
         """Whether the packed blocks are in memory."""
         return self._rows.in_memory
-
-    def __reduce__(self) -> Any:
-        raise TypeError("rows are private and cannot be pickled")
 
 
 def _of_pieces(packing: RowPacking, part: Callable[[Iterable[Block]], Result], blocks: Iterable[Block]) -> Result:
