@@ -33,8 +33,6 @@ from dpstats.mechanisms.release import LastStep, LatticeRelease
 from dpstats.mechanisms.stage import NoiseFacts, RiskTables, StagePlan, Table, scale_facts
 from dpstats.penalties import Penalty, split_curvature
 from dpstats.privacy.randomness import RandomSource
-from dpstats.solvers import newton, prox
-from dpstats.solvers.objective import PerturbedObjective
 from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
@@ -47,14 +45,8 @@ class ObjectivePlan(StagePlan):
 
     def coefficients(self, rows: Rows[Block] | Iterable[tuple[Any, ...]], random: RandomSource) -> Vector:
         """The optimum after its last step, shape (p,)."""
-        objective = PerturbedObjective(
-            self.family, rows, self.curvature, self.sample(random), self.row_length, offset_bound=self.offset_bound
-        )
-        if self.penalty is None:
-            return self.final.release(newton.optimum(objective, self.tolerance), random)
-        optimum = prox.optimum(objective, self.penalty, self.tolerance, weights=self.penalty_weights)
-        released = self.final.release(optimum, random)
-        return self.final.sparse(released) if self.penalty.sparse else released
+        released = self.final.release(self.optimum(rows, self.sample(random)), random)
+        return self.final.sparse(released) if self.penalty is not None and self.penalty.sparse else released
 
     def sample(self, random: RandomSource) -> Vector:
         """One draw of the objective's linear term, its public part included, shape (p,)."""
