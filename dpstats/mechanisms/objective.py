@@ -29,7 +29,7 @@ from dpstats.mechanisms.calibration import (
 )
 from dpstats.mechanisms.design import Bounds
 from dpstats.mechanisms.information import InformationPlan, eta_error
-from dpstats.mechanisms.release import LastStep, LatticeRelease
+from dpstats.mechanisms.release import ROUNDED, LastStep, LatticeRelease
 from dpstats.mechanisms.stage import NoiseFacts, RiskTables, StagePlan, Table, scale_facts
 from dpstats.penalties import Penalty, split_curvature
 from dpstats.privacy.randomness import RandomSource
@@ -156,7 +156,12 @@ def plan_objective(
     weights = np.ones(size) if penalty_weights is None else penalty_weights
     ridge, remainder = (0.0, None) if penalty is None else split_curvature(penalty)
     sizes = typical_sizes(family, design, budget.radius)
-    metric, default = _best(design, family, budget, sizes)
+    best: _Choice | None = None
+    for candidate in noise_candidates(design, budget):
+        choice = _choose(candidate, design, family, budget, sizes, math.inf if best is None else best.risk)
+        best = choice if best is None or (choice is not None and choice.risk < best.risk) else best
+    assert best is not None
+    metric, default, _ = best
     penalised = ridge * weights
     total = np.maximum(penalised, default) if budget.curvature is None else penalised + budget.curvature
     row_length = float(np.sqrt(design.curvature_ratio(np.ones(size))))
@@ -227,7 +232,7 @@ def _price_stage(
             price, information = priced
             if price.scale > HOPELESS * fit_price.scale:
                 break
-            if last_step(price.scale, curvature).allows(tolerance):
+            if last_step(price.scale, curvature).tolerance() <= tolerance * ROUNDED:
                 return _PricedStage(price, curvature, tolerance, final, information)
             scale = price.scale * ahead
         if budget.information is None or budget.information.free or budget.charged:
@@ -260,16 +265,6 @@ class _Choice(NamedTuple):
     metric: NoiseCandidate
     curvature: Vector
     risk: float
-
-
-def _best(design: Bounds, family: Family, budget: NoiseBudget, sizes: Vector) -> tuple[NoiseCandidate, Vector]:
-    """The law of the least risk bound, the first of several, and the default curvature that suits it."""
-    best: _Choice | None = None
-    for metric in noise_candidates(design, budget):
-        choice = _choose(metric, design, family, budget, sizes, math.inf if best is None else best.risk)
-        best = choice if best is None or (choice is not None and choice.risk < best.risk) else best
-    assert best is not None
-    return best.metric, best.curvature
 
 
 def _choose(

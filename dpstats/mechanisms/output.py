@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -268,6 +268,11 @@ def check_output_options(options: Options, method: str) -> None:
         "moor": options.moor is not None,
         "realization": options.realization != "analytic",
     }
+    refuse_options(conflicts, method)
+
+
+def refuse_options(conflicts: Mapping[str, bool], method: str) -> None:
+    """Raise ArgumentError for the first option that is given and that a method does not have."""
     for name, given in conflicts.items():
         if given:
             this, other = argument("method", method), argument("method", "napp")
