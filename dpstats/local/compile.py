@@ -41,8 +41,7 @@ def compile_program(design: DesignSpec) -> Program:
     factors = list(info.factor_infos)
     subterms = tuple(
         tuple((factors.index(factor), _coding(subterm, factor)) for factor in subterm.factors)
-        for parts in info.term_codings.values()
-        for subterm in parts
+        for _, subterm in design.subterms
     )
     explaining = [name for factor in factors for name in columns_of(factor.node)]
     return Program(

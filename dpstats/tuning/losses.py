@@ -201,8 +201,7 @@ class RuleLosses:
 
     def each(self, table: Table) -> Array:
         domain = Domain.from_json(self.declared)
-        columns = reader.read_columns(table, self.columns)
-        encoded, complete = reader.encode(columns, domain, slice(0, table.rows))
+        encoded, complete = reader.encode(table, self.columns, domain)
         values = np.full((table.rows, len(self.codes)), np.nan)
         complete_rows = reader.take(encoded, complete)
         for place, code in enumerate(self.codes):
