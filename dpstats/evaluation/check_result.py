@@ -370,18 +370,7 @@ class Check(Released):
         return f"<Check: {self.formula if len(self.formula) < 50 else 'formula'}; {self.guarantee}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """Released values and public facts, for JSON.
-
-        Examples
-        --------
-        >>> dp.Check.from_dict(found.to_dict()).table.equals(found.table)
-        True
-        >>> import tempfile
-        >>> path = f"{tempfile.mkdtemp()}/check.json"
-        >>> found.save(path)
-        >>> dp.Check.load(path).guarantee == found.guarantee
-        True
-        """
+        """Released values and public facts, for JSON."""
         return {
             "formula": self.formula,
             "faults": [list(fault) for fault in self.faults],

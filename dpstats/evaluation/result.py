@@ -135,18 +135,7 @@ class Evaluation(Released):
         return draw_evaluation(self, kind, **arguments)
 
     def to_dict(self) -> dict[str, Any]:
-        """Released values and public facts, for JSON.
-
-        Examples
-        --------
-        >>> dp.Evaluation.from_dict(found.to_dict()).guarantee == found.guarantee
-        True
-        >>> import tempfile
-        >>> path = f"{tempfile.mkdtemp()}/evaluation.json"
-        >>> found.save(path)
-        >>> dp.Evaluation.load(path).metrics.equals(found.metrics)
-        True
-        """
+        """Released values and public facts, for JSON."""
         facts = {field.name: getattr(self, field.name) for field in fields(self)}
         facts |= {name: _plain(facts[name]) for name in FRAMES}
         return {**facts, "guarantee": self.guarantee.to_dict(), "noise": asdict(self.noise), "notes": list(self.notes)}

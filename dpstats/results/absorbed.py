@@ -124,15 +124,6 @@ class AbsorbedResults(InferenceMixin, Released):
     (['x'], True, ['statistics', 'count', 'cover'])
     >>> fit.debiased.shape == fit.bse.shape == fit.tvalues.shape == fit.pvalues.shape
     True
-    >>> import tempfile
-    >>> path = f"{tempfile.mkdtemp()}/fit.json"
-    >>> fit.save(path)
-    >>> bool((dp.AbsorbedResults.load(path).params == fit.params).all())
-    True
-    >>> dp.AbsorbedResults.from_dict(fit.to_dict()).count == fit.count
-    True
-    >>> "tabular" in fit.to_latex(), "<td" in fit.to_html(), "|---:|" in fit.to_markdown()
-    (True, True, True)
     """
 
     plan: WithinPlan
@@ -211,18 +202,6 @@ class AbsorbedResults(InferenceMixin, Released):
         raise NotReleasedError(
             f"get_prediction: the effects of {self.plan.absorbed} are not released; t_test tests differences"
         )
-
-    def tidy(self) -> pd.DataFrame:
-        """One row per coefficient, with the column names of broom.
-
-        Examples
-        --------
-        >>> fit.tidy()["term"].tolist()
-        ['x']
-        """
-        names = ["estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high"]
-        table = self.uncertainty().set_axis(names, axis="columns").rename_axis("term").reset_index()
-        return WideFrame(table.assign(released=self.params.to_numpy()))
 
     def glance(self) -> pd.DataFrame:
         """One row of facts about the model.

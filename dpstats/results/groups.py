@@ -177,13 +177,6 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
     <GLMResults: gaussian, y ~ x; eps=0.85, add_remove, NOT CERTIFIED>
     >>> list(groups.params.columns), groups.bse.shape
     (['Intercept', 'x'], (3, 2))
-    >>> import tempfile
-    >>> path = f"{tempfile.mkdtemp()}/groups.json"
-    >>> groups.save(path)
-    >>> bool((dp.GroupResults.load(path).params == groups.params).all(axis=None))
-    True
-    >>> "tabular" in groups.to_latex(), "<td" in groups.to_html(), "---:|" in groups.to_markdown()
-    (True, True, True)
     """
 
     by: str
@@ -441,13 +434,7 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
-        """What `to_dict` gave `facts` of.
-
-        Examples
-        --------
-        >>> dp.GroupResults.from_dict(groups.to_dict()).levels
-        (0, 1, 2)
-        """
+        """What `to_dict` gave `facts` of."""
         whole = facts["whole"]
         return cls(
             facts["by"],

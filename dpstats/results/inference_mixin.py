@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.arguments import is_number
+from dpstats.arguments import check_flag, check_fraction, explain_calls, is_number
 from dpstats.data import Table, as_endog, as_exog, as_table
 from dpstats.domain import Levels
 from dpstats.errors import ArgumentError, DataError, NotReleasedError
@@ -23,7 +23,7 @@ from dpstats.inference import Inference, mean_response, wald_test
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.plots import draw_result
 from dpstats.quiet import quiet
-from dpstats.results.contrasts import ContrastTests, PredictionResults, WaldTest, WaldTestTerms
+from dpstats.results.contrasts import TESTED, ContrastTests, PredictionResults, WaldTest, WaldTestTerms
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.wording import argument
 
@@ -229,6 +229,54 @@ class InferenceMixin:
         """
         matrix, names = self._inference.cov_params(), self._fitted_names
         return WideFrame(matrix, index=names, columns=names)
+
+    @explain_calls()
+    def tidy(self, *, exponentiate: bool = False, conf_int: bool = True, conf_level: float = 0.95) -> pd.DataFrame:
+        """One row per coefficient, with the column names of broom.
+
+        The columns are term; estimate, in the user's units; with inference the estimate is bias-corrected (`debiased`)
+        and followed by std_error, statistic, p_value, conf_low and conf_high; released, the coefficient as released.
+        Generalized linear models also have scaled_released, as released in model units, and fits of rows
+        noise_at_most.
+
+        Parameters
+        ----------
+        exponentiate : bool
+            For a logit or log link: estimate, conf_low and conf_high become odds ratios or ratios of means; the other
+            columns stay on the scale of the coefficients, as in broom.
+        conf_int : bool
+            Whether conf_low and conf_high are there; they need standard errors in any case.
+        conf_level : float
+            The coverage of these intervals.
+
+        Raises
+        ------
+        ArgumentError
+            If the link is another one for `exponentiate`, or an argument is not as described.
+
+        Examples
+        --------
+        >>> "estimate" in fit.tidy().columns
+        True
+        """
+        level, link = check_fraction("conf_level", conf_level), self._family.link
+        ends = check_flag("conf_int", conf_int)
+        table = pd.DataFrame({"term": list(self.params.index), "estimate": self.params.to_numpy()})
+        if self.has_errors:
+            # Rounded, so that 0.95 is the alpha 0.05 of other tables.
+            table[list(TESTED)] = self.uncertainty(round(1 - level, 15)).to_numpy()
+            table = table if ends else table.drop(columns=["conf_low", "conf_high"])
+        if check_flag("exponentiate", exponentiate):
+            if link not in ("logit", "log"):
+                raise ArgumentError(f"exponentiate needs a logit or log link; the link of this model is {link!r}")
+            ratios = table.columns.intersection(["estimate", "conf_low", "conf_high"])
+            with np.errstate(over="ignore"):
+                table[ratios] = np.exp(table[ratios])
+        return WideFrame(table.assign(**self._as_released()))
+
+    def _as_released(self) -> dict[str, NDArray[Any]]:
+        """The last columns of `tidy`: what is known of coefficients before any correction."""
+        return {"released": self.params.to_numpy()}
 
     def uncertainty(self, alpha: float = 0.05) -> pd.DataFrame:
         """The regression table as a frame: coef, std_error, z, p_value, low and high, one row a coefficient.

@@ -119,11 +119,6 @@ class FittedModel(InferenceMixin, Released):
     not_released: ClassVar[Mapping[str, str]] = NOT_RELEASED
 
     @property
-    def has_errors(self) -> bool:
-        """Whether standard errors were released."""
-        raise NotImplementedError
-
-    @property
     def params(self) -> pd.Series[float]:
         """Coefficients in the user's units, indexed by column name."""
         matrix, shift = self.plan.design.back_transform()
@@ -171,6 +166,9 @@ class FittedModel(InferenceMixin, Released):
     @property
     def _family(self) -> Family:
         return self.plan.family
+
+    def _as_released(self) -> dict[str, NDArray[Any]]:
+        return super()._as_released() | {"scaled_released": self.scaled_params}
 
     def predict(
         self,

@@ -60,8 +60,6 @@ class OrdinalResults(GLMResults):
     (['0|1', '1|2', 'x'], (0, 1, 2))
     >>> bool(1 < fit.tidy(exponentiate=True).set_index("term").loc["x", "conf_low"])
     True
-    >>> dp.OrdinalResults.from_dict(fit.to_dict()).params.equals(fit.params)
-    True
     """
 
     not_released: ClassVar[Mapping[str, str]] = {**GLMResults.not_released, **NOT_RELEASED}

@@ -31,7 +31,7 @@ from dpstats.plan.tables import facts_table
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.quiet import quiet
-from dpstats.results.contrasts import TESTED, ContrastTests, hypotheses, inference_table
+from dpstats.results.contrasts import ContrastTests, hypotheses, inference_table
 from dpstats.results.inference_mixin import InferenceMixin
 from dpstats.results.instruments import InstrumentTests, trimmed_error, two_parts
 from dpstats.results.standard_errors import ReleasedErrors
@@ -87,11 +87,6 @@ class ReleasedStatistics(Released):
     (('Intercept', 'y', 'x'), True)
     >>> sums.rows > 0, list(sums.budget.index)
     (True, ['statistics', 'cover'])
-    >>> import tempfile
-    >>> path = f"{tempfile.mkdtemp()}/sums.json"
-    >>> sums.save(path)
-    >>> dp.ReleasedStatistics.load(path).names
-    ('Intercept', 'y', 'x')
     """
 
     plan: StatisticsPlan
@@ -270,13 +265,7 @@ class ReleasedStatistics(Released):
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
-        """The statistics whose `to_dict` gave `facts`.
-
-        Examples
-        --------
-        >>> dp.ReleasedStatistics.from_dict(sums.to_dict()).names
-        ('Intercept', 'y', 'x')
-        """
+        """The statistics whose `to_dict` gave `facts`."""
         plan = StatisticsPlan.from_dict(facts["plan"])
         released = np.asarray(facts["released"], dtype=np.float64)
         if released.shape != (plan.noise.size + 1,) * 2 or not np.isfinite(released).all():
@@ -310,13 +299,6 @@ class StatisticsResults(InferenceMixin, Released):
     >>> model = dp.release_statistics(domain, ["x", "y"], 1.0, data=rows, delta=1e-6).fit("y ~ x")
     >>> model.guarantee.certified, model.params.index.tolist()
     (True, ['Intercept', 'x'])
-    >>> import tempfile
-    >>> path = f"{tempfile.mkdtemp()}/model.json"
-    >>> model.save(path)
-    >>> bool((dp.StatisticsResults.load(path).params == model.params).all())
-    True
-    >>> dp.StatisticsResults.from_dict(model.to_dict()).radius == model.radius
-    True
     >>> model.debiased.shape == model.bse.shape == model.tvalues.shape == model.pvalues.shape
     True
     """
@@ -416,21 +398,14 @@ class StatisticsResults(InferenceMixin, Released):
         tests = self._inference.t_test(*hypotheses(weights, values), alpha)
         return ContrastTests.of(tests, tuple(f"c{number}" for number in range(len(tests.effect))), alpha)
 
-    def tidy(self) -> pd.DataFrame:
-        """One row per coefficient, with the column names of broom.
+    def glance(self) -> pd.DataFrame:
+        """One row of facts about the model; the number of rows is noisy.
 
         Examples
         --------
-        >>> model.tidy()["term"].tolist(), model.glance()["method"].tolist()
-        (['Intercept', 'x'], ['statistics'])
+        >>> model.glance()["method"].tolist()
+        ['statistics']
         """
-        table = pd.DataFrame({"term": list(self.design.names), "estimate": self.params.to_numpy()})
-        if self.has_errors:
-            table[list(TESTED)] = self.uncertainty().to_numpy()
-        return WideFrame(table.assign(released=self.params.to_numpy()))
-
-    def glance(self) -> pd.DataFrame:
-        """One row of facts about the model; the number of rows is noisy."""
         sums, paid = self.statistics, self.guarantee
         count = noisy_count(sums.plan, sums._moments, sums.nobs)
         facts = {
@@ -521,11 +496,6 @@ class IVResults(InstrumentTests, StatisticsResults):
     (('x',), True)
     >>> 1.0 in model.ar_conf_int(alpha=0.0001), model.ar_test(1.0).df
     (True, 1)
-    >>> import tempfile
-    >>> path = f"{tempfile.mkdtemp()}/model.json"
-    >>> model.save(path)
-    >>> bool((dp.IVResults.load(path).params == model.params).all())
-    True
     """
 
     instruments: DesignSpec
