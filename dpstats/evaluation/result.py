@@ -64,6 +64,9 @@ class Evaluation(Released):
     >>> found = dp.evaluate(fit, rows, 0.5)
     >>> list(found.metrics.columns)
     ['estimate', 'std_err', 'noise_se', 'sampling_se', 'low', 'high', 'cells']
+    >>> "rmse" in found.summary().as_text()
+    True
+    >>> axes = found.plot("residuals")  # with the extra "plots"
     """
 
     model: str
@@ -85,13 +88,7 @@ class Evaluation(Released):
         return WideFrame([entry], columns=["eps", "delta", "buys"], index=pd.Index(["evaluation"], name="purchase"))
 
     def summary(self) -> Summary:
-        """Metrics and tables at 80 columns; as_text, as_html and as_latex.
-
-        Examples
-        --------
-        >>> "rmse" in found.summary().as_text()
-        True
-        """
+        """Metrics and tables at 80 columns; as_text, as_html and as_latex."""
         tables = [self._metrics_table()]
         if self.confusion is not None:
             tables.append(_confusion_table(self.confusion))
@@ -126,12 +123,7 @@ class Evaluation(Released):
         return f"<Evaluation: {shorten(self.model, 50)}; {self.guarantee}>"
 
     def plot(self, kind: str | None = None, **arguments: Any) -> Axes:
-        """Draw "calibration", "residuals" or "roc", by default the first there is; see `dpstats.plots`.
-
-        Examples
-        --------
-        >>> axes = found.plot("residuals")  # with the extra "plots"
-        """
+        """Draw "calibration", "residuals" or "roc", by default the first there is; see `dpstats.plots`."""
         return draw_evaluation(self, kind, **arguments)
 
     def to_dict(self) -> dict[str, Any]:

@@ -124,6 +124,13 @@ class AbsorbedResults(InferenceMixin, Released):
     (['x'], True, ['statistics', 'count', 'cover'])
     >>> fit.debiased.shape == fit.bse.shape == fit.tvalues.shape == fit.pvalues.shape
     True
+    >>> fit.get_prediction({"x": [0.5]})
+    Traceback (most recent call last):
+    dpstats.errors.NotReleasedError: get_prediction: the effects of firm are not released; t_test tests differences
+    >>> fit.glance().loc[0, "absorbed"]
+    'firm'
+    >>> "Absorbed:" in fit.summary().as_text()
+    True
     """
 
     plan: WithinPlan
@@ -191,26 +198,13 @@ class AbsorbedResults(InferenceMixin, Released):
         return pd.Series(predicted, index=table.index, name="predicted")
 
     def get_prediction(self, *_: Any, **__: Any) -> NoReturn:
-        """Mean responses are those of a group, whose effect is not released.
-
-        Examples
-        --------
-        >>> fit.get_prediction({"x": [0.5]})
-        Traceback (most recent call last):
-        dpstats.errors.NotReleasedError: get_prediction: the effects of firm are not released; t_test tests differences
-        """
+        """Mean responses are those of a group, whose effect is not released."""
         raise NotReleasedError(
             f"get_prediction: the effects of {self.plan.absorbed} are not released; t_test tests differences"
         )
 
     def glance(self) -> pd.DataFrame:
-        """One row of facts about the model.
-
-        Examples
-        --------
-        >>> fit.glance().loc[0, "absorbed"]
-        'firm'
-        """
+        """One row of facts about the model."""
         plan, counted = self.plan, self.plan.counted(self.released)
         kind = "groups" if plan.whole else "rows_less_groups"
         return WideFrame(
@@ -229,13 +223,7 @@ class AbsorbedResults(InferenceMixin, Released):
         )
 
     def summary(self) -> Summary:
-        """The regression table, in statsmodels' look; as_text, as_html, as_latex and as_markdown.
-
-        Examples
-        --------
-        >>> "Absorbed:" in fit.summary().as_text()
-        True
-        """
+        """The regression table, in statsmodels' look; as_text, as_html, as_latex and as_markdown."""
         counted = self.plan.counted(self.released)
         about = about_rows(counted.count, counted.deviation).removeprefix("about ")
         notes = plan_notes(self.plan)

@@ -53,6 +53,10 @@ class GLMResults(ReleasedModel):
     (2,)
     >>> fit.nobs is None  # private under add_remove
     True
+    >>> fit.glance().shape[0], "per_row" in fit.excess_risk(n=2000).columns
+    (1, True)
+    >>> any("bias-corrected" in note for note in fit.notes)
+    True
     """
 
     @property
@@ -95,11 +99,6 @@ class GLMResults(ReleasedModel):
         Where rows were counted nobs is noisy, and nobs_std_error follows. With `fitstats` or method="statistics" these
         columns follow too: r_squared or deviance_explained with its std_error, and statistic, p_value and df of the
         joint test of all slopes.
-
-        Examples
-        --------
-        >>> fit.glance().shape[0], "per_row" in fit.excess_risk(n=2000).columns
-        (1, True)
         """
         plan, request = self.plan, self.plan.request
         facts = {
@@ -128,13 +127,7 @@ class GLMResults(ReleasedModel):
 
     @property
     def notes(self) -> list[str]:
-        """What no reader of the coefficients may miss, the most important first; `summary` has three of them.
-
-        Examples
-        --------
-        >>> any("bias-corrected" in note for note in fit.notes)
-        True
-        """
+        """What no reader of the coefficients may miss, the most important first; `summary` has three of them."""
         return [*essential_notes(self), *risk_note(self, None)]
 
     def summary(self, *, full: bool = False, n: int | None = None) -> Summary:

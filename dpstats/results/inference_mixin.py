@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 Vector = NDArray[np.float64]
 
 
-MOST_LEVELS = 12
-"""A warning lists so many declared levels."""
+MOST_LEVELS = 12  # declared levels that a warning lists
 
 
 class NewRows(NamedTuple):
@@ -119,6 +118,21 @@ class InferenceMixin:
     True
     >>> fit.information.shape, list(fit.variance_shares.columns)
     ((2, 2), ['sampling', 'noise', 'information'])
+    >>> axes = fit.plot(by_range=True)  # with the extra "plots"
+    >>> [label.get_text() for label in axes.get_yticklabels()]
+    ['x']
+    >>> fit.conf_int(alpha=0.1).shape
+    (2, 2)
+    >>> fit.cov_params().shape
+    (2, 2)
+    >>> fit.uncertainty().index.tolist()
+    ['Intercept', 'x']
+    >>> 0 <= fit.wald_test("Intercept = 0, x = 0").pvalue <= 1
+    True
+    >>> list(fit.wald_test_terms().table.index)
+    ['Intercept', 'x']
+    >>> "x" in fit.anova().index
+    True
     """
 
     @property
@@ -196,23 +210,11 @@ class InferenceMixin:
         """Draw "coefficients", "shares" (of errors), the "effect" of a column, or "survival"; see `dpstats.plots`.
 
         "survival" is of hazards, and takes the persons whose survival is drawn: ``fit.plot("survival", newdata=...)``.
-
-        Examples
-        --------
-        >>> axes = fit.plot(by_range=True)  # with the extra "plots"
-        >>> [label.get_text() for label in axes.get_yticklabels()]
-        ['x']
         """
         return draw_result(self, kind, **arguments)
 
     def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Intervals of coverage 1 - alpha for each coefficient; columns 0 and 1.
-
-        Examples
-        --------
-        >>> fit.conf_int(alpha=0.1).shape
-        (2, 2)
-        """
+        """Intervals of coverage 1 - alpha for each coefficient; columns 0 and 1."""
         ends = self._inference.conf_int(alpha)
         return WideFrame({side: self._series(ends[:, side], "ends") for side in (0, 1)})
 
@@ -221,11 +223,6 @@ class InferenceMixin:
 
         NaN for a coefficient that is not identified. For combinations, `t_test` and `wald_test` are more accurate than
         this matrix, because they account for the noise in the information.
-
-        Examples
-        --------
-        >>> fit.cov_params().shape
-        (2, 2)
         """
         matrix, names = self._inference.cov_params(), self._fitted_names
         return WideFrame(matrix, index=names, columns=names)
@@ -279,13 +276,7 @@ class InferenceMixin:
         return {"released": self.params.to_numpy()}
 
     def uncertainty(self, alpha: float = 0.05) -> pd.DataFrame:
-        """The regression table as a frame: coef, std_error, z, p_value, low and high, one row a coefficient.
-
-        Examples
-        --------
-        >>> fit.uncertainty().index.tolist()
-        ['Intercept', 'x']
-        """
+        """The regression table as a frame: coef, std_error, z, p_value, low and high, one row a coefficient."""
         ends = self.conf_int(alpha)
         columns = [self.debiased, self.bse, self.tvalues, self.pvalues, ends[0], ends[1]]
         names = ["coef", "std_error", "z", "p_value", "low", "high"]
@@ -337,26 +328,14 @@ class InferenceMixin:
         return ContrastTests.of(inference.t_test(rows, values, alpha), names, alpha)
 
     def wald_test(self, r_matrix: Any) -> WaldTest:
-        """Test linear combinations of the coefficients all at once; arguments and errors as for `t_test`.
-
-        Examples
-        --------
-        >>> 0 <= fit.wald_test("Intercept = 0, x = 0").pvalue <= 1
-        True
-        """
+        """Test linear combinations of the coefficients all at once; arguments and errors as for `t_test`."""
         inference = self._inference
         rows, values, _ = self._constraints(r_matrix)
         test = inference.wald_test(rows, values)
         return WaldTest(test.statistic, test.pvalue, test.df, test.untested)
 
     def wald_test_terms(self) -> WaldTestTerms:
-        """Test for each term that all of its coefficients are zero: the analysis of variance of the model.
-
-        Examples
-        --------
-        >>> list(fit.wald_test_terms().table.index)
-        ['Intercept', 'x']
-        """
+        """Test for each term that all of its coefficients are zero: the analysis of variance of the model."""
         errors, columns = self._inferred, self._fitted_columns
         rows: dict[str, tuple[float, ...]] = {}
         for term in self._design.terms:
@@ -379,13 +358,7 @@ class InferenceMixin:
         return WaldTestTerms(WideFrame(table.astype({"df_constraint": int, "untested": int})))
 
     def anova(self) -> pd.DataFrame:
-        """The table of `wald_test_terms`.
-
-        Examples
-        --------
-        >>> "x" in fit.anova().index
-        True
-        """
+        """The table of `wald_test_terms`."""
         return self.wald_test_terms().table
 
     def get_prediction(

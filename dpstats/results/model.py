@@ -260,6 +260,10 @@ class ReleasedModel(FittedModel):
     >>> fit = dp.logit("y ~ x", rows, 10.0, domain={"x": (0, 1), "y": (0, 1)})
     >>> fit.has_errors
     True
+    >>> fit.left_out
+    []
+    >>> "nobs" in fit.fitstats.index
+    True
     """
 
     plan: Plan
@@ -315,13 +319,7 @@ class ReleasedModel(FittedModel):
 
     @property
     def left_out(self) -> list[str]:
-        """The columns of the design that screening or a sparse penalty left out; their coefficients are zero.
-
-        Examples
-        --------
-        >>> fit.left_out
-        []
-        """
+        """The columns of the design that screening or a sparse penalty left out; their coefficients are zero."""
         return [name for name, kept in zip(self.plan.names, self.in_model, strict=True) if not kept]
 
     @property
@@ -402,11 +400,6 @@ class ReleasedModel(FittedModel):
         ------
         NotReleasedError
             If no errors were released.
-
-        Examples
-        --------
-        >>> "nobs" in fit.fitstats.index
-        True
         """
         inferred, statistics, plan = self._inferred, self._fit_statistics, self.plan
         rows: dict[str, tuple[float, ...]] = {}

@@ -25,8 +25,7 @@ from dpstats.results.multinomial import NOT_RELEASED
 
 Vector = NDArray[np.float64]
 
-CUT = "cut_point"
-"""The column of the pieces of rows that tells which cut-point each is about."""
+CUT = "cut_point"  # the column that tells which cut-point a piece of a row is about
 
 
 def level_names(design: DesignSpec) -> list[str]:

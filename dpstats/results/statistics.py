@@ -87,6 +87,8 @@ class ReleasedStatistics(Released):
     (('Intercept', 'y', 'x'), True)
     >>> sums.rows > 0, list(sums.budget.index)
     (True, ['statistics', 'cover'])
+    >>> "Released Statistics" in sums.summary().as_text()
+    True
     """
 
     plan: StatisticsPlan
@@ -238,13 +240,7 @@ class ReleasedStatistics(Released):
         return f"<ReleasedStatistics of {len(self.names)} columns: {self.guarantee}>"
 
     def summary(self) -> Summary:
-        """What was released, at what price, with what noise; as_text, as_html and as_latex.
-
-        Examples
-        --------
-        >>> "Released Statistics" in sums.summary().as_text()
-        True
-        """
+        """What was released, at what price, with what noise; as_text, as_html and as_latex."""
         design, count = self.plan.design, noisy_count(self.plan, self._moments, self.nobs)
         facts = [
             ("Columns:", str(len(design.names))),
@@ -300,6 +296,12 @@ class StatisticsResults(InferenceMixin, Released):
     >>> model.guarantee.certified, model.params.index.tolist()
     (True, ['Intercept', 'x'])
     >>> model.debiased.shape == model.bse.shape == model.tvalues.shape == model.pvalues.shape
+    True
+    >>> model.t_test([1, 1]).effect.shape, model.t_test("Intercept + x = 0.5").effect.shape
+    ((1,), (1,))
+    >>> model.glance()["method"].tolist()
+    ['statistics']
+    >>> "Private Linear Model" in model.summary().as_text()
     True
     """
 
@@ -385,11 +387,6 @@ class StatisticsResults(InferenceMixin, Released):
         """Test linear combinations of the coefficients, rows of `weights` (k, q), against `values`, one by one.
 
         Text such as ``"x = 0"``, a dict, or ``(weights, values)`` stands for both, as for other models.
-
-        Examples
-        --------
-        >>> model.t_test([1, 1]).effect.shape, model.t_test("Intercept + x = 0.5").effect.shape
-        ((1,), (1,))
         """
         if isinstance(weights, str | dict | tuple) or (
             isinstance(weights, list) and all(isinstance(one, str) for one in weights)
@@ -399,13 +396,7 @@ class StatisticsResults(InferenceMixin, Released):
         return ContrastTests.of(tests, tuple(f"c{number}" for number in range(len(tests.effect))), alpha)
 
     def glance(self) -> pd.DataFrame:
-        """One row of facts about the model; the number of rows is noisy.
-
-        Examples
-        --------
-        >>> model.glance()["method"].tolist()
-        ['statistics']
-        """
+        """One row of facts about the model; the number of rows is noisy."""
         sums, paid = self.statistics, self.guarantee
         count = noisy_count(sums.plan, sums._moments, sums.nobs)
         facts = {
@@ -421,13 +412,7 @@ class StatisticsResults(InferenceMixin, Released):
         return WideFrame([facts])
 
     def summary(self) -> Summary:
-        """The regression table, in statsmodels' look; as_text, as_html and as_latex.
-
-        Examples
-        --------
-        >>> "Private Linear Model" in model.summary().as_text()
-        True
-        """
+        """The regression table, in statsmodels' look; as_text, as_html and as_latex."""
         facts = [
             ("Dep. Variable:", shorten(self.design.response_name, 22)),
             ("Model:", "Linear, from sums"),
@@ -496,6 +481,8 @@ class IVResults(InstrumentTests, StatisticsResults):
     (('x',), True)
     >>> 1.0 in model.ar_conf_int(alpha=0.0001), model.ar_test(1.0).df
     (True, 1)
+    >>> "Anderson-Rubin" in model.summary().as_text()
+    True
     """
 
     instruments: DesignSpec
@@ -513,13 +500,7 @@ class IVResults(InstrumentTests, StatisticsResults):
         return ReleasedErrors(table, basis, np.zeros(len(basis)))
 
     def summary(self) -> Summary:
-        """The regression table, the first stage and the tests; as_text, as_html and as_latex.
-
-        Examples
-        --------
-        >>> "Anderson-Rubin" in model.summary().as_text()
-        True
-        """
+        """The regression table, the first stage and the tests; as_text, as_html and as_latex."""
         facts = [
             ("Dep. Variable:", shorten(self.design.response_name, 18)),
             ("Model:", "2SLS, from sums"),
