@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ from statsmodels.iolib.table import SimpleTable
 
 from dpstats.arguments import check_choice, check_flag
 from dpstats.cached import cached_property
-from dpstats.data import as_table
+from dpstats.data import Table, as_table
 from dpstats.domain import Scalar
 from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.families.multinomial import Multinomial
@@ -195,8 +195,56 @@ PAID = (
 )
 
 
+class LevelPredictions:
+    """Probabilities of the levels of a response."""
+
+    @property
+    def _levels(self) -> tuple[Scalar, ...]:
+        """The levels of the response."""
+        raise NotImplementedError
+
+    def _level_shares(self, newdata: Table) -> Vector:
+        """Their probabilities, shape (rows, K); NaN in rows that cannot be encoded."""
+        raise NotImplementedError
+
+    def predict(self, newdata: Any, which: str = "mean", **unknown: Any) -> Any:
+        """Probabilities of the levels of new rows; post-processing of the released coefficients.
+
+        Parameters
+        ----------
+        newdata : DataFrame or another table
+            Numeric columns are clipped to the Domain's ranges, as in the fit.
+        which : {"mean", "class"}
+            Probabilities, or the most probable level.
+
+        Returns
+        -------
+        DataFrame with a column for each level, or Series of levels
+            Indexed as `newdata`; NaN for rows with a missing value or a level that is not declared.
+
+        Raises
+        ------
+        ArgumentError
+            If `which` is unknown.
+        DataError
+            If `newdata` lacks a column the formula needs.
+        """
+        if unknown:
+            name = next(iter(unknown))
+            raise ArgumentError(f"{name} is no argument of predict: which='mean' has probabilities, 'class' levels")
+        check_choice("which", which, ("mean", "class"))
+        table = as_table(newdata)
+        shares = self._level_shares(table)
+        if which == "mean":
+            return WideFrame(pd.DataFrame(shares, index=table.index, columns=list(self._levels)))
+        known = np.isfinite(shares).all(axis=1)
+        likeliest = np.full(len(shares), np.nan, dtype=object)
+        likeliest[known] = [self._levels[place] for place in shares[known].argmax(axis=1)]
+        return pd.Series(likeliest, index=table.index, name="predicted")
+
+
 @dataclass(frozen=True, eq=False)
-class MultinomialResults(Released):
+class MultinomialResults(LevelPredictions, Released):
     """A released multinomial logit: an equation for each class but the first.
 
     Attributes
@@ -221,6 +269,9 @@ class MultinomialResults(Released):
     <MultinomialResults: y ~ x, 3 classes; eps=1, add_remove, certified>
     >>> fit.params.columns.tolist(), fit.params.index.tolist()
     (['car', 'rail'], ['Intercept', 'x'])
+    >>> shares = fit.predict({"x": [0.2, None]})
+    >>> shares.columns.tolist(), shares.sum(axis=1, skipna=False).round(6).tolist()
+    (['bus', 'car', 'rail'], [1.0, nan])
     >>> paid = dp.glm("y ~ x", rows, eps=3.0, family="multinomial", domain=domain, inference=True)
     >>> paid.conf_int().shape, paid.bse.shape == paid.pvalues.shape == paid.debiased.shape
     ((4, 2), True)
@@ -294,51 +345,22 @@ class MultinomialResults(Released):
         return self.plan.classes
 
     @property
+    def _levels(self) -> tuple[Scalar, ...]:
+        return self.classes
+
+    @property
     def params(self) -> pd.DataFrame:
         """Coefficients in the user's units, a column for each class but the first, as statsmodels' MNLogit has them."""
         matrix, _ = self.plan.design.back_transform()
         against = self.scaled_params[1:] - self.scaled_params[0]
         return pd.DataFrame(matrix @ against.T, index=list(self.plan.names), columns=list(self.classes[1:]))
 
-    def predict(self, newdata: Any, which: Literal["mean", "class"] = "mean") -> Any:
-        """Probabilities of the classes of new rows; post-processing of the released coefficients.
-
-        Parameters
-        ----------
-        newdata : DataFrame or another table
-            Numeric columns are clipped to the Domain's ranges, as in the fit.
-        which : {"mean", "class"}
-            Probabilities, or the most probable class.
-
-        Returns
-        -------
-        DataFrame with a column for each class, or Series of classes
-            Indexed as `newdata`; NaN for rows with a missing value or a level that is not declared.
-
-        Raises
-        ------
-        ArgumentError
-            If `which` is unknown.
-        DataError
-            If `newdata` lacks a column the formula needs.
-
-        Examples
-        --------
-        >>> shares = fit.predict({"x": [0.2, None]})
-        >>> shares.columns.tolist(), shares.sum(axis=1, skipna=False).round(6).tolist()
-        (['bus', 'car', 'rail'], [1.0, nan])
-        """
-        check_choice("which", which, ("mean", "class"))
-        table = as_table(newdata)
-        exog, complete = self.plan.design.exog(table)
+    def _level_shares(self, newdata: Table) -> Vector:
+        exog, complete = self.plan.design.exog(newdata)
         shares = np.full((len(exog), len(self.classes)), np.nan)
         with quiet():
             shares[complete] = Multinomial(len(self.classes)).mean(exog[complete] @ self.scaled_params.T)
-        if which == "mean":
-            return pd.DataFrame(shares, index=table.index, columns=list(self.classes))
-        found = np.full(len(exog), np.nan, dtype=object)
-        found[complete] = [self.classes[place] for place in shares[complete].argmax(axis=1)]
-        return pd.Series(found, index=table.index, name="predicted")
+        return shares
 
     def tidy(self, *, exponentiate: bool = False) -> pd.DataFrame:
         """A row for each coefficient, as R's broom has it: class, term, estimate, and what was paid for of its error.

@@ -73,7 +73,19 @@ class RiskBounds:
         return f"{bound.gap}, {level[bound.statement]}"
 
     def frame(self) -> pd.DataFrame:
-        """The table of `excess_risk`: proved bounds, then the printed ones with what is known of them."""
+        """One bound a row, the proved ones first, with the columns
+
+        - ``bound``: what is bounded. "regularised": J(theta_b) - min J, J the objective without its noise.
+          "unregularised": the same without the quadratic term, against every theta of norm `radius`; each at
+          the level 1 - pi or in the mean. "regularised, on the region": against the coefficients of a region alone, of
+          a posterior draw there. "population": the expected loss of a new row, times n.
+        - ``source``: proof page, or paper and equation.
+        - ``value``: in units of the sum objective (the sum of losses).
+        - ``per_row``: value / n.
+        - ``holds``: "proved"; "implied" (not below a proved bound on the same quantity); "not implied";
+          "order only" (a constant is missing); "other mechanism".
+        - ``note``: what to know about it.
+        """
         bounds = [(one, "proved") for one in self.proved] + [(one, self._holds(one)) for one in self.printed]
         rows = [
             (self.named(one), one.source, one.value, one.value / (self.n or math.nan), holds, one.note)
@@ -90,10 +102,10 @@ class RiskBounds:
         return "implied" if printed.value >= self.value(printed.gap, printed.statement) else "not implied"
 
 
-def excess_risk(plan: ReleasePlan, pi: float = 0.05, radius: float | None = None, n: int | None = None) -> pd.DataFrame:
-    """Bounds on what privacy costs in the objective, proved and printed side by side.
-
-    A function of public values alone: no row is read, and n is what the caller says it is.
+def objective_risk(
+    plan: ReleasePlan, pi: float = 0.05, radius: float | None = None, n: int | None = None
+) -> RiskBounds:
+    """The bounds of a perturbed objective; a function of public values alone.
 
     Parameters
     ----------
@@ -105,40 +117,13 @@ def excess_risk(plan: ReleasePlan, pi: float = 0.05, radius: float | None = None
         Norm of the coefficients to compare with, in model units, by default the plan's guess; counted from what they
         are shrunk to, where that is not zero: the intercept of counts whose mean was bought.
     n : int, optional
-        Number of rows, public or assumed. Without it the column ``per_row`` and the bounds that need n are NaN.
-
-    Returns
-    -------
-    DataFrame
-        One bound a row, the proved ones first, with columns
-
-        - ``bound``: what is bounded. "regularised": J(theta_b) - min J, J the objective without its noise.
-          "unregularised": the same without the quadratic term, against every theta of norm `radius`; each at
-          the level 1 - pi or in the mean. "regularised, on the region": against the coefficients of a region alone, of
-          a posterior draw there. "population": the expected loss of a new row, times n.
-        - ``source``: proof page, or paper and equation.
-        - ``value``: in units of the sum objective (the sum of losses).
-        - ``per_row``: value / n.
-        - ``holds``: "proved"; "implied" (not below a proved bound on the same quantity); "not implied";
-          "order only" (a constant is missing); "other mechanism".
-        - ``note``: what to know about it.
+        Number of rows, public or assumed. Without it the bounds that need n are NaN.
 
     Raises
     ------
     ArgumentError
         If `pi` is not strictly between 0 and 1, `radius` is not positive or `n` is not a positive integer.
-
-    References
-    ----------
-    docs/proofs/risk and docs/risk.
     """
-    return objective_risk(plan, pi, radius, n).frame()
-
-
-def objective_risk(
-    plan: ReleasePlan, pi: float = 0.05, radius: float | None = None, n: int | None = None
-) -> RiskBounds:
-    """The bounds of `excess_risk`."""
     pi, radius, n = _checked(plan, pi, radius, n)
     proved = proved_bounds(plan, pi, radius)
     if n is not None:
