@@ -32,6 +32,7 @@ from dpstats.quiet import hide_frames
 _log = logging.getLogger("dpstats")
 
 STEPS = 5040  # one row in lattice steps: up to ten columns can share it equally, and more nearly so
+BLOCK_ROWS = 65536  # rows that are looked at together
 
 
 @hide_frames
@@ -171,13 +172,12 @@ def count_faults(
     design: DesignSpec | None,
     faults: Sequence[Fault],
     places: Sequence[ColumnHistogram] = (),
-    block_rows: int = 65536,
 ) -> NDArray[np.int64]:
     """Sums over rows of their parts, in steps, shape (1 + number of faults + sizes of the places,). Charge first.
 
     Rows with no fault, the part of each fault, then where rows with no fault lie; one row adds `STEPS` altogether.
     """
-    part = partial(_fault_sums, facts, design, tuple(faults), tuple(places), block_rows)
+    part = partial(_fault_sums, facts, design, tuple(faults), tuple(places))
     return (rows.batches(facts) if isinstance(rows, Table) else rows).total(part, operator.add)
 
 
@@ -186,14 +186,13 @@ def _fault_sums(
     design: DesignSpec | None,
     faults: Sequence[Fault],
     places: Sequence[ColumnHistogram],
-    block_rows: int,
     tables: Iterable[Table],
 ) -> NDArray[np.int64]:
     """The sums over the rows of some tables."""
     part = row_cells(places, STEPS)
     total = np.zeros(1 + len(faults) + sum(len(place.names) for place in places), dtype=np.int64)
     for table in tables:
-        for rows in slices(table.rows, block_rows):
+        for rows in slices(table.rows, BLOCK_ROWS):
             block = table.select(rows, rows.stop - rows.start)
             flags = fault_flags(block, facts, design, faults)
             clean = np.asarray(~flags.any(axis=1))

@@ -24,8 +24,8 @@ LEAST_MEAN = 1e-3  # the least predicted count
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
-class CellLines(NamedTuple):
-    """The straight line in each cell that stands for a function: constant + slope * place, shapes (cells,).
+class CellwiseLinear(NamedTuple):
+    """The straight line in each cell that stands for a function: constant + slope * place, shapes (groups, cells).
 
     `error` bounds what it is off by anywhere in the cell, at the points looked at.
     """
@@ -69,8 +69,8 @@ class Grid:
         # Whatever the value is, a place is a number: what is none would become the greatest integer.
         return cell, np.nan_to_num(np.clip((clipped - self.middle[cell]) / self.half[cell], -1.0, 1.0))
 
-    def line(self, function: Callable[[Array], Array]) -> CellLines:
-        """The best line for `function` in each cell, all its places alike: over whole numbers, or over the interval."""
+    def line(self, function: Callable[[Array], Array]) -> CellwiseLinear:
+        """The best line for `function` in each cell, shapes (cells,), over whole numbers or over the interval."""
         if self.whole:
             return self._whole_line(function)
         middle, half = self.middle[:, None], self.half[:, None]
@@ -80,9 +80,9 @@ class Grid:
         ends = function(middle + half * np.array([-1.0, 1.0]) * (1 - 1e-12))
         off = np.concatenate([values, ends], axis=1)
         places = np.append(NODES, [-1.0, 1.0])
-        return CellLines(constant, slope, np.abs(off - constant[:, None] - slope[:, None] * places).max(axis=1))
+        return CellwiseLinear(constant, slope, np.abs(off - constant[:, None] - slope[:, None] * places).max(axis=1))
 
-    def _whole_line(self, function: Callable[[Array], Array]) -> CellLines:
+    def _whole_line(self, function: Callable[[Array], Array]) -> CellwiseLinear:
         lines = []
         for low, high, middle, half in zip(self.ends[:-1], self.ends[1:], self.middle, self.half, strict=True):
             points = np.arange(np.ceil(low), np.floor(high) + 1)
@@ -90,7 +90,7 @@ class Grid:
             slope = float(places @ values / (places @ places)) if len(points) > 1 else 0.0
             constant = float(values.mean())
             lines.append((constant, slope, float(np.abs(values - constant - slope * places).max())))
-        return CellLines(*(np.array(column) for column in zip(*lines, strict=True)))
+        return CellwiseLinear(*(np.array(column) for column in zip(*lines, strict=True)))
 
 
 def probability_grid(cells: int, low: float, high: float) -> Grid:
@@ -264,14 +264,6 @@ class ReleasedHistogram:
     def total(self, form: CellwiseLinear) -> float:
         """The sum of a function over rows."""
         return float((form.constant * self.counts).sum() + (form.slope * self.places).sum())
-
-
-class CellwiseLinear(NamedTuple):
-    """A function of a row by lines in cells, shapes (groups, cells), and what it is off by at most."""
-
-    constant: Array
-    slope: Array
-    error: Array
 
 
 class Influence(NamedTuple):

@@ -211,16 +211,12 @@ class Tables:
 
     def frame(self) -> pd.DataFrame:
         """The figures, one a row, held to their possible ranges."""
-        rows = {name: _metric_row(*entry) for name, entry in self.metrics.items()}
+        rows = {}
+        for name, (figure, low, high) in self.metrics.items():
+            errors = (figure.std_err, figure.noise_se, figure.sampling_se, *figure.interval(low, high), figure.cells)
+            known = not math.isnan(figure.value)
+            rows[name] = (min(max(figure.value, low), high), *errors) if known else (math.nan,) * len(METRIC_COLUMNS)
         return WideFrame(pd.DataFrame.from_dict(rows, orient="index", columns=METRIC_COLUMNS).rename_axis("metric"))
-
-
-def _metric_row(figure: Estimate, low: float, high: float) -> list[float]:
-    """A figure as a row of the table of metrics."""
-    if math.isnan(figure.value):
-        return [math.nan] * len(METRIC_COLUMNS)
-    value = min(max(figure.value, low), high)
-    return [value, figure.std_err, figure.noise_se, figure.sampling_se, *figure.interval(low, high), figure.cells]
 
 
 def bin_entry(rows: float, figure: Estimate, ends: tuple[float, float], **values: float) -> dict[str, float]:

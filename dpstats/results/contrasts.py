@@ -131,6 +131,13 @@ def inference_table(
     return full_width(headers, rows, COEFFICIENT_WIDTHS, title=title)
 
 
+def as_ratios(table: pd.DataFrame) -> pd.DataFrame:
+    """A table in broom's words with estimates and their intervals as ratios; errors stay those of coefficients."""
+    ratios = table.columns.intersection(["estimate", "conf_low", "conf_high"])
+    with np.errstate(over="ignore"):
+        return table.assign(**{name: np.exp(table[name].to_numpy()) for name in ratios})
+
+
 @dataclass(frozen=True, eq=False)
 class WaldTest:
     """A test of several linear combinations at once.

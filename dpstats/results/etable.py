@@ -39,10 +39,7 @@ NAME_WIDTH = 16  # the least width of the column of names
 COMMON_FACTS = ("Family", "Alpha", "Epsilon", "Delta", "Neighbours", "Certified", "Rows")
 """Facts that every table has; others have a row where fits differ in them."""
 
-
 STARS = {"*": 0.05, "**": 0.01, "***": 0.001}  # the mark of p-values below a level
-
-MOST_STARS = 3
 
 RATIOS = {"logit": "odds ratios", "log": "ratios of means"}  # what exponentiated coefficients are, by link
 
@@ -145,7 +142,8 @@ class ETable(Printed):
         """What the cells are, and what the fits cost together."""
         notes = []
         if self.exponentiate:
-            notes.append(f"Ratios, exp(coef): {' and '.join(dict.fromkeys(RATIOS[_link(fit)] for fit in self.fits))}.")
+            kinds = dict.fromkeys(RATIOS[fit._family.link] for fit in self.fits)
+            notes.append(f"Ratios, exp(coef): {' and '.join(kinds)}.")
         if any(one.errors for one in self._columns):
             bracketed = "95 % intervals" if self.exponentiate else "standard errors"
             notes.append(f"In brackets: {bracketed} of bias-corrected coefficients.")
@@ -229,26 +227,29 @@ def etable(
         labels, fits = list(fits), list(fits.values())
     if not isinstance(fits, Sequence) or not fits:
         raise ArgumentError("fits must be a list of results, such as [fit1, fit2], or a dict of them by label")
-    found = tuple(one if isinstance(one, FittedModel | Fit) else getattr(one, "fit", None) for one in fits)
-    for place, one in enumerate(found):
-        if not isinstance(one, FittedModel | Fit):
-            raise ArgumentError(
-                f"fits[{place}] must be what dp.glm returns, got {type(fits[place]).__name__}{part_of(fits[place])}"
-            )
-        if not isinstance(one, Fit):
+    chosen: list[Fit] = []
+    for place, given in enumerate(fits):
+        one = given if isinstance(given, FittedModel | Fit) else getattr(given, "fit", None)
+        if isinstance(one, Fit):
+            chosen.append(one)
+        elif isinstance(one, FittedModel):
             raise ArgumentError(
                 f"fits[{place}] is a regression of a stream, whose regressions share one charge; use history, "
                 "between and change of the stream to compare them"
             )
-    given = list(labels) if isinstance(labels, (list, tuple)) else []
-    named = [f"({place + 1})" for place in range(len(found))] if labels is None else given
-    if len(named) != len(found) or len(set(named)) != len(named) or not all(isinstance(one, str) for one in named):
-        raise ArgumentError(f"labels must be {len(found)} different strings, one for each fit")
+        else:
+            kind = type(given).__name__
+            raise ArgumentError(f"fits[{place}] must be what dp.glm returns, got {kind}{part_of(given)}")
+    if labels is None:
+        labels = [f"({place + 1})" for place in range(len(chosen))]
+    named = list(labels) if isinstance(labels, (list, tuple)) else []
+    if not len(named) == len(set(named)) == len(chosen) or not all(isinstance(one, str) for one in named):
+        raise ArgumentError(f"labels must be {len(chosen)} different strings, one for each fit")
     if check_flag("exponentiate", exponentiate) and (
-        others := [label for label, one in zip(named, found, strict=True) if _link(one) not in RATIOS]  # type: ignore[arg-type]
+        others := [label for label, one in zip(named, chosen, strict=True) if one._family.link not in RATIOS]
     ):
         raise ArgumentError(f"exponentiate needs a logit or log link, and {others[0]} has another one; leave it out")
-    return ETable(found, tuple(named), exponentiate, check_flag("stars", stars))  # type: ignore[arg-type]
+    return ETable(tuple(chosen), tuple(named), exponentiate, check_flag("stars", stars))
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,9 +300,11 @@ class Column:
             cells = {str(name): self._cell(*row) for name, *row in self.numbers.itertuples()}
         if not self.stars:
             return cells
-        marks = {name: _stars(self.fit.pvalues[name]) if self.errors else "" for name in cells}
+        pvalues = dict(self.fit.pvalues) if self.errors else {}
+        marks = {name: "*" * sum(pvalues.get(name, 1.0) < level for level in STARS.values()) for name in cells}
+        widest = len(STARS)
         return {
-            name: (f"{first}{marks[name]}{GAP * (MOST_STARS - len(marks[name]))}", f"{second}{GAP * MOST_STARS}")
+            name: (f"{first}{marks[name]:{GAP}<{widest}}", f"{second}{GAP * widest}")
             for name, (first, second) in cells.items()
         }
 
@@ -384,10 +387,6 @@ def _names(columns: Sequence[Column]) -> list[str]:
     return list(dict.fromkeys(str(name) for one in columns for name in one.numbers.index))
 
 
-def _link(fit: Fit) -> str:
-    return fit.plan.family.link if isinstance(fit, GLMResults) else "identity"
-
-
 def _about(fit: Fit) -> str:
     """What the coefficients are about."""
     if isinstance(fit, GLMResults):
@@ -409,8 +408,3 @@ def _ratio_cell(ratio: float, low: float, high: float) -> tuple[str, str]:
         return f"{ratio:.2g}", ""
     size = (high - low) / 4  # about a standard error
     return to_the_noise(ratio, size), f"[{to_the_noise(low, size)}, {to_the_noise(high, size)}]"
-
-
-def _stars(pvalue: float) -> str:
-    """The longest mark whose level a p-value is below."""
-    return max((mark for mark, level in STARS.items() if pvalue < level), key=len, default="")

@@ -23,7 +23,14 @@ from dpstats.inference import Inference, mean_response, wald_test
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.plots import draw_result
 from dpstats.quiet import quiet
-from dpstats.results.contrasts import TESTED, ContrastTests, PredictionResults, WaldTest, WaldTestTerms
+from dpstats.results.contrasts import (
+    TESTED,
+    ContrastTests,
+    PredictionResults,
+    WaldTest,
+    WaldTestTerms,
+    as_ratios,
+)
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.wording import argument
 
@@ -152,8 +159,8 @@ class InferenceMixin:
 
     @property
     def _fitted_columns(self) -> NDArray[np.intp]:
-        """Positions in the design of the columns that were fitted last."""
-        raise NotImplementedError
+        """Positions in the design of the columns that were fitted last: of all, unless a selection came first."""
+        return np.arange(len(self._design.names))
 
     @property
     def params(self) -> pd.Series[float]:
@@ -266,9 +273,7 @@ class InferenceMixin:
         if check_flag("exponentiate", exponentiate):
             if link not in ("logit", "log"):
                 raise ArgumentError(f"exponentiate needs a logit or log link; the link of this model is {link!r}")
-            ratios = table.columns.intersection(["estimate", "conf_low", "conf_high"])
-            with np.errstate(over="ignore"):
-                table[ratios] = np.exp(table[ratios])
+            table = as_ratios(table)
         return WideFrame(table.assign(**self._as_released()))
 
     def _as_released(self) -> dict[str, NDArray[Any]]:

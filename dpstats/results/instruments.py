@@ -20,7 +20,7 @@ from dpstats.inference.estimates import check_level
 from dpstats.mechanisms.instruments import AndersonRubin, FirstStage, InstrumentedModel
 from dpstats.quiet import quiet
 from dpstats.results.contrasts import LARGEST_VALUE
-from dpstats.results.standard_errors import ReleasedErrors
+from dpstats.results.inference_mixin import InferenceMixin
 from dpstats.summaries import format_number, full_width
 from dpstats.wording import argument
 
@@ -121,15 +121,10 @@ def trimmed_error(name: str) -> FormulaError:
     )
 
 
-class InstrumentTests:
+class InstrumentTests(InferenceMixin):
     """First stages, Anderson-Rubin tests and the test of overidentification of a model with instruments."""
 
     model: InstrumentedModel
-
-    @property
-    def _inferred(self) -> ReleasedErrors:
-        """The coefficients of two-stage least squares."""
-        raise NotImplementedError
 
     @property
     def endogenous(self) -> tuple[str, ...]:

@@ -328,11 +328,11 @@ class KaplanMeier(Released):
             first = [0, *(place + 1 for place in places)][: len(places)]
             events = np.cumsum(shown["events"].to_numpy(dtype=np.float64))
             since = np.diff(events[places], prepend=0.0)
+            figures = shown[["survival", "std_err", "low", "high"]].iloc[places].to_numpy()
+            columns = (shown["time"].iloc[places], shown["at_risk"].iloc[first], since, figures)
             rows = [
-                (f"{row.time:.5g}", [f"{at_risk:.0f}", f"{count:.0f}", *_three(row)])
-                for row, at_risk, count in zip(
-                    shown.iloc[places].itertuples(), shown["at_risk"].iloc[first], since, strict=True
-                )
+                (f"{time:.5g}", [f"{at_risk:.0f}", f"{count:.0f}", *(f"{one:.3f}" for one in own)])
+                for time, at_risk, count, own in zip(*columns, strict=True)
             ]
             title = self.plan.formula if group == ALL else str(group)
             tables.append(full_width(heads, rows or [("too few at risk", [""] * 6)], [9, 9, 9, 9, 9, 9], title=title))
@@ -387,11 +387,7 @@ def _crossing(breaks: tuple[float, ...], hazard: NDArray[np.float64], level: flo
     return float(breaks[at - 1] + (breaks[at] - breaks[at - 1]) * (level - low) / (high - low))
 
 
-def _three(row: Any) -> list[str]:
-    return [f"{row.survival:.3f}", f"{row.std_err:.3f}", f"{row.low:.3f}", f"{row.high:.3f}"]
-
-
-def _few(number: int, most: int = 10) -> list[int]:
-    """At most so many of some places, the last among them, as even as they can be."""
-    step = -(-number // most) if number else 1
+def _few(number: int) -> list[int]:
+    """At most ten of some places, the last among them, as even as they can be."""
+    step = -(-number // 10) if number else 1
     return list(range(number - 1, -1, -step))[::-1]

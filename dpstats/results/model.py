@@ -48,7 +48,6 @@ from dpstats.results.standard_errors import (
     ReleasedErrors,
     inference_of,
     missing_information,
-    noise_bounds,
     selects,
     sums_inference,
     sums_noise,
@@ -221,7 +220,10 @@ class FittedModel(InferenceMixin, Released):
         predicted = np.full(len(rows.exog), np.nan)
         with quiet():
             linear = rows.exog[rows.complete] @ self.scaled_params + rows.offset[rows.complete]
-            predicted[rows.complete] = self._respond(linear, which)
+            if which == "class":
+                predicted[rows.complete] = linear > 0
+            else:
+                predicted[rows.complete] = self._mean(linear) if which == "mean" else self._in_units(linear)
         design = self.plan.design
         if not isinstance(design, DesignSpec):
             return predicted
@@ -230,12 +232,6 @@ class FittedModel(InferenceMixin, Released):
             values = np.full(len(predicted), np.nan, dtype=object)
             values[rows.complete] = [design.response.levels[int(second)] for second in predicted[rows.complete]]
         return pd.Series(values, index=rows.labels, name="predicted")
-
-    def _respond(self, linear: Vector, which: str) -> Vector:
-        """Scaled linear predictors as predictions in the response's units; a class is 0 or 1."""
-        if which == "class":
-            return (linear > 0).astype(np.float64)
-        return self._mean(linear) if which == "mean" else self._in_units(linear)
 
 
 class NeededRows(NamedTuple):
@@ -620,7 +616,8 @@ class ReleasedModel(FittedModel):
         if isinstance(self.released, ReleasedSums):
             bounds[columns] = sums_noise(self.plan, self.scaled_params, self.released)
         elif len(columns) == last.size:
-            bounds[columns] = noise_bounds(self.plan, columns)
+            transform, _ = self.plan.design.back_transform()
+            bounds[columns] = last.noise_bounds(transform[np.ix_(columns, columns)])
         return pd.Series(bounds, index=list(self.plan.names), name="noise_at_most")
 
     @property

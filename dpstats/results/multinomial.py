@@ -24,7 +24,7 @@ from dpstats.mechanisms.multinomial import ClassesStage, ReleasedClasses, classe
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.quiet import quiet
-from dpstats.results.contrasts import inference_table
+from dpstats.results.contrasts import as_ratios, inference_table
 from dpstats.results.stored import Printed, Released, guarantee_sentence, marked_title
 from dpstats.summaries import Summary, format_number, format_range, full_width, paired_facts, shorten
 from dpstats.wording import argument
@@ -385,11 +385,7 @@ class MultinomialResults(LevelPredictions, Released):
             low, high = found.conf_int().T
             errors = {"std_error": found.se, "statistic": found.tvalues, "p_value": found.pvalues}
             table = table.assign(estimate=found.coef, **errors, conf_low=low, conf_high=high)
-        if check_flag("exponentiate", exponentiate):
-            ratios = table.columns.intersection(["estimate", "conf_low", "conf_high"])
-            with np.errstate(over="ignore"):
-                table[ratios] = np.exp(table[ratios])
-        return WideFrame(table)
+        return WideFrame(as_ratios(table) if check_flag("exponentiate", exponentiate) else table)
 
     def glance(self) -> pd.DataFrame:
         """One row of facts on the model."""

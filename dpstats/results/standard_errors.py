@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.families import Family, Gaussian, NegativeBinomial
+from dpstats.families import Gaussian, NegativeBinomial
 from dpstats.families.hazard import PiecewiseExponential
 from dpstats.inference import (
     Estimates,
@@ -182,37 +182,19 @@ def response_of(plan: Plan, weight_cap: float | None = None) -> MeanFunction:
     """How the mean response of a plan's family moves with the linear predictor, beside capped weights."""
     family = plan.family
     weights = partial(row_weights, family, weight_cap=weight_cap)
+
+    def means(eta: Vector) -> Vector:
+        return np.asarray(family.mean(eta), dtype=np.float64)
+
+    def clipped_means(eta: Vector) -> Vector:
+        return np.asarray(family.clip_response(means(eta)), dtype=np.float64)
+
     if isinstance(family, NegativeBinomial):
-        return MeanFunction(partial(_clipped_means, family), partial(_slopes, family), weights)
+        return MeanFunction(clipped_means, lambda eta, endog: np.asarray(family.slope(eta, endog)), weights)
     if isinstance(family, PiecewiseExponential):
         # The matrix is of events: made-up rows are at the end of the way, where l'' is the mean.
-        return MeanFunction(partial(_means, family), partial(_canonical_slopes, family), _means_at_the_end)
-    return MeanFunction(partial(_means, family), partial(_canonical_slopes, family), weights)
-
-
-def _means_at_the_end(eta: Vector, endog: Vector) -> Vector:
-    """What responses are there."""
-    return endog
-
-
-def _means(family: Family, eta: Vector) -> Vector:
-    """The mean response, elementwise."""
-    return np.asarray(family.mean(eta), dtype=np.float64)
-
-
-def _clipped_means(family: Family, eta: Vector) -> Vector:
-    """The mean response, which clipped responses do not exceed."""
-    return np.asarray(family.clip_response(_means(family, eta)), dtype=np.float64)
-
-
-def _slopes(family: Family, eta: Vector, endog: Vector) -> Vector:
-    """l' of a family that takes any response."""
-    return np.asarray(family.slope(eta, endog), dtype=np.float64)
-
-
-def _canonical_slopes(family: Family, eta: Vector, endog: Vector) -> Vector:
-    """l' where it is the mean less the response."""
-    return _means(family, eta) - endog
+        return MeanFunction(means, lambda eta, endog: means(eta) - endog, lambda eta, endog: endog)
+    return MeanFunction(means, lambda eta, endog: means(eta) - endog, weights)
 
 
 def _carried(spread: Spread, basis: Vector, rows: Vector, before: Identified, after: Identified) -> Spread:
@@ -252,15 +234,6 @@ def hiding_references(design: Bounds, inferred: ReleasedErrors) -> dict[str, boo
             term = next(one for one in design.terms if one.columns.start <= columns[0] < one.columns.stop)
             found[term.name] = bool(weights[0] < RARE * np.mean(weights))
     return found
-
-
-def noise_bounds(plan: Plan, columns: NDArray[np.intp]) -> Vector:
-    """A bound on the standard deviation that the noise gives each column fitted last, in the user's units, shape (k,).
-
-    Of output perturbation the standard deviation itself. `columns` are positions in the design.
-    """
-    transform, _ = plan.design.back_transform()
-    return plan.stages[-1].plan.noise_bounds(transform[np.ix_(columns, columns)])
 
 
 def selects(plan: Plan) -> bool:

@@ -357,10 +357,6 @@ class StatisticsResults(InferenceMixin, Released):
     def _family(self) -> Family:
         return Gaussian()
 
-    @property
-    def _fitted_columns(self) -> NDArray[np.intp]:
-        return np.arange(len(self.design.names))
-
     @cached_property
     def _inferred(self) -> ReleasedErrors:
         if not self.has_errors:

@@ -424,17 +424,14 @@ def unadjusted_note(results: ReleasedModel) -> list[str]:
     return [f"Not adjusted for selection: the same rows chose the columns. {apart} keeps them apart."]
 
 
-def stand_in_names(results: ReleasedModel) -> list[str]:
-    """Columns that may stand for others that a lasso left out, of which no error is shown."""
-    withheld = results._inference.withheld
-    return [] if withheld is None else [results._fitted_names[place] for place in np.flatnonzero(withheld)]
-
-
 def missing_notes(results: ReleasedModel) -> list[str]:
     """Which errors are missing, and what would help."""
     if not shows_errors(results):
         return []
-    notes, withheld = [], stand_in_names(results)
+    notes: list[str] = []
+    # Columns that may stand for others that a lasso left out.
+    hidden = results._inference.withheld
+    withheld = [] if hidden is None else [results._fitted_names[place] for place in np.flatnonzero(hidden)]
     unknown = [str(name) for name, error in results.bse.items() if np.isinf(error) and name not in withheld]
     if withheld:
         few = withheld[:MOST_NAMES]

@@ -236,10 +236,6 @@ class StreamResults(FittedModel):
         return cls(plan, params, sums, facts["deviation"], first, last, linearised, weights)
 
     @property
-    def _fitted_columns(self) -> NDArray[np.intp]:
-        return np.arange(len(self.plan.names))
-
-    @property
     def scale(self) -> float:
         """The dispersion that the errors go by, in the response's units squared; 1 for the binomial family."""
         spread: Any = self._inference.estimates.spread
