@@ -245,6 +245,19 @@ class Estimates:
         """Simulated draws of b with a public seed; None if it is normal."""
         return simulated_draws(self.linear)
 
+    @property
+    def omitted_gain(self) -> float:
+        """What dropped coefficients may add to w'Hw, the sum that is explained, by the public guess at their sizes.
+
+        Of R_u^2 s_u = (1.5 t_u)^2 H_uu the sum, each H_uu a deviation of its noise above what was released
+        (docs/proofs/inference, 4).
+        """
+        dropped = np.eye(self.size)[~self.identified.active]
+        least = np.sqrt(np.maximum(self.matrix.bilinear(dropped, dropped), 0.0))
+        own = np.maximum(np.diag(self.information)[~self.identified.active], 0.0) + least
+        sizes = np.broadcast_to(REACH * np.asarray(self.typical_size), (self.size,))[~self.identified.active]
+        return float(own @ sizes**2)
+
     @cached_property
     def _noise(self) -> tuple[Float, Float]:
         """Covariances among the active coefficients: of b alone, and with what dropped coefficients may add to it."""

@@ -89,6 +89,11 @@ def simulated_tail(draws: Float, length: float) -> float:
     return float((1 + TAIL) / (1 + len(draws)) * np.exp((largest[0] - length) / excess))
 
 
+def where_bounded(errors: Float, values: Float) -> Float:
+    """Statistics or p-values (k,), NaN where the standard error is infinite: no test is shown without an interval."""
+    return np.where(np.isfinite(errors), values, np.nan)
+
+
 @dataclass(frozen=True, eq=False)
 class Standardised:
     """The joint law of the errors over their standard deviations sqrt A, for k combinations."""
@@ -204,13 +209,13 @@ class Inference:
 
     @cached_property
     def pvalues(self) -> Float:
-        """p-values of coefficients of 0, shape (q,)."""
-        return self.contrasts.pvalues(-self.offset)
+        """p-values of coefficients of 0, shape (q,); NaN where se is infinite."""
+        return where_bounded(self.se, self.contrasts.pvalues(-self.offset))
 
     @property
     def tvalues(self) -> Float:
-        """coef / se, shape (q,); 0 where se is infinite."""
-        return self.coef / self.se
+        """coef / se, shape (q,); NaN where se is infinite."""
+        return where_bounded(self.se, self.coef / self.se)
 
     def conf_int(self, alpha: float = 0.05) -> Float:
         """Intervals of coverage 1 - alpha, shape (q, 2)."""
@@ -238,8 +243,9 @@ class Inference:
         found = self.estimates.contrasts(inner)
         null = np.broadcast_to(np.asarray(null, dtype=np.float64), (len(inner),))
         effect = found.estimates + moved
-        statistics, interval = (effect - null) / found.se, found.conf_int(alpha) + moved[:, None]
-        return CombinationTests(effect, found.se, statistics, found.pvalues(null - moved), interval)
+        statistics = where_bounded(found.se, (effect - null) / found.se)
+        pvalues = where_bounded(found.se, found.pvalues(null - moved))
+        return CombinationTests(effect, found.se, statistics, pvalues, found.conf_int(alpha) + moved[:, None])
 
     def wald_test(self, rows: Float, null: Float | float = 0.0) -> JointTest:
         """Test all combinations r'coef = null for rows r, shape (k, q), at once."""

@@ -273,8 +273,7 @@ class FitStatistics:
         rest, gain = self.sums.place("null" if binary else "deviance"), self.sums.place("gain")
         assert rest is not None
         assert gain is not None
-        # What a coefficient adds that is not identified is not told apart from noise.
-        if not self.known or not self.estimates.identified.active.all():
+        if not self.known:
             return UNKNOWN_SHARE
         rows, apart = self.sums.rows(), self._null_distance()
         gained = self.mean(gain) - apart
@@ -294,12 +293,15 @@ class FitStatistics:
         normal = math.hypot(math.sqrt(spread / rows), excess_sd / (rows * total))
         count = (by_gain * self.sums.count_effect(gain) + by_rest * self.sums.count_effect(rest)) / total
         half = self.width_of(Derivatives({gain: by_gain / total, rest: by_rest / total}, count, normal))(LEVEL)
-        return Figure(value, half / NORMAL, min(max(value - half, 0.0), 1.0), max(min(value + half, 1.0), 0.0))
+        # Coefficients that are not identified are averaged as released: they may explain more than that.
+        higher = self.estimates.omitted_gain / (rows * total)
+        low, high = min(max(value - half, 0.0), 1.0), max(min(value + half + higher, 1.0), 0.0)
+        return Figure(value, (half + higher / 2) / NORMAL, low, high)
 
     def _explained_variance(self) -> Figure:
         """R2 of least squares: what is explained by the information, and the residual variance (section 4)."""
         left, estimates, known = self._residual_variance(), self.estimates, constant_column(self.plan.design)
-        if left is None or known is None or not self.known or not estimates.identified.active.all():
+        if left is None or known is None or not self.known:
             return UNKNOWN_SHARE
         (variance, share, deviation), rows, place = left, self.sums.rows(), self.sums.place("deviance")
         assert place is not None
@@ -335,6 +337,7 @@ class FitStatistics:
         assert cap is not None
         lower = (1 - rest) * BEYOND_EXCESS * cap * beyond / total
         higher = rest * max(gained, 0.0) / rows * beyond / (1 - beyond) / total
+        higher += estimates.omitted_gain / (rows * total)
         low, high = min(max(value - half - lower, 0.0), 1.0), max(min(value + half + higher, 1.0), 0.0)
         return Figure(value, (half + (lower + higher) / 2) / NORMAL, low, high)
 
@@ -584,7 +587,7 @@ def explained_by_sums(plan: Plan, released: ReleasedSums, errors: ReleasedErrors
     assert statistics is not None
     moments = Moments.of(statistics, released.sums)
     counted = noisy_count(statistics, moments, nobs)
-    if counted.count <= 2 * counted.deviation or not estimates.identified.active.all():
+    if counted.count <= 2 * counted.deviation:
         return UNKNOWN_SHARE
     columns, response = whole_model(plan.objective.size)
     at, _ = statistics.intercept
@@ -602,5 +605,6 @@ def explained_by_sums(plan: Plan, released: ReleasedSums, errors: ReleasedErrors
     noise = float(moments.law.bilinear(apart[None], together[None])[0]) + (1 - left) ** 2 * statistics.square_excess
     sampled = 4 * (1 - left) * left**2 / counted.count
     se = math.sqrt(max(noise, 0.0) / total**2 + sampled)
-    value = 1 - left
-    return Figure(value, se, max(value - NORMAL * se, 0.0), min(value + NORMAL * se, 1.0))
+    value, higher = 1 - left, estimates.omitted_gain / total
+    low, high = max(value - NORMAL * se, 0.0), min(value + NORMAL * se + higher, 1.0)
+    return Figure(value, se + higher / (2 * NORMAL), low, high)

@@ -62,8 +62,6 @@ class TreatmentEffect:
     @property
     def pvalue(self) -> float:
         """1 less the coverage of the interval that ends at nil."""
-        if not math.isfinite(self.variance):
-            return 1.0
         low, high = 0.0, LARGEST_BOUND
         for _ in range(60):
             middle = (low + high) / 2
@@ -111,6 +109,7 @@ def focus_table(plan: Plan, scaled_params: Vector, sums: ArmSums, alpha: float) 
     effect = treatment_effect(plan, scaled_params, sums)
     half, error = effect.half_width(check_level(alpha)), effect.half_width(0.05) / NORMAL
     name = plan.names[treated(plan.design, plan.focus.treatment).columns[0]]
-    values = [effect.value, error, effect.value / error, effect.pvalue, effect.value - half, effect.value + half]
+    tests = [effect.value / error, effect.pvalue] if math.isfinite(error) else [math.nan, math.nan]
+    values = [effect.value, error, *tests, effect.value - half, effect.value + half]
     columns = ["coef", "std_error", "z", "p_value", "low", "high"]
     return WideFrame(pd.DataFrame([values], index=[name], columns=columns))

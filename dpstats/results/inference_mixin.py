@@ -202,12 +202,12 @@ class InferenceMixin:
 
     @property
     def tvalues(self) -> pd.Series[float]:
-        """`debiased` over `bse`."""
+        """`debiased` over `bse`; NaN where the budget does not identify the coefficient."""
         return self._series(self._inference.tvalues, "tvalues")
 
     @property
     def pvalues(self) -> pd.Series[float]:
-        """p-values of the tests that a coefficient is zero; 1, or at least above 0.05, where it is not identified.
+        """p-values of the tests that a coefficient is zero; NaN where the budget does not identify it.
 
         They follow from the joint distribution of noise and sampling error, not from `tvalues` and a normal table.
         """

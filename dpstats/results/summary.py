@@ -71,6 +71,7 @@ FIGURE_WORDS = {
 }
 """Rows of `fitstats` in a summary, each followed by its standard error in brackets."""
 
+WIDEST_SHARE = 0.25  # an explained share with a larger standard error is not shown in the table
 PVALUE_STEP = 0.001  # the last digit of a p-value in a table
 LARGE_CHI2 = 100  # larger chi-squared statistics have no decimals
 HALF_LINE = 21  # characters of a fact that fit on the right of a table's header
@@ -165,7 +166,7 @@ def fit_facts(results: ReleasedModel) -> list[str]:
     figures = results.fitstats.T.to_dict()
     facts = []
     for name, words in FIGURE_WORDS.items():
-        if name in figures and np.isfinite(figures[name]["value"]):
+        if name in figures and np.isfinite(figures[name]["value"]) and name not in hidden_shares(results):
             value, error = figures[name]["value"], figures[name]["std_error"]
             capped = " (residuals capped)" if name == "r_squared" and capped_at(results.plan) is not None else ""
             facts.append(f"{words}{capped} {to_the_noise(value, error)} ({to_the_noise(error, error)})")
@@ -448,14 +449,16 @@ def missing_notes(results: ReleasedModel) -> list[str]:
 
 
 def unknown_fit(results: ReleasedModel) -> str:
-    """That the fit of the whole model was paid for and is not known, coefficients being missing; else empty."""
-    unknown = int(np.sum(np.isinf(results.bse)))
-    if results.fit_sums is None or not unknown:
-        return ""
-    figures = results.fitstats["value"]
-    words = [FIGURE_WORDS[name] for name in ("r_squared", "deviance_explained") if np.isnan(figures.get(name, 0.0))]
-    those = "1 coefficient is" if unknown == 1 else f"{unknown} coefficients are"
-    return "".join(f" {word[0].upper()}{word[1:]} is not known: {those} not identified." for word in words)
+    """That the fit of the whole model was paid for and noise hides it; else empty."""
+    hidden = [] if results.fit_sums is None else hidden_shares(results)
+    return "".join(f" Noise hides {FIGURE_WORDS[name]}." for name in hidden)
+
+
+def hidden_shares(results: ReleasedModel) -> list[str]:
+    """The explained shares that are unknown, or whose interval is as wide as all that a share can be."""
+    errors = results.fitstats["std_error"]
+    shares = [name for name in ("r_squared", "deviance_explained") if name in errors.index]
+    return [name for name in shares if not errors[name] <= WIDEST_SHARE]
 
 
 def wording_notes(results: ReleasedModel) -> list[str]:

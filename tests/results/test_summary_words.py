@@ -475,18 +475,17 @@ def test_no_eps_is_advised_by_a_count_that_is_nearly_noise() -> None:
     assert "or eps" not in found
 
 
-def test_what_was_paid_for_and_is_not_known_is_named() -> None:
+def test_what_was_paid_for_and_noise_hides_is_named() -> None:
     formula, data, domain = wide_rows(3_000, 14)
-    missing = 0
+    hidden = 0
     for eps in (0.4, 0.4, 0.4, 0.4, 20.0):
         fit = dp.logit(formula, data, eps, domain=domain, inference=True, fitstats=0.1)
-        unknown, value = int(np.sum(~fit.identified)), fit.fitstats["value"].get("deviance_explained")
-        missing += (named := bool(unknown) and value is not None and np.isnan(value))
-        those = "1 coefficient is" if unknown == 1 else f"{unknown} coefficients are"
-        assert (f"Deviance explained is not known: {those} not identified." in words(fit)) == named
-    assert missing
+        share = fit.fitstats.T.to_dict().get("deviance_explained")
+        hidden += (named := share is not None and not share["std_error"] <= 0.25 and not fit.identified.all())
+        assert ("Noise hides deviance explained." in words(fit)) == named
+    assert 0 < hidden < 5
     without = dp.logit(formula, data, 0.5, domain=domain, inference=True, fitstats=None)
-    assert "is not known" not in words(without)
+    assert "Noise hides" not in words(without)
 
 
 def test_a_table_without_errors_names_what_helps_in_every_form() -> None:
