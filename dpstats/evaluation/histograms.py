@@ -37,7 +37,7 @@ class CellwiseLinear(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Neighbouring cells; values beyond the first and the last are held at their outer ends, finite and increasing."""
+    """Adjacent cells; values beyond the first and the last are clipped to their outer ends, finite and increasing."""
 
     ends: Array  # (cells + 1,): Increasing; a cell holds its upper end, not its lower one
     whole: bool = False  # Whether the values are whole numbers and the ends half ones
@@ -66,7 +66,7 @@ class Grid:
         """The cell of each value and its place there, from -1 to 1; shapes (rows,). No value depends on another."""
         clipped = np.clip(values, self.ends[0], self.ends[-1])
         cell = np.searchsorted(self.ends[1:-1], clipped, side="left").astype(np.intp)
-        # Whatever the value is, a place is a number: what is none would become the greatest integer.
+        # A place is always a number: NaN would be cast to the greatest integer.
         return cell, np.nan_to_num(np.clip((clipped - self.middle[cell]) / self.half[cell], -1.0, 1.0))
 
     def line(self, function: Callable[[Array], Array]) -> CellwiseLinear:
@@ -145,7 +145,7 @@ def fitted_grid(low: float, high: float, *, count: bool) -> Grid:
 
 
 def linear_range(design: PublicDesign, params: Array) -> tuple[float, float]:
-    """Ends between which the linear predictor lies whatever a row is: of public bounds and released coefficients."""
+    """The range of the linear predictor over all possible rows, by public bounds and released coefficients."""
     reach = np.concatenate([term.maxima for term in design.terms])
     below, above = -reach, reach
     if isinstance(design, DesignSpec):
@@ -166,7 +166,7 @@ def linear_range(design: PublicDesign, params: Array) -> tuple[float, float]:
 
 
 STEPS = 1024  # one row in lattice steps
-WEIGHTED_STEPS = 2**20  # the same where rows have weights: small ones must count too
+WEIGHTED_STEPS = 2**20  # the same for weighted rows, so that small weights count too
 NORMAL = 1.959963984540054  # the 97.5 % point of the normal law
 ROWS_NEEDED = 5.0  # a denominator must exceed so many standard deviations of its noise
 TAIL = 3.0  # cells in a tail count as empty unless their sum exceeds so many standard deviations
@@ -258,7 +258,7 @@ class ReleasedHistogram:
         return float(self.counts.sum())
 
     def enough(self, counts: Array) -> bool:
-        """Whether the sum of these counts stands out of its noise."""
+        """Whether the sum of these counts stands out from its noise."""
         return float(counts.sum()) > max(1.0, ROWS_NEEDED * math.sqrt(self.count_variance * counts.size))
 
     def total(self, form: CellwiseLinear) -> float:
@@ -267,7 +267,7 @@ class ReleasedHistogram:
 
 
 class Influence(NamedTuple):
-    """How a figure moves with each released number of a block."""
+    """The derivatives of a figure by the released numbers of a block."""
 
     block: ReleasedHistogram
     counts: Array
@@ -300,14 +300,14 @@ class Estimate(NamedTuple):
 UNKNOWN = Estimate(math.nan, math.nan, math.nan)
 
 
-def estimate(value: float, pulls: Iterable[Influence], cells: float = 0.0, hidden: float = 0.0) -> Estimate:
+def estimate(value: float, influences: Iterable[Influence], cells: float = 0.0, hidden: float = 0.0) -> Estimate:
     """A figure's errors by the delta method: of the noise, whose law is known, and of the rows as a sample.
 
     Blocks are taken to be independent as samples. `hidden` is what rows that the noise may hide in a tail could add to
     the figure; it counts as an error of the noise.
     """
     noise, fourth, sampling = hidden**2, 0.0, 0.0
-    for block, by_count, by_place in pulls:
+    for block, by_count, by_place in influences:
         noise += block.count_variance * float((by_count**2).sum()) + block.place_variance * float((by_place**2).sum())
         fourth += block.count_variance**2 * float((by_count**4).sum())
         fourth += block.place_variance**2 * float((by_place**4).sum())
@@ -320,7 +320,7 @@ def estimate(value: float, pulls: Iterable[Influence], cells: float = 0.0, hidde
 
 
 def mean(block: ReleasedHistogram, form: CellwiseLinear, chosen: Array | None = None) -> tuple[float, Influence, float]:
-    """The mean of a function over the rows of `chosen` cells, how it moves, and a bound on the error of its lines."""
+    """The mean of a function over the rows of `chosen` cells, its influence, and a bound on the error of its lines."""
     inside = np.ones(block.counts.shape) if chosen is None else chosen
     rows = float((inside * block.counts).sum())
     form = CellwiseLinear(*(inside * part for part in form))
@@ -329,9 +329,9 @@ def mean(block: ReleasedHistogram, form: CellwiseLinear, chosen: Array | None = 
     return value, Influence(block, (form.constant - inside * value) / rows, form.slope / rows), off
 
 
-def scaled(pull: Influence, factor: float) -> Influence:
-    """How a figure moves that moves `factor` times as much."""
-    return Influence(pull.block, factor * pull.counts, factor * pull.places)
+def scaled(influence: Influence, factor: float) -> Influence:
+    """The influence on `factor` times a figure."""
+    return Influence(influence.block, factor * influence.counts, factor * influence.places)
 
 
 def display_bins(counts: Array, bins: int, deviation: float) -> Indices:

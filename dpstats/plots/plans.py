@@ -158,7 +158,7 @@ def _plans(plan: Plan, eps: Sequence[float] | None) -> list[Plan]:
 
 
 def _risk(plan: Plan, pi: float, count: int | None) -> Float:
-    """The bound three times over, shape (3,): it has no range."""
+    """The bound, repeated to shape (3,): it has no range."""
     bound = plan.risk_bounds(pi, n=count).value("unregularised", "quantile")
     if np.isnan(bound):
         raise ArgumentError(UNPROVED)

@@ -85,7 +85,7 @@ def show_legend(ax: Axes, **arguments: Any) -> None:
 def finish(
     ax: Axes, title: str, *sentences: str, labels: tuple[str, str], legend: str | None = None, caption: bool = True
 ) -> Axes:
-    """Labels of both axes, legend, title and caption; the last two are as wide as the axes. Comes last: that is known.
+    """Labels of both axes, legend, title and caption. It comes last: title and caption are as wide as the axes.
 
     `legend` is a place inside the axes, or "above" them, below the title, for pictures that are full; None for none.
     Without a `caption` only that nothing is guaranteed is said, where that is so.

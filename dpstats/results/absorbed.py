@@ -245,13 +245,11 @@ class AbsorbedResults(InferenceMixin, Released):
             return ReleasedErrors(self.plan.fitted(self.released), np.eye(size), np.zeros(size))
 
     def to_dict(self) -> dict[str, Any]:
-        """The released values and the public plan, for JSON."""
         facts = {name: _plain(value) for name, value in self.released._asdict().items()}
         return {"plan": self.plan.to_dict(), "released": facts}
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
-        """The result whose `to_dict` gave `facts`."""
         plan, stored = WithinPlan.from_dict(facts["plan"]), facts["released"]
         sums = np.asarray(stored["sums"], dtype=np.float64)
         if sums.shape != (len(plan.part.names) + 1,) * 2 or not np.isfinite(sums).all():

@@ -402,7 +402,6 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain released and public values, for JSON."""
         return {
             "by": self.by,
             "levels": list(self.levels),
@@ -413,7 +412,6 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
-        """What `to_dict` gave `facts` of."""
         whole = facts["whole"]
         return cls(
             facts["by"],

@@ -363,12 +363,10 @@ class KaplanMeier(Released):
         return f"<KaplanMeier: {len(self.plan.groups)} curves, {self.guarantee}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """Released values and public facts, for JSON."""
         return {"plan": self.plan.to_dict(), "counts": self.counts.tolist()}
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
-        """What `to_dict` described."""
         plan = KaplanMeierPlan.from_dict(facts["plan"])
         counts = np.asarray(facts["counts"], dtype=np.int64)
         if counts.shape != (len(plan.groups), 2 * plan.intervals + 1):

@@ -136,7 +136,7 @@ class MultinomialPlan(Printed):
         notes = [
             guarantee_sentence(self.guarantee, "The release is"),
             "The curvature shrinks coefficients towards zero; both are in model units.",
-            *([] if stage.information is not None else [_not_paid()]),
+            *([] if stage.information is not None else [_without_errors_note()]),
         ]
         return Summary(tables, [*notes, *self.design.notes])
 
@@ -180,7 +180,7 @@ def _header(plan: MultinomialPlan, observations: str) -> SimpleTable:
     return paired_facts(title, left, right, width=16)
 
 
-def _not_paid() -> str:
+def _without_errors_note() -> str:
     """What the reader of coefficients without errors must know."""
     paid = argument("inference", True)
     return (
@@ -189,7 +189,7 @@ def _not_paid() -> str:
     )
 
 
-PAID = (
+WITH_ERRORS_NOTE = (
     "Coefficients are bias-corrected for the shrinkage. Errors, intervals and tests hold sampling and the noise of "
     "privacy; a blank means that the budget does not identify the coefficient. predict uses shrunk coefficients."
 )
@@ -410,20 +410,18 @@ class MultinomialResults(LevelPredictions, Released):
         notes = [
             guarantee_sentence(self.guarantee, "The fit is"),
             f"Coefficients are log odds against {response}={base}; predict gives probabilities.",
-            PAID if paid else _not_paid(),
+            WITH_ERRORS_NOTE if paid else _without_errors_note(),
         ]
         observations = "private" if self.nobs is None else f"{self.nobs:,}"
         return Summary([_header(self.plan, observations), *blocks], [*notes, *self.plan.design.notes])
 
     def to_dict(self) -> dict[str, Any]:
-        """The released values and the public plan, for JSON."""
         return {"plan": self.plan.to_dict(), "scaled_params": self.scaled_params.tolist(), "nobs": self.nobs} | {
             "information": None if self.information is None else self.information.tolist()
         }
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
-        """What `to_dict` gave `facts` of."""
         plan = MultinomialPlan.from_dict(facts["plan"])
         released = np.asarray(facts["scaled_params"], dtype=np.float64)
         if released.shape != (len(plan.classes), len(plan.names)) or not np.isfinite(released).all():

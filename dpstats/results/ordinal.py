@@ -90,7 +90,7 @@ class OrdinalResults(LevelPredictions, GLMResults):
         exog, known, _ = design.predicting(with_level(table, CUT, names, 0), offset=False)
         points = cut_points(design, self.scaled_params)
         terms = np.where(known, exog @ self.scaled_params + points[0], np.nan)
-        # Points that noise has put out of order are sorted: no further from any that are in order.
+        # Noise may reverse cut-points; sorting them brings them no farther from any ordered ones.
         above = terms[:, None] - np.sort(points)
         chances = np.hstack([np.ones((len(above), 1)), self.plan.family.mean(above), np.zeros((len(above), 1))])
         return np.where(known[:, None], -np.diff(chances, axis=1), np.nan)

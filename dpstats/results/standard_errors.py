@@ -85,7 +85,7 @@ def inference_of(
     curvature = self_adjoint(basis.T @ np.diag(stage.curvature) @ basis)
     found, cap = known.identified, stage.information.purchase.weight_cap
     if plan.family.link in CURVED and (plan.design.offset_bound == 0 or plan.family.name == "poisson"):
-        # Made-up rows have no offset; the ratio of two exponentials does not depend on it.
+        # Simulated rows have no offset; the ratio of two exponentials does not depend on it.
         start = np.linalg.solve(basis, scaled_params[columns])
         reach = None if cap is None else column_reach(part) @ np.abs(basis)
         found = average_along_path(
@@ -97,7 +97,7 @@ def inference_of(
         curvature=curvature,
         linear=MappedLinear(noise or ReleasedLaw(stage.noise, stage.noise_shape), basis),
         matrix=known.law,
-        spread=_carried(released.spread, basis, rows, known.identified, found),
+        spread=_rescaled(released.spread, basis, rows, known.identified, found),
         typical_size=stage.radius / float(np.sqrt(stage.size)),
         found=found,
     )
@@ -192,12 +192,12 @@ def response_of(plan: Plan, weight_cap: float | None = None) -> MeanFunction:
     if isinstance(family, NegativeBinomial):
         return MeanFunction(clipped_means, lambda eta, endog: np.asarray(family.slope(eta, endog)), weights)
     if isinstance(family, PiecewiseExponential):
-        # The matrix is of events: made-up rows are at the end of the way, where l'' is the mean.
+        # The matrix is of events: simulated rows are at the end of the path, where l'' is the mean.
         return MeanFunction(means, lambda eta, endog: means(eta) - endog, lambda eta, endog: endog)
     return MeanFunction(means, lambda eta, endog: means(eta) - endog, weights)
 
 
-def _carried(spread: Spread, basis: Vector, rows: Vector, before: Identified, after: Identified) -> Spread:
+def _rescaled(spread: Spread, basis: Vector, rows: Vector, before: Identified, after: Identified) -> Spread:
     """The spread of the coefficients `rows`, or of the directions in model units that it has.
 
     Released variances go with the inverse information, as phi G does.

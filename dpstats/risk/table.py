@@ -60,7 +60,7 @@ class RiskBounds:
 
     proved: list[Bound]
     printed: list[Bound]
-    pi: float  # what a bound at a level may fail with
+    pi: float  # the probability that a bound at a level may fail
     n: int | None  # rows
 
     def value(self, gap: Gap, statement: Statement) -> float:
@@ -157,7 +157,7 @@ def posterior_risk(
 
 
 def _checked(plan: ReleasePlan, pi: float, radius: float | None, n: int | None) -> tuple[float, float, int | None]:
-    """The arguments of a table, checked, the radius filled in."""
+    """The checked arguments of a table, with the radius filled in."""
     pi = check_failure(pi)
     radius = plan.radius if radius is None else radius
     check_cap("radius", radius)
@@ -202,7 +202,7 @@ def population_bound(plan: ReleasePlan, radius: float, n: int) -> Bound:
 def objective_new_rows(plan: ReleasePlan, pi: float, radius: float, n: int) -> Bound:
     """The expected loss of n new rows, with probability 1 - pi over noise and rows (theorem 7)."""
     if np.any(plan.linear) and getattr(plan, "penalty", None) is not None:
-        # The proof wants a penalty that is least at what the coefficients are shrunk to.
+        # The proof assumes a penalty whose minimum is where the coefficients are shrunk to.
         return Bound("population", "quantile", NEW_ROWS_PROOF, math.nan, "not proved for a penalty with a pilot stage")
     start = math.sqrt(float(np.max(plan.curvature))) * radius
     quantiles = objective_quantiles(plan.noise, plan.noise_shape, plan.curvature, radius, pi)
@@ -212,7 +212,7 @@ def objective_new_rows(plan: ReleasePlan, pi: float, radius: float, n: int) -> B
 
 
 def _setting(plan: ReleasePlan, pi: float, radius: float, n: int | None) -> PublicSetting:
-    """The plan in the sources' terms; they know one curvature, so its least entry."""
+    """The plan in the notation of the sources, which have one curvature: its least entry."""
     row_square = plan.kappa * float(np.max(plan.curvature))
     return PublicSetting(
         columns=len(plan.curvature),
