@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -160,17 +161,12 @@ _NAMES = {"deviance": "deviance explained", "roc": "area under ROC", "log_score"
 def _confusion(block: ReleasedHistogram) -> pd.DataFrame:
     """Numbers of rows by response and decision, with the standard deviation of their noise."""
     decided = block.grid.middle > 0
-    entries = [
-        {
-            "response": y,
-            "decision": decision,
-            "rows": max(float(block.counts[y, chosen].sum()), 0.0),
-            "noise_se": math.sqrt(block.count_variance * int(chosen.sum())),
-        }
-        for y in (0, 1)
-        for decision, chosen in ((0, ~decided), (1, decided))
-    ]
-    return WideFrame(entries)
+    entries = []
+    for y, decision in itertools.product((0, 1), (0, 1)):
+        chosen = decided == bool(decision)
+        rows = max(float(block.counts[y, chosen].sum()), 0.0)
+        entries.append((y, decision, rows, math.sqrt(block.count_variance * int(chosen.sum()))))
+    return WideFrame(entries, columns=["response", "decision", "rows", "noise_se"])
 
 
 def _roc(block: ReleasedHistogram, probabilities: bool) -> pd.DataFrame:

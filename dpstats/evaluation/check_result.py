@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
@@ -186,18 +186,16 @@ class Check(Released):
     def table(self) -> pd.DataFrame:
         """One row a possible fault: column, fault, declared, rows, std_err, share of all rows, and advice if any."""
         counts = np.maximum(self.counts[1:], 0.0)
-        shares = counts / max(self.rows, 1.0)
-        return WideFrame(
-            {
-                "column": [fault.column for fault in self.faults],
-                "fault": [fault.kind for fault in self.faults],
-                "declared": [fault.declared for fault in self.faults],
-                "rows": counts,
-                "std_err": self.std_err,
-                "share": np.minimum(shares, 1.0),
-                "advice": [self._advice(fault, count) for fault, count in zip(self.faults, counts, strict=True)],
-            }
-        )
+        columns = {
+            "column": [fault.column for fault in self.faults],
+            "fault": [fault.kind for fault in self.faults],
+            "declared": [fault.declared for fault in self.faults],
+            "rows": counts,
+            "std_err": self.std_err,
+            "share": np.minimum(counts / max(self.rows, 1.0), 1.0),
+            "advice": [self._advice(fault, count) for fault, count in zip(self.faults, counts, strict=True)],
+        }
+        return WideFrame(columns)
 
     def _advice(self, fault: Fault, count: float) -> str:
         """What to do about a figure that matters and that noise cannot explain."""
@@ -357,14 +355,10 @@ class Check(Released):
         return f"<Check: {self.formula if len(self.formula) < 50 else 'formula'}; {self.guarantee}>"
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "formula": self.formula,
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {
             "faults": [list(fault) for fault in self.faults],
             "counts": self.counts.tolist(),
-            "std_err": self.std_err,
-            "nobs": self.nobs,
             "guarantee": self.guarantee.to_dict(),
-            "noise": self.noise,
             "places": [list(place if place.codes else place[:-1]) for place in self.places],
             "at": self.at.tolist(),
             "steps": list(self.steps),
@@ -372,14 +366,12 @@ class Check(Released):
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
-        return cls(
-            **{
-                **facts,
-                "faults": tuple(Fault(*fault) for fault in facts["faults"]),
-                "counts": np.asarray(facts["counts"], dtype=np.float64),
-                "guarantee": Guarantee(**facts["guarantee"]),
-                "places": tuple(ColumnHistogram.from_stored(*place) for place in facts.get("places", ())),
-                "at": np.asarray(facts.get("at", ()), dtype=np.float64),
-                "steps": tuple(facts.get("steps", (1, 1, 1))),
-            }
-        )
+        values = {
+            "faults": tuple(Fault(*fault) for fault in facts["faults"]),
+            "counts": np.asarray(facts["counts"], dtype=np.float64),
+            "guarantee": Guarantee(**facts["guarantee"]),
+            "places": tuple(ColumnHistogram.from_stored(*place) for place in facts.get("places", ())),
+            "at": np.asarray(facts.get("at", ()), dtype=np.float64),
+            "steps": tuple(facts.get("steps", (1, 1, 1))),
+        }
+        return cls(**{**facts, **values})

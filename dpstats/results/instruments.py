@@ -222,18 +222,10 @@ class InstrumentTests(InferenceMixin):
 
     def _instrument_tables(self) -> list[SimpleTable]:
         """Of the first stages, and of the tests."""
-        rows = [
-            (
-                name,
-                [
-                    format_number(one.f),
-                    f"{one.pvalue:.3f}" if one.df else "",
-                    format_number(one.rows_f),
-                    format_number(one.rows_f_sd),
-                ],
-            )
-            for name, one in zip(self.endogenous, self._stages, strict=True)
-        ]
+        rows = []
+        for name, one in zip(self.endogenous, self._stages, strict=True):
+            pvalue = f"{one.pvalue:.3f}" if one.df else ""
+            rows.append((name, [format_number(one.f), pvalue, format_number(one.rows_f), format_number(one.rows_f_sd)]))
         stages = full_width(["F", "P>F", "F of rows", "s.d."], rows, [11, 9, 11, 9], title="First Stage")
         names = self.endogenous
         alone = len(names) == 1

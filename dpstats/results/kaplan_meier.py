@@ -316,7 +316,11 @@ class KaplanMeier(Released):
             left = [*left, ("Log-rank chi2:", format_number(test.statistic) or "not known")]
             right = [*right, (f"Prob (chi2, df {test.df}):", format_number(test.pvalue) or "not known")]
         facts = paired_facts(marked_title("Private Survival Curves", self.guarantee), left, right)
-        return Summary([facts, *self._curve_tables(alpha), self._medians(alpha)], self._notes(test))
+        quantiles = self.quantile(0.5, alpha).iterrows()
+        times = [(group, [format_number(value) or "-" for value in row]) for group, row in quantiles]
+        ends = [f"[{alpha / 2:.4g}", f"{1 - alpha / 2:.4g}]"]
+        medians = full_width(["time", *ends], times, [12, 12, 12], title="Median time to the event")
+        return Summary([facts, *self._curve_tables(alpha), medians], self._notes(test))
 
     def _curve_tables(self, alpha: float) -> list[Any]:
         heads = ["at risk", "events", "survival", "std err", f"[{alpha / 2:.4g}", f"{1 - alpha / 2:.4g}]"]
@@ -337,12 +341,6 @@ class KaplanMeier(Released):
             title = self.plan.formula if group == ALL else str(group)
             tables.append(full_width(heads, rows or [("too few at risk", [""] * 6)], [9, 9, 9, 9, 9, 9], title=title))
         return tables
-
-    def _medians(self, alpha: float) -> Any:
-        found = self.quantile(0.5, alpha)
-        rows = [(group, [format_number(value) or "-" for value in row]) for group, row in found.iterrows()]
-        heads = ["time", f"[{alpha / 2:.4g}", f"{1 - alpha / 2:.4g}]"]
-        return full_width(heads, rows, [12, 12, 12], title="Median time to the event")
 
     def _notes(self, test: LogRank) -> list[str]:
         notes = [
