@@ -259,11 +259,6 @@ def weights_note(blocks: Sequence[Histogram]) -> list[str]:
     ]
 
 
-def left_out(plan: Plan) -> list[str]:
-    """Which rows are left out, of the evaluation as of the fit."""
-    return [f"{note}." for note in dropped_note(getattr(plan.design, "domain", Domain()))]
-
-
 def describe(
     plan: Plan,
     model: Model,
@@ -276,6 +271,7 @@ def describe(
     ends = np.cumsum([block.size for block in blocks])[:-1]
     measured = [block.measured(part, noise) for block, part in zip(blocks, np.split(released, ends), strict=True)]
     tables = model.tables(measured)
+    dropped = [f"{note}." for note in dropped_note(getattr(plan.design, "domain", Domain()))]  # as in the fit
     return Evaluation(
         model=f"{plan.family.name}, {plan.formula or plan.design.response_name}",
         rows=max(tables.rows.value, 0.0),
@@ -287,7 +283,7 @@ def describe(
         confusion=tables.confusion,
         guarantee=guarantee,
         noise=noise,
-        notes=(*tables.notes, *weights_note(blocks), *left_out(plan)),
+        notes=(*tables.notes, *weights_note(blocks), *dropped),
     )
 
 

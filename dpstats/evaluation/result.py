@@ -64,6 +64,9 @@ class Evaluation(Released):
     >>> found = dp.evaluate(fit, rows, 0.5)
     >>> list(found.metrics.columns)
     ['estimate', 'std_err', 'noise_se', 'sampling_se', 'low', 'high', 'cells']
+    >>> "rmse" in found.summary().as_text()
+    True
+    >>> axes = found.plot("residuals")  # with the extra "plots"
     """
 
     model: str
@@ -85,13 +88,7 @@ class Evaluation(Released):
         return WideFrame([entry], columns=["eps", "delta", "buys"], index=pd.Index(["evaluation"], name="purchase"))
 
     def summary(self) -> Summary:
-        """Metrics and tables at 80 columns; as_text, as_html and as_latex.
-
-        Examples
-        --------
-        >>> "rmse" in found.summary().as_text()
-        True
-        """
+        """Metrics and tables at 80 columns; as_text, as_html and as_latex."""
         tables = [self._metrics_table()]
         if self.confusion is not None:
             tables.append(_confusion_table(self.confusion))
@@ -126,34 +123,16 @@ class Evaluation(Released):
         return f"<Evaluation: {shorten(self.model, 50)}; {self.guarantee}>"
 
     def plot(self, kind: str | None = None, **arguments: Any) -> Axes:
-        """Draw "calibration", "residuals" or "roc", by default the first there is; see `dpstats.plots`.
-
-        Examples
-        --------
-        >>> axes = found.plot("residuals")  # with the extra "plots"
-        """
+        """Draw "calibration", "residuals" or "roc", by default the first there is; see `dpstats.plots`."""
         return draw_evaluation(self, kind, **arguments)
 
     def to_dict(self) -> dict[str, Any]:
-        """Released values and public facts, for JSON.
-
-        Examples
-        --------
-        >>> dp.Evaluation.from_dict(found.to_dict()).guarantee == found.guarantee
-        True
-        >>> import tempfile
-        >>> path = f"{tempfile.mkdtemp()}/evaluation.json"
-        >>> found.save(path)
-        >>> dp.Evaluation.load(path).metrics.equals(found.metrics)
-        True
-        """
         facts = {field.name: getattr(self, field.name) for field in fields(self)}
         facts |= {name: _plain(facts[name]) for name in FRAMES}
         return {**facts, "guarantee": self.guarantee.to_dict(), "noise": asdict(self.noise), "notes": list(self.notes)}
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
-        """What `to_dict` described."""
         frames = {name: _frame(facts[name]) for name in FRAMES}
         noise, notes = IntegerNoise(**facts["noise"]), tuple(facts["notes"])
         return cls(**{**facts, **frames, "guarantee": Guarantee(**facts["guarantee"]), "noise": noise, "notes": notes})
@@ -205,7 +184,7 @@ def _frame(stored_table: Mapping[str, Any] | None) -> pd.DataFrame | None:
     return WideFrame(columns, index=pd.Index(stored_table["index"], name=stored_table["name"]))
 
 
-HIDDEN = "The number of rows does not stand out from the noise, so no metric can be estimated."
+FEW_ROWS_NOTE = "The number of rows does not stand out from the noise, so no metric can be estimated."
 
 METRIC_COLUMNS = ["estimate", "std_err", "noise_se", "sampling_se", "low", "high", "cells"]
 
@@ -230,16 +209,12 @@ class Tables:
 
     def frame(self) -> pd.DataFrame:
         """The figures, one a row, held to their possible ranges."""
-        rows = {name: _metric_row(*entry) for name, entry in self.metrics.items()}
+        rows = {}
+        for name, (figure, low, high) in self.metrics.items():
+            errors = (figure.std_err, figure.noise_se, figure.sampling_se, *figure.interval(low, high), figure.cells)
+            known = not math.isnan(figure.value)
+            rows[name] = (min(max(figure.value, low), high), *errors) if known else (math.nan,) * len(METRIC_COLUMNS)
         return WideFrame(pd.DataFrame.from_dict(rows, orient="index", columns=METRIC_COLUMNS).rename_axis("metric"))
-
-
-def _metric_row(figure: Estimate, low: float, high: float) -> list[float]:
-    """A figure as a row of the table of metrics."""
-    if math.isnan(figure.value):
-        return [math.nan] * len(METRIC_COLUMNS)
-    value = min(max(figure.value, low), high)
-    return [value, figure.std_err, figure.noise_se, figure.sampling_se, *figure.interval(low, high), figure.cells]
 
 
 def bin_entry(rows: float, figure: Estimate, ends: tuple[float, float], **values: float) -> dict[str, float]:
@@ -253,13 +228,11 @@ def bin_table(entries: Sequence[dict[str, Any]]) -> pd.DataFrame:
     return WideFrame(entries, index=pd.RangeIndex(1, len(entries) + 1, name="bin"))
 
 
-def combine_influences(pulls: Sequence[Influence]) -> list[Influence]:
-    """One pull a block: what moves with the same numbers is added up before it is squared."""
+def combine_influences(influences: Sequence[Influence]) -> list[Influence]:
+    """One influence per block: those on the same numbers are added up before they are squared."""
     sums: dict[int, Influence] = {}
-    for pull in pulls:
-        key = id(pull.block)
-        if key in sums:
-            sums[key] = Influence(pull.block, sums[key].counts + pull.counts, sums[key].places + pull.places)
-        else:
-            sums[key] = pull
+    for one in influences:
+        known = sums.get(id(one.block))
+        both = one if known is None else Influence(one.block, known.counts + one.counts, known.places + one.places)
+        sums[id(one.block)] = both
     return list(sums.values())

@@ -33,23 +33,15 @@ from dpstats.wording import part_of
 
 Fit = GLMResults | AbsorbedResults | StatisticsResults
 
-COLUMN = 14
-"""Width of a fit's column."""
+FIT_WIDTH = 14  # the least width of the column of a fit
+NAME_WIDTH = 16  # the least width of the column of names
 
-NAMES = 16
-"""Least width of the column of names."""
-
-ALWAYS = ("Family", "Alpha", "Epsilon", "Delta", "Neighbours", "Certified", "Rows")
+COMMON_FACTS = ("Family", "Alpha", "Epsilon", "Delta", "Neighbours", "Certified", "Rows")
 """Facts that every table has; others have a row where fits differ in them."""
 
+STARS = {"*": 0.05, "**": 0.01, "***": 0.001}  # the mark of p-values below a level
 
-STARS = {"*": 0.05, "**": 0.01, "***": 0.001}
-"""Marks of p-values below these levels."""
-
-MOST_STARS = 3
-
-RATIOS = {"logit": "odds ratios", "log": "ratios of means"}
-"""What exponentiated coefficients are, by link."""
+RATIOS = {"logit": "odds ratios", "log": "ratios of means"}  # what exponentiated coefficients are, by link
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +63,9 @@ class ETable(Printed):
     >>> fits = {terms: dp.logit(f"income ~ {terms}", adult.data, 1.0, domain=adult.domain) for terms in ("age", "sex")}
     >>> dp.etable(fits).labels
     ('age', 'sex')
+    >>> table = dp.etable(fits)
+    >>> "education" in table.summary().as_text()
+    False
     """
 
     fits: tuple[Fit, ...]
@@ -93,18 +88,11 @@ class ETable(Printed):
         return WideFrame(pd.concat(dict(zip(self.labels, numbers, strict=True)), axis=1))
 
     def summary(self) -> Summary:
-        """The tables, in statsmodels' look; as_text, as_html, as_latex and as_markdown.
-
-        Examples
-        --------
-        >>> table = dp.etable(fits)
-        >>> "education" in table.summary().as_text()
-        False
-        """
+        """The tables, in statsmodels' look; as_text, as_html, as_latex and as_markdown."""
         # No number and no interval goes on in another line; two fits at least stand beside each other.
         texts = [text for one in self._columns for cells in one.cells.values() for text in cells]
-        width = max(COLUMN, *map(len, [*texts, *(text for one in self._columns for text in one.figures.values())]))
-        abreast = max(2, (WIDTH - max(NAMES, *map(len, _names(self._columns)))) // (width + 1))
+        width = max(FIT_WIDTH, *map(len, [*texts, *(text for one in self._columns for text in one.figures.values())]))
+        abreast = max(2, (WIDTH - max(NAME_WIDTH, *map(len, _names(self._columns)))) // (width + 1))
         panels = [slice(start, start + abreast) for start in range(0, len(self.fits), abreast)]
         tables = [table for which in panels for table in self._panel(which, width)]
         for table in tables:
@@ -146,7 +134,7 @@ class ETable(Printed):
         facts, shown = [one.facts for one in self._columns], []
         for name in dict.fromkeys(name for fact in facts for name in fact):
             cells = {fact.get(name, "") for fact in facts}
-            if cells != {""} if name in (*FIGURES, *OF_SUMS) else name in ALWAYS or len(cells) > 1:
+            if cells != {""} if name in (*FIGURES, *OF_SUMS) else name in COMMON_FACTS or len(cells) > 1:
                 shown.append((name, [fact.get(name, "") for fact in facts[which]]))
         return shown
 
@@ -154,7 +142,8 @@ class ETable(Printed):
         """What the cells are, and what the fits cost together."""
         notes = []
         if self.exponentiate:
-            notes.append(f"Ratios, exp(coef): {' and '.join(dict.fromkeys(RATIOS[_link(fit)] for fit in self.fits))}.")
+            kinds = dict.fromkeys(RATIOS[fit._family.link] for fit in self.fits)
+            notes.append(f"Ratios, exp(coef): {' and '.join(kinds)}.")
         if any(one.errors for one in self._columns):
             bracketed = "95 % intervals" if self.exponentiate else "standard errors"
             notes.append(f"In brackets: {bracketed} of bias-corrected coefficients.")
@@ -238,26 +227,29 @@ def etable(
         labels, fits = list(fits), list(fits.values())
     if not isinstance(fits, Sequence) or not fits:
         raise ArgumentError("fits must be a list of results, such as [fit1, fit2], or a dict of them by label")
-    found = tuple(one if isinstance(one, FittedModel | Fit) else getattr(one, "fit", None) for one in fits)
-    for place, one in enumerate(found):
-        if not isinstance(one, FittedModel | Fit):
-            raise ArgumentError(
-                f"fits[{place}] must be what dp.glm returns, got {type(fits[place]).__name__}{part_of(fits[place])}"
-            )
-        if not isinstance(one, Fit):
+    chosen: list[Fit] = []
+    for place, given in enumerate(fits):
+        one = given if isinstance(given, FittedModel | Fit) else getattr(given, "fit", None)
+        if isinstance(one, Fit):
+            chosen.append(one)
+        elif isinstance(one, FittedModel):
             raise ArgumentError(
                 f"fits[{place}] is a regression of a stream, whose regressions share one charge; use history, "
                 "between and change of the stream to compare them"
             )
-    given = list(labels) if isinstance(labels, (list, tuple)) else []
-    named = [f"({place + 1})" for place in range(len(found))] if labels is None else given
-    if len(named) != len(found) or len(set(named)) != len(named) or not all(isinstance(one, str) for one in named):
-        raise ArgumentError(f"labels must be {len(found)} different strings, one for each fit")
+        else:
+            kind = type(given).__name__
+            raise ArgumentError(f"fits[{place}] must be what dp.glm returns, got {kind}{part_of(given)}")
+    if labels is None:
+        labels = [f"({place + 1})" for place in range(len(chosen))]
+    named = list(labels) if isinstance(labels, (list, tuple)) else []
+    if not len(named) == len(set(named)) == len(chosen) or not all(isinstance(one, str) for one in named):
+        raise ArgumentError(f"labels must be {len(chosen)} different strings, one for each fit")
     if check_flag("exponentiate", exponentiate) and (
-        others := [label for label, one in zip(named, found, strict=True) if _link(one) not in RATIOS]  # type: ignore[arg-type]
+        others := [label for label, one in zip(named, chosen, strict=True) if one._family.link not in RATIOS]
     ):
         raise ArgumentError(f"exponentiate needs a logit or log link, and {others[0]} has another one; leave it out")
-    return ETable(found, tuple(named), exponentiate, check_flag("stars", stars))  # type: ignore[arg-type]
+    return ETable(tuple(chosen), tuple(named), exponentiate, check_flag("stars", stars))
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,9 +300,11 @@ class Column:
             cells = {str(name): self._cell(*row) for name, *row in self.numbers.itertuples()}
         if not self.stars:
             return cells
-        marks = {name: _stars(self.fit.pvalues[name]) if self.errors else "" for name in cells}
+        pvalues = dict(self.fit.pvalues) if self.errors else {}
+        marks = {name: "*" * sum(pvalues.get(name, 1.0) < level for level in STARS.values()) for name in cells}
+        widest = len(STARS)
         return {
-            name: (f"{first}{marks[name]}{GAP * (MOST_STARS - len(marks[name]))}", f"{second}{GAP * MOST_STARS}")
+            name: (f"{first}{marks[name]:{GAP}<{widest}}", f"{second}{GAP * widest}")
             for name, (first, second) in cells.items()
         }
 
@@ -385,17 +379,12 @@ class Column:
 FIGURES = {"R2": "r_squared", "Deviance expl.": "deviance_explained"}
 """Figures of the fit, each with its standard error in brackets."""
 
-OF_SUMS = ("Absorbed", "Endogenous", "First-stage F", "Rows - groups", "Groups")
-"""Facts of models of released sums."""
+OF_SUMS = ("Absorbed", "Endogenous", "First-stage F", "Rows - groups", "Groups")  # facts of models of released sums
 
 
 def _names(columns: Sequence[Column]) -> list[str]:
     """The coefficients that any of the fits has kept."""
     return list(dict.fromkeys(str(name) for one in columns for name in one.numbers.index))
-
-
-def _link(fit: Fit) -> str:
-    return fit.plan.family.link if isinstance(fit, GLMResults) else "identity"
 
 
 def _about(fit: Fit) -> str:
@@ -419,8 +408,3 @@ def _ratio_cell(ratio: float, low: float, high: float) -> tuple[str, str]:
         return f"{ratio:.2g}", ""
     size = (high - low) / 4  # about a standard error
     return to_the_noise(ratio, size), f"[{to_the_noise(low, size)}, {to_the_noise(high, size)}]"
-
-
-def _stars(pvalue: float) -> str:
-    """The longest mark whose level a p-value is below."""
-    return max((mark for mark, level in STARS.items() if pvalue < level), key=len, default="")

@@ -19,8 +19,8 @@ from dpstats.frames import WideFrame
 from dpstats.inference.estimates import check_level
 from dpstats.mechanisms.instruments import AndersonRubin, FirstStage, InstrumentedModel
 from dpstats.quiet import quiet
-from dpstats.results.contrasts import MOST
-from dpstats.results.standard_errors import ReleasedErrors
+from dpstats.results.contrasts import LARGEST_VALUE
+from dpstats.results.inference_mixin import InferenceMixin
 from dpstats.summaries import format_number, full_width
 from dpstats.wording import argument
 
@@ -121,15 +121,10 @@ def trimmed_error(name: str) -> FormulaError:
     )
 
 
-class InstrumentTests:
+class InstrumentTests(InferenceMixin):
     """First stages, Anderson-Rubin tests and the test of overidentification of a model with instruments."""
 
     model: InstrumentedModel
-
-    @property
-    def _inferred(self) -> ReleasedErrors:
-        """The coefficients of two-stage least squares."""
-        raise NotImplementedError
 
     @property
     def endogenous(self) -> tuple[str, ...]:
@@ -177,7 +172,7 @@ class InstrumentTests:
         """
         given = check_numbers("values", values)[0]
         number = len(self.endogenous)
-        if len(given) not in (1, number) or np.max(np.abs(given)) > MOST:
+        if len(given) not in (1, number) or np.max(np.abs(given)) > LARGEST_VALUE:
             raise ArgumentError(f"values must be one number, or one for each of {', '.join(self.endogenous)}")
         inner = np.linalg.solve(self._units, np.broadcast_to(given, (number,)))
         with quiet():
@@ -227,18 +222,10 @@ class InstrumentTests:
 
     def _instrument_tables(self) -> list[SimpleTable]:
         """Of the first stages, and of the tests."""
-        rows = [
-            (
-                name,
-                [
-                    format_number(one.f),
-                    f"{one.pvalue:.3f}" if one.df else "",
-                    format_number(one.rows_f),
-                    format_number(one.rows_f_sd),
-                ],
-            )
-            for name, one in zip(self.endogenous, self._stages, strict=True)
-        ]
+        rows = []
+        for name, one in zip(self.endogenous, self._stages, strict=True):
+            pvalue = f"{one.pvalue:.3f}" if one.df else ""
+            rows.append((name, [format_number(one.f), pvalue, format_number(one.rows_f), format_number(one.rows_f_sd)]))
         stages = full_width(["F", "P>F", "F of rows", "s.d."], rows, [11, 9, 11, 9], title="First Stage")
         names = self.endogenous
         alone = len(names) == 1

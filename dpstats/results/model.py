@@ -48,7 +48,6 @@ from dpstats.results.standard_errors import (
     ReleasedErrors,
     inference_of,
     missing_information,
-    noise_bounds,
     selects,
     sums_inference,
     sums_noise,
@@ -119,11 +118,6 @@ class FittedModel(InferenceMixin, Released):
     not_released: ClassVar[Mapping[str, str]] = NOT_RELEASED
 
     @property
-    def has_errors(self) -> bool:
-        """Whether standard errors were released."""
-        raise NotImplementedError
-
-    @property
     def params(self) -> pd.Series[float]:
         """Coefficients in the user's units, indexed by column name."""
         matrix, shift = self.plan.design.back_transform()
@@ -171,6 +165,9 @@ class FittedModel(InferenceMixin, Released):
     @property
     def _family(self) -> Family:
         return self.plan.family
+
+    def _as_released(self) -> dict[str, NDArray[Any]]:
+        return super()._as_released() | {"scaled_released": self.scaled_params}
 
     def predict(
         self,
@@ -223,7 +220,10 @@ class FittedModel(InferenceMixin, Released):
         predicted = np.full(len(rows.exog), np.nan)
         with quiet():
             linear = rows.exog[rows.complete] @ self.scaled_params + rows.offset[rows.complete]
-            predicted[rows.complete] = self._respond(linear, which)
+            if which == "class":
+                predicted[rows.complete] = linear > 0
+            else:
+                predicted[rows.complete] = self._mean(linear) if which == "mean" else self._in_units(linear)
         design = self.plan.design
         if not isinstance(design, DesignSpec):
             return predicted
@@ -232,12 +232,6 @@ class FittedModel(InferenceMixin, Released):
             values = np.full(len(predicted), np.nan, dtype=object)
             values[rows.complete] = [design.response.levels[int(second)] for second in predicted[rows.complete]]
         return pd.Series(values, index=rows.labels, name="predicted")
-
-    def _respond(self, linear: Vector, which: str) -> Vector:
-        """Scaled linear predictors as predictions in the response's units; a class is 0 or 1."""
-        if which == "class":
-            return (linear > 0).astype(np.float64)
-        return self._mean(linear) if which == "mean" else self._in_units(linear)
 
 
 class NeededRows(NamedTuple):
@@ -259,6 +253,10 @@ class ReleasedModel(FittedModel):
     >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.integers(0, 2, 2000)}
     >>> fit = dp.logit("y ~ x", rows, 10.0, domain={"x": (0, 1), "y": (0, 1)})
     >>> fit.has_errors
+    True
+    >>> fit.left_out
+    []
+    >>> "nobs" in fit.fitstats.index
     True
     """
 
@@ -315,13 +313,7 @@ class ReleasedModel(FittedModel):
 
     @property
     def left_out(self) -> list[str]:
-        """The columns of the design that screening or a sparse penalty left out; their coefficients are zero.
-
-        Examples
-        --------
-        >>> fit.left_out
-        []
-        """
+        """The columns of the design that screening or a sparse penalty left out; their coefficients are zero."""
         return [name for name, kept in zip(self.plan.names, self.in_model, strict=True) if not kept]
 
     @property
@@ -402,11 +394,6 @@ class ReleasedModel(FittedModel):
         ------
         NotReleasedError
             If no errors were released.
-
-        Examples
-        --------
-        >>> "nobs" in fit.fitstats.index
-        True
         """
         inferred, statistics, plan = self._inferred, self._fit_statistics, self.plan
         rows: dict[str, tuple[float, ...]] = {}
@@ -627,7 +614,8 @@ class ReleasedModel(FittedModel):
         if isinstance(self.released, ReleasedSums):
             bounds[columns] = sums_noise(self.plan, self.scaled_params, self.released)
         elif len(columns) == last.size:
-            bounds[columns] = noise_bounds(self.plan, columns)
+            transform, _ = self.plan.design.back_transform()
+            bounds[columns] = last.noise_bounds(transform[np.ix_(columns, columns)])
         return pd.Series(bounds, index=list(self.plan.names), name="noise_at_most")
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ from statsmodels.iolib.table import SimpleTable
 
 from dpstats.arguments import check_choice, check_flag
 from dpstats.cached import cached_property
-from dpstats.data import as_table
+from dpstats.data import Table, as_table
 from dpstats.domain import Scalar
 from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.families.multinomial import Multinomial
@@ -24,7 +24,7 @@ from dpstats.mechanisms.multinomial import ClassesStage, ReleasedClasses, classe
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.quiet import quiet
-from dpstats.results.contrasts import inference_table
+from dpstats.results.contrasts import as_ratios, inference_table
 from dpstats.results.stored import Printed, Released, guarantee_sentence, marked_title
 from dpstats.summaries import Summary, format_number, format_range, full_width, paired_facts, shorten
 from dpstats.wording import argument
@@ -71,8 +71,13 @@ class MultinomialPlan(Printed):
     (('bus', 'car', 'rail'), ('Intercept', 'x'))
     >>> list(plan.budget["eps"].round(2))
     [0.99, 0.01, 1.0]
-    >>> "tabular" in plan.to_latex(), "<td" in plan.to_html(), "|---:|" in plan.to_markdown()
-    (True, True, True)
+    >>> rows = {"x": [0.2, 0.4, 0.7], "y": ["bus", "rail", "car"]}
+    >>> plan.fit(rows)
+    <MultinomialResults: y ~ x, 3 classes; eps=1, add_remove, certified>
+    >>> "Private Multinomial Logit" in plan.summary().as_text()
+    True
+    >>> type(plan).from_dict(plan.to_dict()).names
+    ('Intercept', 'x')
     """
 
     design: DesignSpec
@@ -105,14 +110,7 @@ class MultinomialPlan(Printed):
         return WideFrame(pd.DataFrame(lines, columns=["purchase", "eps", "buys"]).set_index("purchase"))
 
     def fit(self, data: object, **arguments: Any) -> MultinomialResults:
-        """Carry the plan out on private rows; ledger, seed, memory, engine, label and analyst as for `dpstats.glm`.
-
-        Examples
-        --------
-        >>> rows = {"x": [0.2, 0.4, 0.7], "y": ["bus", "rail", "car"]}
-        >>> plan.fit(rows)
-        <MultinomialResults: y ~ x, 3 classes; eps=1, add_remove, certified>
-        """
+        """Carry the plan out on private rows; ledger, seed, memory, engine, label and analyst as for `dpstats.glm`."""
         if self.call is None:
             raise ArgumentError("fit: only a plan from dp.plan carries out a call")
         return self.call(data, **arguments)
@@ -126,13 +124,7 @@ class MultinomialPlan(Printed):
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def summary(self) -> Summary:
-        """The model, its guarantee, what it costs, and the noise; as_text, as_html, as_latex and as_markdown.
-
-        Examples
-        --------
-        >>> "Private Multinomial Logit" in plan.summary().as_text()
-        True
-        """
+        """The model, its guarantee, what it costs, and the noise; as_text, as_html, as_latex and as_markdown."""
         rows = [(str(name), [format_number(line["eps"]), str(line["buys"])]) for name, line in self.budget.iterrows()]
         stage = self.stage
         facts = [format_number(stage.noise.scale), format_range(stage.noise_sd), format_range(stage.curvature)]
@@ -144,7 +136,7 @@ class MultinomialPlan(Printed):
         notes = [
             guarantee_sentence(self.guarantee, "The release is"),
             "The curvature shrinks coefficients towards zero; both are in model units.",
-            *([] if stage.information is not None else [_not_paid()]),
+            *([] if stage.information is not None else [_without_errors_note()]),
         ]
         return Summary(tables, [*notes, *self.design.notes])
 
@@ -158,13 +150,7 @@ class MultinomialPlan(Printed):
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> MultinomialPlan:
-        """The plan whose `to_dict` gave `stored`.
-
-        Examples
-        --------
-        >>> type(plan).from_dict(plan.to_dict()).names
-        ('Intercept', 'x')
-        """
+        """The plan whose `to_dict` gave `stored`."""
         design, stage = DesignSpec.from_dict(stored["design"]), ClassesStage.from_dict(stored["stage"])
         return cls(design, stage, Guarantee(**stored["guarantee"]))
 
@@ -194,7 +180,7 @@ def _header(plan: MultinomialPlan, observations: str) -> SimpleTable:
     return paired_facts(title, left, right, width=16)
 
 
-def _not_paid() -> str:
+def _without_errors_note() -> str:
     """What the reader of coefficients without errors must know."""
     paid = argument("inference", True)
     return (
@@ -203,14 +189,62 @@ def _not_paid() -> str:
     )
 
 
-PAID = (
+WITH_ERRORS_NOTE = (
     "Coefficients are bias-corrected for the shrinkage. Errors, intervals and tests hold sampling and the noise of "
     "privacy; a blank means that the budget does not identify the coefficient. predict uses shrunk coefficients."
 )
 
 
+class LevelPredictions:
+    """Probabilities of the levels of a response."""
+
+    @property
+    def _levels(self) -> tuple[Scalar, ...]:
+        """The levels of the response."""
+        raise NotImplementedError
+
+    def _level_shares(self, newdata: Table) -> Vector:
+        """Their probabilities, shape (rows, K); NaN in rows that cannot be encoded."""
+        raise NotImplementedError
+
+    def predict(self, newdata: Any, which: str = "mean", **unknown: Any) -> Any:
+        """Probabilities of the levels of new rows; post-processing of the released coefficients.
+
+        Parameters
+        ----------
+        newdata : DataFrame or another table
+            Numeric columns are clipped to the Domain's ranges, as in the fit.
+        which : {"mean", "class"}
+            Probabilities, or the most probable level.
+
+        Returns
+        -------
+        DataFrame with a column for each level, or Series of levels
+            Indexed as `newdata`; NaN for rows with a missing value or a level that is not declared.
+
+        Raises
+        ------
+        ArgumentError
+            If `which` is unknown.
+        DataError
+            If `newdata` lacks a column the formula needs.
+        """
+        if unknown:
+            name = next(iter(unknown))
+            raise ArgumentError(f"{name} is no argument of predict: which='mean' has probabilities, 'class' levels")
+        check_choice("which", which, ("mean", "class"))
+        table = as_table(newdata)
+        shares = self._level_shares(table)
+        if which == "mean":
+            return WideFrame(pd.DataFrame(shares, index=table.index, columns=list(self._levels)))
+        known = np.isfinite(shares).all(axis=1)
+        likeliest = np.full(len(shares), np.nan, dtype=object)
+        likeliest[known] = [self._levels[place] for place in shares[known].argmax(axis=1)]
+        return pd.Series(likeliest, index=table.index, name="predicted")
+
+
 @dataclass(frozen=True, eq=False)
-class MultinomialResults(Released):
+class MultinomialResults(LevelPredictions, Released):
     """A released multinomial logit: an equation for each class but the first.
 
     Attributes
@@ -235,13 +269,16 @@ class MultinomialResults(Released):
     <MultinomialResults: y ~ x, 3 classes; eps=1, add_remove, certified>
     >>> fit.params.columns.tolist(), fit.params.index.tolist()
     (['car', 'rail'], ['Intercept', 'x'])
-    >>> import tempfile
-    >>> path = f"{tempfile.mkdtemp()}/fit.json"
-    >>> fit.save(path)
-    >>> bool((dp.MultinomialResults.load(path).params == fit.params).all(axis=None))
+    >>> shares = fit.predict({"x": [0.2, None]})
+    >>> shares.columns.tolist(), shares.sum(axis=1, skipna=False).round(6).tolist()
+    (['bus', 'car', 'rail'], [1.0, nan])
+    >>> paid = dp.glm("y ~ x", rows, eps=3.0, family="multinomial", domain=domain, inference=True)
+    >>> paid.conf_int().shape, paid.bse.shape == paid.pvalues.shape == paid.debiased.shape
+    ((4, 2), True)
+    >>> fit.glance().loc[0, ["classes", "eps"]].tolist()
+    [3.0, 1.0]
+    >>> "y=rail" in fit.summary().as_text()
     True
-    >>> "tabular" in fit.to_latex(), "<td" in fit.to_html(), "|---:|" in fit.to_markdown()
-    (True, True, True)
     """
 
     plan: MultinomialPlan
@@ -298,14 +335,7 @@ class MultinomialResults(Released):
         return self._by_class(self._inference.pvalues)
 
     def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Intervals of coverage 1 - alpha, a row for each class and term, as statsmodels' MNLogit has them.
-
-        Examples
-        --------
-        >>> paid = dp.glm("y ~ x", rows, eps=3.0, family="multinomial", domain=domain, inference=True)
-        >>> paid.conf_int().shape, paid.bse.shape == paid.pvalues.shape == paid.debiased.shape
-        ((4, 2), True)
-        """
+        """Intervals of coverage 1 - alpha, a row for each class and term, as statsmodels' MNLogit has them."""
         index = pd.MultiIndex.from_product([list(self.classes[1:]), list(self.plan.names)])
         return pd.DataFrame(self._inference.conf_int(alpha), index=index, columns=["lower", "upper"])
 
@@ -315,51 +345,22 @@ class MultinomialResults(Released):
         return self.plan.classes
 
     @property
+    def _levels(self) -> tuple[Scalar, ...]:
+        return self.classes
+
+    @property
     def params(self) -> pd.DataFrame:
         """Coefficients in the user's units, a column for each class but the first, as statsmodels' MNLogit has them."""
         matrix, _ = self.plan.design.back_transform()
         against = self.scaled_params[1:] - self.scaled_params[0]
         return pd.DataFrame(matrix @ against.T, index=list(self.plan.names), columns=list(self.classes[1:]))
 
-    def predict(self, newdata: Any, which: Literal["mean", "class"] = "mean") -> Any:
-        """Probabilities of the classes of new rows; post-processing of the released coefficients.
-
-        Parameters
-        ----------
-        newdata : DataFrame or another table
-            Numeric columns are clipped to the Domain's ranges, as in the fit.
-        which : {"mean", "class"}
-            Probabilities, or the most probable class.
-
-        Returns
-        -------
-        DataFrame with a column for each class, or Series of classes
-            Indexed as `newdata`; NaN for rows with a missing value or a level that is not declared.
-
-        Raises
-        ------
-        ArgumentError
-            If `which` is unknown.
-        DataError
-            If `newdata` lacks a column the formula needs.
-
-        Examples
-        --------
-        >>> shares = fit.predict({"x": [0.2, None]})
-        >>> shares.columns.tolist(), shares.sum(axis=1, skipna=False).round(6).tolist()
-        (['bus', 'car', 'rail'], [1.0, nan])
-        """
-        check_choice("which", which, ("mean", "class"))
-        table = as_table(newdata)
-        exog, complete = self.plan.design.exog(table)
+    def _level_shares(self, newdata: Table) -> Vector:
+        exog, complete = self.plan.design.exog(newdata)
         shares = np.full((len(exog), len(self.classes)), np.nan)
         with quiet():
             shares[complete] = Multinomial(len(self.classes)).mean(exog[complete] @ self.scaled_params.T)
-        if which == "mean":
-            return pd.DataFrame(shares, index=table.index, columns=list(self.classes))
-        found = np.full(len(exog), np.nan, dtype=object)
-        found[complete] = [self.classes[place] for place in shares[complete].argmax(axis=1)]
-        return pd.Series(found, index=table.index, name="predicted")
+        return shares
 
     def tidy(self, *, exponentiate: bool = False) -> pd.DataFrame:
         """A row for each coefficient, as R's broom has it: class, term, estimate, and what was paid for of its error.
@@ -384,32 +385,16 @@ class MultinomialResults(Released):
             low, high = found.conf_int().T
             errors = {"std_error": found.se, "statistic": found.tvalues, "p_value": found.pvalues}
             table = table.assign(estimate=found.coef, **errors, conf_low=low, conf_high=high)
-        if check_flag("exponentiate", exponentiate):
-            ratios = table.columns.intersection(["estimate", "conf_low", "conf_high"])
-            with np.errstate(over="ignore"):
-                table[ratios] = np.exp(table[ratios])
-        return WideFrame(table)
+        return WideFrame(as_ratios(table) if check_flag("exponentiate", exponentiate) else table)
 
     def glance(self) -> pd.DataFrame:
-        """One row of facts on the model.
-
-        Examples
-        --------
-        >>> fit.glance().loc[0, ["classes", "eps"]].tolist()
-        [3.0, 1.0]
-        """
+        """One row of facts on the model."""
         guarantee = self.guarantee
         facts = {"classes": len(self.classes), "nobs": self.nobs, "eps": guarantee.eps, "delta": guarantee.delta}
         return WideFrame([facts | {"adjacency": guarantee.adjacency, "certified": guarantee.certified}])
 
     def summary(self) -> Summary:
-        """A block of coefficients for each class but the first, as statsmodels' MNLogit has them.
-
-        Examples
-        --------
-        >>> "y=rail" in fit.summary().as_text()
-        True
-        """
+        """A block of coefficients for each class but the first, as statsmodels' MNLogit has them."""
         response, paid = self.plan.design.response_name, self.information is not None
         table = self.tidy().set_index("term")
         blocks = []
@@ -425,26 +410,18 @@ class MultinomialResults(Released):
         notes = [
             guarantee_sentence(self.guarantee, "The fit is"),
             f"Coefficients are log odds against {response}={base}; predict gives probabilities.",
-            PAID if paid else _not_paid(),
+            WITH_ERRORS_NOTE if paid else _without_errors_note(),
         ]
         observations = "private" if self.nobs is None else f"{self.nobs:,}"
         return Summary([_header(self.plan, observations), *blocks], [*notes, *self.plan.design.notes])
 
     def to_dict(self) -> dict[str, Any]:
-        """The released values and the public plan, for JSON."""
         return {"plan": self.plan.to_dict(), "scaled_params": self.scaled_params.tolist(), "nobs": self.nobs} | {
             "information": None if self.information is None else self.information.tolist()
         }
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
-        """What `to_dict` gave `facts` of.
-
-        Examples
-        --------
-        >>> dp.MultinomialResults.from_dict(fit.to_dict())
-        <MultinomialResults: y ~ x, 3 classes; eps=1, add_remove, certified>
-        """
         plan = MultinomialPlan.from_dict(facts["plan"])
         released = np.asarray(facts["scaled_params"], dtype=np.float64)
         if released.shape != (len(plan.classes), len(plan.names)) or not np.isfinite(released).all():
