@@ -14,7 +14,6 @@ from dpstats.arguments import check_flag, explain_calls
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.frames import WideFrame
-from dpstats.inference import Inference
 from dpstats.inference.basis import self_adjoint
 from dpstats.inference.estimates import LEVEL
 from dpstats.plots import style
@@ -98,9 +97,8 @@ class StreamResults(FittedModel):
         if reason is not None:
             raise NotReleasedError(f"not released: {reason}")
         with quiet():
-            estimates, basis = self.plan.fitting.estimates(self.sums, self.deviation, self._remainder)
-        transform, shift = self.plan.design.back_transform()
-        return ReleasedErrors(Inference(estimates, transform @ basis, shift), basis, np.zeros(len(basis)))
+            inference, basis = self.plan.fitting.inference(self.sums, self.deviation, self._remainder)
+        return ReleasedErrors(inference, basis, np.zeros(len(basis)))
 
     @property
     def has_errors(self) -> bool:
