@@ -19,7 +19,7 @@ from dpstats.call import expand_signature
 from dpstats.errors import ArgumentError
 from dpstats.streaming.sums.lattice import Float, Integers, NoisePath, zeros
 from dpstats.streaming.sums.mechanism import KEYWORD_DEFAULTS, Mechanism, MechanismKeywords
-from dpstats.streaming.sums.workloads import Cumulative, Halflife, Window, Workload, powers
+from dpstats.streaming.sums.workloads import Cumulative, Halflife, Window, Workload, check_count, powers
 
 
 def square_root(count: int) -> Float:
@@ -373,9 +373,7 @@ class Toeplitz(Mechanism):
             taps = min(MOST_TAPS, math.ceil(_HALFLIVES * workload.halflife) + 10)
         elif taps is None:
             taps = workload.ticks
-        if not is_whole(taps) or not 1 <= taps <= MOST_TAPS:
-            raise ArgumentError(f"taps must be an integer from 1 to {MOST_TAPS:,}, got {safe_repr(taps)}")
-        self.taps = int(taps)
+        self.taps = check_count("taps", taps, MOST_TAPS)
 
     def options(self) -> dict[str, Any]:
         return {"taps": self.taps} if self.workload.endless else {}
