@@ -103,7 +103,7 @@ class DaskRows(Rows[Element]):
             self._check_source()
         if isinstance(found, FailedShard):
             raise RuntimeError("a worker could not work out its shard")
-        total, marks = found.opened()
+        total, marks = found.value()
         self._check(marks)
         return total
 
