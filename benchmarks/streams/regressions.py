@@ -24,7 +24,7 @@ import dpstats as dp
 from dpstats.data import Block, MemoryRows
 from dpstats.privacy.randomness import random_source
 from dpstats.streaming import Regression, StreamPlan, StreamResults, running
-from dpstats.streaming.request import StreamRequest, make_plan
+from dpstats.streaming.request import make_plan
 from dpstats.streaming.running import choose_burn_in
 
 Float = NDArray[np.float64]
@@ -42,7 +42,7 @@ def plan_of(columns: int, family: str, horizon: int, **options: Any) -> StreamPl
     response = (-1, 1) if family == "gaussian" else [0, 1]
     domain = {**dict.fromkeys(names_of(columns), (-1, 1)), "y": response}
     formula = f"y ~ {' + '.join(names_of(columns))} - 1"
-    return make_plan(StreamRequest(formula, domain, EPS, DELTA, family=family, horizon=horizon, **options))
+    return make_plan(formula, domain, EPS, DELTA, family=family, horizon=horizon, **options)
 
 
 def signs(rows: int, columns: int, random: np.random.Generator) -> Float:
@@ -139,10 +139,10 @@ def logistic_stream(
         endog = (random.random(rows) < expit(exog @ coef)).astype(np.float64)
         exogs, endogs = [*exogs, exog], [*endogs, endog]
         exact = exact + vector(plan, exog, endog, params[-1])
-        chosen = choose_burn_in(plan, totals, [*params, params[-1]][: tick + 1], tick, exact + noise[tick - 1])
-        totals, params = [*totals, exact + noise[tick - 1]], [*params, chosen.params]
+        _, _, latest = choose_burn_in(plan, totals, [*params, params[-1]][: tick + 1], tick, exact + noise[tick - 1])
+        totals, params = [*totals, exact + noise[tick - 1]], [*params, latest]
         if tick in at:
-            found.append((np.vstack(exogs), np.concatenate(endogs), chosen.params))
+            found.append((np.vstack(exogs), np.concatenate(endogs), latest))
     return found
 
 
@@ -313,7 +313,7 @@ def speed() -> None:
     memory_only = stream_of(20, None)
     memory_only.update(rows[:0])
     plain = timed(lambda: memory_only.update(rows[:0]), times)
-    draws = memory_only._plan.sums.draws
+    draws = memory_only.plan().sums.draws
     random = random_source(None)
     drawn = timed(lambda: draws.draw(1, 230, random), times)
     print(f"ten million turns of an empty Python loop: {before:.2f} and {reference():.2f} s CPU, before and after")

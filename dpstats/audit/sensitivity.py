@@ -19,7 +19,7 @@ from dpstats.summaries import Summary
 
 @dataclass(frozen=True)
 class SensitivityResult(Printed):
-    """The greatest distance met, against the declared one."""
+    """The greatest distance found, compared with the declared one."""
 
     # declared, largest: The declared sensitivity and the greatest distance met.
     declared: float

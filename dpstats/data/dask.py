@@ -21,7 +21,7 @@ from dpstats.data.batches import Files, batches_of
 from dpstats.data.columns import Column
 from dpstats.data.containers import from_pandas
 from dpstats.data.files import PARQUET, file_kind, from_files, matching_files, scan_parquet
-from dpstats.data.passes import Change, Element, Other, Result, Rows, chain
+from dpstats.data.passes import Change, Element, Other, Result, Rows, chained
 from dpstats.data.table import Holds, Stream, Table, in_memory
 from dpstats.data.worker import (
     BUCKETS,
@@ -124,7 +124,7 @@ class DaskRows(Rows[Element]):
 
     def map_shards(self, change: Callable[[int, Iterable[Element]], Iterable[Other]]) -> DaskRows[Other]:
         """What `change` makes of the elements, in every pass."""
-        both = change if self._change is None else partial(chain, self._change, change)
+        both = chained(self._change, change)
         return DaskRows(self._client, self._shards, both, self._marks, self._tasks, self._check_source)
 
     def persist(self) -> DaskRows[Element]:
@@ -139,9 +139,8 @@ class DaskRows(Rows[Element]):
         futures = []
         for group in [[at] for at in range(len(works))] if made else self._groups():
             inputs = [self._shards[at].inputs for at in group]
-            one = ShardGroup(tuple(works[at] for at in group), tuple(map(len, inputs)))
-            work = works[group[0]] if made else one
-            futures.append(self._client.submit(keep_shard, Pickled(work), sum(inputs, ()), key=next(names), pure=False))
+            work = Pickled(ShardGroup(tuple(works[at] for at in group), tuple(map(len, inputs))))
+            futures.append(self._client.submit(keep_shard, work, sum(inputs, ()), key=next(names), pure=False))
         self._tasks.update(futures)
         marks = self._marks if made else None
         shards = [Shard(None, (one,)) for one in futures]
@@ -202,9 +201,6 @@ class DaskRows(Rows[Element]):
         for shard, mark in marks:
             if self._marks.setdefault(shard, mark) != mark:
                 raise RowsChangedError
-
-    def __reduce__(self) -> Any:
-        raise TypeError("rows are private and cannot be pickled")
 
 
 def _names(what: str) -> Iterator[str]:

@@ -122,7 +122,7 @@ class ShardWork(NamedTuple):
 class ShardGroup(NamedTuple):
     """Shards that one task keeps together, one after the other."""
 
-    works: tuple[ShardWork, ...]  # none of them made of what was kept
+    works: tuple[ShardWork, ...]  # one alone if it is made of what was kept
     counts: tuple[int, ...]  # how many of the results that the task waits for are of each
 
     def elements(self, inputs: Sequence[Any]) -> Iterator[Any]:
@@ -131,10 +131,6 @@ class ShardGroup(NamedTuple):
         for work, count in zip(self.works, self.counts, strict=True):
             yield from work.elements(inputs[start : start + count])
             start += count
-
-    def mark(self, inputs: Sequence[Any]) -> tuple[tuple[int, int], ...]:
-        """Nothing: no element was kept."""
-        return ()
 
 
 def silence(task: Callable[..., Any]) -> Callable[..., Any]:
@@ -155,10 +151,10 @@ def silence(task: Callable[..., Any]) -> Callable[..., Any]:
 
 @silence
 def keep_shard(packed: Pickled, inputs: Sequence[Any]) -> KeptShard:
-    """The elements of a shard, worked out."""
-    work: ShardWork | ShardGroup = packed.opened()
-    elements = list(work.elements(inputs))
-    known = work.mark(inputs)
+    """The elements of some shards, worked out."""
+    group: ShardGroup = packed.opened()
+    elements = list(group.elements(inputs))
+    known = group.works[0].mark(inputs)
     # What is made of elements that are marked already has their mark: pure functions make it.
     return KeptShard(elements, known[0][1] if known else fingerprint(elements))
 

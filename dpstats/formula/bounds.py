@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arguments import safe_repr
-from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.formula.transforms import Norms
 from dpstats.privacy.k_norm import ConvexBody, Image, ball, box, cross, intercept, simplex
@@ -145,50 +144,6 @@ def term_norm(term: Term, which: str, weights: Array) -> float:
         by_l2 = term.l2 * float(np.linalg.norm(weights[term.maxima > 0]))
         return min(largest_sum(weights, term.maxima, term.l1), by_l2)
     raise ArgumentError(f"which must be 'l1', 'l2' or 'linf', got {safe_repr(which)}")
-
-
-@dataclass(frozen=True, eq=False)
-class TermNorms:
-    """`term_norm` of many terms at once: those of one column, of which most designs have many, together."""
-
-    terms: tuple[Term, ...]
-
-    @cached_property
-    def _single(self) -> tuple[NDArray[np.intp], NDArray[np.intp], dict[str, Array]]:
-        """Positions of the terms of one column, their columns, and the bound of each that a weight of 1 gives."""
-        where = [index for index, term in enumerate(self.terms) if term.columns.stop - term.columns.start == 1]
-        alone = [self.terms[index] for index in where]
-        bounds = {
-            "linf": [float(term.maxima[0]) for term in alone],
-            "l2": [min(max(term.l2**2, 0.0), float(term.maxima[0] ** 2)) for term in alone],
-            "l1": [min(max(term.l1, 0.0), float(term.maxima[0])) for term in alone],
-            "cauchy": [term.l2 * float(term.maxima[0] > 0) for term in alone],
-        }
-        columns = np.array([term.columns.start for term in alone], dtype=np.intp)
-        return np.array(where, dtype=np.intp), columns, {name: np.array(values) for name, values in bounds.items()}
-
-    def norms(self, which: str, weights: Array) -> Array:
-        """`term_norm` of each term, shape (terms,), for weights of all columns, shape (p,)."""
-        if which not in ("l1", "l2", "linf"):
-            raise ArgumentError(f"which must be 'l1', 'l2' or 'linf', got {safe_repr(which)}")
-        where, columns, bounds = self._single
-        result = np.empty(len(self.terms))
-        for index in np.setdiff1d(np.arange(len(self.terms)), where):
-            term = self.terms[index]
-            result[index] = term_norm(term, which, weights[term.columns])
-        own = weights[columns]
-        if which == "l2":
-            result[where] = np.sqrt(own**2 * bounds["l2"])
-        else:
-            result[where] = own * bounds[which]
-        if which == "l1":
-            result[where] = np.minimum(result[where], bounds["cauchy"] * own)
-        return result
-
-
-def combined_norm(norms: Array, which: str) -> float:
-    """The norm of a row whose parts have the given `norms`."""
-    return float(np.linalg.norm(norms, {"l1": 1, "l2": 2, "linf": np.inf}[which]))
 
 
 def unit_term(name: str, columns: slice, reach: Array, norms: list[tuple[float, float]]) -> Term:

@@ -46,7 +46,7 @@ from dpstats.privacy.guarantee import DELTA_MIN, Adjacency, check_budget
 from dpstats.privacy.noise import Noise
 from dpstats.privacy.randomness import RandomSource
 from dpstats.privacy.selection import exponential_index
-from dpstats.solvers import newton, pairs, prox
+from dpstats.solvers import pairs
 from dpstats.solvers.objective import PerturbedObjective
 from dpstats.wording import argument
 
@@ -121,7 +121,7 @@ class PosteriorPlan(StagePlan):
         """A draw, shape (p,): by rejection, of the points of a lattice, or uncertified by a Markov chain."""
         rows = bounded_responses(self.family, block_rows(rows))
         if self.semi_axes is None:
-            optimum = _optimum(self, rows).astype(np.float64)
+            optimum = self.optimum(rows, self.linear).high.astype(np.float64)
             draw = _rejected(self, rows, optimum, random) if self.exact else _walked(self, rows, optimum, random)
             return self.final.release(pairs.single(draw, np.float64), random)
         if not self.exact:
@@ -528,14 +528,6 @@ def _public(plan: PosteriorPlan, points: Matrix) -> Vector:
     if plan.penalty is not None:
         value = value + np.array([plan.penalty.value(point, plan.penalty_weights) for point in points])
     return np.asarray(value, dtype=np.float64)
-
-
-def _optimum(plan: PosteriorPlan, rows: Rows[Block]) -> NDArray[np.floating]:
-    """The minimiser of the objective, certified to the plan's tolerance."""
-    objective = PerturbedObjective(plan.family, rows, plan.curvature, plan.linear, plan.row_length)
-    if plan.penalty is None:
-        return newton.minimize(objective, plan.tolerance)
-    return prox.minimize(objective, plan.penalty, plan.tolerance, weights=plan.penalty_weights)
 
 
 def _rejected(plan: PosteriorPlan, rows: Rows[Block], optimum: Vector, random: RandomSource) -> Vector:

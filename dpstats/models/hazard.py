@@ -16,12 +16,12 @@ from dpstats.arguments import explain_calls, is_number, safe_repr
 from dpstats.call import make_request
 from dpstats.data import Block, Memory, Rows, Table, as_table, slices
 from dpstats.data.columns import CategoricalColumn, Column, NumericColumn, ObjectColumn
-from dpstats.data.passes import PackedRows, concatenate
+from dpstats.data.passes import PackedRows
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DomainError
 from dpstats.families.hazard import PiecewiseExponential
-from dpstats.formula.design import DesignSpec, cut_anew, design_spec
-from dpstats.formula.reader import BLOCK_ROWS, check_columns, read_blocks
+from dpstats.formula.design import DesignSpec, design_spec
+from dpstats.formula.reader import BLOCK_ROWS, check_columns, cut_anew
 from dpstats.formula.survival import SurvivalFormula, SurvivalTimes, bind_times, check_declared, survival_response
 from dpstats.ledger import LedgerLike, with_domain
 from dpstats.mechanisms.release import MOST_COVERED, ROWS_AT_MOST
@@ -76,9 +76,9 @@ def _blocks(pieces: Pieces, _: int, tables: Iterable[Table]) -> Iterator[Block]:
         for table in tables
         for rows in slices(table.rows, BLOCK_ROWS)
         for part in split_time(pieces, table, rows)
-        for block in read_blocks(pieces.design, part, BLOCK_ROWS)
+        for block in pieces.design.read_blocks(part, BLOCK_ROWS)
     )
-    return cut_anew(found, BLOCK_ROWS, concatenate, Block.part)
+    return cut_anew(found, BLOCK_ROWS)
 
 
 def split_time(pieces: Pieces, table: Table, rows: slice) -> Iterator[Table]:

@@ -13,14 +13,13 @@ import numpy as np
 from dpstats.arguments import check_choice, explain_calls, is_number
 from dpstats.call import make_request
 from dpstats.data import Block, Memory, PackedRows, Rows, Table, as_table, slices
-from dpstats.data.passes import concatenate
 from dpstats.data.table import with_level
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DomainError, FormulaError
 from dpstats.families.ordinal import CumulativeLogit, score_ratio
-from dpstats.formula.design import DesignSpec, cut_anew, design_spec
+from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.formula.parse import expand_dot, parse
-from dpstats.formula.reader import BLOCK_ROWS, check_columns, read_blocks
+from dpstats.formula.reader import BLOCK_ROWS, check_columns, cut_anew
 from dpstats.inference import ModelSpread
 from dpstats.ledger import LedgerLike, as_ledger
 from dpstats.mechanisms.information import Information
@@ -58,7 +57,7 @@ class Pieces(NamedTuple):
 
 
 def _blocks(design: DesignSpec, _: int, tables: Iterable[Table]) -> Iterator[Block]:
-    return cut_anew(_found(design, tables), BLOCK_ROWS, concatenate, Block.part)
+    return cut_anew(_found(design, tables), BLOCK_ROWS)
 
 
 def _found(design: DesignSpec, tables: Iterable[Table]) -> Iterator[tuple[bool, Block]]:
@@ -73,7 +72,7 @@ def _found(design: DesignSpec, tables: Iterable[Table]) -> Iterator[tuple[bool, 
             some = table.select(chosen, rows.stop - rows.start)
             counts = set()
             for at in range(cuts):
-                (block,) = read_blocks(design, with_level(some, CUT, names, at), BLOCK_ROWS)
+                (block,) = design.read_blocks(with_level(some, CUT, names, at), BLOCK_ROWS)
                 size = len(block.endog)
                 counts.add(size)
                 yield (

@@ -28,10 +28,8 @@ from dpstats.formula.reader import (
     Facts,
     Fault,
     column_facts,
-    counting_rows,
     possible_faults,
     raw_flags,
-    used_rows,
 )
 from dpstats.formula.syntax import add_terms
 from dpstats.mechanisms.design import ArrayDesign, NormName, array_norms
@@ -486,8 +484,8 @@ def _row_sums(
     for table in tables:
         for rows in slices(table.rows, BLOCK_ROWS):
             block = table.select(rows, rows.stop - rows.start)
-            total[0] += used_rows(design, block, BLOCK_ROWS) if encode else 0
-            left = counting_rows(design, block)
+            total[0] += design.used_rows(block) if encode else 0
+            left = design.counting_rows(block)
             for place, flags in enumerate(raw_flags(block, facts, design, faults), start=1):
                 if flags.any():
                     total[place] += np.count_nonzero(left & flags)

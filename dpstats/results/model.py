@@ -238,9 +238,7 @@ class NeededRows(NamedTuple):
     """How many rows are forecast to give nearly all coefficients an interval, in a call that insists on errors."""
 
     rows: float  # of the fit, about
-    insists: bool  # unlike the call of the fit
-    usual: float | None  # enough if columns are spread as usual; None if no number is foreseen
-    poor: float | None  # and if they say little; None also where that is not foreseen
+    usual: float | None  # enough if columns are spread as usual; None if no number is forecast to be enough
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,7 +270,7 @@ class ReleasedModel(FittedModel):
 
     @cached_property
     def needed_rows(self) -> NeededRows | None:
-        """How many rows would do for intervals, where the number of rows was released or is public."""
+        """How many rows a fit without errors would need for them, if its number of rows was released or is public."""
         counted, counts = self._counted, self.plan.counts
         public = self.nobs if counts is None else counts.rows
         rows = public if counted is None else counted.value

@@ -366,9 +366,9 @@ def no_errors_note(results: ReleasedModel) -> str:
         return f"{without}. Inference {reason}."
     if results.has_errors:
         check = phrase("dp.check", shell="python -m dpstats check")
-        return (
-            f"{without}: the budget identifies no coefficient.{unknown_fit(results)} {what_would_help(results)} Rows "
-            f"may also be lost to levels that are not declared, which {check} counts."
+        uncounted = plan.counts is None and isinstance(plan.design, DesignSpec)
+        return f"{without}: the budget identifies no coefficient.{unknown_fit(results)} {what_would_help(results)}" + (
+            f" Rows may also be lost to levels that are not declared, which {check} counts." if uncounted else ""
         )
     lost = lost_errors(plan)
     if lost is not None:
@@ -380,41 +380,35 @@ def no_errors_note(results: ReleasedModel) -> str:
 
 
 def what_would_help(results: ReleasedModel) -> str:
-    """What would give more coefficients an interval, with a number where one is foreseen."""
+    """What would give more coefficients an interval, with a number of rows where the fit has not tried."""
     plan, needed, counted = results.plan, results.needed_rows, results._counted
     screen = phrase("screen=", shell="--set screen=K")
     chooses = "" if plan.screening is not None or plan.family.name in OF_PIECES else f" ({screen} chooses them)"
-    more = f"Narrower ranges, fewer columns{chooses} and merging rare levels help."
+    ways = f"narrower ranges, fewer or less collinear columns{chooses} and merging rare levels help."
+    insist = argument("inference", True)
+    if plan.request.options.inference not in (None, "auto"):
+        return f"More rows or eps, {ways}"
+    if results.has_errors:
+        return f"{insist} spends eps on more of them; more rows or eps, {ways}"
     if needed is None:
         forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
-        paid = plan.request.options.inference is True
-        first = "More rows or eps help" if paid else f"{argument('inference', True)} asks for them"
         whole = plan.screening is None and plan.request.options.refit_share == 0 and plan.family.name not in OF_PIECES
-        foreseen = f"; {forecast} says which to expect" if whole else ""
-        return f"{first}{foreseen}. {more}"
+        return f"{insist} asks for them{f'; {forecast} says which to expect' if whole else ''}. N{ways[1:]}"
     if needed.usual is None:
-        return f"No number of rows is foreseen to be enough. {more}"
+        return f"No number of rows is expected to be enough for all of them. N{ways[1:]}"
+    if needed.usual <= needed.rows:
+        return (
+            f"{insist} buys them from the same eps: by forecast these rows are enough for nearly all of them if "
+            "columns fill their ranges and are not collinear."
+        )
     rough = counted is not None and counted.se > LARGEST_COUNT_ERROR * counted.value
-
-    def amount(enough: float | None) -> str:
-        if enough is None:
-            return "more"
-        if enough <= needed.rows:
-            return "these rows"
-        unit = 10.0 ** (math.floor(math.log10(enough)) - 1)
-        eps = float(f"{plan.guarantee.eps * enough / needed.rows:.2g}")
-        budget = "" if rough or eps > GREATEST_EPS else f" (or eps = {eps:g} with these)"
-        return f"about {math.ceil(enough / unit) * unit:,.0f} rows{budget}"
-
-    where = f" with {argument('inference', True)}" if needed.insists else ""
-    usual, poor = amount(needed.usual), amount(needed.poor)
-    if poor == "these rows" and needed.insists and not results.has_errors:
-        return f"{argument('inference', True)} buys them, from the same eps."
-    if poor == "these rows":
-        spread = ", unless ranges are too wide or the draw of the noise is bad"
-    else:
-        spread = f", and {poor} if ranges are too wide or levels rare"
-    return f"By forecast{where} {usual} are usually enough for nearly all intervals{spread}. {more}"
+    unit = 10.0 ** (math.floor(math.log10(needed.usual)) - 1)
+    eps = float(f"{plan.guarantee.eps * needed.usual / needed.rows:.2g}")
+    budget = "" if rough or eps > GREATEST_EPS else f" (or eps = {eps:g} with these)"
+    return (
+        f"By forecast nearly all of them need about {math.ceil(needed.usual / unit) * unit:,.0f} rows{budget}, or more "
+        f"if columns fill little of their ranges or are collinear. N{ways[1:]}"
+    )
 
 
 def unadjusted_note(results: ReleasedModel) -> list[str]:

@@ -193,19 +193,13 @@ def _predictors(theta: Vector, block: Block) -> Floats:
     return eta if block.offset is None else eta + block.offset
 
 
-def _derivatives(family: Family, theta: Vector, block: Block) -> Derivatives:
-    """The loss of some rows and its derivatives, by row, times the rows' weights."""
-    found = family.derivatives(_predictors(theta, block), block.endog)
-    if block.weights is None:
-        return found
-    return Derivatives(*(block.weights * part for part in found))
-
-
 def _accumulated(family: Family, theta: Vector, blocks: Iterable[Block]) -> Accumulated:
     """The loss of some rows, its gradient and Hessian."""
     value, gradient, hessian = 0.0, np.zeros(len(theta)), np.zeros((len(theta), len(theta)))
     for block in chunks(blocks, square_rows(len(theta))):
-        derivatives = _derivatives(family, theta, block)
+        derivatives = family.derivatives(_predictors(theta, block), block.endog)
+        if block.weights is not None:
+            derivatives = Derivatives(*(block.weights * part for part in derivatives))
         value += float(np.sum(derivatives.value))
         gradient += np.dot(derivatives.gradient, block.exog)
         hessian += weighted_square(block.exog, derivatives.curvature)

@@ -22,14 +22,11 @@ from dpstats.streaming.vectors import RowVector
 
 Float = NDArray[np.float64]
 
-ALIGNED = 0.25
-"""Guess at half of the mean of l''' / l'' in size, see `remainder`; settled by a trial (docs/benchmarks_streams)."""
-
-WIDENING = 2.0
-"""Standard errors allow for so many times the predicted remainder."""
-
+# Half of the typical |l'''| / l'', see `remainder`; chosen by a benchmark (docs/benchmarks_streams)
+REMAINDER_FACTOR = 0.25
+REMAINDER_MARGIN = 2.0  # Standard errors allow for this multiple of the predicted remainder
+# Cap on the (1 + L / alpha)^2 steps of the printed solver, which may be millions at every tick
 PRINTED_STEPS = 10_000
-"""The printed solver asks for (1 + L / alpha)^2 steps at every tick, which may be millions; no more than this."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,9 +103,9 @@ class TickFitting:
         return printed_descent(*sums, error=error, lipschitz=lipschitz, start=start, most_steps=PRINTED_STEPS)
 
     def estimates(self, released: Float, deviation: float, off: float = 0.0) -> tuple[Estimates, Float]:
-        """Coefficients without ridge and penalty and their errors, and T: those in model units are T times them.
+        """Coefficients without ridge and penalty, with errors, and T: T times them are coefficients in model units.
 
-        `off` is a `remainder`: errors grow by the square root of 1 + (`WIDENING` off)^2.
+        `off` is a `remainder`: errors grow by the square root of 1 + (`REMAINDER_MARGIN` off)^2.
         """
         moments = self.moments(released, deviation)
         basis = reference_levels(self.equations(moments).information, self.design.dummies)
@@ -130,7 +127,7 @@ class TickFitting:
             coef=coef,
             information=equations.information,
             curvature=np.zeros_like(noise),
-            linear=NormalLaw(noise + (WIDENING * off) ** 2 * (noise + spread.value * positive)),
+            linear=NormalLaw(noise + (REMAINDER_MARGIN * off) ** 2 * (noise + spread.value * positive)),
             matrix=law,
             spread=spread,
             typical_size=self.radius / np.sqrt(size * np.diag(equations.metric)),
@@ -152,7 +149,7 @@ class TickFitting:
     def _dispersion(
         self, deviation: float, moments: Moments, equations: Equations, coef: Float, loss: float, fitted: int
     ) -> ModelSpread:
-        """The residual variance over the noisy number of rows, with what the fit took out of the noise put back."""
+        """The residual sum of squares, corrected for the noise that the fit absorbs, over the noisy number of rows."""
         plan = self.law(deviation)
         residual = equations.response - equations.columns @ coef
         total = float(equations.square - 2 * coef @ equations.moments + coef @ equations.information @ coef) + loss
@@ -175,18 +172,18 @@ def squared_distances(apart: Float, information: Float) -> Float:
 
 
 def remainder(squares: float, inverse: Float) -> float:
-    """The size of H^-1/2 r, r what linearisation leaves out of the equations, about ALIGNED sum d'H d / sqrt(p) long.
+    """The length of H^-1/2 r, r what linearisation leaves out: |r| is about REMAINDER_FACTOR sum d'H d / sqrt(p).
 
     `squares` is sum d'H d over ticks, d how far off each was linearised; `inverse` that of all ticks' information.
     """
     size = len(inverse)
-    return ALIGNED * squares / float(np.sqrt(size)) * float(np.sqrt(np.trace(inverse) / size))
+    return REMAINDER_FACTOR * squares / float(np.sqrt(size)) * float(np.sqrt(np.trace(inverse) / size))
 
 
 def predicted_excess(
     columns: int, weight: float, deviation: float, row: RowVector, radius: float, rows: float
 ) -> float:
-    """What noise is likely to add to the sum of losses: ridge at its best, rows spread as the metric has it.
+    """The likely increase of the sum of losses due to noise, with the best ridge and rows spread as in the metric.
 
     sum over p directions of h s^2 v / (s^2 + h^2 v) / 2 with the information h = rows weight / p, the noise's variance
     s^2 in the equations and the coefficients' v = radius^2 / p; `weight` is a row's typical w.

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from statsmodels.iolib.table import SimpleTable
 
-from dpstats.arguments import is_number, is_whole
+from dpstats.arguments import is_whole
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
@@ -72,11 +72,10 @@ def header(plan: StreamPlan, ticks: str) -> SimpleTable:
 
 Float = NDArray[np.float64]
 
-SHOWN = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 100_000, 1_000_000)
-"""Ticks that a plan shows, up to its horizon."""
-
-WITHOUT_HORIZON = 1000
-"""The last tick that a plan shows of a stream that runs for ever, or whose horizon was not declared."""
+# Ticks that a plan shows, up to its horizon
+TICKS_SHOWN = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 100_000, 1_000_000)
+# The last tick that a plan shows of a stream that runs for ever, or whose horizon was not declared
+LAST_TICK_SHOWN = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,8 +222,8 @@ class StreamPlan:
             If a tick lies outside the horizon.
         """
         if ticks is None:
-            last = self.horizon or WITHOUT_HORIZON
-            ticks = sorted({tick for tick in SHOWN if tick < last} | {last})
+            last = self.horizon or LAST_TICK_SHOWN
+            ticks = sorted({tick for tick in TICKS_SHOWN if tick < last} | {last})
         listed = isinstance(ticks, Iterable) and not isinstance(ticks, (str, bytes))
         if not (listed and all(map(is_whole, ticks))):
             raise ArgumentError("ticks must be a list of integers: the ticks to predict")
@@ -281,7 +280,7 @@ class StreamPlan:
     def notes(self) -> list[str]:
         """What the reader must know, in plain words."""
         verb = "replacing" if self.guarantee.adjacency == "replace_one" else "adding or removing"
-        unit, rows = self.guarantee.unit, rows_of_one(self.guarantee, self.sums.mechanism.participation)
+        unit, rows = self.guarantee.unit, neighbouring_rows(self.guarantee, self.sums.mechanism.participation)
         notes = [
             f"One charge covers everything that the stream ever shows: {verb} one {unit or 'row'} {rows}. Ticks "
             "are public. The rows of a tick are private, and so is their number unless ticks are counted in rows.",
@@ -388,15 +387,8 @@ def facts_digest(facts: Any) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def check_guess(name: str, value: object, low: float, high: float) -> float:
-    """`value` as a float; ArgumentError unless it is a number from `low` to `high`."""
-    if not is_number(value) or not low <= value <= high:
-        raise ArgumentError(f"{name} must be a number from {low:g} to {high:g}")
-    return float(value)
-
-
-def rows_of_one(guarantee: Guarantee, participation: Sequence[int]) -> str:
-    """Where the rows are that neighbours of a guarantee differ by."""
+def neighbouring_rows(guarantee: Guarantee, participation: Sequence[int]) -> str:
+    """The rows by which neighbours differ, in words."""
     if guarantee.unit is None:
         return "in its tick"
     often = "in all" if len(participation) == 1 else f"in each of {len(participation)} ticks (offsets as declared)"

@@ -31,16 +31,13 @@ from dpstats.privacy.accounting import compose, split_budget
 from dpstats.privacy.guarantee import Guarantee, check_budget
 from dpstats.quiet import fail_closed
 from dpstats.results.glm_results import GLMResults
-from dpstats.streaming.checkpoint import DurableTicks, Waiting
+from dpstats.streaming.checkpoint import DurableTicks, PendingTick
 from dpstats.streaming.plan import facts_digest
 from dpstats.summaries import wrap_notes
 
 MOST_TICKS = 10**6
-
-RATIO = 1.6
-
-DELTA_SHARE = 0.5
-"""Of delta goes to the fits themselves, the rest to their composition."""
+DEFAULT_RATIO = 1.6
+DELTA_SHARE = 0.5  # Share of delta for the fits themselves; the rest is for their composition
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,7 @@ class Schedule:
         return cls(tuple(range(step, last + 1, step)), last)
 
     @classmethod
-    def geometric(cls, horizon: int, ratio: float = RATIO, first: int = 1) -> Schedule:
+    def geometric(cls, horizon: int, ratio: float = DEFAULT_RATIO, first: int = 1) -> Schedule:
         """Fits at first, first ratio, first ratio^2, ..., rounded up: about log(horizon / first) / log(ratio) fits.
 
         The rows that the latest fit has not seen are at all times at most 1 - 1/ratio of the ticks so far, and a tick.
@@ -214,7 +211,7 @@ class RefitsPlan:
 def make_schedule(schedule: Schedule | int | None, horizon: int) -> Schedule:
     """The schedule asked for, or the default. ArgumentError if it is neither a schedule for `horizon` nor a period."""
     if schedule is None:
-        return Schedule.geometric(horizon, RATIO)
+        return Schedule.geometric(horizon, DEFAULT_RATIO)
     if isinstance(schedule, Schedule):
         if schedule.horizon != horizon:
             raise ArgumentError(f"horizon must be the schedule's, {schedule.horizon:,}")
@@ -223,7 +220,7 @@ def make_schedule(schedule: Schedule | int | None, horizon: int) -> Schedule:
 
 
 class RefitModel(NamedTuple):
-    """What is fitted at each of the ticks."""
+    """The model that is fitted at each of the ticks."""
 
     formula: str
     family: str | Family
@@ -246,7 +243,7 @@ def make_refits_plan(model: RefitModel, schedule: Schedule, eps: float, delta: f
 
 
 class RunningRefits(DurableTicks):
-    """What changes while a stream of refits runs."""
+    """A stream of refits while it runs."""
 
     def __init__(
         self,
@@ -271,7 +268,7 @@ class RunningRefits(DurableTicks):
         return self._tick
 
     def table(self, rows: object) -> Table:
-        """As `DurableTicks.table`: rows whose fit costs what was planned."""
+        """As `DurableTicks.table`; also checks that a fit of these rows costs what was planned."""
         table = as_table(rows)
         check_rows(self._checkpoint.ledger, self.plan.guarantee, table)
         eps, delta = self._budget
@@ -289,17 +286,17 @@ class RunningRefits(DurableTicks):
             self._checkpoint.begin(self._facts(0, None, []), self.plan.guarantee, **entry, columns=columns)
             self._begun = True
 
-    def _compute(self, tables: Sequence[Table], label: str | None) -> Callable[[], Waiting]:
+    def _compute(self, tables: Sequence[Table], label: str | None) -> Callable[[], PendingTick]:
         tick, results, history = self.tick + 1, self.results, self.history
         if tick in self.plan.schedule.times:
             results = self._fit(tables[0], tick)
             values = results.params.items()
             new = ({"tick": tick, "term": str(name), "estimate": float(value)} for name, value in values)
             history = [*history, *new]
-        return lambda: Waiting(self._facts(tick, results, history), (results, history))
+        return lambda: PendingTick(self._facts(tick, results, history), (results, history))
 
     def _fit(self, table: Table, tick: int) -> GLMResults:
-        """Read rows that are paid for and fit; what is drawn leaves the process only once it is on the disk."""
+        """Read rows that are paid for, and fit; the caller shows nothing before it is on the disk."""
         ledger = self._checkpoint.ledger
         paid = table if ledger is None else fail_closed(lambda: ledger.rows_of(table))
         eps, delta = self._budget

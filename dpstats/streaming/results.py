@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 Float = NDArray[np.float64]
 
+# Errors are withheld where linearisation moves coefficients by more, in standard errors
 MOST_REMAINDER = 0.5
-"""Errors are given where linearisation is predicted to move coefficients by no more than this, in standard errors."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,7 +237,7 @@ class StreamResults(FittedModel):
 
     @property
     def scale(self) -> float:
-        """The dispersion that the errors go by, in the response's units squared; 1 for the binomial family."""
+        """The dispersion used for the errors, in the response's units squared; 1 for the binomial family."""
         spread: Any = self._inference.estimates.spread
         return float(spread.value) / (self.plan.design.score_ratio or 1.0) * self.plan.design.response_scaling()[1] ** 2
 
@@ -271,7 +271,7 @@ class StreamResults(FittedModel):
 
 
 def change_table(later: StreamResults, earlier: StreamResults, covariance: Float) -> pd.DataFrame:
-    """Coefficients of one interval less those of an earlier one, without a tick in common, with errors, by term.
+    """Coefficients of one interval less those of an earlier, disjoint one, with errors, by term.
 
     The errors' noise parts are taken to be correlated as unfavourably as the noise of the two intervals' sums is, which
     has this `covariance` (docs/proofs/streams, 10).
@@ -292,8 +292,7 @@ def change_table(later: StreamResults, earlier: StreamResults, covariance: Float
     return WideFrame({**columns, "low": change - half, "high": change + half}, index=names)
 
 
-MOST_TICKS = 60
-"""Ticks of which a picture has intervals, evenly spread."""
+MOST_TICKS = 60  # Ticks with intervals in a picture, evenly spread
 
 
 def coefficient_picture(

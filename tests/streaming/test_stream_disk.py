@@ -22,7 +22,7 @@ from test_stream_keeping import DOMAIN, one_charge, opened, rows
 import dpstats as dp
 from dpstats.errors import LedgerError, StreamError
 from dpstats.streaming import Refits, Regression, checkpoint
-from dpstats.streaming.checkpoint import Checkpoint, StreamBooks, locked, write_durably
+from dpstats.streaming.checkpoint import Checkpoint, StreamPositions, locked, write_durably
 from dpstats.streaming.refits import RunningRefits
 from dpstats.streaming.running import Releases, RunningStream
 
@@ -235,7 +235,7 @@ def test_a_tick_that_is_forgotten_would_be_computed_again(folder: Path, monkeypa
         ("dpstats.streaming.checkpoint.sync_directory", errno.ENOSPC, 1),
         ("dpstats.streaming.checkpoint.sync_directory", errno.EIO, 2),
         ("dpstats.streaming.checkpoint.os.replace", errno.EBUSY, 1),
-        ("dpstats.streaming.running.write_at", errno.ENOSPC, 1),
+        ("dpstats.streaming.running.write_durably", errno.ENOSPC, 1),
     ],
 )
 def test_a_tick_waits_for_a_disk_that_refuses(
@@ -265,14 +265,14 @@ def test_a_tick_waits_for_a_disk_that_refuses(
 @pytest.mark.parametrize("state", [True, False], ids=["state", "no state"])
 def test_a_ledger_that_moved_on_and_could_not_say_so_is_asked(folder: Path, monkeypatch: Any, state: bool) -> None:
     stream = begun(folder, **({} if state else {"state": None}))
-    real = StreamBooks.advance
+    real = StreamPositions.advance
 
     def advance(*arguments: Any) -> bool:
         real(*arguments)
         raise LedgerError("the disk refused")
 
     with monkeypatch.context() as patch:
-        patch.setattr(StreamBooks, "advance", advance)
+        patch.setattr(StreamPositions, "advance", advance)
         with pytest.raises(LedgerError):
             stream.update(rows(1))
     assert stream.update(rows(1)).last == 2
@@ -284,7 +284,7 @@ def test_a_ledger_that_moved_on_and_could_not_say_so_is_asked(folder: Path, monk
 def test_a_stop_while_the_ledger_is_awaited_ends_no_stream_without_a_state(folder: Path, monkeypatch: Any) -> None:
     stream = begun(folder, state=None)
     with monkeypatch.context() as patch:
-        patch.setattr(StreamBooks, "advance", failing_with(KeyboardInterrupt()))
+        patch.setattr(StreamPositions, "advance", failing_with(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             stream.update(rows(1))
     assert stream.update(rows(1)).last == 2
@@ -303,7 +303,7 @@ def test_a_stream_that_could_not_begin_is_charged_once(folder: Path, monkeypatch
     for name in ("begin", "_nothing"):
         with monkeypatch.context() as patch:
             if name == "begin":
-                patch.setattr(StreamBooks, "begin", failing_with(LedgerError("locked")))
+                patch.setattr(StreamPositions, "begin", failing_with(LedgerError("locked")))
             else:
                 patch.setattr(Checkpoint, "_put", failing_with(OSError(errno.ENOSPC, "full")))
             with pytest.raises(LedgerError if name == "begin" else (StreamError, OSError)):
@@ -320,7 +320,7 @@ def test_ticks_of_a_number_of_rows_are_not_begun_with_a_charge_that_does_not_say
 ) -> None:
     stream = opened(folder, state=None)
     with monkeypatch.context() as patch:
-        patch.setattr(StreamBooks, "begin", failing_with(LedgerError("locked")))
+        patch.setattr(StreamPositions, "begin", failing_with(LedgerError("locked")))
         with pytest.raises(LedgerError):
             stream.update(rows(0))
     with pytest.raises(StreamError, match="number of rows is private"):

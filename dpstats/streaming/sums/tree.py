@@ -151,8 +151,14 @@ class NodeTree(Mechanism):
         return digits(ticks, self.arity, self._levels).sum(axis=0).astype(np.float64)
 
     def sum_covariance(self, first: int, second: int) -> float:
-        """The nodes in both prefixes."""
-        return float(common_nodes(first, second, self.arity, self._levels))
+        """The nodes in both prefixes: those of their common leading digits, and as many of the next level as the lesser
+        digit."""
+        total = 0.0
+        for one, other in digits(np.array([first, second]), self.arity, self._levels)[::-1].tolist():
+            total += min(one, other)
+            if one != other:
+                break
+        return total
 
     def path(self) -> NoisePath:
         return TreePath(self.workload.ticks, self.arity)
@@ -207,19 +213,8 @@ class Tree(NodeTree):
         return replace(exact, draws=GaussianDraws(factor * exact.row_sensitivity / exact.step), guarantee=guarantee)
 
 
-def common_nodes(first: int, second: int, arity: int, levels: int) -> int:
-    """Nodes that the prefixes of `first` and `second` ticks have in common: those of their common leading digits, and
-    as many of the next level as the lesser digit."""
-    total = 0
-    for one, other in digits(np.array([first, second]), arity, levels)[::-1].tolist():
-        total += min(one, other)
-        if one != other:
-            break
-    return total
-
-
+# A node's own share in its estimate is a multiple of 2**-16: any share is unbiased, and this one all but the best
 WEIGHT_BITS = 16
-"""A node's own share in its estimate is a multiple of 2**-16: any share is unbiased, and this one all but the best."""
 
 
 def own_shares(levels: int) -> list[int]:
@@ -322,12 +317,9 @@ class Honaker(NodeTree):
 
 
 MOST_CHILDREN = 64
-
-COVER_SHARE = 0.01
-"""The share of eps for the noise that covers the rounding of real-valued draws."""
-
+COVER_SHARE = 0.01  # Share of eps for the noise that covers the rounding of real-valued draws
+# Distance of a computed draw from the ideal one, in root mean squares (docs/proofs/bodies, 5, and release)
 DRAW_ERROR = 1e-8
-"""A computed draw is within so many root mean squares of the ideal one (docs/proofs/bodies, 5, and release)."""
 
 
 class KNormTree(NodeTree):
