@@ -412,15 +412,15 @@ class FitStatistics:
     def _noise_excess(self) -> tuple[float, float]:
         """What noise in the coefficients adds to the deviance on average, and the standard deviation of that."""
         estimates = self.estimates
-        found, active = estimates.identified, estimates.identified.active
+        identified, active = estimates.identified, estimates.identified.active
         shift = estimates.correction[active]
-        debiasing = float(np.trace(found.inverse @ found.law.square(np.outer(shift, shift))))
+        debiasing = float(np.trace(identified.inverse @ identified.law.square(np.outer(shift, shift))))
         covariance = estimates.linear.covariance[np.ix_(active, active)]
-        moved = found.inverse @ covariance
+        moved = identified.inverse @ covariance
         if estimates.draws is None:
             return float(np.trace(moved)) + debiasing, math.sqrt(2 * float(np.trace(moved @ moved)))
         drawn = estimates.draws[:, active]
-        squares = np.sum(drawn @ found.inverse * drawn, axis=1)
+        squares = np.sum(drawn @ identified.inverse * drawn, axis=1)
         return float(np.trace(moved)) + debiasing, float(np.std(squares))
 
     @cached_property

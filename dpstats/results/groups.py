@@ -95,12 +95,12 @@ def pooled_groups(fits: Sequence[GLMResults], whole: GLMResults) -> Pooled | Non
     share = apart / (apart + total.law.variance)
     released = np.array([one.information for one in groups])
     information = share * total.information + (1 - share) * released.sum(axis=0)
-    found = identify(information, SpanNoise(total.law.metric, share * total.law.variance, None))
-    if not found.active.all():
+    identified = identify(information, SpanNoise(total.law.metric, share * total.law.variance, None))
+    if not identified.active.all():
         return None
     linear = total.statistics is not None
     if linear:
-        centre = found.inverse @ (share * total.pull + (1 - share) * np.sum([one.pull for one in groups], axis=0))
+        centre = identified.inverse @ (share * total.pull + (1 - share) * np.sum([one.pull for one in groups], axis=0))
     else:
         centre = debiased_params(whole._inferred)
     residuals, rows = _residuals(groups, total, whole, share, centre)
@@ -232,8 +232,8 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
             errors = [fit.has_errors for fit in self.fits]
             coef = [fit.debiased if has else fit.params for fit, has in zip(self.fits, errors, strict=True)]
             unknown = np.full(len(self.names), np.inf)
-            found = [fit.bse if has else unknown for fit, has in zip(self.fits, errors, strict=True)]
-            return np.array(coef, dtype=np.float64), np.array(found, dtype=np.float64)
+            deviations = [fit.bse if has else unknown for fit, has in zip(self.fits, errors, strict=True)]
+            return np.array(coef, dtype=np.float64), np.array(deviations, dtype=np.float64)
         if self.pooled is None:
             return np.full((len(self), len(self.names)), np.nan), np.full((len(self), len(self.names)), np.inf)
         matrix, shift = self.fits[0].plan.design.back_transform()

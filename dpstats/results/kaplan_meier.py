@@ -192,16 +192,16 @@ class KaplanMeier(Released):
         survival, std_err, noise_err (the part of privacy), low, high. NaN where too few are at risk beside the noise.
         """
         check_level(alpha)
-        found, noisy = curves(self._noisy, alpha), self._noisy
-        survival = np.exp(-found.hazard)
+        estimates, noisy = curves(self._noisy, alpha), self._noisy
+        survival = np.exp(-estimates.hazard)
         columns = {
             "at_risk": np.maximum(noisy.at_risk, 0.0),
             "events": np.maximum(noisy.events, 0.0),
             "survival": survival,
-            "std_err": survival * found.std_err,
-            "noise_err": survival * found.noise_err,
-            "low": np.exp(-found.high),
-            "high": np.exp(-found.low),
+            "std_err": survival * estimates.std_err,
+            "noise_err": survival * estimates.noise_err,
+            "low": np.exp(-estimates.high),
+            "high": np.exp(-estimates.low),
         }
         groups = np.repeat(self.plan.groups, self.plan.intervals)
         times = np.tile(self.plan.breaks[1:], len(self.plan.groups))
@@ -247,12 +247,12 @@ class KaplanMeier(Released):
         """
         check_level(alpha)
         wanted = check_numbers("times", times).ravel()
-        found, at = curves(self._noisy, alpha), self._place(group)
+        estimates, at = curves(self._noisy, alpha), self._place(group)
         ends = np.array(self.plan.breaks)
         # NaN beyond the last interval that is shown, and before the start.
         parts = {
             name: np.exp(-np.interp(wanted, ends, np.append(0.0, part[at]), left=np.nan, right=np.nan))
-            for name, part in (("survival", found.hazard), ("low", found.high), ("high", found.low))
+            for name, part in (("survival", estimates.hazard), ("low", estimates.high), ("high", estimates.low))
         }
         return WideFrame({"time": wanted, **parts})
 
@@ -285,9 +285,9 @@ class KaplanMeier(Released):
         check_level(alpha)
         if not (is_number(q) and 0 < q < 1):
             raise ArgumentError(f"q must lie strictly between 0 and 1, got {safe_repr(q)}")
-        level, found = -math.log1p(-q), curves(self._noisy, alpha)
+        level, estimates = -math.log1p(-q), curves(self._noisy, alpha)
         rows = [
-            [_crossing(self.plan.breaks, part[at], level) for part in (found.hazard, found.high, found.low)]
+            [_crossing(self.plan.breaks, part[at], level) for part in (estimates.hazard, estimates.high, estimates.low)]
             for at in range(len(self.plan.groups))
         ]
         return WideFrame(pd.DataFrame(rows, index=list(self.plan.groups), columns=["time", "low", "high"]))

@@ -181,7 +181,7 @@ def _slopes(
 
     `sums` gives half the width of what sums over rows add to the interval of an effect, by its coefficient.
     """
-    rows, errors, found = model.rows, model.errors, {}
+    rows, errors, effects = model.rows, model.errors, {}
     estimates = errors.table.estimates
     for place, name in enumerate(model.names):
         if name == "Intercept":
@@ -191,8 +191,8 @@ def _slopes(
         # Of what is not identified the average hardly depends: rare levels.
         inner = inner + np.where(estimates.identified.active, (coef * gradient) @ errors.basis, 0.0)
         width = contrast_width(estimates, inner, None if sums is None else sums(coef))
-        found[name] = Effect(coef * slope, width)
-    return found
+        effects[name] = Effect(coef * slope, width)
+    return effects
 
 
 def _at_zero(model: FittedColumns) -> dict[str, Effect]:
