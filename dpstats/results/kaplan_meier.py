@@ -64,12 +64,12 @@ class KaplanMeierPlan(Printed):
 
     @property
     def sensitivity(self) -> int:
-        """The numbers of one histogram that a record changes by one."""
+        """How many numbers of the histogram a record changes by one."""
         return 1 if self.guarantee.adjacency == "add_remove" else 2
 
     @property
     def variance(self) -> float:
-        """Of the noise in each number."""
+        """The variance of the noise in each number."""
         half = self.guarantee.eps / self.sensitivity / 2
         return 0.5 / math.sinh(half) ** 2 if half < 350 else 0.0
 
@@ -327,7 +327,7 @@ class KaplanMeier(Released):
         tables = []
         for group, table in self.curves(alpha).groupby("group", sort=False):
             shown = table[table["survival"].notna()]
-            # A line is of all intervals since the one above it.
+            # A line covers all intervals since the line above it.
             places = _few(len(shown))
             first = [0, *(place + 1 for place in places)][: len(places)]
             events = np.cumsum(shown["events"].to_numpy(dtype=np.float64))
@@ -384,6 +384,6 @@ def _crossing(breaks: tuple[float, ...], hazard: NDArray[np.float64], level: flo
 
 
 def _few(number: int) -> list[int]:
-    """At most ten of some places, the last among them, as even as they can be."""
+    """At most ten places, evenly spaced, including the last."""
     step = -(-number // 10) if number else 1
     return list(range(number - 1, -1, -step))[::-1]
