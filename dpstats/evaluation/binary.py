@@ -72,24 +72,24 @@ class BinaryModel:
     def tables(self, measured: Sequence[ReleasedHistogram]) -> Tables:
         """Every figure and table asked for."""
         (block,) = measured
-        found = Tables.of(block)
+        tables = Tables.of(block)
         enough = block.enough(block.counts)
         for name, (figure, high) in _FIGURES.items():
             if name in self.metrics:
                 low = -math.inf if name == "deviance" else 0.0
-                found.metrics[_NAMES.get(name, name)] = (figure(block) if enough else UNKNOWN, low, high)
+                tables.metrics[_NAMES.get(name, name)] = (figure(block) if enough else UNKNOWN, low, high)
         if not enough:
-            found.notes.append(FEW_ROWS_NOTE)
-            return found
+            tables.notes.append(FEW_ROWS_NOTE)
+            return tables
         if "accuracy" in self.metrics:
-            found.confusion = _confusion(block)
+            tables.confusion = _confusion(block)
         if "roc" in self.metrics:
-            found.roc = _roc(block, self.probabilities)
+            tables.roc = _roc(block, self.probabilities)
         if {"calibration", "residuals"} & set(self.metrics):
             table = _calibration(block, self.bins)
-            found.calibration = table if "calibration" in self.metrics else None
-            found.residuals = _residuals(block, self.bins) if "residuals" in self.metrics else None
-        return found
+            tables.calibration = table if "calibration" in self.metrics else None
+            tables.residuals = _residuals(block, self.bins) if "residuals" in self.metrics else None
+        return tables
 
 
 def _form(block: ReleasedHistogram, function: Callable[[Array, int], Array]) -> CellwiseLinear:

@@ -172,15 +172,15 @@ class Check(Released):
         """All rows, those that a fit uses, and those that it loses; columns rows and std_err."""
         losing = np.array([False, *(fault.kind == "lost" for fault in self.faults)])
         every = np.ones(len(losing), dtype=bool)
-        found = {}
+        totals = {}
         for name, chosen in (("rows", every), ("complete", ~losing), ("lost", losing)):
             most = math.inf if self.nobs is None else float(self.nobs)
             value = min(max(float(self.counts[chosen].sum()), 0.0), most)
             squares = np.where(np.arange(len(chosen)) == 0, self.clean_err, self.std_err) ** 2
-            found[name] = (value, math.sqrt(float(squares[chosen].sum())))
+            totals[name] = (value, math.sqrt(float(squares[chosen].sum())))
         if self.nobs is not None:
-            found["rows"] = (float(self.nobs), 0.0)
-        return WideFrame(pd.DataFrame.from_dict(found, orient="index", columns=["rows", "std_err"]))
+            totals["rows"] = (float(self.nobs), 0.0)
+        return WideFrame(pd.DataFrame.from_dict(totals, orient="index", columns=["rows", "std_err"]))
 
     @property
     def table(self) -> pd.DataFrame:

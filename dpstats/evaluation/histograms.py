@@ -261,10 +261,6 @@ class ReleasedHistogram:
         """Whether the sum of these counts stands out from its noise."""
         return float(counts.sum()) > max(1.0, ROWS_NEEDED * math.sqrt(self.count_variance * counts.size))
 
-    def total(self, form: CellwiseLinear) -> float:
-        """The sum of a function over rows."""
-        return float((form.constant * self.counts).sum() + (form.slope * self.places).sum())
-
 
 class Influence(NamedTuple):
     """The derivatives of a figure by the released numbers of a block."""
@@ -324,7 +320,7 @@ def mean(block: ReleasedHistogram, form: CellwiseLinear, chosen: Array | None = 
     inside = np.ones(block.counts.shape) if chosen is None else chosen
     rows = float((inside * block.counts).sum())
     form = CellwiseLinear(*(inside * part for part in form))
-    value = block.total(form) / rows
+    value = float((form.constant * block.counts).sum() + (form.slope * block.places).sum()) / rows
     off = float((form.error * np.maximum(block.counts, 0.0)).sum()) / rows
     return value, Influence(block, (form.constant - inside * value) / rows, form.slope / rows), off
 

@@ -112,26 +112,27 @@ class NumericModel:
 
     def tables(self, measured: Sequence[ReleasedHistogram]) -> Tables:
         """Every figure and table asked for."""
-        found = Tables.of(measured[0])
+        tables = Tables.of(measured[0])
         if not all(block.enough(block.counts) for block in measured):
-            found.notes.append(FEW_ROWS_NOTE)
-            found.metrics = {_NAMES.get(n, n): (UNKNOWN, -math.inf, math.inf) for n in self.metrics if n != "residuals"}
-            return found
+            tables.notes.append(FEW_ROWS_NOTE)
+            unknown = (UNKNOWN, -math.inf, math.inf)
+            tables.metrics = {_NAMES.get(name, name): unknown for name in self.metrics if name != "residuals"}
+            return tables
         blocks = dict(zip(self._histograms(), measured, strict=True))
         if "deviances" in blocks:
-            self._deviance_figures(blocks, found)
+            self._deviance_figures(blocks, tables)
         if self._sizes:
             value, influence, tail = _clipped_mean(blocks["sizes"])
             if tail.rows:
-                found.notes.append(f"{self._sizes} clips residuals to a size of {tail.end:.4g}: {tail.rows} rows.")
+                tables.notes.append(f"{self._sizes} clips residuals to a size of {tail.end:.4g}: {tail.rows} rows.")
             figure = estimate(value, [influence], hidden=tail.share * tail.end / 2)
-            found.metrics[self._sizes] = (figure, 0.0, self.width)
+            tables.metrics[self._sizes] = (figure, 0.0, self.width)
         if "residuals" in blocks:
             most, beyond = _residual_reach(blocks["residuals"])
             if most < self.width:
-                found.notes.append(f"The bins clip residuals to a size of {most:.4g}: {beyond} rows.")
-            found.residuals = self._residual_table(blocks["residuals"], most)
-        return found
+                tables.notes.append(f"The bins clip residuals to a size of {most:.4g}: {beyond} rows.")
+            tables.residuals = self._residual_table(blocks["residuals"], most)
+        return tables
 
     def _deviance_figures(self, blocks: Mapping[str, ReleasedHistogram], tables: Tables) -> None:
         block = blocks["deviances"]

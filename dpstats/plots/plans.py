@@ -91,7 +91,7 @@ def budget(
     forecast = plan.forecast(**assumptions) if what == "se" else None
     plans = _plans(plan, eps)
     ax = style.new_axes(ax)
-    budgets = np.array([found.eps for found in plans])
+    budgets = np.array([one.eps for one in plans])
     for number, count in enumerate(rows):
         color, marker = style.SERIES[number], style.MARKERS[number]
         lines: dict[str, Any] = {"color": color, "marker": marker, "markersize": 4, "linewidth": 1.6}
@@ -99,7 +99,7 @@ def budget(
         if forecast is not None and count is not None:
             _draw_errors(ax, forecast, plans, count, plan.coefficients.index(named), lines)
             continue
-        costs = np.stack([_risk(found, pi, count) if what == "risk" else _noise(found) for found in plans])
+        costs = np.stack([_risk(one, pi, count) if what == "risk" else _noise(one) for one in plans])
         low, middle, high = costs.T / (count or 1)
         ax.plot(budgets, middle, **lines)
         if what == "noise":

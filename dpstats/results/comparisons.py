@@ -257,15 +257,15 @@ class Comparer:
         inside = formula_variables(self.plan.design).items()
         variables = [(name, one) for name, one in inside if one.column in self.model.columns]
         free = self.plan.family.link != "logit"
-        found: list[tuple[str, float | None]] = [
+        chosen: list[tuple[str, float | None]] = [
             (name, None)
             for name, one in variables
             if isinstance(self.source, PublicRows) or (one.alone and (free or one.factor is not None))
         ]
-        if not found:
+        if not chosen:
             named = argument("fitstats_variables")
             raise NotReleasedError(f"comparisons: no factor is a term by itself; {named} buys steps of numbers; {HINT}")
-        return found
+        return chosen
 
     def _variable(self, name: str) -> Variable:
         """The variable to change; at public rows it may be any column that the formula reads."""

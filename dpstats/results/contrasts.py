@@ -1,4 +1,4 @@
-"""What t_test, wald_test and get_prediction return: statsmodels' names, laws that know of the noise."""
+"""The results of t_test, wald_test and get_prediction, under statsmodels' names; their laws include the noise."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class ContrastTests(Printed):
 LARGEST_VALUE = 1e100  # that coefficients are tested against: its square is finite
 
 TESTED = ("estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high")
-"""What broom calls the columns of a regression table."""
+"""Broom's names of the columns of a regression table."""
 
 COEFFICIENT_WIDTHS = [9, 9, 8, 6, 11, 11]  # of the columns of a regression table
 
@@ -259,7 +259,7 @@ class PredictionResults:
 
 
 def hypotheses(weights: Any, values: Any) -> tuple[Float, Float]:
-    """Combinations of coefficients, shape (k, q), and what they are tested against, shape (k,); else ArgumentError."""
+    """Combinations of coefficients, shape (k, q), and the values that they are tested against, shape (k,)."""
     rows, against = check_numbers("weights", weights), check_numbers("values", values)[0]
     if len(against) not in (1, len(rows)) or np.max(np.abs(against), initial=0.0) > LARGEST_VALUE:
         many = f"one for each of {len(rows)} combinations"

@@ -89,7 +89,7 @@ class ETable(Printed):
 
     def summary(self) -> Summary:
         """The tables, in statsmodels' look; as_text, as_html, as_latex and as_markdown."""
-        # No number and no interval goes on in another line; two fits at least stand beside each other.
+        # Numbers and intervals are not broken between lines; at least two fits stand side by side.
         texts = [text for one in self._columns for cells in one.cells.values() for text in cells]
         width = max(FIT_WIDTH, *map(len, [*texts, *(text for one in self._columns for text in one.figures.values())]))
         abreast = max(2, (WIDTH - max(NAME_WIDTH, *map(len, _names(self._columns)))) // (width + 1))
@@ -101,7 +101,7 @@ class ETable(Printed):
         return Summary(tables, self._notes())
 
     def _whole(self) -> SimpleTable:
-        """All fits beside each other in one table, their facts below a line."""
+        """All fits side by side in one table, their facts below a line."""
         rows = [
             (name if at == 0 else "", [one.cells.get(name, ("", ""))[at] for one in self._columns])
             for name in _names(self._columns)
@@ -117,20 +117,20 @@ class ETable(Printed):
         return f"<ETable of {', '.join(self.labels)}>"
 
     def _panel(self, which: slice, width: int) -> list[SimpleTable]:
-        """Coefficients and facts of as many fits as stand beside each other, in columns of a `width`."""
+        """Coefficients and facts of the fits that have room side by side, in columns of a `width`."""
         columns = self._columns[which]
         widths = [width] * len(columns)
         room = WIDTH - sum(widths) - len(widths)
         rows: list[tuple[str, list[str]]] = []
         for name in _names(columns):
-            # What is left of a long name stands beside the errors.
+            # A long name continues next to the errors.
             for part, at in zip_longest(wrap_text(name, room, "  "), (0, 1)):
                 rows.append((part or "", ["" if at is None else one.cells.get(name, ("", ""))[at] for one in columns]))
         table = full_width(list(self.labels[which]), rows, widths, narrow=False)
         return [table, full_width([], self._facts(which), widths, narrow=False)]
 
     def _facts(self, which: slice) -> list[tuple[str, list[str]]]:
-        """What stands below the coefficients: what every table has, and what not all fits have in common."""
+        """The rows below the coefficients: facts of every table, and those in which fits differ."""
         facts, shown = [one.facts for one in self._columns], []
         for name in dict.fromkeys(name for fact in facts for name in fact):
             cells = {fact.get(name, "") for fact in facts}
@@ -139,7 +139,7 @@ class ETable(Printed):
         return shown
 
     def _notes(self) -> list[str]:
-        """What the cells are, and what the fits cost together."""
+        """Notes on the meaning of the cells, and on the joint cost of the fits."""
         notes = []
         if self.exponentiate:
             kinds = dict.fromkeys(RATIOS[fit._family.link] for fit in self.fits)
@@ -254,7 +254,7 @@ def etable(
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """A fit as it stands in a table."""
+    """The column of a fit in a table."""
 
     fit: Fit
     exponentiate: bool
@@ -293,7 +293,7 @@ class Column:
 
     @cached_property
     def cells(self) -> dict[str, tuple[str, str]]:
-        """Coefficient or ratio, and what is known of its error, as text, by name."""
+        """The texts of each coefficient or ratio and of its error, by name."""
         if self.exponentiate:
             cells = {str(name): _ratio_cell(*row) for name, *row in self.ratios.itertuples()}
         else:
@@ -317,7 +317,7 @@ class Column:
 
     @cached_property
     def figures(self) -> dict[str, str]:
-        """What was released of the fit of the whole model."""
+        """The released figures on the fit of the whole model."""
         if not isinstance(self.fit, GLMResults) or not self.errors:
             return {}
         table = self.fit.fitstats.T.to_dict()
@@ -328,7 +328,7 @@ class Column:
 
     @cached_property
     def facts(self) -> dict[str, str]:
-        """What stands below the coefficients."""
+        """The facts below the coefficients."""
         guarantee = self.fit.guarantee
         spent = {
             "Epsilon": f"{guarantee.eps:.4g}",
@@ -398,7 +398,7 @@ def _about(fit: Fit) -> str:
 
 
 def _with_error(value: float, error: float) -> tuple[str, str]:
-    """A number to its noise, and its error in brackets."""
+    """A number to the digits of its error, and the error in brackets."""
     return to_the_noise(value, error), f"({to_the_noise(error, error)})"
 
 

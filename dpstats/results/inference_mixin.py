@@ -94,7 +94,7 @@ def as_offset(offset: Any, rows: int) -> Vector:
 
 
 def warn_of_levels(design: DesignSpec, table: Table, *, offset: bool) -> None:
-    """Warn of rows for prediction that have a level which is not declared: columns and numbers of rows, no cell."""
+    """Warn of rows for prediction with undeclared levels: the columns and numbers of rows, but no cell."""
     for name, rows in design.unknown_levels(table, offset=offset).items():
         declared = design.domain[name]
         assert isinstance(declared, Levels)
@@ -149,7 +149,7 @@ class InferenceMixin:
 
     @property
     def _family(self) -> Family:
-        """The loss as it was fitted, every cap filled in."""
+        """The loss of the fit, with all caps set."""
         raise NotImplementedError
 
     @property
@@ -183,7 +183,7 @@ class InferenceMixin:
         Standard errors, intervals and tests refer to them. `params` predicts better.
         """
         values = self._series(self._inference.coef, "debiased", other=0.0)
-        # Of what is not identified the user's units may mix in columns that are.
+        # In the user's units, coefficients that are not identified may depend on some that are.
         return values.mask(np.isinf(self.bse), self.params)
 
     @property
@@ -277,7 +277,7 @@ class InferenceMixin:
         return WideFrame(table.assign(**self._as_released()))
 
     def _as_released(self) -> dict[str, NDArray[Any]]:
-        """The last columns of `tidy`: what is known of coefficients before any correction."""
+        """The last columns of `tidy`: coefficients as released."""
         return {"released": self.params.to_numpy()}
 
     def uncertainty(self, alpha: float = 0.05) -> pd.DataFrame:
@@ -355,7 +355,7 @@ class InferenceMixin:
                 test = errors.table.wald_test(weights)
             else:  # a term's coefficients are zero if they are so from whichever level they are measured
                 test = wald_test(errors.table.estimates, weights, errors.nulls[places])
-            # Of a term none of whose coefficients is identified nothing was tested.
+            # Nothing was tested if no coefficient of the term is identified.
             tested = (test.statistic, test.pvalue) if test.df else (np.nan, np.nan)
             rows[term.name] = (*tested, test.df, test.untested + unshown)
         names = ["statistic", "pvalue", "df_constraint", "untested"]

@@ -1,4 +1,4 @@
-"""What models with instruments show beside their coefficients: tests, confidence sets and the first stages."""
+"""Tests, confidence sets and first stages of models with instruments."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def two_parts(formula: str) -> tuple[str, str]:
 
 
 def trimmed_error(name: str) -> FormulaError:
-    """That rows were left out by a column which is no instrument and no control."""
+    """The error that rows were left out by a column that is neither an instrument nor a control."""
     return FormulaError(
         f"formula: rows with {name} outside an interval were left out of these statistics, and {name} is neither an "
         "instrument nor a control, so two-stage least squares would be biased; release statistics with its range "
@@ -221,7 +221,7 @@ class InstrumentTests(InferenceMixin):
         return self._inferred.table.map[np.ix_(self.model.endogenous, self.model.endogenous)]
 
     def _instrument_tables(self) -> list[SimpleTable]:
-        """Of the first stages, and of the tests."""
+        """The tables of the first stages and of the tests."""
         rows = []
         for name, one in zip(self.endogenous, self._stages, strict=True):
             pvalue = f"{one.pvalue:.3f}" if one.df else ""
@@ -235,7 +235,7 @@ class InstrumentTests(InferenceMixin):
         sets = [str(self.ar_conf_int()) if alone else "", ""]
         lines = []
         for (name, test), values in zip(tests, sets, strict=False):
-            # Two rays stand below each other.
+            # Each of two rays has a line of its own.
             first, *rest = values.replace(" and ", " and\n").split("\n")
             lines.append((name, [f"{test.statistic:.4g}", str(test.df), f"{test.pvalue:.3f}", first]))
             lines += [("", ["", "", "", ray]) for ray in rest]
@@ -244,7 +244,7 @@ class InstrumentTests(InferenceMixin):
         return [stages, full_width(heads, lines, [9, 4, 8, 27], title=title)]
 
     def _weak_note(self) -> list[str]:
-        """One line on instruments that are weak, if they are."""
+        """A note on weak instruments, if any."""
         weak = [pair for pair in zip(self.endogenous, self._stages, strict=True) if pair[1].is_weak]
         if not weak:
             return []

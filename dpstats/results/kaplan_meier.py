@@ -64,12 +64,12 @@ class KaplanMeierPlan(Printed):
 
     @property
     def sensitivity(self) -> int:
-        """The numbers of one histogram that a record changes by one."""
+        """How many numbers of the histogram a record changes by one."""
         return 1 if self.guarantee.adjacency == "add_remove" else 2
 
     @property
     def variance(self) -> float:
-        """Of the noise in each number."""
+        """The variance of the noise in each number."""
         half = self.guarantee.eps / self.sensitivity / 2
         return 0.5 / math.sinh(half) ** 2 if half < 350 else 0.0
 
@@ -192,16 +192,16 @@ class KaplanMeier(Released):
         survival, std_err, noise_err (the part of privacy), low, high. NaN where too few are at risk beside the noise.
         """
         check_level(alpha)
-        found, noisy = curves(self._noisy, alpha), self._noisy
-        survival = np.exp(-found.hazard)
+        estimates, noisy = curves(self._noisy, alpha), self._noisy
+        survival = np.exp(-estimates.hazard)
         columns = {
             "at_risk": np.maximum(noisy.at_risk, 0.0),
             "events": np.maximum(noisy.events, 0.0),
             "survival": survival,
-            "std_err": survival * found.std_err,
-            "noise_err": survival * found.noise_err,
-            "low": np.exp(-found.high),
-            "high": np.exp(-found.low),
+            "std_err": survival * estimates.std_err,
+            "noise_err": survival * estimates.noise_err,
+            "low": np.exp(-estimates.high),
+            "high": np.exp(-estimates.low),
         }
         groups = np.repeat(self.plan.groups, self.plan.intervals)
         times = np.tile(self.plan.breaks[1:], len(self.plan.groups))
@@ -247,12 +247,12 @@ class KaplanMeier(Released):
         """
         check_level(alpha)
         wanted = check_numbers("times", times).ravel()
-        found, at = curves(self._noisy, alpha), self._place(group)
+        estimates, at = curves(self._noisy, alpha), self._place(group)
         ends = np.array(self.plan.breaks)
         # NaN beyond the last interval that is shown, and before the start.
         parts = {
             name: np.exp(-np.interp(wanted, ends, np.append(0.0, part[at]), left=np.nan, right=np.nan))
-            for name, part in (("survival", found.hazard), ("low", found.high), ("high", found.low))
+            for name, part in (("survival", estimates.hazard), ("low", estimates.high), ("high", estimates.low))
         }
         return WideFrame({"time": wanted, **parts})
 
@@ -285,9 +285,9 @@ class KaplanMeier(Released):
         check_level(alpha)
         if not (is_number(q) and 0 < q < 1):
             raise ArgumentError(f"q must lie strictly between 0 and 1, got {safe_repr(q)}")
-        level, found = -math.log1p(-q), curves(self._noisy, alpha)
+        level, estimates = -math.log1p(-q), curves(self._noisy, alpha)
         rows = [
-            [_crossing(self.plan.breaks, part[at], level) for part in (found.hazard, found.high, found.low)]
+            [_crossing(self.plan.breaks, part[at], level) for part in (estimates.hazard, estimates.high, estimates.low)]
             for at in range(len(self.plan.groups))
         ]
         return WideFrame(pd.DataFrame(rows, index=list(self.plan.groups), columns=["time", "low", "high"]))
@@ -327,7 +327,7 @@ class KaplanMeier(Released):
         tables = []
         for group, table in self.curves(alpha).groupby("group", sort=False):
             shown = table[table["survival"].notna()]
-            # A line is of all intervals since the one above it.
+            # A line covers all intervals since the line above it.
             places = _few(len(shown))
             first = [0, *(place + 1 for place in places)][: len(places)]
             events = np.cumsum(shown["events"].to_numpy(dtype=np.float64))
@@ -384,6 +384,6 @@ def _crossing(breaks: tuple[float, ...], hazard: NDArray[np.float64], level: flo
 
 
 def _few(number: int) -> list[int]:
-    """At most ten of some places, the last among them, as even as they can be."""
+    """At most ten places, evenly spaced, including the last."""
     step = -(-number // 10) if number else 1
     return list(range(number - 1, -1, -step))[::-1]

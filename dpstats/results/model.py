@@ -367,15 +367,15 @@ class ReleasedModel(FittedModel):
     @cached_property
     def _counted(self) -> Figure | None:
         """The number of rows used, of all that was released of it what has the least noise; None if nothing was."""
-        found, counts = [], self.plan.counts
+        figures, counts = [], self.plan.counts
         if self._fit_statistics is not None:
-            found.append(self._fit_statistics.rows())
+            figures.append(self._fit_statistics.rows())
         if counts is not None and counts.released_rows is not None and self.plan.counts_rows_used:
-            found.append(row_figure(*counts.released_rows, LAPLACE))
+            figures.append(row_figure(*counts.released_rows, LAPLACE))
         if isinstance(self.released, ReleasedSums) and self.guarantee.unit is None:
             with quiet():
-                found.append(counted_rows(self.plan, self.released, self.nobs))
-        return min(found, key=lambda figure: figure.se, default=None)
+                figures.append(counted_rows(self.plan, self.released, self.nobs))
+        return min(figures, key=lambda figure: figure.se, default=None)
 
     @property
     def fitstats(self) -> pd.DataFrame:

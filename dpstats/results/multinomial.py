@@ -412,10 +412,10 @@ class MultinomialResults(LevelPredictions, Released):
         if self.information is None:
             table = table.assign(estimate=self.params.to_numpy().T.ravel())
         else:
-            found = self._inference
-            low, high = found.conf_int().T
-            errors = {"std_error": found.se, "statistic": found.tvalues, "p_value": found.pvalues}
-            table = table.assign(estimate=found.coef, **errors, conf_low=low, conf_high=high)
+            inference = self._inference
+            low, high = inference.conf_int().T
+            errors = {"std_error": inference.se, "statistic": inference.tvalues, "p_value": inference.pvalues}
+            table = table.assign(estimate=inference.coef, **errors, conf_low=low, conf_high=high)
         return WideFrame(as_ratios(table) if check_flag("exponentiate", exponentiate) else table)
 
     def glance(self) -> pd.DataFrame:

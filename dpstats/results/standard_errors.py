@@ -83,13 +83,13 @@ def inference_of(
     rows, center = transform @ basis, stage.shrunk_towards
     coef = np.linalg.solve(basis, scaled_params[columns] - center)
     curvature = self_adjoint(basis.T @ np.diag(stage.curvature) @ basis)
-    found, cap = known.identified, stage.information.purchase.weight_cap
+    identified, cap = known.identified, stage.information.purchase.weight_cap
     if plan.family.link in CURVED and (plan.design.offset_bound == 0 or plan.family.name == "poisson"):
         # Simulated rows have no offset; the ratio of two exponentials does not depend on it.
         start = np.linalg.solve(basis, scaled_params[columns])
         reach = None if cap is None else column_reach(part) @ np.abs(basis)
-        found = average_along_path(
-            found, start, curvature @ coef, response_of(plan, cap), constant_column(part), part.dummies, reach
+        identified = average_along_path(
+            identified, start, curvature @ coef, response_of(plan, cap), constant_column(part), part.dummies, reach
         )
     estimates = Estimates(
         coef=coef,
@@ -97,9 +97,9 @@ def inference_of(
         curvature=curvature,
         linear=MappedLinear(noise or ReleasedLaw(stage.noise, stage.noise_shape), basis),
         matrix=known.law,
-        spread=_rescaled(released.spread, basis, rows, known.identified, found),
+        spread=_rescaled(released.spread, basis, rows, known.identified, identified),
         typical_size=stage.radius / float(np.sqrt(stage.size)),
-        found=found,
+        found=identified,
     )
     debiased = estimates.contrasts(basis).estimates + center
     withheld = stand_ins(plan, debiased, released)
@@ -122,8 +122,8 @@ def stand_ins(plan: Plan, debiased: Vector, released: Information) -> NDArray[np
     weights = np.zeros(len(plan.names))
     weights[plan.kept] = chooser.penalty_weights  # a screen leaves the lasso some columns
     asked = chooser.penalty.slope(np.finfo(float).tiny, weights[list(released.columns)])
-    found = np.abs(debiased) * np.diag(released.matrix) < STAND_IN * asked
-    return found if found.any() else None
+    proxies = np.abs(debiased) * np.diag(released.matrix) < STAND_IN * asked
+    return proxies if proxies.any() else None
 
 
 def sums_inference(plan: Plan, released: ReleasedSums, nobs: int | None) -> ReleasedErrors:
@@ -207,7 +207,7 @@ def _rescaled(spread: Spread, basis: Vector, rows: Vector, before: Identified, a
     if spread.directions is not None:
         rows = spread.directions @ basis
     inner = rows[:, after.active]
-    old, new = (np.sum(inner @ found.inverse * inner, axis=1) for found in (before, after))
+    old, new = (np.sum(inner @ one.inverse * inner, axis=1) for one in (before, after))
     factor = np.divide(new, old, out=np.ones_like(old), where=old > 0)
     return RobustSpread(spread.variances * factor, spread.deviations * factor, rows)
 
@@ -226,14 +226,14 @@ def hiding_references(design: Bounds, inferred: ReleasedErrors) -> dict[str, boo
         return {}
     estimates, back = inferred.table.estimates, np.linalg.inv(inferred.basis)
     bounded = np.isfinite(estimates.contrasts(np.eye(len(turned))).se)
-    information, found = back.T @ estimates.information @ back, {}
+    information, hiding = back.T @ estimates.information @ back, {}
     for factor in design.dummies:
         columns = list(factor.columns)
         if np.any(turned[columns] & ~bounded[columns]) and np.any(bounded[columns]):
             weights = factor.weights(information)
             term = next(one for one in design.terms if one.columns.start <= columns[0] < one.columns.stop)
-            found[term.name] = bool(weights[0] < RARE * np.mean(weights))
-    return found
+            hiding[term.name] = bool(weights[0] < RARE * np.mean(weights))
+    return hiding
 
 
 def selects(plan: Plan) -> bool:

@@ -110,8 +110,8 @@ class ReleasedStatistics(Released):
             ("statistics", paid.eps - cover - ranges, paid.delta, f"{self.plan.noise.law} noise"),
             ("cover", cover, 0.0, "floating point"),
         ]
-        found = pd.DataFrame(lines, columns=["purchase", "eps", "delta", "buys"]).set_index("purchase")
-        return WideFrame(found if ranges else found.drop(index="ranges"))
+        table = pd.DataFrame(lines, columns=["purchase", "eps", "delta", "buys"]).set_index("purchase")
+        return WideFrame(table if ranges else table.drop(index="ranges"))
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -103,7 +103,10 @@ def summarize(
         asked, notes = (risk, []) if n is not None else ([], risk)
         notes = [*essential_notes(results), *notes]
         rest = notes[MOST_NOTES:]
-        shown = [NOT_NORMAL] if NOT_NORMAL in rest and far_from_normal(results) else []
+        shown = []
+        if NOT_NORMAL in rest:
+            tests = results.tvalues.to_numpy(), results.pvalues.to_numpy()
+            shown = [NOT_NORMAL] if differs_from_normal(*tests, at_a_glance=True) else []
         if more := len(rest) - len(shown):
             shown.append(f"{more} more note{'s' * (more > 1)}: {phrase('fit.notes', shell='--full')}")
         notes[MOST_NOTES:] = shown
@@ -460,13 +463,8 @@ def wording_notes(results: ReleasedModel) -> list[str]:
     if not shows_errors(results):
         return []
     notes = ["coef and std err are bias-corrected; params are the coefficients as released, with shrinkage."]
-    return [NOT_NORMAL, *notes] if beyond_normal(results.tvalues.to_numpy(), results.pvalues.to_numpy()) else notes
-
-
-def far_from_normal(results: ReleasedModel) -> bool:
-    """Whether a reader of the table sees that some p-value is not of a normal table."""
-    values, normal = beside_normal(results.tvalues.to_numpy(), results.pvalues.to_numpy())
-    return bool(np.any(np.abs(values - normal) > PVALUE_GAP))
+    differs = differs_from_normal(results.tvalues.to_numpy(), results.pvalues.to_numpy())
+    return [NOT_NORMAL, *notes] if differs else notes
 
 
 def rare_note(results: ReleasedModel) -> list[str]:
@@ -484,21 +482,18 @@ def rare_note(results: ReleasedModel) -> list[str]:
     return notes
 
 
-def beyond_normal(statistics: NDArray[Any], pvalues: NDArray[Any]) -> bool:
-    """Whether a printed p-value of a finite error is visibly other than a normal table gives for its statistic.
+def differs_from_normal(statistics: NDArray[Any], pvalues: NDArray[Any], *, at_a_glance: bool = False) -> bool:
+    """Whether a printed p-value of a finite error differs visibly, or by a lot, from that of a normal table.
 
     A statistic of 0 or NaN stands for a coefficient that is not identified.
     """
-    values, normal = beside_normal(statistics, pvalues)
-    more = values > np.maximum(2 * normal, normal + PVALUE_STEP)
-    less = normal > np.maximum(2 * values, values + PVALUE_STEP)
-    return bool(np.any(more | less | (np.abs(values - normal) > PVALUE_GAP)))
-
-
-def beside_normal(statistics: NDArray[Any], pvalues: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The p-values of finite errors, and those of a normal table."""
     tested = np.isfinite(statistics) & (statistics != 0)
-    return pvalues[tested], 2 * special.ndtr(-np.abs(statistics[tested]))
+    values, normal = pvalues[tested], 2 * special.ndtr(-np.abs(statistics[tested]))
+    differs = np.abs(values - normal) > PVALUE_GAP
+    if not at_a_glance:
+        differs |= values > np.maximum(2 * normal, normal + PVALUE_STEP)
+        differs |= normal > np.maximum(2 * values, values + PVALUE_STEP)
+    return bool(np.any(differs))
 
 
 def selection_table(results: ReleasedModel) -> SimpleTable:

@@ -273,14 +273,14 @@ def required(
                 return None
 
         def usual(eps: float) -> bool:
-            found = at(eps)
+            forecast_there = at(eps)
             name = forecast.names[0]
-            met = found is not None and bool(np.all(found.expected(name, n)[places] <= wanted))
-            return met and found.enough(n, places, name=name)
+            met = forecast_there is not None and bool(np.all(forecast_there.expected(name, n)[places] <= wanted))
+            return met and forecast_there.enough(n, places, name=name)
 
         def cautious(eps: float) -> bool:
-            found = at(eps)
-            return found is not None and found.enough(n, places)
+            forecast_there = at(eps)
+            return forecast_there is not None and forecast_there.enough(n, places)
 
         forecast.errors(n)  # raises ArgumentError unless n is a number of rows
         eps = _least_eps(usual, EPS_LADDER)

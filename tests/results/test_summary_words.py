@@ -16,7 +16,7 @@ from scipy import special
 import dpstats as dp
 from dpstats.errors import ArgumentError, DataError, DomainError, NotReleasedError
 from dpstats.results.contrasts import COEFFICIENT_WIDTHS, coefficient_cells, coefficient_headers
-from dpstats.results.summary import beyond_normal
+from dpstats.results.summary import differs_from_normal
 from dpstats.summaries import WIDTH, full_width
 
 DOMAIN = {"x": (0, 1), "z": (0, 1), "y": (0, 8000), "b": (0, 1)}
@@ -75,10 +75,10 @@ def test_lost_rows_are_a_reason_for_nothing_identified() -> None:
 
 
 def test_p_values_beyond_z_are_explained() -> None:
-    assert beyond_normal(np.array([14.4, 0.5]), np.array([0.002, 0.617]))
-    assert beyond_normal(np.array([0.79]), np.array([0.163])), "fewer than a normal table gives"
-    assert not beyond_normal(np.array([1.96, 8.0]), np.array([0.05, 0.0004]))
-    assert not beyond_normal(np.array([0.0, np.nan]), np.array([0.5, np.nan])), "nothing is tested"
+    assert differs_from_normal(np.array([14.4, 0.5]), np.array([0.002, 0.617]))
+    assert differs_from_normal(np.array([0.79]), np.array([0.163])), "fewer than a normal table gives"
+    assert not differs_from_normal(np.array([1.96, 8.0]), np.array([0.05, 0.0004]))
+    assert not differs_from_normal(np.array([0.0, np.nan]), np.array([0.5, np.nan])), "nothing is tested"
 
 
 def test_nothing_is_tested_of_what_is_not_identified() -> None:
