@@ -312,7 +312,8 @@ def fit_source(
     if plan.counts is not None and data is not None:
         # A query is carried out once for both releases, which share what memory there is.
         limit = Memory() if limit is None else limit
-        read = (*source.columns, *(ledger.columns if isinstance(ledger, Part) else ()))
+        unit = request.options.record.columns
+        read = (*source.columns, *unit, *(ledger.columns if isinstance(ledger, Part) else ()))
         data = data.only(read).within_parts(data.memberships)
     release = partial(
         Release,
@@ -355,7 +356,7 @@ def _release_counts(
     Where intervals may be bought, and to count takes no scaling, they are encoded once it is known which.
     """
     assert plan.counts is not None
-    same = not plan.bought and plan.response is None and not data.distributed
+    same = not (plan.bought or plan.response or data.distributed or plan.counts.persons)
     moves = bool(plan.counts.trimmable) or interval_follows(plan.request)
     later = moves and isinstance(plan.design, DesignSpec) and plan.design.numbers_are_cells
     rows = source.rows(plan, data, random) if same and not later else None

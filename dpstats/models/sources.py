@@ -44,7 +44,7 @@ from dpstats.models.adaptive import (
 )
 from dpstats.models.population import RecordPieces
 from dpstats.models.ranges import STAND_IN, bought_ranges, bought_response, serve
-from dpstats.models.release import check_unit, person_rows
+from dpstats.models.release import check_unit, counted_tables, person_rows
 from dpstats.plan import Plan, make_plan, range_eps, settle_law, with_settled_law
 from dpstats.plan.methods import response_purchase, trimmable
 from dpstats.plan.plan import UNIT_RESPONSE, plan_model, rescaled
@@ -431,10 +431,13 @@ def plan_counts(request: Request, design: DesignSpec, open_ranges: Sequence[str]
         raise ArgumentError(f"check_share {obstacle}")
     facts = _known_facts(design, open_ranges, request.family)
     faults = possible_faults(facts, None if open_ranges else design)
-    adapts = adaptive_errors(request, request.family)
+    persons = request.options.unit is not None  # of whom nothing is forecast
+    adapts = not persons and adaptive_errors(request, request.family)
     # A public guess at the number of rows has settled what is bought.
-    names = () if open_ranges or request.options.n is not None else offered_intervals(request, design)
-    return RowCounts.planned(request.eps, share, request.adjacency, faults, settles_errors=adapts, trimmable=names)
+    settled = persons or bool(open_ranges) or request.options.n is not None
+    names = () if settled else offered_intervals(request, design)
+    planned = RowCounts.planned(request.eps, share, request.adjacency, faults, settles_errors=adapts, trimmable=names)
+    return replace(planned, persons=persons)
 
 
 def counts_obstacle(request: Request, *, alone: bool) -> str | None:
@@ -442,8 +445,8 @@ def counts_obstacle(request: Request, *, alone: bool) -> str | None:
     reason, by = None, ""
     if not alone:
         reason = "is for a single fit;"
-    elif request.options.unit is not None:
-        reason, by = "counts rows, and the guarantee is for persons:", f" with {argument('unit')}"
+    elif request.options.unit is not None and request.adjacency == "replace_one":
+        reason, by = "counts persons, whose number is public here:", f" with {argument('unit')}"
     elif request.method not in ("napp", "objective"):
         reason = f"is not offered with {argument('method', request.method)}:"
     if reason is not None:
@@ -468,7 +471,7 @@ def count_rows(
 ) -> RowCounts:
     """Release the counts that are planned. Reads rows, or those encoded already as the plan has it: charge first.
 
-    Where rows of the design are `pieces` of records it is records that are counted.
+    Where rows of the design are `pieces` of records it is records that are counted; of persons one row each, by a draw.
     """
     counts, design = plan.counts, plan.design if pieces is None else pieces.records
     assert counts is not None
@@ -478,7 +481,8 @@ def count_rows(
     counted = design.used_rows if pieces is None else pieces.used
     with quiet():
         part = partial(_row_sums, design, facts, counts.faults, counted if rows is None else None)
-        sums = data.batches(design.parsed.columns).total(part, operator.add)
+        one = replace(plan.request.options.record, rows=1, shared=False)
+        sums = counted_tables(data, design.parsed.columns, one, random).total(part, operator.add)
         sums[0] += 0 if rows is None else row_count(rows)
     at_fault = noisy_integers(sums[1:], counts.fault_sensitivity, counts.fault_eps, random)
     used = data.rows if not counts.rows_eps else noisy_integers(sums[:1], 1, counts.rows_eps, random)[0]

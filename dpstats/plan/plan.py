@@ -332,7 +332,7 @@ def make_plan(
     check_cap("residual_cap, or another cap on the loss's slope, over half the response's range", family.lipschitz)
     if isinstance(family, Quantile):
         check_cap("h, over half the response's range,", family.h)
-    left = request.row_eps if counts is None else counts.rest
+    left = request.row_eps if counts is None else request.options.record.each(counts.rest)
     left -= range_eps(request, bought) + (0.0 if response is None else response.eps)
     spec = fit_spec(request, design, family, None if response is None else response.mean)
     focus = None if request.options.focus is None else plan_focus(request, design, request.options.focus, spec)

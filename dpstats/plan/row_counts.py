@@ -51,6 +51,7 @@ class RowCounts:
     at_fault: tuple[int, ...] | None = None  # released: about how many rows have each fault first
     # numbers of which an interval within the declared range is bought if the number of rows says that it pays
     trimmable: tuple[str, ...] = ()
+    persons: bool = False  # whether one row of each person is counted
 
     @classmethod
     def planned(
@@ -74,7 +75,7 @@ class RowCounts:
         """The same share of another eps; nothing is released of it."""
         follows: dict[str, Any] = {"settles_errors": self.settles_errors, "trimmable": self.trimmable}
         planned = self.planned(eps, self.share, self.adjacency, self.faults, **follows)
-        return replace(planned, faults=self.faults)
+        return replace(planned, faults=self.faults, persons=self.persons)
 
     @property
     def rows_eps(self) -> float:
@@ -99,9 +100,14 @@ class RowCounts:
         return math.sqrt(2) * math.exp(-0.5 * self.rows_eps) / -math.expm1(-self.rows_eps)  # no overflow
 
     @property
+    def of(self) -> str:
+        """What is counted."""
+        return "persons" if self.persons else "rows"
+
+    @property
     def released_rows(self) -> tuple[float, float] | None:
         """The number of rows used and the standard deviation of its noise; None unless it was bought."""
-        return None if self.rows is None or not self.rows_eps else (float(self.rows), self.rows_sd)
+        return None if self.rows is None or not self.rows_eps or self.persons else (float(self.rows), self.rows_sd)
 
     def guarantees(self, whole: Guarantee) -> tuple[Guarantee, Guarantee]:
         """Of the counts and of the rest, which together cost no more than `whole`; each is charged by itself."""
@@ -144,7 +150,7 @@ class RowCounts:
         least = least + noise if large else np.maximum(least, noise)
         error = min(math.sqrt(2) * scale / max(rows, 1.0), 1.0)
         return [
-            f"about {_percent(share, 2)} of the rows (s.d. {_percent(error, 1)}) "
+            f"about {_percent(share, 2)} of the {self.of} (s.d. {_percent(error, 1)}) "
             + (fault.large_effect if large else fault.effect)
             for fault, share, seen in zip(self.faults, shares, counts > least, strict=True)
             if seen
@@ -153,8 +159,8 @@ class RowCounts:
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""
         stored = asdict(self) | {"faults": [list(fault) for fault in self.faults]}
-        # Without any it is as older versions stored it, and keeps its digest.
-        return {name: value for name, value in stored.items() if name != "trimmable" or value}
+        # Without these it is as older versions stored it, and keeps its digest.
+        return {name: value for name, value in stored.items() if name not in ("trimmable", "persons") or value}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:

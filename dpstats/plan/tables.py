@@ -63,7 +63,7 @@ def header_table(plan: PlanFacts, observations: str, figures: Sequence[str] = ()
         ("Certified:", "yes" if guarantee.certified else "NO"),
         ("Proof:", cite_proof(guarantee.basis) if guarantee.certified else "none"),
         ("Noise:", plan.objective.law_name),
-        ("No. Observations:", observations),
+        ("No. Persons:" if plan.counts is not None and plan.counts.persons else "No. Observations:", observations),
     ]
     for name, fact in auxiliary_facts(plan):
         left.append((name, shorten(fact, 18)))

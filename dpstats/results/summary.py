@@ -131,7 +131,7 @@ def summarize(
 def heading(results: ReleasedModel) -> list[str]:
     """The lines above the coefficients: a banner if there is no guarantee, the model, and what it is about."""
     plan = results.plan
-    facts = [modelled_level(plan), f"{plan.family.link} link", f"rows: {rows_text(results)}"]
+    facts = [modelled_level(plan), f"{plan.family.link} link", f"{counted_name(results)}: {rows_text(results)}"]
     if (cap := capped_at(plan)) is not None:
         facts.append(f"residuals capped at {in_units(cap)}")
     if plan.guarantee.unit is not None:
@@ -192,7 +192,15 @@ def rows_text(results: ReleasedModel) -> str:
     counted, counts = results._counted, results.plan.counts
     if counted is not None:
         return about_rows(counted.value, counted.se)
-    return "private" if counts is None or counts.rows is None else f"at most {counts.shown}"
+    if counts is None or counts.rows is None:
+        return "private"
+    return counts.shown if counts.persons else f"at most {counts.shown}"
+
+
+def counted_name(results: ReleasedModel) -> str:
+    """What the number in `rows_text` is of."""
+    counts = results.plan.counts
+    return "rows" if counts is None or results.nobs is not None else counts.of
 
 
 def budget_line(results: ReleasedModel) -> str:

@@ -324,7 +324,7 @@ def test_a_fit_counts_its_rows_by_default() -> None:
     [
         {"check_share": 0},
         {"n": 5_000},
-        {"unit": "id"},
+        {"unit": "id", "adjacency": "replace_one"},
         {"method": "output"},
         {"method": "statistics", "family": "gaussian"},
         {"retrieval": "return", "inference": None},
@@ -369,7 +369,7 @@ def test_counts_of_any_budget_have_a_finite_error(eps: float) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"unit": "id"}, "dp.check with unit="),
+        ({"unit": "id", "adjacency": "replace_one"}, "dp.check with unit="),
         ({"method": "statistics"}, "call dp.check first"),
         ({"retrieval": "return"}, "recycle"),
         ({"check_share": 1.0}, "below 1"),
@@ -579,3 +579,66 @@ def test_records_are_counted_as_pieces_are_made_of_them() -> None:
     rows = as_table({"x": [0.1, math.nan, 9.0, 0.2], "y": ["low", "low", "high", "LOW"]})
     assert levels.used(rows) == 2
     assert sum(len(block.endog) for block in levels.rows(rows).collect()) == 4
+
+
+PERSON_DOMAIN = {"x": (0, 1), "y": (0, 1), "g": ["a", "b"]}
+
+
+def persons(n: int, most: int = 4, **wrong: Any) -> pd.DataFrame:
+    """Persons with up to `most` rows each, columns of whom may be replaced."""
+    rng = np.random.default_rng(5)
+    who = np.repeat(np.arange(n), rng.integers(1, most + 1, n))
+    x = rng.uniform(0, 1, len(who))
+    data = pd.DataFrame({"who": who, "x": x, "g": rng.choice(list("ab"), len(who))})
+    data["y"] = (rng.random(len(who)) < x).astype(int)
+    return data.assign(**wrong)
+
+
+def exact_counts(data: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
+    """The counts of a fit for persons without their noise: used, then by fault."""
+    monkeypatch.setattr(sources, "noisy_integers", lambda values, *_: values)
+    fit = dp.logit("y ~ x + g", data, 1.0, domain=PERSON_DOMAIN, unit="who", on_mismatch="go")
+    assert fit.plan.counts.persons
+    return np.array([fit.plan.counts.rows, *fit.plan.counts.at_fault])
+
+
+def test_a_person_counts_once_however_many_rows_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = persons(40, most=1)
+    rows = pd.DataFrame(
+        {"who": 99, "x": [0.5, 9.0, np.nan, 0.5, 2.0], "g": ["a", "a", "b", "zz", "b"], "y": [1, 0, 1, 1, np.nan]}
+    )
+    before = exact_counts(others, monkeypatch)
+    assert before.tolist()[0] == 40
+    for _ in range(12):  # whichever row is drawn
+        change = np.abs(exact_counts(pd.concat([others, rows], ignore_index=True), monkeypatch) - before)
+        assert change[0] <= 1
+        assert change[1:].sum() <= 1
+
+
+def test_counting_every_row_of_a_person_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted bug: rows are counted instead of persons."""
+    monkeypatch.setattr(sources, "counted_tables", lambda table, names, *_: table.batches(names))
+    counts = exact_counts(persons(40), monkeypatch)
+    assert counts[0] > 40
+
+
+@pytest.mark.parametrize("wrong", [{"x": 7.0}, {"g": "zz"}, {"y": np.nan}], ids=str)
+def test_a_wrong_domain_stops_a_fit_for_persons(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    ledger = dp.Ledger(tmp_path / "who.ledger", dataset="d", eps=3.0, unit="who")
+    with pytest.raises(MismatchError, match="of the persons") as caught:
+        dp.logit("y ~ x + g", persons(8_000, **wrong), 1.0, domain=PERSON_DOMAIN, unit="who", ledger=ledger)
+    assert "eps=0.03, add_remove per who" in str(caught.value)
+    assert ledger.remaining.eps == pytest.approx(2.97)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"max_rows": 3}, {"max_rows": 2, "inference": True}, {"screen": 1}], ids=str)
+def test_persons_pay_for_counts_and_fit_together(arguments: dict[str, Any]) -> None:
+    fit = dp.logit("y ~ x + g", persons(3_000), 2.0, domain=PERSON_DOMAIN, unit="who", **arguments)
+    spent = fit.budget["eps"]
+    assert spent["row counts"] == pytest.approx(0.06)
+    assert spent.drop("total").sum() == pytest.approx(spent["total"], rel=1e-9)
+    assert fit.plan.counts.rows == pytest.approx(3_000, abs=12 * fit.plan.counts.rows_sd)
+    assert "persons: about" in str(fit.summary())
+    assert "No. Persons:" in str(fit.summary(full=True))
+    stored = dp.GLMResults.from_dict(fit.to_dict())
+    assert str(stored.summary()) == str(fit.summary())
