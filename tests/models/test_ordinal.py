@@ -418,6 +418,7 @@ def test_an_evaluation_measures_what_it_says(eps: float) -> None:
     assert np.all(np.abs(mean - truth) < 5 * found[0]["noise_se"] / 12**0.5 + found[0]["cells"])
 
 
+@pytest.mark.slow
 def test_an_evaluation_takes_files_sides_and_expressions(tmp_path: Path) -> None:
     data = rows(6000)
     ledger = dp.Ledger(tmp_path / "books.db", dataset="rows", eps=5.0, domain=DOMAIN)

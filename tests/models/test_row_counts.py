@@ -543,6 +543,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", OTHERS)
 def test_rows_of_other_models_are_counted_first(case: str, tmp_path: Path) -> None:
     """A record counts once, whatever its pieces; at n eps = 1,000 noise passes for a fault once in a thousand times."""
