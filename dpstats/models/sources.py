@@ -50,6 +50,7 @@ from dpstats.plan.methods import response_purchase, trimmable
 from dpstats.plan.plan import UNIT_RESPONSE, plan_model, rescaled
 from dpstats.plan.row_counts import CHECK_SHARE, LEAST_EPS, RowCounts
 from dpstats.privacy.calibration import check_positive
+from dpstats.privacy.guarantee import ROW, Unit
 from dpstats.privacy.randomness import RandomSource, noisy_integers
 from dpstats.privacy.ranges import check_range_eps
 from dpstats.quiet import quiet
@@ -429,7 +430,7 @@ def plan_counts(request: Request, design: DesignSpec, open_ranges: Sequence[str]
         return None
     if obstacle is not None:
         raise ArgumentError(f"check_share {obstacle}")
-    facts = _known_facts(design, open_ranges, request.family)
+    facts = known_facts(design, open_ranges, request.family)
     faults = possible_faults(facts, None if open_ranges else design)
     persons = request.options.unit is not None  # of whom nothing is forecast
     adapts = not persons and adaptive_errors(request, request.family)
@@ -460,7 +461,7 @@ def counts_obstacle(request: Request, *, alone: bool) -> str | None:
     return None
 
 
-def _known_facts(design: DesignSpec, open_ranges: Sequence[str], family: Family) -> Facts:
+def known_facts(design: DesignSpec, open_ranges: Sequence[str], family: Family) -> Facts:
     """What is known of each column of a design that has stand-ins for `open_ranges`."""
     known = {name: one for name, one in design.domain.items() if name not in open_ranges}
     return column_facts(design.parsed, known, family)
@@ -471,22 +472,39 @@ def count_rows(
 ) -> RowCounts:
     """Release the counts that are planned. Reads rows, or those encoded already as the plan has it: charge first.
 
-    Where rows of the design are `pieces` of records it is records that are counted; of persons one row each, by a draw.
+    Where rows of the design are `pieces` of records it is records that are counted.
     """
     counts, design = plan.counts, plan.design if pieces is None else pieces.records
     assert counts is not None
     assert isinstance(design, DesignSpec)
     open_ranges = [name for name in plan.bought if name not in plan.trimmed] if pieces is None else pieces.clipping
-    facts = _known_facts(design, open_ranges, plan.request.family)
-    counted = design.used_rows if pieces is None else pieces.used
+    facts = known_facts(design, open_ranges, plan.request.family)
+    used = design.used_rows if pieces is None else pieces.used
+    return release_counts(counts, design, facts, used, data, random, rows, plan.request.options.record)
+
+
+def release_counts(
+    counts: RowCounts,
+    design: DesignSpec,
+    facts: Facts,
+    used: Callable[[Table], int],
+    data: Table,
+    random: RandomSource,
+    rows: Rows[Block] | None = None,
+    record: Unit = ROW,
+) -> RowCounts:
+    """The counts of rows that are `used`, or encoded already, and of those at fault. Reads rows: charge first.
+
+    Of persons one row each is counted, by a draw.
+    """
     with quiet():
-        part = partial(_row_sums, design, facts, counts.faults, counted if rows is None else None)
-        one = replace(plan.request.options.record, rows=1, shared=False)
+        part = partial(_row_sums, design, facts, counts.faults, used if rows is None else None)
+        one = replace(record, rows=1, shared=False)
         sums = counted_tables(data, design.parsed.columns, one, random).total(part, operator.add)
         sums[0] += 0 if rows is None else row_count(rows)
     at_fault = noisy_integers(sums[1:], counts.fault_sensitivity, counts.fault_eps, random)
-    used = data.rows if not counts.rows_eps else noisy_integers(sums[:1], 1, counts.rows_eps, random)[0]
-    return counts.released(int(used), at_fault.tolist())
+    number = data.rows if not counts.rows_eps else noisy_integers(sums[:1], 1, counts.rows_eps, random)[0]
+    return counts.released(int(number), at_fault.tolist())
 
 
 def _row_sums(

@@ -124,6 +124,7 @@ def levels_counted(fit: dp.OrdinalResults, data: pd.DataFrame, blocks: Any, read
     return count_rows(plan_evaluation(fit, None, 10), blocks, read(fit.plan.design, as_table(data)), fit.scaled_params)
 
 
+@pytest.mark.slow
 def test_an_evaluation_of_ordered_levels_keeps_its_eps_exactly() -> None:
     """Planted: all pieces of a row are counted, in the place of the first."""
     fit = levels_fit()

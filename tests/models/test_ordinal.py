@@ -261,7 +261,7 @@ HOSTILE = {
 @pytest.mark.parametrize("case", HOSTILE)
 def test_hostile_rows_are_released_as_others_are(case: str, eps: float) -> None:
     data = rows(200).assign(**HOSTILE[case])
-    fit = dp.ordinal(FORMULA, data, eps, domain=DOMAIN, seed=1)
+    fit = dp.ordinal(FORMULA, data, eps, domain=DOMAIN, seed=1, on_mismatch="go")
     assert np.isfinite(fit.params).all()
     assert max(map(len, fit.summary().as_text().splitlines())) <= 80
     assert np.isfinite(fit.predict(rows(5)).to_numpy()).all()
@@ -418,6 +418,7 @@ def test_an_evaluation_measures_what_it_says(eps: float) -> None:
     assert np.all(np.abs(mean - truth) < 5 * found[0]["noise_se"] / 12**0.5 + found[0]["cells"])
 
 
+@pytest.mark.slow
 def test_an_evaluation_takes_files_sides_and_expressions(tmp_path: Path) -> None:
     data = rows(6000)
     ledger = dp.Ledger(tmp_path / "books.db", dataset="rows", eps=5.0, domain=DOMAIN)
