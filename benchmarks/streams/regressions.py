@@ -208,16 +208,16 @@ def logistic(seeds: int = 6, rows: int = 2000) -> None:
 
 def starts(seeds: int = 6, rows: int = 2000) -> None:
     """Norm 8 with other shares of the ticks that may be left out, which `early.SHARE` is."""
-    at, usual = (12, 24, 60), running.SHARE
+    at, usual = (12, 24, 60), running.BURN_IN_SHARE
     plan = plan_of(10, "binomial", 60)
     for share in (0.0, 1 / 8, usual):
-        running.SHARE = share
+        running.BURN_IN_SHARE = share
         found = [
             [likelihood_above(*part) for part in logistic_stream(plan, 8.0, 0.0, seed, at, rows)]
             for seed in range(seeds)
         ]
         print(f"norm 8, up to {share:.3f} of the ticks left out" + _figures(np.mean(found, axis=0)), flush=True)
-    running.SHARE = usual
+    running.BURN_IN_SHARE = usual
 
 
 def _figures(values: Float) -> str:

@@ -448,7 +448,7 @@ class RowPacking:
     coded: tuple[CodedColumns, ...]
     numbers: NDArray[np.intp]  # (k,), the other columns, increasing: those of a packed block's exog
 
-    def opened(self, block: Block) -> Block:
+    def unpacked(self, block: Block) -> Block:
         """Rows with all of their columns, one after the other in memory."""
         return block._replace(exog=self.columns_of(block.exog, block.levels), levels=None)
 
@@ -470,7 +470,7 @@ class RowPacking:
         most = min(PIECE_ROWS, max(LEAST_PIECE, PIECE_CELLS // max(1, self.size)))
         for block in blocks:
             for start in range(0, max(1, len(block.endog)), most):
-                yield self.opened(block.part(slice(start, start + most)))
+                yield self.unpacked(block.part(slice(start, start + most)))
 
     @cached_property
     def _runs(self) -> list[tuple[slice, slice]]:
@@ -519,7 +519,7 @@ class PackedRows(Rows[Block]):
 
     def collect(self) -> list[Block]:
         """The blocks with all of their columns, as many as there are packed ones."""
-        return [self._packing.opened(block) for block in self._rows.collect()]
+        return [self._packing.unpacked(block) for block in self._rows.collect()]
 
     @property
     def packed(self) -> Rows[Block]:

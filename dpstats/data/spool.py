@@ -204,10 +204,10 @@ def hold(rows: ReadRows[Element], memory: Memory) -> Rows[Element]:
         return found
     making = (time.perf_counter() - started) / (taken + size)
     memory.give(taken)
-    return _spooled(kept, elements, rows, memory, making)
+    return _kept_in_file(kept, elements, rows, memory, making)
 
 
-def _spooled(
+def _kept_in_file(
     kept: list[Any], rest: Iterator[Any], rows: ReadRows[Element], memory: Memory, making: float
 ) -> Rows[Element]:
     """All elements in a file, those that are in memory first; `rows` if that does not pay.

@@ -190,9 +190,9 @@ def term_bodies(
     for columns, bounds in parts:
         if constant is not None and columns.start == constant:
             continue
-        coded = _coded(bounds, scale[columns], homogenised)
+        coded = _coded_body(bounds, scale[columns], homogenised)
         if coded is None:
-            bodies.append(_measured(columns, bounds, reach[columns], scale[columns]))
+            bodies.append(_measured_body(columns, bounds, reach[columns], scale[columns]))
             continue
         block, matrix, offset = coded
         homogenised = homogenised or bool(offset.any())
@@ -207,7 +207,7 @@ def term_bodies(
     return (TermBody(slice(0, 0), image, None), *bodies)
 
 
-def _coded(bounds: FactorBounds, scale: Array, homogenised: bool) -> tuple[ConvexBody, Array, Array] | None:
+def _coded_body(bounds: FactorBounds, scale: Array, homogenised: bool) -> tuple[ConvexBody, Array, Array] | None:
     """Block, map and constant row of columns that code levels only; None where the measured body serves.
 
     A row is one of the rows of the coding matrix L: d L for d with a single 1. Rows of zeros need no coordinate. If
@@ -239,21 +239,21 @@ def _well_conditioned(matrix: Array, missing: int = 0) -> bool:
     return len(values) >= rank and bool(values[rank - 1] * LARGEST_CONDITION >= values[0])
 
 
-def _measured(columns: slice, bounds: FactorBounds, reach: Array, scale: Array) -> TermBody:
+def _measured_body(columns: slice, bounds: FactorBounds, reach: Array, scale: Array) -> TermBody:
     """The least of box, ball, cross and simplex around what was measured."""
     size = columns.stop - columns.start
     unit = np.where(reach > 0, reach, FLAT * scale * float(np.min(1 / scale))) / scale
     if size == 1:
         # A dummy beside an intercept has no negative twin; a numeric column is centred.
         block = simplex(1) if bounds.codes is not None and bounds.positive else box(1)
-        return replace(_diagonal(columns, block, unit), scales=None)
+        return replace(_scaled_body(columns, block, unit), scales=None)
     raw = np.where(reach > 0, bounds.total / scale, unit)
     in_sum = simplex(size) if bounds.positive else cross(size)
     candidates = [
-        _diagonal(columns, in_sum, raw),
-        _diagonal(columns, in_sum, unit * (bounds.l1 or 1.0)),
-        _diagonal(columns, box(size), unit),
-        _diagonal(columns, ball(size), unit * (bounds.l2 or 1.0)),
+        _scaled_body(columns, in_sum, raw),
+        _scaled_body(columns, in_sum, unit * (bounds.l1 or 1.0)),
+        _scaled_body(columns, box(size), unit),
+        _scaled_body(columns, ball(size), unit * (bounds.l2 or 1.0)),
     ]
     best = min(candidates, key=_energy)
     return best if bounds.codes is None else replace(best, scales=None)
@@ -265,7 +265,7 @@ def _energy(body: TermBody) -> float:
     return (size + 1) * (size + 2) * body.image.block.variance * body.image.trace
 
 
-def _diagonal(columns: slice, block: ConvexBody, scales: Array) -> TermBody:
+def _scaled_body(columns: slice, block: ConvexBody, scales: Array) -> TermBody:
     return TermBody(columns, Image(block, tuple(range(columns.start, columns.stop)), scales), scales)
 
 

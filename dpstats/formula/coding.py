@@ -27,7 +27,7 @@ from dpstats.formula.expression import (
     public_values,
 )
 from dpstats.formula.parse import Factor, Formula
-from dpstats.formula.patsy_internals import DesignInfo, PatsyError, SubtermInfo, Term, coded
+from dpstats.formula.patsy_internals import DesignInfo, PatsyError, SubtermInfo, Term, learn_coding
 from dpstats.formula.public_frame import Encoded, end_rows
 from dpstats.formula.syntax import locate
 from dpstats.inference import Dummies
@@ -94,7 +94,7 @@ def public_design(formula: Formula, domain: Domain) -> DesignInfo:
     terms = [Term([factors[factor.code] for factor in term]) for term in formula.terms]
     rows = end_rows(domain, formula.exog_columns)
     try:
-        info = coded(terms, rows)
+        info = learn_coding(terms, rows)
     except FormulaError:
         raise
     # What patsy raises here concerns contrasts and levels, both public; IndexError is a contrast's unknown reference.

@@ -308,23 +308,23 @@ def fit(
             "reports is less than the guarantee needs"
         )
     design = local_design(spec.formula, spec.domain, spec.family)
-    told = moments if spec.scheme == "statistics" and spec.family == "gaussian" and chosen is None else None
-    moments = _projected(moments, design)
+    sums_kept = moments if spec.scheme == "statistics" and spec.family == "gaussian" and chosen is None else None
+    moments = _project_moments(moments, design)
     # What replicates the paper is its ridge and its approximation.
     plain = spec.scheme == "features" and features == "printed"
     lean = LOGISTIC_RIDGE if spec.family == "binomial" and not plain else 1.0
-    ridge = lean * _curvature(moments, spec.radius) if curvature is None else float(curvature)
+    ridge = lean * _least_risk_ridge(moments, spec.radius) if curvature is None else float(curvature)
     with quiet():
-        gram, steady = _regularised(moments, ridge, plain)
-        logistic = None if plain or spec.family != "binomial" else _linearised(moments, gram, steady, design)
+        gram, steady = _regularise(moments, ridge, plain)
+        logistic = None if plain or spec.family != "binomial" else _linearise_loss(moments, gram, steady, design)
         weights = np.array([0.0 if name == "Intercept" else 1.0 for name in design.names])
         tolerance = TOLERANCE * max(float(np.linalg.norm(moments.vector)), 1.0)
         if logistic is None:
-            scaled, noise = _quadratic(moments, gram + steady, chosen, weights, tolerance)
+            scaled, noise = _solve_quadratic(moments, gram + steady, chosen, weights, tolerance)
         else:  # whose q is x / 2
             scaled = logistic.solve(chosen, weights, tolerance)
             noise = logistic.covariance(scaled, 16 * moments.matrix_noise, moments.vector_noise)
-    return LocalResults(spec, design, scaled, noise, moments.count, ridge, chosen, features, told)
+    return LocalResults(spec, design, scaled, noise, moments.count, ridge, chosen, features, sums_kept)
 
 
 def _moments(reports: Reports, spec: Spec) -> ReportMoments:
@@ -368,19 +368,19 @@ def _feature_moments(reports: Reports, spec: Spec, features: Features) -> Report
     )
 
 
-def _projected(moments: ReportMoments, design: DesignSpec) -> ReportMoments:
+def _project_moments(moments: ReportMoments, design: DesignSpec) -> ReportMoments:
     """Projected on the sums that the coding allows: dummies exclude each other and are their own squares."""
     law = SpanNoise(np.eye(len(moments.vector), dtype=np.float64), moments.matrix_noise)
     return replace(moments, matrix=project_forms(moments.matrix, law, design.forms())[0])
 
 
-def _curvature(moments: ReportMoments, radius: float) -> float:
+def _least_risk_ridge(moments: ReportMoments, radius: float) -> float:
     """The m that is least for E||b||^2/(2 m) + m radius^2/2 (docs/proofs/risk), b the noise of the gradient there."""
     p = len(moments.vector)
     return math.sqrt(p * moments.vector_noise + (p + 1) * moments.matrix_noise * radius**2) / radius
 
 
-def _regularised(moments: ReportMoments, ridge: float, plain: bool) -> tuple[Matrix, Matrix]:
+def _regularise(moments: ReportMoments, ridge: float, plain: bool) -> tuple[Matrix, Matrix]:
     """Sum q q' without negative eigenvalues, which would be noise, and the ridge K that steadies it, shapes (p, p).
 
     K is m where the sum is nothing and m^2 / l where it is much more, l; `plain`: m everywhere (docs/proofs/local, 4).
@@ -391,7 +391,7 @@ def _regularised(moments: ReportMoments, ridge: float, plain: bool) -> tuple[Mat
     return self_adjoint((vectors * values) @ vectors.T), self_adjoint((vectors * added) @ vectors.T)
 
 
-def _quadratic(
+def _solve_quadratic(
     moments: ReportMoments, hessian: Matrix, penalty: Penalty | None, weights: Vector, tolerance: float
 ) -> tuple[Vector, Matrix]:
     """Coefficients in model units, and the covariance that the noise gives them, to first order."""
@@ -406,7 +406,9 @@ def _quadratic(
     return scaled, self_adjoint(spread * inverse @ inverse + moments.matrix_noise * np.outer(along, along))
 
 
-def _linearised(moments: ReportMoments, gram: Matrix, ridge: Matrix, design: DesignSpec) -> LinearisedLogistic | None:
+def _linearise_loss(
+    moments: ReportMoments, gram: Matrix, ridge: Matrix, design: DesignSpec
+) -> LinearisedLogistic | None:
     """The logistic equation in terms of the sums; None if the noise hides the number of rows."""
     loss = LinearisedLogistic(4 * gram, moments.vector, ridge, design.images, moments.count)
     at = None if loss.intercept is None else loss.intercept[0]

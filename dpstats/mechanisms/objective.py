@@ -29,7 +29,7 @@ from dpstats.mechanisms.calibration import (
 )
 from dpstats.mechanisms.design import Bounds
 from dpstats.mechanisms.information import InformationPlan, eta_error
-from dpstats.mechanisms.release import ROUNDED, LastStep, LatticeRelease
+from dpstats.mechanisms.release import LastStep, LatticeRelease
 from dpstats.mechanisms.stage import NoiseFacts, RiskTables, StagePlan, Table, scale_facts
 from dpstats.penalties import Penalty, split_curvature
 from dpstats.privacy.randomness import RandomSource
@@ -232,7 +232,7 @@ def _price_stage(
             price, information = priced
             if price.scale > HOPELESS * fit_price.scale:
                 break
-            if last_step(price.scale, curvature).tolerance() <= tolerance * ROUNDED:
+            if last_step(price.scale, curvature).allows(tolerance):
                 return _PricedStage(price, curvature, tolerance, final, information)
             scale = price.scale * ahead
         if budget.information is None or budget.information.free or budget.charged:

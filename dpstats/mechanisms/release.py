@@ -100,6 +100,10 @@ class LastStep:
         gamma = self.tolerance(share)
         return gamma, LatticeRelease(final_eps, 2 * gamma / float(np.min(self.curvature)), len(self.curvature))
 
+    def allows(self, tolerance: float) -> bool:
+        """Whether the proof covers a release at this gamma."""
+        return self.tolerance() <= tolerance * ROUNDED
+
     def final_share(self, final_eps: float) -> float:
         """The final noise's standard deviation for each unit of gamma, over that of the objective's noise for its rms.
 

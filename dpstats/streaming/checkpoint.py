@@ -127,7 +127,7 @@ def write_durably(path: Path, content: bytes, place: int | None = None) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: Path, *, make: bool) -> Iterator[None]:
+def file_lock(path: Path, *, make: bool) -> Iterator[None]:
     """Hold the lock of the file at `path`, where the system can lock files; a killed process holds none.
 
     Without `make` a file that is not there is not locked.
@@ -137,7 +137,7 @@ def locked(path: Path, *, make: bool) -> Iterator[None]:
     except ImportError:  # Windows: the ledger alone tells processes apart
         yield
         return
-    descriptor = _open_last(path, make, lambda one: fcntl.flock(one, fcntl.LOCK_EX))
+    descriptor = _open_current(path, make, lambda one: fcntl.flock(one, fcntl.LOCK_EX))
     try:
         yield
     finally:
@@ -147,7 +147,7 @@ def locked(path: Path, *, make: bool) -> Iterator[None]:
             os.close(descriptor)
 
 
-def _open_last(path: Path, make: bool, lock: Callable[[int], None]) -> int | None:
+def _open_current(path: Path, make: bool, lock: Callable[[int], None]) -> int | None:
     """The file at `path`, open and locked; None if there is none."""
     while True:
         try:
@@ -282,7 +282,7 @@ class Checkpoint:
 
     def _first(self) -> bytes | None:
         """The state before the first tick that a killed process paid for but did not move to the path."""
-        for staged in self._staged():
+        for staged in self._staged_files():
             content = staged.read_bytes()
             with contextlib.suppress(StreamError):
                 facts = unpack(content)
@@ -304,7 +304,7 @@ class Checkpoint:
             raise StreamError("ledger: it was not charged for the stream of this state; pass the ledger that was")
         if position.digest == digest_of(content):
             return content
-        for staged in self._staged():
+        for staged in self._staged_files():
             later = staged.read_bytes()
             if digest_of(later) == position.digest:
                 return later
@@ -315,11 +315,11 @@ class Checkpoint:
         after = Position(int(unpack(content)["tick"]), digest_of(content))
         if self.path is not None:
             # Looked for before the rename: whoever locks the new state may stage the one after it from then on.
-            staged_before = self._staged()
+            staged_before = self._staged_files()
             if self._content() != content:
-                if self._stage_path(content) not in staged_before:
+                if self._staged_path(content) not in staged_before:
                     self._stage(content)
-                os.replace(self._stage_path(content), self.path)
+                os.replace(self._staged_path(content), self.path)
             # Without a ledger the name alone decides: were it lost with the power, the tick could be closed again.
             sync_directory(self.path.parent)
             for staged in staged_before:
@@ -329,7 +329,7 @@ class Checkpoint:
 
     def _stage(self, content: bytes) -> None:
         """Write `content` to a file beside the state, durably, unless it is there: the ledger may name that file."""
-        staged = self._stage_path(content)
+        staged = self._staged_path(content)
         if not (staged.exists() and staged.read_bytes() == content):
             try:
                 write_durably(staged, content)
@@ -339,11 +339,11 @@ class Checkpoint:
                 raise
         sync_directory(staged.parent)
 
-    def _stage_path(self, content: bytes) -> Path:
+    def _staged_path(self, content: bytes) -> Path:
         assert self.path is not None
         return self.path.with_name(f".{self.path.name}.next-{digest_of(content)[:32]}")
 
-    def _staged(self) -> list[Path]:
+    def _staged_files(self) -> list[Path]:
         assert self.path is not None
         return sorted(self.path.parent.glob(f".{glob.escape(self.path.name)}.next-*"))
 
@@ -358,7 +358,7 @@ class Checkpoint:
             yield
             return
         lock = self.path.with_name(f".{self.path.name}.lock")
-        with on_disk(self.path), locked(lock, make=True), locked(self.path, make=False):
+        with on_disk(self.path), file_lock(lock, make=True), file_lock(self.path, make=False):
             yield
 
 

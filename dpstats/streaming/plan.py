@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -22,6 +21,7 @@ from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
 from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
+from dpstats.plan.tables import banner
 from dpstats.plots import style
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
@@ -32,7 +32,7 @@ from dpstats.streaming.sums import SumsPlan, plan_from_dict
 from dpstats.streaming.sums.lattice import GaussianDraws
 from dpstats.streaming.sums.workloads import Cumulative, Halflife, Window
 from dpstats.streaming.vectors import RowVector
-from dpstats.summaries import WIDTH, Summary, format_number, full_width, paired_facts, shorten
+from dpstats.summaries import Summary, format_number, full_width, paired_facts, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,9 +41,7 @@ if TYPE_CHECKING:
 def header(plan: StreamPlan, ticks: str) -> SimpleTable:
     """Pairs of facts on the stream (left) and on the guarantee (right)."""
     guarantee, mechanism = plan.guarantee, plan.sums.mechanism
-    title = f"Private Stream of Regressions: {plan.family.title}"
-    if not guarantee.certified:
-        title = "\n".join([*textwrap.wrap(f"*** NOT CERTIFIED: {guarantee.reason} ***", WIDTH), title])
+    title = "\n".join([*banner(guarantee), f"Private Stream of Regressions: {plan.family.title}"])
     model_facts = [
         ("Dep. Variable:", shorten(plan.design.response_name, 20)),
         ("Mechanism:", plan.method),

@@ -140,7 +140,7 @@ def checksum(tick: int, numbers: bytes) -> bytes:
     return hashlib.sha256(b"%d:" % tick + numbers).digest()[:8]
 
 
-SHARE = 1 / 2  # Largest share of the ticks that is left out
+BURN_IN_SHARE = 1 / 2  # Largest share of the ticks that is left out
 
 
 def choose_burn_in(
@@ -155,7 +155,7 @@ def choose_burn_in(
     """
     fitting, latest = plan.fitting, params[-1]
     size = len(latest)
-    starts = [0, *(2**power for power in range(7) if 2**power <= min(tick * SHARE, EARLY, len(totals) - 1))]
+    starts = [0, *(2**power for power in range(7) if 2**power <= min(tick * BURN_IN_SHARE, EARLY, len(totals) - 1))]
     full = fitting.equations(fitting.moments(total, plan.interval_deviation(0, tick)))
     distances = np.array(params[: min(tick, EARLY)]) - latest
     squares = squared_distances(distances, full.information) / tick

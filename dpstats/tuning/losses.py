@@ -45,7 +45,7 @@ def total_losses(losses: Losses, table: Table, low: float, person: str | None = 
         if person is None:
             return table.batches(losses.columns).total(partial(_steps, losses, low), operator.add)
         names = list(dict.fromkeys([*losses.columns, person]))
-        owned = table.batches(names).map_shards(partial(_owned, losses, person))
+        owned = table.batches(names).map_shards(partial(_losses_by_person, losses, person))
         owned = owned.persist() if isinstance(owned, MemoryRows) else owned
         return shared_weights(owned).total(partial(_shared_steps, low), operator.add)
 
@@ -55,7 +55,7 @@ def _parts(tables: Iterable[Table]) -> Iterator[Table]:
     return (table.select(rows, rows.stop - rows.start) for table in tables for rows in slices(table.rows, BLOCK_ROWS))
 
 
-def _owned(losses: Losses, person: str, _: int, tables: Iterable[Table]) -> Iterator[OwnedRows[Block]]:
+def _losses_by_person(losses: Losses, person: str, _: int, tables: Iterable[Table]) -> Iterator[OwnedRows[Block]]:
     """The losses of complete rows, in the place of columns, with their owners."""
     for part in _parts(tables):
         each = losses.each(part)
@@ -205,7 +205,7 @@ class RuleLosses:
         values = np.full((table.rows, len(self.codes)), np.nan)
         complete_rows = reader.take(encoded, complete)
         for place, code in enumerate(self.codes):
-            values[complete, place] = as_numbers(evaluate(_bound(code, self.declared), complete_rows))
+            values[complete, place] = as_numbers(evaluate(_bind_code(code, self.declared), complete_rows))
         return values
 
 
@@ -214,7 +214,7 @@ Losses = ModelLosses | RuleLosses
 
 
 @lru_cache(maxsize=256)
-def _bound(code: str, declared: str) -> Node:
+def _bind_code(code: str, declared: str) -> Node:
     return bind(compile_factor(code).node, Domain.from_json(declared))
 
 
@@ -224,7 +224,7 @@ def rule_losses(score: str, candidates: Sequence[Any], domain: Domain, low: floa
     ArgumentError too if losses leave [low, 1] on the declared ranges: they would be clipped, and another candidate
     chosen than the best.
     """
-    codes = tuple(_substituted(score, candidate) for candidate in candidates)
+    codes = tuple(_substitute_candidate(score, candidate) for candidate in candidates)
     declared = domain.to_json()
     for place, code in enumerate(codes, start=1):
         try:
@@ -238,7 +238,7 @@ def rule_losses(score: str, candidates: Sequence[Any], domain: Domain, low: floa
                 "few candidates says why"
             ) from None
         if most > 1 + CLOSE or least < low - CLOSE:
-            raise ArgumentError(_beyond(score, place, (least, most) if len(codes) <= MOST_SHOWN else None, low))
+            raise ArgumentError(_range_message(score, place, (least, most) if len(codes) <= MOST_SHOWN else None, low))
     return RuleLosses(codes, declared)
 
 
@@ -248,14 +248,14 @@ def _declared_range(code: str, domain: Domain, declared: str) -> tuple[float, fl
     if missing := [name for name in columns if name not in domain]:
         raise DomainError(f"domain must declare the column {missing[0]!r}, which score or a candidate reads")
     try:
-        losses = as_numbers(evaluate(_bound(code, declared), public_frame(domain, columns)))
+        losses = as_numbers(evaluate(_bind_code(code, declared), public_frame(domain, columns)))
     except TypeError as error:
         raise FormulaError(f"score {safe_repr(code)} is not a number or a comparison: {error}") from error
     known = losses[np.isfinite(losses)]
     return float(known.min(initial=0.0)), float(known.max(initial=0.0))
 
 
-def _beyond(score: str, place: int, losses: tuple[float, float] | None, low: float) -> str:
+def _range_message(score: str, place: int, losses: tuple[float, float] | None, low: float) -> str:
     """The message about losses that are not within [low, 1]."""
     start = f"score {safe_repr(score)} with candidate {place}"
     if losses is None:
@@ -282,7 +282,7 @@ class _Substitution(ast.NodeTransformer):
         return self.value
 
 
-def _substituted(score: str, candidate: Any) -> str:
+def _substitute_candidate(score: str, candidate: Any) -> str:
     if not isinstance(candidate, str) and not is_number(candidate):
         raise ArgumentError(
             "candidates must all be fitted models, or all numbers or texts such as 'age > 40' to be put in place of "

@@ -65,7 +65,9 @@ def candidates_of(grid: Grid, common: Mapping[str, Any]) -> dict[str, dict[str, 
         for name in one:
             if not isinstance(name, str) or name in SHARED_ARGUMENTS:
                 raise ArgumentError(f"grid cannot set {safe_repr(name)}: it is the same for all candidates")
-    named = {", ".join(f"{name}={_quoted(value)}" for name, value in one.items()): {**common, **one} for one in chosen}
+    named = {
+        ", ".join(f"{name}={_value_text(value)}" for name, value in one.items()): {**common, **one} for one in chosen
+    }
     if len(named) < max(2, len(chosen)):
         raise ArgumentError("grid must hold at least two candidates, all of them different")
     kinds = {get_family(arguments.get("family", "gaussian")).response for arguments in named.values()}
@@ -88,7 +90,7 @@ def _combinations(grid: Grid) -> list[dict[str, Any]]:
     raise ArgumentError("grid must be a dict of lists, such as {'curvature': [1, 10]}, or a list of dicts of arguments")
 
 
-def _quoted(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return value if isinstance(value, str) and len(value) <= MOST_LETTERS else safe_repr(value)
@@ -338,7 +340,7 @@ def make_tuning_plan(
     fit_eps, score_eps = split_eps(strategy, eps, share, len(named), law)
     fit_delta = delta / len(named) if strategy == "all" else delta
     plans = [
-        _planned(source, {**given, **shared, "eps": fit_eps, "delta": fit_delta}, f"the candidate {name}: ")
+        _plan_candidate(source, {**given, **shared, "eps": fit_eps, "delta": fit_delta}, f"the candidate {name}: ")
         for name, given in named.items()
     ]
     if strategy == "parts" and any(plan.response is not None for plan in plans):
@@ -347,7 +349,7 @@ def make_tuning_plan(
     for reason in dict.fromkeys(plan.guarantee.reason for plan in plans):
         guarantee = guarantee if reason is None else guarantee.uncertified(reason)
     try:
-        default = _planned(source, {**common, **shared, "eps": eps, "delta": delta})
+        default = _plan_candidate(source, {**common, **shared, "eps": eps, "delta": delta})
     except ArgumentError:  # decided by public arguments alone: a penalty, say, whose strength is tuned
         default = None
     return TuningPlan(
@@ -376,7 +378,7 @@ def _check_strategy(strategy: str, delta: float, record: Unit) -> None:
         )
 
 
-def _planned(source: FormulaSource, arguments: Mapping[str, Any], prefix: str = "") -> Plan:
+def _plan_candidate(source: FormulaSource, arguments: Mapping[str, Any], prefix: str = "") -> Plan:
     try:
         request = make_request(**arguments)
         undeclared = source.undeclared(request.family)

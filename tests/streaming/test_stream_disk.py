@@ -22,7 +22,7 @@ from test_stream_keeping import DOMAIN, one_charge, opened, rows
 import dpstats as dp
 from dpstats.errors import LedgerError, StreamError
 from dpstats.streaming import Refits, Regression, checkpoint
-from dpstats.streaming.checkpoint import Checkpoint, StreamPositions, locked, write_durably
+from dpstats.streaming.checkpoint import Checkpoint, StreamPositions, file_lock, write_durably
 from dpstats.streaming.refits import RunningRefits
 from dpstats.streaming.running import Releases, RunningStream
 
@@ -445,12 +445,12 @@ def test_a_lock_that_is_removed_gives_a_tick_to_one_process(folder: Path, monkey
 def test_the_lock_beside_the_state_alone_would_give_it_to_both(folder: Path, monkeypatch: Any) -> None:
     """A planted bug: two releases with the same noise, whose difference is that of the rows."""
     pytest.importorskip("fcntl")
-    real = checkpoint.locked
+    real = checkpoint.file_lock
 
-    def locked(path: Path, *, make: bool) -> Any:
+    def file_lock(path: Path, *, make: bool) -> Any:
         return real(path, make=make) if make else contextlib.nullcontext()
 
-    monkeypatch.setattr(checkpoint, "locked", locked)
+    monkeypatch.setattr(checkpoint, "file_lock", file_lock)
     assert len(set(shown_by_two(folder, monkeypatch))) == 2
 
 
@@ -459,16 +459,16 @@ def test_a_lock_that_was_removed_while_it_was_awaited_is_of_no_use(tmp_path: Pat
     path, entered = tmp_path / "lock", threading.Event()
 
     def wait() -> None:
-        with locked(path, make=True):
+        with file_lock(path, make=True):
             entered.set()
 
     thread = threading.Thread(target=wait)
     with contextlib.ExitStack() as later:
-        with locked(path, make=True):
+        with file_lock(path, make=True):
             thread.start()
             entered.wait(0.1)
             path.unlink()
-            later.enter_context(locked(path, make=True))
+            later.enter_context(file_lock(path, make=True))
         assert not entered.wait(0.1)
     assert entered.wait(60)
     thread.join()
@@ -478,7 +478,7 @@ def test_a_lock_that_was_removed_while_it_was_awaited_is_of_no_use(tmp_path: Pat
 def test_a_process_forked_amid_a_tick_does_not_keep_the_lock(tmp_path: Path) -> None:
     fcntl = pytest.importorskip("fcntl")
     path = tmp_path / "lock"
-    with locked(path, make=True):
+    with file_lock(path, make=True):
         child = os.fork()
         if child == 0:
             time.sleep(60)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arguments import is_whole, safe_repr
+from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError, DataError
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.gaussian import analytic_mu
@@ -187,13 +187,6 @@ LONGEST_ROW = 2.0**50  # Blocks of 4,096 rows of this length add up in 64-bit in
 MOST_NUMBERS = 10**6
 REACHES = (1e-50, 1e50)  # A row's reach must lie between these, so that nothing under- or overflows
 ROUNDING = 1e-11  # Relative rounding error of norms of columns, at most
-
-
-def check_size(size: object) -> int:
-    """`size` if it is a number of entries that a vector can have, else ArgumentError."""
-    if not is_whole(size) or not 1 <= size <= MOST_NUMBERS:
-        raise ArgumentError(f"size must be an integer from 1 to {MOST_NUMBERS:,}, got {safe_repr(size)}")
-    return int(size)
 
 
 def lattice_step(step: float | None, row_sensitivity: float, scale: float) -> float:

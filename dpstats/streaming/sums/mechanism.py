@@ -21,6 +21,7 @@ from dpstats.privacy.guarantee import Adjacency, Guarantee, check_adjacency, che
 from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.randomness import RandomSource, SystemRandom, random_source
 from dpstats.streaming.sums.lattice import (
+    MOST_NUMBERS,
     ROUNDING,
     Draws,
     Float,
@@ -28,14 +29,13 @@ from dpstats.streaming.sums.lattice import (
     Integers,
     NoisePath,
     check_reach,
-    check_size,
     discrete_mu,
     lattice_step,
     lattice_total,
     zeros,
 )
 from dpstats.streaming.sums.state import TickLock, pack, unpack
-from dpstats.streaming.sums.workloads import Halflife, Window, Workload, check_participation, make_workload
+from dpstats.streaming.sums.workloads import Halflife, Window, Workload, check_count, check_participation, make_workload
 
 Reach = float | Mapping[str, float] | KNormNoise
 """How far one row moves its tick's vector: see `Mechanism.plan`."""
@@ -242,7 +242,7 @@ class Mechanism(ABC):
         UncertifiedError
             If the calibration is uncertified and that was not allowed.
         """
-        size, adjacency = check_size(size), check_adjacency(adjacency)
+        size, adjacency = check_count("size", size, MOST_NUMBERS), check_adjacency(adjacency)
         claim = Guarantee(*check_budget(eps, delta), adjacency, basis=BASIS)
         return self._calibrate(size, claim, row_sensitivity, step, allow_uncertified=allow_uncertified)
 

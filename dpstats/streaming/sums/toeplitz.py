@@ -19,7 +19,7 @@ from dpstats.call import expand_signature
 from dpstats.errors import ArgumentError
 from dpstats.streaming.sums.lattice import Float, Integers, NoisePath, zeros
 from dpstats.streaming.sums.mechanism import KEYWORD_DEFAULTS, Mechanism, MechanismKeywords
-from dpstats.streaming.sums.workloads import Cumulative, Halflife, Window, Workload, powers
+from dpstats.streaming.sums.workloads import Cumulative, Halflife, Window, Workload, check_count, powers
 
 
 def square_root(count: int) -> Float:
@@ -167,26 +167,22 @@ class Buffers:
         return PoleSum(np.append(terms, 1 - terms.sum()), np.append(gaps, 1 - decay))
 
 
-def pattern_norm(patterns: list[tuple[int, ...]], inner: Callable[[float, int], float], ticks: float) -> float:
-    """max over patterns of (sum_ij |<c_i, c_j>|)^(1/2), for columns of a Toeplitz matrix with `ticks` rows.
+def pattern_norm(offsets: tuple[int, ...], inner: Callable[[float, int], float], ticks: float) -> float:
+    """max over a person's patterns of (sum_ij |<c_i, c_j>|)^(1/2), for columns of a Toeplitz matrix with `ticks` rows.
 
-    `inner` gives sum_{k < count} c_k c_{k + lag} for a count and a lag.
+    A pattern has each of the person's `offsets` in turn at the first tick, those before it left out. `inner` gives
+    sum_{k < count} c_k c_{k + lag} for a count and a lag.
     """
     product = lru_cache(maxsize=None)(inner)  # patterns share most pairs
     worst = 0.0
-    for pattern in patterns:
-        offsets = [offset for offset in pattern if offset < ticks]
+    for first in offsets:
+        pattern = [offset - first for offset in offsets if 0 <= offset - first < ticks]
         total = 0.0
-        for place, later in enumerate(offsets):
+        for place, later in enumerate(pattern):
             total += abs(product(ticks - later, 0))
-            total += 2 * sum(abs(product(ticks - later, later - earlier)) for earlier in offsets[:place])
+            total += 2 * sum(abs(product(ticks - later, later - earlier)) for earlier in pattern[:place])
         worst = max(worst, total)
     return math.sqrt(worst)
-
-
-def early_patterns(offsets: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """One person's ticks with each of the offsets in turn at the first tick, those before it left out."""
-    return [tuple(offset - first for offset in offsets if offset >= first) for first in offsets]
 
 
 @lru_cache(maxsize=64)
@@ -215,16 +211,15 @@ def _root_value(workload: Workload, offsets: tuple[int, ...]) -> float:
     else:
         ticks = float(min(workload.ticks, _LONGEST_ROOT))
         root = square_root(int(ticks))
-    return pattern_norm(early_patterns(offsets), partial(lagged_product, root), ticks) * float(np.linalg.norm(root))
+    return pattern_norm(offsets, partial(lagged_product, root), ticks) * float(np.linalg.norm(root))
 
 
 def _fit(workload: Workload, offsets: tuple[int, ...], count: int) -> tuple[Buffers, float]:
     """Buffers and their greatest standard deviation, by minimising it over interlaced poles and zeros of C."""
     ticks, rho_gap = (workload.ticks, 0.0) if isinstance(workload, Cumulative) else (math.inf, 1 - workload.decay)
-    patterns = early_patterns(offsets)
 
     def value(buffers: Buffers) -> float:
-        columns = pattern_norm(patterns, buffers.inner, ticks)
+        columns = pattern_norm(offsets, buffers.inner, ticks)
         return columns * math.sqrt(buffers.response(1 - rho_gap).inner(ticks))
 
     def objective(log_steps: Float) -> float:
@@ -378,9 +373,7 @@ class Toeplitz(Mechanism):
             taps = min(MOST_TAPS, math.ceil(_HALFLIVES * workload.halflife) + 10)
         elif taps is None:
             taps = workload.ticks
-        if not is_whole(taps) or not 1 <= taps <= MOST_TAPS:
-            raise ArgumentError(f"taps must be an integer from 1 to {MOST_TAPS:,}, got {safe_repr(taps)}")
-        self.taps = int(taps)
+        self.taps = check_count("taps", taps, MOST_TAPS)
 
     def options(self) -> dict[str, Any]:
         return {"taps": self.taps} if self.workload.endless else {}
@@ -403,8 +396,7 @@ class Toeplitz(Mechanism):
     @cached_property
     def sensitivity(self) -> float:
         """The norm of a column of C; for a person that of several, at most (docs/proofs/streams, 3)."""
-        ticks = math.inf if self.workload.endless else self.workload.ticks
-        return pattern_norm(early_patterns(self.participation), partial(lagged_product, self.coefficients), ticks)
+        return pattern_norm(self.participation, partial(lagged_product, self.coefficients), self.horizon or math.inf)
 
     @cached_property
     def inverse(self) -> Float:
@@ -501,8 +493,7 @@ class Blt(Mechanism):
         """The norm of a column of C; for a person that of several, at most (docs/proofs/streams, 3)."""
         if self._taps is not None:
             return self._taps.sensitivity
-        ticks = math.inf if self.workload.endless else self.workload.ticks
-        return pattern_norm(early_patterns(self.participation), self.filter.inner, ticks)
+        return pattern_norm(self.participation, self.filter.inner, self.horizon or math.inf)
 
     @cached_property
     def _sums(self) -> PoleSum:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arguments import check_choice, explain_calls, is_whole, safe_repr
+from dpstats.arguments import check_choice, explain_calls
 from dpstats.cached import cached_property
 from dpstats.call import expand_signature
 from dpstats.errors import ArgumentError, UncertifiedError
@@ -35,6 +35,7 @@ from dpstats.streaming.sums.lattice import (
     zeros,
 )
 from dpstats.streaming.sums.mechanism import KEYWORD_DEFAULTS, Mechanism, MechanismKeywords, Reach, SumsPlan
+from dpstats.streaming.sums.workloads import check_count
 
 Calibration = Literal["exact", "printed"]
 
@@ -349,11 +350,8 @@ class KNormTree(NodeTree):
     @expand_signature(MechanismKeywords, defaults=KEYWORD_DEFAULTS)
     def __init__(self, *, arity: int | None = None, **arguments: Unpack[MechanismKeywords]) -> None:
         super().__init__(**arguments)
-        if arity is None:
-            arity = best_arity(self.workload.ticks)
-        if not is_whole(arity) or not 2 <= arity <= MOST_CHILDREN:
-            raise ArgumentError(f"arity must be an integer from 2 to {MOST_CHILDREN}, got {safe_repr(arity)}")
-        self.arity = int(arity)
+        chosen = best_arity(self.workload.ticks) if arity is None else arity
+        self.arity = check_count("arity", chosen, MOST_CHILDREN, least=2)
 
     def options(self) -> dict[str, Any]:
         return {"arity": self.arity}

@@ -67,7 +67,7 @@ class Cumulative(Workload):
     endless: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "horizon", _check_count("horizon", self.horizon, ENDLESS_TICKS))
+        object.__setattr__(self, "horizon", check_count("horizon", self.horizon, ENDLESS_TICKS))
 
     @property
     def ticks(self) -> int:
@@ -125,7 +125,7 @@ class Window(Workload):
     name: ClassVar[str] = "window"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "window", _check_count("window", self.window, 10**5))
+        object.__setattr__(self, "window", check_count("window", self.window, 10**5))
 
     def apply(self, series: Float) -> Float:
         totals = np.cumsum(series, axis=0)
@@ -172,9 +172,10 @@ def check_participation(participation: object) -> tuple[int, ...]:
     return tuple(offset - offsets[0] for offset in offsets)
 
 
-def _check_count(name: str, value: object, most: int) -> int:
-    if not is_whole(value) or not 1 <= value <= most:
-        raise ArgumentError(f"{name} must be an integer from 1 to {most:,}, got {safe_repr(value)}")
+def check_count(name: str, value: object, most: int, least: int = 1) -> int:
+    """`value` as an int; ArgumentError unless it is an integer from `least` to `most`."""
+    if not is_whole(value) or not least <= value <= most:
+        raise ArgumentError(f"{name} must be an integer from {least} to {most:,}, got {safe_repr(value)}")
     return int(value)
 
 
