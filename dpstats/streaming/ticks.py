@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from dpstats.arguments import is_whole, safe_repr
 from dpstats.data import Table, as_table
@@ -20,11 +20,8 @@ from dpstats.streaming.running import RunningStream
 MOST_ROWS = 10**9
 
 
-class Tick(NamedTuple):
-    """The rows of a tick, in pieces, and its public name."""
-
-    pieces: list[Table]
-    label: str | None = None
+Tick = tuple[list[Table], str | None]
+"""The rows of a tick, in pieces, and its public name."""
 
 
 def is_iterator(data: object) -> bool:
@@ -74,7 +71,7 @@ def by_column(table: Table, tick: str, domain: Domain, first: int, last: int) ->
     levels = tick_levels(tick, domain)
     code_of = Levels(levels).code_of()
     for code in range(first, last):
-        yield Tick([table.where(partial(has_code, tick, code_of, code), [tick])], str(levels[code]))
+        yield [table.where(partial(has_code, tick, code_of, code), [tick])], str(levels[code])
 
 
 def by_count(tables: Iterable[Table], rows: int) -> Iterator[Tick]:
@@ -87,10 +84,10 @@ def by_count(tables: Iterable[Table], rows: int) -> Iterator[Tick]:
             pieces.append(table.select(slice(start, start + size), size))
             start, room = start + size, room - size
             if room == 0:
-                yield Tick(pieces)
+                yield pieces, None
                 pieces, room = [], rows
     if pieces:
-        yield Tick(pieces)
+        yield pieces, None
 
 
 def in_memory_batches(table: Table, names: Sequence[str]) -> Iterator[Table]:
@@ -175,7 +172,7 @@ class TickFeed:
             return by_count(in_memory_batches(table.only(names), names), int(tick or 1))
         tables = self._items(data)
         if tick is None:
-            return (Tick([one]) for one in tables)
+            return (([one], None) for one in tables)
         return by_count((batch for one in tables for batch in in_memory_batches(one, names)), int(tick))
 
     def _items(self, data: Iterable[object]) -> Iterator[Table]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from functools import partial
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,9 +134,9 @@ def exact_linear(vector: RowVector, blocks: Iterable[Block]) -> Integers:
     """The exact sums over some rows, in units of 2^-40, in the order of vectors."""
     size = vector.columns
     total = np.full((size + 1, size + 1), 0, dtype=object)
-    for part in _parts(blocks):
-        rows = _inner(vector, part.exog, part.weights, 1.0)
-        outcome = np.clip(part.endog - part.offset, -1.0, 1.0) * np.sqrt(part.weights)
+    for exog, endog, weights, offset in _parts(blocks):
+        rows = _inner(vector, exog, weights, 1.0)
+        outcome = np.clip(endog - offset, -1.0, 1.0) * np.sqrt(weights)
         integers = np.column_stack([rows, np.trunc(outcome * 2.0**PLACES)])
         total = total + (integers.T @ integers).astype(np.int64)
     return as_integers([*total[np.triu_indices(size)], *total[: size + int(vector.square > 0), size]])
@@ -150,13 +150,12 @@ def exact_renewed(vector: RowVector, params: Float, blocks: Iterable[Block]) -> 
     """
     size = vector.columns
     inner, cross = np.full((size, size), 0, dtype=object), np.full(size, 0, dtype=object)
-    for part in _parts(blocks):
-        exog = part.exog
-        weight, slope = linearise(vector, linear_predictor(exog, params), part.endog, part.offset)
-        rows = _inner(vector, exog, part.weights * weight, vector.weight_bound)
+    for exog, endog, weights, offset in _parts(blocks):
+        weight, slope = linearise(vector, linear_predictor(exog, params), endog, offset)
+        rows = _inner(vector, exog, weights * weight, vector.weight_bound)
         inner = inner + (rows.T @ rows).astype(np.int64)
         plain = _inner(vector, exog, np.ones(len(exog)), 1.0)
-        integers = np.trunc(part.weights * slope / vector.slope_bound * 2.0**PLACES)
+        integers = np.trunc(weights * slope / vector.slope_bound * 2.0**PLACES)
         cross = cross + (plain.T @ integers).astype(np.int64)
     return as_integers([*inner[np.triu_indices(size)], *cross])
 
@@ -170,23 +169,14 @@ def linearise(vector: RowVector, linear: Float, endog: Float, offset: Float) -> 
     return np.asarray(weight), np.asarray(np.clip(slope, -room, room))
 
 
-class _Part(NamedTuple):
-    """A few rows, with a weight within [0, 1] and an offset each."""
-
-    exog: Float
-    endog: Float
-    weights: Float
-    offset: Float
-
-
-def _parts(blocks: Iterable[Block]) -> Iterable[_Part]:
-    """A few rows at a time, so that products add up without rounding."""
+def _parts(blocks: Iterable[Block]) -> Iterator[tuple[Float, Float, Float, Float]]:
+    """Exog, endog, weights within [0, 1] and offsets, of a few rows at a time, so that products are exact."""
     for block in blocks:
         exog, endog, weights, offset, *_ = block.doubles()
         shares = np.ones(len(exog)) if weights is None else np.clip(weights, 0.0, 1.0)
         added = np.zeros(len(exog)) if offset is None else offset
         for part in row_parts(*exog.shape):
-            yield _Part(exog[part], endog[part], shares[part], added[part])
+            yield exog[part], endog[part], shares[part], added[part]
 
 
 def _inner(vector: RowVector, exog: Float, weights: Float, bound: float) -> Float:

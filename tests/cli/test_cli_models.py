@@ -8,8 +8,9 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -330,7 +331,7 @@ def test_streams_that_are_closed_are_no_place_for_files(folder: Path) -> None:
     assert json.loads(run.stdout)["formula"] == "income ~ age"
 
 
-def full(path: Path, text: str, **_: object) -> None:
+def full(path: Path, text: str, **_: object) -> NoReturn:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
@@ -348,13 +349,13 @@ def test_what_was_paid_for_is_kept_where_the_disk_is_full(
     paid = [*commands[command], "--ledger", "adult.ledger"]
     assert main([*FIT, "rows.csv", *LOGIT, "--domain", "adult.yaml", "--output", "first.json"]) == 0
     capfd.readouterr()
-    write = stored.write_whole
+    whole_file = stored.whole_file
 
-    def written(path: Path, text: str) -> None:
-        (write if elsewhere and path.name != "f.json" else full)(path, text)
+    def filled_up(path: Path) -> AbstractContextManager[IO[bytes]]:
+        return whole_file(path) if elsewhere and path.name != "f.json" else full(path, "")
 
     with monkeypatch.context() as patch:
-        patch.setattr(stored, "write_whole", written)
+        patch.setattr(stored, "whole_file", filled_up)
         assert main([*paid, "--output", "f.json"]) == 6
     shown = capfd.readouterr()
     assert "====" in shown.out

@@ -115,7 +115,7 @@ def test_weights_that_are_not_cut_are_caught(monkeypatch: Any) -> None:
     assert stick(plan, vector_of(plan, exog, 1.0, 2.0, 0.0, -30.0 / exog)) <= 1e-5
 
     def uncut(blocks: Any) -> Any:
-        return [vectors._Part(b.exog, b.endog, b.weights, b.offset) for b in blocks]
+        return [(b.exog, b.endog, b.weights, b.offset) for b in blocks]
 
     monkeypatch.setattr(vectors, "_parts", uncut)
     assert stick(plan, vector_of(plan, exog, 1.0, 2.0, 0.0, -30.0 / exog)) > 1e-5
