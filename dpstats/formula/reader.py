@@ -102,7 +102,6 @@ def _within(numbers: Array, declared: Range, beyond: bool) -> tuple[Array, NDArr
 class _WholeRows(NamedTuple):
     """The rows of a slice of a table that miss no column."""
 
-    rows: slice
     complete: NDArray[np.bool_]  # which rows of the slice they are
     encoded: dict[str, Encoded]  # of what explains
     endog: Array
@@ -146,9 +145,11 @@ class ReadableDesign(ScaledDesign):
 
         With the identities of the persons that the rows are of, in the column `person`, if that is given.
         """
-        for found in self._whole_rows(table, block_rows):
+        whole = table.only(self.columns)  # which fetches each once
+        for rows in slices(table.rows, block_rows):
+            found = self._whole_rows(whole, rows)
             numbers, levels, known = packed_rows(self, found.encoded, len(found.endog))
-            ids: Any = None if person is None else table.column(person).select(found.rows).identities()[found.complete]
+            ids: Any = None if person is None else table.column(person).select(rows).identities()[found.complete]
             block, kept = Block(numbers, found.endog, found.weights, found.offset, ids, levels), found.kept & known
             yield block if kept.all() else block.take(kept)
 
@@ -156,40 +157,37 @@ class ReadableDesign(ScaledDesign):
         """How many rows `read_blocks` has; what is known to be finite is not scaled for that."""
         if not self.numbers_are_cells:
             return sum(len(block.endog) for block in self.read_blocks(table, BLOCK_ROWS))
-        return sum(
-            int(np.sum(found.kept & factor_values(self.coding, found.encoded)[1]))
-            for found in self._whole_rows(table, BLOCK_ROWS)
-        )
+        whole = table.only(self.columns)
+        found = (self._whole_rows(whole, rows) for rows in slices(table.rows, BLOCK_ROWS))
+        return sum(int(np.sum(one.kept & factor_values(self.coding, one.encoded)[1])) for one in found)
 
-    def _whole_rows(self, table: Table, block_rows: int) -> Iterator[_WholeRows]:
-        """What is read of the rows that miss nothing, by slices of the table."""
+    def _whole_rows(self, table: Table, rows: slice) -> _WholeRows:
+        """What is read of the rows of a slice that miss nothing."""
         parsed, weighing = self.parsed, self.domain if self.weights is None else self.weights.domain
-        read = (
-            (parsed.predicting_columns, self.domain),
-            (parsed.response_columns, self.encoder.domain),
-            (parsed.weight_columns, weighing),
-            (parsed.subset_columns, self.domain),
-        )
-        for rows in slices(table.rows, block_rows):
-            parts = [encode(table, names, domain, rows) for names, domain in read]
-            complete = np.logical_and.reduce([known for _, known in parts])
-            whole = complete.all()
-            encoded, outcome, weighed, conditions = (part if whole else take(part, complete) for part, _ in parts)
-            endog = self.encoder.encode(outcome)
-            kept = np.isfinite(endog)
-            if self.subset is not None:
-                kept &= self.subset(conditions)
-            # Over their greatest; the trials of a row are a weight as well.
-            weights, offset = self.encoder.trials(outcome), None
-            if self.weights is not None:
-                given = self.weights(weighed) / self.weights.high
-                weights = given if weights is None else given * weights
-            if weights is not None:
-                kept &= weights > 0
-            if self.offset is not None:
-                offset = self.scaled_offset(self.offset(encoded))
-                kept &= np.isfinite(offset)
-            yield _WholeRows(rows, complete, encoded, endog, weights, offset, kept)
+        parts = [
+            encode(table, parsed.predicting_columns, self.domain, rows),
+            encode(table, parsed.response_columns, self.encoder.domain, rows),
+            encode(table, parsed.weight_columns, weighing, rows),
+            encode(table, parsed.subset_columns, self.domain, rows),
+        ]
+        complete = np.logical_and.reduce([known for _, known in parts])
+        whole = complete.all()
+        encoded, outcome, weighed, conditions = (part if whole else take(part, complete) for part, _ in parts)
+        endog = self.encoder.encode(outcome)
+        kept = np.isfinite(endog)
+        if self.subset is not None:
+            kept &= self.subset(conditions)
+        # Over their greatest; the trials of a row are a weight as well.
+        weights, offset = self.encoder.trials(outcome), None
+        if self.weights is not None:
+            given = self.weights(weighed) / self.weights.high
+            weights = given if weights is None else given * weights
+        if weights is not None:
+            kept &= weights > 0
+        if self.offset is not None:
+            offset = self.scaled_offset(self.offset(encoded))
+            kept &= np.isfinite(offset)
+        return _WholeRows(complete, encoded, endog, weights, offset, kept)
 
     def exog(self, data: object) -> tuple[Array, NDArray[np.bool_]]:
         """Rows for prediction in model units, shape (n, p), NaN where they cannot be encoded; which can be, shape (n,).
@@ -285,7 +283,7 @@ class ReadableDesign(ScaledDesign):
 
     def endog_of(self, batch: Table) -> Array:
         """The responses of one table that has passed `check_schema`; see `endog`."""
-        result = np.full(batch.rows, np.nan)
+        result, batch = np.full(batch.rows, np.nan), batch.only(self.response_columns)
         for rows in slices(batch.rows, BLOCK_ROWS):
             encoded, known = encode(batch, self.response_columns, self.encoder.domain, rows)
             outcome = {name: encoded[name] for name in self.parsed.response_columns}
@@ -329,7 +327,7 @@ def _prediction_part(spec: ReadableDesign, names: Sequence[str], offset: bool, t
 
     The offset is 0 unless it is asked for and the formula has one.
     """
-    added = spec.offset if offset else None
+    added, table = spec.offset if offset else None, table.only(names)
     result = np.full((table.rows, len(spec.names) + 1), np.nan)
     for rows in slices(table.rows, BLOCK_ROWS):
         encoded, complete = encode(table, names, spec.domain, rows, beyond=True)
