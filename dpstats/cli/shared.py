@@ -23,7 +23,7 @@ from dpstats.errors import ArgumentError, DomainError, DPStatsError, ReleaseErro
 from dpstats.ledger import Ledger
 from dpstats.ledger.ledger import ledger_path
 from dpstats.privacy.guarantee import Adjacency
-from dpstats.results.stored import Released, text_of
+from dpstats.results.stored import Released, json_text
 from dpstats.writing import write_whole
 
 ROOM = 2**20
@@ -141,7 +141,7 @@ def _kept(found: Released, output: Path | None) -> tuple[str, str | None]:
             path = folder() / name
             found.save(path)
             return f"the release that was paid for is in {path}", reason
-    print(text_of(type(found).__name__, found.to_dict()), file=sys.stderr)
+    print(json_text(found), file=sys.stderr)
     return "no folder could be written, so the release is printed above: save it in a file that ends in .json", reason
 
 

@@ -23,14 +23,9 @@ from dpstats.results.stored import Released, marked_title, privacy_level
 from dpstats.summaries import WIDTH, Summary, full_width
 from dpstats.wording import argument, phrase
 
-PARTS = 8
-"""A range is looked at in so many parts of one width."""
-
-MOST_LEVELS = 24
-"""Levels are counted of columns that have no more."""
-
-SHARE = 2
-"""A row without a fault gives one part in so many of its weight to its places."""
+PARTS = 8  # equal parts into which a range is divided
+MOST_LEVELS = 24  # columns with more levels are not counted by level
+PLACE_PARTS = 2  # a row without a fault gives one in so many parts of its weight to its places
 
 
 class ColumnHistogram(NamedTuple):
@@ -71,7 +66,7 @@ def _few_codes(fact: Range) -> bool:
 
 def row_cells(places: Sequence[ColumnHistogram], steps: int) -> int:
     """What a row without a fault gives each of its places, in steps."""
-    return steps // (SHARE * len(places)) if places else 0
+    return steps // (PLACE_PARTS * len(places)) if places else 0
 
 
 def count_places(
@@ -95,20 +90,16 @@ def count_places(
     return np.concatenate(counts).astype(np.int64) if counts else np.zeros(0, dtype=np.int64)
 
 
-SURE = 4.0
+CERTAIN_SDS = 4.0
 """Standard deviations of the noise from which on rows are taken to be there: noise alone passes once in 600 figures."""
 
-FEW = 0.01
-"""Clipping so small a share of the rows is what ranges are for."""
+CLIPPED_SHARE = 0.01  # ranges are meant to clip a smaller share of the rows
 
-FEW_OUTSIDE, MOST_OUTSIDE = 0.05, 0.3
+LEAST_OUTSIDE, MOST_OUTSIDE = 0.05, 0.3
 """A range is too wide if so few rows lie outside a part of it, and no more than so many for sure."""
 
-PART_NAMES = {1: "an eighth", 2: "a quarter"}
-"""What one and two of `PARTS` are called."""
-
-MOST_HIDDEN = 0.1
-"""A check that does not see faults of this share of the rows says little."""
+PART_NAMES = {1: "an eighth", 2: "a quarter"}  # of a range, by the number of `PARTS`
+LEAST_VISIBLE_SHARE = 0.1  # a check that misses faults of this share of the rows says little
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,6 +136,8 @@ class Check(Released):
     >>> domain = {"x": (0, 1), "y": (0, 1)}
     >>> found = dp.check("y ~ x", rows, domain, 0.5)
     >>> found.std_err > 0
+    True
+    >>> "y ~ x" in found.summary().as_text()
     True
     """
 
@@ -208,7 +201,7 @@ class Check(Released):
 
     def _advice(self, fault: Fault, count: float) -> str:
         """What to do, where the noise cannot have made the figure and it matters."""
-        if count < SURE * self.std_err or (fault.kind != "lost" and count < FEW * self.rows):
+        if count < CERTAIN_SDS * self.std_err or (fault.kind != "lost" and count < CLIPPED_SHARE * self.rows):
             return ""
         return fault.advice
 
@@ -249,7 +242,7 @@ class Check(Released):
         place = next((one for one in self.places if one.column == column and not one.ends), None)
         if place is None or fault != "lost":
             return ""
-        stands_out = self._counts_at(place) >= SURE * self.place_err
+        stands_out = self._counts_at(place) >= CERTAIN_SDS * self.place_err
         missing = [repr(name) for name, there in zip(place.names, stands_out, strict=True) if not there]
         return f"; hardly any row has {', '.join(missing)}" if stands_out.any() and missing else ""
 
@@ -261,7 +254,7 @@ class Check(Released):
             part = int(np.searchsorted(place.ends[1:-1], code, side="right"))
             near = counts[max(part - 1, 0) : min(part + 2, PARTS)]
             sure = min(count, 2 * (count - near.sum()) / math.sqrt(1 + len(near)))
-            if sure < SURE * self.place_err:
+            if sure < CERTAIN_SDS * self.place_err:
                 continue
             sentences.append(
                 f"about {count:,.0f} +- {self.place_err:,.0f} of {self._rows_text} rows have `{place.column}` equal to "
@@ -291,7 +284,7 @@ class Check(Released):
             # Rows without a fault are known better in all than as the sum of their places.
             outside = max(total - float(inside[start]), 0.0)
             noise = math.hypot(self.clean_err, self.place_err * math.sqrt(width))
-            if outside - noise <= FEW_OUTSIDE * total and outside + SURE * noise <= MOST_OUTSIDE * total:
+            if outside - noise <= LEAST_OUTSIDE * total and outside + CERTAIN_SDS * noise <= MOST_OUTSIDE * total:
                 low, high = place.ends[start], place.ends[start + width]
                 declared = next(fault.declared for fault in self.faults if fault.column == place.column)
                 is_response = place.column in parse(self.formula).response_columns
@@ -304,13 +297,7 @@ class Check(Released):
         return []
 
     def summary(self) -> Summary:
-        """Totals, faults and what to do, at 80 columns; as_text, as_html and as_latex.
-
-        Examples
-        --------
-        >>> "y ~ x" in found.summary().as_text()
-        True
-        """
+        """Totals, faults and what to do, at 80 columns; as_text, as_html and as_latex."""
         title = f"Check of {self.formula}" if len(self.formula) < 60 else "Check"
         if self.guarantee.unit is not None:
             title = "\n".join(line.center(WIDTH) for line in (title, f"one row of each {self.guarantee.unit} counts"))
@@ -345,7 +332,7 @@ class Check(Released):
 
     def _place_note(self) -> str:
         """How well it is known where rows lie."""
-        least = SURE * math.hypot(self.clean_err, self.place_err) / MOST_OUTSIDE
+        least = CERTAIN_SDS * math.hypot(self.clean_err, self.place_err) / MOST_OUTSIDE
         return (
             f"{phrase('`located`', shell='--json')} counts the rows without a fault by level or eighth of the "
             f"range (std err {self.place_err:,.0f}). With fewer than about {least:,.0f} rows it cannot find ranges "
@@ -354,8 +341,8 @@ class Check(Released):
 
     def _hidden(self) -> str:
         """How many rows a fault needs to be seen beside the noise."""
-        least = SURE * self.std_err
-        if least >= MOST_HIDDEN * self.rows:
+        least = CERTAIN_SDS * self.std_err
+        if least >= LEAST_VISIBLE_SHARE * self.rows:
             return (
                 f"Only a fault of {least:,.0f} rows or more stands out from the noise, and there are about "
                 f"{self.rows:,.0f} rows, so this check can find little. Raise eps."
@@ -370,18 +357,7 @@ class Check(Released):
         return f"<Check: {self.formula if len(self.formula) < 50 else 'formula'}; {self.guarantee}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """Released values and public facts, for JSON.
-
-        Examples
-        --------
-        >>> dp.Check.from_dict(found.to_dict()).table.equals(found.table)
-        True
-        >>> import tempfile
-        >>> path = f"{tempfile.mkdtemp()}/check.json"
-        >>> found.save(path)
-        >>> dp.Check.load(path).guarantee == found.guarantee
-        True
-        """
+        """Released values and public facts, for JSON."""
         return {
             "formula": self.formula,
             "faults": [list(fault) for fault in self.faults],

@@ -31,8 +31,7 @@ from dpstats.quiet import hide_frames
 
 _log = logging.getLogger("dpstats")
 
-STEPS = 5040
-"""One row in lattice steps: it can be shared equally among up to ten columns, and nearly so among more."""
+STEPS = 5040  # one row in lattice steps: up to ten columns can share it equally, and more nearly so
 
 
 @hide_frames

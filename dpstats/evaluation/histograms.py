@@ -18,11 +18,8 @@ from dpstats.mechanisms.design import PublicDesign
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-MARGIN = 9.0
-"""Log odds are held within so many of zero: probabilities within 1.2e-4 of 0 and 1."""
-
-LEAST_MEAN = 1e-3
-"""A predicted count is taken to be at least so much."""
+MARGIN = 9.0  # log odds are clipped to this size: probabilities within 1.2e-4 of 0 and 1
+LEAST_MEAN = 1e-3  # the least predicted count
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(8)
 
@@ -168,20 +165,11 @@ def linear_range(design: PublicDesign, params: Array) -> tuple[float, float]:
     return low - room, high + room
 
 
-STEPS = 1024
-"""One row in lattice steps."""
-
-WEIGHTED_STEPS = 2**20
-"""The same where rows have weights: small ones must count too."""
-
-NORMAL = 1.959963984540054
-"""The 97.5 % point of the normal law."""
-
-ROWS_NEEDED = 5.0
-"""Standard deviations of its noise that a number of rows must have before it may stand below a ratio."""
-
-TAIL = 3.0
-"""Cells in the tails count as empty until their sum has so many standard deviations."""
+STEPS = 1024  # one row in lattice steps
+WEIGHTED_STEPS = 2**20  # the same where rows have weights: small ones must count too
+NORMAL = 1.959963984540054  # the 97.5 % point of the normal law
+ROWS_NEEDED = 5.0  # a denominator must exceed so many standard deviations of its noise
+TAIL = 3.0  # cells in a tail count as empty unless their sum exceeds so many standard deviations
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,8 +22,7 @@ from dpstats.privacy.randomness import RandomSource, SystemRandom, folded_unifor
 
 PROOF = "docs/proofs/evaluation"
 
-LEAST_EPS = 1e-6
-"""Below it the noise would leave the range of 64-bit integers."""
+LEAST_EPS = 1e-6  # the noise of a smaller eps would leave the range of 64-bit integers
 
 Integers = NDArray[np.int64]
 

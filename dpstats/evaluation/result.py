@@ -64,6 +64,9 @@ class Evaluation(Released):
     >>> found = dp.evaluate(fit, rows, 0.5)
     >>> list(found.metrics.columns)
     ['estimate', 'std_err', 'noise_se', 'sampling_se', 'low', 'high', 'cells']
+    >>> "rmse" in found.summary().as_text()
+    True
+    >>> axes = found.plot("residuals")  # with the extra "plots"
     """
 
     model: str
@@ -85,13 +88,7 @@ class Evaluation(Released):
         return WideFrame([entry], columns=["eps", "delta", "buys"], index=pd.Index(["evaluation"], name="purchase"))
 
     def summary(self) -> Summary:
-        """Metrics and tables at 80 columns; as_text, as_html and as_latex.
-
-        Examples
-        --------
-        >>> "rmse" in found.summary().as_text()
-        True
-        """
+        """Metrics and tables at 80 columns; as_text, as_html and as_latex."""
         tables = [self._metrics_table()]
         if self.confusion is not None:
             tables.append(_confusion_table(self.confusion))
@@ -126,27 +123,11 @@ class Evaluation(Released):
         return f"<Evaluation: {shorten(self.model, 50)}; {self.guarantee}>"
 
     def plot(self, kind: str | None = None, **arguments: Any) -> Axes:
-        """Draw "calibration", "residuals" or "roc", by default the first there is; see `dpstats.plots`.
-
-        Examples
-        --------
-        >>> axes = found.plot("residuals")  # with the extra "plots"
-        """
+        """Draw "calibration", "residuals" or "roc", by default the first there is; see `dpstats.plots`."""
         return draw_evaluation(self, kind, **arguments)
 
     def to_dict(self) -> dict[str, Any]:
-        """Released values and public facts, for JSON.
-
-        Examples
-        --------
-        >>> dp.Evaluation.from_dict(found.to_dict()).guarantee == found.guarantee
-        True
-        >>> import tempfile
-        >>> path = f"{tempfile.mkdtemp()}/evaluation.json"
-        >>> found.save(path)
-        >>> dp.Evaluation.load(path).metrics.equals(found.metrics)
-        True
-        """
+        """Released values and public facts, for JSON."""
         facts = {field.name: getattr(self, field.name) for field in fields(self)}
         facts |= {name: _plain(facts[name]) for name in FRAMES}
         return {**facts, "guarantee": self.guarantee.to_dict(), "noise": asdict(self.noise), "notes": list(self.notes)}

@@ -86,11 +86,8 @@ def _audit_caption(result: Any, what: str) -> list[str]:
     ]
 
 
-MOST_ANALYSTS = 4
-"""So many analysts have a line of their own: those who have spent most."""
-
-SHORT = pd.Timedelta(minutes=10)
-"""Charges within so short a time stand by their number."""
+MOST_ANALYSTS = 4  # those who have spent most have a line of their own
+SHORT = pd.Timedelta(minutes=10)  # charges within this time are drawn by their number
 
 NAMELESS = "(no name)"
 

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 Float = NDArray[np.float64]
 
 MOST_LINES = len(style.SERIES)
-MOST_HELD = 6
-"""The caption names so many columns that are held, or all that the caller gave."""
+MOST_HELD = 6  # held columns that the caption names, unless the caller gave more
 
 
 def effect(

@@ -22,11 +22,8 @@ if TYPE_CHECKING:
 
 Float = NDArray[np.float64]
 
-FACTORS = 2.0 ** np.arange(-3, 3.5, 0.5)
-"""The budgets of a picture, in units of the plan's own eps."""
-
-HALF = 0.5
-"""An error whose chance is less is not drawn."""
+FACTORS = 2.0 ** np.arange(-3, 3.5, 0.5)  # the budgets of a picture, over the plan's own eps
+LEAST_CHANCE = 0.5  # an error that is less likely to be finite is not drawn
 
 UNPROVED = "what: no bound on the risk of this plan is proved; use what='noise'"
 
@@ -191,7 +188,7 @@ def _errors(forecast: Any, plans: Sequence[Plan], count: int, place: int) -> tup
         with suppress(ArgumentError):  # another eps than the plan's need not leave the information free
             usable.append((number, forecast.at(plan)))
     for population, name in enumerate(forecast.names):
-        first = bisect_left(usable, True, key=lambda one: bool(one[1].chances(name, count)[place] >= HALF))
+        first = bisect_left(usable, True, key=lambda one: bool(one[1].chances(name, count)[place] >= LEAST_CHANCE))
         for number, at_plan in usable[first:]:
             error = at_plan.expected(name, count)[place]
             errors[population, number] = error if np.isfinite(error) else np.nan

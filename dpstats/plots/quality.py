@@ -21,8 +21,7 @@ Float = NDArray[np.float64]
 AREA = "area under ROC"
 BARS = "Bars: 95 % intervals for noise and sampling. Pale: the part due to privacy."
 LEVEL = float(special.ndtri(0.975))
-ROC_BARS = 12
-"""About so many thresholds of an ROC curve show their errors: bars at each would hide the curve."""
+ROC_BARS = 12  # about how many thresholds of an ROC curve show errors: bars at each would hide it
 
 
 def calibration(evaluation: Any, *, caption: bool = True, ax: Axes | None = None) -> Axes:

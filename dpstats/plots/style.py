@@ -24,21 +24,15 @@ Float = NDArray[np.float64]
 
 INK, GREY, PALE = "#222222", "#6e6e6e", "#d9d9d9"
 BLUE, ORANGE, GREEN, PURPLE, SKY, RED = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
-SERIES = (BLUE, ORANGE, GREEN, PURPLE, SKY, RED)
-"""Colours that the colour-blind tell apart (Okabe & Ito 2008)."""
+SERIES = (BLUE, ORANGE, GREEN, PURPLE, SKY, RED)  # the colour-blind tell them apart (Okabe & Ito 2008)
 
 MARKERS = ("o", "s", "^", "D", "v", "P")
 LABEL_SIZE, TICK_SIZE, CAPTION_SIZE = 10.5, 9.5, 9.0
 WIDTH, HEIGHT = 7.0, 4.6
 NAME_WIDTH = 34
-CAPTION = "caption"
-"""The gid of a picture's caption."""
-
-UNPROTECTED = "NO GUARANTEE is claimed"
-"""Begins the sentence that no picture leaves out."""
-
-WORD_ENDS = " :,;[(=*+/_-"
-"""A text may be cut behind these."""
+CAPTION = "caption"  # the gid of a picture's caption
+UNPROTECTED = "NO GUARANTEE is claimed"  # the start of a sentence that every picture keeps
+WORD_ENDS = " :,;[(=*+/_-"  # a text may be cut after these
 
 
 def new_axes(ax: Axes | None, height: float = HEIGHT, width: float = WIDTH) -> Axes:

@@ -20,11 +20,8 @@ from dpstats.inference.estimates import LEVEL
 from dpstats.results.stored import Printed
 from dpstats.summaries import Summary, format_number, full_width
 
-SHOWN = 2
-"""Digits of a standard error; what it is the error of ends at the same place."""
-
-MOST_PLACES = 6
-"""Places behind the point; smaller numbers are written with an exponent."""
+ERROR_DIGITS = 2  # of a standard error; the estimate ends at the same decimal place
+MOST_PLACES = 6  # decimal places; smaller numbers are written with an exponent
 
 
 def to_the_noise(value: float, error: float) -> str:
@@ -33,11 +30,11 @@ def to_the_noise(value: float, error: float) -> str:
         return ""
     if not (math.isfinite(value) and math.isfinite(error) and error > 0):
         return f"{value + 0.0:.3g}"
-    places = SHOWN - 1 - math.floor(math.log10(float(f"{error:.{SHOWN - 1}e}")))
+    places = ERROR_DIGITS - 1 - math.floor(math.log10(float(f"{error:.{ERROR_DIGITS - 1}e}")))
     if -MOST_PLACES <= places <= MOST_PLACES:
         # Adding zero turns the -0 of a rounded small number into 0.
         text = f"{round(value, places) + 0.0:.{max(places, 0)}f}"
-        return text if len(text) <= MOST_PLACES + SHOWN + 1 else format_number(value)
+        return text if len(text) <= MOST_PLACES + ERROR_DIGITS + 1 else format_number(value)
     if value == 0:
         return "0"
     digits = math.floor(math.log10(abs(value))) + places
@@ -98,14 +95,12 @@ class ContrastTests(Printed):
         return Summary([inference_table(self.summary_frame(), self.alpha, title="Test for Constraints")])
 
 
-MOST = 1e100
-"""What coefficients are tested against is less: its square is a number."""
+LARGEST_VALUE = 1e100  # that coefficients are tested against: its square is finite
 
 TESTED = ("estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high")
 """What broom calls the columns of a regression table."""
 
-COEFFICIENT_WIDTHS = [9, 9, 8, 6, 11, 11]
-"""Widths of a regression table's columns beside the names."""
+COEFFICIENT_WIDTHS = [9, 9, 8, 6, 11, 11]  # of the columns of a regression table
 
 
 def coefficient_headers(alpha: float) -> list[str]:
@@ -259,6 +254,7 @@ class PredictionResults:
 def hypotheses(weights: Any, values: Any) -> tuple[Float, Float]:
     """Combinations of coefficients, shape (k, q), and what they are tested against, shape (k,); else ArgumentError."""
     rows, against = check_numbers("weights", weights), check_numbers("values", values)[0]
-    if len(against) not in (1, len(rows)) or np.max(np.abs(against), initial=0.0) > MOST:
-        raise ArgumentError(f"values must be one number, or one for each of {len(rows)} combinations, to {MOST:g}")
+    if len(against) not in (1, len(rows)) or np.max(np.abs(against), initial=0.0) > LARGEST_VALUE:
+        many = f"one for each of {len(rows)} combinations"
+        raise ArgumentError(f"values must be one number, or {many}, to {LARGEST_VALUE:g}")
     return rows, against

@@ -33,23 +33,18 @@ from dpstats.wording import part_of
 
 Fit = GLMResults | AbsorbedResults | StatisticsResults
 
-COLUMN = 14
-"""Width of a fit's column."""
+FIT_WIDTH = 14  # the least width of the column of a fit
+NAME_WIDTH = 16  # the least width of the column of names
 
-NAMES = 16
-"""Least width of the column of names."""
-
-ALWAYS = ("Family", "Alpha", "Epsilon", "Delta", "Neighbours", "Certified", "Rows")
+COMMON_FACTS = ("Family", "Alpha", "Epsilon", "Delta", "Neighbours", "Certified", "Rows")
 """Facts that every table has; others have a row where fits differ in them."""
 
 
-STARS = {"*": 0.05, "**": 0.01, "***": 0.001}
-"""Marks of p-values below these levels."""
+STARS = {"*": 0.05, "**": 0.01, "***": 0.001}  # the mark of p-values below a level
 
 MOST_STARS = 3
 
-RATIOS = {"logit": "odds ratios", "log": "ratios of means"}
-"""What exponentiated coefficients are, by link."""
+RATIOS = {"logit": "odds ratios", "log": "ratios of means"}  # what exponentiated coefficients are, by link
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +66,9 @@ class ETable(Printed):
     >>> fits = {terms: dp.logit(f"income ~ {terms}", adult.data, 1.0, domain=adult.domain) for terms in ("age", "sex")}
     >>> dp.etable(fits).labels
     ('age', 'sex')
+    >>> table = dp.etable(fits)
+    >>> "education" in table.summary().as_text()
+    False
     """
 
     fits: tuple[Fit, ...]
@@ -93,18 +91,11 @@ class ETable(Printed):
         return WideFrame(pd.concat(dict(zip(self.labels, numbers, strict=True)), axis=1))
 
     def summary(self) -> Summary:
-        """The tables, in statsmodels' look; as_text, as_html, as_latex and as_markdown.
-
-        Examples
-        --------
-        >>> table = dp.etable(fits)
-        >>> "education" in table.summary().as_text()
-        False
-        """
+        """The tables, in statsmodels' look; as_text, as_html, as_latex and as_markdown."""
         # No number and no interval goes on in another line; two fits at least stand beside each other.
         texts = [text for one in self._columns for cells in one.cells.values() for text in cells]
-        width = max(COLUMN, *map(len, [*texts, *(text for one in self._columns for text in one.figures.values())]))
-        abreast = max(2, (WIDTH - max(NAMES, *map(len, _names(self._columns)))) // (width + 1))
+        width = max(FIT_WIDTH, *map(len, [*texts, *(text for one in self._columns for text in one.figures.values())]))
+        abreast = max(2, (WIDTH - max(NAME_WIDTH, *map(len, _names(self._columns)))) // (width + 1))
         panels = [slice(start, start + abreast) for start in range(0, len(self.fits), abreast)]
         tables = [table for which in panels for table in self._panel(which, width)]
         for table in tables:
@@ -146,7 +137,7 @@ class ETable(Printed):
         facts, shown = [one.facts for one in self._columns], []
         for name in dict.fromkeys(name for fact in facts for name in fact):
             cells = {fact.get(name, "") for fact in facts}
-            if cells != {""} if name in (*FIGURES, *OF_SUMS) else name in ALWAYS or len(cells) > 1:
+            if cells != {""} if name in (*FIGURES, *OF_SUMS) else name in COMMON_FACTS or len(cells) > 1:
                 shown.append((name, [fact.get(name, "") for fact in facts[which]]))
         return shown
 
@@ -385,8 +376,7 @@ class Column:
 FIGURES = {"R2": "r_squared", "Deviance expl.": "deviance_explained"}
 """Figures of the fit, each with its standard error in brackets."""
 
-OF_SUMS = ("Absorbed", "Endogenous", "First-stage F", "Rows - groups", "Groups")
-"""Facts of models of released sums."""
+OF_SUMS = ("Absorbed", "Endogenous", "First-stage F", "Rows - groups", "Groups")  # facts of models of released sums
 
 
 def _names(columns: Sequence[Column]) -> list[str]:

@@ -29,47 +29,23 @@ from dpstats.results.standard_errors import ReleasedErrors, column_reach
 Vector = NDArray[np.float64]
 HalfWidth = Callable[[float], float]
 
-SEED = 20_261_124
-"""Public seed of made-up responses and of the draws of noise."""
-
-DRAWS = 20_000
-"""Of the noise of a figure."""
-
-TAIL = 100
-"""So many of the largest draws are replaced by an exponential tail of their mean excess."""
+SEED = 20_261_124  # public, of simulated responses and of the draws of noise
+DRAWS = 20_000  # of the noise in a figure
+TAIL = 100  # the largest draws, which an exponential tail with their mean excess replaces
 
 LIGHTEST = 0.05
 """Made-up rows are counted as of at least this part of the median weight: few rows do not stand for most."""
 
-NEAREST = 1e-3
-"""The null model's mean is at least so far from the ends of what a response can be, in parts of it."""
-
-LARGEST_EFFECT = 300.0
-"""Of a level on the linear predictor, whose exponential is then a number."""
-
-LAPLACE = math.log(1 / LEVEL) / math.sqrt(2)
-"""The 95 % point of Laplace noise, in its deviations."""
-
-KNOWN = 4.0
-"""A group's averages are told where its number of rows is so many standard deviations of its noise."""
-
-SEEN = 3.0
-"""The mean response is another than was guessed where it is so many standard deviations of its noise away."""
-
-TOLD = 0.5
-"""Rows beyond the loss's cap count where they are so many deviations of the noise in their number."""
-
-BEYOND = 1.5
-"""Squares of rows beyond the cap exceed that of the cap by so many of it at most, on average."""
-
-STEP = 1e-4
-"""Of derivatives by differences, in the linear predictor."""
-
-SHALLOW, DEEP = 1e-9, 700.0
-"""Logarithms of p-values are sought between minus these."""
-
-TINY = 1e-300
-"""No width is divided by less."""
+LEAST_MEAN = 1e-3  # the least distance of a mean response from the ends of its range
+LARGEST_EFFECT = 300.0  # of a level on the linear predictor, so that its exponential is finite
+LAPLACE = math.log(1 / LEVEL) / math.sqrt(2)  # the 95 % point of Laplace noise, in standard deviations
+LEAST_GROUP_SDS = 4.0  # averages over a group need a count of more standard deviations of its noise
+DISTANCE_SDS = 3.0  # a mean response nearer to the guess, in standard deviations of its noise, counts as equal
+BEYOND_SDS = 0.5  # rows beyond the cap count if their number exceeds so many standard deviations of its noise
+BEYOND_EXCESS = 1.5  # the most by which squares of rows beyond the cap exceed the cap's, on average, over it
+STEP = 1e-4  # of numerical derivatives, in the linear predictor
+SHALLOW, DEEP = 1e-9, 700.0  # the range of -log(p) in which p-values are sought
+LEAST_WIDTH = 1e-300  # a divisor is at least this
 
 
 def debiased_params(errors: ReleasedErrors) -> Vector:
@@ -155,9 +131,9 @@ def row_functions(plan: Plan, params: Vector, made_up: MadeUpRows) -> RowFunctio
     family = plan.family
     null = float(_means(family, made_up.exog @ params) @ made_up.shares)
     if isinstance(family, Binomial):
-        null = min(max(null, NEAREST), 1 - NEAREST)
+        null = min(max(null, LEAST_MEAN), 1 - LEAST_MEAN)
     elif family.link == "log":
-        null = max(null, NEAREST)
+        null = max(null, LEAST_MEAN)
     known = isinstance(family, Poisson) and weight_cap(plan) is None
     bought = plan.fitstats
     factors, steps, by = averaged_variables(
@@ -202,7 +178,7 @@ class Effect(NamedTuple):
 
         def miss(depth: float) -> float:
             half = self.half_width(math.exp(-depth))
-            return 0.5 if math.isinf(half) else half / max(half + size, TINY) - 0.5
+            return 0.5 if math.isinf(half) else half / max(half + size, LEAST_WIDTH) - 0.5
 
         if math.isnan(size) or miss(SHALLOW) >= 0:
             return math.nan if math.isnan(size) else 1.0
@@ -265,7 +241,7 @@ class FitStatistics:
     def knows(self, group: int | None) -> bool:
         """Whether averages over a group can be told: it stands out from the noise, and rows like its own were made."""
         count, deviation = self.sums.number(group)
-        return count > KNOWN * deviation and bool(self._shares(group).any())
+        return count > LEAST_GROUP_SDS * deviation and bool(self._shares(group).any())
 
     def _shares(self, group: int | None) -> Vector:
         """The made-up rows' shares of all rows, or of one group, shape (m,)."""
@@ -359,7 +335,7 @@ class FitStatistics:
         # Rows beyond the cap have larger squares than were summed, and are not in what the information explains.
         value, beyond, cap = 1 - rest, min(self._share_beyond_cap(), 0.5), self.functions.squared_cap
         assert cap is not None
-        lower = (1 - rest) * BEYOND * cap * beyond / total
+        lower = (1 - rest) * BEYOND_EXCESS * cap * beyond / total
         higher = rest * max(gained, 0.0) / rows * beyond / (1 - beyond) / total
         higher += estimates.omitted_gain / (rows * total)
         low, high = min(max(value - half - lower, 0.0), 1.0), max(min(value + half + higher, 1.0), 0.0)
@@ -369,7 +345,7 @@ class FitStatistics:
         """The share of rows beyond the loss's cap, which the information leaves out; 0 if noise hides them."""
         weight, noise = self._intercept_weight()
         beyond = self.sums.count - weight
-        seen = beyond > TOLD * math.hypot(noise, self.sums.count_sd)
+        seen = beyond > BEYOND_SDS * math.hypot(noise, self.sums.count_sd)
         return beyond / self.sums.rows() if seen else 0.0
 
     def _intercept_weight(self) -> tuple[float, float]:
@@ -415,20 +391,20 @@ class FitStatistics:
             whole = sums.place("null")
             assert whole is not None
             of_zero, of_one = -2 * math.log1p(-null), -2 * math.log(null)
-            if abs(of_one - of_zero) < NEAREST:
+            if abs(of_one - of_zero) < LEAST_MEAN:
                 return 0.0
             mean = (self.mean(whole) - of_zero) / (of_one - of_zero)
             noise = sums.noise(whole) / abs(of_one - of_zero)
-            mean, bend = min(max(mean, NEAREST / 2), 1 - NEAREST / 2), 1 / (null * (1 - null))
+            mean, bend = min(max(mean, LEAST_MEAN / 2), 1 - LEAST_MEAN / 2), 1 / (null * (1 - null))
         else:
             average = self.average_slope()
             assert average is not None
-            mean = max(average[0], NEAREST / 2)
+            mean = max(average[0], LEAST_MEAN / 2)
             noise = self.width_of(average[1]._replace(normal=0.0))(LEVEL) / NORMAL
             bend = 1 / null
             if isinstance(functions.family, NegativeBinomial):
                 bend -= 1 / (null + functions.family.failures)
-        if abs(mean - null) < SEEN * noise:
+        if abs(mean - null) < DISTANCE_SDS * noise:
             return 0.0
         # Noise in the mean looks like a distance: what it adds on average is taken off.
         return max(functions.null_distance(mean) - bend * noise**2, 0.0)

@@ -18,14 +18,9 @@ from dpstats.plan import Plan
 
 Vector = NDArray[np.float64]
 
-DRAWS, SEED = 20_000, 20_261_124
-"""Of the noise in the coefficients, under a public seed."""
-
-KNOWN = 4.0
-"""An arm is known where its sum of l'' is so many standard deviations of its noise."""
-
-FARTHEST = 60.0
-"""No error is farther than so many standard deviations."""
+DRAWS, SEED = 20_000, 20_261_124  # of the noise in the coefficients; the seed is public
+LEAST_WEIGHT_SDS = 4.0  # an arm's sum of l'' must exceed so many standard deviations of its noise
+LARGEST_BOUND = 60.0  # no error is larger, in standard deviations
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,12 +57,12 @@ class TreatmentEffect:
         """Half the width of the interval of coverage 1 - alpha."""
         if not math.isfinite(self.variance):
             return math.inf
-        return self.reach(float(optimize.brentq(lambda bound: self.tail(bound) - alpha, 0.0, FARTHEST)))
+        return self.reach(float(optimize.brentq(lambda bound: self.tail(bound) - alpha, 0.0, LARGEST_BOUND)))
 
     @property
     def pvalue(self) -> float:
         """1 less the coverage of the interval that ends at nil."""
-        low, high = 0.0, FARTHEST
+        low, high = 0.0, LARGEST_BOUND
         for _ in range(60):
             middle = (low + high) / 2
             low, high = (middle, high) if self.reach(middle) < abs(self.value) else (low, middle)
@@ -81,7 +76,7 @@ def treatment_effect(plan: Plan, scaled_params: Vector, sums: ArmSums) -> Treatm
     (column,), (code,) = factor.columns, factor.codes
     unit = float(plan.design.back_transform()[0][column, column])
     law = ReleasedLaw(stage.noise, stage.noise_shape)
-    if min(sums.weights) <= KNOWN * sums.weight_sd:
+    if min(sums.weights) <= LEAST_WEIGHT_SDS * sums.weight_sd:
         return TreatmentEffect(unit * float(scaled_params[column]), math.inf, 0.0, 0.0, 0.0, 0.0, np.zeros(1))
     control, treatment = sums.weights
     part = treatment / (control + treatment)

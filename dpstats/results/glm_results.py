@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.arguments import check_flag, check_fraction, explain_calls
-from dpstats.errors import ArgumentError, NotReleasedError
+from dpstats.arguments import check_flag
+from dpstats.errors import NotReleasedError
 from dpstats.frames import WideFrame
 from dpstats.mechanisms.fit_statistics import FitSums
 from dpstats.mechanisms.focus import ArmSums
@@ -19,31 +19,10 @@ from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.plan import Plan
 from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.noise import Noise
-from dpstats.results.contrasts import TESTED
-from dpstats.results.model import FittedModel, NeededRows, ReleasedModel
+from dpstats.results.model import NeededRows, ReleasedModel
 from dpstats.results.statistics import ReleasedStatistics
 from dpstats.results.summary import Summary, essential_notes, risk_note, summarize
 from dpstats.wording import argument
-
-Vector = NDArray[np.float64]
-
-
-def broom_table(model: FittedModel, exponentiate: object, conf_int: object, conf_level: object) -> pd.DataFrame:
-    """term and estimate, with errors the columns of a regression table; the arguments are broom's, and are checked."""
-    level = check_fraction("conf_level", conf_level)
-    ends, link = check_flag("conf_int", conf_int), model.plan.family.link
-    table = pd.DataFrame({"term": list(model.plan.names), "estimate": model.params.to_numpy()})
-    if model.has_errors:
-        # Rounded, so that 0.95 is the alpha 0.05 of other tables.
-        table[list(TESTED)] = model.uncertainty(round(1 - level, 15)).to_numpy()
-        table = table if ends else table.drop(columns=["conf_low", "conf_high"])
-    if not check_flag("exponentiate", exponentiate):
-        return table
-    if link not in ("logit", "log"):
-        raise ArgumentError(f"exponentiate needs a logit or log link; the link of this model is {link!r}")
-    ratios = [name for name in ("estimate", "conf_low", "conf_high") if name in table]
-    with np.errstate(over="ignore"):
-        return table.assign(**{name: np.exp(table[name].to_numpy()) for name in ratios})
 
 
 class GLMResults(ReleasedModel):
@@ -74,13 +53,10 @@ class GLMResults(ReleasedModel):
     (2,)
     >>> fit.nobs is None  # private under add_remove
     True
-    >>> import tempfile
-    >>> path = f"{tempfile.mkdtemp()}/fit.json"
-    >>> fit.save(path)
-    >>> bool((dp.GLMResults.load(path).params == fit.params).all())
+    >>> fit.glance().shape[0], "per_row" in fit.excess_risk(n=2000).columns
+    (1, True)
+    >>> any("bias-corrected" in note for note in fit.notes)
     True
-    >>> dp.GLMResults.from_dict(fit.to_dict())
-    <GLMResults: gaussian, y ~ x; eps=1, add_remove, certified>
     """
 
     @property
@@ -114,39 +90,8 @@ class GLMResults(ReleasedModel):
     def __repr__(self) -> str:
         return f"<GLMResults: {self.plan.description}>"
 
-    @explain_calls()
-    def tidy(self, *, exponentiate: bool = False, conf_int: bool = True, conf_level: float = 0.95) -> pd.DataFrame:
-        """One row per coefficient, with the column names of broom.
-
-        The columns are term; estimate, in the user's units; with inference the estimate is bias-corrected (`debiased`)
-        and followed by std_error, statistic, p_value, conf_low and conf_high; released and scaled_released, the
-        coefficient as released, in the user's and in model units; noise_at_most.
-
-        Parameters
-        ----------
-        exponentiate : bool
-            For a logit or log link: estimate, conf_low and conf_high become odds ratios or ratios of means; the other
-            columns stay on the scale of the coefficients, as in broom.
-        conf_int : bool
-            Whether conf_low and conf_high are there; they need standard errors in any case.
-        conf_level : float
-            The coverage of these intervals.
-
-        Raises
-        ------
-        ArgumentError
-            If the link is another one for `exponentiate`, or an argument is not as described.
-
-        Examples
-        --------
-        >>> "estimate" in fit.tidy().columns
-        True
-        >>> fit.glance().shape[0], "per_row" in fit.excess_risk(n=2000).columns
-        (1, True)
-        """
-        table = broom_table(self, exponentiate, conf_int, conf_level)
-        as_released = {"released": self.params.to_numpy(), "scaled_released": self.scaled_params}
-        return WideFrame(table.assign(**as_released, noise_at_most=self.noise_at_most.to_numpy()))
+    def _as_released(self) -> dict[str, NDArray[Any]]:
+        return super()._as_released() | {"noise_at_most": self.noise_at_most.to_numpy()}
 
     def glance(self) -> pd.DataFrame:
         """One row of facts about the model; nobs is missing if it is private.
@@ -182,13 +127,7 @@ class GLMResults(ReleasedModel):
 
     @property
     def notes(self) -> list[str]:
-        """What no reader of the coefficients may miss, the most important first; `summary` has three of them.
-
-        Examples
-        --------
-        >>> any("bias-corrected" in note for note in fit.notes)
-        True
-        """
+        """What no reader of the coefficients may miss, the most important first; `summary` has three of them."""
         return [*essential_notes(self), *risk_note(self, None)]
 
     def summary(self, *, full: bool = False, n: int | None = None) -> Summary:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.arguments import is_number
+from dpstats.arguments import check_flag, check_fraction, explain_calls, is_number
 from dpstats.data import Table, as_endog, as_exog, as_table
 from dpstats.domain import Levels
 from dpstats.errors import ArgumentError, DataError, NotReleasedError
@@ -23,7 +23,7 @@ from dpstats.inference import Inference, mean_response, wald_test
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.plots import draw_result
 from dpstats.quiet import quiet
-from dpstats.results.contrasts import ContrastTests, PredictionResults, WaldTest, WaldTestTerms
+from dpstats.results.contrasts import TESTED, ContrastTests, PredictionResults, WaldTest, WaldTestTerms
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.wording import argument
 
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 Vector = NDArray[np.float64]
 
 
-MOST_LEVELS = 12
-"""A warning lists so many declared levels."""
+MOST_LEVELS = 12  # declared levels that a warning lists
 
 
 class NewRows(NamedTuple):
@@ -119,6 +118,21 @@ class InferenceMixin:
     True
     >>> fit.information.shape, list(fit.variance_shares.columns)
     ((2, 2), ['sampling', 'noise', 'information'])
+    >>> axes = fit.plot(by_range=True)  # with the extra "plots"
+    >>> [label.get_text() for label in axes.get_yticklabels()]
+    ['x']
+    >>> fit.conf_int(alpha=0.1).shape
+    (2, 2)
+    >>> fit.cov_params().shape
+    (2, 2)
+    >>> fit.uncertainty().index.tolist()
+    ['Intercept', 'x']
+    >>> 0 <= fit.wald_test("Intercept = 0, x = 0").pvalue <= 1
+    True
+    >>> list(fit.wald_test_terms().table.index)
+    ['Intercept', 'x']
+    >>> "x" in fit.anova().index
+    True
     """
 
     @property
@@ -196,23 +210,11 @@ class InferenceMixin:
         """Draw "coefficients", "shares" (of errors), the "effect" of a column, or "survival"; see `dpstats.plots`.
 
         "survival" is of hazards, and takes the persons whose survival is drawn: ``fit.plot("survival", newdata=...)``.
-
-        Examples
-        --------
-        >>> axes = fit.plot(by_range=True)  # with the extra "plots"
-        >>> [label.get_text() for label in axes.get_yticklabels()]
-        ['x']
         """
         return draw_result(self, kind, **arguments)
 
     def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Intervals of coverage 1 - alpha for each coefficient; columns 0 and 1.
-
-        Examples
-        --------
-        >>> fit.conf_int(alpha=0.1).shape
-        (2, 2)
-        """
+        """Intervals of coverage 1 - alpha for each coefficient; columns 0 and 1."""
         ends = self._inference.conf_int(alpha)
         return WideFrame({side: self._series(ends[:, side], "ends") for side in (0, 1)})
 
@@ -221,23 +223,60 @@ class InferenceMixin:
 
         NaN for a coefficient that is not identified. For combinations, `t_test` and `wald_test` are more accurate than
         this matrix, because they account for the noise in the information.
-
-        Examples
-        --------
-        >>> fit.cov_params().shape
-        (2, 2)
         """
         matrix, names = self._inference.cov_params(), self._fitted_names
         return WideFrame(matrix, index=names, columns=names)
 
-    def uncertainty(self, alpha: float = 0.05) -> pd.DataFrame:
-        """The regression table as a frame: coef, std_error, z, p_value, low and high, one row a coefficient.
+    @explain_calls()
+    def tidy(self, *, exponentiate: bool = False, conf_int: bool = True, conf_level: float = 0.95) -> pd.DataFrame:
+        """One row per coefficient, with the column names of broom.
+
+        The columns are term; estimate, in the user's units; with inference the estimate is bias-corrected (`debiased`)
+        and followed by std_error, statistic, p_value, conf_low and conf_high; released, the coefficient as released.
+        Generalized linear models also have scaled_released, as released in model units, and fits of rows
+        noise_at_most.
+
+        Parameters
+        ----------
+        exponentiate : bool
+            For a logit or log link: estimate, conf_low and conf_high become odds ratios or ratios of means; the other
+            columns stay on the scale of the coefficients, as in broom.
+        conf_int : bool
+            Whether conf_low and conf_high are there; they need standard errors in any case.
+        conf_level : float
+            The coverage of these intervals.
+
+        Raises
+        ------
+        ArgumentError
+            If the link is another one for `exponentiate`, or an argument is not as described.
 
         Examples
         --------
-        >>> fit.uncertainty().index.tolist()
-        ['Intercept', 'x']
+        >>> "estimate" in fit.tidy().columns
+        True
         """
+        level, link = check_fraction("conf_level", conf_level), self._family.link
+        ends = check_flag("conf_int", conf_int)
+        table = pd.DataFrame({"term": list(self.params.index), "estimate": self.params.to_numpy()})
+        if self.has_errors:
+            # Rounded, so that 0.95 is the alpha 0.05 of other tables.
+            table[list(TESTED)] = self.uncertainty(round(1 - level, 15)).to_numpy()
+            table = table if ends else table.drop(columns=["conf_low", "conf_high"])
+        if check_flag("exponentiate", exponentiate):
+            if link not in ("logit", "log"):
+                raise ArgumentError(f"exponentiate needs a logit or log link; the link of this model is {link!r}")
+            ratios = table.columns.intersection(["estimate", "conf_low", "conf_high"])
+            with np.errstate(over="ignore"):
+                table[ratios] = np.exp(table[ratios])
+        return WideFrame(table.assign(**self._as_released()))
+
+    def _as_released(self) -> dict[str, NDArray[Any]]:
+        """The last columns of `tidy`: what is known of coefficients before any correction."""
+        return {"released": self.params.to_numpy()}
+
+    def uncertainty(self, alpha: float = 0.05) -> pd.DataFrame:
+        """The regression table as a frame: coef, std_error, z, p_value, low and high, one row a coefficient."""
         ends = self.conf_int(alpha)
         columns = [self.debiased, self.bse, self.tvalues, self.pvalues, ends[0], ends[1]]
         names = ["coef", "std_error", "z", "p_value", "low", "high"]
@@ -289,26 +328,14 @@ class InferenceMixin:
         return ContrastTests.of(inference.t_test(rows, values, alpha), names, alpha)
 
     def wald_test(self, r_matrix: Any) -> WaldTest:
-        """Test linear combinations of the coefficients all at once; arguments and errors as for `t_test`.
-
-        Examples
-        --------
-        >>> 0 <= fit.wald_test("Intercept = 0, x = 0").pvalue <= 1
-        True
-        """
+        """Test linear combinations of the coefficients all at once; arguments and errors as for `t_test`."""
         inference = self._inference
         rows, values, _ = self._constraints(r_matrix)
         test = inference.wald_test(rows, values)
         return WaldTest(test.statistic, test.pvalue, test.df, test.untested)
 
     def wald_test_terms(self) -> WaldTestTerms:
-        """Test for each term that all of its coefficients are zero: the analysis of variance of the model.
-
-        Examples
-        --------
-        >>> list(fit.wald_test_terms().table.index)
-        ['Intercept', 'x']
-        """
+        """Test for each term that all of its coefficients are zero: the analysis of variance of the model."""
         errors, columns = self._inferred, self._fitted_columns
         rows: dict[str, tuple[float, ...]] = {}
         for term in self._design.terms:
@@ -331,13 +358,7 @@ class InferenceMixin:
         return WaldTestTerms(WideFrame(table.astype({"df_constraint": int, "untested": int})))
 
     def anova(self) -> pd.DataFrame:
-        """The table of `wald_test_terms`.
-
-        Examples
-        --------
-        >>> "x" in fit.anova().index
-        True
-        """
+        """The table of `wald_test_terms`."""
         return self.wald_test_terms().table
 
     def get_prediction(

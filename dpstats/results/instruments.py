@@ -19,7 +19,7 @@ from dpstats.frames import WideFrame
 from dpstats.inference.estimates import check_level
 from dpstats.mechanisms.instruments import AndersonRubin, FirstStage, InstrumentedModel
 from dpstats.quiet import quiet
-from dpstats.results.contrasts import MOST
+from dpstats.results.contrasts import LARGEST_VALUE
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.summaries import format_number, full_width
 from dpstats.wording import argument
@@ -177,7 +177,7 @@ class InstrumentTests:
         """
         given = check_numbers("values", values)[0]
         number = len(self.endogenous)
-        if len(given) not in (1, number) or np.max(np.abs(given)) > MOST:
+        if len(given) not in (1, number) or np.max(np.abs(given)) > LARGEST_VALUE:
             raise ArgumentError(f"values must be one number, or one for each of {', '.join(self.endogenous)}")
         inner = np.linalg.solve(self._units, np.broadcast_to(given, (number,)))
         with quiet():

@@ -24,8 +24,7 @@ from dpstats.summaries import Summary, format_number, full_width, paired_facts
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-ALL = "all"
-"""The name of the only group."""
+ALL = "all"  # the name of the group if there is one
 
 
 @dataclass(frozen=True)
@@ -50,6 +49,12 @@ class KaplanMeierPlan(Printed):
     eps=1, add_remove, certified
     >>> round(plan.count_sd, 2)
     1.36
+    >>> plan.table.columns.to_list()
+    ['start', 'end', 'noise_sd', 'shown_from']
+    >>> "Plan of survival curves" in plan.summary().as_text()
+    True
+    >>> dp.KaplanMeierPlan.from_dict(plan.to_dict()) == plan
+    True
     """
 
     formula: str
@@ -85,13 +90,7 @@ class KaplanMeierPlan(Printed):
 
     @property
     def table(self) -> pd.DataFrame:
-        """An interval a row: its start and end, the noise in the number at risk, and from how many on it is shown.
-
-        Examples
-        --------
-        >>> plan.table.columns.to_list()
-        ['start', 'end', 'noise_sd', 'shown_from']
-        """
+        """An interval a row: its start and end, the noise in the number at risk, and from how many on it is shown."""
         later = np.arange(self.intervals, 0, -1)
         noise = np.sqrt((2 * later + 1) * self.variance)
         shown = np.maximum(np.ceil(CLEAR * noise), LEAST_AT_RISK)
@@ -99,15 +98,7 @@ class KaplanMeierPlan(Printed):
         return WideFrame({"start": ends[:-1], "end": ends[1:], "noise_sd": noise, "shown_from": shown})
 
     def summary(self) -> Summary:
-        """The plan at 80 columns; as_text, as_html, as_latex and as_markdown.
-
-        Examples
-        --------
-        >>> "Plan of survival curves" in plan.summary().as_text()
-        True
-        >>> "tabular" in plan.to_latex(), "<td" in plan.to_html(), "---:|" in plan.to_markdown()
-        (True, True, True)
-        """
+        """The plan at 80 columns; as_text, as_html, as_latex and as_markdown."""
         table, (left, right) = self.table, self._facts()
         facts = paired_facts(marked_title("Plan of survival curves", self.guarantee), left, right)
         rows = [
@@ -126,13 +117,7 @@ class KaplanMeierPlan(Printed):
         return left, [("Epsilon:", budget), ("Noise sd, count:", f"{self.count_sd:.3g}")]
 
     def to_dict(self) -> dict[str, Any]:
-        """Public facts, for JSON.
-
-        Examples
-        --------
-        >>> dp.KaplanMeierPlan.from_dict(plan.to_dict()) == plan
-        True
-        """
+        """Public facts, for JSON."""
         return {
             "formula": self.formula,
             "groups": list(self.groups),
@@ -171,6 +156,20 @@ class KaplanMeier(Released):
     True
     >>> bool(km.survival(20.0, "arm=new")["low"][0] < np.exp(-20 / 50) < km.survival(20.0, "arm=new")["high"][0])
     True
+    >>> km.curves().columns.to_list()
+    ['group', 'time', 'at_risk', 'events', 'survival', 'std_err', 'noise_err', 'low', 'high']
+    >>> km.conf_int().loc[("arm=new", 30.0)].between(0, 1).all().item()
+    True
+    >>> km.tidy().columns.to_list()[:4]
+    ['time', 'n_risk', 'n_event', 'estimate']
+    >>> int(km.glance()["groups"].iloc[0])
+    2
+    >>> km.logrank().df
+    1
+    >>> km.plot().get_xlabel()
+    'time'
+    >>> "Private Survival Curves" in km.summary().as_text()
+    True
     """
 
     plan: KaplanMeierPlan
@@ -191,11 +190,6 @@ class KaplanMeier(Released):
 
         Columns group, time (the end of the interval), at_risk (at its start) and events as released, but at least zero;
         survival, std_err, noise_err (the part of privacy), low, high. NaN where too few are at risk beside the noise.
-
-        Examples
-        --------
-        >>> km.curves().columns.to_list()
-        ['group', 'time', 'at_risk', 'events', 'survival', 'std_err', 'noise_err', 'low', 'high']
         """
         check_level(alpha)
         found, noisy = curves(self._noisy, alpha), self._noisy
@@ -219,23 +213,11 @@ class KaplanMeier(Released):
         return self.curves()
 
     def conf_int(self, alpha: float = 0.05) -> pd.DataFrame:
-        """Pointwise intervals of the survival, by group and time; columns low and high.
-
-        Examples
-        --------
-        >>> km.conf_int().loc[("arm=new", 30.0)].between(0, 1).all().item()
-        True
-        """
+        """Pointwise intervals of the survival, by group and time; columns low and high."""
         return self.curves(alpha).set_index(["group", "time"])[["low", "high"]]
 
     def tidy(self, alpha: float = 0.05) -> pd.DataFrame:
-        """`curves` under broom's names.
-
-        Examples
-        --------
-        >>> km.tidy().columns.to_list()[:4]
-        ['time', 'n_risk', 'n_event', 'estimate']
-        """
+        """`curves` under broom's names."""
         names = {
             **{"time": "time", "at_risk": "n_risk", "events": "n_event", "survival": "estimate"},
             **{"std_err": "std_error", "low": "conf_low", "high": "conf_high", "group": "strata"},
@@ -243,13 +225,7 @@ class KaplanMeier(Released):
         return WideFrame(self.curves(alpha)[list(names)].rename(columns=names))
 
     def glance(self) -> pd.DataFrame:
-        """One row: groups, intervals, budget, and the log-rank test.
-
-        Examples
-        --------
-        >>> int(km.glance()["groups"].iloc[0])
-        2
-        """
+        """One row: groups, intervals, budget, and the log-rank test."""
         test = self.logrank()
         facts = {"groups": len(self.plan.groups), "intervals": self.plan.intervals, "eps": self.guarantee.eps}
         return WideFrame({**facts, "statistic": test.statistic, "df": test.df, "p_value": test.pvalue}, index=[0])
@@ -324,34 +300,15 @@ class KaplanMeier(Released):
         LogRank
             statistic (chi-squared with df degrees of freedom), df, pvalue, intervals (the number that had enough rows
             in every group), and excess (events of each group less those expected).
-
-        Examples
-        --------
-        >>> km.logrank().df
-        1
         """
         return log_rank(self._noisy)
 
     def plot(self, *, alpha: float = 0.05, caption: bool = True, ax: Axes | None = None) -> Axes:
-        """The curves with their pointwise intervals; see `dpstats.plots.by_group`.
-
-        Examples
-        --------
-        >>> km.plot().get_xlabel()
-        'time'
-        """
+        """The curves with their pointwise intervals; see `dpstats.plots.by_group`."""
         return survival(self, alpha=alpha, caption=caption, ax=ax)
 
     def summary(self, alpha: float = 0.05) -> Summary:
-        """Curves and log-rank test at 80 columns; as_text, as_html, as_latex and as_markdown.
-
-        Examples
-        --------
-        >>> "Private Survival Curves" in km.summary().as_text()
-        True
-        >>> "tabular" in km.to_latex(), "<td" in km.to_html(), "---:|" in km.to_markdown()
-        (True, True, True)
-        """
+        """Curves and log-rank test at 80 columns; as_text, as_html, as_latex and as_markdown."""
         check_level(alpha)
         test = self.logrank()
         left, right = self.plan._facts()
@@ -406,18 +363,7 @@ class KaplanMeier(Released):
         return f"<KaplanMeier: {len(self.plan.groups)} curves, {self.guarantee}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """Released values and public facts, for JSON.
-
-        Examples
-        --------
-        >>> dp.KaplanMeier.from_dict(km.to_dict()).curves().equals(km.curves())
-        True
-        >>> import tempfile
-        >>> path = f"{tempfile.mkdtemp()}/curves.json"
-        >>> km.save(path)
-        >>> dp.KaplanMeier.load(path).guarantee == km.guarantee
-        True
-        """
+        """Released values and public facts, for JSON."""
         return {"plan": self.plan.to_dict(), "counts": self.counts.tolist()}
 
     @classmethod

@@ -119,11 +119,6 @@ class FittedModel(InferenceMixin, Released):
     not_released: ClassVar[Mapping[str, str]] = NOT_RELEASED
 
     @property
-    def has_errors(self) -> bool:
-        """Whether standard errors were released."""
-        raise NotImplementedError
-
-    @property
     def params(self) -> pd.Series[float]:
         """Coefficients in the user's units, indexed by column name."""
         matrix, shift = self.plan.design.back_transform()
@@ -171,6 +166,9 @@ class FittedModel(InferenceMixin, Released):
     @property
     def _family(self) -> Family:
         return self.plan.family
+
+    def _as_released(self) -> dict[str, NDArray[Any]]:
+        return super()._as_released() | {"scaled_released": self.scaled_params}
 
     def predict(
         self,
@@ -262,6 +260,10 @@ class ReleasedModel(FittedModel):
     >>> fit = dp.logit("y ~ x", rows, 10.0, domain={"x": (0, 1), "y": (0, 1)})
     >>> fit.has_errors
     True
+    >>> fit.left_out
+    []
+    >>> "nobs" in fit.fitstats.index
+    True
     """
 
     plan: Plan
@@ -317,13 +319,7 @@ class ReleasedModel(FittedModel):
 
     @property
     def left_out(self) -> list[str]:
-        """The columns of the design that screening or a sparse penalty left out; their coefficients are zero.
-
-        Examples
-        --------
-        >>> fit.left_out
-        []
-        """
+        """The columns of the design that screening or a sparse penalty left out; their coefficients are zero."""
         return [name for name, kept in zip(self.plan.names, self.in_model, strict=True) if not kept]
 
     @property
@@ -404,11 +400,6 @@ class ReleasedModel(FittedModel):
         ------
         NotReleasedError
             If no errors were released.
-
-        Examples
-        --------
-        >>> "nobs" in fit.fitstats.index
-        True
         """
         inferred, statistics, plan = self._inferred, self._fit_statistics, self.plan
         rows: dict[str, tuple[float, ...]] = {}

@@ -39,8 +39,7 @@ from dpstats.wording import argument, phrase
 
 Vector = NDArray[np.float64]
 
-CURVED = ("logit", "log")
-"""Links of families whose information follows from the linear predictor and moves with it."""
+CURVED = ("logit", "log")  # links with which the information depends on the linear predictor
 
 
 class Estimate(NamedTuple):
@@ -231,8 +230,7 @@ def _carried(spread: Spread, basis: Vector, rows: Vector, before: Identified, af
     return RobustSpread(spread.variances * factor, spread.deviations * factor, rows)
 
 
-RARE = 0.5
-"""A level is rare of which the released weight is below so much of the mean weight of its factor's levels."""
+RARE = 0.5  # a rare level has a released weight below this share of its factor's mean weight
 
 
 def hiding_references(design: Bounds, inferred: ReleasedErrors) -> dict[str, bool]:

@@ -31,7 +31,7 @@ from dpstats.plan.tables import facts_table
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.quiet import quiet
-from dpstats.results.contrasts import TESTED, ContrastTests, hypotheses, inference_table
+from dpstats.results.contrasts import ContrastTests, hypotheses, inference_table
 from dpstats.results.inference_mixin import InferenceMixin
 from dpstats.results.instruments import InstrumentTests, trimmed_error, two_parts
 from dpstats.results.standard_errors import ReleasedErrors
@@ -87,11 +87,8 @@ class ReleasedStatistics(Released):
     (('Intercept', 'y', 'x'), True)
     >>> sums.rows > 0, list(sums.budget.index)
     (True, ['statistics', 'cover'])
-    >>> import tempfile
-    >>> path = f"{tempfile.mkdtemp()}/sums.json"
-    >>> sums.save(path)
-    >>> dp.ReleasedStatistics.load(path).names
-    ('Intercept', 'y', 'x')
+    >>> "Released Statistics" in sums.summary().as_text()
+    True
     """
 
     plan: StatisticsPlan
@@ -243,13 +240,7 @@ class ReleasedStatistics(Released):
         return f"<ReleasedStatistics of {len(self.names)} columns: {self.guarantee}>"
 
     def summary(self) -> Summary:
-        """What was released, at what price, with what noise; as_text, as_html and as_latex.
-
-        Examples
-        --------
-        >>> "Released Statistics" in sums.summary().as_text()
-        True
-        """
+        """What was released, at what price, with what noise; as_text, as_html and as_latex."""
         design, count = self.plan.design, noisy_count(self.plan, self._moments, self.nobs)
         facts = [
             ("Columns:", str(len(design.names))),
@@ -270,13 +261,7 @@ class ReleasedStatistics(Released):
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
-        """The statistics whose `to_dict` gave `facts`.
-
-        Examples
-        --------
-        >>> dp.ReleasedStatistics.from_dict(sums.to_dict()).names
-        ('Intercept', 'y', 'x')
-        """
+        """The statistics whose `to_dict` gave `facts`."""
         plan = StatisticsPlan.from_dict(facts["plan"])
         released = np.asarray(facts["released"], dtype=np.float64)
         if released.shape != (plan.noise.size + 1,) * 2 or not np.isfinite(released).all():
@@ -310,14 +295,13 @@ class StatisticsResults(InferenceMixin, Released):
     >>> model = dp.release_statistics(domain, ["x", "y"], 1.0, data=rows, delta=1e-6).fit("y ~ x")
     >>> model.guarantee.certified, model.params.index.tolist()
     (True, ['Intercept', 'x'])
-    >>> import tempfile
-    >>> path = f"{tempfile.mkdtemp()}/model.json"
-    >>> model.save(path)
-    >>> bool((dp.StatisticsResults.load(path).params == model.params).all())
-    True
-    >>> dp.StatisticsResults.from_dict(model.to_dict()).radius == model.radius
-    True
     >>> model.debiased.shape == model.bse.shape == model.tvalues.shape == model.pvalues.shape
+    True
+    >>> model.t_test([1, 1]).effect.shape, model.t_test("Intercept + x = 0.5").effect.shape
+    ((1,), (1,))
+    >>> model.glance()["method"].tolist()
+    ['statistics']
+    >>> "Private Linear Model" in model.summary().as_text()
     True
     """
 
@@ -403,11 +387,6 @@ class StatisticsResults(InferenceMixin, Released):
         """Test linear combinations of the coefficients, rows of `weights` (k, q), against `values`, one by one.
 
         Text such as ``"x = 0"``, a dict, or ``(weights, values)`` stands for both, as for other models.
-
-        Examples
-        --------
-        >>> model.t_test([1, 1]).effect.shape, model.t_test("Intercept + x = 0.5").effect.shape
-        ((1,), (1,))
         """
         if isinstance(weights, str | dict | tuple) or (
             isinstance(weights, list) and all(isinstance(one, str) for one in weights)
@@ -415,19 +394,6 @@ class StatisticsResults(InferenceMixin, Released):
             return super().t_test(weights, alpha)
         tests = self._inference.t_test(*hypotheses(weights, values), alpha)
         return ContrastTests.of(tests, tuple(f"c{number}" for number in range(len(tests.effect))), alpha)
-
-    def tidy(self) -> pd.DataFrame:
-        """One row per coefficient, with the column names of broom.
-
-        Examples
-        --------
-        >>> model.tidy()["term"].tolist(), model.glance()["method"].tolist()
-        (['Intercept', 'x'], ['statistics'])
-        """
-        table = pd.DataFrame({"term": list(self.design.names), "estimate": self.params.to_numpy()})
-        if self.has_errors:
-            table[list(TESTED)] = self.uncertainty().to_numpy()
-        return WideFrame(table.assign(released=self.params.to_numpy()))
 
     def glance(self) -> pd.DataFrame:
         """One row of facts about the model; the number of rows is noisy."""
@@ -446,13 +412,7 @@ class StatisticsResults(InferenceMixin, Released):
         return WideFrame([facts])
 
     def summary(self) -> Summary:
-        """The regression table, in statsmodels' look; as_text, as_html and as_latex.
-
-        Examples
-        --------
-        >>> "Private Linear Model" in model.summary().as_text()
-        True
-        """
+        """The regression table, in statsmodels' look; as_text, as_html and as_latex."""
         facts = [
             ("Dep. Variable:", shorten(self.design.response_name, 22)),
             ("Model:", "Linear, from sums"),
@@ -521,10 +481,7 @@ class IVResults(InstrumentTests, StatisticsResults):
     (('x',), True)
     >>> 1.0 in model.ar_conf_int(alpha=0.0001), model.ar_test(1.0).df
     (True, 1)
-    >>> import tempfile
-    >>> path = f"{tempfile.mkdtemp()}/model.json"
-    >>> model.save(path)
-    >>> bool((dp.IVResults.load(path).params == model.params).all())
+    >>> "Anderson-Rubin" in model.summary().as_text()
     True
     """
 
@@ -543,13 +500,7 @@ class IVResults(InstrumentTests, StatisticsResults):
         return ReleasedErrors(table, basis, np.zeros(len(basis)))
 
     def summary(self) -> Summary:
-        """The regression table, the first stage and the tests; as_text, as_html and as_latex.
-
-        Examples
-        --------
-        >>> "Anderson-Rubin" in model.summary().as_text()
-        True
-        """
+        """The regression table, the first stage and the tests; as_text, as_html and as_latex."""
         facts = [
             ("Dep. Variable:", shorten(self.design.response_name, 18)),
             ("Model:", "2SLS, from sums"),

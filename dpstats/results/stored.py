@@ -3,49 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dpstats.arguments import check_path, safe_repr
 from dpstats.errors import ArgumentError, DataError, NotReleasedError
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.summaries import Summary
-from dpstats.writing import whole_file, write_whole
-
-Loaded = TypeVar("Loaded")
+from dpstats.writing import whole_file
 
 
-def text_of(kind: str, facts: Mapping[str, Any]) -> str:
-    """Released values and public facts as `save_released` writes them."""
-    return json.dumps({"format": 1, "kind": kind, **facts}, indent=1, allow_nan=False)
-
-
-def save_released(path: str | Path, kind: str, facts: Mapping[str, Any]) -> None:
-    """Write released values and public facts, whole or not at all: an older file stays until the new one is there."""
+def _write(path: str | Path, content: bytes) -> None:
+    """Write a file whole or not at all: an older one stays until the new one is there."""
     target = check_path("path", path)
     try:
-        write_whole(target, text_of(kind, facts))
+        with whole_file(target) as file:
+            file.write(content)
     except OSError as error:
-        raise _unwritten(target, error) from error
-
-
-def _unwritten(target: Path, error: OSError) -> ArgumentError:
-    return ArgumentError(f"path: {safe_repr(str(target))} cannot be written ({error.strerror}); choose another")
-
-
-def load_released(path: str | Path, kind: str, build: Callable[[dict[str, Any]], Loaded]) -> Loaded:
-    """What `build` makes of a file of `save_released`, also from before kinds were written; DataError if it is none."""
-    if not check_path("path", path).is_file():
-        raise DataError(f"path: there is no file {safe_repr(str(path))}")
-    try:
-        facts = json.loads(Path(path).read_text())
-        if (facts.pop("format"), facts.pop("kind", kind)) != (1, kind):
-            raise ValueError("unknown format")
-        return build(facts)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"path: {safe_repr(str(path))} is not a file written by {kind}.save") from error
+        refused = f"path: {safe_repr(str(target))} cannot be written ({error.strerror}); choose another"
+        raise ArgumentError(refused) from error
 
 
 def marked_title(title: str, guarantee: Guarantee) -> str:
@@ -98,12 +76,7 @@ class Printed:
         (True, True, True)
         >>> fit.to_docx(f"{tempfile.mkdtemp()}/table.docx")
         """
-        target, content = check_path("path", path), self.summary().as_docx()
-        try:
-            with whole_file(target) as file:
-                file.write(content)
-        except OSError as error:
-            raise _unwritten(target, error) from error
+        _write(path, self.summary().as_docx())
 
     def _repr_html_(self) -> str:
         """What notebooks show."""
@@ -161,8 +134,21 @@ class Released(Printed):
         raise NotImplementedError
 
     def save(self, path: str | Path) -> None:
-        """Write the released values and the public facts as JSON."""
-        save_released(path, type(self).__name__, self.to_dict())
+        """Write the released values and the public facts as JSON.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import dpstats as dp
+        >>> rows = {"x": [0.2, 0.9, 0.4], "y": [0, 1, 1]}
+        >>> fit = dp.logit("y ~ x", rows, 1.0, domain={"x": (0, 1), "y": [0, 1]}, seed=1)
+        >>> fit.save(path := f"{tempfile.mkdtemp()}/fit.json")
+        >>> dp.GLMResults.load(path).summary().as_text() == fit.summary().as_text()
+        True
+        >>> dp.GLMResults.from_dict(fit.to_dict()).nobs is None  # the same as plain values
+        True
+        """
+        _write(path, json_text(self).encode("utf-8"))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -173,4 +159,20 @@ class Released(Printed):
         DataError
             If there is no such file, or it is not one that `save` wrote.
         """
-        return load_released(path, cls.__name__, cls.from_dict)
+        if not check_path("path", path).is_file():
+            raise DataError(f"path: there is no file {safe_repr(str(path))}")
+        kind = cls.__name__
+        try:
+            facts = json.loads(Path(path).read_text())
+            # Files of before have no kind.
+            if (facts.pop("format"), facts.pop("kind", kind)) != (1, kind):
+                raise ValueError("unknown format")
+            return cls.from_dict(facts)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(f"path: {safe_repr(str(path))} is not a file written by {kind}.save") from error
+
+
+def json_text(released: Released) -> str:
+    """The text of the file that `Released.save` writes."""
+    facts = {"format": 1, "kind": type(released).__name__, **released.to_dict()}
+    return json.dumps(facts, indent=1, allow_nan=False)

@@ -61,8 +61,7 @@ from dpstats.wording import argument, phrase
 
 __all__ = ["Summary", "summarize"]
 
-MOST_NAMES = 8
-"""A note lists so many coefficients, and counts them where there are more."""
+MOST_NAMES = 8  # coefficients that a note lists; more are counted
 
 FIGURE_WORDS = {
     "r_squared": "R2",
@@ -72,32 +71,18 @@ FIGURE_WORDS = {
 }
 """Rows of `fitstats` in a summary, each followed by its standard error in brackets."""
 
-WIDEST_SHARE = 0.25
-"""A share that is explained is shown in the table if its standard error is at most that."""
-
-VISIBLE = 0.001
-"""The last digit of a p-value in a table."""
-
-MANY = 100
-"""A chi-squared statistic from here on has no decimals."""
-
-HALF_LINE = 21
-"""So many characters of a fact have room on the right of a table's header."""
-
-ROUGH_COUNT = 0.15
-"""With a larger relative error of the count no eps is advised, which is a multiple of it."""
+WIDEST_SHARE = 0.25  # a share that is explained is shown in the table if its standard error is at most that
+PVALUE_STEP = 0.001  # the last digit of a p-value in a table
+LARGE_CHI2 = 100  # larger chi-squared statistics have no decimals
+HALF_LINE = 21  # characters of a fact that fit on the right of a table's header
+LARGEST_COUNT_ERROR = 0.15  # no eps is advised if the relative error of the count is larger
 
 FEW_ROWS = 2.0
 """Fewer rows than so many times the error of their count, about 280 over eps, mostly predict as badly as a constant."""
 
-MOST_UNSURE = 0.02
-"""A share of rows with more noise is not printed."""
-
-MOST_NOTES = 3
-"""A short summary has so many notes on its coefficients, the most important ones; `notes` has all."""
-
-APART = 0.02
-"""A p-value that is so far from a normal one is always explained."""
+LARGEST_SHARE_SD = 0.02  # a share of rows with more noise is not printed
+MOST_NOTES = 3  # on the coefficients in a short summary, the most important first; `notes` has all
+PVALUE_GAP = 0.02  # a p-value this far from that of a normal table is always explained
 
 NOT_NORMAL = "P>|z| accounts for the distribution of the privacy noise, so it differs from a normal table."
 
@@ -188,13 +173,12 @@ def fit_facts(results: ReleasedModel) -> list[str]:
     shown = int(np.isfinite(results.bse.drop("Intercept", errors="ignore")).sum()) if results.has_errors else 0
     if "slopes" in figures and figures["slopes"]["df"] == shown:  # the test of fewer would contradict the table
         test = figures["slopes"]
-        size = "p < 0.001" if test["p_value"] < VISIBLE else f"p = {test['p_value']:.3f}"
+        size = "p < 0.001" if test["p_value"] < PVALUE_STEP else f"p = {test['p_value']:.3f}"
         value = test["value"]
         slopes = len(results._fitted_columns) - int("Intercept" in results.plan.names)
         tested = "slopes" if test["df"] == slopes else f"{test['df']:.0f} of {slopes} slopes"
-        facts.append(
-            f"{tested}: chi2({test['df']:.0f}) = {f'{value:,.0f}' if value >= MANY else f'{value:.3g}'}, {size}"
-        )
+        statistic = f"{value:,.0f}" if value >= LARGE_CHI2 else f"{value:.3g}"
+        facts.append(f"{tested}: chi2({test['df']:.0f}) = {statistic}, {size}")
     return facts
 
 
@@ -316,7 +300,7 @@ def beyond_cap_note(results: ReleasedModel) -> list[str]:
 
 def part_text(share: Estimate | None) -> str | None:
     """A share of the rows in words; None if it is not known well enough."""
-    if share is None or share.sd > MOST_UNSURE:
+    if share is None or share.sd > LARGEST_SHARE_SD:
         return None
     value, error = 100 * max(share.value, 0.0), 100 * share.sd
     if value < 3 * error:
@@ -410,7 +394,7 @@ def what_would_help(results: ReleasedModel) -> str:
         return f"{first}{foreseen}. {more}"
     if needed.usual is None:
         return f"No number of rows is foreseen to be enough. {more}"
-    rough = counted is not None and counted.se > ROUGH_COUNT * counted.value
+    rough = counted is not None and counted.se > LARGEST_COUNT_ERROR * counted.value
 
     def amount(enough: float | None) -> str:
         if enough is None:
@@ -491,7 +475,7 @@ def wording_notes(results: ReleasedModel) -> list[str]:
 def far_from_normal(results: ReleasedModel) -> bool:
     """Whether a reader of the table sees that some p-value is not of a normal table."""
     values, normal = beside_normal(results.tvalues.to_numpy(), results.pvalues.to_numpy())
-    return bool(np.any(np.abs(values - normal) > APART))
+    return bool(np.any(np.abs(values - normal) > PVALUE_GAP))
 
 
 def rare_note(results: ReleasedModel) -> list[str]:
@@ -515,9 +499,9 @@ def beyond_normal(statistics: NDArray[Any], pvalues: NDArray[Any]) -> bool:
     A statistic of 0 or NaN stands for a coefficient that is not identified.
     """
     values, normal = beside_normal(statistics, pvalues)
-    more = values > np.maximum(2 * normal, normal + VISIBLE)
-    less = normal > np.maximum(2 * values, values + VISIBLE)
-    return bool(np.any(more | less | (np.abs(values - normal) > APART)))
+    more = values > np.maximum(2 * normal, normal + PVALUE_STEP)
+    less = normal > np.maximum(2 * values, values + PVALUE_STEP)
+    return bool(np.any(more | less | (np.abs(values - normal) > PVALUE_GAP)))
 
 
 def beside_normal(statistics: NDArray[Any], pvalues: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -17,32 +17,21 @@ from dpstats.privacy.noise import Noise
 
 Vector = NDArray[np.float64]
 
-SMALLEST_GRID, LARGEST_GRID = 2**14, 2**17
-"""Points of the grid on which the law of a sum is kept."""
-
-CELLS_PER_ROUNDING = 2000
-"""Grid points for every variable rounded up, where the largest grid allows."""
-
-MIXTURE_CELLS = 2**12
-"""Points kept of a sum's law before it is mixed with a random radius."""
-
-LEVELS = 64
-"""Distinct weights kept apart; of more, each is rounded up to the next of so many levels."""
-
-BEYOND = 1e-3
-"""Share of the failure probability that may lie beyond the grid."""
+SMALLEST_GRID, LARGEST_GRID = 2**14, 2**17  # points of the grid of a sum's law
+CELLS_PER_ROUNDING = 2000  # grid points for each variable that is rounded up, if the largest grid allows
+MIXTURE_CELLS = 2**12  # points kept of a sum's law before it is mixed with a random radius
+LEVELS = 64  # distinct weights; if there are more, each is rounded up to the next of so many levels
+TAIL_SHARE = 1e-3  # of the failure probability, which may lie beyond the grid
 
 TILT = 10.0
-"""Sums beyond the grid wrap around, damped by exp(-TILT): they then add less than BEYOND exp(-TILT) of the failure."""
+"""Damps sums beyond the grid, which wrap around: they add less than TAIL_SHARE exp(-TILT) of the failure."""
 
-CROSS_SHARE = 0.3
-"""Share of the failure probability spent on the noise's product with the comparator."""
+CROSS_SHARE = 0.3  # of the failure probability, spent on the noise's product with the comparator
 
 SQUARES = {"normal": (1.0, 2.0), "laplace": (2.0, 20.0), "uniform": (1 / 3, 4 / 45)}
 """Mean and variance of the square of each law of xi."""
 
-FFT_ERROR = 1e-8
-"""Bound on the rounding error of a distribution function computed by fast Fourier transforms."""
+FFT_ERROR = 1e-8  # bound on the rounding error of a distribution function computed by fast Fourier transforms
 
 
 def quadratic_quantile(noise: Noise | KNormNoise, weights: Vector, probability: float) -> float:
@@ -60,7 +49,7 @@ def quadratic_quantile(noise: Noise | KNormNoise, weights: Vector, probability: 
         # Columns that do not count still need a density.
         return noise.weighted(np.sqrt(np.maximum(weights, 1e-30 * np.max(weights)))).norm_quantile(probability) ** 2
     largest = float(np.max(weights))
-    failure = (1 - probability) * (1 - BEYOND * math.exp(-TILT)) - FFT_ERROR
+    failure = (1 - probability) * (1 - TAIL_SHARE * math.exp(-TILT)) - FFT_ERROR
     if failure <= 0 or (_coordinate_law(noise)[0] == "normal" and np.ptp(weights) == 0):
         return largest * noise.norm_quantile(len(weights), probability) ** 2
     return noise.scale**2 * largest * _unit_quantile(noise, weights[weights > 0] / largest, len(weights), failure)
@@ -87,7 +76,7 @@ def _unit_quantile(noise: Noise, weights: Vector, size: int, failure: float) -> 
     largest = mean * float(counts @ levels) + 6 * math.sqrt(variance * float(counts @ levels**2))
     while True:
         masses, step = _sum_law(law, levels, counts, largest)
-        if 1 - float(np.sum(masses)) <= BEYOND * failure:
+        if 1 - float(np.sum(masses)) <= TAIL_SHARE * failure:
             break
         largest *= 2
     if independent:

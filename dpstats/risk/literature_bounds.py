@@ -25,8 +25,7 @@ NAPP = "Li & Liu, NAPP-ERM"
 FUKUCHI = "Fukuchi et al. 2017"
 LECTURE = "Wang 2021, lecture 10"
 
-SHARE = 0.5
-"""r, the share of eps that NAPP-ERM spends on the noise."""
+SHARE = 0.5  # r, the share of eps that NAPP-ERM spends on the noise
 
 Gap = Literal["regularised", "regularised, on the region", "unregularised", "population"]
 Statement = Literal["quantile", "mean", "order"]

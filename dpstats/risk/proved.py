@@ -23,19 +23,12 @@ PROOF = "docs/proofs/risk"
 POSTERIOR_PROOF, NEW_ROWS_PROOF, REGION_PROOF = (f"{PROOF}, theorem {number}" for number in (6, 7, 8))
 AGAINST = "against any coefficients of norm radius"
 
-RADII = 4001
-"""Points of the quadrature over the radius of spherical Laplace noise."""
+RADII = 4001  # points of the quadrature over the radius of spherical Laplace noise
+RADIUS_TAIL = 1e-16  # the mass that it leaves out at either end
+STEP = 1.1  # q, the ratio of neighbouring distances from the comparator
+START = 1 / 16  # the least of these distances, as a share of the comparator's norm
 
-RADIUS_TAIL = 1e-16
-"""Mass left out at either end of it."""
-
-STEP = 1.1
-"""q: distances from the comparator are told apart by this factor."""
-
-START = 1 / 16
-"""The least distance that is told apart, as a share of the comparator's norm."""
-
-THIRD = 1 / 3
+EVENT_SHARE = 1 / 3
 """Share of the failure probability of each event: the sample, and the noise, of which output perturbation has two."""
 
 
@@ -217,8 +210,8 @@ class NoiseQuantiles:
 
 def output_quantiles(noise: Noise, size: int, pi: float, start: float) -> NoiseQuantiles:
     """The quantiles of g, for noise in the optimum and a comparator of norm `start`."""
-    norm = noise.norm_quantile(size, 1 - THIRD * pi)
-    along, square = (shortfall(noise, size, THIRD * pi, power) for power in (1, 2))
+    norm = noise.norm_quantile(size, 1 - EVENT_SHARE * pi)
+    along, square = (shortfall(noise, size, EVENT_SHARE * pi, power) for power in (1, 2))
     return NoiseQuantiles(start + along, norm, constant=start * along, shift=norm, square=square)
 
 
@@ -226,13 +219,13 @@ def objective_quantiles(
     noise: Noise | KNormNoise, shape: Vector, curvature: Vector, radius: float, pi: float
 ) -> NoiseQuantiles:
     """The quantile of ||b + M theta|| in the metric of M^-1, for noise in the objective."""
-    gap = gap_quantile(noise, shape, curvature, 2 * THIRD * pi, removed=curvature, radius=radius)
+    gap = gap_quantile(noise, shape, curvature, 2 * EVENT_SHARE * pi, removed=curvature, radius=radius)
     return NoiseQuantiles(2 * math.sqrt(gap), 2 * math.sqrt(gap))
 
 
 def cost_of_new_rows(sampling: SamplingBound, quantiles: NoiseQuantiles, rows: float, pi: float) -> float:
     """The bound of theorem 7, without the rise of the losses; it may fail with probability pi over noise and rows."""
-    slope = sampling.slope(rows, quantiles.norm, THIRD * pi)
+    slope = sampling.slope(rows, quantiles.norm, EVENT_SHARE * pi)
     near = START * sampling.start * slope
     constant = min(quantiles.constant, STEP * slope * sampling.start)
     return (quantiles.shrunk + STEP * slope) ** 2 / 4 + constant + STEP * slope * quantiles.shift + near

@@ -22,26 +22,13 @@ from dpstats.wording import argument, phrase
 
 WIDTH = 78
 
-MOST = 10**12
-"""The largest number of rows that errors are foreseen for."""
-
-CLOSE = 1.01
-"""A number of rows for errors, which are a forecast, is found to this factor."""
-
-ROUGH = 1.1
-"""And for rows that say more or less, to this one."""
-
-LEAP = 2.0
-"""The longest step of the search, on the logarithm of the number of rows."""
-
-STEP = 4.0
-"""What numbers are multiplied by until coefficients are likely to be identified."""
-
-NEAR = 1.05
-"""A number of rows for coefficients that are likely to be identified, to this one."""
-
-FEW, MANY = 6, 20
-"""Draws of noise that numbers of rows must stand in the search, and that the last one must."""
+MOST_ROWS = 10**12  # the largest number of rows that errors are forecast for
+TOLERANCE = 1.01  # the factor to which a number of rows is found; errors are a forecast
+ROUGH_TOLERANCE = 1.1  # the same for rows that are more or less informative
+LONGEST_STEP = 2.0  # of the search, on the logarithm of the number of rows
+GROWTH = 4.0  # the factor between trials until coefficients are likely to be identified
+IDENTIFIED_TOLERANCE = 1.05  # the factor to which the number that identifies them is found
+SEARCH_DRAWS, FINAL_DRAWS = 6, 20  # of noise, in the search and for its answer
 
 
 class _Rows:
@@ -153,7 +140,7 @@ class ErrorSize(_Rows):
     def _assumptions(self) -> str:
         """What the number rests on."""
         if self.known:
-            return KNOWN
+            return DESCRIBED_ROWS
         inside = "rows whose numbers fill their ranges"
         usual = f"usual rows and {inside}."
         if self.least < self.n:
@@ -166,7 +153,7 @@ class ErrorSize(_Rows):
         )
 
 
-KNOWN = "This is a forecast for rows as described by typical= or like=."
+DESCRIBED_ROWS = "This is a forecast for rows as described by typical= or like=."
 """What an answer rests on; a shell describes no rows."""
 
 
@@ -217,20 +204,20 @@ class RequiredEps:
 
     def __str__(self) -> str:
         """The eps and the errors at it, at 80 columns."""
+        rests_on = DESCRIBED_ROWS if self.known else supposed_rows()
         if math.isinf(self.eps):
-            more = (
-                f"No eps up to {GREATEST:g} gives {self.n:,} rows these standard errors. The table is for {GREATEST:g}."
-            )
-            return _with_table(f"{more} {KNOWN if self.known else supposed_rows()}", self.table, self.known)
+            most = f"{LARGEST_EPS:g}"
+            answer = f"No eps up to {most} gives {self.n:,} rows these standard errors. The table is for {most}. "
+            return _with_table(answer + rests_on, self.table, self.known)
         answer = f"About eps = {self.eps:.4g} for these standard errors of {self.n:,} rows. "
         if not self.known:
             rare = "Rows with narrow, off-centre numbers and rare levels"
             if math.isfinite(self.cautious):
                 sure = f"{rare} are likely to have finite errors from eps = {self.cautious:.4g} on."
             else:
-                sure = f"{rare} are unlikely to have finite errors at any eps up to {GREATEST:g}."
+                sure = f"{rare} are unlikely to have finite errors at any eps up to {LARGEST_EPS:g}."
             answer += f"This holds for usual rows. {sure} "
-        return _with_table(answer + (KNOWN if self.known else supposed_rows()), self.table, self.known)
+        return _with_table(answer + rests_on, self.table, self.known)
 
 
 def required(
@@ -295,20 +282,19 @@ def required(
             return found is not None and found.enough(n, places)
 
         forecast.errors(n)  # refuses what is no number of rows
-        eps = _least_eps(usual, LADDER)
+        eps = _least_eps(usual, EPS_LADDER)
         sure = eps
         if not (forecast.known or math.isinf(eps)):
-            sure = _least_eps(cautious, [eps, *(step for step in LADDER if step > eps)])
-        shown = at(min(eps, GREATEST)) or forecast
+            sure = _least_eps(cautious, [eps, *(step for step in EPS_LADDER if step > eps)])
+        shown = at(min(eps, LARGEST_EPS)) or forecast
         table = shown.errors(n).loc[targets.index]
     table.insert(0, "wanted", targets)
     return RequiredEps(eps, sure, n, WideFrame(table), forecast.known)
 
 
-GREATEST = 20.0
-"""No greater eps is a guarantee that is worth its name."""
+LARGEST_EPS = 20.0  # a larger eps is no guarantee worth its name
 
-LADDER = tuple(GREATEST * 0.5**halvings for halvings in range(11, -1, -1))
+EPS_LADDER = tuple(LARGEST_EPS * 0.5**halvings for halvings in range(11, -1, -1))
 """Budgets that are tried, from the least on; between the first that is enough and the one before it is bisected."""
 
 
@@ -318,7 +304,7 @@ def _least_eps(enough: Callable[[float], bool], ladder: Sequence[float]) -> floa
     if place is None:
         return math.inf
     high, low = ladder[place], ladder[max(place - 1, 0)]
-    while high > NEAR * low:
+    while high > IDENTIFIED_TOLERANCE * low:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if enough(middle) else (middle, high)
     unit = 10.0 ** (math.floor(math.log10(high)) - 1)
@@ -337,12 +323,12 @@ def rows_for_errors(
         forecast = plan.forecast(residual_sd=residual_sd, typical=typical, like=like)
         places = [plan.names.index(name) for name in targets.index]
         search = _Search(forecast, places, np.array(targets, dtype=np.float64))
-        n = cautious = least = most = search.met(forecast.names[0], CLOSE)
+        n = cautious = least = most = search.met(forecast.names[0], TOLERANCE)
         if not forecast.known:
             # Found to a tenth alone.
-            least = min(search.met(forecast.names[1], ROUGH), n)
-            cautious = search.identified(forecast.last, n, NEAR)
-            most = search.met(forecast.last, ROUGH, cautious)
+            least = min(search.met(forecast.names[1], ROUGH_TOLERANCE), n)
+            cautious = search.identified(forecast.last, n, IDENTIFIED_TOLERANCE)
+            most = search.met(forecast.last, ROUGH_TOLERANCE, cautious)
         table = forecast.errors(n).loc[targets.index]
     table.insert(0, "wanted", targets)
     information = forecast.plan_at(n).stages[-1].plan.information
@@ -367,22 +353,22 @@ class _Search:
         if n is None:
             # No fewer rows than without any noise.
             noiseless = max(1.0, float(np.max(self.forecast.sampling(population)[self.places] / self.targets)) ** 2)
-            n = self.identified(population, noiseless, max(close, NEAR))
+            n = self.identified(population, noiseless, max(close, IDENTIFIED_TOLERANCE))
         rows = n if self._excess(population, n) <= 0 else _rounded(self._enough(population, n, close))
-        while not (self._excess(population, rows) <= 0 and self._likely(population, rows, MANY)):
+        while not (self._excess(population, rows) <= 0 and self._likely(population, rows, FINAL_DRAWS)):
             rows = _rounded(_possible(close * rows))
         return rows
 
     def identified(self, population: str, least: float, close: float) -> int:
         """The number, `least` or more, at which there are likely to be errors, to a factor `close`."""
         low = high = _possible(least)
-        while not self._likely(population, high, FEW):
-            low, high = high, _possible(STEP * high)
+        while not self._likely(population, high, SEARCH_DRAWS):
+            low, high = high, _possible(GROWTH * high)
         while high > close * low:
             middle = math.sqrt(low * high)
-            low, high = (low, middle) if self._likely(population, middle, FEW) else (middle, high)
-        while not self._likely(population, high, MANY):
-            high = _possible(NEAR * high)
+            low, high = (low, middle) if self._likely(population, middle, SEARCH_DRAWS) else (middle, high)
+        while not self._likely(population, high, FINAL_DRAWS):
+            high = _possible(IDENTIFIED_TOLERANCE * high)
         return _rounded(high)
 
     def _likely(self, population: str, n: float, draws: int) -> bool:
@@ -400,7 +386,7 @@ class _Search:
         above = below = self._excess(population, n)
         while above > 0:
             low, below = high, above
-            high += min(max(above, 0.1), LEAP)
+            high += min(max(above, 0.1), LONGEST_STEP)
             above = self._excess(population, math.exp(high))
         while high - low > math.log(close):
             share = below / (below - above) if np.isfinite(below) else 0.5
@@ -414,9 +400,9 @@ class _Search:
 
 def _possible(n: float) -> float:
     """A number of rows; ArgumentError if it is beyond all."""
-    if n > MOST:
+    if n > MOST_ROWS:
         raise ArgumentError(
-            f"se: more than {MOST:,} rows would be needed at this eps; allow larger errors, or raise eps"
+            f"se: more than {MOST_ROWS:,} rows would be needed at this eps; allow larger errors, or raise eps"
         )
     return n
 

@@ -37,14 +37,9 @@ from dpstats.risk.proved import (
 from dpstats.risk.rows_needed import ErrorSize, SampleSize, rows_for_errors
 from dpstats.wording import argument
 
-NO_JACOBIAN = 1e6
-"""Curvature, in units of the least feasible one, at which the Jacobian costs nothing visible."""
-
-MOST_ROWS = 90.0
-"""Natural logarithm of the largest number of rows looked at."""
-
-SEARCHED = 24
-"""Curvatures tried before the best one is refined."""
+NO_JACOBIAN = 1e6  # curvature, over the least feasible one, at which the Jacobian costs next to nothing
+LARGEST_LOG_ROWS = 90.0  # the natural logarithm of the largest number of rows that is tried
+TRIALS = 24  # curvatures that are tried before the best one is refined
 
 
 def sample_size(
@@ -275,12 +270,12 @@ class _Rule(ABC):
             rows = math.exp(log_rows)
             return cost_of_new_rows(sampling, quantiles, rows, self.pi) / rows - left
 
-        if left <= 0 or excess(MOST_ROWS) > 0:
+        if left <= 0 or excess(LARGEST_LOG_ROWS) > 0:
             return math.inf
         if excess(0.0) <= 0:
             return 1.0
         # At the upper end of the last bracket the bound holds.
-        return math.exp(float(optimize.brentq(excess, 0.0, MOST_ROWS, xtol=1e-9))) * (1 + 1e-8)
+        return math.exp(float(optimize.brentq(excess, 0.0, LARGEST_LOG_ROWS, xtol=1e-9))) * (1 + 1e-8)
 
     def sampling(self, level: float) -> SamplingBound:
         """The sampling error at a curvature."""
@@ -383,9 +378,9 @@ def _whole(rows: float, name: str) -> int:
 
 def _least_cost(cost: Callable[[float], float], low: float, high: float) -> float:
     """The curvature of least cost between the two, to one percent; the cost may be infinite near the ends."""
-    levels = np.linspace(math.log(low), math.log(high), SEARCHED)
+    levels = np.linspace(math.log(low), math.log(high), TRIALS)
     best = int(np.argmin([cost(math.exp(level)) for level in levels]))
-    around = levels[max(best - 1, 0)], levels[min(best + 1, SEARCHED - 1)]
+    around = levels[max(best - 1, 0)], levels[min(best + 1, TRIALS - 1)]
     optimum = optimize.minimize_scalar(
         lambda level: cost(math.exp(level)), bounds=around, method="bounded", options={"xatol": 0.01}
     )

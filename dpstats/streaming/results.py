@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.arguments import check_flag, explain_calls
+from dpstats.arguments import check_flag
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.frames import WideFrame
@@ -20,7 +20,6 @@ from dpstats.inference.estimates import LEVEL
 from dpstats.plots import style
 from dpstats.quiet import quiet
 from dpstats.results.contrasts import COEFFICIENT_WIDTHS, coefficient_cells, coefficient_headers
-from dpstats.results.glm_results import broom_table
 from dpstats.results.model import FittedModel
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.streaming.plan import StreamPlan, header, promise, ticks_table
@@ -148,14 +147,6 @@ class StreamResults(FittedModel):
         shares = self._inferred.table.shares
         values = np.sqrt((shares[:, 1] + shares[:, 2]) * np.where(np.isfinite(self.bse), self.bse, np.nan) ** 2)
         return self._series(np.where(np.isnan(values), np.inf, values), "noise_sd")
-
-    @explain_calls()
-    def tidy(self, *, exponentiate: bool = False, conf_int: bool = True, conf_level: float = 0.95) -> pd.DataFrame:
-        """One row per coefficient, with the column names of broom: term; estimate, bias-corrected if there are errors,
-        with std_error, statistic, p_value, conf_low and conf_high; released and scaled_released, as shrunk.
-        The arguments are as for `GLMResults.tidy`."""
-        table = broom_table(self, exponentiate, conf_int, conf_level)
-        return WideFrame(table.assign(released=self.params.to_numpy(), scaled_released=self.scaled_params))
 
     def glance(self) -> pd.DataFrame:
         """One row of facts about the regression."""

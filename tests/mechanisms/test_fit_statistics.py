@@ -654,9 +654,9 @@ def test_rows_beyond_the_cap_widen_r2_by_what_they_may_add(monkeypatch: pytest.M
     low, high = ends(flat)
     assert low < explained < high
     assert high - low < 0.2
-    monkeypatch.setattr(statistics_module, "BEYOND", statistics_module.BEYOND / 2)
+    monkeypatch.setattr(statistics_module, "BEYOND_EXCESS", statistics_module.BEYOND_EXCESS / 2)
     assert ends(flat)[0] > explained
-    monkeypatch.setattr(statistics_module, "BEYOND", 4 * statistics_module.BEYOND)
+    monkeypatch.setattr(statistics_module, "BEYOND_EXCESS", 4 * statistics_module.BEYOND_EXCESS)
     assert np.subtract(*ends(flat)[::-1]) > 0.2
 
 
