@@ -24,7 +24,7 @@ import dpstats as dp
 from dpstats.data import Block, MemoryRows
 from dpstats.privacy.randomness import random_source
 from dpstats.streaming import Regression, StreamPlan, StreamResults, running
-from dpstats.streaming.request import StreamRequest, make_plan
+from dpstats.streaming.request import make_plan
 from dpstats.streaming.running import choose_burn_in
 
 Float = NDArray[np.float64]
@@ -42,7 +42,7 @@ def plan_of(columns: int, family: str, horizon: int, **options: Any) -> StreamPl
     response = (-1, 1) if family == "gaussian" else [0, 1]
     domain = {**dict.fromkeys(names_of(columns), (-1, 1)), "y": response}
     formula = f"y ~ {' + '.join(names_of(columns))} - 1"
-    return make_plan(StreamRequest(formula, domain, EPS, DELTA, family=family, horizon=horizon, **options))
+    return make_plan(formula, domain, EPS, DELTA, family=family, horizon=horizon, **options)
 
 
 def signs(rows: int, columns: int, random: np.random.Generator) -> Float:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
 import numpy as np
@@ -34,7 +33,7 @@ from dpstats.streaming.refits import (
     make_refits_plan,
     make_schedule,
 )
-from dpstats.streaming.request import StreamKeywords, StreamRequest, make_plan
+from dpstats.streaming.request import STREAM_DEFAULTS, StreamKeywords, make_plan
 from dpstats.streaming.results import StreamResults, change_table, coefficient_picture
 from dpstats.streaming.running import RunningStream
 from dpstats.streaming.sums.workloads import Window
@@ -204,7 +203,7 @@ class Regression(_Stream):
     """
 
     @explain_calls()
-    @expand_signature(StreamKeywords, defaults={one.name: one.default for one in fields(StreamRequest)})
+    @expand_signature(StreamKeywords, defaults=STREAM_DEFAULTS)
     def __init__(
         self,
         formula: str,
@@ -218,8 +217,7 @@ class Regression(_Stream):
         seed: int | None = None,
         **arguments: Unpack[StreamKeywords],
     ) -> None:
-        request = StreamRequest(formula, domain, eps, delta, **arguments, seeded=seed is not None)
-        plan = make_plan(request)
+        plan = make_plan(formula, domain, eps, delta, seeded=seed is not None, **arguments)
         self._running: RunningStream = RunningStream(plan, ledger=ledger, state=state, recall=recall, seed=seed)
         self._domain = Domain.coerce(domain)
 

@@ -22,7 +22,7 @@ from dpstats.streaming import vectors
 from dpstats.streaming.constraints import L2Ball
 from dpstats.streaming.plan import StreamPlan
 from dpstats.streaming.projected import ProjectedPlan, ProjectedVector, Projection
-from dpstats.streaming.request import StreamRequest, make_plan
+from dpstats.streaming.request import make_plan
 from dpstats.streaming.sums import Honaker
 from dpstats.streaming.sums.lattice import GaussianDraws
 
@@ -47,7 +47,7 @@ PERSONS: list[tuple[int, ...]] = [(0,), (0, 1), (0, 1, 4)]
 def plan_of(family: str, adjacency: str, participation: tuple[int, ...], **workload: Any) -> StreamPlan:
     domain = {"a": (-1, 1), "y": (-1, 1) if family == "gaussian" else [0, 1]}
     options = {"participation": participation, "adjacency": adjacency} | workload
-    return make_plan(StreamRequest("y ~ a", domain, EPS, DELTA, family=family, **options))
+    return make_plan("y ~ a", domain, EPS, DELTA, family=family, **options)
 
 
 def released_params(plan: StreamPlan, seen: np.ndarray) -> np.ndarray:
@@ -227,8 +227,7 @@ def sketched(adjacency: str, participation: tuple[int, ...], **workload: Any) ->
     options = {"participation": participation, "adjacency": adjacency, "constraint": L2Ball(1.0), "directions": 2}
     domain = {**dict.fromkeys(NAMES, (-1, 1)), "y": (-1, 1)}
     formula = f"y ~ {' + '.join(NAMES)} - 1"
-    asked = StreamRequest(formula, domain, EPS, DELTA, mechanism="projected", **options, **workload)
-    return make_plan(asked)
+    return make_plan(formula, domain, EPS, DELTA, mechanism="projected", **options, **workload)
 
 
 def with_image(plan: StreamPlan, image: list[float]) -> np.ndarray:

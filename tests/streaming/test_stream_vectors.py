@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dpstats.data import Block, MemoryRows
 from dpstats.families import Binomial, HuberSVM, Poisson, SmoothSVM
 from dpstats.streaming.plan import StreamPlan
-from dpstats.streaming.request import StreamRequest, make_plan
+from dpstats.streaming.request import make_plan
 from dpstats.streaming.vectors import FREE_WEIGHT, linearise, reach_of
 
 DOMAIN: dict[str, Any] = {"a": (-1, 1), "b": (0, 3), "g": ["u", "v", "w"], "y": (-1, 1)}
@@ -32,7 +32,7 @@ FAMILIES: dict[str, tuple[Any, Any]] = {
 def plan_of(name: str, formula: str = "y ~ a + b + g", **options: Any) -> StreamPlan:
     family, response = FAMILIES[name]
     options = {"horizon": 8} | options
-    return make_plan(StreamRequest(formula, DOMAIN | {"y": response}, 1.0, 1e-5, family=family, **options))
+    return make_plan(formula, DOMAIN | {"y": response}, 1.0, 1e-5, family=family, **options)
 
 
 def vector_of(plan: StreamPlan, exog: np.ndarray, endog: float, params: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ from dpstats.data import Block, MemoryRows
 from dpstats.errors import NotReleasedError
 from dpstats.streaming import Regression, vectors
 from dpstats.streaming.plan import StreamPlan
-from dpstats.streaming.request import StreamRequest, make_plan
+from dpstats.streaming.request import make_plan
 from dpstats.streaming.sums.lattice import GaussianDraws
 from dpstats.streaming.vectors import reach_of
 
@@ -36,7 +36,7 @@ HUGE = 1e4
 def plan_of(name: str, formula: str = "y ~ a + b + offset(o) + weights(u)", **options: Any) -> StreamPlan:
     family, response = FAMILIES[name]
     given_ = {"horizon": 8} | options
-    return make_plan(StreamRequest(formula, DOMAIN | {"y": response}, 1.0, 1e-5, family=family, **given_))
+    return make_plan(formula, DOMAIN | {"y": response}, 1.0, 1e-5, family=family, **given_)
 
 
 def outcomes(plan: StreamPlan) -> tuple[float, float]:
