@@ -239,8 +239,8 @@ class InferenceMixin:
         Parameters
         ----------
         exponentiate : bool
-            For a logit or log link: estimate, conf_low and conf_high become odds ratios or ratios of means; the other
-            columns stay on the scale of the coefficients, as in broom.
+            For a logit or log link: estimate, conf_low and conf_high become odds ratios or ratios of means. std_error
+            stays that of the coefficient, on the log scale, and so do the other columns, as in broom.
         conf_int : bool
             Whether conf_low and conf_high are there; they need standard errors in any case.
         conf_level : float
