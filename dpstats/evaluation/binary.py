@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -49,6 +50,7 @@ class BinaryModel:
     high: float
     metrics: Collection[str]
     bins: int
+    levels: tuple[Any, ...] = (0, 1)  # as the response is declared
 
     @property
     def probabilities(self) -> bool:
@@ -81,7 +83,7 @@ class BinaryModel:
             found.notes.append(HIDDEN)
             return found
         if "accuracy" in self.metrics:
-            found.confusion = _confusion(block)
+            found.confusion = _confusion(block, self.levels)
         if "roc" in self.metrics:
             found.roc = _roc(block, self.probabilities)
         if {"calibration", "residuals"} & set(self.metrics):
@@ -157,13 +159,13 @@ _FIGURES: dict[str, tuple[Callable[[ReleasedHistogram], Estimate], float]] = {
 _NAMES = {"deviance": "deviance explained", "roc": "area under ROC", "log_score": "log score"}
 
 
-def _confusion(block: ReleasedHistogram) -> pd.DataFrame:
+def _confusion(block: ReleasedHistogram, levels: Sequence[Any]) -> pd.DataFrame:
     """Numbers of rows by response and decision, with the standard deviation of their noise."""
     decided = block.grid.middle > 0
     entries = [
         {
-            "response": y,
-            "decision": decision,
+            "response": levels[y],
+            "decision": levels[decision],
             "rows": max(float(block.counts[y, chosen].sum()), 0.0),
             "noise_se": math.sqrt(block.count_variance * int(chosen.sum())),
         }

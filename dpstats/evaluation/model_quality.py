@@ -197,7 +197,8 @@ def plan_evaluation(fit: GLMResults, metrics: Sequence[str] | None, bins: int) -
         raise ArgumentError(f"bins must be a whole number from 1 to 100, got {safe_repr(bins)}")
     ends = linear_range(plan.design, fit.scaled_params)
     if family.response == "binary":
-        return BinaryModel(family, *ends, chosen, int(bins))
+        levels = plan.design.response.levels if isinstance(plan.design, DesignSpec) else None
+        return BinaryModel(family, *ends, chosen, int(bins), levels or (0, 1))
     count = family.response == "count"
     middle, scale = plan.design.response_scaling()
     if isinstance(plan.design, DesignSpec):
