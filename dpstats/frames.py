@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, ClassVar
 
@@ -40,6 +40,31 @@ class WideFrame(pd.DataFrame):
                 return written
             fits = max(map(len, written.splitlines())) <= pd.get_option("display.width")
             return written if fits else repr(_folded(table))
+
+
+class ForecastFrame(WideFrame):
+    """A DataFrame of forecasts that prints their ends only where they differ: of known rows they do not.
+
+    Examples
+    --------
+    >>> from dpstats.frames import ForecastFrame
+    >>> print(ForecastFrame({"std_error": [0.5], "lower": [0.5], "upper": [0.5]}, index=["x"]))
+       std_error
+    x        0.5
+    lower, upper: as std_error
+    """
+
+    same: ClassVar[Mapping[str, Sequence[str]]] = {"std_error": ("lower", "upper"), "identified": ("identified_upper",)}
+
+    def __repr__(self) -> str:
+        equal = {
+            name: [end for end in ends if end in self and self[end].equals(self[name])]
+            for name, ends in self.same.items()
+            if name in self
+        }
+        shown = WideFrame(pd.DataFrame(self).drop(columns=[end for ends in equal.values() for end in ends]))
+        notes = [f"{', '.join(ends)}: as {name}" for name, ends in equal.items() if ends]
+        return "\n".join([WideFrame.__repr__(shown), *(["; ".join(notes)] if notes else [])])
 
 
 class LogFrame(WideFrame):

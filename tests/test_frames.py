@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
-from dpstats.frames import LONGEST, LogFrame, WideFrame
+from dpstats.frames import LONGEST, ForecastFrame, LogFrame, WideFrame
 
 ROWS = 400
 RNG = np.random.default_rng(1)
@@ -166,3 +166,13 @@ def test_entries_of_a_log_have_a_line_each() -> None:
     long = repr(LogFrame({"eps": [0.1] * 500, "label": ["count"] * 500}))
     assert len(long.splitlines()) == 1 + 5 + 1 + 5 + 1
     assert "[500 rows x 2 columns]" in long
+
+
+def test_a_forecast_prints_ends_that_differ() -> None:
+    columns = {"std_error": [0.5, np.inf], "lower": [0.5, np.inf], "upper": [0.5, np.inf], "identified": [1.0, 0.2]}
+    same = ForecastFrame({**columns, "identified_upper": [1.0, 0.2]}, index=["x", "z"])
+    assert repr(same).splitlines()[0].split() == ["std_error", "identified"]
+    assert repr(same).splitlines()[-1] == "lower, upper: as std_error; identified_upper: as identified"
+    apart = ForecastFrame({**columns, "upper": [0.6, np.inf]})
+    assert repr(apart).splitlines()[0].split() == ["std_error", "upper", "identified"]
+    assert list(same.columns) == [*columns, "identified_upper"]

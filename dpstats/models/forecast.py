@@ -23,7 +23,7 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Family, Quantile
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.submodels import SEED
-from dpstats.frames import WideFrame
+from dpstats.frames import ForecastFrame
 from dpstats.inference import (
     Inference,
     KnownInformation,
@@ -149,7 +149,7 @@ class Forecast:
             "identified": usual[1],
             "identified_upper": upper[1],
         }
-        return WideFrame(columns, index=list(self.plan.names))
+        return ForecastFrame(columns, index=list(self.plan.names))
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -222,7 +222,7 @@ def check_subject(name: str, value: object, shows: str, made: str) -> None:
 
 def by_label(name: str, value: Any) -> dict[str, Any]:
     """What to draw side by side, by label: a dict as it is, a list numbered; one alone has no label."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):  # results by group are a mapping too
         if not value or not all(isinstance(label, str) and label for label in value):
             raise ArgumentError(f"{name}: the keys of a dict are labels, such as 'small', and there must be some")
         return dict(value)
