@@ -77,11 +77,11 @@ def fits(domain: Any, formula: str, data: pd.DataFrame, eps: float, seed: int) -
     for radius, ridge in SETTINGS:
         spec = dp.local.Spec(domain, formula, **given, radius=radius * typical)
         total = local.simulated_total(data, spec, np.random.default_rng([SEED, seed]))
-        moments = collector._projected(collector._moments(total, spec), design)
-        rule = collector._curvature(moments, spec.radius)
+        moments = collector._project_moments(collector._moments(total, spec), design)
+        rule = collector._least_risk_ridge(moments, spec.radius)
         yield f"{radius:g}, {ridge:g}", dp.local.fit(total, spec, curvature=ridge * rule).scaled_params
         if radius == ridge == 1:
-            gram, steady = collector._regularised(moments, rule, True)
+            gram, steady = collector._regularise(moments, rule, True)
             yield "quadratic", np.linalg.solve(gram + steady, moments.vector)
     common: dict[str, Any] = {"adjacency": "replace_one", "seed": seed, "inference": None, "family": "binomial"}
     yield "dp.glm", dp.glm(formula, data, eps, delta=DELTA, domain=domain, **common).scaled_params

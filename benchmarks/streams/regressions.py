@@ -139,10 +139,10 @@ def logistic_stream(
         endog = (random.random(rows) < expit(exog @ coef)).astype(np.float64)
         exogs, endogs = [*exogs, exog], [*endogs, endog]
         exact = exact + vector(plan, exog, endog, params[-1])
-        chosen = choose_burn_in(plan, totals, [*params, params[-1]][: tick + 1], tick, exact + noise[tick - 1])
-        totals, params = [*totals, exact + noise[tick - 1]], [*params, chosen.params]
+        _, _, latest = choose_burn_in(plan, totals, [*params, params[-1]][: tick + 1], tick, exact + noise[tick - 1])
+        totals, params = [*totals, exact + noise[tick - 1]], [*params, latest]
         if tick in at:
-            found.append((np.vstack(exogs), np.concatenate(endogs), chosen.params))
+            found.append((np.vstack(exogs), np.concatenate(endogs), latest))
     return found
 
 
@@ -208,16 +208,16 @@ def logistic(seeds: int = 6, rows: int = 2000) -> None:
 
 def starts(seeds: int = 6, rows: int = 2000) -> None:
     """Norm 8 with other shares of the ticks that may be left out, which `early.SHARE` is."""
-    at, usual = (12, 24, 60), running.SHARE
+    at, usual = (12, 24, 60), running.BURN_IN_SHARE
     plan = plan_of(10, "binomial", 60)
     for share in (0.0, 1 / 8, usual):
-        running.SHARE = share
+        running.BURN_IN_SHARE = share
         found = [
             [likelihood_above(*part) for part in logistic_stream(plan, 8.0, 0.0, seed, at, rows)]
             for seed in range(seeds)
         ]
         print(f"norm 8, up to {share:.3f} of the ticks left out" + _figures(np.mean(found, axis=0)), flush=True)
-    running.SHARE = usual
+    running.BURN_IN_SHARE = usual
 
 
 def _figures(values: Float) -> str:
@@ -313,7 +313,7 @@ def speed() -> None:
     memory_only = stream_of(20, None)
     memory_only.update(rows[:0])
     plain = timed(lambda: memory_only.update(rows[:0]), times)
-    draws = memory_only._plan.sums.draws
+    draws = memory_only.plan().sums.draws
     random = random_source(None)
     drawn = timed(lambda: draws.draw(1, 230, random), times)
     print(f"ten million turns of an empty Python loop: {before:.2f} and {reference():.2f} s CPU, before and after")

@@ -17,7 +17,7 @@ import numpy as np
 from dpstats.audit import audit
 from dpstats.audit.blackbox import AuditResult
 from dpstats.streaming.sums import Blt, Honaker, KNormTree, Mechanism, PrefixSums, SumsPlan, Toeplitz, Tree
-from dpstats.streaming.sums.buffers import square_root
+from dpstats.streaming.sums.toeplitz import square_root
 
 EPS, DELTA = 1.0, 1e-5
 CPS = (0, 1, 2, 3, 12, 13, 14, 15)

@@ -1,4 +1,4 @@
-"""Audit a privacy claim from outputs alone, and what was found, as a table and a picture."""
+"""Audit a privacy claim from outputs alone; the result as a table and a picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs show an observer, and the events that tell two data sets apart: learnt on some runs, counted on others."""
+"""Outcomes of runs, and the events that tell two data sets apart: learnt on some runs, counted on others."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import logging
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +32,7 @@ _MOST_BINS, _BIN_RUNS = 200, 25
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What the runs on one data set showed."""
+    """The outcomes of the runs on one data set."""
 
     # (runs, size): the numbers released; a row is NaN throughout where a run released none, another count of
     # them, or one that is not finite.
@@ -55,7 +57,7 @@ Keys = Callable[[Outcomes], NDArray[np.object_]]
 
 
 class _Witness(logging.Handler):
-    """Hears the warnings and log records of one run; both leave the process as surely as a return value does."""
+    """Records the warnings and log records of one run, which leave the process as surely as a return value does."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,7 +101,7 @@ def _flatten(released: Any, numbers: list[float], words: list[str]) -> None:
 
 
 def _observe(mechanism: Mechanism, data: Any, rng: np.random.Generator, witness: _Witness) -> tuple[list[float], str]:
-    """The numbers of one run and the label for everything else it let out."""
+    """The numbers of one run and the label for everything else that it shows."""
     numbers: list[float] = []
     words: list[str] = []
     witness.messages.clear()
@@ -110,40 +112,27 @@ def _observe(mechanism: Mechanism, data: Any, rng: np.random.Generator, witness:
     return numbers, "; ".join(witness.messages + words)
 
 
-@dataclass(frozen=True)
-class _RunBatch:
-    """A number of runs with a seed of their own, so that the outcome does not depend on who runs them."""
-
-    mechanism: Mechanism
-    data: Any
-    runs: int
-    seed: np.random.SeedSequence
-    vectorized: bool
-
-    def run(self) -> tuple[list[list[float]] | FloatArray, list[str]]:
-        rng = np.random.default_rng(self.seed)
-        with _Witness() as witness:
-            if not self.vectorized:
-                outcomes = [_observe(self.mechanism, self.data, rng, witness) for _ in range(self.runs)]
-                return [numbers for numbers, _ in outcomes], [label for _, label in outcomes]
-            values = np.asarray(self.mechanism(self.data, rng, self.runs), dtype=np.float64)
-        if witness.messages:
-            # One warning for a block of runs cannot be shared out among them without breaking their independence.
-            raise ArgumentError(
-                "vectorized=True needs a mechanism without warnings and log entries; use vectorized=False"
-            )
-        if values.shape[:1] != (self.runs,):
-            raise ArgumentError(f"vectorized=True needs an array of {self.runs} rows, got shape {values.shape}")
-        return values.reshape(self.runs, -1), [""] * self.runs
+Block = tuple[Any, int, np.random.SeedSequence]
+"""Data, and a number of runs with a seed of their own: the outcome does not depend on the process that runs them."""
 
 
-def _results(blocks: list[_RunBatch], n_jobs: int) -> Iterator[tuple[list[list[float]] | FloatArray, list[str]]]:
-    if n_jobs == 1:
-        yield from map(_RunBatch.run, blocks)
-        return
-    # A fresh interpreter per worker: forking a process that may hold threads is not safe.
-    with ProcessPoolExecutor(n_jobs, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(_RunBatch.run, blocks)
+def _run_block(
+    mechanism: Mechanism, vectorized: bool, block: Block
+) -> tuple[list[list[float]] | FloatArray, list[str]]:
+    """Numbers and labels of the runs of a block."""
+    data, runs, seed = block
+    rng = np.random.default_rng(seed)
+    with _Witness() as witness:
+        if not vectorized:
+            outcomes = [_observe(mechanism, data, rng, witness) for _ in range(runs)]
+            return [numbers for numbers, _ in outcomes], [label for _, label in outcomes]
+        values = np.asarray(mechanism(data, rng, runs), dtype=np.float64)
+    if witness.messages:
+        # One warning for a block of runs cannot be shared out among them without breaking their independence.
+        raise ArgumentError("vectorized=True needs a mechanism without warnings and log entries; use vectorized=False")
+    if values.shape[:1] != (runs,):
+        raise ArgumentError(f"vectorized=True needs an array of {runs} rows, got shape {values.shape}")
+    return values.reshape(runs, -1), [""] * runs
 
 
 def observe_pair(
@@ -166,17 +155,19 @@ def observe_pair(
     sizes = [min(size, runs - start) for start in range(0, runs, size)]
     random_source(seed)  # refuses what is no seed
     seeds = np.random.SeedSequence(seed).spawn(2 * len(sizes))
-    blocks = [
-        _RunBatch(mechanism, side, count, child, vectorized)
-        for side, children in ((data, seeds[: len(sizes)]), (neighbour, seeds[len(sizes) :]))
-        for count, child in zip(sizes, children, strict=True)
-    ]
+    sides = [data] * len(sizes) + [neighbour] * len(sizes)
+    blocks = list(zip(sides, sizes * 2, seeds, strict=True))
     vectors: list[list[float] | FloatArray] = []
     labels: list[str] = []
-    for numbers, words in _results(blocks, n_jobs):
-        vectors.extend(numbers)
-        labels.extend(words)
-        advance(len(words))
+    with ExitStack() as stack:
+        each: Callable[..., Iterable[Any]] = map
+        if n_jobs > 1:
+            # A fresh interpreter per worker: forking a process that may hold threads is not safe.
+            each = stack.enter_context(ProcessPoolExecutor(n_jobs, mp_context=get_context("spawn"))).map
+        for numbers, words in each(partial(_run_block, mechanism, vectorized), blocks):
+            vectors.extend(numbers)
+            labels.extend(words)
+            advance(len(words))
     if "raises " in labels[0] and len(set(labels)) == 1:
         kind = labels[0].partition("raises ")[2].partition(":")[0]
         raise ArgumentError(f"mechanism raised {kind} in every run, so nothing was audited; call it once to see why")
@@ -241,16 +232,12 @@ def projections(first: FloatArray, second: FloatArray) -> Iterator[tuple[str, Pr
     size = first.shape[1]
     chosen = _telling_coordinates(first, second)
     for j in chosen[:_MOST_COORDINATES]:
-        yield f"[{j}]", partial(_coordinate, j)
+        yield f"[{j}]", itemgetter((slice(None), j))
     if size > 1:
         yield from _norms(np.median(first, axis=0), np.median(second, axis=0))
         direction = _discriminant(first, second)
         yield "difference of means", lambda values: values @ direction
     yield "logistic regression", _regression(first, second, chosen[:_MOST_IN_REGRESSION])
-
-
-def _coordinate(j: int, values: FloatArray) -> FloatArray:
-    return values[:, j]
 
 
 def _telling_coordinates(first: FloatArray, second: FloatArray) -> list[int]:
@@ -414,17 +401,15 @@ class Event:
         return f"{self.score.name} {'>=' if self.above else '<='} {self.threshold:.4g}"
 
 
-@dataclass(frozen=True)
-class Curve:
-    """Lower bounds against thresholds of one score, on the half that chose the event (for the plot)."""
+class Curve(NamedTuple):
+    """Lower bounds against thresholds of one score, on the quarter of the runs that chose the event (for the plot)."""
 
     thresholds: FloatArray
     bounds: EpsBounds
 
 
-@dataclass(frozen=True)
-class ChosenEvent:
-    """The most telling event found for one aim ("eps" or "divergence"), and the curve it is the top of."""
+class ChosenEvent(NamedTuple):
+    """The event with the greatest lower bound of one kind ("eps" or "divergence"), and the curve it is the top of."""
 
     event: Event
     curve: Curve

@@ -19,7 +19,7 @@ from dpstats.summaries import Summary
 
 @dataclass(frozen=True)
 class SensitivityResult(Printed):
-    """The greatest distance met, against the declared one."""
+    """The greatest distance found, compared with the declared one."""
 
     # declared, largest: The declared sensitivity and the greatest distance met.
     declared: float
@@ -93,8 +93,13 @@ def worst_cases(family: Family, row_norm: float, size: int, adjacency: Adjacency
     "replace_one" the neighbour's row has the opposite response or points the other way.
     """
     check_adjacency(adjacency)
-    responses = _responses(family)
-    for shape, row in _rows(row_norm, size).items():
+    # Moderate and extreme responses, as the family's own clipping leaves them.
+    clipped = family.clip_response(np.array([-1e6, -1.0, 0.0, 1.0, 1e6]))
+    responses = [float(y) for y in np.unique(clipped)]
+    rows = {"axis": row_norm * np.eye(size)[0]}
+    if size > 1:
+        rows["diagonal"] = np.full(size, row_norm / np.sqrt(size))
+    for shape, row in rows.items():
         for base_name, base in _bases(row, responses[-1]).items():
             for response in responses:
                 name = f"{base_name}, {shape} row, response {response:g}"
@@ -107,25 +112,8 @@ def worst_cases(family: Family, row_norm: float, size: int, adjacency: Adjacency
                 yield Pair(f"{name} to {opposite:g}", present, _append(base, opposite, row))
 
 
-def _responses(family: Family) -> list[float]:
-    """Moderate and extreme responses, as the family's own clipping leaves them."""
-    tried = np.array([-1e6, -1.0, 0.0, 1.0, 1e6])
-    return [float(y) for y in np.unique(family.clip_response(tried))]
-
-
-def _rows(row_norm: float, size: int) -> dict[str, NDArray[np.float64]]:
-    axis = np.zeros(size)
-    axis[0] = row_norm
-    rows = {"axis": axis}
-    if size > 1:
-        rows["diagonal"] = np.full(size, row_norm / np.sqrt(size))
-    return rows
-
-
 def _bases(row: NDArray[np.float64], response: float) -> dict[str, Rows]:
     size = len(row)
-    orthogonal = np.zeros(size)
-    orthogonal[-1] = np.linalg.norm(row)
     bases = {
         "empty": np.empty((0, size)),
         "aligned": row[None, :],
@@ -133,7 +121,7 @@ def _bases(row: NDArray[np.float64], response: float) -> dict[str, Rows]:
         "zero rows": np.zeros((3, size)),
     }
     if size > 1:
-        bases["last axis"] = orthogonal[None, :]
+        bases["last axis"] = np.linalg.norm(row) * np.eye(size)[-1:]
     return {name: (np.full(len(exog), response), exog) for name, exog in bases.items()}
 
 

@@ -23,7 +23,7 @@ from dpstats.arguments import safe_repr
 from dpstats.data.columns import Column
 from dpstats.data.containers import from_arrow, from_polars, is_integral, kind_of
 from dpstats.data.spool import free_bytes
-from dpstats.data.table import BATCH_ROWS, Holds, Stream, Table
+from dpstats.data.table import BATCH_ROWS, Stream, Table, with_deciding
 from dpstats.errors import DataError, NoRoomError, RowsChangedError
 from dpstats.quiet import silence_native
 from dpstats.wording import argument
@@ -66,39 +66,21 @@ def _joined(batches: Sequence[pa.RecordBatch], rows: int) -> Table:
 
 
 class OneShotStream(Stream):
-    """Rows whose every reading may be costly or differ: the query is carried out once for a release.
+    """Rows whose every reading may be costly or differ: the query is carried out once for a release."""
 
-    Only rows for which all `conditions` hold are meant; see `where`.
-    """
-
-    def __init__(
-        self,
-        labels: Sequence[str],
-        columns: Sequence[Column],
-        produce: Produce,
-        conditions: Sequence[tuple[Holds, Sequence[str]]] = (),
-    ) -> None:
-        super().__init__(labels, columns, self._once, filtered=bool(conditions), ready=check_room)
-        self._produce, self._conditions = produce, tuple(conditions)
+    def __init__(self, labels: Sequence[str], columns: Sequence[Column], produce: Produce) -> None:
+        super().__init__(labels, columns, self._once, check_room)
+        self._produce = produce
 
     def _once(self, names: Sequence[str]) -> Iterator[Table]:
-        return self.only(names or self.labels[:1])._read(names)
+        return SpooledBatches(names or self.labels[:1], self._produce).read(names)
 
     def only(self, names: Iterable[str]) -> Stream:
         """The rows for one release, with the columns `names`, kept from their first reading to its end."""
-        asked = list(names)
-        wanted = {*asked, *(name for _, deciding in self._conditions for name in deciding)}
-        kept = [at for at, label in enumerate(self.labels) if label in wanted]
-        labels = [self.labels[at] for at in kept]
-        found = Stream(labels, [self._declared[at] for at in kept], SpooledBatches(labels, self._produce).read)
-        for holds, deciding in self._conditions:
-            found = found.where(holds, deciding)
-        return self._like(found.only(asked))
-
-    def where(self, holds: Holds, names: Iterable[str]) -> Stream:
-        """The rows where `holds` says so: a query still, which is carried out once for a release."""
-        conditions = (*self._conditions, (holds, list(names)))
-        return self._like(OneShotStream(self.labels, self._declared, self._produce, conditions))
+        asked = set(names)
+        wanted = with_deciding(asked, self._selections)
+        kept = [label for label in self.labels if label in wanted]
+        return self._of_columns(asked, SpooledBatches(kept, self._produce).read)
 
 
 class SpooledBatches:
@@ -406,7 +388,7 @@ def from_reader(reader: Any) -> Stream:
             yield pa.RecordBatch.from_arrays([batch.column(at) for at in usable], names=names)
 
     labels, columns = zip(*known, strict=True) if known else ((), ())
-    return Stream(labels, columns, SpooledBatches([], produce).read, ready=check_room)
+    return Stream(labels, columns, SpooledBatches([], produce).read, check_room)
 
 
 def from_dataset(dataset: Any) -> Stream:
@@ -419,7 +401,7 @@ def from_dataset(dataset: Any) -> Stream:
     if found is None:
         return OneShotStream(names, columns, partial(scan, dataset))
     files = Files(found)
-    return Stream(names, columns, lambda some: batches_of(scan_files(dataset, files, some)), ready=files.check_ready)
+    return Stream(names, columns, lambda some: batches_of(scan_files(dataset, files, some)), files.check_ready)
 
 
 def from_lazyframe(frame: Any) -> Stream:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -271,12 +271,6 @@ def _from_masked(values: np.ma.MaskedArray[Any, Any]) -> Column:
     return plain
 
 
-def from_list(cells: Sequence[Any]) -> ObjectColumn:
-    """A list or tuple, which declares its length and no type: a column of objects."""
-    # From an iterator, since numpy would unpack cells that are lists themselves.
-    return ObjectColumn(np.fromiter(cells, dtype=object, count=len(cells)))
-
-
 def from_pandas(values: Any) -> Column:
     """A pandas Series, Index or extension array as a column, by its dtype alone."""
     dtype = values.dtype
@@ -311,7 +305,8 @@ def column_of(values: object) -> Column | None:
     if isinstance(values, np.ndarray):
         return from_numpy(values)
     if isinstance(values, list | tuple):
-        return from_list(values)
+        # Of objects, since it declares no type. From an iterator: numpy would unpack cells that are lists themselves.
+        return ObjectColumn(np.fromiter(values, dtype=object, count=len(values)))
     if isinstance(values, pd.Series | pd.Index | pd.api.extensions.ExtensionArray):
         return from_pandas(values)
     if isinstance(values, pa.Array | pa.ChunkedArray):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import os
 import time
@@ -21,8 +22,8 @@ from dpstats.data.batches import Files, batches_of
 from dpstats.data.columns import Column
 from dpstats.data.containers import from_pandas
 from dpstats.data.files import PARQUET, file_kind, from_files, matching_files, scan_parquet
-from dpstats.data.passes import Change, Element, Other, Result, Rows, chain
-from dpstats.data.table import Holds, Stream, Table, in_memory
+from dpstats.data.passes import Change, Element, Other, Result, Rows, chained
+from dpstats.data.table import Holds, RowSelection, Stream, Table, in_memory, selected, with_deciding
 from dpstats.data.worker import (
     BUCKETS,
     FailedShard,
@@ -102,7 +103,7 @@ class DaskRows(Rows[Element]):
             self._check_source()
         if isinstance(found, FailedShard):
             raise RuntimeError("a worker could not work out its shard")
-        total, marks = found.opened()
+        total, marks = found.value()
         self._check(marks)
         return total
 
@@ -124,7 +125,7 @@ class DaskRows(Rows[Element]):
 
     def map_shards(self, change: Callable[[int, Iterable[Element]], Iterable[Other]]) -> DaskRows[Other]:
         """What `change` makes of the elements, in every pass."""
-        both = change if self._change is None else partial(chain, self._change, change)
+        both = chained(self._change, change)
         return DaskRows(self._client, self._shards, both, self._marks, self._tasks, self._check_source)
 
     def persist(self) -> DaskRows[Element]:
@@ -139,9 +140,8 @@ class DaskRows(Rows[Element]):
         futures = []
         for group in [[at] for at in range(len(works))] if made else self._groups():
             inputs = [self._shards[at].inputs for at in group]
-            one = ShardGroup(tuple(works[at] for at in group), tuple(map(len, inputs)))
-            work = works[group[0]] if made else one
-            futures.append(self._client.submit(keep_shard, Pickled(work), sum(inputs, ()), key=next(names), pure=False))
+            work = Pickled(ShardGroup(tuple(works[at] for at in group), tuple(map(len, inputs))))
+            futures.append(self._client.submit(keep_shard, work, sum(inputs, ()), key=next(names), pure=False))
         self._tasks.update(futures)
         marks = self._marks if made else None
         shards = [Shard(None, (one,)) for one in futures]
@@ -203,9 +203,6 @@ class DaskRows(Rows[Element]):
             if self._marks.setdefault(shard, mark) != mark:
                 raise RowsChangedError
 
-    def __reduce__(self) -> Any:
-        raise TypeError("rows are private and cannot be pickled")
-
 
 def _names(what: str) -> Iterator[str]:
     """Names of tasks that no data enter: Dask's own are hashes of arguments."""
@@ -242,13 +239,6 @@ ShardsOf = Callable[[Sequence[str]], Sequence[Shard]]
 """From names of columns to shards of tables that have those columns."""
 
 
-class RowSelection(NamedTuple):
-    """Which rows are meant, and the columns that decide."""
-
-    holds: Holds
-    names: tuple[str, ...]
-
-
 class ClusterTable(Table):
     """A table whose rows are on a cluster and stay there.
 
@@ -259,19 +249,12 @@ class ClusterTable(Table):
     distributed = True
 
     def __init__(
-        self,
-        labels: Sequence[Any],
-        declared: Sequence[Column],
-        shards_of: ShardsOf,
-        client: Any,
-        files: Files | None = None,
-        chosen: tuple[RowSelection, ...] = (),
-        tasks: Tasks | None = None,
+        self, labels: Sequence[Any], declared: Sequence[Column], shards_of: ShardsOf, client: Any, files: Files
     ) -> None:
-        super().__init__(labels, -1, tuple(declared).__getitem__, filtered=bool(chosen))
-        self._declared, self._shards_of, self._client, self._chosen = tuple(declared), shards_of, client, chosen
-        self._files = files or Files(())
-        self._tasks = Tasks() if tasks is None else tasks
+        super().__init__(labels, -1, tuple(declared).__getitem__)
+        self._shards_of, self._client, self._files = shards_of, client, files
+        self._selections: tuple[RowSelection, ...] = ()
+        self._tasks = Tasks()
 
     def check_ready(self) -> None:
         """Raise DataError unless the files are what they were when they were opened."""
@@ -284,16 +267,15 @@ class ClusterTable(Table):
 
     def batches(self, names: Iterable[str]) -> DaskRows[Table]:
         """The rows, as tables with the columns called `names`. Charge first."""
-        deciding = [name for chosen in self._chosen for name in chosen.names]
-        shards = self._shards_of(list(dict.fromkeys([*names, *deciding])))
+        shards = self._shards_of(with_deciding(names, self._selections))
         found: Any = DaskRows(self._client, shards, tasks=self._tasks, check=self._files.check_all)
-        for chosen in self._chosen:
-            found = found.map(partial(_where, chosen))
-        return found
+        return found.map(partial(selected, self._selections)) if self._selections else found
 
     def only(self, names: Iterable[str]) -> ClusterTable:
         """The table for one release, whose passes ask for their columns by name."""
-        return self._like(self._chosen, Tasks())
+        found = copy.copy(self)
+        found._tasks = Tasks()
+        return found
 
     def forget(self) -> None:
         """Let the cluster drop what was kept of the rows."""
@@ -301,11 +283,9 @@ class ClusterTable(Table):
 
     def where(self, holds: Holds, names: Iterable[str]) -> ClusterTable:
         """The rows where `holds`, which must be picklable, says so; reads nothing yet."""
-        chosen = (*self._chosen, RowSelection(holds, tuple(names)))
-        return self._like(chosen, self._tasks)
-
-    def _like(self, chosen: tuple[RowSelection, ...], tasks: Tasks) -> ClusterTable:
-        return ClusterTable(self.labels, self._declared, self._shards_of, self._client, self._files, chosen, tasks)
+        found = copy.copy(self)
+        found.filtered, found._selections = True, (*self._selections, RowSelection(holds, tuple(names)))
+        return found
 
     def __repr__(self) -> str:
         return f"<ClusterTable of {len(self.labels)} columns>"
@@ -343,7 +323,7 @@ def from_dask(frame: Any) -> Table:
         here = Stream(labels, declared, partial(_read_here, frame, {}))
         here.recomputed = True
         return here
-    return ClusterTable(labels, declared, partial(_shards, frame), client)
+    return ClusterTable(labels, declared, partial(_shards, frame), client, Files(()))
 
 
 def files_on_cluster(path: str | os.PathLike[str]) -> ClusterTable:
@@ -461,10 +441,6 @@ def _read_here(frame: Any, marks: dict[tuple[str | int, ...], int], names: Seque
 
 def _is_future(task: Any) -> bool:
     return type(task).__name__ == "Future" and type(task).__module__ == "distributed.client"
-
-
-def _where(chosen: RowSelection, table: Table) -> Table:
-    return table.where(chosen.holds, chosen.names)
 
 
 def _row_count(tables: Iterable[Table]) -> int:

@@ -89,7 +89,7 @@ def _parquet(files: Files) -> Stream:
         dataset.schema.names,
         declared_columns(dataset.schema),
         lambda names: batches_of(scan_parquet(files, names)),
-        ready=files.check_ready,
+        files.check_ready,
     )
 
 
@@ -141,7 +141,7 @@ def _lines(files: Files, delimiter: str) -> Stream:
                     check()
                     yield batch
 
-    return Stream(dialect.names, [UNREAD] * len(dialect.names), read, ready=files.check_ready)
+    return Stream(dialect.names, [UNREAD] * len(dialect.names), read, files.check_ready)
 
 
 def _unpacked(file: IO[bytes], name: str) -> Any:

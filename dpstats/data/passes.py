@@ -128,8 +128,9 @@ class Block(NamedTuple):
     endog: Floats  # (rows,)
     weights: Floats | None = None  # (rows,) within [0, 1]; None where every row has weight 1
     offset: Floats | None = None  # (rows,), added to x'theta; None where it is 0
-    # (rows,), the person that a row is of, from 0 on without gaps in its shard; None where every row is by itself
-    person: NDArray[np.intp] | None = None
+    # (rows,), the person that a row is of, from 0 on without gaps in its shard; None where every row is by itself.
+    # While rows are read, the person's identity, shape (rows, 2)
+    person: NDArray[Any] | None = None
     # unsigned integers (rows, k), in place of columns that exog lacks; None in all that mechanisms see
     levels: NDArray[Any] | None = None
 
@@ -254,6 +255,9 @@ class Rows(ABC, Generic[Element]):
         """All elements, in memory."""
         return self.total(list, operator.add)
 
+    def __reduce__(self) -> Any:
+        raise TypeError("rows are private and cannot be pickled")
+
 
 class MemoryRows(Rows[Element]):
     """Elements in memory, one shard; `change` is applied in every pass (see `Rows.map_shards`)."""
@@ -279,7 +283,7 @@ class MemoryRows(Rows[Element]):
 
     def map_shards(self, change: Callable[[int, Iterable[Element]], Iterable[Other]]) -> MemoryRows[Other]:
         """What `change` makes of the elements, in every pass."""
-        return MemoryRows(self._elements, change if self._change is None else partial(chain, self._change, change))
+        return MemoryRows(self._elements, chained(self._change, change))
 
     @property
     def in_memory(self) -> bool:
@@ -289,9 +293,6 @@ class MemoryRows(Rows[Element]):
     def persist(self) -> MemoryRows[Element]:
         """The elements as they are now."""
         return self if self._change is None else MemoryRows(list(self))
-
-    def __reduce__(self) -> Any:
-        raise TypeError("rows are private and cannot be pickled")
 
 
 def as_rows(elements: Rows[Element] | Iterable[Element]) -> Rows[Element]:
@@ -340,32 +341,22 @@ def _even(_: int, blocks: Iterable[Block]) -> Iterator[Block]:
     blocks = iter(blocks)
     for first in blocks:
         rest = itertools.chain([first], blocks)
-        yield from rest if first.person is not None else cut_even(rest, EVEN_ROWS, concatenate, Block.part, _rows_of)
+        yield from rest if first.person is not None else cut_even(rest, EVEN_ROWS)
 
 
-def cut_even(
-    parts: Iterable[Element],
-    most: int,
-    join: Callable[[Sequence[Element]], Element],
-    cut: Callable[[Element, slice], Element],
-    rows_of: Callable[[Element], int],
-) -> Iterator[Element]:
-    """The same rows in elements of `most` rows, the last one of the rest, wherever they were cut before."""
-    waiting, count = list[Element](), 0
-    for one in parts:
-        waiting.append(one)
-        count += rows_of(one)
+def cut_even(blocks: Iterable[Block], most: int) -> Iterator[Block]:
+    """The same rows in blocks of `most` rows, the last one of the rest, wherever they were cut before."""
+    waiting, count = list[Block](), 0
+    for block in blocks:
+        waiting.append(block)
+        count += len(block.endog)
         if count >= most:
-            whole, end = join(waiting), count - count % most
+            whole, end = concatenate(waiting), count - count % most
             for start in range(0, end, most):
-                yield cut(whole, slice(start, start + most))
-            waiting, count = [cut(whole, slice(end, count))], count - end
+                yield whole.part(slice(start, start + most))
+            waiting, count = [whole.part(slice(end, count))], count - end
     if waiting:
-        yield waiting[0] if len(waiting) == 1 else join(waiting)
-
-
-def _rows_of(block: Block) -> int:
-    return len(block.endog)
+        yield waiting[0] if len(waiting) == 1 else concatenate(waiting)
 
 
 def coins(key: bytes, number: int, rows: int) -> NDArray[np.bool_]:
@@ -383,8 +374,12 @@ def draws(key: bytes, number: int, rows: int, parts: int) -> NDArray[np.uint64]:
     return np.frombuffer(stream, dtype="<u8") % np.uint64(parts)
 
 
-def chain(first: Change, then: Change, shard: int, elements: Iterable[Any]) -> Iterable[Any]:
-    """One change after another."""
+def chained(first: Change | None, then: Change) -> Change:
+    """One change after another, if there is a first one."""
+    return then if first is None else partial(_in_turn, first, then)
+
+
+def _in_turn(first: Change, then: Change, shard: int, elements: Iterable[Any]) -> Iterable[Any]:
     return then(shard, first(shard, elements))
 
 
@@ -444,21 +439,16 @@ class CodedColumns(NamedTuple):
     columns: slice  # where they stand among all columns
     values: NDArray[np.float64]  # (columns, levels); a column of a single level is constant: none is kept
 
-    @property
-    def constant(self) -> bool:
-        """Whether there is one level only."""
-        return self.values.shape[1] == 1
-
 
 @dataclass(frozen=True, eq=False)
 class RowPacking:
     """How rows are kept: public."""
 
     size: int  # p, the number of columns
-    coded: tuple[CodedColumns, ...]  # in the order in which `Block.levels` holds their levels
+    coded: tuple[CodedColumns, ...]
     numbers: NDArray[np.intp]  # (k,), the other columns, increasing: those of a packed block's exog
 
-    def opened(self, block: Block) -> Block:
+    def unpacked(self, block: Block) -> Block:
         """Rows with all of their columns, one after the other in memory."""
         return block._replace(exog=self.columns_of(block.exog, block.levels), levels=None)
 
@@ -470,7 +460,7 @@ class RowPacking:
         for columns, values in self._constant:
             cells[columns] = values
         if levels is not None:
-            for (columns, values), own in zip(self._varying, levels.T, strict=True):
+            for (columns, values), own in zip(self.varying, levels.T, strict=True):
                 # Levels are within the table; "clip" spares numpy a buffer that it would raise from.
                 values.take(own.astype(np.intp), 1, cells[columns], "clip")
         return cells.T
@@ -480,7 +470,7 @@ class RowPacking:
         most = min(PIECE_ROWS, max(LEAST_PIECE, PIECE_CELLS // max(1, self.size)))
         for block in blocks:
             for start in range(0, max(1, len(block.endog)), most):
-                yield self.opened(block.part(slice(start, start + most)))
+                yield self.unpacked(block.part(slice(start, start + most)))
 
     @cached_property
     def _runs(self) -> list[tuple[slice, slice]]:
@@ -491,11 +481,12 @@ class RowPacking:
 
     @cached_property
     def _constant(self) -> list[CodedColumns]:
-        return [coded for coded in self.coded if coded.constant]
+        return [coded for coded in self.coded if coded.values.shape[1] == 1]
 
     @cached_property
-    def _varying(self) -> list[CodedColumns]:
-        return [coded for coded in self.coded if not coded.constant]
+    def varying(self) -> list[CodedColumns]:
+        """The columns whose level is kept of each row, in the order in which `Block.levels` holds it."""
+        return [coded for coded in self.coded if coded.values.shape[1] > 1]
 
 
 class PackedRows(Rows[Block]):
@@ -516,7 +507,7 @@ class PackedRows(Rows[Block]):
 
     def map_shards(self, change: Callable[[int, Iterable[Block]], Iterable[Other]]) -> Rows[Other]:
         """What `change` makes of the opened pieces, in every pass."""
-        return self._rows.map_shards(partial(chain, partial(_pieces, self._packing), change))
+        return self._rows.map_shards(chained(partial(_pieces, self._packing), change))
 
     def map_rows(self, change: Callable[[int, Iterable[Block]], Iterable[Block]]) -> PackedRows:
         """The rows that `change` takes of packed blocks: packed."""
@@ -528,7 +519,7 @@ class PackedRows(Rows[Block]):
 
     def collect(self) -> list[Block]:
         """The blocks with all of their columns, as many as there are packed ones."""
-        return [self._packing.opened(block) for block in self._rows.collect()]
+        return [self._packing.unpacked(block) for block in self._rows.collect()]
 
     @property
     def packed(self) -> Rows[Block]:
@@ -539,9 +530,6 @@ class PackedRows(Rows[Block]):
     def in_memory(self) -> bool:
         """Whether the packed blocks are in memory."""
         return self._rows.in_memory
-
-    def __reduce__(self) -> Any:
-        raise TypeError("rows are private and cannot be pickled")
 
 
 def _of_pieces(packing: RowPacking, part: Callable[[Iterable[Block]], Result], blocks: Iterable[Block]) -> Result:

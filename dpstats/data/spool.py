@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arguments import is_number, safe_repr
-from dpstats.data.passes import Block, Change, Element, MemoryRows, Other, Result, Rows, chain, detached
+from dpstats.data.passes import Block, Change, Element, MemoryRows, Other, Result, Rows, chained, detached
 from dpstats.errors import ArgumentError
 
 RESERVE = 2**28
@@ -175,15 +175,11 @@ class ReadRows(Rows[Element]):
 
     def map_shards(self, change: Callable[[int, Iterable[Element]], Iterable[Other]]) -> ReadRows[Other]:
         """What `change` makes of the elements, in every pass."""
-        both = change if self._change is None else partial(chain, self._change, change)
-        return ReadRows(self._read, self._memory, both, cheap=self._cheap)
+        return ReadRows(self._read, self._memory, chained(self._change, change), cheap=self._cheap)
 
     def persist(self) -> Rows[Element]:
         """The elements in memory, in a file, or read again if that costs less."""
         return self if self._cheap and self._change is None else hold(self, self._memory)
-
-    def __reduce__(self) -> Any:
-        raise TypeError("rows are private and cannot be pickled")
 
 
 def hold(rows: ReadRows[Element], memory: Memory) -> Rows[Element]:
@@ -208,10 +204,10 @@ def hold(rows: ReadRows[Element], memory: Memory) -> Rows[Element]:
         return found
     making = (time.perf_counter() - started) / (taken + size)
     memory.give(taken)
-    return _spooled(kept, elements, rows, memory, making)
+    return _kept_in_file(kept, elements, rows, memory, making)
 
 
-def _spooled(
+def _kept_in_file(
     kept: list[Any], rest: Iterator[Any], rows: ReadRows[Element], memory: Memory, making: float
 ) -> Rows[Element]:
     """All elements in a file, those that are in memory first; `rows` if that does not pay.

@@ -4,7 +4,7 @@ batch."""
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -23,6 +23,13 @@ from dpstats.errors import DataError
 
 Holds = Callable[["Table"], NDArray[np.bool_]]
 """Which rows of a table are meant, shape (rows,): a function of each row alone."""
+
+
+class RowSelection(NamedTuple):
+    """Which rows are meant, and the columns that decide."""
+
+    holds: Holds
+    names: tuple[str, ...]
 
 
 class Membership(NamedTuple):
@@ -225,17 +232,12 @@ class Stream(Table):
     """
 
     def __init__(
-        self,
-        labels: Sequence[str],
-        declared: Sequence[Column],
-        read: Read,
-        *,
-        filtered: bool = False,
-        ready: Callable[[], None] | None = None,
+        self, labels: Sequence[str], declared: Sequence[Column], read: Read, ready: Callable[[], None] | None = None
     ) -> None:
         # How many rows there are nobody knows before they are read.
-        super().__init__(labels, -1, tuple(declared).__getitem__, filtered=filtered)
-        self._declared, self._read, self._ready = tuple(declared), read, ready
+        super().__init__(labels, -1, tuple(declared).__getitem__)
+        self._read, self._ready = read, ready
+        self._selections: tuple[RowSelection, ...] = ()
 
     def check_ready(self) -> None:
         """Raise DataError unless the rows can be read and kept, by what is public; reads nothing."""
@@ -245,39 +247,49 @@ class Stream(Table):
     @property
     def rows(self) -> int:
         """The number of rows, in a pass over them. Private unless the adjacency makes it public: charge first."""
-        return sum(batch.rows for batch in self._read([]))
+        return sum(batch.rows for batch in self.read([]))
 
     def read(self, names: Iterable[str]) -> Iterator[Table]:
-        """One pass over the rows, with the columns called `names`. Charge first."""
-        return self._read(list(dict.fromkeys(names)))
+        """One pass over the rows, with at least the columns called `names`. Charge first."""
+        for batch in self._read(with_deciding(names, self._selections)):
+            yield selected(self._selections, batch)
 
     def batches(self, names: Iterable[str]) -> Rows[Table]:
         """The rows, a batch at a time, with the columns called `names`. Charge first."""
-        return ReadRows(partial(self._read, list(dict.fromkeys(names))), self.memory or Memory())
+        return ReadRows(partial(self.read, list(names)), self.memory or Memory())
 
     def only(self, names: Iterable[str]) -> Stream:
         """The stream for one release that reads no other columns than `names`; reads nothing yet."""
-        wanted = set(names)
-        kept = [at for at, label in enumerate(self.labels) if label in wanted]
-        labels, declared = [self.labels[at] for at in kept], [self._declared[at] for at in kept]
-        return self._like(Stream(labels, declared, self._read, filtered=self.filtered))
+        return self._of_columns(set(names), self._read)
+
+    def _of_columns(self, names: Container[str], read: Read) -> Stream:
+        """The same rows with some of their columns, read in this way."""
+        kept = [at for at, label in enumerate(self.labels) if label in names]
+        found = Stream([self.labels[at] for at in kept], [self.at(at) for at in kept], read, self._ready)
+        found.memory, found.recomputed = self.memory, self.recomputed
+        found.filtered, found._selections = self.filtered, self._selections
+        return found
 
     def where(self, holds: Holds, names: Iterable[str]) -> Stream:
         """The rows where `holds` says so, which looks at the columns `names`; reads nothing yet."""
-        deciding = list(names)
-
-        def read(asked: Sequence[str]) -> Iterator[Table]:
-            for batch in self._read(list(dict.fromkeys([*asked, *deciding]))):
-                yield batch.where(holds, deciding)
-
-        return self._like(Stream(self.labels, self._declared, read, filtered=True))
-
-    def _like(self, other: Stream) -> Stream:
-        other.memory, other.recomputed, other._ready = self.memory, self.recomputed, self._ready
-        return other
+        found = copy.copy(self)
+        found.filtered, found._selections = True, (*self._selections, RowSelection(holds, tuple(names)))
+        return found
 
     def __repr__(self) -> str:
         return f"<Stream of {len(self.labels)} columns>"
+
+
+def with_deciding(names: Iterable[str], selections: Iterable[RowSelection]) -> list[str]:
+    """The names, once each, with those of the columns that decide about rows."""
+    return list(dict.fromkeys([*names, *(name for selection in selections for name in selection.names)]))
+
+
+def selected(selections: Iterable[RowSelection], table: Table) -> Table:
+    """The rows of a table in memory that all selections mean."""
+    for selection in selections:
+        table = table.where(*selection)
+    return table
 
 
 def with_level(table: Table, factor: str, levels: Sequence[Any], at: int) -> Table:

@@ -77,7 +77,7 @@ class Pickled:
     def __init__(self, value: Any) -> None:
         self._packed = cloudpickle.dumps(value)
 
-    def opened(self) -> Any:
+    def value(self) -> Any:
         """The value."""
         return pickle.loads(self._packed)
 
@@ -122,7 +122,7 @@ class ShardWork(NamedTuple):
 class ShardGroup(NamedTuple):
     """Shards that one task keeps together, one after the other."""
 
-    works: tuple[ShardWork, ...]  # none of them made of what was kept
+    works: tuple[ShardWork, ...]  # one alone if it is made of what was kept
     counts: tuple[int, ...]  # how many of the results that the task waits for are of each
 
     def elements(self, inputs: Sequence[Any]) -> Iterator[Any]:
@@ -131,10 +131,6 @@ class ShardGroup(NamedTuple):
         for work, count in zip(self.works, self.counts, strict=True):
             yield from work.elements(inputs[start : start + count])
             start += count
-
-    def mark(self, inputs: Sequence[Any]) -> tuple[tuple[int, int], ...]:
-        """Nothing: no element was kept."""
-        return ()
 
 
 def silence(task: Callable[..., Any]) -> Callable[..., Any]:
@@ -155,10 +151,10 @@ def silence(task: Callable[..., Any]) -> Callable[..., Any]:
 
 @silence
 def keep_shard(packed: Pickled, inputs: Sequence[Any]) -> KeptShard:
-    """The elements of a shard, worked out."""
-    work: ShardWork | ShardGroup = packed.opened()
-    elements = list(work.elements(inputs))
-    known = work.mark(inputs)
+    """The elements of some shards, worked out."""
+    group: ShardGroup = packed.value()
+    elements = list(group.elements(inputs))
+    known = group.works[0].mark(inputs)
     # What is made of elements that are marked already has their mark: pure functions make it.
     return KeptShard(elements, known[0][1] if known else fingerprint(elements))
 
@@ -166,17 +162,17 @@ def keep_shard(packed: Pickled, inputs: Sequence[Any]) -> KeptShard:
 @silence
 def sum_shard(packed: Pickled, inputs: Sequence[Any]) -> Pickled:
     """What a part of a total makes of one shard, and the shard's mark."""
-    work, part = packed.opened()
+    work, part = packed.value()
     return Pickled((part(work.elements(inputs)), work.mark(inputs)))
 
 
 @silence
 def add_sums(packed: Pickled, inputs: Sequence[Pickled]) -> Pickled:
     """Sums and their marks, combined in order."""
-    add = packed.opened()
-    total, marks = inputs[0].opened()
+    add = packed.value()
+    total, marks = inputs[0].value()
     for other in inputs[1:]:
-        value, more = other.opened()
+        value, more = other.value()
         total, marks = add(total, value), marks + more
     return Pickled((total, marks))
 
@@ -246,7 +242,7 @@ class BucketedShard:
 def split_shard(packed: Pickled, inputs: Sequence[Any]) -> BucketedShard:
     """The elements of a shard by bucket; rows of nobody are left out."""
     work: ShardWork
-    work, count = packed.opened()
+    work, count = packed.value()
     parts: list[list[OwnedRows[Any]]] = [[] for _ in range(count)]
     for element in work.elements(inputs):
         for bucket, rows in parts_of(element, count):
@@ -257,13 +253,13 @@ def split_shard(packed: Pickled, inputs: Sequence[Any]) -> BucketedShard:
 @silence
 def pick_bucket(packed: Pickled, inputs: Sequence[BucketedShard]) -> Pickled:
     """One bucket's part of a shard."""
-    return inputs[0].parts[packed.opened()]
+    return inputs[0].parts[packed.value()]
 
 
 def gather_shard(*parts: Pickled) -> Iterator[OwnedRows[Any]]:
     """The elements of a new shard, in the order of the old ones."""
     for part in parts:
-        yield from part.opened()
+        yield from part.value()
 
 
 def parts_of(element: OwnedRows[Any], count: int) -> Iterator[tuple[int, OwnedRows[Any]]]:

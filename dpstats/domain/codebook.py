@@ -139,10 +139,10 @@ def _short_numbers(numbers: Iterable[float]) -> list[float]:
 
 def range_of(where: str, ends: Sequence[Any], extras: Mapping[str, Any]) -> Range:
     """A range that is written down somewhere, with what it says beside its ends; DomainError that names the place."""
-    said: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in extras.items()}
+    given: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in extras.items()}
     low, high = ends
     try:
-        return Range(low, high, **said)
+        return Range(low, high, **given)
     except ArgumentError as error:
         raise DomainError(f"{where}: {error}") from error
 
@@ -251,8 +251,8 @@ def _cells_of(declared: Range, extras: Iterable[str]) -> list[str]:
     """What a range says beside its ends, a cell for each column of a codebook."""
     cells: list[str] = []
     for what in extras:
-        said = declared.extras.get(what, ("",) * len(OPTIONAL[what]))
-        cells += [said] if isinstance(said, str) else [one if one == "" else repr(one) for one in said]
+        given = declared.extras.get(what, ("",) * len(OPTIONAL[what]))
+        cells += [given] if isinstance(given, str) else [one if one == "" else repr(one) for one in given]
     return cells
 
 
@@ -270,8 +270,8 @@ def _from_yaml(name: str, value: Any, number: Callable[[object], float]) -> Any:
                     f"the range of {name!r} must be a pair of numbers [low, high]; for levels write {{levels: [a, b]}}"
                 )
             extras = {
-                str(key): [number(one) for one in said] if isinstance(said, list) else said
-                for key, said in rest.items()
+                str(key): [number(one) for one in given] if isinstance(given, list) else given
+                for key, given in rest.items()
             }
             return range_of(repr(name), _short_numbers(ends), extras)
         case {"levels": [*levels], **rest} if not rest:

@@ -61,7 +61,10 @@ class Domain(Mapping[str, Range | Levels]):
         if repeated := sorted(set(columns) & set(named)):
             raise DomainError(f"domain declares {repeated[0]!r} twice; keep one declaration")
         declared = {**columns, **named}
-        self._columns = {_check_name(name): declaration_of(name, value) for name, value in declared.items()}
+        for name in declared:
+            if not isinstance(name, str):
+                raise DomainError(f"column names must be strings, got {safe_repr(name)}; rename the column")
+        self._columns = {name: declaration_of(name, value) for name, value in declared.items()}
 
     @classmethod
     def coerce(cls, domain: Domain | Mapping[str, Any] | None) -> Domain:
@@ -332,12 +335,6 @@ def _short(column: Range | Levels) -> Any:
     if isinstance(column, Range):
         return column if column.extras else (column.low, column.high)
     return list(column.values)
-
-
-def _check_name(name: object) -> str:
-    if not isinstance(name, str):
-        raise DomainError(f"column names must be strings, got {safe_repr(name)}; rename the column")
-    return name
 
 
 def support_of(domain: Domain) -> Domain:

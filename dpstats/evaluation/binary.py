@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from dpstats.evaluation.histograms import (
     probability_grid,
     scaled,
 )
-from dpstats.evaluation.result import HIDDEN, Tables, bin_entry, bin_table, combine_influences
+from dpstats.evaluation.result import FEW_ROWS_NOTE, Tables, bin_entry, bin_table, combine_influences
 from dpstats.families import Family
 from dpstats.families.binomial import Binomial
 from dpstats.frames import WideFrame
@@ -42,10 +43,10 @@ SMOOTH = {"brier", "log_score", "deviance", "calibration", "residuals"}
 
 @dataclass(frozen=True)
 class BinaryModel:
-    """What to release of a model of a 0/1 response, and what to make of it."""
+    """The histogram to release of a model of a 0/1 response, and the metrics that follow from it."""
 
     family: Family
-    # low, high: Between which linear predictors lie.
+    # low, high: The range of linear predictors.
     low: float
     high: float
     metrics: Collection[str]
@@ -73,24 +74,24 @@ class BinaryModel:
     def tables(self, measured: Sequence[ReleasedHistogram]) -> Tables:
         """Every figure and table asked for."""
         (block,) = measured
-        found = Tables.of(block)
+        tables = Tables.of(block)
         enough = block.enough(block.counts)
         for name, (figure, high) in _FIGURES.items():
             if name in self.metrics:
                 low = -math.inf if name == "deviance" else 0.0
-                found.metrics[_NAMES.get(name, name)] = (figure(block) if enough else UNKNOWN, low, high)
+                tables.metrics[_NAMES.get(name, name)] = (figure(block) if enough else UNKNOWN, low, high)
         if not enough:
-            found.notes.append(HIDDEN)
-            return found
+            tables.notes.append(FEW_ROWS_NOTE)
+            return tables
         if "accuracy" in self.metrics:
-            found.confusion = _confusion(block, self.levels)
+            tables.confusion = _confusion(block, self.levels)
         if "roc" in self.metrics:
-            found.roc = _roc(block, self.probabilities)
+            tables.roc = _roc(block, self.probabilities)
         if {"calibration", "residuals"} & set(self.metrics):
             table = _calibration(block, self.bins)
-            found.calibration = table if "calibration" in self.metrics else None
-            found.residuals = _residuals(block, self.bins) if "residuals" in self.metrics else None
-        return found
+            tables.calibration = table if "calibration" in self.metrics else None
+            tables.residuals = _residuals(block, self.bins) if "residuals" in self.metrics else None
+        return tables
 
 
 def _form(block: ReleasedHistogram, function: Callable[[Array, int], Array]) -> CellwiseLinear:
@@ -113,8 +114,8 @@ def _chance(linear: Array) -> Array:
 
 
 def _figure(block: ReleasedHistogram, form: CellwiseLinear) -> Estimate:
-    value, pull, off = mean(block, form)
-    return estimate(value, [pull], off)
+    value, influence, off = mean(block, form)
+    return estimate(value, [influence], off)
 
 
 def _accuracy(block: ReleasedHistogram) -> Estimate:
@@ -132,8 +133,8 @@ def _deviance(block: ReleasedHistogram) -> Estimate:
     share, by_share, _ = mean(block, _flat(block, ones))
     entropy = -share * math.log(share) - (1 - share) * math.log1p(-share)
     slope = math.log1p(-share) - math.log(share)
-    pulls = [scaled(by_loss, -1 / entropy), scaled(by_share, loss * slope / entropy**2)]
-    return estimate(1 - loss / entropy, combine_influences(pulls), off / entropy)
+    influences = [scaled(by_loss, -1 / entropy), scaled(by_share, loss * slope / entropy**2)]
+    return estimate(1 - loss / entropy, combine_influences(influences), off / entropy)
 
 
 def _area(block: ReleasedHistogram) -> Estimate:
@@ -162,21 +163,17 @@ _NAMES = {"deviance": "deviance explained", "roc": "area under ROC", "log_score"
 def _confusion(block: ReleasedHistogram, levels: Sequence[Any]) -> pd.DataFrame:
     """Numbers of rows by response and decision, with the standard deviation of their noise."""
     decided = block.grid.middle > 0
-    entries = [
-        {
-            "response": levels[y],
-            "decision": levels[decision],
-            "rows": max(float(block.counts[y, chosen].sum()), 0.0),
-            "noise_se": math.sqrt(block.count_variance * int(chosen.sum())),
-        }
-        for y in (0, 1)
-        for decision, chosen in ((0, ~decided), (1, decided))
-    ]
-    return WideFrame(entries)
+    entries = []
+    for y, decision in itertools.product((0, 1), (0, 1)):
+        chosen = decided == bool(decision)
+        rows = max(float(block.counts[y, chosen].sum()), 0.0)
+        error = math.sqrt(block.count_variance * int(chosen.sum()))
+        entries.append((levels[y], levels[decision], rows, error))
+    return WideFrame(entries, columns=["response", "decision", "rows", "noise_se"])
 
 
 def _roc(block: ReleasedHistogram, probabilities: bool) -> pd.DataFrame:
-    """The curve at the cells' ends, from no row decided as 1 to all; its rates never fall."""
+    """The curve at the ends of cells, from no row classified as 1 to all; its rates never fall."""
     ends = block.grid.ends[1:-1][::-1]
     thresholds = np.concatenate([[np.inf], 1 / (1 + np.exp(-ends)) if probabilities else ends, [-np.inf]])
     table: dict[str, Array] = {"threshold": thresholds}
@@ -188,9 +185,9 @@ def _roc(block: ReleasedHistogram, probabilities: bool) -> pd.DataFrame:
         total = float(counts.sum())
         rate = np.concatenate([[0.0], np.cumsum(counts) / total])
         inside = np.tri(len(counts) + 1, len(counts), k=-1)
-        pulls = (inside - rate[:, None]) / total
+        influences = (inside - rate[:, None]) / total
         table[name] = monotone(rate)
-        table[f"{name}_noise_se"] = np.sqrt(block.count_variance * (pulls**2).sum(axis=1))
+        table[f"{name}_noise_se"] = np.sqrt(block.count_variance * (influences**2).sum(axis=1))
         sampling = block.score_ratio * np.clip(rate * (1 - rate), 0.0, None) / total
         table[f"{name}_sampling_se"] = np.sqrt(sampling)
     return WideFrame(table)
@@ -223,8 +220,8 @@ def _by_prediction(
     chance = _form(block, lambda linear, _: _chance(linear))
     for chosen in _bins(block, bins):
         predicted, _, _ = mean(block, chance, chosen)
-        value, pull, _ = mean(block, form, chosen)
-        figure, rows = estimate(value, [pull]), float((chosen * block.counts).sum())
+        value, influence, _ = mean(block, form, chosen)
+        figure, rows = estimate(value, [influence]), float((chosen * block.counts).sum())
         values = dict(zip(names, (min(max(predicted, 0.0), 1.0), min(max(value, least), 1.0)), strict=True))
         entries.append(bin_entry(rows, figure, figure.interval(least, 1.0), **values))
     return bin_table(entries)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
@@ -38,14 +38,14 @@ class ColumnHistogram(NamedTuple):
 
     @classmethod
     def from_stored(cls, column: str, names: Sequence[str], ends: Sequence[float], codes: Sequence[float] = ()) -> Self:
-        """As a check was saved: files of before have no outer ends of a range, which its names tell."""
+        """Read what a check saved; older files lack the outer ends of a range, which follow from its names."""
         if ends and len(ends) < len(names) - len(codes):
             ends = [float(names[0].split(" to ")[0]), *ends, float(names[-1].split(" to ")[1])]
         return cls(column, tuple(names), tuple(ends), tuple(codes))
 
 
 def column_histograms(facts: Mapping[str, Range | Levels | None]) -> tuple[ColumnHistogram, ...]:
-    """What is counted, from public facts: columns of few levels, and ranges that are more than a few codes."""
+    """The columns to count, from public facts: those of few levels, and ranges of more than a few codes."""
     histograms = []
     for name, fact in facts.items():
         if isinstance(fact, Levels) and 2 <= len(fact.values) <= MOST_LEVELS:
@@ -64,8 +64,8 @@ def _few_codes(fact: Range) -> bool:
     return all(float(end).is_integer() for end in (low, high)) and high - low < PARTS
 
 
-def row_cells(places: Sequence[ColumnHistogram], steps: int) -> int:
-    """What a row without a fault gives each of its places, in steps."""
+def steps_per_place(places: Sequence[ColumnHistogram], steps: int) -> int:
+    """The steps that a row without a fault adds to each of its places."""
     return steps // (PLACE_PARTS * len(places)) if places else 0
 
 
@@ -91,12 +91,12 @@ def count_places(
 
 
 CERTAIN_SDS = 4.0
-"""Standard deviations of the noise from which on rows are taken to be there: noise alone passes once in 600 figures."""
+"""A figure counts as certain from so many standard deviations of its noise; noise alone passes once in 600 figures."""
 
 CLIPPED_SHARE = 0.01  # ranges are meant to clip a smaller share of the rows
 
 LEAST_OUTSIDE, MOST_OUTSIDE = 0.05, 0.3
-"""A range is too wide if so few rows lie outside a part of it, and no more than so many for sure."""
+"""A range is too wide if a share up to the first lies outside a part of it, and certainly no more than the second."""
 
 PART_NAMES = {1: "an eighth", 2: "a quarter"}  # of a range, by the number of `PARTS`
 LEAST_VISIBLE_SHARE = 0.1  # a check that misses faults of this share of the rows says little
@@ -172,35 +172,33 @@ class Check(Released):
         """All rows, those that a fit uses, and those that it loses; columns rows and std_err."""
         losing = np.array([False, *(fault.kind == "lost" for fault in self.faults)])
         every = np.ones(len(losing), dtype=bool)
-        found = {}
+        totals = {}
         for name, chosen in (("rows", every), ("complete", ~losing), ("lost", losing)):
             most = math.inf if self.nobs is None else float(self.nobs)
             value = min(max(float(self.counts[chosen].sum()), 0.0), most)
             squares = np.where(np.arange(len(chosen)) == 0, self.clean_err, self.std_err) ** 2
-            found[name] = (value, math.sqrt(float(squares[chosen].sum())))
+            totals[name] = (value, math.sqrt(float(squares[chosen].sum())))
         if self.nobs is not None:
-            found["rows"] = (float(self.nobs), 0.0)
-        return WideFrame(pd.DataFrame.from_dict(found, orient="index", columns=["rows", "std_err"]))
+            totals["rows"] = (float(self.nobs), 0.0)
+        return WideFrame(pd.DataFrame.from_dict(totals, orient="index", columns=["rows", "std_err"]))
 
     @property
     def table(self) -> pd.DataFrame:
         """One row a possible fault: column, fault, declared, rows, std_err, share of all rows, and advice if any."""
         counts = np.maximum(self.counts[1:], 0.0)
-        shares = counts / max(self.rows, 1.0)
-        return WideFrame(
-            {
-                "column": [fault.column for fault in self.faults],
-                "fault": [fault.kind for fault in self.faults],
-                "declared": [fault.declared for fault in self.faults],
-                "rows": counts,
-                "std_err": self.std_err,
-                "share": np.minimum(shares, 1.0),
-                "advice": [self._advice(fault, count) for fault, count in zip(self.faults, counts, strict=True)],
-            }
-        )
+        columns = {
+            "column": [fault.column for fault in self.faults],
+            "fault": [fault.kind for fault in self.faults],
+            "declared": [fault.declared for fault in self.faults],
+            "rows": counts,
+            "std_err": self.std_err,
+            "share": np.minimum(counts / max(self.rows, 1.0), 1.0),
+            "advice": [self._advice(fault, count) for fault, count in zip(self.faults, counts, strict=True)],
+        }
+        return WideFrame(columns)
 
     def _advice(self, fault: Fault, count: float) -> str:
-        """What to do, where the noise cannot have made the figure and it matters."""
+        """What to do about a figure that matters and that noise cannot explain."""
         if count < CERTAIN_SDS * self.std_err or (fault.kind != "lost" and count < CLIPPED_SHARE * self.rows):
             return ""
         return fault.advice
@@ -238,7 +236,7 @@ class Check(Released):
         return self.at[before : before + len(place.names)]
 
     def _empty_levels(self, column: str, fault: str) -> str:
-        """Which declared levels of a column that loses rows have none that stand out, while others have."""
+        """The declared levels without a certain count in a column that loses rows, if other levels have one."""
         place = next((one for one in self.places if one.column == column and not one.ends), None)
         if place is None or fault != "lost":
             return ""
@@ -247,7 +245,7 @@ class Check(Released):
         return f"; hardly any row has {', '.join(missing)}" if stands_out.any() and missing else ""
 
     def _missing_codes(self, place: ColumnHistogram) -> list[str]:
-        """Which codes surely have rows, and likely more than all other values in and beside their part of the range."""
+        """The codes that certainly have rows, probably more than all else in their part and those next to it."""
         counts = np.maximum(self._counts_at(place), 0.0)
         sentences = []
         for code, count in zip(place.codes, counts[PARTS:], strict=True):
@@ -281,7 +279,7 @@ class Check(Released):
         for width in (1, 2):
             inside = np.convolve(counts[:PARTS], np.ones(width), mode="valid")
             start = int(np.argmax(inside))
-            # Rows without a fault are known better in all than as the sum of their places.
+            # The number of rows without a fault has less noise than the sum over their places.
             outside = max(total - float(inside[start]), 0.0)
             noise = math.hypot(self.clean_err, self.place_err * math.sqrt(width))
             if outside - noise <= LEAST_OUTSIDE * total and outside + CERTAIN_SDS * noise <= MOST_OUTSIDE * total:
@@ -331,7 +329,7 @@ class Check(Released):
         ]
 
     def _place_note(self) -> str:
-        """How well it is known where rows lie."""
+        """How accurate the counts by place are."""
         least = CERTAIN_SDS * math.hypot(self.clean_err, self.place_err) / MOST_OUTSIDE
         return (
             f"{phrase('`located`', shell='--json')} counts the rows without a fault by level or eighth of the "
@@ -340,7 +338,7 @@ class Check(Released):
         )
 
     def _hidden(self) -> str:
-        """How many rows a fault needs to be seen beside the noise."""
+        """How many rows a fault needs to stand out from the noise."""
         least = CERTAIN_SDS * self.std_err
         if least >= LEAST_VISIBLE_SHARE * self.rows:
             return (
@@ -357,15 +355,10 @@ class Check(Released):
         return f"<Check: {self.formula if len(self.formula) < 50 else 'formula'}; {self.guarantee}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """Released values and public facts, for JSON."""
-        return {
-            "formula": self.formula,
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {
             "faults": [list(fault) for fault in self.faults],
             "counts": self.counts.tolist(),
-            "std_err": self.std_err,
-            "nobs": self.nobs,
             "guarantee": self.guarantee.to_dict(),
-            "noise": self.noise,
             "places": [list(place if place.codes else place[:-1]) for place in self.places],
             "at": self.at.tolist(),
             "steps": list(self.steps),
@@ -373,15 +366,12 @@ class Check(Released):
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
-        """What `to_dict` described."""
-        return cls(
-            **{
-                **facts,
-                "faults": tuple(Fault(*fault) for fault in facts["faults"]),
-                "counts": np.asarray(facts["counts"], dtype=np.float64),
-                "guarantee": Guarantee(**facts["guarantee"]),
-                "places": tuple(ColumnHistogram.from_stored(*place) for place in facts.get("places", ())),
-                "at": np.asarray(facts.get("at", ()), dtype=np.float64),
-                "steps": tuple(facts.get("steps", (1, 1, 1))),
-            }
-        )
+        values = {
+            "faults": tuple(Fault(*fault) for fault in facts["faults"]),
+            "counts": np.asarray(facts["counts"], dtype=np.float64),
+            "guarantee": Guarantee(**facts["guarantee"]),
+            "places": tuple(ColumnHistogram.from_stored(*place) for place in facts.get("places", ())),
+            "at": np.asarray(facts.get("at", ()), dtype=np.float64),
+            "steps": tuple(facts.get("steps", (1, 1, 1))),
+        }
+        return cls(**{**facts, **values})

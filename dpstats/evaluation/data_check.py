@@ -15,7 +15,7 @@ from dpstats.arguments import explain_calls
 from dpstats.call import check_privacy
 from dpstats.data import Rows, Table, as_table, slices
 from dpstats.domain import Domain, Levels, Range
-from dpstats.evaluation.check_result import Check, ColumnHistogram, column_histograms, count_places, row_cells
+from dpstats.evaluation.check_result import Check, ColumnHistogram, column_histograms, count_places, steps_per_place
 from dpstats.evaluation.integer_noise import choose_noise
 from dpstats.families import Family, get_family
 from dpstats.formula.advice import advice, schema_domain
@@ -32,6 +32,7 @@ from dpstats.quiet import hide_frames
 _log = logging.getLogger("dpstats")
 
 STEPS = 5040  # one row in lattice steps: up to ten columns can share it equally, and more nearly so
+BLOCK_ROWS = 65536  # rows that are read at once
 
 
 @hide_frames
@@ -134,8 +135,8 @@ def check(
         random = privacy.random()
         counted = counted_tables(rows, list(facts), privacy.record, random)
         released = noise.add(count_faults(counted, facts, design, faults, places), random)
-        # In rows: over the steps that one row has in each count.
-        part = row_cells(places, STEPS)
+        # Counts are in rows: divided by the steps that one row has in each.
+        part = steps_per_place(places, STEPS)
         units = np.full(1 + len(faults), STEPS)
         units[0] -= len(places) * part
         return Check(
@@ -157,7 +158,7 @@ def check(
 
 
 def _family_of(formula: str, domain: Domain) -> str:
-    """What the declaration of the response says of its family."""
+    """The family that the declaration of the response implies."""
     parsed = parse(formula)
     node = parsed.response.node
     declared = domain.get(node.name) if isinstance(node, ColumnNode) else None
@@ -171,13 +172,12 @@ def count_faults(
     design: DesignSpec | None,
     faults: Sequence[Fault],
     places: Sequence[ColumnHistogram] = (),
-    block_rows: int = 65536,
 ) -> NDArray[np.int64]:
     """Sums over rows of their parts, in steps, shape (1 + number of faults + sizes of the places,). Charge first.
 
     Rows with no fault, the part of each fault, then where rows with no fault lie; one row adds `STEPS` altogether.
     """
-    part = partial(_fault_sums, facts, design, tuple(faults), tuple(places), block_rows)
+    part = partial(_fault_sums, facts, design, tuple(faults), tuple(places))
     return (rows.batches(facts) if isinstance(rows, Table) else rows).total(part, operator.add)
 
 
@@ -186,19 +186,18 @@ def _fault_sums(
     design: DesignSpec | None,
     faults: Sequence[Fault],
     places: Sequence[ColumnHistogram],
-    block_rows: int,
     tables: Iterable[Table],
 ) -> NDArray[np.int64]:
     """The sums over the rows of some tables."""
-    part = row_cells(places, STEPS)
+    part = steps_per_place(places, STEPS)
     total = np.zeros(1 + len(faults) + sum(len(place.names) for place in places), dtype=np.int64)
     for table in tables:
-        for rows in slices(table.rows, block_rows):
+        for rows in slices(table.rows, BLOCK_ROWS):
             block = table.select(rows, rows.stop - rows.start)
             flags = fault_flags(block, facts, design, faults)
             clean = np.asarray(~flags.any(axis=1))
             total[: 1 + len(faults)] += shared_steps(flags)
-            # What a row without a fault gives its places it does not give to "no fault".
+            # The steps that a row without a fault adds to its places are taken off "no fault".
             total[0] -= len(places) * part * int(clean.sum())
             total[1 + len(faults) :] += part * count_places(block, clean, places, facts)
     return total

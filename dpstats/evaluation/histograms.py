@@ -24,8 +24,8 @@ LEAST_MEAN = 1e-3  # the least predicted count
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
-class CellLines(NamedTuple):
-    """The straight line in each cell that stands for a function: constant + slope * place, shapes (cells,).
+class CellwiseLinear(NamedTuple):
+    """The straight line in each cell that stands for a function: constant + slope * place, shapes (groups, cells).
 
     `error` bounds what it is off by anywhere in the cell, at the points looked at.
     """
@@ -37,7 +37,7 @@ class CellLines(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Neighbouring cells; values beyond the first and the last are held at their outer ends, finite and increasing."""
+    """Adjacent cells; values beyond the first and the last are clipped to their outer ends, finite and increasing."""
 
     ends: Array  # (cells + 1,): Increasing; a cell holds its upper end, not its lower one
     whole: bool = False  # Whether the values are whole numbers and the ends half ones
@@ -66,11 +66,11 @@ class Grid:
         """The cell of each value and its place there, from -1 to 1; shapes (rows,). No value depends on another."""
         clipped = np.clip(values, self.ends[0], self.ends[-1])
         cell = np.searchsorted(self.ends[1:-1], clipped, side="left").astype(np.intp)
-        # Whatever the value is, a place is a number: what is none would become the greatest integer.
+        # A place is always a number: NaN would be cast to the greatest integer.
         return cell, np.nan_to_num(np.clip((clipped - self.middle[cell]) / self.half[cell], -1.0, 1.0))
 
-    def line(self, function: Callable[[Array], Array]) -> CellLines:
-        """The best line for `function` in each cell, all its places alike: over whole numbers, or over the interval."""
+    def line(self, function: Callable[[Array], Array]) -> CellwiseLinear:
+        """The best line for `function` in each cell, shapes (cells,), over whole numbers or over the interval."""
         if self.whole:
             return self._whole_line(function)
         middle, half = self.middle[:, None], self.half[:, None]
@@ -80,9 +80,9 @@ class Grid:
         ends = function(middle + half * np.array([-1.0, 1.0]) * (1 - 1e-12))
         off = np.concatenate([values, ends], axis=1)
         places = np.append(NODES, [-1.0, 1.0])
-        return CellLines(constant, slope, np.abs(off - constant[:, None] - slope[:, None] * places).max(axis=1))
+        return CellwiseLinear(constant, slope, np.abs(off - constant[:, None] - slope[:, None] * places).max(axis=1))
 
-    def _whole_line(self, function: Callable[[Array], Array]) -> CellLines:
+    def _whole_line(self, function: Callable[[Array], Array]) -> CellwiseLinear:
         lines = []
         for low, high, middle, half in zip(self.ends[:-1], self.ends[1:], self.middle, self.half, strict=True):
             points = np.arange(np.ceil(low), np.floor(high) + 1)
@@ -90,7 +90,7 @@ class Grid:
             slope = float(places @ values / (places @ places)) if len(points) > 1 else 0.0
             constant = float(values.mean())
             lines.append((constant, slope, float(np.abs(values - constant - slope * places).max())))
-        return CellLines(*(np.array(column) for column in zip(*lines, strict=True)))
+        return CellwiseLinear(*(np.array(column) for column in zip(*lines, strict=True)))
 
 
 def probability_grid(cells: int, low: float, high: float) -> Grid:
@@ -145,7 +145,7 @@ def fitted_grid(low: float, high: float, *, count: bool) -> Grid:
 
 
 def linear_range(design: PublicDesign, params: Array) -> tuple[float, float]:
-    """Ends between which the linear predictor lies whatever a row is: of public bounds and released coefficients."""
+    """The range of the linear predictor over all possible rows, by public bounds and released coefficients."""
     reach = np.concatenate([term.maxima for term in design.terms])
     below, above = -reach, reach
     if isinstance(design, DesignSpec):
@@ -166,7 +166,7 @@ def linear_range(design: PublicDesign, params: Array) -> tuple[float, float]:
 
 
 STEPS = 1024  # one row in lattice steps
-WEIGHTED_STEPS = 2**20  # the same where rows have weights: small ones must count too
+WEIGHTED_STEPS = 2**20  # the same for weighted rows, so that small weights count too
 NORMAL = 1.959963984540054  # the 97.5 % point of the normal law
 ROWS_NEEDED = 5.0  # a denominator must exceed so many standard deviations of its noise
 TAIL = 3.0  # cells in a tail count as empty unless their sum exceeds so many standard deviations
@@ -258,24 +258,12 @@ class ReleasedHistogram:
         return float(self.counts.sum())
 
     def enough(self, counts: Array) -> bool:
-        """Whether the sum of these counts stands out of its noise."""
+        """Whether the sum of these counts stands out from its noise."""
         return float(counts.sum()) > max(1.0, ROWS_NEEDED * math.sqrt(self.count_variance * counts.size))
-
-    def total(self, form: CellwiseLinear) -> float:
-        """The sum of a function over rows."""
-        return float((form.constant * self.counts).sum() + (form.slope * self.places).sum())
-
-
-class CellwiseLinear(NamedTuple):
-    """A function of a row by lines in cells, shapes (groups, cells), and what it is off by at most."""
-
-    constant: Array
-    slope: Array
-    error: Array
 
 
 class Influence(NamedTuple):
-    """How a figure moves with each released number of a block."""
+    """The derivatives of a figure by the released numbers of a block."""
 
     block: ReleasedHistogram
     counts: Array
@@ -308,14 +296,14 @@ class Estimate(NamedTuple):
 UNKNOWN = Estimate(math.nan, math.nan, math.nan)
 
 
-def estimate(value: float, pulls: Iterable[Influence], cells: float = 0.0, hidden: float = 0.0) -> Estimate:
+def estimate(value: float, influences: Iterable[Influence], cells: float = 0.0, hidden: float = 0.0) -> Estimate:
     """A figure's errors by the delta method: of the noise, whose law is known, and of the rows as a sample.
 
     Blocks are taken to be independent as samples. `hidden` is what rows that the noise may hide in a tail could add to
     the figure; it counts as an error of the noise.
     """
     noise, fourth, sampling = hidden**2, 0.0, 0.0
-    for block, by_count, by_place in pulls:
+    for block, by_count, by_place in influences:
         noise += block.count_variance * float((by_count**2).sum()) + block.place_variance * float((by_place**2).sum())
         fourth += block.count_variance**2 * float((by_count**4).sum())
         fourth += block.place_variance**2 * float((by_place**4).sum())
@@ -328,18 +316,18 @@ def estimate(value: float, pulls: Iterable[Influence], cells: float = 0.0, hidde
 
 
 def mean(block: ReleasedHistogram, form: CellwiseLinear, chosen: Array | None = None) -> tuple[float, Influence, float]:
-    """The mean of a function over the rows of `chosen` cells, how it moves, and a bound on the error of its lines."""
+    """The mean of a function over the rows of `chosen` cells, its influence, and a bound on the error of its lines."""
     inside = np.ones(block.counts.shape) if chosen is None else chosen
     rows = float((inside * block.counts).sum())
     form = CellwiseLinear(*(inside * part for part in form))
-    value = block.total(form) / rows
+    value = float((form.constant * block.counts).sum() + (form.slope * block.places).sum()) / rows
     off = float((form.error * np.maximum(block.counts, 0.0)).sum()) / rows
     return value, Influence(block, (form.constant - inside * value) / rows, form.slope / rows), off
 
 
-def scaled(pull: Influence, factor: float) -> Influence:
-    """How a figure moves that moves `factor` times as much."""
-    return Influence(pull.block, factor * pull.counts, factor * pull.places)
+def scaled(influence: Influence, factor: float) -> Influence:
+    """The influence on `factor` times a figure."""
+    return Influence(influence.block, factor * influence.counts, factor * influence.places)
 
 
 def display_bins(counts: Array, bins: int, deviation: float) -> Indices:

@@ -30,7 +30,7 @@ from dpstats.evaluation.histograms import (
     response_grid,
     scaled,
 )
-from dpstats.evaluation.result import HIDDEN, Tables, bin_entry, bin_table, combine_influences
+from dpstats.evaluation.result import FEW_ROWS_NOTE, Tables, bin_entry, bin_table, combine_influences
 from dpstats.families import Family, Quantile
 from dpstats.families.base import pad_rows
 
@@ -101,7 +101,7 @@ class NumericModel:
         values: dict[str, Callable[[], Array]] = {
             "deviances": lambda: self._deviances(response, fitted),
             "responses": lambda: np.rint(response) if self.count else response,
-            "sizes": lambda: self._sized(response - fitted),
+            "sizes": lambda: self._residual_sizes(response - fitted),
             "residuals": lambda: response - fitted,
         }
         no_groups = np.zeros(len(response), dtype=np.intp)
@@ -112,36 +112,38 @@ class NumericModel:
 
     def tables(self, measured: Sequence[ReleasedHistogram]) -> Tables:
         """Every figure and table asked for."""
-        found = Tables.of(measured[0])
+        tables = Tables.of(measured[0])
         if not all(block.enough(block.counts) for block in measured):
-            found.notes.append(HIDDEN)
-            found.metrics = {_NAMES.get(n, n): (UNKNOWN, -math.inf, math.inf) for n in self.metrics if n != "residuals"}
-            return found
+            tables.notes.append(FEW_ROWS_NOTE)
+            unknown = (UNKNOWN, -math.inf, math.inf)
+            tables.metrics = {_NAMES.get(name, name): unknown for name in self.metrics if name != "residuals"}
+            return tables
         blocks = dict(zip(self._histograms(), measured, strict=True))
         if "deviances" in blocks:
-            self._deviance_figures(blocks, found)
+            self._deviance_figures(blocks, tables)
         if self._sizes:
-            value, pull, tail = _held_mean(blocks["sizes"])
+            value, influence, tail = _clipped_mean(blocks["sizes"])
             if tail.rows:
-                found.notes.append(f"{self._sizes} clips residuals to a size of {tail.end:.4g}: {tail.rows} rows.")
-            found.metrics[self._sizes] = (estimate(value, [pull], hidden=tail.share * tail.end / 2), 0.0, self.width)
+                tables.notes.append(f"{self._sizes} clips residuals to a size of {tail.end:.4g}: {tail.rows} rows.")
+            figure = estimate(value, [influence], hidden=tail.share * tail.end / 2)
+            tables.metrics[self._sizes] = (figure, 0.0, self.width)
         if "residuals" in blocks:
             most, beyond = _residual_reach(blocks["residuals"])
             if most < self.width:
-                found.notes.append(f"The bins clip residuals to a size of {most:.4g}: {beyond} rows.")
-            found.residuals = self._residual_table(blocks["residuals"], most)
-        return found
+                tables.notes.append(f"The bins clip residuals to a size of {most:.4g}: {beyond} rows.")
+            tables.residuals = self._residual_table(blocks["residuals"], most)
+        return tables
 
     def _deviance_figures(self, blocks: Mapping[str, ReleasedHistogram], tables: Tables) -> None:
         block = blocks["deviances"]
-        value, pull, tail = _held_mean(block)
+        value, influence, tail = _clipped_mean(block)
         most, hidden = tail.end, tail.share * tail.end / 2  # half an octave further, on average
         if tail.rows:
             what = f"unit deviances to {most:.4g}" if self.count else f"residuals to a size of {math.sqrt(most):.4g}"
             tables.notes.append(f"The metrics clip {what}: {tail.rows} rows.")
         if "rmse" in self.metrics:
             root = math.sqrt(max(value, 0.0))
-            figure = estimate(root, [scaled(pull, 0.5 / root)], hidden=0.5 / root * hidden) if root else UNKNOWN
+            figure = estimate(root, [scaled(influence, 0.5 / root)], hidden=0.5 / root * hidden) if root else UNKNOWN
             tables.metrics["rmse"] = (figure, 0.0, self.width)
         if "mae" in self.metrics and not self.count:
             size, by_size, off = mean(block, _form(block, lambda d: np.sqrt(np.minimum(np.maximum(d, 0.0), most))))
@@ -153,8 +155,8 @@ class NumericModel:
             figure = UNKNOWN
             if spread > 2 * noise and spread > 0:
                 ratio = value / spread
-                pulls = [scaled(pull, -1 / spread), scaled(by_spread, ratio / spread)]
-                figure = estimate(1 - ratio, pulls, hidden=math.hypot(hidden, ratio * unseen) / spread)
+                influences = [scaled(influence, -1 / spread), scaled(by_spread, ratio / spread)]
+                figure = estimate(1 - ratio, influences, hidden=math.hypot(hidden, ratio * unseen) / spread)
             tables.metrics["deviance explained" if self.count else "r2"] = (figure, -math.inf, 1.0)
 
     def _spread(self, block: ReleasedHistogram, most: float, tables: Tables) -> tuple[float, Influence, float]:
@@ -164,7 +166,7 @@ class NumericModel:
         model's own deviances are held there, and what it is compared with must not be held sooner. The last value is
         what rows beyond could add.
         """
-        low, high = self._held_range(block, most)
+        low, high = self._clipping_range(block, most)
         if (low, high) != (block.grid.ends[0], block.grid.ends[-1]):
             low = max(low, 0.0) if self.count else low
             ends = f"({low:.4g}, {high:.4g})"
@@ -177,13 +179,13 @@ class NumericModel:
         first, by_first, _ = mean(block, _form(block, clipped))
         if not self.count:
             second, by_second, _ = mean(block, _form(block, lambda y: clipped(y) ** 2))
-            pulls = [by_second, scaled(by_first, -2 * first)]
-            return second - first**2, combine_influences(pulls)[0], self._unseen(block, low, high, first + center)
+            influences = [by_second, scaled(by_first, -2 * first)]
+            return second - first**2, combine_influences(influences)[0], self._unseen(block, low, high, first + center)
         first = max(first, LEAST_MEAN)
         second, by_second, _ = mean(block, _form(block, lambda y: _y_log_y(clipped(y))))
-        pulls = [scaled(by_second, 2.0), scaled(by_first, -2 * (math.log(first) + 1))]
+        influences = [scaled(by_second, 2.0), scaled(by_first, -2 * (math.log(first) + 1))]
         unseen = self._unseen(block, low, high, first)
-        return 2 * (second - first * math.log(first)), combine_influences(pulls)[0], unseen
+        return 2 * (second - first * math.log(first)), combine_influences(influences)[0], unseen
 
     def _unseen(self, block: ReleasedHistogram, low: float, high: float, center: float) -> float:
         """What rows beyond (low, high), which the noise may hide, could add to the mean deviance from `center`."""
@@ -195,10 +197,10 @@ class NumericModel:
             if counts.size and (not self.count or end > 0):
                 at = np.maximum(np.array([end, beyond[0]]), 0.0 if self.count else -math.inf)
                 near, far = self._deviances(at, np.full(2, center)).tolist()
-                further += _hidden_share(counts, block) * max(far - near, 0.0)
+                further += _tail_share(counts, block) * max(far - near, 0.0)
         return further
 
-    def _held_range(self, block: ReleasedHistogram, most: float) -> tuple[float, float]:
+    def _clipping_range(self, block: ReleasedHistogram, most: float) -> tuple[float, float]:
         low, high = _support(block)
         center, _, _ = mean(block, _form(block, lambda y: np.clip(y, low, high)))
         center = max(center, LEAST_MEAN) if self.count else center
@@ -215,8 +217,8 @@ class NumericModel:
         for label in range(labels[-1] + 1):
             inside = labels == label
             chosen = np.repeat(inside[:, None].astype(np.float64), block.grid.size, axis=1)
-            value, pull, off = mean(block, form, chosen)
-            figure = estimate(value, [pull], off)
+            value, influence, off = mean(block, form, chosen)
+            figure = estimate(value, [influence], off)
             weights = np.maximum(counts[inside], 0.0)
             fitted = float(weights @ middles[inside] / max(float(weights.sum()), 1e-9))
             ends = figure.interval(-self.width, self.width)
@@ -235,7 +237,7 @@ class NumericModel:
         means = np.asarray(self.family.mean(pad_rows(linear)), dtype=np.float64)
         return np.clip(means[: len(linear)], LEAST_MEAN, self.high)
 
-    def _sized(self, residuals: Array) -> Array:
+    def _residual_sizes(self, residuals: Array) -> Array:
         """The residuals' sizes; of a quantile the pinball loss, the smaller weight of either side below its size."""
         if not isinstance(self.family, Quantile):
             return np.abs(residuals)
@@ -267,7 +269,7 @@ def _form(block: ReleasedHistogram, function: Callable[[Array], Array]) -> Cellw
     return CellwiseLinear(*(np.broadcast_to(part, shape) for part in line))
 
 
-def _beyond(counts: Array, block: ReleasedHistogram) -> str:
+def _rows_text(counts: Array, block: ReleasedHistogram) -> str:
     """About how many rows, in words."""
     deviation = math.sqrt(block.count_variance * max(counts.size, 1))
     return f"about {max(float(counts.sum()), 0.0):,.0f} +- {deviation:,.0f}"
@@ -284,19 +286,19 @@ class Tail(NamedTuple):
     share: float
 
 
-def _hidden_share(counts: Array, block: ReleasedHistogram) -> float:
+def _tail_share(counts: Array, block: ReleasedHistogram) -> float:
     deviation = math.sqrt(block.count_variance * counts.size)
     return (max(float(counts.sum()), 0.0) + deviation) / block.rows
 
 
-def _held_mean(block: ReleasedHistogram) -> tuple[float, Influence, Tail]:
+def _clipped_mean(block: ReleasedHistogram) -> tuple[float, Influence, Tail]:
     """The mean of the block's number, held where its tail no longer stands out."""
     last = reach(block.counts[0], math.sqrt(block.count_variance))
     most, outer = float(block.grid.ends[last + 1]), block.counts[:, last + 1 :]
-    value, pull, _ = mean(block, _form(block, lambda d: np.minimum(d, most)))
+    value, influence, _ = mean(block, _form(block, lambda d: np.minimum(d, most)))
     if not outer.size:
-        return value, pull, Tail(most, "", 0.0)
-    return value, pull, Tail(most, _beyond(outer, block), _hidden_share(outer, block))
+        return value, influence, Tail(most, "", 0.0)
+    return value, influence, Tail(most, _rows_text(outer, block), _tail_share(outer, block))
 
 
 def _residual_reach(block: ReleasedHistogram) -> tuple[float, str]:
@@ -307,7 +309,7 @@ def _residual_reach(block: ReleasedHistogram) -> tuple[float, str]:
     numbers = np.append(groups, np.full(middle, 2 * groups))
     last = reach(levels, np.sqrt(block.count_variance * numbers))
     outer = np.concatenate([block.counts[:, : middle - last], block.counts[:, middle + last + 1 :]], axis=1)
-    return float(block.grid.ends[middle + last + 1]), _beyond(outer, block)
+    return float(block.grid.ends[middle + last + 1]), _rows_text(outer, block)
 
 
 def _support(block: ReleasedHistogram) -> tuple[float, float]:

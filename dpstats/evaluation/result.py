@@ -128,14 +128,12 @@ class Evaluation(Released):
         return draw_evaluation(self, kind, **arguments)
 
     def to_dict(self) -> dict[str, Any]:
-        """Released values and public facts, for JSON."""
         facts = {field.name: getattr(self, field.name) for field in fields(self)}
         facts |= {name: _plain(facts[name]) for name in FRAMES}
         return {**facts, "guarantee": self.guarantee.to_dict(), "noise": asdict(self.noise), "notes": list(self.notes)}
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
-        """What `to_dict` described."""
         frames = {name: _frame(facts[name]) for name in FRAMES}
         noise, notes = IntegerNoise(**facts["noise"]), tuple(facts["notes"])
         return cls(**{**facts, **frames, "guarantee": Guarantee(**facts["guarantee"]), "noise": noise, "notes": notes})
@@ -192,7 +190,7 @@ def _frame(stored_table: Mapping[str, Any] | None) -> pd.DataFrame | None:
     return WideFrame(columns, index=pd.Index(stored_table["index"], name=stored_table["name"]))
 
 
-HIDDEN = "The number of rows does not stand out from the noise, so no metric can be estimated."
+FEW_ROWS_NOTE = "The number of rows does not stand out from the noise, so no metric can be estimated."
 
 METRIC_COLUMNS = ["estimate", "std_err", "noise_se", "sampling_se", "low", "high", "cells"]
 
@@ -217,16 +215,12 @@ class Tables:
 
     def frame(self) -> pd.DataFrame:
         """The figures, one a row, held to their possible ranges."""
-        rows = {name: _metric_row(*entry) for name, entry in self.metrics.items()}
+        rows = {}
+        for name, (figure, low, high) in self.metrics.items():
+            errors = (figure.std_err, figure.noise_se, figure.sampling_se, *figure.interval(low, high), figure.cells)
+            known = not math.isnan(figure.value)
+            rows[name] = (min(max(figure.value, low), high), *errors) if known else (math.nan,) * len(METRIC_COLUMNS)
         return WideFrame(pd.DataFrame.from_dict(rows, orient="index", columns=METRIC_COLUMNS).rename_axis("metric"))
-
-
-def _metric_row(figure: Estimate, low: float, high: float) -> list[float]:
-    """A figure as a row of the table of metrics."""
-    if math.isnan(figure.value):
-        return [math.nan] * len(METRIC_COLUMNS)
-    value = min(max(figure.value, low), high)
-    return [value, figure.std_err, figure.noise_se, figure.sampling_se, *figure.interval(low, high), figure.cells]
 
 
 def bin_entry(rows: float, figure: Estimate, ends: tuple[float, float], **values: float) -> dict[str, float]:
@@ -240,13 +234,11 @@ def bin_table(entries: Sequence[dict[str, Any]]) -> pd.DataFrame:
     return WideFrame(entries, index=pd.RangeIndex(1, len(entries) + 1, name="bin"))
 
 
-def combine_influences(pulls: Sequence[Influence]) -> list[Influence]:
-    """One pull a block: what moves with the same numbers is added up before it is squared."""
+def combine_influences(influences: Sequence[Influence]) -> list[Influence]:
+    """One influence per block: those on the same numbers are added up before they are squared."""
     sums: dict[int, Influence] = {}
-    for pull in pulls:
-        key = id(pull.block)
-        if key in sums:
-            sums[key] = Influence(pull.block, sums[key].counts + pull.counts, sums[key].places + pull.places)
-        else:
-            sums[key] = pull
+    for one in influences:
+        known = sums.get(id(one.block))
+        both = one if known is None else Influence(one.block, known.counts + one.counts, known.places + one.places)
+        sums[id(one.block)] = both
     return list(sums.values())

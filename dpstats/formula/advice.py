@@ -9,14 +9,14 @@ import numpy as np
 
 from dpstats.arguments import near_miss
 from dpstats.data import Table
+from dpstats.data.columns import usable_kind
 from dpstats.domain import Domain, Levels, Range
 from dpstats.errors import DomainError, FormulaError
 from dpstats.families import Binomial, BinomialCounts, Family
 from dpstats.formula import reader
 from dpstats.formula.expression import Column, bind, columns_of, evaluate
 from dpstats.formula.parse import Formula, parse
-from dpstats.formula.reader import column_kind
-from dpstats.formula.response import Kind, assumed_range
+from dpstats.formula.response import Kind
 from dpstats.wording import days_since, phrase
 
 TAKEN = "not declared: it is taken as 0 or 1"
@@ -38,15 +38,15 @@ def advice(
     Of `table` names and types alone are looked at; `bought` are columns whose range is bought, `kind` is the family's.
     """
     parsed = parse(formula)
-    said = [doubt for name in bought if (doubt := _bought(name, declared, table)) is not None]
-    said += [] if kind != "binary" else _taken(parsed, declared, table)
-    said += [doubt for name in parsed.columns if (doubt := _missing_code(name, parsed, declared.get(name))) is not None]
-    said += [
+    notes = [doubt for name in bought if (doubt := _bought(name, declared, table))]
+    notes += [] if kind != "binary" else _taken(parsed, declared, table)
+    notes += [doubt for name in parsed.columns if (doubt := _missing_code(name, parsed, declared.get(name)))]
+    notes += [
         f"{name} is declared with one level and has no coefficient next to an intercept; list its other levels"
         for name in parsed.exog_columns
         if isinstance(column := declared.get(name), Levels) and len(column.values) == 1
     ]
-    return (*said, *(_unused(declared, parsed) if table is None else _absent(declared, parsed, table)))
+    return (*notes, *(_unused(declared, parsed) if table is None else _absent(declared, parsed, table)))
 
 
 def _bought(name: str, declared: Domain, table: Table | None) -> str | None:
@@ -87,7 +87,7 @@ def _taken(parsed: Formula, declared: Domain, table: Table | None) -> list[str]:
     node = parsed.response.node
     if parsed.failures is not None or not isinstance(node, Column) or node.name in declared:
         return []
-    if table is not None and table.count(node.name) == 1 and column_kind(table, node.name) == "boolean":
+    if table is not None and table.count(node.name) == 1 and table.column(node.name).kind == "boolean":
         return []
     return [f"{node.name} is {TAKEN}, and rows of any other code are left out; declare its two levels if it has others"]
 
@@ -123,7 +123,7 @@ def schema_domain(
     known = declared if family is None else with_response(parsed, declared, family)
     kinds: dict[str, str] = {}
     if table is not None:
-        kinds = {name: column_kind(table, name) for name in parsed.columns if name not in declared}
+        kinds = {name: usable_kind(name, table.column(name)) for name in parsed.columns if name not in declared}
         boolean = [name for name, kind in kinds.items() if kind == "boolean" and name not in known]
         known = known.with_ranges(dict.fromkeys(boolean, (0, 1))) if boolean else known
         reader.check_columns(table, known, parsed.columns)
@@ -142,21 +142,15 @@ def schema_domain(
 
 def with_response(parsed: Formula, domain: Domain, family: Family) -> Domain:
     """`domain` with the range that the family fixes for a response it leaves out, if any."""
-    if parsed.failures is not None:
-        return _with_counts(parsed, domain, getattr(family, "trials", None))
-    node = parsed.response.node
-    implied = assumed_range(family.response, getattr(family, "y_max", None))
-    if implied is None or not isinstance(node, Column) or node.name in domain:
+    if parsed.failures is not None:  # the most successes, and the most failures
+        most = getattr(family, "trials", None)
+    else:
+        most = {"binary": 1, "count": getattr(family, "y_max", None)}.get(family.response)
+    if most is None:
         return domain
-    return domain.with_ranges({node.name: (implied.low, implied.high)})
-
-
-def _with_counts(parsed: Formula, domain: Domain, trials: float | None) -> Domain:
-    """`domain` with (0, trials) for a column of successes or of failures that it leaves out, if the family says so."""
-    assert parsed.failures is not None
-    nodes = [factor.node for factor in (parsed.response, parsed.failures)]
+    nodes = [factor.node for factor in (parsed.response, parsed.failures) if factor is not None]
     open_columns = [node.name for node in nodes if isinstance(node, Column) and node.name not in domain]
-    return domain if trials is None else domain.with_ranges(dict.fromkeys(open_columns, (0, trials)))
+    return domain.with_ranges(dict.fromkeys(open_columns, (0, most))) if open_columns else domain
 
 
 def check_counts(parsed: Formula, family: Family) -> None:

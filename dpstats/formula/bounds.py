@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.arguments import safe_repr
-from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.formula.transforms import Norms
 from dpstats.privacy.k_norm import ConvexBody, Image, ball, box, cross, intercept, simplex
@@ -147,50 +146,6 @@ def term_norm(term: Term, which: str, weights: Array) -> float:
     raise ArgumentError(f"which must be 'l1', 'l2' or 'linf', got {safe_repr(which)}")
 
 
-@dataclass(frozen=True, eq=False)
-class TermNorms:
-    """`term_norm` of many terms at once: those of one column, of which most designs have many, together."""
-
-    terms: tuple[Term, ...]
-
-    @cached_property
-    def _single(self) -> tuple[NDArray[np.intp], NDArray[np.intp], dict[str, Array]]:
-        """Positions of the terms of one column, their columns, and the bound of each that a weight of 1 gives."""
-        where = [index for index, term in enumerate(self.terms) if term.columns.stop - term.columns.start == 1]
-        alone = [self.terms[index] for index in where]
-        bounds = {
-            "linf": [float(term.maxima[0]) for term in alone],
-            "l2": [min(max(term.l2**2, 0.0), float(term.maxima[0] ** 2)) for term in alone],
-            "l1": [min(max(term.l1, 0.0), float(term.maxima[0])) for term in alone],
-            "cauchy": [term.l2 * float(term.maxima[0] > 0) for term in alone],
-        }
-        columns = np.array([term.columns.start for term in alone], dtype=np.intp)
-        return np.array(where, dtype=np.intp), columns, {name: np.array(values) for name, values in bounds.items()}
-
-    def norms(self, which: str, weights: Array) -> Array:
-        """`term_norm` of each term, shape (terms,), for weights of all columns, shape (p,)."""
-        if which not in ("l1", "l2", "linf"):
-            raise ArgumentError(f"which must be 'l1', 'l2' or 'linf', got {safe_repr(which)}")
-        where, columns, bounds = self._single
-        result = np.empty(len(self.terms))
-        for index in np.setdiff1d(np.arange(len(self.terms)), where):
-            term = self.terms[index]
-            result[index] = term_norm(term, which, weights[term.columns])
-        own = weights[columns]
-        if which == "l2":
-            result[where] = np.sqrt(own**2 * bounds["l2"])
-        else:
-            result[where] = own * bounds[which]
-        if which == "l1":
-            result[where] = np.minimum(result[where], bounds["cauchy"] * own)
-        return result
-
-
-def combined_norm(norms: Array, which: str) -> float:
-    """The norm of a row whose parts have the given `norms`."""
-    return float(np.linalg.norm(norms, {"l1": 1, "l2": 2, "linf": np.inf}[which]))
-
-
 def unit_term(name: str, columns: slice, reach: Array, norms: list[tuple[float, float]]) -> Term:
     """A term whose columns are divided by their reach; its norms come from those of its parts."""
     maxima = (reach[columns] > 0).astype(float)
@@ -235,9 +190,9 @@ def term_bodies(
     for columns, bounds in parts:
         if constant is not None and columns.start == constant:
             continue
-        coded = _coded(bounds, scale[columns], homogenised)
+        coded = _coded_body(bounds, scale[columns], homogenised)
         if coded is None:
-            bodies.append(_measured(columns, bounds, reach[columns], scale[columns]))
+            bodies.append(_measured_body(columns, bounds, reach[columns], scale[columns]))
             continue
         block, matrix, offset = coded
         homogenised = homogenised or bool(offset.any())
@@ -252,7 +207,7 @@ def term_bodies(
     return (TermBody(slice(0, 0), image, None), *bodies)
 
 
-def _coded(bounds: FactorBounds, scale: Array, homogenised: bool) -> tuple[ConvexBody, Array, Array] | None:
+def _coded_body(bounds: FactorBounds, scale: Array, homogenised: bool) -> tuple[ConvexBody, Array, Array] | None:
     """Block, map and constant row of columns that code levels only; None where the measured body serves.
 
     A row is one of the rows of the coding matrix L: d L for d with a single 1. Rows of zeros need no coordinate. If
@@ -284,21 +239,21 @@ def _well_conditioned(matrix: Array, missing: int = 0) -> bool:
     return len(values) >= rank and bool(values[rank - 1] * LARGEST_CONDITION >= values[0])
 
 
-def _measured(columns: slice, bounds: FactorBounds, reach: Array, scale: Array) -> TermBody:
+def _measured_body(columns: slice, bounds: FactorBounds, reach: Array, scale: Array) -> TermBody:
     """The least of box, ball, cross and simplex around what was measured."""
     size = columns.stop - columns.start
     unit = np.where(reach > 0, reach, FLAT * scale * float(np.min(1 / scale))) / scale
     if size == 1:
         # A dummy beside an intercept has no negative twin; a numeric column is centred.
         block = simplex(1) if bounds.codes is not None and bounds.positive else box(1)
-        return replace(_diagonal(columns, block, unit), scales=None)
+        return replace(_scaled_body(columns, block, unit), scales=None)
     raw = np.where(reach > 0, bounds.total / scale, unit)
     in_sum = simplex(size) if bounds.positive else cross(size)
     candidates = [
-        _diagonal(columns, in_sum, raw),
-        _diagonal(columns, in_sum, unit * (bounds.l1 or 1.0)),
-        _diagonal(columns, box(size), unit),
-        _diagonal(columns, ball(size), unit * (bounds.l2 or 1.0)),
+        _scaled_body(columns, in_sum, raw),
+        _scaled_body(columns, in_sum, unit * (bounds.l1 or 1.0)),
+        _scaled_body(columns, box(size), unit),
+        _scaled_body(columns, ball(size), unit * (bounds.l2 or 1.0)),
     ]
     best = min(candidates, key=_energy)
     return best if bounds.codes is None else replace(best, scales=None)
@@ -310,7 +265,7 @@ def _energy(body: TermBody) -> float:
     return (size + 1) * (size + 2) * body.image.block.variance * body.image.trace
 
 
-def _diagonal(columns: slice, block: ConvexBody, scales: Array) -> TermBody:
+def _scaled_body(columns: slice, block: ConvexBody, scales: Array) -> TermBody:
     return TermBody(columns, Image(block, tuple(range(columns.start, columns.stop)), scales), scales)
 
 

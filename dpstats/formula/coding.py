@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,15 +27,12 @@ from dpstats.formula.expression import (
     public_values,
 )
 from dpstats.formula.parse import Factor, Formula
-from dpstats.formula.patsy_internals import DesignInfo, PatsyError, SubtermInfo, Term, coded
+from dpstats.formula.patsy_internals import DesignInfo, PatsyError, SubtermInfo, Term, learn_coding
 from dpstats.formula.public_frame import Encoded, end_rows
 from dpstats.formula.syntax import locate
 from dpstats.inference import Dummies
 
 Array = NDArray[np.float64]
-
-FactorValues = dict[Any, NDArray[Any]]
-"""By factor: a level of each row, or columns."""
 
 Part = tuple[NDArray[Any], NDArray[Any] | None]
 """A number of each row, or a number of each level and the rows' levels."""
@@ -97,7 +94,7 @@ def public_design(formula: Formula, domain: Domain) -> DesignInfo:
     terms = [Term([factors[factor.code] for factor in term]) for term in formula.terms]
     rows = end_rows(domain, formula.exog_columns)
     try:
-        info = coded(terms, rows)
+        info = learn_coding(terms, rows)
     except FormulaError:
         raise
     # What patsy raises here concerns contrasts and levels, both public; IndexError is a contrast's unknown reference.
@@ -148,11 +145,6 @@ def _partly_binned(info: DesignInfo, domain: Domain) -> list[str]:
     return found
 
 
-def is_numeric(info: DesignInfo, term: Term) -> bool:
-    """Whether every factor of the term is numeric (an intercept has none and counts as numeric)."""
-    return all(info.factor_infos[factor].type == "numerical" for factor in term.factors)
-
-
 def column_ranges(
     info: DesignInfo, by_term: Mapping[Term, list[FactorBounds]], has_intercept: bool
 ) -> tuple[Array, Array, Array]:
@@ -161,8 +153,8 @@ def column_ranges(
     lower, upper = np.concatenate([part.low for part in parts]), np.concatenate([part.high for part in parts])
     center = np.zeros(len(lower))
     for term, columns in info.term_slices.items():
-        single = columns.stop - columns.start == 1 and is_numeric(info, term)
-        if has_intercept and single and term.factors:
+        numeric = all(info.factor_infos[factor].type == "numerical" for factor in term.factors)
+        if has_intercept and numeric and term.factors and columns.stop - columns.start == 1:
             center[columns] = lower[columns] / 2 + upper[columns] / 2
     return lower, upper, center
 
@@ -179,12 +171,14 @@ def subterms(info: DesignInfo, by_term: Mapping[Term, list[FactorBounds]]) -> li
     return found
 
 
-def factor_values(info: DesignInfo, encoded: Mapping[str, Encoded]) -> tuple[FactorValues, NDArray[np.bool_]]:
+def factor_values(
+    info: DesignInfo, encoded: Mapping[str, Encoded]
+) -> tuple[dict[Any, NDArray[Any]], NDArray[np.bool_]]:
     """What each factor is in some encoded rows, and which rows are in one of the levels of all, shape (rows,) or (1,).
 
     A factor's level of each row, shape (rows,), or its columns, shape (k, rows).
     """
-    values: FactorValues = {}
+    values: dict[Any, NDArray[Any]] = {}
     known = np.ones(1, dtype=bool)
     for factor in info.factor_infos:
         value = evaluate(factor.node, encoded)
@@ -199,21 +193,6 @@ def factor_values(info: DesignInfo, encoded: Mapping[str, Encoded]) -> tuple[Fac
     return values, known
 
 
-def column_parts(info: DesignInfo, values: FactorValues) -> Iterator[list[Part]]:
-    """What each column is the product of, in their order; the columns of a subterm's first factor change fastest.
-
-    The products are patsy's to the last bit, which would write them row by row.
-    """
-    for _, subterm in placed_subterms(info):
-        yield from products(info, subterm, values)
-
-
-def of_rows(part: Part) -> NDArray[Any]:
-    """A part of a product by row: shape (rows,), or (1,) for a constant."""
-    numbers, levels = part
-    return numbers if levels is None else numbers[levels]
-
-
 def _columns(value: Value) -> Array:
     """A numeric factor as columns one after the other, shape (k, rows)."""
     if isinstance(value, np.ndarray) and value.ndim > 1:
@@ -222,7 +201,10 @@ def _columns(value: Value) -> Array:
 
 
 def products(info: DesignInfo, subterm: SubtermInfo, values: Mapping[Any, NDArray[Any]]) -> Iterator[list[Part]]:
-    """What each column of a subterm is the product of."""
+    """What each column of a subterm is the product of; those of its first factor change fastest.
+
+    The products are patsy's to the last bit, which would write them row by row.
+    """
     choices: list[list[Part]] = []
     for factor in subterm.factors:
         if info.factor_infos[factor].type == "categorical":
@@ -233,29 +215,13 @@ def products(info: DesignInfo, subterm: SubtermInfo, values: Mapping[Any, NDArra
         yield list(reversed(chosen))
 
 
-def placed_subterms(info: DesignInfo) -> Iterator[tuple[slice, SubtermInfo]]:
-    """Every subterm with its columns, in their order."""
-    start = 0
-    for subterms in info.term_codings.values():
-        for subterm in subterms:
-            yield slice(start, start + subterm.num_columns), subterm
-            start += subterm.num_columns
-
-
-def level_counts(info: DesignInfo, subterm: SubtermInfo) -> tuple[int, ...] | None:
-    """How many levels each factor of a subterm has; None if one of them is of numbers."""
-    if any(info.factor_infos[factor].type != "categorical" for factor in subterm.factors):
-        return None
-    return tuple(len(info.factor_infos[factor].categories) for factor in subterm.factors)
-
-
-def combinations(counts: Sequence[int]) -> NDArray[np.intp]:
+def level_combinations(counts: Sequence[int]) -> NDArray[np.intp]:
     """The levels of factors at each combination of them, the first varying fastest: shape (factors, combinations)."""
     return np.indices(tuple(reversed(counts))).reshape(len(counts), math.prod(counts))[::-1]
 
 
 def combination_index(levels: Sequence[NDArray[Any]], counts: Sequence[int]) -> NDArray[Any]:
-    """The place of each row's levels of some factors among their `combinations`, shape (rows,)."""
+    """The place of each row's levels of some factors among their `level_combinations`, shape (rows,)."""
     place = levels[-1]
     for own, count in zip(reversed(levels[:-1]), reversed(counts[:-1]), strict=True):
         place = place * count + own
@@ -285,16 +251,13 @@ def _contrast_bounds(factor: PublicFactor, contrast: Any) -> FactorBounds:
     return measure(matrix, grid=False, codes=(matrix,))
 
 
-def coded_dummies(info: DesignInfo, center: Array, scale: Array) -> tuple[Dummies, ...]:
-    """The subterms of which each combination of levels but one has a dummy of its own, beside an intercept.
+def coded_dummies(subterms: Iterable[tuple[slice, SubtermInfo]], center: Array, scale: Array) -> tuple[Dummies, ...]:
+    """The subterms of which each combination of levels but one has a dummy of its own, beside an intercept in column 0.
 
     A column in model units is (x - center) / scale, both of shape (p,).
     """
-    if "Intercept" not in info.column_names:
-        return ()
-    base = info.column_names.index("Intercept")
     found = []
-    for place, subterm in placed_subterms(info):
+    for place, subterm in subterms:
         if not subterm.factors or any(factor not in subterm.contrast_matrices for factor in subterm.factors):
             continue
         columns, codes = range(place.start, place.stop), _codes(subterm)
@@ -302,7 +265,7 @@ def coded_dummies(info: DesignInfo, center: Array, scale: Array) -> tuple[Dummie
         alone = np.all(used.sum(axis=0) == 1) and np.all(used.sum(axis=1) <= 1) and np.all(codes >= 0)
         if alone and np.sum(~used.any(axis=1)) == 1 and not center[list(columns)].any():
             sizes = codes.max(axis=0) / scale[list(columns)]
-            found.append(Dummies(base, 1 / float(scale[base]), tuple(columns), tuple(sizes.tolist())))
+            found.append(Dummies(0, 1 / float(scale[0]), tuple(columns), tuple(sizes.tolist())))
     return tuple(found)
 
 

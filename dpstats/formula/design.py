@@ -4,40 +4,25 @@ from __future__ import annotations
 
 import itertools
 import math
-import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
-from typing import Any, TypeVar
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.cached import cached_property
-from dpstats.data import Block, PackedRows, Rows, Table, as_table
-from dpstats.data.columns import usable_kind
-from dpstats.data.passes import concatenate, cut_even
-from dpstats.data.persons import OwnedRows
 from dpstats.domain import Domain, Range, support_of
 from dpstats.errors import DomainError, FormulaError
 from dpstats.families import Family
-from dpstats.formula import coding, reader
+from dpstats.formula import coding
 from dpstats.formula.advice import check_counts, dropped_note, gap_notes, with_response
 from dpstats.formula.bounds import LEAST, Array, Term, TermBody, term_bodies, unit_term
 from dpstats.formula.expression import Column
 from dpstats.formula.parse import parse
 from dpstats.formula.patsy_internals import DesignInfo
-from dpstats.formula.public_frame import Encoded
-from dpstats.formula.reader import (
-    encoded_rows,
-    kept_rows,
-    owned_blocks,
-    prediction_rows,
-    read_blocks,
-    response_rows,
-    unknown_levels,
-    usable_rows,
-)
+from dpstats.formula.reader import ReadableDesign
 from dpstats.formula.response import (
     Kind,
     ResponseSpec,
@@ -47,19 +32,17 @@ from dpstats.formula.response import (
     bind_weights,
     clipping_response,
 )
-from dpstats.formula.scaled_design import ScaledDesign
 from dpstats.formula.vanishing_forms import design_forms, joined_columns
 from dpstats.privacy.information import JointColumns
 from dpstats.privacy.k_norm import SLACK
-from dpstats.quiet import quiet
 
 LEAST_UNIT = 1e-250
 """A coefficient in the user's units is at least so many times one in model units, and at most the inverse."""
 
 
 @dataclass(frozen=True, eq=False)
-class DesignSpec(ScaledDesign):
-    """A design, which reads rows block by block as well; made by `design_spec`. Attributes as for `ScaledDesign`."""
+class DesignSpec(ReadableDesign):
+    """A design as `design_spec` makes it, to and from its plain values. Attributes as for `ScaledDesign`."""
 
     origin: DesignSpec | None = field(default=None, repr=False)
     """The design with these columns of which the response alone was scaled anew: what follows from columns is its."""
@@ -82,81 +65,6 @@ class DesignSpec(ScaledDesign):
     def _forms(self) -> Array:
         # Forecasts and results ask again and again; of forty columns it takes a second.
         return design_forms(self) if self.origin is None else self.origin._forms
-
-    def check_schema(self, data: object) -> None:
-        """Raise DataError or DomainError if `data` cannot be encoded, by its column names and types alone."""
-        reader.check_columns(as_table(data), self.domain, self.parsed.columns)
-
-    def rows(self, data: object, block_rows: int = 65536) -> PackedRows:
-        """Rows in model units, encoded whenever they are gone through until they are held; the rest as `blocks`."""
-        table = as_table(data)
-        self.check_schema(table)
-        return PackedRows(self.packing, table.batches(self.columns).map_shards(partial(_encoded, self, block_rows)))
-
-    def blocks(self, data: object, block_rows: int = 65536) -> list[Block]:
-        """Rows in model units, in blocks of at most `block_rows`; one block of no rows if `data` has none.
-
-        Rows with a missing, unparsable or infinite cell, an unknown level, or a value that is not finite are left out
-        without a trace. Raises as `check_schema`.
-        """
-        with quiet():
-            return self.rows(data, block_rows).collect()
-
-    def owned(self, data: object, person: str, block_rows: int = 65536) -> Rows[OwnedRows[Block]]:
-        """Packed rows in model units with the identities in column `person`; the rest as `rows`."""
-        table = as_table(data)
-        self.check_schema(table)
-        usable_kind(person, table.column(person))
-        return table.batches([*self.columns, person]).map_shards(partial(_owned, self, person, block_rows))
-
-    def exog(self, data: object) -> tuple[Array, NDArray[np.bool_]]:
-        """Rows for prediction in model units, shape (n, p), NaN where they cannot be encoded; which can be, shape (n,).
-
-        Errors as in `check_schema`, of the columns that explain; the response is not needed.
-        """
-        return self.predicting(data, offset=False)[:2]
-
-    def predicting(self, data: object, *, offset: bool) -> tuple[Array, NDArray[np.bool_], Array]:
-        """Rows for prediction as `exog` gives them, and their offsets in model units, shape (n,), in one pass.
-
-        Offsets are 0 unless `offset` asks for them and the formula has one. Errors as in `check_schema`, of the columns
-        read.
-        """
-        with quiet():
-            return prediction_rows(self, as_table(data), offset=offset)
-
-    def unknown_levels(self, data: object, *, offset: bool) -> dict[str, int]:
-        """By column in how many rows that are read for predictions a level is not declared; missing cells aside."""
-        names = self.parsed.predicting_columns if offset else self.parsed.exog_columns
-        with quiet():
-            return unknown_levels(self.unbounded, as_table(data), names)
-
-    def of_encoded(self, encoded: Mapping[str, Encoded], rows: int) -> tuple[Array, NDArray[np.bool_], Array]:
-        """As `predicting`, of encoded columns without a missing cell, but complete are rows that a fit keeps alone."""
-        with quiet():
-            return encoded_rows(self, encoded, rows)
-
-    def keeps(self, data: object) -> NDArray[np.bool_]:
-        """Which rows no range of what explains leaves out of a fit, shape (n,); errors as in `exog`."""
-        with quiet():
-            return kept_rows(self, as_table(data))
-
-    def usable(self, table: Table) -> NDArray[np.bool_]:
-        """Which rows of a table have a response, columns, an offset and a weight that are numbers, shape (n,)."""
-        with quiet():
-            return usable_rows(self, table)
-
-    def endog(self, data: object) -> Array:
-        """Responses in model units, shape (n,); NaN in rows with a missing cell or no response."""
-        table = as_table(data)
-        self.check_schema(table)
-        with quiet():
-            parts = table.batches(self.response_columns).map(self.endog_of).collect()
-        return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0), *parts])
-
-    def endog_of(self, batch: Table) -> Array:
-        """The responses of one table that has passed `check_schema`; see `endog`."""
-        return response_rows(self, batch)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON: enough to build the design again, and its scaling to compare with."""
@@ -214,56 +122,6 @@ def design_spec(formula: str, domain: Domain | Mapping[str, Any], *, family: Fam
     check_counts(parsed, family)
     known = declared._among(parsed.columns).to_json()
     return _build(parsed.text, known, family.response, getattr(family, "trials", None))
-
-
-def _encoded(spec: DesignSpec, block_rows: int, _: int, tables: Iterable[Table]) -> Iterator[Block]:
-    """The blocks of some tables."""
-    found = ((table.filtered, block) for table in tables for block in read_blocks(spec, table, block_rows))
-    return cut_anew(found, block_rows, concatenate, Block.part)
-
-
-def _owned(
-    spec: DesignSpec, person: str, block_rows: int, _: int, tables: Iterable[Table]
-) -> Iterator[OwnedRows[Block]]:
-    """The blocks of some tables, and whose rows they hold."""
-    found = ((table.filtered, part) for table in tables for part in owned_blocks(spec, table, person, block_rows))
-    return cut_anew(found, block_rows, _joined, _part_of)
-
-
-def _joined(parts: Sequence[OwnedRows[Block]]) -> OwnedRows[Block]:
-    return OwnedRows(concatenate([part.cells for part in parts]), np.concatenate([part.ids for part in parts]))
-
-
-def _part_of(owned: OwnedRows[Block], rows: slice) -> OwnedRows[Block]:
-    return OwnedRows(owned.cells.part(rows), owned.ids[rows])
-
-
-Cut = TypeVar("Cut", Block, OwnedRows[Block])
-
-
-def cut_anew(
-    found: Iterable[tuple[bool, Cut]],
-    block_rows: int,
-    join: Callable[[Sequence[Cut]], Cut],
-    part: Callable[[Cut, slice], Cut],
-) -> Iterator[Cut]:
-    """Blocks, those of filtered tables in blocks of so many rows each, wherever the tables were cut.
-
-    Else the rows that a filter leaves out, which another account pays for, would move the ends of blocks, and with them
-    the rounding of what is summed (docs/proofs/composition, 5).
-    """
-    for filtered, run in itertools.groupby(found, operator.itemgetter(0)):
-        parts = (one for _, one in run)
-        yield from cut_even(parts, block_rows, join, part, _rows_of) if filtered else parts
-
-
-def _rows_of(one: Block | OwnedRows[Block]) -> int:
-    return len(one.endog if isinstance(one, Block) else one.ids)
-
-
-def response_values(spec: DesignSpec, table: Table) -> Array:
-    """Responses in the user's units, clipped to their range, shape (n,); NaN where there is none."""
-    return spec.endog_of(table) * spec.response.scale + spec.response.center
 
 
 @lru_cache(maxsize=16)

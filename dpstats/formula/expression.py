@@ -32,14 +32,20 @@ class Bins:
     right: bool = True  # whether a bin holds its right end, else its left one
     lowest: bool = False  # whether the outermost end on the open side belongs to its bin
 
-    def __call__(self, values: NDArray[np.float64]) -> Codes:
-        """The bins of some numbers, shape (rows,)."""
+    def __call__(self, value: Value) -> Codes:
+        """The bin of each number, shape (rows,)."""
+        values = np.atleast_1d(as_numbers(value))
         codes = np.digitize(values, self.breaks, right=self.right) - 1
         codes[~(np.isfinite(values)) | (codes < 0) | (codes >= len(self.labels))] = -1
         if self.lowest:
             end = (self.breaks[0], 0) if self.right else (self.breaks[-1], len(self.labels) - 1)
             codes[values == end[0]] = end[1]
         return Codes(codes, self.labels)
+
+    def numbers(self, value: Value) -> NDArray[np.float64]:
+        """The place of each number's bin as a number, shape (rows,); NaN for what is in none."""
+        codes = self(value).values
+        return np.where(codes < 0, np.nan, codes)
 
 
 def cut(breaks: Any, labels: Any = None, right: bool = True, include_lowest: bool = False) -> Bins:
@@ -65,12 +71,6 @@ def digits(breaks: Any, right: bool = False) -> Bins:
     if not isinstance(right, bool):
         raise ValueError("right must be True or False")
     return Bins((-math.inf, *ends, math.inf), tuple(range(len(ends) + 1)), right)
-
-
-def bin_numbers(bins: Bins, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The numbers of bins as numbers, NaN for what is in none."""
-    codes = bins(np.asarray(values, dtype=np.float64)).values
-    return np.where(codes < 0, np.nan, codes)
 
 
 def _ends(breaks: Any, least: int, example: str) -> tuple[float, ...]:
@@ -183,16 +183,7 @@ def may_miss(node: Node) -> bool:
     """Whether a value of levels may be in none of them, for rows whose columns have all their values."""
     if not isinstance(node, Apply):
         return False
-    return isinstance(node.function, BinnedColumn) or any(may_miss(argument) for argument in node.arguments)
-
-
-def evaluate(node: Node, rows: Mapping[str, Encoded]) -> Value:
-    """The value of a bound `node` on encoded `rows`, without numerical warnings.
-
-    Raises FormulaError if a function does not take the kind of value it gets; kinds follow from formula and Domain.
-    """
-    with np.errstate(all="ignore"):
-        return _evaluate(node, rows)
+    return isinstance(node.function, Bins) or any(may_miss(argument) for argument in node.arguments)
 
 
 def public_values(node: Node, domain: Domain) -> Value:
@@ -200,7 +191,12 @@ def public_values(node: Node, domain: Domain) -> Value:
     return evaluate(node, public_frame(domain, columns_of(node), faces=True))
 
 
-def _evaluate(node: Node, rows: Mapping[str, Encoded]) -> Value:
+@np.errstate(all="ignore")
+def evaluate(node: Node, rows: Mapping[str, Encoded]) -> Value:
+    """The value of a bound `node` on encoded `rows`, without numerical warnings.
+
+    Raises FormulaError if a function does not take the kind of value it gets; kinds follow from formula and Domain.
+    """
     match node:
         case Column(name):
             return rows[name]
@@ -208,7 +204,7 @@ def _evaluate(node: Node, rows: Mapping[str, Encoded]) -> Value:
             return value
         case Apply(text, function, arguments):
             try:
-                return function(*(_evaluate(argument, rows) for argument in arguments))
+                return function(*(evaluate(argument, rows) for argument in arguments))
             except FormulaError:
                 raise
             except (TypeError, ValueError) as error:
@@ -219,17 +215,6 @@ def _evaluate(node: Node, rows: Mapping[str, Encoded]) -> Value:
 def elementwise(function: Callable[..., Any]) -> Callable[..., Value]:
     """`function` of numbers, with booleans counted as 0 and 1."""
     return lambda *arguments: function(*(as_numbers(argument) for argument in arguments))
-
-
-@dataclass(frozen=True)
-class BinnedColumn:
-    """Numbers to the levels of some bins."""
-
-    bins: Bins
-
-    def __call__(self, value: Value) -> Codes:
-        """The bin of each number, shape (rows,)."""
-        return self.bins(np.atleast_1d(as_numbers(value)))
 
 
 def logical(function: Callable[..., Any]) -> Callable[..., Value]:

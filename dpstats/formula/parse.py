@@ -109,24 +109,23 @@ def _parse(formula: str) -> Formula:
     _refuse_powers(tree)
     response, failures = _response(formula, described.lhs_termlist, factors)
     terms: list[tuple[Factor, ...]] = []
-    beside: dict[str, list[Factor]] = {"offset": [], "weights": [], "subset": []}
+    auxiliary: dict[str, list[Factor]] = {"offset": [], "weights": [], "subset": []}
     for term in described.rhs_termlist:
         codes = [factor.code for factor in term.factors]
         calls = [found for code in codes if (found := auxiliary_call(code)) is not None]
         if not calls:
             terms.append(tuple(factors[code][0] for code in codes))
-        elif len(codes) == 1 and calls[0][0] in beside:
-            beside[calls[0][0]].append(replace(factors[codes[0]][0], code=codes[0]))
+        elif len(codes) == 1 and calls[0][0] in auxiliary:
+            auxiliary[calls[0][0]].append(replace(factors[codes[0]][0], code=codes[0]))
         else:
             raise FormulaError(locate(f"{term.name()}: {calls[0][0]}() {STANDS}", factors[codes[0]][0].at))
     if not terms:
         message = f"formula {formula!r} has no term on the right of '~'; keep the intercept or add a column"
         raise FormulaError(locate(message, text.index("~")))
     for name in ("weights", "subset"):
-        one_at_most(formula, name, [factor.at for factor in beside[name]])
-    weights = beside["weights"][0] if beside["weights"] else None
-    subset = beside["subset"][0] if beside["subset"] else None
-    return Formula(formula, response, tuple(terms), failures, tuple(beside["offset"]), weights, subset)
+        one_at_most(formula, name, [factor.at for factor in auxiliary[name]])
+    weights, subset = (next(iter(auxiliary[name]), None) for name in ("weights", "subset"))
+    return Formula(formula, response, tuple(terms), failures, tuple(auxiliary["offset"]), weights, subset)
 
 
 FIXES = {

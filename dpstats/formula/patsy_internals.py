@@ -22,8 +22,8 @@ __all__ = [
     "PatsyError",
     "SubtermInfo",
     "Term",
-    "coded",
     "factor_codes",
+    "learn_coding",
     "parse_tree",
 ]
 
@@ -32,7 +32,7 @@ CONTRASTS = {kind.__name__: kind for kind in (Treatment, Poly, Sum, Helmert, Dif
 NO_SCOPE = EvalEnvironment([{}])
 
 
-def coded(terms: Sequence[Term], rows: Mapping[str, Any]) -> DesignInfo:
+def learn_coding(terms: Sequence[Term], rows: Mapping[str, Any]) -> DesignInfo:
     """The coding of terms, learned from a few rows; their factors find no variable of the calling program."""
     return design_matrix_builders([terms], lambda: iter([rows]), NO_SCOPE)[0]
 

@@ -6,15 +6,19 @@ column names and declared types alone, which are public.
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.data import Block, Column, Table, slices
-from dpstats.data.columns import MISSING_TOKEN, Kind, usable_kind
+from dpstats.data import Block, PackedRows, Rows, Table, as_table, slices
+from dpstats.data.columns import MISSING_TOKEN, usable_kind
+from dpstats.data.passes import cut_even
 from dpstats.data.persons import OwnedRows
 from dpstats.domain import Domain, Levels, Range
 from dpstats.errors import DomainError
@@ -51,28 +55,19 @@ def check_columns(table: Table, domain: Domain, columns: Iterable[str]) -> None:
             )
 
 
-def column_kind(table: Table, name: str) -> Kind:
-    """What the declared type of one column says of its cells; errors as in `check_columns`."""
-    return usable_kind(name, table.column(name))
-
-
-def read_columns(table: Table, columns: Iterable[str]) -> dict[str, Column]:
-    """The columns of the given names, once each."""
-    return {name: table.column(name) for name in columns}
-
-
 def encode(
-    columns: Mapping[str, Column], domain: Domain, rows: slice, *, beyond: bool = False
+    table: Table, names: Iterable[str], domain: Domain, rows: slice | None = None, *, beyond: bool = False
 ) -> tuple[dict[str, Encoded], NDArray[np.bool_]]:
-    """Declared columns of a checked table on `rows`, by name, and which rows miss none of them, shape (rows,).
+    """Declared columns of a checked table by name, on `rows` or all, and which rows miss none of them, shape (rows,).
 
     A range gives floats of shape (rows,) within it, missing as NaN; levels give `Codes`. A cell outside of a range that
     drops rows is missing; with `beyond`, which is for predictions, it stays what it is.
     """
+    rows = slice(0, table.rows) if rows is None else rows
     encoded: dict[str, Encoded] = {}
     complete = np.ones(rows.stop - rows.start, dtype=bool)
-    for name, column in columns.items():
-        declared, cells = domain[name], column.select(rows)
+    for name in names:
+        declared, cells = domain[name], table.column(name).select(rows)
         if isinstance(declared, Range):
             encoded[name], known = _within(cells.numbers(), declared, beyond)
             complete &= known
@@ -104,45 +99,11 @@ def _within(numbers: Array, declared: Range, beyond: bool) -> tuple[Array, NDArr
     return clipped, known
 
 
-Read = Sequence[tuple[Mapping[str, Column], Domain]]
-"""The columns of predictor, response, weights and condition, each with the Domain that encodes them."""
-
-
-def read_blocks(spec: ScaledDesign, table: Table, block_rows: int) -> Iterator[Block]:
-    """The complete rows of a table whose schema suits the design, in packed blocks of at most `block_rows`."""
-    return (block for block, _, _ in _read(spec, table, block_rows))
-
-
-def owned_blocks(spec: ScaledDesign, table: Table, person: str, block_rows: int) -> Iterator[OwnedRows[Block]]:
-    """As `read_blocks`, with the identities of the persons that the rows are of, in the column `person`."""
-    ids = table.column(person)
-    for block, chosen, rows in _read(spec, table, block_rows):
-        yield OwnedRows(block, ids.select(rows).identities()[chosen])
-
-
-def used_rows(spec: ScaledDesign, table: Table, block_rows: int) -> int:
-    """How many rows `read_blocks` has; what is known to be finite is not scaled for that."""
-    if not spec.numbers_are_cells:
-        return sum(len(block.endog) for block in read_blocks(spec, table, block_rows))
-    whole = (_whole_rows(spec, read, rows) for rows, read in _slices(spec, table, block_rows))
-    return sum(int(np.sum(found.kept & factor_values(spec.coding, found.encoded)[1])) for found, _ in whole)
-
-
-def _slices(spec: ScaledDesign, table: Table, block_rows: int) -> Iterator[tuple[slice, Read]]:
-    """Slices of a table, with what is read of them."""
-    parsed, weighing = spec.parsed, spec.domain if spec.weights is None else spec.weights.domain
-    read = [
-        (read_columns(table, parsed.predicting_columns), spec.domain),
-        (read_columns(table, parsed.response_columns), spec.encoder.domain),
-        (read_columns(table, parsed.weight_columns), weighing),
-        (read_columns(table, parsed.subset_columns), spec.domain),
-    ]
-    return ((rows, read) for rows in slices(table.rows, block_rows))
-
-
 class _WholeRows(NamedTuple):
-    """Rows that miss no column."""
+    """The rows of a slice of a table that miss no column."""
 
+    rows: slice
+    complete: NDArray[np.bool_]  # which rows of the slice they are
     encoded: dict[str, Encoded]  # of what explains
     endog: Array
     weights: Array | None
@@ -150,58 +111,228 @@ class _WholeRows(NamedTuple):
     kept: NDArray[np.bool_]  # which of them count, by all but the columns of the design
 
 
-def _whole_rows(spec: ScaledDesign, read: Read, rows: slice) -> tuple[_WholeRows, NDArray[np.bool_]]:
-    """What is read of the rows that miss nothing, and which of `rows` they are."""
-    parts = [encode(columns, domain, rows) for columns, domain in read]
-    complete = np.logical_and.reduce([known for _, known in parts])
-    whole = complete.all()
-    encoded, outcome, weighed, conditions = (part if whole else take(part, complete) for part, _ in parts)
-    endog = spec.encoder.encode(outcome)
-    kept = np.isfinite(endog)
-    if spec.subset is not None:
-        kept &= spec.subset(conditions)
-    weights, offset = _weights(spec, outcome, weighed), None
-    if weights is not None:
-        kept &= weights > 0
-    if spec.offset is not None:
-        offset = spec.scaled_offset(spec.offset(encoded))
-        kept &= np.isfinite(offset)
-    return _WholeRows(encoded, endog, weights, offset, kept), complete
+@dataclass(frozen=True, eq=False)
+class ReadableDesign(ScaledDesign):
+    """A design that reads rows block by block. Attributes as for `ScaledDesign`."""
+
+    def check_schema(self, data: object) -> None:
+        """Raise DataError or DomainError if `data` cannot be encoded, by its column names and types alone."""
+        check_columns(as_table(data), self.domain, self.parsed.columns)
+
+    def rows(self, data: object, block_rows: int = BLOCK_ROWS) -> PackedRows:
+        """Rows in model units, encoded whenever they are gone through until they are held; the rest as `blocks`."""
+        table = as_table(data)
+        self.check_schema(table)
+        return PackedRows(self.packing, table.batches(self.columns).map_shards(partial(_blocks, self, block_rows)))
+
+    def blocks(self, data: object, block_rows: int = BLOCK_ROWS) -> list[Block]:
+        """Rows in model units, in blocks of at most `block_rows`; one block of no rows if `data` has none.
+
+        Rows with a missing, unparsable or infinite cell, an unknown level, or a value that is not finite are left out
+        without a trace. Raises as `check_schema`.
+        """
+        with quiet():
+            return self.rows(data, block_rows).collect()
+
+    def owned(self, data: object, person: str, block_rows: int = BLOCK_ROWS) -> Rows[OwnedRows[Block]]:
+        """Packed rows in model units with the identities in column `person`; the rest as `rows`."""
+        table = as_table(data)
+        self.check_schema(table)
+        usable_kind(person, table.column(person))
+        return table.batches([*self.columns, person]).map_shards(partial(_owned, self, person, block_rows))
+
+    def read_blocks(self, table: Table, block_rows: int, person: str | None = None) -> Iterator[Block]:
+        """The complete rows of a table whose schema suits the design, in packed blocks of at most `block_rows`.
+
+        With the identities of the persons that the rows are of, in the column `person`, if that is given.
+        """
+        for found in self._whole_rows(table, block_rows):
+            numbers, levels, known = packed_rows(self, found.encoded, len(found.endog))
+            ids: Any = None if person is None else table.column(person).select(found.rows).identities()[found.complete]
+            block, kept = Block(numbers, found.endog, found.weights, found.offset, ids, levels), found.kept & known
+            yield block if kept.all() else block.take(kept)
+
+    def used_rows(self, table: Table) -> int:
+        """How many rows `read_blocks` has; what is known to be finite is not scaled for that."""
+        if not self.numbers_are_cells:
+            return sum(len(block.endog) for block in self.read_blocks(table, BLOCK_ROWS))
+        return sum(
+            int(np.sum(found.kept & factor_values(self.coding, found.encoded)[1]))
+            for found in self._whole_rows(table, BLOCK_ROWS)
+        )
+
+    def _whole_rows(self, table: Table, block_rows: int) -> Iterator[_WholeRows]:
+        """What is read of the rows that miss nothing, by slices of the table."""
+        parsed, weighing = self.parsed, self.domain if self.weights is None else self.weights.domain
+        read = (
+            (parsed.predicting_columns, self.domain),
+            (parsed.response_columns, self.encoder.domain),
+            (parsed.weight_columns, weighing),
+            (parsed.subset_columns, self.domain),
+        )
+        for rows in slices(table.rows, block_rows):
+            parts = [encode(table, names, domain, rows) for names, domain in read]
+            complete = np.logical_and.reduce([known for _, known in parts])
+            whole = complete.all()
+            encoded, outcome, weighed, conditions = (part if whole else take(part, complete) for part, _ in parts)
+            endog = self.encoder.encode(outcome)
+            kept = np.isfinite(endog)
+            if self.subset is not None:
+                kept &= self.subset(conditions)
+            # Over their greatest; the trials of a row are a weight as well.
+            weights, offset = self.encoder.trials(outcome), None
+            if self.weights is not None:
+                given = self.weights(weighed) / self.weights.high
+                weights = given if weights is None else given * weights
+            if weights is not None:
+                kept &= weights > 0
+            if self.offset is not None:
+                offset = self.scaled_offset(self.offset(encoded))
+                kept &= np.isfinite(offset)
+            yield _WholeRows(rows, complete, encoded, endog, weights, offset, kept)
+
+    def exog(self, data: object) -> tuple[Array, NDArray[np.bool_]]:
+        """Rows for prediction in model units, shape (n, p), NaN where they cannot be encoded; which can be, shape (n,).
+
+        Errors as in `check_schema`, of the columns that explain; the response is not needed.
+        """
+        return self.predicting(data, offset=False)[:2]
+
+    def predicting(self, data: object, *, offset: bool) -> tuple[Array, NDArray[np.bool_], Array]:
+        """Rows for prediction as `exog` gives them, and their offsets in model units, shape (n,), in one pass.
+
+        Offsets are 0 unless `offset` asks for them and the formula has one. Errors as in `check_schema`, of the columns
+        read.
+        """
+        spec, table = self.unbounded, as_table(data)
+        names, size = spec.parsed.predicting_columns if offset else spec.parsed.exog_columns, len(spec.names)
+        check_columns(table, spec.domain, names)
+        with quiet():
+            parts = table.batches(names).map(partial(_prediction_part, spec, names, offset)).collect()
+        whole: Array = parts[0] if len(parts) == 1 else np.concatenate([np.empty((0, size + 1)), *parts])
+        complete = np.asarray(np.isfinite(whole).all(axis=1))
+        whole[~complete, :size] = np.nan
+        return whole[:, :size], complete, whole[:, size]
+
+    def of_encoded(self, encoded: Mapping[str, Encoded], rows: int) -> tuple[Array, NDArray[np.bool_], Array]:
+        """As `predicting`, of encoded columns without a missing cell, but complete are rows that a fit keeps alone."""
+        kept = np.ones(rows, dtype=bool)
+        for name in self.parsed.predicting_columns:
+            declared, values = self.domain[name], encoded[name]
+            if isinstance(declared, Range) and declared.drops and not isinstance(values, Codes):
+                kept &= declared.holds(values)
+        spec = self.unbounded
+        with quiet():
+            numbers, levels, known = packed_rows(spec, encoded, rows)
+            offset = np.zeros(rows) if spec.offset is None else spec.scaled_offset(spec.offset(encoded))
+        return spec.packing.columns_of(numbers, levels), kept & known & np.isfinite(offset), offset
+
+    def unknown_levels(self, data: object, *, offset: bool) -> dict[str, int]:
+        """By column in how many rows that are read for predictions a level is not declared; missing cells aside."""
+        names = self.parsed.predicting_columns if offset else self.parsed.exog_columns
+        coded = [name for name in names if isinstance(self.domain[name], Levels)]
+        if not coded:
+            return {}
+        with quiet():
+            counted = partial(_unknown_counts, self.domain, coded)
+            counts = sum(as_table(data).batches(coded).map(counted).collect(), np.zeros(len(coded), dtype=np.int64))
+        return {name: int(count) for name, count in zip(coded, counts, strict=True) if count}
+
+    def keeps(self, data: object) -> NDArray[np.bool_]:
+        """Which rows have a cell to explain with in each column, within every range that drops rows, shape (n,)."""
+        with quiet():
+            return encode(as_table(data), self.parsed.predicting_columns, self.domain)[1]
+
+    def usable(self, table: Table) -> NDArray[np.bool_]:
+        """Which rows a fit uses, but for those of weight 0, shape (n,)."""
+        with quiet():
+            usable = self.predicting(table, offset=True)[1] & np.isfinite(self.endog_of(table)) & self.keeps(table)
+            if self.weights is not None:
+                encoded, complete = encode(table, self.parsed.weight_columns, self.weights.domain)
+                usable &= complete & (self.weights(encoded) >= 0)
+            return usable & self._selected(table)
+
+    def counting_rows(self, table: Table) -> NDArray[np.bool_]:
+        """Which selected rows count whatever their other cells are, shape (n,): not of weight 0, nor of no trials.
+
+        Where weight or trials are missing a row is lost to them, so it is one of these.
+        """
+        parsed, chosen = self.parsed, self._selected(table)
+        if self.encoder.failures is not None:
+            outcome, known = encode(table, parsed.response_columns, self.encoder.domain)
+            trials = self.encoder.trials(outcome)
+            if trials is not None:
+                chosen &= ~(known & (trials <= 0))
+        if self.weights is not None:
+            weighed, known = encode(table, parsed.weight_columns, self.weights.domain)
+            chosen &= ~(known & (self.weights(weighed) <= 0))
+        return chosen
+
+    def _selected(self, table: Table) -> NDArray[np.bool_]:
+        """Which rows of a table meet the condition on rows, if there is one; shape (n,)."""
+        if self.subset is None:
+            return np.ones(table.rows, dtype=bool)
+        encoded, complete = encode(table, self.parsed.subset_columns, self.domain)
+        return np.asarray(complete & self.subset(encoded))
+
+    def endog(self, data: object) -> Array:
+        """Responses in model units, shape (n,); NaN in rows with a missing cell or no response."""
+        table = as_table(data)
+        self.check_schema(table)
+        with quiet():
+            parts = table.batches(self.response_columns).map(self.endog_of).collect()
+        return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0), *parts])
+
+    def endog_of(self, batch: Table) -> Array:
+        """The responses of one table that has passed `check_schema`; see `endog`."""
+        result = np.full(batch.rows, np.nan)
+        for rows in slices(batch.rows, BLOCK_ROWS):
+            encoded, known = encode(batch, self.response_columns, self.encoder.domain, rows)
+            outcome = {name: encoded[name] for name in self.parsed.response_columns}
+            result[rows][known] = self.encoder.encode(outcome if known.all() else take(outcome, known))
+        return result
+
+    def response_values(self, table: Table) -> Array:
+        """Responses in the user's units, clipped to their range, shape (n,); NaN where there is none."""
+        return self.endog_of(table) * self.response.scale + self.response.center
 
 
-def _read(spec: ScaledDesign, table: Table, block_rows: int) -> Iterator[tuple[Block, NDArray[np.bool_], slice]]:
-    """Packed blocks of the rows that count, with which rows of which slice they are."""
-    for rows, read in _slices(spec, table, block_rows):
-        found, complete = _whole_rows(spec, read, rows)
-        numbers, levels, known = packed_rows(spec, found.encoded, len(found.endog))
-        kept = found.kept & known
-        block = Block(numbers, found.endog, found.weights, found.offset, levels=levels)
-        complete[complete] = kept
-        yield block if kept.all() else block.take(kept), complete, rows
+def _blocks(spec: ReadableDesign, block_rows: int, _: int, tables: Iterable[Table]) -> Iterator[Block]:
+    """The blocks of some tables."""
+    found = ((table.filtered, block) for table in tables for block in spec.read_blocks(table, block_rows))
+    return cut_anew(found, block_rows)
 
 
-def prediction_rows(spec: ScaledDesign, table: Table, *, offset: bool) -> tuple[Array, NDArray[np.bool_], Array]:
-    """Rows for prediction, which of them are complete, and their offsets; see `DesignSpec.predicting`."""
-    spec = spec.unbounded
-    names, size = spec.parsed.predicting_columns if offset else spec.parsed.exog_columns, len(spec.names)
-    check_columns(table, spec.domain, names)
-    parts = table.batches(names).map(partial(_prediction_part, spec, offset)).collect()
-    whole: Array = parts[0] if len(parts) == 1 else np.concatenate([np.empty((0, size + 1)), *parts])
-    complete = np.asarray(np.isfinite(whole).all(axis=1))
-    whole[~complete, :size] = np.nan
-    return whole[:, :size], complete, whole[:, size]
+def _owned(
+    spec: ReadableDesign, person: str, block_rows: int, _: int, tables: Iterable[Table]
+) -> Iterator[OwnedRows[Block]]:
+    """The blocks of some tables, and whose rows they hold."""
+    found = ((table.filtered, block) for table in tables for block in spec.read_blocks(table, block_rows, person))
+    for block in cut_anew(found, block_rows):
+        assert block.person is not None
+        yield OwnedRows(block._replace(person=None), block.person)
 
 
-def _prediction_part(spec: ScaledDesign, offset: bool, table: Table) -> Array:
+def cut_anew(found: Iterable[tuple[bool, Block]], block_rows: int) -> Iterator[Block]:
+    """The blocks of tables, those of filtered ones in blocks of so many rows each, wherever the tables were cut.
+
+    Else the rows that a filter leaves out, which another account pays for, would move the ends of blocks, and with them
+    the rounding of what is summed (docs/proofs/composition, 5).
+    """
+    for filtered, run in itertools.groupby(found, operator.itemgetter(0)):
+        blocks = (block for _, block in run)
+        yield from cut_even(blocks, block_rows) if filtered else blocks
+
+
+def _prediction_part(spec: ReadableDesign, names: Sequence[str], offset: bool, table: Table) -> Array:
     """Rows of a table for prediction, their offset behind their columns; shape (n, p + 1), NaN where a cell is missing.
 
     The offset is 0 unless it is asked for and the formula has one.
     """
     added = spec.offset if offset else None
-    columns = read_columns(table, spec.parsed.predicting_columns if offset else spec.parsed.exog_columns)
     result = np.full((table.rows, len(spec.names) + 1), np.nan)
     for rows in slices(table.rows, BLOCK_ROWS):
-        encoded, complete = encode(columns, spec.domain, rows, beyond=True)
+        encoded, complete = encode(table, names, spec.domain, rows, beyond=True)
         encoded = take(encoded, complete)
         numbers, levels, known = packed_rows(spec, encoded, int(complete.sum()))
         exog = spec.packing.columns_of(numbers, levels)
@@ -212,106 +343,14 @@ def _prediction_part(spec: ScaledDesign, offset: bool, table: Table) -> Array:
     return result
 
 
-def unknown_levels(spec: ScaledDesign, table: Table, names: Iterable[str]) -> dict[str, int]:
-    """Of a checked table, in how many rows each of some columns has a cell that is none of its declared levels.
-
-    Missing cells are not counted.
-    """
-    coded = [name for name in names if isinstance(spec.domain[name], Levels)]
-    parts = table.batches(coded).map(partial(_unknown_part, spec.domain, coded)).collect() if coded else []
-    counts = {name: sum(part[at] for part in parts) for at, name in enumerate(coded)}
-    return {name: count for name, count in counts.items() if count}
-
-
-def _unknown_part(domain: Domain, names: Sequence[str], table: Table) -> list[int]:
-    """The counts of `unknown_levels` of one table, one for each column."""
-    counts = []
-    for name in names:
+def _unknown_counts(domain: Domain, names: Sequence[str], table: Table) -> NDArray[np.int64]:
+    """In how many rows of one table each of some columns has a cell that is none of its declared levels."""
+    counts = np.zeros(len(names), dtype=np.int64)
+    for place, name in enumerate(names):
         column, declared = table.column(name), domain[name]
         assert isinstance(declared, Levels)
-        unknown = (column.codes(declared.code_of()) < 0) & (column.tokens() != MISSING_TOKEN)
-        counts.append(int(unknown.sum()))
+        counts[place] = np.sum((column.codes(declared.code_of()) < 0) & (column.tokens() != MISSING_TOKEN))
     return counts
-
-
-def encoded_rows(
-    spec: ScaledDesign, encoded: Mapping[str, Encoded], rows: int
-) -> tuple[Array, NDArray[np.bool_], Array]:
-    """Rows for prediction from encoded columns; see `DesignSpec.of_encoded`."""
-    kept = np.ones(rows, dtype=bool)
-    for name in spec.parsed.predicting_columns:
-        declared, values = spec.domain[name], encoded[name]
-        if isinstance(declared, Range) and declared.drops and not isinstance(values, Codes):
-            kept &= declared.holds(values)
-    spec = spec.unbounded
-    numbers, levels, known = packed_rows(spec, encoded, rows)
-    offset = np.zeros(rows) if spec.offset is None else spec.scaled_offset(spec.offset(encoded))
-    return spec.packing.columns_of(numbers, levels), kept & known & np.isfinite(offset), offset
-
-
-def response_rows(spec: ScaledDesign, table: Table) -> Array:
-    """Responses of a table that suits the design, in model units, shape (n,); NaN where there is none."""
-    result = np.full(table.rows, np.nan)
-    columns = read_columns(table, spec.response_columns)
-    for rows in slices(table.rows, BLOCK_ROWS):
-        encoded, known = encode(columns, spec.encoder.domain, rows)
-        outcome = {name: encoded[name] for name in spec.parsed.response_columns}
-        result[rows][known] = spec.encoder.encode(outcome if known.all() else take(outcome, known))
-    return result
-
-
-def usable_rows(spec: ScaledDesign, table: Table) -> NDArray[np.bool_]:
-    """Which rows of a table that suits the design a fit uses, but for those of weight 0, shape (n,)."""
-    usable = prediction_rows(spec, table, offset=True)[1] & np.isfinite(response_rows(spec, table))
-    usable &= kept_rows(spec, table)
-    if spec.weights is not None:
-        encoded, complete = _encode_table(table, spec.parsed.weight_columns, spec.weights.domain)
-        usable &= complete & (spec.weights(encoded) >= 0)
-    return usable & selected_rows(spec, table)
-
-
-def selected_rows(spec: ScaledDesign, table: Table) -> NDArray[np.bool_]:
-    """Which rows of a table meet the condition on rows, if there is one; shape (n,)."""
-    if spec.subset is None:
-        return np.ones(table.rows, dtype=bool)
-    encoded, complete = _encode_table(table, spec.parsed.subset_columns, spec.domain)
-    return np.asarray(complete & spec.subset(encoded))
-
-
-def counting_rows(spec: ScaledDesign, table: Table) -> NDArray[np.bool_]:
-    """Which selected rows count in a fit whatever their other cells are, shape (n,): not of weight 0, nor of no trials.
-
-    Where weight or trials are missing a row is lost to them, so it is one of these.
-    """
-    parsed, chosen = spec.parsed, selected_rows(spec, table)
-    if spec.encoder.failures is not None:
-        outcome, known = _encode_table(table, parsed.response_columns, spec.encoder.domain)
-        trials = spec.encoder.trials(outcome)
-        if trials is not None:
-            chosen &= ~(known & (trials <= 0))
-    if spec.weights is not None:
-        weighed, known = _encode_table(table, parsed.weight_columns, spec.weights.domain)
-        chosen &= ~(known & (spec.weights(weighed) <= 0))
-    return chosen
-
-
-def kept_rows(spec: ScaledDesign, table: Table) -> NDArray[np.bool_]:
-    """Which rows of a table that suits the design have a cell to explain with in each column, shape (n,)."""
-    return _encode_table(table, spec.parsed.predicting_columns, spec.domain)[1]
-
-
-def _encode_table(table: Table, names: Iterable[str], domain: Domain) -> tuple[dict[str, Encoded], NDArray[np.bool_]]:
-    """All rows of some columns; see `encode`."""
-    return encode(read_columns(table, names), domain, slice(0, table.rows))
-
-
-def _weights(spec: ScaledDesign, outcome: dict[str, Encoded], weighed: dict[str, Encoded]) -> Array | None:
-    """Weights of encoded rows over their greatest, shape (rows,); NaN where there are none."""
-    trials = spec.encoder.trials(outcome)
-    if spec.weights is None:
-        return trials
-    given = spec.weights(weighed) / spec.weights.high
-    return given if trials is None else given * trials
 
 
 Flags = NDArray[np.bool_]
@@ -382,7 +421,7 @@ def column_facts(parsed: Formula, known: Mapping[str, Range | Levels], family: F
     return facts
 
 
-def possible_faults(facts: Facts, design: ScaledDesign | None) -> tuple[Fault, ...]:
+def possible_faults(facts: Facts, design: ReadableDesign | None) -> tuple[Fault, ...]:
     """What may be wrong with a row: first what loses it, then what clips it; public. A design has no range open."""
     words = {name: _declared(declared) for name, declared in facts.items()}
     faults = [Fault(name, "lost", declared) for name, declared in words.items()]
@@ -407,21 +446,20 @@ NOWHERE = np.zeros(1, dtype=bool)
 """The flag of every row, where none has it."""
 
 
-def raw_flags(block: Table, facts: Facts, design: ScaledDesign | None, faults: Iterable[Fault]) -> Iterator[Flags]:
+def raw_flags(block: Table, facts: Facts, design: ReadableDesign | None, faults: Iterable[Fault]) -> Iterator[Flags]:
     """For each fault which rows of `block` have it, whatever else is wrong with them: (r,), or (1,) for none."""
     states = {name: _states(block, name, fact) for name, fact in facts.items()}
     for fault in faults:
         if fault.column == FORMULA:
             assert design is not None
-            with quiet():
-                yield ~usable_rows(design, block)
+            yield ~design.usable(block)
         elif fault.kind == "outside":
             yield states[fault.column]["below"] | states[fault.column]["above"]
         else:
             yield states[fault.column][fault.kind]
 
 
-def fault_flags(block: Table, facts: Facts, design: ScaledDesign | None, faults: Sequence[Fault]) -> Flags:
+def fault_flags(block: Table, facts: Facts, design: ReadableDesign | None, faults: Sequence[Fault]) -> Flags:
     """Which faults count for each row of `block`, shape (r, faults): what loses it, or else what clips it."""
     flags = np.empty((block.rows, len(faults)), dtype=bool)
     lost = np.zeros(block.rows, dtype=bool)

@@ -218,13 +218,6 @@ def _as_response(value: Value) -> Array:
         raise FormulaError(f"the response is not a single column of numbers: {error}") from error
 
 
-def assumed_range(kind: Kind, most: float | None) -> Range | None:
-    """The range of an undeclared response that the family itself fixes, if any."""
-    if kind == "binary":
-        return Range(0, 1)
-    return Range(0, most) if kind == "count" and most is not None else None
-
-
 @dataclass(frozen=True)
 class RowValue:
     """A row-wise expression bound to the Domain."""

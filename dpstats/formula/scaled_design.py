@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self
@@ -21,23 +21,11 @@ from numpy.typing import NDArray
 from dpstats.cached import cached_property
 from dpstats.data import CodedColumns, RowPacking
 from dpstats.domain import Domain, Range, support_of
-from dpstats.formula.bounds import Array, Term, TermBody, TermNorms, combined_norm
-from dpstats.formula.coding import (
-    FactorValues,
-    Part,
-    coded_dummies,
-    column_parts,
-    combination_index,
-    combinations,
-    factor_values,
-    level_counts,
-    of_rows,
-    placed_subterms,
-    products,
-)
+from dpstats.formula.bounds import Array, Term, TermBody, term_norm
+from dpstats.formula.coding import Part, coded_dummies, combination_index, factor_values, level_combinations, products
 from dpstats.formula.expression import Column
 from dpstats.formula.parse import Formula
-from dpstats.formula.patsy_internals import DesignInfo
+from dpstats.formula.patsy_internals import DesignInfo, SubtermInfo
 from dpstats.formula.public_frame import Encoded
 from dpstats.formula.response import Condition, Response, ResponseSpec, RowValue, center_and_scale
 from dpstats.inference import Dummies
@@ -117,11 +105,23 @@ class ScaledDesign:
     @cached_property
     def dummies(self) -> tuple[Dummies, ...]:
         """The columns that are dummies of a factor beside the intercept."""
-        return coded_dummies(self.coding, self.center, self.scale)
+        return coded_dummies(self.subterms, self.center, self.scale) if self.has_intercept else ()
 
     @cached_property
-    def _norms(self) -> TermNorms:
-        return TermNorms(self.terms)
+    def _single_terms(self) -> tuple[NDArray[np.intp], NDArray[np.intp], dict[str, Array]]:
+        """Positions of the terms of one column, of which most designs have many, their columns, and `term_norm` of each
+        for a weight of 1; "cauchy" is its second bound for l1.
+        """
+        where = [index for index, term in enumerate(self.terms) if term.columns.stop - term.columns.start == 1]
+        alone = [self.terms[index] for index in where]
+        bounds = {
+            "linf": [float(term.maxima[0]) for term in alone],
+            "l2": [min(max(term.l2**2, 0.0), float(term.maxima[0] ** 2)) for term in alone],
+            "l1": [min(max(term.l1, 0.0), float(term.maxima[0])) for term in alone],
+            "cauchy": [term.l2 * float(term.maxima[0] > 0) for term in alone],
+        }
+        columns = np.array([term.columns.start for term in alone], dtype=np.intp)
+        return np.array(where, dtype=np.intp), columns, {name: np.array(values) for name, values in bounds.items()}
 
     def norm_bound(self, which: str, weights: Array) -> float:
         """A bound on the norm (l1, l2 or linf) of x * weights over all rows x; weights of shape (p,), of any sign.
@@ -129,7 +129,15 @@ class ScaledDesign:
         The supremum under the term bounds for l2 and linf, and for l1 at most the smaller of two bounds.
         """
         sizes = np.abs(np.asarray(weights, dtype=float))
-        return combined_norm(self._norms.norms(which, sizes), which)
+        where, columns, bounds = self._single_terms
+        norms, own = np.empty(len(self.terms)), sizes[columns]
+        for index in np.setdiff1d(np.arange(len(self.terms)), where):
+            term = self.terms[index]
+            norms[index] = term_norm(term, which, sizes[term.columns])
+        norms[where] = np.sqrt(own**2 * bounds["l2"]) if which == "l2" else own * bounds[which]
+        if which == "l1":
+            norms[where] = np.minimum(norms[where], bounds["cauchy"] * own)
+        return float(np.linalg.norm(norms, {"l1": 1, "l2": 2, "linf": np.inf}[which]))
 
     def curvature_ratio(self, curvature: Array) -> float:
         """kappa: the supremum over all rows x of sum_j x_j**2 / curvature_j, for positive `curvature`, shape (p,)."""
@@ -217,31 +225,52 @@ class ScaledDesign:
         """Whether the columns are cells as they are, levels and products of these: finite where no cell is missing."""
         factors = self.coding.factor_infos.items()
         plain = all(info.type == "categorical" or isinstance(factor.node, Column) for factor, info in factors)
-        return plain and next(_moves(self), None) is None
+        return plain and not self.moves
+
+    @cached_property
+    def moves(self) -> tuple[tuple[slice, Callable[[Array], None]], ...]:
+        """Columns that stand together, and what moves their part of rows into its bounds, in place and in order."""
+        shrunk = ((term.columns, partial(_shrink, term)) for term in self.shrunk)
+        drawn_in = (
+            (body.columns, partial(shrink_block, block=body.image.block, scales=body.scales))
+            for body in self.bodies
+            if body.scales is not None
+        )
+        return (*shrunk, *drawn_in)
+
+    @cached_property
+    def subterms(self) -> tuple[tuple[slice, SubtermInfo], ...]:
+        """The parts of terms that patsy codes by themselves, each with its columns, in their order."""
+        every = [subterm for parts in self.coding.term_codings.values() for subterm in parts]
+        ends = itertools.accumulate(subterm.num_columns for subterm in every)
+        return tuple((slice(end - one.num_columns, end), one) for one, end in zip(every, ends, strict=True))
+
+    @cached_property
+    def by_levels(self) -> dict[int, tuple[SubtermInfo, tuple[int, ...]]]:
+        """Subterms kept as the combination of their factors' levels, with the numbers of levels, by first column."""
+        found, infos = {}, self.coding.factor_infos
+        moved = {column for columns, _ in self.moves for column in range(columns.start, columns.stop)}
+        for columns, subterm in self.subterms:
+            levels = all(infos[factor].type == "categorical" for factor in subterm.factors)
+            if not levels or not subterm.num_columns or moved & set(range(columns.start, columns.stop)):
+                continue
+            counts = tuple(len(infos[factor].categories) for factor in subterm.factors)
+            if math.prod(counts) <= MOST_LEVELS and subterm.num_columns * math.prod(counts) <= MOST_VALUES:
+                found[columns.start] = subterm, counts
+        return found
 
     @cached_property
     def packing(self) -> RowPacking:
         """How rows are kept between passes."""
-        return _packing_of(self)
-
-
-def _packing_of(spec: ScaledDesign) -> RowPacking:
-    """How rows of a design are kept, from public facts."""
-    numbers, coded = np.ones(len(spec.names), dtype=bool), []
-    moved = _moved(spec)
-    for columns, subterm in placed_subterms(spec.coding):
-        counts, size = level_counts(spec.coding, subterm), columns.stop - columns.start
-        if counts is None or not size or moved[columns].any():
-            continue
-        levels = math.prod(counts)
-        if levels > MOST_LEVELS or size * levels > MOST_VALUES:
-            continue
-        every = dict(zip(subterm.factors, combinations(counts), strict=True))
-        values = np.empty((size, levels))
-        _scale(spec, np.arange(columns.start, columns.stop), products(spec.coding, subterm, every), values)
-        coded.append(CodedColumns(columns, values))
-        numbers[columns] = False
-    return RowPacking(len(numbers), tuple(coded), np.flatnonzero(numbers))
+        numbers, coded = np.ones(len(self.names), dtype=bool), []
+        for start, (subterm, counts) in self.by_levels.items():
+            columns = slice(start, start + subterm.num_columns)
+            every = dict(zip(subterm.factors, level_combinations(counts), strict=True))
+            values = np.empty((subterm.num_columns, math.prod(counts)))
+            _scale(self, np.arange(columns.start, columns.stop), products(self.coding, subterm, every), values)
+            coded.append(CodedColumns(columns, values))
+            numbers[columns] = False
+        return RowPacking(len(numbers), tuple(coded), np.flatnonzero(numbers))
 
 
 def packed_rows(
@@ -253,19 +282,25 @@ def packed_rows(
     finite in all columns, (rows,).
     """
     packing = spec.packing
-    numbers = np.empty((len(packing.numbers), rows))
+    numbers, levels = np.empty((len(packing.numbers), rows)), None
     with np.errstate(all="ignore"):
         values, known = factor_values(spec.coding, encoded)
-        wanted = np.zeros(packing.size, dtype=bool)
-        wanted[packing.numbers] = True
-        parts = itertools.compress(column_parts(spec.coding, values), wanted)
+        numeric = (subterm for columns, subterm in spec.subterms if columns.start not in spec.by_levels)
+        parts = (part for subterm in numeric for part in products(spec.coding, subterm, values))
         known = known & _scale(spec, packing.numbers, parts, numbers)
-    for columns, move in _moves(spec):
+    for columns, move in spec.moves:
         first = int(np.searchsorted(packing.numbers, columns.start))
         own = slice(first, first + columns.stop - columns.start)
         move(numbers.T[:, own])
         known = known & np.isfinite(numbers[own]).all(axis=0)
-    return numbers.T, _kept_levels(spec, values, rows), np.broadcast_to(known, rows)
+    if packing.varying:
+        most = max(coded.values.shape[1] for coded in packing.varying)
+        levels = np.zeros((len(packing.varying), rows), dtype=np.min_scalar_type(most - 1))
+        for own_levels, coded in zip(levels, packing.varying, strict=True):
+            subterm, counts = spec.by_levels[coded.columns.start]
+            combined = combination_index([values[factor] for factor in subterm.factors], counts)
+            np.copyto(own_levels, combined, casting="unsafe")
+    return numbers.T, None if levels is None else levels.T, np.broadcast_to(known, rows)
 
 
 def all_within(values: Array, low: float, high: float) -> bool:
@@ -281,9 +316,10 @@ def _scale(spec: ScaledDesign, places: NDArray[np.intp], parts: Iterable[list[Pa
     """
     known = np.ones(1, dtype=bool)
     for column, place, factors in zip(out, places, parts, strict=True):
-        values = of_rows(factors[0]) if factors else np.ones(1)
-        for part in factors[1:]:
-            values = values * of_rows(part)
+        each = (part if levels is None else part[levels] for part, levels in factors)
+        values = next(each, np.ones(1))
+        for other in each:
+            values = values * other
         low, high, center = spec.lower[place], spec.upper[place], spec.center[place]
         finite = None
         if not all_within(values, low, high):
@@ -296,41 +332,6 @@ def _scale(spec: ScaledDesign, places: NDArray[np.intp], parts: Iterable[list[Pa
             np.copyto(column, np.nan, where=~finite)
             known = known & finite
     return known
-
-
-def _kept_levels(spec: ScaledDesign, values: FactorValues, rows: int) -> NDArray[Any] | None:
-    """The combination of its factors' levels that each row has, for every subterm kept by levels: (rows, l)."""
-    kept = {coded.columns.start: coded.values.shape[1] for coded in spec.packing.coded if not coded.constant}
-    if not kept:
-        return None
-    levels = np.zeros((len(kept), rows), dtype=np.min_scalar_type(max(kept.values()) - 1))
-    found = (
-        subterm
-        for columns, subterm in placed_subterms(spec.coding)
-        if columns.start in kept and columns.stop > columns.start
-    )
-    for own, subterm in zip(levels, found, strict=True):
-        counts = level_counts(spec.coding, subterm)
-        assert counts is not None
-        np.copyto(own, combination_index([values[factor] for factor in subterm.factors], counts), casting="unsafe")
-    return levels.T
-
-
-def _moved(spec: ScaledDesign) -> NDArray[np.bool_]:
-    """The columns whose rows are moved into the bounds or the body of their term, shape (p,)."""
-    moved = np.zeros(len(spec.names), dtype=bool)
-    for columns, _ in _moves(spec):
-        moved[columns] = True
-    return moved
-
-
-def _moves(spec: ScaledDesign) -> Iterator[tuple[slice, Callable[[Array], None]]]:
-    """Columns that stand together, and what moves their part of some rows, in place: in this order."""
-    for term in spec.shrunk:
-        yield term.columns, partial(_shrink, term)
-    for body in spec.bodies:
-        if body.scales is not None:
-            yield body.columns, partial(shrink_block, block=body.image.block, scales=body.scales)
 
 
 def _shrink(term: Term, part: Array) -> None:

@@ -17,7 +17,7 @@ from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DomainError, FormulaError
 from dpstats.formula.expression import Node, as_codes, bind, columns_of, evaluate, public_values
 from dpstats.formula.parse import Factor, Formula, parse
-from dpstats.formula.reader import encode, read_columns
+from dpstats.formula.reader import encode
 from dpstats.formula.response import (
     Condition,
     Response,
@@ -36,7 +36,7 @@ Codes = NDArray[np.intp]
 MOST_GROUPS = 50
 """Beyond it a formula most probably names the wrong column."""
 
-WRITTEN = "write Surv(time, event) ~ group, or Surv(time, event) ~ 1 without groups"
+USAGE = "write Surv(time, event) ~ group, or Surv(time, event) ~ 1 without groups"
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ class SurvivalTimes:
 
     def observed(self, table: Table, rows: slice) -> Observed:
         """How long each row was observed, and how it left."""
-        encoded = [encode(read_columns(table, names), domain, rows) for names, domain in self.parts]
+        encoded = [encode(table, names, domain, rows) for names, domain in self.parts]
         (of_time, complete), (of_event, known) = encoded[:2]
         times, events, complete = self.time(of_time), self.event.encode(of_event), complete & known
         starts = np.zeros_like(times)
@@ -98,7 +98,7 @@ class Groups:
 
     def codes(self, table: Table, rows: slice) -> tuple[Codes, NDArray[np.bool_]]:
         """The group of each row, and whether it is known, shapes (rows,)."""
-        encoded, known = encode(read_columns(table, self.columns), self.domain, rows)
+        encoded, known = encode(table, self.columns, self.domain, rows)
         group = np.zeros(rows.stop - rows.start, dtype=np.intp)
         for node, size in zip(self.nodes, self.sizes, strict=True):
             codes = as_codes(evaluate(node, encoded))
@@ -130,9 +130,9 @@ def survival_response(formula: str) -> SurvivalFormula:
     except (SyntaxError, ValueError, RecursionError):
         call = None
     if not (tilde and isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Surv"):
-        raise FormulaError(f"the left side of {safe_repr(formula)} is not Surv(time, event); {WRITTEN}")
+        raise FormulaError(f"the left side of {safe_repr(formula)} is not Surv(time, event); {USAGE}")
     if len(call.args) not in (2, 3) or call.keywords:
-        raise FormulaError(f"Surv() takes a time and an event, or an entry, a time and an event; {WRITTEN}")
+        raise FormulaError(f"Surv() takes a time and an event, or an entry, a time and an event; {USAGE}")
     parts = [ast.get_source_segment(left, part) or "" for part in call.args]
     *entry, time, event = (
         text if isinstance(part, (ast.Name, ast.Call)) else f"I({text})"
@@ -147,7 +147,7 @@ def survival_response(formula: str) -> SurvivalFormula:
         *(parse(f"{one} ~ 1") for one in entry),
     )
     if any(found.failures is not None for found in (times, events, *entered)):
-        raise FormulaError(f"Surv() takes a time and an event, or an entry, a time and an event; {WRITTEN}")
+        raise FormulaError(f"Surv() takes a time and an event, or an entry, a time and an event; {USAGE}")
     if times.weights is not None or times.offsets:
         raise FormulaError("weights and offsets are not offered with Surv(): a person counts once")
     return SurvivalFormula(left, times, events, entered[0] if entered else None)

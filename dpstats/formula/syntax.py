@@ -149,19 +149,17 @@ def _outside(formula: str) -> str:
     return "".join(kept)
 
 
-_WRITTEN = {
-    "subset": "subset(age >= 18)",
-    "offset": "offset(np.log(t))",
-    "weights": "weights(w)",
-    "cbind": "cbind(successes, failures)",
+AUXILIARY = {
+    "subset": (1, "subset(age >= 18)"),
+    "offset": (1, "offset(np.log(t))"),
+    "weights": (1, "weights(w)"),
+    "cbind": (2, "cbind(successes, failures)"),
 }
-
-ARGUMENTS = {"offset": 1, "weights": 1, "subset": 1, "cbind": 2}
-"""The calls that are no columns, and how many arguments each takes."""
+"""The calls that are no columns: how many arguments each takes, and an example."""
 
 
 def auxiliary_call(code: str) -> tuple[str, tuple[str, ...]] | None:
-    """Which of `ARGUMENTS` a factor calls, with the code of its arguments; None for an ordinary factor.
+    """Which of `AUXILIARY` a factor calls, with the code of its arguments; None for an ordinary factor.
 
     Raises FormulaError if there are too many arguments or too few.
     """
@@ -170,11 +168,10 @@ def auxiliary_call(code: str) -> tuple[str, tuple[str, ...]] | None:
     except (SyntaxError, ValueError, RecursionError):
         return None
     match tree:
-        case ast.Call(func=ast.Name(name), args=arguments, keywords=keywords) if name in ARGUMENTS:
-            if len(arguments) != ARGUMENTS[name] or keywords:
-                raise FormulaError(
-                    f"{code}: {name}() takes {ARGUMENTS[name]} expression(s) of columns, as in {_WRITTEN[name]}"
-                )
+        case ast.Call(func=ast.Name(name), args=arguments, keywords=keywords) if name in AUXILIARY:
+            count, example = AUXILIARY[name]
+            if len(arguments) != count or keywords:
+                raise FormulaError(f"{code}: {name}() takes {count} expression(s) of columns, as in {example}")
             return name, tuple(ast.get_source_segment(code, argument) or code for argument in arguments)
     return None
 

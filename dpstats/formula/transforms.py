@@ -180,28 +180,45 @@ def bs(
     return lambda x: np.ascontiguousarray(spline(_clip(x, low, high)))
 
 
-def cr(
-    public: Array,
-    df: int | None = None,
-    knots: Sequence[float] | None = None,
-    lower_bound: float | None = None,
-    upper_bound: float | None = None,
-    constraints: ArrayLike | str | None = None,
-) -> RowWise:
-    """Natural cubic regression splines in the cardinal basis (Wood 2006, section 4.1.2)."""
-    return _cubic(public, df, knots, lower_bound, upper_bound, constraints, cyclic=False)
+def _cubic(*, cyclic: bool) -> Callable[..., RowWise]:
+    """A transform to cubic splines in the cardinal basis, natural or cyclic ones."""
+
+    def splines(
+        public: Array,
+        df: int | None = None,
+        knots: Sequence[float] | None = None,
+        lower_bound: float | None = None,
+        upper_bound: float | None = None,
+        constraints: ArrayLike | str | None = None,
+    ) -> RowWise:
+        low, high = _span(public, lower_bound, upper_bound)
+        finite = _finite(public)
+        if constraints is None:
+            constraint_count = 0
+        else:
+            constraint_count = 1 if isinstance(constraints, str) else len(np.atleast_2d(constraints))
+        inner_count = None if df is None else df - 2 + constraint_count + cyclic
+        inside: Array = np.unique(finite[(low <= finite) & (finite <= high)])
+        all_knots: Array = np.unique(np.concatenate(([low, high], _inner_knots(inside, inner_count, knots, low, high))))
+        size = len(all_knots) - cyclic
+        if size < 2 - cyclic or (df is not None and size - constraint_count != df):
+            raise ValueError("df is too small, or some knots coincide")
+        # The cardinal basis interpolates the unit vectors; a cyclic one ends where it starts.
+        values = np.eye(size)[np.arange(len(all_knots)) % size]
+        boundary: Literal["periodic", "natural"] = "periodic" if cyclic else "natural"
+        free = CubicSpline(all_knots, values, bc_type=boundary)
+        null_space = _null_space(constraints, free(_clip(finite, low, high)), size)
+        spline = free if null_space is None else CubicSpline(all_knots, values @ null_space, bc_type=boundary)
+        return lambda x: np.ascontiguousarray(spline(_clip(x, low, high)))
+
+    return splines
 
 
-def cc(
-    public: Array,
-    df: int | None = None,
-    knots: Sequence[float] | None = None,
-    lower_bound: float | None = None,
-    upper_bound: float | None = None,
-    constraints: ArrayLike | str | None = None,
-) -> RowWise:
-    """Cyclic cubic regression splines in the cardinal basis (Wood 2006, section 4.1.3)."""
-    return _cubic(public, df, knots, lower_bound, upper_bound, constraints, cyclic=True)
+cr = _cubic(cyclic=False)
+"""Natural cubic regression splines (Wood 2006, section 4.1.2)."""
+
+cc = _cubic(cyclic=True)
+"""Cyclic cubic regression splines (Wood 2006, section 4.1.3)."""
 
 
 def te(*public: Array, constraints: ArrayLike | str | None = None) -> RowWise:
@@ -248,36 +265,6 @@ EXAMPLES = {
     "rff": "rff(x, gamma=1.0, D=40)",
 }
 """How each is written."""
-
-
-def _cubic(
-    public: Array,
-    df: int | None,
-    knots: Sequence[float] | None,
-    lower_bound: float | None,
-    upper_bound: float | None,
-    constraints: ArrayLike | str | None,
-    cyclic: bool,
-) -> RowWise:
-    low, high = _span(public, lower_bound, upper_bound)
-    finite = _finite(public)
-    if constraints is None:
-        constraint_count = 0
-    else:
-        constraint_count = 1 if isinstance(constraints, str) else len(np.atleast_2d(constraints))
-    inner_count = None if df is None else df - 2 + constraint_count + cyclic
-    inside: Array = np.unique(finite[(low <= finite) & (finite <= high)])
-    all_knots: Array = np.unique(np.concatenate(([low, high], _inner_knots(inside, inner_count, knots, low, high))))
-    size = len(all_knots) - cyclic
-    if size < 2 - cyclic or (df is not None and size - constraint_count != df):
-        raise ValueError("df is too small, or some knots coincide")
-    # The cardinal basis interpolates the unit vectors; a cyclic one ends where it starts.
-    values = np.eye(size)[np.arange(len(all_knots)) % size]
-    boundary: Literal["periodic", "natural"] = "periodic" if cyclic else "natural"
-    free = CubicSpline(all_knots, values, bc_type=boundary)
-    null_space = _null_space(constraints, free(_clip(finite, low, high)), size)
-    spline = free if null_space is None else CubicSpline(all_knots, values @ null_space, bc_type=boundary)
-    return lambda x: np.ascontiguousarray(spline(_clip(x, low, high)))
 
 
 def _null_space(constraints: ArrayLike | str | None, public_basis: Array, size: int) -> Array | None:

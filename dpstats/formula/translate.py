@@ -17,10 +17,9 @@ import numpy as np
 
 from dpstats.errors import FormulaError
 from dpstats.formula import expression
-from dpstats.formula import expression as bins
 from dpstats.formula.expression import Apply, Column, Literal, Node, Transform, columns_of
 from dpstats.formula.patsy_internals import CONTRASTS
-from dpstats.formula.syntax import ARGUMENTS, OTHER_NAMES, locate
+from dpstats.formula.syntax import AUXILIARY, OTHER_NAMES, locate
 from dpstats.formula.transforms import EXAMPLES, TRANSFORMS, RowWise
 from dpstats.wording import argument
 
@@ -134,7 +133,7 @@ def _instead(name: str) -> str:
     }.get(name, "np.log, np.exp, np.where and the like act on each row; compute the rest as a column of the data")
 
 
-class _Spelled(ast.NodeTransformer):
+class _Literals(ast.NodeTransformer):
     """Infinities and R's c(...) as literals."""
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
@@ -200,14 +199,14 @@ class _Translator:
                 raise FormulaError(
                     f"{self._text(tree)}: {name}() takes one argument: write I(x**2), or Q('name') with the name quoted"
                 )
-            case ast.Call(func=ast.Name(name)) if name in ARGUMENTS:
+            case ast.Call(func=ast.Name(name)) if name in AUXILIARY:
                 raise FormulaError(f"{self._text(tree)}: {name}() {STANDS}")
             case ast.Call(func=ast.Name(name), args=[argument, *_]) if name in CODINGS:
                 return self._apply(tree, self._coding(tree), self._coded(argument))
             case ast.Call(func=ast.Name(name)) if name in CODINGS:
                 raise FormulaError(f"{self._text(tree)} names no column; write {name}(column)")
             case ast.Call(func=ast.Name("cut"), args=[argument, *_]):
-                return self._apply(tree, expression.BinnedColumn(self._bins(tree, bins.cut)), argument)
+                return self._apply(tree, self._bins(tree, expression.cut), argument)
             case ast.Call(func=ast.Name(name), args=[_], keywords=[]) if name in BARE:
                 return self._apply(tree, expression.elementwise(getattr(np, name)), tree.args[0])
             case ast.Call(func=ast.Name(name)) if name in BARE:
@@ -242,10 +241,10 @@ class _Translator:
         """The argument of C(): np.digitize in it numbers levels."""
         match tree:
             case ast.Call(func=ast.Attribute(value=ast.Name("np" | "numpy"), attr="digitize"), args=[argument, *_]):
-                return self._apply(tree, expression.BinnedColumn(self._bins(tree, bins.digits)), argument)
+                return self._apply(tree, self._bins(tree, expression.digits), argument)
         return tree
 
-    def _bins(self, tree: ast.Call, rule: Callable[..., bins.Bins]) -> bins.Bins:
+    def _bins(self, tree: ast.Call, rule: Callable[..., expression.Bins]) -> expression.Bins:
         """The bins that a call spells out."""
         options = [self._literal(argument) for argument in tree.args[1:]]
         named = self._keywords(tree)
@@ -260,8 +259,7 @@ class _Translator:
     def _numpy(self, tree: ast.Call, name: str) -> Apply:
         text = self._text(tree)
         if name == "digitize" and tree.args:
-            found = self._bins(tree, bins.digits)
-            return self._apply(tree, expression.elementwise(partial(bins.bin_numbers, found)), tree.args[0])
+            return self._apply(tree, self._bins(tree, expression.digits).numbers, tree.args[0])
         if tree.keywords:
             raise FormulaError(
                 f"{text} is refused: np functions in a formula have no keyword arguments; leave them out"
@@ -341,7 +339,7 @@ class _Translator:
 
     def _literal(self, tree: ast.AST) -> Any:
         try:
-            value = ast.literal_eval(_Spelled().visit(copy.deepcopy(tree)))
+            value = ast.literal_eval(_Literals().visit(copy.deepcopy(tree)))
         except (ValueError, TypeError) as error:
             text = self._text(tree)
             raise FormulaError(

@@ -12,14 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.data import as_table
 from dpstats.domain import Domain, Levels, Range
 from dpstats.formula.coding import PublicFactor
 from dpstats.formula.expression import columns_of
-from dpstats.formula.reader import prediction_rows
-from dpstats.formula.scaled_design import ScaledDesign
+from dpstats.formula.reader import ReadableDesign
 from dpstats.privacy.information import JointColumns, optimal_design
-from dpstats.quiet import quiet
 
 LARGEST_POWER = 12
 
@@ -86,7 +83,7 @@ DEPENDENT = 1e-8
 """Root mean square of a combination of columns, over that of the largest, below which it vanishes."""
 
 
-def design_forms(spec: ScaledDesign, columns: NDArray[np.intp] | None = None) -> Array:
+def design_forms(spec: ReadableDesign, columns: NDArray[np.intp] | None = None) -> Array:
     """Symmetric C, shape (q, p, p), that span the forms with x'C x = 0 in every row x of the design in model units.
 
     Of some `columns`, or of all. No forms for more than `MOST_COLUMNS` columns, or too many combinations of levels.
@@ -133,7 +130,7 @@ def _own_axes(rows: Array) -> Array:
     return np.asarray(axes.T / np.where(large, padded, 1.0) / unit[:, None], dtype=np.float64)
 
 
-def _symbolic_rows(spec: ScaledDesign) -> Array | None:
+def _symbolic_rows(spec: ReadableDesign) -> Array | None:
     """Rows in model units for levels in all combinations of two terms, and normal numbers; None if they are many."""
     known = spec.coding.factor_infos
     levels = {factor: len(info.categories) for factor, info in known.items() if info.type == "categorical"}
@@ -158,7 +155,7 @@ def _symbolic_rows(spec: ScaledDesign) -> Array | None:
     return (_coded_rows(spec, values, total) - spec.center) / spec.scale
 
 
-def _numbers(spec: ScaledDesign, count: int, random: np.random.Generator) -> dict[Any, NDArray[Any]]:
+def _numbers(spec: ReadableDesign, count: int, random: np.random.Generator) -> dict[Any, NDArray[Any]]:
     """The columns of numeric factors: polynomials of numbers within their ranges, others normal, by factor."""
     sizes, values, drawn = _sizes(spec), {}, {}
     for factor, info in spec.coding.factor_infos.items():
@@ -175,7 +172,7 @@ def _numbers(spec: ScaledDesign, count: int, random: np.random.Generator) -> dic
     return values
 
 
-def _sizes(spec: ScaledDesign) -> dict[Any, float]:
+def _sizes(spec: ReadableDesign) -> dict[Any, float]:
     """For each factor the largest absolute value of the columns that it enters, in the user's units.
 
     Numbers much smaller than their column's centre would be almost constant in model units, and nearly collinear with
@@ -183,29 +180,25 @@ def _sizes(spec: ScaledDesign) -> dict[Any, float]:
     """
     largest = np.maximum(np.abs(spec.lower), np.abs(spec.upper))
     sizes: dict[Any, float] = {}
-    start = 0
-    for subterms in spec.coding.term_codings.values():
-        for subterm in subterms:
-            # A factor of one level has no columns beside an intercept.
-            size = float(largest[start : start + subterm.num_columns].max(initial=0.0))
-            start += subterm.num_columns
-            for factor in subterm.factors:
-                sizes[factor] = max(sizes.get(factor, 0.0), size)
+    for columns, subterm in spec.subterms:
+        # A factor of one level has no columns beside an intercept.
+        size = float(largest[columns].max(initial=0.0))
+        for factor in subterm.factors:
+            sizes[factor] = max(sizes.get(factor, 0.0), size)
     return {factor: size if size > 0 else 1.0 for factor, size in sizes.items()}
 
 
-def _coded_rows(spec: ScaledDesign, values: Values, count: int) -> Array:
+def _coded_rows(spec: ReadableDesign, values: Values, count: int) -> Array:
     """The design's columns in the user's units from each factor's codes or numbers, shape (count, p)."""
     parts = []
-    for subterms in spec.coding.term_codings.values():
-        for subterm in subterms:
-            columns = np.ones((count, 1))
-            for factor in subterm.factors:
-                contrast = subterm.contrast_matrices.get(factor)
-                own = values[factor] if contrast is None else contrast.matrix[values[factor]]
-                # The first factor's columns vary fastest.
-                columns = (own[:, :, None] * columns[:, None, :]).reshape(count, -1)
-            parts.append(columns)
+    for _, subterm in spec.subterms:
+        columns = np.ones((count, 1))
+        for factor in subterm.factors:
+            contrast = subterm.contrast_matrices.get(factor)
+            own = values[factor] if contrast is None else contrast.matrix[values[factor]]
+            # The first factor's columns vary fastest.
+            columns = (own[:, :, None] * columns[:, None, :]).reshape(count, -1)
+        parts.append(columns)
     return np.concatenate(parts, axis=1)
 
 
@@ -220,7 +213,7 @@ ROWS_AT_ONCE = 10_000
 """Grid points that are encoded together, give or take a grid."""
 
 
-def joined_columns(spec: ScaledDesign) -> tuple[JointColumns, ...]:
+def joined_columns(spec: ReadableDesign) -> tuple[JointColumns, ...]:
     """The columns of terms that share variables, with the optimal design on a grid; none without an intercept."""
     found: list[JointColumns] = []
     known: dict[tuple[tuple[int, ...], bytes], JointColumns | None] = {}
@@ -235,7 +228,7 @@ def joined_columns(spec: ScaledDesign) -> tuple[JointColumns, ...]:
     return tuple(found)
 
 
-def _groups(spec: ScaledDesign) -> list[tuple[tuple[int, ...], tuple[str, ...]]]:
+def _groups(spec: ReadableDesign) -> list[tuple[tuple[int, ...], tuple[str, ...]]]:
     """Columns and variables of terms that share a variable, where a body for each subterm would be too large."""
     info = spec.coding
     groups: list[tuple[set[int], set[str], int]] = []
@@ -257,7 +250,7 @@ def _groups(spec: ScaledDesign) -> list[tuple[tuple[int, ...], tuple[str, ...]]]
     ]
 
 
-def _points(spec: ScaledDesign) -> Iterator[tuple[tuple[int, ...], Array]]:
+def _points(spec: ReadableDesign) -> Iterator[tuple[tuple[int, ...], Array]]:
     """The groups' columns, each with rows of the design in model units for a grid of its variables."""
     grids = [(columns, grid) for columns, names in _groups(spec) if (grid := _grid(spec, names)) is not None]
     ends = itertools.accumulate(len(next(iter(grid.values()))) for _, grid in grids)
@@ -271,8 +264,7 @@ def _points(spec: ScaledDesign) -> Iterator[tuple[tuple[int, ...], Array]]:
                 cells += grid[name] if name in grid else [_one_value(spec.support[name])] * sizes[-1]
         # Numbers as an array, of which no cell is looked at by itself.
         ranged = {name: np.array(table[name]) for name in table if isinstance(spec.support[name], Range)}
-        with quiet():
-            exog, complete, _ = prediction_rows(spec, as_table({**table, **ranged}), offset=False)
+        exog, complete = spec.exog({**table, **ranged})
         end = 0
         for (columns, _), size in zip(together, sizes, strict=True):
             at = slice(end, end := end + size)
@@ -283,7 +275,7 @@ def _one_value(declared: Range | Levels) -> object:
     return declared.values[0] if isinstance(declared, Levels) else declared.high
 
 
-def _grid(spec: ScaledDesign, variables: tuple[str, ...]) -> dict[str, list[object]] | None:
+def _grid(spec: ReadableDesign, variables: tuple[str, ...]) -> dict[str, list[object]] | None:
     """A grid of some variables, each with its value at every point; None where it would be too fine."""
     ranges = [name for name in variables if not isinstance(spec.support[name], Levels)]
     if len(ranges) > max(GRID):

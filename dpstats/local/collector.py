@@ -37,31 +37,15 @@ Features = Literal["debiased", "printed"]
 Reports = Total | str | Path | Iterable[Report]
 
 TOLERANCE = 1e-12
-
-LEAN = 0.7
-"""The ridge of a logistic fit, in units of the rule's; settled by `python -m benchmarks.defaults.local`."""
-
-LEVELS = (np.arange(400) + 0.5) / 400
-"""Of the quantiles that stand for a law of predictors."""
-
-MOST_TURNS = 1000
-CONVERGED = 1e-11
-"""Of slope (in proportion) and offset together, in a turn."""
-
-FLATTEST = 1e-12
-"""No line is flatter: predictors so far out come of noise."""
-
-NARROW = 1e-9
-"""Predictors of so little variance count as one point."""
-
-CONCENTRATED = 1e6
-"""A beta law of so many pseudo-observations is as good as normal."""
-
-SPREAD = 1e-3
-"""And one of so few is two points."""
-
-STEP = 1e-5
-"""Of numerical derivatives, in proportion."""
+LOGISTIC_RIDGE = 0.7  # Ridge of a logistic fit relative to the rule's; see benchmarks.defaults.local
+QUANTILE_LEVELS = (np.arange(400) + 0.5) / 400  # Quantiles at these levels represent the law of x'theta
+MOST_ITERATIONS = 1000
+LINE_TOLERANCE = 1e-11  # Change of log slope plus change of offset in one iteration
+LEAST_SLOPE = 1e-12  # Flatter lines belong to predictors that only noise puts so far out
+LEAST_VARIANCE = 1e-9  # Predictors of less variance count as one point
+NORMAL_SIZE = 1e6  # A beta law of more pseudo-observations is taken to be normal
+TWO_POINT_SIZE = 1e-3  # A beta law of fewer pseudo-observations is two points
+STEP = 1e-5  # Relative step of numerical derivatives
 
 
 class BestLinear(NamedTuple):
@@ -82,24 +66,24 @@ def nearest_line(mean: float, variance: float, low: float, high: float) -> BestL
     slope = special.expit(eta) - 0.5
     centered = eta - center
     square = float(np.mean(centered * centered))
-    if square <= NARROW:
+    if square <= LEAST_VARIANCE:
         bend = float(special.expit(center) * special.expit(-center))
     else:
         bend = float(np.mean(centered * slope)) / square
-    bend = max(bend, FLATTEST)
+    bend = max(bend, LEAST_SLOPE)
     return BestLinear(float(slope.mean()) - bend * center, bend)
 
 
 def _quantiles(mean: float, variance: float, low: float, high: float) -> Vector:
     width = high - low
-    if not width**2 > NARROW:
-        return np.full_like(LEVELS, mean)
+    if not width**2 > LEAST_VARIANCE:
+        return np.full_like(QUANTILE_LEVELS, mean)
     place = min(max((mean - low) / width, 1e-6), 1 - 1e-6)
     total = place * (1 - place) * width**2 / max(variance, 1e-300) - 1
-    if total > CONCENTRATED:
-        return np.asarray(mean + math.sqrt(max(variance, 0.0)) * special.ndtri(LEVELS))
-    total = max(total, SPREAD)
-    return np.asarray(low + width * special.betaincinv(place * total, (1 - place) * total, LEVELS))
+    if total > NORMAL_SIZE:
+        return np.asarray(mean + math.sqrt(max(variance, 0.0)) * special.ndtri(QUANTILE_LEVELS))
+    total = max(total, TWO_POINT_SIZE)
+    return np.asarray(low + width * special.betaincinv(place * total, (1 - place) * total, QUANTILE_LEVELS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +158,7 @@ class LinearisedLogistic:
         `tolerance` is of the distance of 0 to the subdifferential, for a given line.
         """
         theta, line = np.zeros_like(self.vector), BestLinear(0.0, 0.25)
-        for _ in range(MOST_TURNS):
+        for _ in range(MOST_ITERATIONS):
             hessian, target = line.slope * self.gram + self.ridge, self.vector - line.offset * self.sums
             if penalty is None:
                 theta = np.asarray(np.linalg.solve(hessian, target), dtype=np.float64)
@@ -184,7 +168,7 @@ class LinearisedLogistic:
             change = abs(nearest.offset - line.offset) + abs(math.log(nearest.slope / line.slope))
             # Half of the way: where predictors are far out the new line overshoots.
             line = BestLinear((nearest.offset + line.offset) / 2, math.sqrt(nearest.slope * line.slope))
-            if change < CONVERGED:
+            if change < LINE_TOLERANCE:
                 break
         return theta
 
@@ -324,27 +308,27 @@ def fit(
             "reports is less than the guarantee needs"
         )
     design = local_design(spec.formula, spec.domain, spec.family)
-    told = moments if spec.scheme == "statistics" and spec.family == "gaussian" and chosen is None else None
-    moments = _projected(moments, design)
+    sums_kept = moments if spec.scheme == "statistics" and spec.family == "gaussian" and chosen is None else None
+    moments = _project_moments(moments, design)
     # What replicates the paper is its ridge and its approximation.
     plain = spec.scheme == "features" and features == "printed"
-    lean = LEAN if spec.family == "binomial" and not plain else 1.0
-    ridge = lean * _curvature(moments, spec.radius) if curvature is None else float(curvature)
+    lean = LOGISTIC_RIDGE if spec.family == "binomial" and not plain else 1.0
+    ridge = lean * _least_risk_ridge(moments, spec.radius) if curvature is None else float(curvature)
     with quiet():
-        gram, steady = _regularised(moments, ridge, plain)
-        logistic = None if plain or spec.family != "binomial" else _linearised(moments, gram, steady, design)
+        gram, steady = _regularise(moments, ridge, plain)
+        logistic = None if plain or spec.family != "binomial" else _linearise_loss(moments, gram, steady, design)
         weights = np.array([0.0 if name == "Intercept" else 1.0 for name in design.names])
         tolerance = TOLERANCE * max(float(np.linalg.norm(moments.vector)), 1.0)
         if logistic is None:
-            scaled, noise = _quadratic(moments, gram + steady, chosen, weights, tolerance)
+            scaled, noise = _solve_quadratic(moments, gram + steady, chosen, weights, tolerance)
         else:  # whose q is x / 2
             scaled = logistic.solve(chosen, weights, tolerance)
             noise = logistic.covariance(scaled, 16 * moments.matrix_noise, moments.vector_noise)
-    return LocalResults(spec, design, scaled, noise, moments.count, ridge, chosen, features, told)
+    return LocalResults(spec, design, scaled, noise, moments.count, ridge, chosen, features, sums_kept)
 
 
 def _moments(reports: Reports, spec: Spec) -> ReportMoments:
-    """The sums themselves, scheme "statistics"."""
+    """The released sums of scheme "statistics"."""
     sums = total(reports, spec)
     p, (gradient, unit) = len(spec.names), spec.units
     matrix = np.zeros((p, p))
@@ -384,19 +368,19 @@ def _feature_moments(reports: Reports, spec: Spec, features: Features) -> Report
     )
 
 
-def _projected(moments: ReportMoments, design: DesignSpec) -> ReportMoments:
-    """With what the coding knows of every sum of w x x': dummies that exclude each other, or are their own squares."""
+def _project_moments(moments: ReportMoments, design: DesignSpec) -> ReportMoments:
+    """Projected on the sums that the coding allows: dummies exclude each other and are their own squares."""
     law = SpanNoise(np.eye(len(moments.vector), dtype=np.float64), moments.matrix_noise)
     return replace(moments, matrix=project_forms(moments.matrix, law, design.forms())[0])
 
 
-def _curvature(moments: ReportMoments, radius: float) -> float:
+def _least_risk_ridge(moments: ReportMoments, radius: float) -> float:
     """The m that is least for E||b||^2/(2 m) + m radius^2/2 (docs/proofs/risk), b the noise of the gradient there."""
     p = len(moments.vector)
     return math.sqrt(p * moments.vector_noise + (p + 1) * moments.matrix_noise * radius**2) / radius
 
 
-def _regularised(moments: ReportMoments, ridge: float, plain: bool) -> tuple[Matrix, Matrix]:
+def _regularise(moments: ReportMoments, ridge: float, plain: bool) -> tuple[Matrix, Matrix]:
     """Sum q q' without negative eigenvalues, which would be noise, and the ridge K that steadies it, shapes (p, p).
 
     K is m where the sum is nothing and m^2 / l where it is much more, l; `plain`: m everywhere (docs/proofs/local, 4).
@@ -407,7 +391,7 @@ def _regularised(moments: ReportMoments, ridge: float, plain: bool) -> tuple[Mat
     return self_adjoint((vectors * values) @ vectors.T), self_adjoint((vectors * added) @ vectors.T)
 
 
-def _quadratic(
+def _solve_quadratic(
     moments: ReportMoments, hessian: Matrix, penalty: Penalty | None, weights: Vector, tolerance: float
 ) -> tuple[Vector, Matrix]:
     """Coefficients in model units, and the covariance that the noise gives them, to first order."""
@@ -422,8 +406,10 @@ def _quadratic(
     return scaled, self_adjoint(spread * inverse @ inverse + moments.matrix_noise * np.outer(along, along))
 
 
-def _linearised(moments: ReportMoments, gram: Matrix, ridge: Matrix, design: DesignSpec) -> LinearisedLogistic | None:
-    """The logistic equation in what the sums say of it; None if they hardly say that there are rows."""
+def _linearise_loss(
+    moments: ReportMoments, gram: Matrix, ridge: Matrix, design: DesignSpec
+) -> LinearisedLogistic | None:
+    """The logistic equation in terms of the sums; None if the noise hides the number of rows."""
     loss = LinearisedLogistic(4 * gram, moments.vector, ridge, design.images, moments.count)
     at = None if loss.intercept is None else loss.intercept[0]
     return None if at is not None and gram[at, at] <= math.sqrt(2 * moments.matrix_noise) else loss

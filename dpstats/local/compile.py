@@ -26,8 +26,8 @@ def local_design(formula: str, domain: Domain | Mapping[str, Any], family: str) 
     return design
 
 
+# Norm of fitted coefficients relative to the typical one; see benchmarks.defaults.local
 SHRUNK = {"gaussian": 1.0, "binomial": 0.5}
-"""The norm of fitted coefficients as a share of the typical one; settled by `python -m benchmarks.defaults.local`."""
 
 
 def typical_radius(design: DesignSpec, family: str) -> float:
@@ -41,8 +41,7 @@ def compile_program(design: DesignSpec) -> Program:
     factors = list(info.factor_infos)
     subterms = tuple(
         tuple((factors.index(factor), _coding(subterm, factor)) for factor in subterm.factors)
-        for parts in info.term_codings.values()
-        for subterm in parts
+        for _, subterm in design.subterms
     )
     explaining = [name for factor in factors for name in columns_of(factor.node)]
     return Program(

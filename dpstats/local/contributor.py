@@ -83,9 +83,9 @@ def noisy_report(record: Mapping[str, Any] | None, spec: Spec, random: RandomSou
 
 
 def _record_statistics(record: Mapping[str, Any] | None, spec: Spec) -> Array:
-    """What a record says, shape (spec.size,); zeros, the null report, where a specification fails that is not honest.
+    """The statistics of a record, shape (spec.size,); zeros, the null report, if a dishonest specification fails.
 
-    Whether it fails may depend on the record, which neither an error nor a report that is missing may tell.
+    The failure may depend on the record, so neither an error nor a missing report may reveal it.
     """
     null = np.zeros(spec.size)
     if record is None:
@@ -101,7 +101,7 @@ def _record_statistics(record: Mapping[str, Any] | None, spec: Spec) -> Array:
 
 
 def statistics(exog: Array, endog: Array, spec: Spec) -> Array:
-    """What reports say before rounding and noise, shape (r, spec.size).
+    """The statistics of records before rounding and noise, shape (r, spec.size).
 
     `exog`, shape (r, p), are rows in model units of norm at most 1, and `endog`, shape (r,), responses in model units,
     clipped to [-1, 1], or to 0 and 1.

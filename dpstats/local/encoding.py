@@ -24,8 +24,7 @@ from dpstats.quiet import quiet
 
 Array = NDArray[np.float64]
 
-SLACK = 1e-12
-"""Rows end this share below norm one, so that rounding never carries them above."""
+SLACK = 1e-12  # Rows are shrunk to this share below norm one, so that rounding never puts them above it
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,16 +99,15 @@ class Program:
         return row
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
+        levels = self.response.levels
         subterms = [
             [[position, None if coding is None else coding.tolist()] for position, coding in subterm]
             for subterm in self.subterms
         ]
-        response = {name: getattr(self.response, name) for name in self.response.__dataclass_fields__}
         return {
             "exog_domain": self.exog_domain.to_dict(),
             "endog_domain": self.endog_domain.to_dict(),
-            "response": {**response, "levels": None if self.response.levels is None else list(self.response.levels)},
+            "response": {**vars(self.response), "levels": None if levels is None else list(levels)},
             "factors": list(self.factors),
             "subterms": subterms,
             **{name: getattr(self, name).tolist() for name in ("lower", "upper", "center", "scale")},
@@ -168,7 +166,7 @@ def _columns(value: Any, coding: Array | None) -> Array:
 
 
 def _share(bound: float, size: Any) -> float:
-    """What a part of this size is multiplied by to stay within the bound; 1 for a part of zeros or of NaN."""
+    """The factor that keeps a part of this size within the bound; 1 for a part of zeros or of NaN."""
     return bound / (1 + SLACK) / float(size) if size > 0 else 1.0
 
 

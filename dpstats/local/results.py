@@ -35,13 +35,13 @@ from dpstats.wording import sentence
 
 Float = NDArray[np.float64]
 
+# Residual variance where errors cover the noise alone: the sample's error is then negligible
 NEGLIGIBLE = 1e-12
-"""The residual variance of errors that are of the noise alone: beside it the sample's error is nothing."""
 
 
 @dataclass(frozen=True, eq=False)
 class ReportMoments:
-    """What the reports say of sum q q' and sum p, and how far off it is."""
+    """Estimates of sum q q' and sum p from the reports, with the variance of their noise."""
 
     matrix: Float  # (p, p)
     vector: Float  # (p,)
@@ -55,12 +55,10 @@ class ReportMoments:
         return np.asarray(square * np.eye(len(coef)) + self.matrix_noise * np.outer(coef, coef), dtype=np.float64)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain released values, for JSON."""
         return {**vars(self), "matrix": self.matrix.tolist(), "vector": self.vector.tolist()}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
-        """What `to_dict` gave `stored` of."""
         return cls(**{**stored, "matrix": np.asarray(stored["matrix"]), "vector": np.asarray(stored["vector"])})
 
 
@@ -90,8 +88,7 @@ def least_squares_inference(
     return Inference(estimates, transform @ basis, shift)
 
 
-SHOWN_COLLUDERS = 0.5
-"""The share of the reports whose senders collude, in the summary's third guarantee."""
+SHOWN_COLLUDERS = 0.5  # Share of colluding contributors in the summary's third guarantee
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,7 +246,7 @@ class LocalResults(Released):
         return WideFrame(table[["low", "high"]].set_axis([0, 1], axis="columns"))
 
     def _inference(self, residual_sd: float | None = None) -> Inference:
-        """What `uncertainty` tells; NotReleasedError where the noise does not tell it."""
+        """The inference behind `uncertainty`; NotReleasedError where there is none."""
         if self.sums is None:
             raise NotReleasedError(
                 "uncertainty: only least squares in scheme 'statistics' without a penalty has intervals; tidy() "
@@ -375,7 +372,7 @@ def _header(results: LocalResults) -> SimpleTable:
 
 
 def _coefficients(results: LocalResults) -> SimpleTable:
-    """With intervals where the noise tells them, else with the noise beside coefficients as fitted."""
+    """Coefficients with intervals, or as fitted, with the standard deviation of their noise."""
     if results.sums is not None:
         found = results.uncertainty()
         rows = [(str(name), _with_ends(row.to_numpy(dtype=np.float64))) for name, row in found.iterrows()]
@@ -396,7 +393,7 @@ def _coefficients(results: LocalResults) -> SimpleTable:
 
 
 def _with_ends(values: Float) -> list[str]:
-    """Coefficient, noise and ends of the interval, to the noise's digits; the rest blank where it leaves all open."""
+    """Coefficient, noise and ends of the interval, to the noise's digits; blank where the noise is infinite."""
     coef, error = values[:2]
     if not np.isfinite(error):
         return [f"{coef:.2g}", "", "", ""]

@@ -26,30 +26,19 @@ Scheme = Literal["statistics", "features"]
 
 FORMAT = 1
 PROOF = "docs/proofs/local"
+# A calibration beyond these would overflow; such an eps leaves no privacy, and no coefficient is so large
 LEAST_RADIUS, MOST_EPS, LEAST_DELTA = 1e-50, 1e50, 1e-100
-"""Beyond these a calibration would overflow; no privacy is left at such an eps, and no coefficient is as large."""
-
+# Greatest ||p|| and ||q||^2 where ||x|| is at most 1: q = x and p = y x, or q = x/2 and p = (y - 1/2) x
 BOUNDS: dict[str, tuple[float, float]] = {"gaussian": (1.0, 1.0), "binomial": (0.5, 0.25)}
-"""Greatest ||p|| and ||q||^2 where ||x|| is at most 1: q = x and p = y x, or q = x/2 and p = (y - 1/2) x."""
-
+# Least standard deviation of a report in lattice units; the proof needs 4, more makes rounding cheaper
 LEAST_SCALE = 64
-"""Standard deviation of a report in lattice units; 4 would do for the proof, more makes rounding cheaper."""
-
+# Rounding to the lattice adds at most this share to the statistics' sensitivity
 ROUNDING_SHARE = 1e-4
-"""The lattice is so fine that rounding the statistics adds at most this share to their sensitivity."""
-
+# Variance, in squared units, that the continuous mechanism loses to a randomised rounding
 SMOOTHING = 16
-"""Variance, in squared units, by which the continuous mechanism's noise falls short: a randomised rounding's."""
-
-SLACK = 1 + 1e-9
-"""For floating-point rounding, and for the factor within 1e-60 of one."""
-
-REFUSED_SHARE = 1e-10
-"""Of delta: what the refusal of reports that are not honest may add to it. `SLACK` covers it."""
-
-MOST_SENSITIVITY = 2.0**60
-"""With noise beside them, records that are this far apart stay within 64-bit integers."""
-
+SLACK = 1 + 1e-9  # Covers floating-point rounding, and a factor within 1e-60 of one
+REFUSED_SHARE = 1e-10  # Share of delta that refusing dishonest reports may add; covered by `SLACK`
+MOST_SENSITIVITY = 2.0**60  # Records this far apart, plus noise, still fit 64-bit integers
 EXPOSED = (
     "a single report does not protect its record from those who see it: at this local_eps it distinguishes two "
     "records with an error rate below delta. Add up reports by a secure sum, or give local_eps instead of eps"
@@ -73,9 +62,9 @@ class ReportLattice:
         return self.sensitivity * SLACK / math.sqrt(reports * self.scale**2 - SMOOTHING)
 
     def reach(self, delta: float) -> float:
-        """How many deviations from zero, in an integer or beyond sqrt(size) of them in norm, no honest noise is.
+        """Honest noise is within this many deviations of zero, and sqrt(size) plus this many in norm.
 
-        But with a chance that `SLACK` pays for (docs/proofs/local, Theorem 2).
+        It may exceed them with a probability that `SLACK` covers (docs/proofs/local, Theorem 2).
         """
         chances = math.log((2 * self.size + 1) * (self.n + 1)) - math.log(REFUSED_SHARE) - math.log(delta)
         by_itself, others = math.sqrt(2 * chances), max(2, (self.n + 1) // 2)
@@ -87,7 +76,7 @@ class ReportLattice:
 
     @property
     def unrounded(self) -> float:
-        """What the statistics themselves may differ by, in units."""
+        """The greatest distance of two records' statistics before rounding, in units."""
         return self.sensitivity - math.sqrt(self.size)
 
 
@@ -257,7 +246,7 @@ class Spec:
         self._bind({**facts, **parts, "format": FORMAT, "formula": formula, "names": list(design.names)})
 
     def _bind(self, facts: dict[str, Any]) -> None:
-        """Take public facts for one's own, and warn whoever writes or reads them, before anyone reports."""
+        """Set the attributes from public facts, and warn of exposed reports before anyone reports."""
         shown = ("formula", "family", "scheme", "n", "delta", "radius")
         vars(self).update({name: facts[name] for name in shown}, _facts=facts, names=tuple(facts["names"]))
         if self.exposed:  # errors of the calibration are raised here too
@@ -323,7 +312,7 @@ class Spec:
 
     @cached_property
     def lattice(self) -> ReportLattice:
-        """How fine the reports' lattice is, and what one record moves on it."""
+        """The reports' lattice, with one record's sensitivity on it."""
         eps, local_eps = self._facts["eps"], self._facts["local_eps"]
         if local_eps is not None:
             return lattice_for(analytic_mu(local_eps, self.delta), 1, self.size, self.n)
@@ -333,7 +322,7 @@ class Spec:
 
     @cached_property
     def _shape(self) -> tuple[float, float, float]:
-        """How the noise of p is to that of the rest, up to rounding, and how far apart records are in these units.
+        """Relative noise of p and of the rest, and the distance of two records in these units.
 
         In scheme "features" as printed for a central eps, the best there is for a local one.
         """
@@ -436,7 +425,7 @@ class Spec:
         return Guarantee(eps, self.delta, "replace_one", basis=PROOF, mu=mu)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled as its text: compiled parts of it cannot be."""
+        """Pickled as text, since compiled parts cannot be pickled."""
         return Spec.from_json, (self.to_json(),)
 
     def __eq__(self, other: object) -> bool:

@@ -23,12 +23,9 @@ from dpstats.writing import whole_file
 
 Integers = NDArray[np.int64]
 
+# Reports per batch; fewer when read from JSON lines, whose integers take more memory
 BATCH, LINES = 8192, 1024
-"""Reports read and written at a time, and those read as lines of JSON, whose integers take more memory."""
-
-CHANCE = 1e-6
-"""Copies are looked for where so many or fewer pairs of honest reports are expected to be alike."""
-
+COLLISIONS = 1e-6  # Copies are searched where at most this many pairs of honest reports are expected to be equal
 MISMATCH = "a report belongs to another specification than spec; keep reports of different collections apart"
 TOO_MANY = "there are too many reports for 64-bit sums; add up parts of them modulo 2**128"
 UNREADABLE = (
@@ -37,7 +34,7 @@ UNREADABLE = (
 
 
 class ReportBounds(NamedTuple):
-    """What a report must be within."""
+    """Bounds of an honest report."""
 
     # lower, upper: of each integer, (size,).
     lower: Integers
@@ -57,14 +54,9 @@ class ReportBounds(NamedTuple):
             fitting &= ((values >= self.lower) & (values <= self.upper)).all(axis=1)
         return np.asarray(fitting)
 
-    def fits_sum(self, values: Integers, count: int) -> bool:
-        """Whether these may be the integers of a sum of so many reports that fit, shape (size,)."""
-        bounds = zip(self.lower.tolist(), values.tolist(), self.upper.tolist(), strict=True)
-        return all(count * low <= value <= count * high for low, value, high in bounds)
-
 
 def report_bounds(spec: Spec) -> ReportBounds:
-    """What the reports of a specification are within: what a record may say, rounding, and noise."""
+    """Bounds of the honest reports of a specification: the range of statistics, plus rounding and noise."""
     linear, rest = BOUNDS[spec.family]
     p, size, scale = len(spec.names), spec.size, spec.lattice.scale
     if spec.scheme == "features":
@@ -111,7 +103,7 @@ def write_parquet(reports: Iterable[Report], target: Path) -> None:
 
 
 def read_parquet(path: Path) -> Iterator[tuple[list[str], Integers, Integers]]:
-    """Batches of a file: hashes, the place of each report's among them, and integers; DataError if it is damaged."""
+    """Batches of a file: hashes, each report's index into them, and integers; DataError if it is damaged."""
     pyarrow, parquet = _pyarrow()
     how = {"read_dictionary": ["spec"], "pre_buffer": False, "page_checksum_verification": True}
     try:
@@ -148,11 +140,8 @@ def _pyarrow() -> tuple[Any, Any]:
     return pyarrow, parquet
 
 
-class Batch(NamedTuple):
-    """Some reports: their integers, shape (r, size), and the hashes that occur among them."""
-
-    values: Integers
-    specs: frozenset[str]
+Batch = tuple[Integers, set[str]]
+"""Some reports: their integers, shape (r, size), and the hashes that occur among them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,39 +215,29 @@ def checked_batches(reports: str | Path | Iterable[Report], spec: Spec) -> Itera
         batches = _file_batches(check_path("reports", reports))
     else:
         batches = _report_batches(reports)
-    fingerprints, bounds, before = _Fingerprints(spec), report_bounds(spec), 0
-    for batch in batches:
-        values = _check_batch(batch, spec, bounds, before)
+    # 128 bits of each report, by which copies are found: the guarantee counts noises, and a copy has none.
+    words = [secrets.randbits(64) | 1 for _ in range(2 * spec.size)]
+    weights = np.array(words, dtype=np.uint64).reshape(spec.size, 2)
+    prints: list[NDArray[np.uint64]] = []
+    bounds, before = report_bounds(spec), 0
+    for values, specs in batches:
+        _check_batch(values, specs, spec, bounds, before)
         before += len(values)
-        fingerprints.add(values)
+        prints.append(values.astype(np.uint64) @ weights)
         yield values
-    fingerprints.check()
+    _check_copies(prints, before, spec)
 
 
-class _Fingerprints:
-    """128 bits of each report, by which copies are found: the guarantee counts noises, and a copy has none."""
-
-    def __init__(self, spec: Spec) -> None:
-        self._spec = spec
-        words = [secrets.randbits(64) | 1 for _ in range(2 * spec.size)]
-        self._weights = np.array(words, dtype=np.uint64).reshape(spec.size, 2)
-        self._prints: list[NDArray[np.uint64]] = []
-
-    def add(self, values: Integers) -> None:
-        """Some reports, shape (r, size)."""
-        self._prints.append(values.astype(np.uint64) @ self._weights)
-
-    def check(self) -> None:
-        """Raise DataError if there are copies, unless honest reports of this size may well be alike."""
-        count = sum(map(len, self._prints))
-        # Two honest integers are equal with probability 1 / (2 s sqrt(pi)) at most, whatever the records are.
-        alike = -self._spec.size * math.log(2 * self._spec.lattice.scale * math.sqrt(math.pi))
-        if count < 2 or 2 * math.log(count) + alike > math.log(CHANCE):
-            return
-        fingerprints = np.concatenate(self._prints)
-        order = np.lexsort(fingerprints.T)
-        if (fingerprints[order[1:]] == fingerprints[order[:-1]]).all(axis=1).any():
-            raise DataError("a report occurs more than once: copies count towards n but add no noise; keep one of each")
+def _check_copies(prints: list[NDArray[np.uint64]], count: int, spec: Spec) -> None:
+    """Raise DataError if there are copies, unless honest reports of this size may well be alike."""
+    # Two honest integers are equal with probability 1 / (2 s sqrt(pi)) at most, whatever the records are.
+    alike = -spec.size * math.log(2 * spec.lattice.scale * math.sqrt(math.pi))
+    if count < 2 or 2 * math.log(count) + alike > math.log(COLLISIONS):
+        return
+    fingerprints = np.concatenate(prints)
+    order = np.lexsort(fingerprints.T)
+    if (fingerprints[order[1:]] == fingerprints[order[:-1]]).all(axis=1).any():
+        raise DataError("a report occurs more than once: copies count towards n but add no noise; keep one of each")
 
 
 def total(reports: Total | str | Path | Iterable[Report], spec: Spec) -> Total:
@@ -401,31 +380,30 @@ def _report_batches(reports: Iterable[Report]) -> Iterator[Batch]:
         if not all(isinstance(report, Report) for report in some):
             raise DataError("reports must be dp.local.Report objects, a path or a Total")
         rows = [np.asarray(report.values).tolist() for report in some]
-        yield Batch(_integers(rows), frozenset(report.spec for report in some))
+        yield _integers(rows), {report.spec for report in some}
 
 
 def _file_batches(path: Path) -> Iterator[Batch]:
     if _source_suffix(path) == ".jsonl":
         with path.open(encoding="utf-8", errors="replace") as lines:
             while some := [_fields(line) for line in itertools.islice(lines, LINES)]:
-                yield Batch(_integers([values for _, values in some]), frozenset(spec for spec, _ in some))
+                yield _integers([values for _, values in some]), {spec for spec, _ in some}
         return
     for names, which, values in read_parquet(path):
-        yield Batch(values, frozenset(names[place] for place in np.unique(which)))
+        yield values, {names[place] for place in np.unique(which)}
 
 
-def _check_batch(batch: Batch, spec: Spec, bounds: ReportBounds, before: int) -> Integers:
-    """The integers of a batch, after so many reports."""
-    if batch.specs - {spec.hash}:
+def _check_batch(values: Integers, specs: set[str], spec: Spec, bounds: ReportBounds, before: int) -> None:
+    """Raise ArgumentError or DataError unless these reports, after so many others, may be honest ones of `spec`."""
+    if specs - {spec.hash}:
         raise ArgumentError(MISMATCH)
-    values = _check_shape(batch.values, spec)
+    _check_shape(values, spec)
     fitting = bounds.fits(values)
     if not fitting.all():
         raise DataError(
             f"report {before + int(np.argmin(fitting))}, counted from 0, holds integers that no record with noise "
             "can have; it was not made by dp.local.randomize"
         )
-    return values
 
 
 def _check_shape(values: Integers, spec: Spec) -> Integers:
@@ -435,7 +413,7 @@ def _check_shape(values: Integers, spec: Spec) -> Integers:
 
 
 def _check_total(sums: Total, spec: Spec) -> None:
-    """Whether it can be a sum of so many reports to `spec`: it need not have been made here."""
+    """Raise unless it can be a sum of so many reports to `spec`: it need not have been made here."""
     if sums.spec != spec.hash:
         raise ArgumentError(MISMATCH)
     values, count = np.asarray(sums.values), sums.count
@@ -443,7 +421,9 @@ def _check_total(sums: Total, spec: Spec) -> None:
         raise DataError("the count of a Total must be a whole number of reports")
     if values.dtype != np.int64 or values.shape != (spec.size,):
         raise DataError(f"the values of a Total must be {spec.size} 64-bit integers")
-    if not report_bounds(spec).fits_sum(values, int(count)):
+    bounds, number = report_bounds(spec), int(count)
+    entries = zip(bounds.lower.tolist(), values.tolist(), bounds.upper.tolist(), strict=True)
+    if not all(number * low <= value <= number * high for low, value, high in entries):
         raise DataError(f"the values of this Total are no sum of {count} reports")
 
 

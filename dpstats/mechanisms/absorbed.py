@@ -286,9 +286,7 @@ def lattice_of(design: DesignSpec, *, whole: bool) -> tuple[WithinLattice, Matri
     halves = (high - low)[columns] / 2
     halves = np.where(halves > 0, halves, 1.0)
     blocks, tables, roots = [], [], []
-    for coded in packing.coded:
-        if coded.constant:
-            continue
+    for coded in packing.varying:
         values = coded.values.T - coded.values.mean(axis=1)
         root = np.linalg.cholesky(values.T @ values / len(values))
         blocks.append(np.arange(coded.columns.start, coded.columns.stop))

@@ -505,7 +505,7 @@ def release_fit_statistics(
     """The sums over rows that are paid for, with independent noise on a common lattice."""
     count, lattices = choose_lattices(plan, functions, made_up)
     every = [*lattices] if count is None else [*lattices, count]
-    exact = rows.total_of_pieces(partial(exact_sums, functions, tuple(lattices), count), _added)
+    exact = rows.total_of_pieces(partial(exact_sums, functions, tuple(lattices), count), add_sums)
     sensitivity = sum(one.sensitivity(plan.adjacency) for one in every)
     bought = sum(one.groups for one in every)
     held = np.array([min(max(total, -MOST_PARTS), MOST_PARTS) for total in exact[:bought]], dtype=np.int64)
@@ -522,7 +522,8 @@ def release_fit_statistics(
     return replace(sums, groups=tuple(zip(*whole, strict=True)), group_counts=tuple(numbers), group_sd=each)
 
 
-def _added(one: list[int], other: list[int]) -> list[int]:
+def add_sums(one: list[int], other: list[int]) -> list[int]:
+    """The sums over the rows of both."""
     return list(map(operator.add, one, other))
 
 

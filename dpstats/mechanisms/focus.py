@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -18,7 +17,7 @@ from dpstats.families import Binomial, Family, Gaussian
 from dpstats.families.base import pad_rows
 from dpstats.inference import Dummies
 from dpstats.mechanisms.design import PublicDesign, constant_column, find_variable
-from dpstats.mechanisms.fit_statistics import Lattice
+from dpstats.mechanisms.fit_statistics import Lattice, add_sums
 from dpstats.mechanisms.information_release import linear_predictors, pieces_by_columns
 from dpstats.mechanisms.spec import FitSpec
 from dpstats.privacy.guarantee import Adjacency
@@ -104,7 +103,7 @@ def release_arm_sums(
 ) -> ArmSums:
     """The sums at released coefficients, with independent noise on a common lattice."""
     lattices, column = arm_lattices(family), treated(design, plan.treatment).columns[0]
-    exact = rows.total_of_pieces(partial(exact_arm_sums, family, params, column), _added)
+    exact = rows.total_of_pieces(partial(exact_arm_sums, family, params, column), add_sums)
     sensitivity = sum(lattice.sensitivity(plan.adjacency) for lattice in lattices)
     held = np.array([min(total, MOST_PARTS) for total in exact], dtype=np.int64)
     noisy = [int(total) for total in noisy_integers(held, sensitivity, plan.eps, random)]
@@ -116,10 +115,6 @@ def release_arm_sums(
         deviation * unit,
         deviation * square_unit,
     )
-
-
-def _added(one: list[int], other: list[int]) -> list[int]:
-    return list(map(operator.add, one, other))
 
 
 def exact_arm_sums(family: Family, params: Vector, column: int, blocks: Iterable[Block]) -> list[int]:

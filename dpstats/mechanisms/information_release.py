@@ -145,13 +145,13 @@ def _bends_and_slopes(
     eta = linear_predictors(params, block)
     predictors, endog = pad_rows(eta), pad_rows(block.endog)
     if not slopes:
-        return _times(block.weights, row_weights(family, predictors, endog, weight_cap)[: len(eta)]), None
+        return _weighted(block.weights, row_weights(family, predictors, endog, weight_cap)[: len(eta)]), None
     slope, bend = family.slope_and_weight(predictors, endog)
     bend = capped_weights(family, predictors, np.asarray(bend, dtype=np.float64), weight_cap)
-    return _times(block.weights, bend[: len(eta)]), _times(block.weights, slope[: len(eta)])
+    return _weighted(block.weights, bend[: len(eta)]), _weighted(block.weights, slope[: len(eta)])
 
 
-def _times(weights: Vector | None, values: Floats) -> Vector:
+def _weighted(weights: Vector | None, values: Floats) -> Vector:
     """What belongs to rows, times their weights."""
     return np.asarray(values if weights is None else weights * values, dtype=np.float64)
 
@@ -213,7 +213,7 @@ class _Directions(NamedTuple):
     inverse: Vector
 
 
-def _identified(matrix: Vector, noise: MatrixNoise, design: Bounds) -> _Directions:
+def _identified_directions(matrix: Vector, noise: MatrixNoise, design: Bounds) -> _Directions:
     """The coefficients in the user's units; where a factor's reference is too rare, its other levels' differences too.
 
     A function of what was released. Where the matrix cannot be inverted nothing is wanted: what is paid for and
@@ -224,14 +224,14 @@ def _identified(matrix: Vector, noise: MatrixNoise, design: Bounds) -> _Directio
         known = known_information(matrix, noise, design)
         inverse, inside = known.inverse, known.inside(contrasts)
         turned = np.asarray(np.linalg.inv(known.basis), dtype=np.float64)[known.identified.active]
-        every = np.vstack((contrasts, _apart(turned, contrasts[inside])))
+        every = np.vstack((contrasts, _independent_rows(turned, contrasts[inside])))
         own = np.sum(every @ inverse * every, axis=1)
         return _Directions(every, np.append(inside, np.ones(len(every) - len(inside), dtype=bool)) & (own > 0), inverse)
     except (np.linalg.LinAlgError, ArgumentError):
         return _Directions(contrasts, np.zeros(len(contrasts), dtype=bool), np.zeros_like(matrix))
 
 
-def _apart(rows: Vector, known: Vector) -> Vector:
+def _independent_rows(rows: Vector, known: Vector) -> Vector:
     """Those of the rows that are no combination of known ones and of those before them, shape (k, p)."""
     added = np.zeros((0, rows.shape[1]))
     for row in rows:
@@ -258,7 +258,7 @@ def _robust(
     `squares` is the sum of (w l')^2 x x' where spread is bought by row.
     """
     noise = plan.noise
-    every, inside, inverse = _identified(matrix, noise, design)
+    every, inside, inverse = _identified_directions(matrix, noise, design)
     variances, deviations = np.full(len(every), np.nan), np.zeros(len(every))
     if inside.any():
         wanted = every[inside]

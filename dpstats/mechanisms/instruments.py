@@ -14,7 +14,7 @@ from dpstats.cached import cached_property
 from dpstats.errors import FormulaError
 from dpstats.formula.design import DesignSpec
 from dpstats.inference import Estimates, Identified, Inference, ModelSpread, NormalLaw, wald_test
-from dpstats.inference.basis import MappedMatrix, reference_levels, self_adjoint
+from dpstats.inference.basis import reference_levels, self_adjoint
 from dpstats.inference.estimates import REACH
 from dpstats.inference.inverse import identify
 from dpstats.inference.noise_laws import MatrixLaw
@@ -68,23 +68,6 @@ class FirstStageNoise:
         return FirstStageNoise(self.law, self.columns[:, kept], self.residuals[:, kept])
 
 
-def _products(moments: Moments, left: Matrix, right: Matrix) -> Matrix:
-    """Released sums of products of combinations of columns."""
-    found: Matrix = left.T @ moments.matrix @ right
-    return self_adjoint(found) if left is right else found
-
-
-def _identified(moments: Moments, columns: Matrix) -> Identified:
-    """Which columns have more information than noise."""
-    return identify(_products(moments, columns, columns), MappedMatrix(moments.whole_law, columns))
-
-
-def _unexplained(moments: Moments, columns: Matrix, inverse: Matrix, left: Matrix, right: Matrix) -> Matrix:
-    """Sums of products of residuals of columns, with what noise takes off on average (docs/proofs/instruments, 2)."""
-    noise = left.T @ moments.whole_law.square(columns @ inverse @ columns.T) @ right
-    return np.asarray(left.T @ moments.matrix @ right + noise, dtype=np.float64)
-
-
 @dataclass(frozen=True, eq=False)
 class InstrumentedModel:
     """y = X b + u with E[Z'u] = 0 in terms of released sums; columns in X and in Z are controls, W."""
@@ -120,13 +103,13 @@ class InstrumentedModel:
     @cached_property
     def basis(self) -> Matrix:
         """T, shape (p, p)."""
-        return reference_levels(self._products(self.mapped[0], self.mapped[0]), self.part.dummies)
+        return reference_levels(self.moments.products(self.mapped[0], self.mapped[0]), self.part.dummies)
 
     @cached_property
     def instruments(self) -> Matrix:
         """Z likewise, shape (k, L)."""
         columns = self.mapped[1]
-        return columns @ reference_levels(self._products(columns, columns), self.first.dummies)
+        return columns @ reference_levels(self.moments.products(columns, columns), self.first.dummies)
 
     def check(self) -> None:
         """Raise FormulaError unless the formula has endogenous columns and instruments enough, and controls in both."""
@@ -158,30 +141,27 @@ class InstrumentedModel:
                 "instruments; leave it out behind '|'"
             )
 
-    def _products(self, left: Matrix, right: Matrix) -> Matrix:
-        """Released sums of products."""
-        return _products(self.moments, left, right)
-
     @cached_property
     def two_stage(self) -> tuple[Inference, Matrix]:
         """Two-stage least squares in the user's units with its errors, and the basis T (docs/proofs/instruments, 3)."""
         law, basis, columns, response = self.moments.whole_law, self.basis, self.columns, self.mapped[2]
         instruments = self.instruments
-        found = _identified(self.moments, instruments)
+        found = self.moments.identified(instruments)
         inverse = np.zeros((len(found.active),) * 2)
         inverse[np.ix_(found.active, found.active)] = found.inverse
         # A control is its own first stage.
         usable = self.endogenous.copy()
         usable[~self.endogenous] = found.active[self.controls]
-        stage = inverse @ self._products(instruments, columns)
+        stage = inverse @ self.moments.products(instruments, columns)
         certain = usable & ~self.endogenous
         stage[:, certain] = np.linalg.lstsq(instruments, columns[:, certain], rcond=None)[0]
-        fitted, reduced = instruments @ stage, instruments @ (inverse @ self._products(instruments, response[:, None]))
+        fitted = instruments @ stage
+        reduced = instruments @ (inverse @ self.moments.products(instruments, response[:, None]))
         residuals, rest = columns - fitted, response[:, None] - reduced
-        information = self._products(columns, columns)
-        information -= self_adjoint(_unexplained(self.moments, instruments, inverse, residuals, residuals))
-        moments = self._products(columns, response[:, None])
-        moments -= _unexplained(self.moments, instruments, inverse, residuals, rest)
+        information = self.moments.products(columns, columns)
+        information -= self_adjoint(self.moments.unexplained(instruments, inverse, residuals, residuals))
+        moments = self.moments.products(columns, response[:, None])
+        moments -= self.moments.unexplained(instruments, inverse, residuals, rest)
         noise = FirstStageNoise(law, columns, residuals)
         places = np.flatnonzero(usable)
         within = identify(information[np.ix_(places, places)], noise.restrict(places))
@@ -223,7 +203,7 @@ class InstrumentedModel:
         partner = errors - 2 * fitted @ inverse @ slope
         total = float(errors @ self.moments.matrix @ errors)
         total += 2 * float(errors @ law.square(columns @ inverse @ fitted.T) @ errors)
-        total -= float(np.sum(self._products(columns, columns) * (inverse @ spread @ inverse)))
+        total -= float(np.sum(self.moments.products(columns, columns) * (inverse @ spread @ inverse)))
         variance = float(law.bilinear(errors[None], partner[None])[0])
         degrees = max(rows.count - used, 1.0)
         phi = total / degrees
@@ -303,21 +283,21 @@ class AndersonRubin:
         radius: float,
     ) -> AndersonRubin:
         """For W, (y, x) and Z without W as combinations of what was released, shapes (k, q), (k, m + 1) and (k, l)."""
-        law, found = moments.whole_law, _identified(moments, controls)
+        law, found = moments.whole_law, moments.identified(controls)
         kept, inverse, dropped = controls[:, found.active], found.inverse, controls[:, ~found.active]
         outcomes, instruments = (
-            columns - kept @ (inverse @ _products(moments, kept, columns)) for columns in (outcomes, instruments)
+            columns - kept @ (inverse @ moments.products(kept, columns)) for columns in (outcomes, instruments)
         )
         squares = [[law.square(np.outer(one, other)) for other in outcomes.T] for one in outcomes.T]
         # What controls that are not identified may do, at coefficients as large as `Estimates` takes them to be.
         sizes = REACH * radius * np.sqrt(found.inflations[~found.active] / max(len(found.active), 1))
         sizes = sizes / np.sqrt(np.sum(dropped * (law.metric @ dropped), axis=0))
-        across = _products(moments, instruments, dropped * sizes)
+        across = moments.products(instruments, dropped * sizes)
         excess = instruments.T @ law.square((dropped * sizes**2) @ dropped.T) @ instruments
         return cls(
-            cross=_unexplained(moments, kept, inverse, instruments, outcomes),
-            residuals=self_adjoint(_unexplained(moments, kept, inverse, outcomes, outcomes)),
-            instruments=_positive(_unexplained(moments, kept, inverse, instruments, instruments)),
+            cross=moments.unexplained(kept, inverse, instruments, outcomes),
+            residuals=self_adjoint(moments.unexplained(kept, inverse, outcomes, outcomes)),
+            instruments=_positive(moments.unexplained(kept, inverse, instruments, instruments)),
             noise=np.array([[instruments.T @ one @ instruments for one in line] for line in squares]),
             residual_noise=np.array([[outcomes.T @ one @ outcomes for one in line] for line in squares]),
             omitted=_positive(across @ across.T - excess),

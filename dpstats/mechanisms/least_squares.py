@@ -17,7 +17,7 @@ from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import Bounds
 from dpstats.mechanisms.information import ReleasedSums
 from dpstats.mechanisms.options import Options
-from dpstats.mechanisms.output import check_output_options
+from dpstats.mechanisms.output import check_output_options, refuse_options
 from dpstats.mechanisms.release import MOST_COVERED, LatticeRelease
 from dpstats.mechanisms.spec import FitSpec
 from dpstats.mechanisms.stage import MODEL_UNITS, NoiseFacts, Released, RiskTables, StagePlan, Table
@@ -232,10 +232,7 @@ def _check_options(options: Options) -> None:
         "curvature": options.curvature is not None,
         argument("response", "bought"): options.response == "bought",
     }
-    this, other = argument("method", "statistics"), argument("method", "napp")
-    for name, given in conflicts.items():
-        if given:
-            raise ArgumentError(f"{name} cannot be combined with {this}; leave it out, or use {other}")
+    refuse_options(conflicts, "statistics")
 
 
 def _checked_design(design: Bounds, family: Family) -> DesignSpec:

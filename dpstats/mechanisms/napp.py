@@ -90,7 +90,7 @@ def plan_stages(spec: FitSpec, eps: float, delta: float, *, charged: bool = Fals
             convex = penalty if penalty is None or penalty.convex else None
             plan = plan_objective(spec.design, spec.family, budget, convex, spec.weights)
         if role == "fit" and options.selection == "auto":
-            plan = _floored(plan, spec)
+            plan = _with_noise_floor(plan, spec)
         if options.curvature is not None and not charged:
             plan.check_visible(options.rows_guess)
         stages.append(Stage(role, plan))
@@ -113,7 +113,7 @@ def release_stages(
             params, information = refitted.params, refitted.information
             done += refitted.stages
             continue
-        plan = _follow(planned, spec, params) if role == "fit" and done else planned
+        plan = _shrunk_to_pilot(planned, spec, params) if role == "fit" and done else planned
         params, information = plan.release(spec.design, choosing, random)
         done.append(Stage(role, plan))
     return StagesRelease(params, tuple(done), information)
@@ -150,7 +150,7 @@ def _thresholds(plan: ObjectivePlan, spec: FitSpec) -> Vector:
     return np.where(spec.weights > 0, bounds, 0.0)
 
 
-def _floored(plan: ObjectivePlan, spec: FitSpec) -> ObjectivePlan:
+def _with_noise_floor(plan: ObjectivePlan, spec: FitSpec) -> ObjectivePlan:
     """The plan with no lasso weight of a penalised column below the root mean square of its noise.
 
     A lasso of no strength of its own has multiples of that and of sampling, as far as the number of rows is public.
@@ -176,7 +176,7 @@ def _sampling_variances(spec: FitSpec) -> Vector:
     return np.asarray(chosen * (slope * TYPICAL_SPREAD * maxima) ** 2)
 
 
-def _follow(plan: StagePlan, spec: FitSpec, pilot: Vector) -> StagePlan:
+def _shrunk_to_pilot(plan: StagePlan, spec: FitSpec, pilot: Vector) -> StagePlan:
     """The second stage, shrunk towards the released pilot, most where the pilot is small (docs/proofs/two_stage).
 
     What the penalty has of curvature, or the last majoriser of one that is not convex, pulls towards zero beside it.

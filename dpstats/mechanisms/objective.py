@@ -33,8 +33,6 @@ from dpstats.mechanisms.release import LastStep, LatticeRelease
 from dpstats.mechanisms.stage import NoiseFacts, RiskTables, StagePlan, Table, scale_facts
 from dpstats.penalties import Penalty, split_curvature
 from dpstats.privacy.randomness import RandomSource
-from dpstats.solvers import newton, prox
-from dpstats.solvers.objective import PerturbedObjective
 from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
@@ -47,14 +45,8 @@ class ObjectivePlan(StagePlan):
 
     def coefficients(self, rows: Rows[Block] | Iterable[tuple[Any, ...]], random: RandomSource) -> Vector:
         """The optimum after its last step, shape (p,)."""
-        objective = PerturbedObjective(
-            self.family, rows, self.curvature, self.sample(random), self.row_length, offset_bound=self.offset_bound
-        )
-        if self.penalty is None:
-            return self.final.release(newton.optimum(objective, self.tolerance), random)
-        optimum = prox.optimum(objective, self.penalty, self.tolerance, weights=self.penalty_weights)
-        released = self.final.release(optimum, random)
-        return self.final.sparse(released) if self.penalty.sparse else released
+        released = self.final.release(self.optimum(rows, self.sample(random)), random)
+        return self.final.sparse(released) if self.penalty is not None and self.penalty.sparse else released
 
     def sample(self, random: RandomSource) -> Vector:
         """One draw of the objective's linear term, its public part included, shape (p,)."""
@@ -164,7 +156,12 @@ def plan_objective(
     weights = np.ones(size) if penalty_weights is None else penalty_weights
     ridge, remainder = (0.0, None) if penalty is None else split_curvature(penalty)
     sizes = typical_sizes(family, design, budget.radius)
-    metric, default = _best(design, family, budget, sizes)
+    best: _Choice | None = None
+    for candidate in noise_candidates(design, budget):
+        choice = _choose(candidate, design, family, budget, sizes, math.inf if best is None else best.risk)
+        best = choice if best is None or (choice is not None and choice.risk < best.risk) else best
+    assert best is not None
+    metric, default, _ = best
     penalised = ridge * weights
     total = np.maximum(penalised, default) if budget.curvature is None else penalised + budget.curvature
     row_length = float(np.sqrt(design.curvature_ratio(np.ones(size))))
@@ -268,16 +265,6 @@ class _Choice(NamedTuple):
     metric: NoiseCandidate
     curvature: Vector
     risk: float
-
-
-def _best(design: Bounds, family: Family, budget: NoiseBudget, sizes: Vector) -> tuple[NoiseCandidate, Vector]:
-    """The law of the least risk bound, the first of several, and the default curvature that suits it."""
-    best: _Choice | None = None
-    for metric in noise_candidates(design, budget):
-        choice = _choose(metric, design, family, budget, sizes, math.inf if best is None else best.risk)
-        best = choice if best is None or (choice is not None and choice.risk < best.risk) else best
-    assert best is not None
-    return best.metric, best.curvature
 
 
 def _choose(

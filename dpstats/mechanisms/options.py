@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, TypedDict
 
@@ -35,6 +35,54 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "split": (None, "rows"),
     "on_mismatch": ("stop", "go"),
 }
+
+SHARES = ("range_share", "response_share", "release_share", "first_stage_share", "screen_share", "selection_level")
+
+REQUIREMENTS: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
+    (
+        ("curvature",),
+        lambda one: one is None or (is_number(one) and CURVATURES[0] <= one <= CURVATURES[1]),
+        "be a positive number from 1e-100 to 1e100",
+    ),
+    (("radius",), lambda one: one is None or (is_number(one) and one > 0), "be a positive finite number"),
+    (SHARES, lambda one: is_number(one) and 0 < one < 1, "lie strictly between 0 and 1"),
+    (("rows_at_most",), lambda one: is_number(one) and 1 <= one <= MOST_COVERED, "be a number from 1 to 1e10"),
+    (("rows_at_least", "rows_guess"), lambda one: is_number(one) and one > 0, "be a positive finite number"),
+    (("refit_share",), lambda one: is_number(one) and 0 <= one < 1, "lie in [0, 1)"),
+    (
+        ("screen",),
+        lambda one: one is None or (is_whole(one) and one >= 1),
+        "be a positive whole number of terms to keep",
+    ),
+    (
+        ("information_share", "spread_share"),
+        lambda one: one is None or (is_number(one) and 0 < one < 1),
+        "lie strictly between 0 and 1",
+    ),
+    (
+        ("fitstats",),
+        lambda one: one in (None, "auto") or (is_number(one) and 0 <= one < 1),
+        "be a share of eps below 1, 'auto' or None",
+    ),
+    (("fitstats_by",), lambda one: one is None or isinstance(one, str), "be the name of a factor"),
+    (("focus",), lambda one: one is None or isinstance(one, str), "be the name of a factor of two levels"),
+    (
+        ("information_cap",),
+        lambda one: one is None or (is_number(one) and CAPS[0] <= one <= CAPS[1]),
+        f"be a positive number from {CAPS[0]:g} to {CAPS[1]:g}",
+    ),
+    (
+        ("check_share",),
+        lambda one: one is None or (is_number(one) and 0 <= one < 1),
+        "be 0, for no count of rows, or below 1",
+    ),
+    (
+        ("n",),
+        lambda one: one is None or (is_number(one) and one > 0),
+        "be a positive number, a public guess at the number of rows",
+    ),
+)
+"""Which values some options take, and how a message says so."""
 
 LATER: dict[str, Any] = {
     "check_share": 0,
@@ -250,55 +298,13 @@ class Options:
     n: float | None = None
 
     def __post_init__(self) -> None:
-        curvature = self.curvature
-        if curvature is not None and not (is_number(curvature) and CURVATURES[0] <= curvature <= CURVATURES[1]):
-            raise ArgumentError(f"curvature must be a positive number from 1e-100 to 1e100, got {safe_repr(curvature)}")
-        radius = self.radius
-        if radius is not None and not (is_number(radius) and radius > 0):
-            raise ArgumentError(f"radius must be a positive finite number, got {safe_repr(radius)}")
-        shares = ("range_share", "response_share", "release_share", "first_stage_share", "screen_share")
-        for name in (*shares, "selection_level"):
-            value = getattr(self, name)
-            if not (is_number(value) and 0 < value < 1):
-                raise ArgumentError(f"{name} must lie strictly between 0 and 1, got {safe_repr(value)}")
-        if not (is_number(self.rows_at_most) and 1 <= self.rows_at_most <= MOST_COVERED):
-            raise ArgumentError(f"rows_at_most must be a number from 1 to 1e10, got {safe_repr(self.rows_at_most)}")
-        for name in ("rows_at_least", "rows_guess"):
-            value = getattr(self, name)
-            if not (is_number(value) and value > 0):
-                raise ArgumentError(f"{name} must be a positive finite number, got {safe_repr(value)}")
-        if not (is_number(self.refit_share) and 0 <= self.refit_share < 1):
-            raise ArgumentError(f"refit_share must lie in [0, 1), got {safe_repr(self.refit_share)}")
-        if self.screen is not None and (not is_whole(self.screen) or self.screen < 1):
-            raise ArgumentError(
-                f"screen must be a positive whole number of terms to keep, got {safe_repr(self.screen)}"
-            )
+        for names, suits, requirement in REQUIREMENTS:
+            for name in names:
+                if not suits(value := getattr(self, name)):
+                    raise ArgumentError(f"{name} must {requirement}, got {safe_repr(value)}")
         for name, allowed in CHOICES.items():
             check_choice(name, getattr(self, name), allowed)
-        for name in ("information_share", "spread_share"):
-            value = getattr(self, name)
-            if value is not None and not (is_number(value) and 0 < value < 1):
-                raise ArgumentError(f"{name} must lie strictly between 0 and 1, got {safe_repr(value)}")
-        share = self.fitstats
-        if share not in (None, "auto") and not (is_number(share) and 0 <= share < 1):
-            raise ArgumentError(f"fitstats must be a share of eps below 1, 'auto' or None, got {safe_repr(share)}")
         named_variables("fitstats_variables", self.fitstats_variables)
-        if self.fitstats_by is not None and not isinstance(self.fitstats_by, str):
-            raise ArgumentError(f"fitstats_by must be the name of a factor, got {safe_repr(self.fitstats_by)}")
-        if self.focus is not None and not isinstance(self.focus, str):
-            raise ArgumentError(f"focus must be the name of a factor of two levels, got {safe_repr(self.focus)}")
-        cap = self.information_cap
-        if cap is not None and not (is_number(cap) and CAPS[0] <= cap <= CAPS[1]):
-            raise ArgumentError(
-                f"information_cap must be a positive number from {CAPS[0]:g} to {CAPS[1]:g}, got {safe_repr(cap)}"
-            )
-        share = self.check_share
-        if share is not None and not (is_number(share) and 0 <= share < 1):
-            raise ArgumentError(f"check_share must be 0, for no count of rows, or below 1, got {safe_repr(share)}")
-        if self.n is not None and not (is_number(self.n) and self.n > 0):
-            raise ArgumentError(
-                f"n must be a positive number, a public guess at the number of rows, got {safe_repr(self.n)}"
-            )
         weights = self.penalty_weights
         if weights is not None and not isinstance(weights, Mapping):
             raise ArgumentError("penalty_weights must be a dict from terms or columns to weights")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -28,8 +28,7 @@ from dpstats.privacy.gaussian import analytic_mu
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 from dpstats.privacy.noise import Kind, Noise
 from dpstats.privacy.randomness import RandomSource
-from dpstats.solvers import newton, pairs, prox
-from dpstats.solvers.objective import PerturbedObjective
+from dpstats.solvers import pairs
 from dpstats.wording import argument
 
 ROUNDED = 1 + 1e-12
@@ -91,13 +90,7 @@ class OutputPlan(StagePlan):
 
     def coefficients(self, rows: Rows[Block] | Iterable[tuple[Any, ...]], random: RandomSource) -> Vector:
         """The optimum with its noise, shape (p,); under a sparse penalty what noise alone could bring in is zero."""
-        objective = PerturbedObjective(
-            self.family, rows, self.curvature, self.linear, self.row_length, offset_bound=self.offset_bound
-        )
-        if self.penalty is None:
-            optimum = newton.optimum(objective, self.tolerance)
-        else:
-            optimum = prox.optimum(objective, self.penalty, self.tolerance, weights=self.penalty_weights)
+        optimum = self.optimum(rows, self.linear)
         released = self.final.release(pairs.plus(optimum, self.sample(random).astype(optimum.high.dtype)), random)
         return np.where(np.abs(released) <= self.threshold, 0.0, released)
 
@@ -275,6 +268,11 @@ def check_output_options(options: Options, method: str) -> None:
         "moor": options.moor is not None,
         "realization": options.realization != "analytic",
     }
+    refuse_options(conflicts, method)
+
+
+def refuse_options(conflicts: Mapping[str, bool], method: str) -> None:
+    """Raise ArgumentError for the first option that is given and that a method does not have."""
     for name, given in conflicts.items():
         if given:
             this, other = argument("method", method), argument("method", "napp")

@@ -46,7 +46,7 @@ from dpstats.privacy.guarantee import DELTA_MIN, Adjacency, check_budget
 from dpstats.privacy.noise import Noise
 from dpstats.privacy.randomness import RandomSource
 from dpstats.privacy.selection import exponential_index
-from dpstats.solvers import newton, pairs, prox
+from dpstats.solvers import pairs
 from dpstats.solvers.objective import PerturbedObjective
 from dpstats.wording import argument
 
@@ -121,11 +121,11 @@ class PosteriorPlan(StagePlan):
         """A draw, shape (p,): by rejection, of the points of a lattice, or uncertified by a Markov chain."""
         rows = bounded_responses(self.family, block_rows(rows))
         if self.semi_axes is None:
-            optimum = _optimum(self, rows).astype(np.float64)
-            draw = _rejected(self, rows, optimum, random) if self.exact else _walked(self, rows, optimum, random)
-            return self.final.release(pairs.single(draw, np.float64), random)
+            optimum = self.optimum(rows, self.linear).high.astype(np.float64)
+            draw = _rejection_draw if self.exact else _chain_draw
+            return self.final.release(pairs.single(draw(self, rows, optimum, random), np.float64), random)
         if not self.exact:
-            return _walked(self, rows, np.zeros(self.size), random)
+            return _chain_draw(self, rows, np.zeros(self.size), random)
         points = self.lattice
         table = LossTable.of(self.family, self.reach)
         # A public bound: what lies beyond is as good as never drawn.
@@ -239,11 +239,11 @@ class PosteriorPlan(StagePlan):
             return None
         points, costs = len(self.lattice), self.lattice_costs
         apart = f"{self.spacing:.2g} of the region's half-width apart"
-        said = f"The draw is one of {points:,} points of a public lattice, {apart}"
+        text = f"The draw is one of {points:,} points of a public lattice, {apart}"
         if costs is None or costs.each * rows * self.temperature < math.log(points):
-            return f"{said}; more eps does not make it finer."
+            return f"{text}; more eps does not make it finer."
         return (
-            f"{said}. At {rows:,.0f} rows (rows_guess) the lattice limits the accuracy, not the budget: more eps "
+            f"{text}. At {rows:,.0f} rows (rows_guess) the lattice limits the accuracy, not the budget: more eps "
             "changes nothing. A smaller radius makes the lattice finer, and a delta removes it; "
             f"{argument('method', 'napp')} is more accurate than both."
         )
@@ -297,11 +297,11 @@ def plan_posterior(spec: FitSpec, eps: float, delta: float) -> PosteriorPlan:
         raise ArgumentError(f"penalty {spec.penalty.name!r} is not convex: {this} has no guarantee for it")
     budget = spec.budget(eps, delta)
     sizes = typical_sizes(spec.family, spec.design, budget.radius)
-    plan = _curved if budget.delta > 0 and budget.kind != "laplace" else _region
+    plan = _plan_on_all_of_space if budget.delta > 0 and budget.kind != "laplace" else _plan_on_ellipsoid
     return plan(spec, budget, sizes)
 
 
-def _region(spec: FitSpec, budget: NoiseBudget, sizes: Vector) -> PosteriorPlan:
+def _plan_on_ellipsoid(spec: FitSpec, budget: NoiseBudget, sizes: Vector) -> PosteriorPlan:
     """A posterior on an ellipsoid that holds coefficients of typical size; the budget pays for the losses alone."""
     axes = sizes * math.sqrt(len(sizes))
     reach = math.sqrt(spec.design.curvature_ratio(axes**-2.0))
@@ -312,7 +312,7 @@ def _region(spec: FitSpec, budget: NoiseBudget, sizes: Vector) -> PosteriorPlan:
     ridge, remainder = (0.0, None) if spec.penalty is None else split_curvature(spec.penalty)
     # A prior of that size within the ellipsoid, which costs nothing.
     added = budget.curvature if budget.curvature is not None else 1 / (temperature * axes**2)
-    return _assembled(
+    return _posterior_plan(
         spec,
         replace(budget, eps=eps, final_eps=0.0, delta=0.0),
         penalty=remainder,
@@ -338,7 +338,7 @@ def _table(family: Family, reach: float, rows_at_most: float) -> LossTable:
     return table
 
 
-def _curved(spec: FitSpec, budget: NoiseBudget, sizes: Vector) -> PosteriorPlan:
+def _plan_on_all_of_space(spec: FitSpec, budget: NoiseBudget, sizes: Vector) -> PosteriorPlan:
     """A posterior over all of space, held by its curvature."""
     family, design = spec.family, spec.design
     ridge, remainder = (0.0, None) if spec.penalty is None else split_curvature(spec.penalty)
@@ -350,7 +350,7 @@ def _curved(spec: FitSpec, budget: NoiseBudget, sizes: Vector) -> PosteriorPlan:
     kappa = design.curvature_ratio(curvature)
 
     def assembled(eps: float, delta: float, cover: float) -> PosteriorPlan:
-        return _assembled(
+        return _posterior_plan(
             spec,
             budget,
             penalty=remainder,
@@ -411,7 +411,7 @@ def _check_accepted(plan: PosteriorPlan, bend: Vector | None) -> None:
         )
 
 
-def _assembled(
+def _posterior_plan(
     spec: FitSpec,
     budget: NoiseBudget,
     *,
@@ -530,15 +530,7 @@ def _public(plan: PosteriorPlan, points: Matrix) -> Vector:
     return np.asarray(value, dtype=np.float64)
 
 
-def _optimum(plan: PosteriorPlan, rows: Rows[Block]) -> NDArray[np.floating]:
-    """The minimiser of the objective, certified to the plan's tolerance."""
-    objective = PerturbedObjective(plan.family, rows, plan.curvature, plan.linear, plan.row_length)
-    if plan.penalty is None:
-        return newton.minimize(objective, plan.tolerance)
-    return prox.minimize(objective, plan.penalty, plan.tolerance, weights=plan.penalty_weights)
-
-
-def _rejected(plan: PosteriorPlan, rows: Rows[Block], optimum: Vector, random: RandomSource) -> Vector:
+def _rejection_draw(plan: PosteriorPlan, rows: Rows[Block], optimum: Vector, random: RandomSource) -> Vector:
     """A draw by rejection from the normal law that the curvature alone would give about the optimum."""
     lowest = _potential(plan, rows, optimum[None])[0]
 
@@ -550,7 +542,7 @@ def _rejected(plan: PosteriorPlan, rows: Rows[Block], optimum: Vector, random: R
     return by_rejection(height, lambda: optimum + plan.sample(random), random)
 
 
-def _walked(plan: PosteriorPlan, rows: Rows[Block], start: Vector, random: RandomSource) -> Vector:
+def _chain_draw(plan: PosteriorPlan, rows: Rows[Block], start: Vector, random: RandomSource) -> Vector:
     """The end of a Markov chain, for more columns than can be drawn exactly: never certified."""
     objective = PerturbedObjective(plan.family, rows, plan.curvature, plan.linear, plan.row_length)
     hessian = objective.accumulate(start).hessian

@@ -296,7 +296,7 @@ def release_screened(
     chosen = release_screening(screening, spec, choosing, random)
     columns, size = np.array(chosen), len(spec.weights)
     planned = tuple(
-        Stage(role, _centred(plan, stand_in, screening.kept, columns, size))
+        Stage(role, _shrunk_as_planned(plan, stand_in, screening.kept, columns, size))
         for (role, plan), (_, stand_in) in zip(_plan_part(screening, columns, spec, charged=True), stages, strict=True)
     )
     part_rows = fitting.map(partial(Block.columns, kept=columns)).persist()
@@ -307,7 +307,7 @@ def release_screened(
     return replace(screening, kept=chosen), StagesRelease(params, fitted.stages, information)
 
 
-def _centred(
+def _shrunk_as_planned(
     plan: StagePlan, stand_in: StagePlan, shown: Sequence[int], columns: NDArray[np.intp], size: int
 ) -> StagePlan:
     """The plan, shrinking what is not chosen among to where the stand-in shrinks it, such as a bought mean."""
@@ -326,7 +326,7 @@ def release_screening(plan: ScreeningPlan, spec: FitSpec, rows: Rows[Block], ran
     always, candidates = split_terms(spec.design, spec.weights)
     eta, released = 0.0, np.zeros(len(spec.weights))
     if plan.null is not None:
-        eta = float(plan.null.coefficients(rows.map(_constant), random)[0])
+        eta = float(plan.null.coefficients(rows.map(_intercept_alone), random)[0])
         if (constant := constant_column(spec.design)) is not None:
             released[constant[0]] = eta / constant[1]
     residual: NullResidual | FitResidual = NullResidual.at(spec.family, eta, offset=spec.design.offset_bound > 0)
@@ -432,7 +432,7 @@ def _sums(
     return [sums[index] for index in range(len(candidates))]
 
 
-def _constant(block: Block) -> Block:
+def _intercept_alone(block: Block) -> Block:
     """The rows of the null model: an intercept alone."""
     return block._replace(exog=np.ones((len(block.endog), 1)))
 

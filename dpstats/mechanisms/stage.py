@@ -26,6 +26,9 @@ from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.k_norm.noise import law_from_dict
 from dpstats.privacy.noise import Noise
 from dpstats.privacy.randomness import RandomSource
+from dpstats.solvers import newton, prox
+from dpstats.solvers.objective import PerturbedObjective
+from dpstats.solvers.pairs import Pair
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -176,6 +179,15 @@ class StagePlan(ABC):
                 "noise, or final belongs to another noise: no guarantee would hold"
             )
         self.final.check()
+
+    def optimum(self, rows: Rows[Block] | Iterable[tuple[Any, ...]], linear: Vector) -> Pair:
+        """The minimiser of losses + theta'M theta / 2 + P(theta) + linear'theta, certified to the tolerance."""
+        objective = PerturbedObjective(
+            self.family, rows, self.curvature, linear, self.row_length, offset_bound=self.offset_bound
+        )
+        if self.penalty is None:
+            return newton.optimum(objective, self.tolerance)
+        return prox.optimum(objective, self.penalty, self.tolerance, weights=self.penalty_weights)
 
     @property
     def cost(self) -> float:

@@ -21,7 +21,7 @@ from dpstats.data import Block, Rows, block_rows
 from dpstats.errors import ArgumentError
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.submodels import uniform_exog
-from dpstats.inference import Estimates, Inference, ModelSpread, NormalLaw, SpanNoise, Spread
+from dpstats.inference import Estimates, Identified, Inference, ModelSpread, NormalLaw, SpanNoise, Spread
 from dpstats.inference.basis import MappedMatrix, project_forms, reference_levels, self_adjoint
 from dpstats.inference.inverse import identify
 from dpstats.mechanisms.design import has_errors
@@ -255,6 +255,20 @@ class Moments:
         assert clean.removed is not None
         removed[:size, :size, :size, :size] = clean.removed
         return cls(matrix, SpanNoise(law.metric, law.variance, removed), plan.square_excess)
+
+    def products(self, left: Matrix, right: Matrix) -> Matrix:
+        """Released sums of products of combinations of columns."""
+        found: Matrix = left.T @ self.matrix @ right
+        return self_adjoint(found) if left is right else found
+
+    def identified(self, columns: Matrix) -> Identified:
+        """Which columns have more information than noise."""
+        return identify(self.products(columns, columns), MappedMatrix(self.whole_law, columns))
+
+    def unexplained(self, columns: Matrix, inverse: Matrix, left: Matrix, right: Matrix) -> Matrix:
+        """Sums of products of residuals of columns, with what noise takes off on average (docs/proofs/instruments)."""
+        noise = left.T @ self.whole_law.square(columns @ inverse @ columns.T) @ right
+        return np.asarray(left.T @ self.matrix @ right + noise, dtype=np.float64)
 
     def equations(self, columns: Matrix, response: Vector) -> Equations:
         """The normal equations of a model of x = T'w and y = t'w, T of shape (k, q) and t of shape (k,)."""

@@ -331,7 +331,8 @@ def _checked(
     if record.column not in (None, absorbed):
         raise ArgumentError(
             f"unit must be the absorbed column, {argument('unit', absorbed)}, or left out: a record with rows in "
-            "several groups has no proof"
+            f"several groups has no proof. Effects of {absorbed!r} for such records: declare its levels and write "
+            f"C({absorbed}) in the formula, or a coarser factor in its place"
         )
     if record.column is not None and not record.shared:
         raise ArgumentError("max_rows is not needed beside an absorbed factor: groups of any size count alike")

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from dpstats.arguments import check_names, explain_calls
 from dpstats.call import check_privacy
 from dpstats.data import Block, Rows, Table, as_table
+from dpstats.data.columns import usable_kind
 from dpstats.domain import Domain, Range
 from dpstats.errors import ArgumentError, DomainError, DPStatsError
 from dpstats.families.base import pad_rows
 from dpstats.families.negative_binomial import NegativeBinomial, least_alpha
-from dpstats.formula import reader
-from dpstats.formula.design import DesignSpec, response_values
+from dpstats.formula.design import DesignSpec
 from dpstats.ledger import LedgerLike
 from dpstats.models.release import Release, check_unit, counted_rows, counted_values
 from dpstats.plan import Plan, range_eps
@@ -202,7 +202,7 @@ def buy_ranges(
 def check_numeric(table: Table, names: Sequence[str]) -> None:
     """Raise DataError or DomainError unless each of `names` is one column of numbers or booleans, by its type."""
     for name in names:
-        if reader.column_kind(table, name) == "text":
+        if usable_kind(name, table.column(name)) == "text":
             raise DomainError(f"column {name!r} is not numeric; declare its levels instead of buying a range")
 
 
@@ -346,7 +346,7 @@ class _CountedRows(NamedTuple):
 
     def responses(self) -> Rows[Array]:
         """Responses in the user's units."""
-        read = partial(response_values, self.design)
+        read = self.design.response_values
         return counted_values(self.data, read, self.design.response_columns, self.record, self.random)
 
     def unexplained(self) -> Rows[Array]:

@@ -207,9 +207,9 @@ class PlanFacts:
         Parameters
         ----------
         pi, radius, n
-            As for `dpstats.risk.excess_risk`.
+            As for `dpstats.risk.objective_risk`.
         printed : bool
-            Its whole table, with the sources and the bounds that papers print.
+            All columns of `dpstats.risk.RiskBounds.frame`, and the bounds that papers print.
 
         Returns
         -------

@@ -143,7 +143,7 @@ def spending(ledger: LedgerLike, *, caption: bool = True, ax: Axes | None = None
 
 
 def _draw_steps(ax: Axes, ledger: Ledger, table: pd.DataFrame, counted: str) -> str:
-    """A step at each charge: of all together, and of those who have spent most. What the horizontal axis shows."""
+    """Draw a step at each charge, in total and of those who have spent most; return the horizontal axis' label."""
     timed = len(table) > 0 and table["time"].max() - table["time"].min() >= SHORT
     # Within a few minutes, the order says more than fractions of seconds.
     across = pd.Series(table["time"].dt.tz_localize(None) if timed else table.index, index=table.index)
@@ -179,7 +179,7 @@ def _tick(ax: Axes, table: pd.DataFrame, timed: bool) -> None:
 
 
 def _step(ax: Axes, places: pd.Series[Any], amounts: pd.Series[float], end: Any, **look: Any) -> None:
-    """A line that starts at nothing, rises at each place and goes on to the end; dots mark the charges."""
+    """Draw a line from zero that rises at each place and continues to the end; dots mark the charges."""
     across = [*places, end] if len(places) else []
     upward = [*amounts, amounts.iloc[-1]] if len(places) else []
     dots = list(range(len(places))) if len(places) <= 40 else []

@@ -90,7 +90,7 @@ def coefficients(
         check_subject("result", one, "uncertainty", FIT)
         table = _table(one, alpha, check_flag("intercept", intercept))
         if check_flag("by_range", by_range):
-            table[["value", "low", "high", "noise"]] *= _widths(_public(one).design, table.index)[:, None]
+            table[["value", "low", "high", "noise"]] *= _widths(_model_facts(one).design, table.index)[:, None]
         tables.append(table)
     names = list(dict.fromkeys(name for table in tables for name in table.index))
     ax = style.new_axes(ax, 2.3 + 0.27 * len(names) * (1 + 0.5 * (len(tables) - 1)))
@@ -168,7 +168,7 @@ def shares(result: Any, *, intercept: bool = False, caption: bool = True, ax: Ax
     """
     check_subject("result", result, "uncertainty", FIT)
     by_source = result.variance_shares
-    errors = _shown(result.bse, check_flag("intercept", intercept))
+    errors = _select(result.bse, check_flag("intercept", intercept))
     table, bounded = by_source.loc[errors.index], np.isfinite(errors.to_numpy())
     ax = style.new_axes(ax, 2.3 + 0.27 * len(table))
     style.name_rows(ax, list(table.index))
@@ -198,18 +198,18 @@ def shares(result: Any, *, intercept: bool = False, caption: bool = True, ax: Ax
 def _table(result: Any, alpha: float, intercept: bool) -> pd.DataFrame:
     """value, low, high and noise (the half width that noise asks for) of the coefficients to draw."""
     if not result.has_errors:
-        value = _shown(result.params[result.in_model], intercept)
+        value = _select(result.params[result.in_model], intercept)
         noise = 2 * result.noise_at_most.loc[value.index].to_numpy()
         return pd.DataFrame({"value": value, "low": value - noise, "high": value + noise, "noise": noise})
-    errors = _shown(result.bse, intercept)
+    errors = _select(result.bse, intercept)
     table = result.uncertainty(alpha).loc[errors.index]
     private = 1 - result.variance_shares["sampling"].loc[errors.index].clip(0, 1)
     noise = (table["high"] - table["low"]) / 2 * np.sqrt(private)
     return pd.DataFrame({"value": table["coef"], "low": table["low"], "high": table["high"], "noise": noise})
 
 
-def _shown(values: pd.Series[float], intercept: bool) -> pd.Series[float]:
-    """Values that exist, with or without that of the intercept."""
+def _select(values: pd.Series[float], intercept: bool) -> pd.Series[float]:
+    """The values that are not missing, with or without the intercept."""
     values = values[values.notna()]
     if not intercept:
         values = values[values.index != INTERCEPT]
@@ -306,12 +306,12 @@ def _widths(design: PublicDesign, names: pd.Index) -> Float:
     return np.asarray(width.loc[names], dtype=np.float64)
 
 
-def _public(result: Any) -> Any:
-    """What has the design: the plan, or a model of released statistics itself."""
+def _model_facts(result: Any) -> Any:
+    """The object with the design: the plan, or a model of released statistics itself."""
     return getattr(result, "plan", result)
 
 
 def _title(result: Any) -> str:
-    public = _public(result)
+    public = _model_facts(result)
     family = getattr(public, "family", None)
     return f"{public.design.response_name} ({'gaussian' if family is None else family.title})"

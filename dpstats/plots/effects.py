@@ -80,9 +80,9 @@ def effect(
     if not is_whole(points) or points < 2:
         raise ArgumentError(f"points must be an integer of at least 2, got {safe_repr(points)}")
     at = {} if at is None else at
-    held, several = _held(design, others, at)
+    held, several = _fixed_values(design, others, at)
     ax = style.new_axes(ax)
-    declared = _places(design.support[column])
+    declared = _axis_of(design.support[column])
     axis = np.linspace(declared.low, declared.high, points) if isinstance(declared, Range) else declared.values
     unbounded = False
     lines = [{several: value} for value in held.pop(several)] if several else [{}]
@@ -101,8 +101,8 @@ def effect(
     return style.finish(
         ax,
         f"Effect of {column} ({result.plan.family.title})",
-        _fixed(held, at),
-        _band(result, alpha, unbounded, isinstance(declared, Range)),
+        _fixed_note(held, at),
+        _band_note(result, alpha, unbounded, isinstance(declared, Range)),
         "Points are public: the picture costs no budget.",
         style.promise(result.guarantee, "the fit"),
         labels=(column, _response(design, result.plan.family.target)),
@@ -125,7 +125,7 @@ def _design(result: Any) -> DesignSpec:
     return design
 
 
-def _held(design: DesignSpec, others: Sequence[str], at: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+def _fixed_values(design: DesignSpec, others: Sequence[str], at: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """Values of the other columns, and the name of the one that has several, or ""."""
     if not isinstance(at, Mapping):
         raise ArgumentError(f"at must be a dict of column names and values, got {type(at).__name__}")
@@ -139,7 +139,7 @@ def _held(design: DesignSpec, others: Sequence[str], at: Mapping[str, Any]) -> t
         raise ArgumentError(f"at: {lists[0]!r} must have 1 to {MOST_LINES} values, got {len(at[lists[0]])}")
     held: dict[str, Any] = {}
     for name in others:
-        declared, places = design.domain[name], _places(design.support[name])
+        declared, places = design.domain[name], _axis_of(design.support[name])
         usual = places.low / 2 + places.high / 2 if isinstance(places, Range) else places.values[0]
         held[name] = at.get(name, usual)
         for value in at[name] if name in lists else [held[name]]:
@@ -147,7 +147,7 @@ def _held(design: DesignSpec, others: Sequence[str], at: Mapping[str, Any]) -> t
     return held, lists[0] if lists else ""
 
 
-def _places(declared: Range | Levels) -> Range | Levels:
+def _axis_of(declared: Range | Levels) -> Range | Levels:
     """What a column is drawn as: one of the whole numbers 0 and 1 has two places."""
     codes = isinstance(declared, Range) and (declared.low, declared.high) == (0, 1)
     whole = isinstance(declared, Range) and isinstance(declared.low, int) and isinstance(declared.high, int)
@@ -223,7 +223,7 @@ def _response(design: DesignSpec, target: str) -> str:
     return f"expected {spec.name}" if spec.kind == "count" else f"{target.removeprefix('the ')} of {spec.name}"
 
 
-def _fixed(held: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+def _fixed_note(held: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     """What the caption says of the other columns: those given, and a few at their usual values."""
     names = sorted(held, key=lambda name: name not in given)[: max(MOST_HELD, len(given))]
     if not names:
@@ -235,7 +235,7 @@ def _fixed(held: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     return f"Held: {values}{more}."
 
 
-def _band(result: Any, alpha: float, unbounded: bool, numeric: bool) -> str:
+def _band_note(result: Any, alpha: float, unbounded: bool, numeric: bool) -> str:
     """What the caption says of the band."""
     if not result.has_errors:
         return "No band: the call released no standard errors (bse says why)."

@@ -99,7 +99,7 @@ def _labelled(ax: Axes) -> dict[str, Any]:
 def finish(
     ax: Axes, title: str, *sentences: str, labels: tuple[str, str], legend: str | None = None, caption: bool = True
 ) -> Axes:
-    """Labels of both axes, legend, title and caption; the last two are as wide as the axes. Comes last: that is known.
+    """Labels of both axes, legend, title and caption. It comes last: title and caption are as wide as the axes.
 
     `legend` is a place inside the axes, or "above" them, below the title, for pictures that are full; None for none.
     Without a `caption` only that nothing is guaranteed is said, where that is so. A caption that the axes have goes on.
@@ -126,9 +126,9 @@ def finish(
         pad=10 + 1.7 * TICK_SIZE * lines_above,
     )
     before = [text for text in ax.texts if text.get_gid() == CAPTION]
-    words = " ".join([*(text.get_text() for text in before), *sentences]).replace("\n", " ")
-    for text in before:
-        text.remove()
+    words = " ".join([*(one.get_text() for one in before), *sentences]).replace("\n", " ")
+    for one in before:
+        one.remove()
     # Nothing is said twice. An equation stays whole: no-break spaces are no places to wrap at.
     words = " ".join(dict.fromkeys(filter(None, SENTENCE_ENDS.split(words)))).replace(" = ", "\u00a0=\u00a0")
     text = textwrap.fill(words, _characters(width, CAPTION_SIZE)).replace("\u00a0", " ")

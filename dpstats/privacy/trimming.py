@@ -99,24 +99,10 @@ def buy_inner_interval(
 
     Rows are counted first: of few the whole range is kept, which takes no choice and leaves its part of eps unspent.
 
-    Parameters
-    ----------
-    values : ndarray, shape (rows,), or Rows or sequence of such blocks
-        Those that are not finite or outside [low, high] count for nothing.
-    low, high : float
-        Public.
-    eps : float
-        Spent whatever the values are.
-    adjacency : {"add_remove", "replace_one"}
-    random : RandomSource
-    columns : int
-        How many columns are trimmed for one fit: the more, the less each may lose by mischance.
-
-    Returns
-    -------
-    low, high : float
-        The declared range, or a part of it of at least 1/64 of its width: narrower only where rows are many, or few are
-        lost. Zero, if the range holds it, is an atom: rows there speak for no width.
+    Values that are not finite or outside [low, high] count for nothing. The result is the declared range, or a part of
+    it of at least 1/64 of its width: narrower only where rows are many, or few are lost. Zero, if the range holds it,
+    is an atom: rows there speak for no width. The more `columns` are trimmed for one fit, the less each may lose by
+    mischance.
     """
     count_eps = COUNT_SHARE * eps
     scale = trimming_scale(eps - count_eps, adjacency)

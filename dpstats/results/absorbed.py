@@ -154,11 +154,10 @@ class AbsorbedResults(InferenceMixin, Released):
     @cached_property
     def params(self) -> pd.Series[float]:
         """Coefficients in the user's units, shrunk as the noise asks for: for prediction."""
+        plan, names = self.plan, list(self.plan.part.names)
         with quiet():
-            scaled = self.plan.equations(self.released).solve(
-                self.plan.radius, None, np.ones(len(self.plan.part.names))
-            )
-        return pd.Series(self.plan.part.back_transform()[0] @ scaled, index=list(self.plan.part.names), name="params")
+            scaled = plan.equations(self.released).solve(plan.radius, None, np.ones(len(names)))
+        return pd.Series(plan.part.back_transform()[0] @ scaled, index=names, name="params")
 
     @property
     def scale(self) -> float:
@@ -207,20 +206,16 @@ class AbsorbedResults(InferenceMixin, Released):
         """One row of facts about the model."""
         plan, counted = self.plan, self.plan.counted(self.released)
         kind = "groups" if plan.whole else "rows_less_groups"
-        return WideFrame(
-            [
-                {
-                    "family": "gaussian",
-                    "method": "statistics",
-                    "absorbed": plan.absorbed,
-                    "df_model": len(plan.part.names),
-                    kind: round(counted.count),
-                    f"{kind}_std_error": counted.deviation,
-                    **{name: getattr(plan.guarantee, name) for name in ("eps", "delta", "adjacency", "unit")},
-                    "certified": plan.guarantee.certified,
-                }
-            ]
-        )
+        facts = {
+            "family": "gaussian",
+            "method": "statistics",
+            "absorbed": plan.absorbed,
+            "df_model": len(plan.part.names),
+            kind: round(counted.count),
+            f"{kind}_std_error": counted.deviation,
+            **{name: getattr(plan.guarantee, name) for name in ("eps", "delta", "adjacency", "unit", "certified")},
+        }
+        return WideFrame([facts])
 
     def summary(self) -> Summary:
         """The regression table, in statsmodels' look; as_text, as_html, as_latex and as_markdown."""
@@ -243,10 +238,6 @@ class AbsorbedResults(InferenceMixin, Released):
     def _family(self) -> Family:
         return Gaussian()
 
-    @property
-    def _fitted_columns(self) -> NDArray[np.intp]:
-        return np.arange(len(self.plan.part.names))
-
     @cached_property
     def _inferred(self) -> ReleasedErrors:
         size = len(self.plan.part.names)
@@ -254,13 +245,11 @@ class AbsorbedResults(InferenceMixin, Released):
             return ReleasedErrors(self.plan.fitted(self.released), np.eye(size), np.zeros(size))
 
     def to_dict(self) -> dict[str, Any]:
-        """The released values and the public plan, for JSON."""
         facts = {name: _plain(value) for name, value in self.released._asdict().items()}
         return {"plan": self.plan.to_dict(), "released": facts}
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
-        """The result whose `to_dict` gave `facts`."""
         plan, stored = WithinPlan.from_dict(facts["plan"]), facts["released"]
         sums = np.asarray(stored["sums"], dtype=np.float64)
         if sums.shape != (len(plan.part.names) + 1,) * 2 or not np.isfinite(sums).all():

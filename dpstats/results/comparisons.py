@@ -80,11 +80,11 @@ class PrivateRows:
     plan: Plan
     statistics: FitStatistics | None
 
-    def needed(self) -> FitStatistics:
+    def bought_sums(self) -> FitStatistics:
         """The sums; NotReleasedError where none were bought."""
         if self.statistics is None:
             bought, by = argument("fitstats", 0.05), argument("fitstats_variables")
-            raise NotReleasedError(f"{self.name}: {MISSING}; {bought} buys them, and {by} names variables; {FREE}")
+            raise self._not_bought("", f"{bought} buys them, and {by} names variables")
         return self.statistics
 
     def groups(self, by: str | None) -> dict[Any, int | None]:
@@ -94,15 +94,15 @@ class PrivateRows:
         variable, statistics = find_variable("by", self.plan.design, by, groups=True), self.statistics
         bought = None if statistics is None else statistics.functions.by
         if bought is None or variable.factor is None or bought.columns != variable.factor.columns:
-            raise NotReleasedError(f"{self.name} by {by!r}: {MISSING}; {argument('fitstats_by', by)} buys them; {FREE}")
+            raise self._not_bought(f" by {by!r}", f"{argument('fitstats_by', by)} buys them")
         return {level: place for place, level in enumerate(variable.levels)}
 
     def fitted(self, group: int | None) -> Average:
         """The average prediction as the rows are."""
-        statistics = self.needed()
+        statistics = self.bought_sums()
         average = statistics.fitted_mean(group)
         if average is None:
-            raise NotReleasedError(f"{self.name}: {MISSING}; {argument('fitstats_by')} with a factor buys them; {FREE}")
+            raise self._not_bought("", f"{argument('fitstats_by')} with a factor buys them")
         if self.plan.family.link != "identity":
             return average
         middle, half = self.plan.design.response_scaling()
@@ -111,15 +111,15 @@ class PrivateRows:
 
     def level(self, variable: Variable, place: int, group: int | None) -> Average:
         """The average prediction were all rows of a level."""
-        statistics, factor = self.needed(), variable.factor
+        statistics, factor = self.bought_sums(), variable.factor
         assert factor is not None
         if self.plan.family.link == "identity":
             raise NotReleasedError(
                 f"{self.name} of {variable.name!r} over the rows are not bought for an identity link; comparisons has "
-                f"the differences between levels; {FREE}"
+                f"the differences between levels; {HINT}"
             )
         if all(factor.columns != bought.columns for bought in statistics.functions.factors):
-            raise NotReleasedError(self._not_bought(variable, None))
+            raise self._not_bought_of(variable, None)
         return statistics.level_mean(factor, factor.columns[place - 1] if place else None, group)
 
     def change(self, variable: Variable, change: Change, group: int | None) -> tuple[Average, Average]:
@@ -127,26 +127,28 @@ class PrivateRows:
         if variable.factor is not None:
             place = variable.factor.columns.index(change.column) + 1
             return self.level(variable, 0, group), self.level(variable, place, group)
-        means = self.needed().step_means(variable.step(change.size), group)
+        means = self.bought_sums().step_means(variable.step(change.size), group)
         if means is None:
-            raise NotReleasedError(self._not_bought(variable, change.size))
+            raise self._not_bought_of(variable, change.size)
         return means
 
-    def _not_bought(self, variable: Variable, step: float | None) -> str:
+    def _not_bought(self, of_what: str, remedy: str) -> NotReleasedError:
+        return NotReleasedError(f"{self.name}{of_what}: averages over the rows were not bought; {remedy}; {HINT}")
+
+    def _not_bought_of(self, variable: Variable, step: float | None) -> NotReleasedError:
         asked = argument("fitstats_variables", {variable.name: step})
-        return f"{self.name} of {variable.name!r}: {MISSING}; {asked} in the call of the fit buys them; {FREE}"
+        return self._not_bought(f" of {variable.name!r}", f"{asked} in the call of the fit buys them")
 
     def knows(self, group: int | None) -> bool:
         """Whether a group stands out from its noise."""
-        return self.needed().knows(group)
+        return self.bought_sums().knows(group)
 
     def half_widths(self, parts: list[tuple[Average, float]], group: int | None, column: int | None) -> HalfWidth:
         """Half the width of the interval of a combination of averages, a change of a column or none."""
-        return self.needed().half_widths(parts, group, column)
+        return self.bought_sums().half_widths(parts, group, column)
 
 
-MISSING = "averages over the rows were not bought"
-FREE = "newdata= has public rows, at no charge"
+HINT = "newdata= has public rows, at no charge"
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +162,7 @@ class PublicRows:
     mean: Callable[[Vector], Vector]
 
     def groups(self, by: str | None) -> dict[Any, int | None]:
-        """All rows: others are the caller's to choose."""
+        """All rows: the caller chooses others by `newdata`."""
         if by is not None:
             raise ArgumentError(f"by of {self.name} is for the rows of the fit; pass the rows of a group as newdata")
         return {None: None}
@@ -201,7 +203,7 @@ class PublicRows:
             ) from None
 
     def knows(self, group: int | None) -> bool:
-        """Public rows hide nothing."""
+        """Public rows have no noise."""
         return True
 
     def half_widths(self, parts: list[tuple[Average, float]], group: int | None, column: int | None) -> HalfWidth:
@@ -231,42 +233,42 @@ class Comparer:
             raise ArgumentError("comparison='ratio' is for logit and log links, whose means are positive")
         named = named_variables("variables", variables)
         lines = []
-        for name, step in self._offered() if named is None else named:
+        for name, step in self._default_variables() if named is None else named:
             variable = self._variable(name)
             if variable.factor is not None and step is not None:
                 raise ArgumentError(f"variables: {safe_repr(name)} is a factor, which has no step: give None")
-            # Where the coefficient is the figure no sum is needed, whatever the group.
+            # Where the figure is the coefficient, no sum is needed, and all groups have the same one.
             free = isinstance(self.source, PrivateRows) and link == ("log" if ratio else "identity")
             groups = self.source.groups(None if free else by)
             if free and by is not None:
                 groups = dict.fromkeys(find_variable("by", self.plan.design, by, groups=True).levels)
             for change in changes_of(variable, step, "/" if ratio else "-"):
                 for level, group in groups.items():
-                    effect = self._coefficient(change) if free else self._compared(variable, change, group, ratio=ratio)
+                    effect = self._coefficient(change) if free else self._effect(variable, change, group, ratio=ratio)
                     known = {"term": name, "contrast": change.label} | ({} if by is None else {by: level})
                     lines.append(known | effect_line(effect, alpha, ratio=ratio))
         return WideFrame(pd.DataFrame(lines))
 
-    def _offered(self) -> list[tuple[str, float | None]]:
-        """What is compared unless variables are named: what was bought, or what costs nothing."""
+    def _default_variables(self) -> list[tuple[str, float | None]]:
+        """The variables compared by default: those that were bought, or those that cost nothing."""
         bought = None if self.plan.fitstats is None else self.plan.fitstats.variables
         if bought is not None:
             return list(bought)
         inside = formula_variables(self.plan.design).items()
         variables = [(name, one) for name, one in inside if one.column in self.model.columns]
         free = self.plan.family.link != "logit"
-        found: list[tuple[str, float | None]] = [
+        chosen: list[tuple[str, float | None]] = [
             (name, None)
             for name, one in variables
             if isinstance(self.source, PublicRows) or (one.alone and (free or one.factor is not None))
         ]
-        if not found:
+        if not chosen:
             named = argument("fitstats_variables")
-            raise NotReleasedError(f"comparisons: no factor is a term by itself; {named} buys steps of numbers; {FREE}")
-        return found
+            raise NotReleasedError(f"comparisons: no factor is a term by itself; {named} buys steps of numbers; {HINT}")
+        return chosen
 
     def _variable(self, name: str) -> Variable:
-        """What is to change: at public rows whatever column the formula reads."""
+        """The variable to change; at public rows it may be any column that the formula reads."""
         design, private = self.plan.design, isinstance(self.source, PrivateRows)
         if not private and isinstance(design, DesignSpec) and name in design.parsed.exog_columns:
             number = Variable(name, name, None, (), -1, 0.0, alone=False)
@@ -282,7 +284,7 @@ class Comparer:
         width = contrast_width(table.estimates, (change.size * model.rows[[place]] @ model.errors.basis)[0])
         return Effect(change.size * float(table.coef[place]), width)
 
-    def _compared(self, variable: Variable, change: Change, group: int | None, *, ratio: bool) -> Effect:
+    def _effect(self, variable: Variable, change: Change, group: int | None, *, ratio: bool) -> Effect:
         before, after = self.source.change(variable, change, group)
         if not self.source.knows(group) or (ratio and min(before.value, after.value) <= 0):
             return Effect(math.nan, lambda alpha: math.inf)
@@ -299,7 +301,7 @@ class Comparer:
         for level, group in groups.items():
             known = {} if by is None else {by: level}
             if named is None:
-                lines.append(known | self._predicted(self.source.fitted(group), group, alpha))
+                lines.append(known | self._prediction_columns(self.source.fitted(group), group, alpha))
                 continue
             name = named[0][0]
             variable = self._variable(name)
@@ -309,11 +311,11 @@ class Comparer:
                 )
             for place, value in enumerate(variable.levels):
                 average = self.source.level(variable, place, group)
-                lines.append({name: value} | known | self._predicted(average, group, alpha))
+                lines.append({name: value} | known | self._prediction_columns(average, group, alpha))
         return WideFrame(pd.DataFrame(lines))
 
-    def _predicted(self, average: Average, group: int | None, alpha: float) -> dict[str, float]:
-        """The columns of a table, within what a mean can be."""
+    def _prediction_columns(self, average: Average, group: int | None, alpha: float) -> dict[str, float]:
+        """The columns of a table, with the interval within the range of a mean."""
         low, high = {"logit": (0.0, 1.0), "log": (0.0, math.inf)}.get(self.plan.family.link, (-math.inf, math.inf))
         if not self.source.knows(group):
             return {"estimate": math.nan, "std_error": math.inf, "conf_low": low, "conf_high": high}

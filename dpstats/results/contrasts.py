@@ -1,4 +1,4 @@
-"""What t_test, wald_test and get_prediction return: statsmodels' names, laws that know of the noise."""
+"""The results of t_test, wald_test and get_prediction, under statsmodels' names; their laws include the noise."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class ContrastTests(Printed):
 LARGEST_VALUE = 1e100  # that coefficients are tested against: its square is finite
 
 TESTED = ("estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high")
-"""What broom calls the columns of a regression table."""
+"""Broom's names of the columns of a regression table."""
 
 COEFFICIENT_WIDTHS = [9, 9, 8, 6, 11, 11]  # of the columns of a regression table
 
@@ -129,6 +129,13 @@ def inference_table(
     rows = [(str(name), coefficient_cells(row.to_numpy(dtype=np.float64))) for name, row in frame.iterrows()]
     headers = [estimate, *coefficient_headers(alpha)[1:]]
     return full_width(headers, rows, COEFFICIENT_WIDTHS, title=title)
+
+
+def as_ratios(table: pd.DataFrame) -> pd.DataFrame:
+    """A table in broom's words with estimates and their intervals as ratios; errors stay those of coefficients."""
+    ratios = table.columns.intersection(["estimate", "conf_low", "conf_high"])
+    with np.errstate(over="ignore"):
+        return table.assign(**{name: np.exp(table[name].to_numpy()) for name in ratios})
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,7 +259,7 @@ class PredictionResults:
 
 
 def hypotheses(weights: Any, values: Any) -> tuple[Float, Float]:
-    """Combinations of coefficients, shape (k, q), and what they are tested against, shape (k,); else ArgumentError."""
+    """Combinations of coefficients, shape (k, q), and the values that they are tested against, shape (k,)."""
     rows, against = check_numbers("weights", weights), check_numbers("values", values)[0]
     if len(against) not in (1, len(rows)) or np.max(np.abs(against), initial=0.0) > LARGEST_VALUE:
         many = f"one for each of {len(rows)} combinations"

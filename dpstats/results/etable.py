@@ -42,10 +42,7 @@ MOST_ROWS = 8  # rows that a message lists
 COMMON_FACTS = ("Family", "Alpha", "Epsilon", "Delta", "Neighbours", "Certified", "Rows")
 """Facts that every table has; others have a row where fits differ in them."""
 
-
 STARS = {"*": 0.05, "**": 0.01, "***": 0.001}  # the mark of p-values below a level
-
-MOST_STARS = 3
 
 UNIDENTIFIED = "not identified"  # in the place of an error that is infinite
 
@@ -104,7 +101,7 @@ class ETable(Printed):
 
     def summary(self) -> Summary:
         """The tables, in statsmodels' look; as_text, as_html, as_latex and as_markdown."""
-        # No number and no interval goes on in another line; two fits at least stand beside each other.
+        # Numbers and intervals are not broken between lines; at least two fits stand side by side.
         texts = [text for one in self._columns for name in self.names for text in one.cells.get(name, ())]
         width = max(FIT_WIDTH, *map(len, [*texts, *(text for one in self._columns for text in one.figures.values())]))
         abreast = self._abreast(width)
@@ -126,7 +123,7 @@ class ETable(Printed):
         return 2
 
     def _whole(self) -> SimpleTable:
-        """All fits beside each other in one table, their facts below a line."""
+        """All fits side by side in one table, their facts below a line."""
         rows = [
             (shown if at == 0 else "", [one.cells.get(name, ("", ""))[at] for one in self._columns])
             for name, shown in self.names.items()
@@ -142,20 +139,20 @@ class ETable(Printed):
         return f"<ETable of {', '.join(self.labels)}>"
 
     def _panel(self, which: slice, width: int) -> list[SimpleTable]:
-        """Coefficients and facts of as many fits as stand beside each other, in columns of a `width`."""
+        """Coefficients and facts of the fits that have room side by side, in columns of a `width`."""
         columns = self._columns[which]
         widths = [width] * len(columns)
         room = WIDTH - sum(widths) - len(widths)
         rows: list[tuple[str, list[str]]] = []
         for name in (name for name in self.names if any(name in one.cells for one in columns)):
-            # What is left of a long name stands beside the errors.
+            # A long name continues next to the errors.
             for part, at in zip_longest(wrap_text(self.names[name], room, "  "), (0, 1)):
                 rows.append((part or "", ["" if at is None else one.cells.get(name, ("", ""))[at] for one in columns]))
         table = full_width(list(self.labels[which]), rows, widths, narrow=False)
         return [table, full_width([], self._facts(which), widths, narrow=False)]
 
     def _facts(self, which: slice) -> list[tuple[str, list[str]]]:
-        """What stands below the coefficients: what every table has, and what not all fits have in common."""
+        """The rows below the coefficients: facts of every table, and those in which fits differ."""
         facts, shown = [one.facts for one in self._columns], []
         for name in dict.fromkeys(name for fact in facts for name in fact):
             cells = {fact.get(name, "") for fact in facts}
@@ -165,10 +162,11 @@ class ETable(Printed):
         return shown
 
     def _notes(self) -> list[str]:
-        """What the cells are, and what the fits cost together."""
+        """Notes on the meaning of the cells, and on the joint cost of the fits."""
         notes = []
         if self.exponentiate:
-            notes.append(f"Ratios, exp(coef): {' and '.join(dict.fromkeys(RATIOS[_link(fit)] for fit in self.fits))}.")
+            kinds = dict.fromkeys(RATIOS[fit._family.link] for fit in self.fits)
+            notes.append(f"Ratios, exp(coef): {' and '.join(kinds)}.")
         brackets = {one.cells[name][1].strip(GAP) for one in self._columns for name in self.names if name in one.cells}
         if any(one.errors for one in self._columns) and brackets != {UNIDENTIFIED}:
             bracketed = "95 % intervals" if self.exponentiate else "standard errors"
@@ -270,32 +268,33 @@ def etable(
         labels, fits = list(fits), list(fits.values())
     if not isinstance(fits, Sequence) or not fits:
         raise ArgumentError("fits must be a list of results, such as [fit1, fit2], or a dict of them by label")
-    found = tuple(one if isinstance(one, FittedModel | Fit) else getattr(one, "fit", None) for one in fits)
-    for place, one in enumerate(found):
-        if not isinstance(one, FittedModel | Fit):
-            raise ArgumentError(
-                f"fits[{place}] must be what dp.glm returns, got {type(fits[place]).__name__}{part_of(fits[place])}"
-            )
-        if not isinstance(one, Fit):
+    chosen: list[Fit] = []
+    for place, given in enumerate(fits):
+        one = given if isinstance(given, FittedModel | Fit) else getattr(given, "fit", None)
+        if isinstance(one, Fit):
+            chosen.append(one)
+        elif isinstance(one, FittedModel):
             raise ArgumentError(
                 f"fits[{place}] is a regression of a stream, whose regressions share one charge; use history, "
                 "between and change of the stream to compare them"
             )
-    given = list(labels) if isinstance(labels, (list, tuple)) else []
-    named = [f"({place + 1})" for place in range(len(found))] if labels is None else given
-    if len(named) != len(found) or len(set(named)) != len(named) or not all(isinstance(one, str) for one in named):
-        raise ArgumentError(f"labels must be {len(found)} different strings, one for each fit")
+        else:
+            kind = type(given).__name__
+            raise ArgumentError(f"fits[{place}] must be what dp.glm returns, got {kind}{part_of(given)}")
+    if labels is None:
+        labels = [f"({place + 1})" for place in range(len(chosen))]
+    named = list(labels) if isinstance(labels, (list, tuple)) else []
+    if not len(named) == len(set(named)) == len(chosen) or not all(isinstance(one, str) for one in named):
+        raise ArgumentError(f"labels must be {len(chosen)} different strings, one for each fit")
     if check_flag("exponentiate", exponentiate) and (
-        others := [label for label, one in zip(named, found, strict=True) if _link(one) not in RATIOS]  # type: ignore[arg-type]
+        others := [label for label, one in zip(named, chosen, strict=True) if one._family.link not in RATIOS]
     ):
         raise ArgumentError(f"exponentiate needs a logit or log link, and {others[0]} has another one; leave it out")
     if not isinstance(title, str):
         raise ArgumentError(f"title must be a string, got {safe_repr(title)}")
-    names = [
-        str(name) for name in dict.fromkeys(name for one in found for name in Column(one, False, False).numbers.index)
-    ]  # type: ignore[arg-type]
+    names = _names([Column(one, exponentiate=False, stars=False) for one in chosen])
     shown = _row_names(names, keep, drop, rename)
-    return ETable(found, tuple(named), shown, exponentiate, check_flag("stars", stars), title)  # type: ignore[arg-type]
+    return ETable(tuple(chosen), tuple(named), shown, exponentiate, check_flag("stars", stars), title)
 
 
 def _row_names(names: Sequence[str], keep: Any, drop: Any, rename: Any) -> dict[str, str]:
@@ -345,7 +344,7 @@ def _no_row(argument: str, given: Any, names: Sequence[str]) -> ArgumentError:
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """A fit as it stands in a table."""
+    """The column of a fit in a table."""
 
     fit: Fit
     exponentiate: bool
@@ -384,16 +383,18 @@ class Column:
 
     @cached_property
     def cells(self) -> dict[str, tuple[str, str]]:
-        """Coefficient or ratio, and what is known of its error, as text, by name."""
+        """The texts of each coefficient or ratio and of its error, by name."""
         if self.exponentiate:
             cells = {str(name): self._ratio_cell(str(name), *row) for name, *row in self.ratios.itertuples()}
         else:
             cells = {str(name): self._cell(*row) for name, *row in self.numbers.itertuples()}
         if not self.stars:
             return cells
-        marks = {name: _stars(self.fit.pvalues[name]) if self.errors else "" for name in cells}
+        pvalues = dict(self.fit.pvalues) if self.errors else {}
+        marks = {name: "*" * sum(pvalues.get(name, 1.0) < level for level in STARS.values()) for name in cells}
+        widest = len(STARS)
         return {
-            name: (f"{first}{marks[name]}{GAP * (MOST_STARS - len(marks[name]))}", f"{second}{GAP * MOST_STARS}")
+            name: (f"{first}{marks[name]:{GAP}<{widest}}", f"{second}{GAP * widest}")
             for name, (first, second) in cells.items()
         }
 
@@ -407,9 +408,9 @@ class Column:
     def _ratio_cell(self, name: str, ratio: float, low: float, high: float) -> tuple[str, str]:
         """A ratio and its interval; without errors to the place where the noise is known to be, as coefficients are."""
         if not self.errors:
-            noise = ratio * float(self.numbers.at[name, "noise_at_most"])
+            noise = ratio * float(self.numbers["noise_at_most"][name])
             return (to_the_noise(ratio, noise / 10) if np.isfinite(noise) else f"{ratio:.4g}"), ""
-        if not np.isfinite(self.numbers.at[name, "std_error"]):
+        if not np.isfinite(self.numbers["std_error"][name]):
             return f"{ratio:.3g}", UNIDENTIFIED
         if not (np.isfinite([ratio, low, high]).all() and high > low):
             return f"{ratio:.2g}", f"[{low:.2g}, {high:.2g}]"
@@ -418,7 +419,7 @@ class Column:
 
     @cached_property
     def figures(self) -> dict[str, str]:
-        """What was released of the fit of the whole model."""
+        """The released figures on the fit of the whole model."""
         if not isinstance(self.fit, GLMResults) or not self.errors:
             return {}
         table = self.fit.fitstats.T.to_dict()
@@ -429,7 +430,7 @@ class Column:
 
     @cached_property
     def facts(self) -> dict[str, str]:
-        """What stands below the coefficients."""
+        """The facts below the coefficients."""
         guarantee = self.fit.guarantee
         spent = {
             "Epsilon": f"{guarantee.eps:.4g}",
@@ -494,8 +495,9 @@ FIGURES = {"R2": "r_squared", "Deviance expl.": "deviance_explained"}
 OF_SUMS = ("Absorbed", "Endogenous", "First-stage F", "Rows - groups", "Groups")  # facts of models of released sums
 
 
-def _link(fit: Fit) -> str:
-    return fit.plan.family.link if isinstance(fit, GLMResults) else "identity"
+def _names(columns: Sequence[Column]) -> list[str]:
+    """The coefficients that any of the fits has kept."""
+    return list(dict.fromkeys(str(name) for one in columns for name in one.numbers.index))
 
 
 def _about(fit: Fit) -> str:
@@ -509,10 +511,5 @@ def _about(fit: Fit) -> str:
 
 
 def _with_error(value: float, error: float) -> tuple[str, str]:
-    """A number to its noise, and its error in brackets."""
+    """A number to the digits of its error, and the error in brackets."""
     return to_the_noise(value, error), f"({to_the_noise(error, error)})"
-
-
-def _stars(pvalue: float) -> str:
-    """The longest mark whose level a p-value is below."""
-    return max((mark for mark, level in STARS.items() if pvalue < level), key=len, default="")

@@ -1,4 +1,4 @@
-"""What follows from released fit statistics: the fit of a model and marginal effects, with their errors
+"""The fit of a model and marginal effects, with their errors, from released fit statistics
 (docs/proofs/fit_statistics)."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DRAWS = 20_000  # of the noise in a figure
 TAIL = 100  # the largest draws, which an exponential tail with their mean excess replaces
 
 LIGHTEST = 0.05
-"""Made-up rows are counted as of at least this part of the median weight: few rows do not stand for most."""
+"""Simulated rows have at least this share of the median weight, so that a few do not stand for most rows."""
 
 LEAST_MEAN = 1e-3  # the least distance of a mean response from the ends of its range
 LARGEST_EFFECT = 300.0  # of a level on the linear predictor, so that its exponential is finite
@@ -88,7 +88,7 @@ def made_up_rows(plan: Plan, params: Vector, errors: ReleasedErrors) -> MadeUpRo
 
 
 def derivative(function: Callable[[Vector], Any], eta: Vector) -> Vector:
-    """Of a function of the linear predictor, elementwise."""
+    """The derivative of a function of the linear predictor, elementwise."""
     return np.asarray((function(eta + STEP) - function(eta - STEP)) / (2 * STEP))
 
 
@@ -99,7 +99,7 @@ def _means(family: Family, eta: Vector) -> Vector:
 
 
 def _dispersion(estimates: Estimates) -> float:
-    """phi, or of robust errors what stands for it."""
+    """phi, or the factor that takes its place in robust errors."""
     spread = estimates.spread
     if isinstance(spread, ModelSpread):
         return spread.value
@@ -127,7 +127,7 @@ def _responses(family: Family, means: Vector, dispersion: float) -> Vector:
 
 
 def row_functions(plan: Plan, params: Vector, made_up: MadeUpRows) -> RowFunctions:
-    """What is averaged over rows, at the debiased coefficients."""
+    """The functions of a row to average, at the debiased coefficients."""
     family = plan.family
     null = float(_means(family, made_up.exog @ params) @ made_up.shares)
     if isinstance(family, Binomial):
@@ -161,7 +161,7 @@ UNKNOWN_SHARE = Figure(math.nan, math.inf, 0.0, 1.0)
 
 
 class Effect(NamedTuple):
-    """A number with half the width of its interval, by 1 less its coverage."""
+    """A number and the half-width of its interval as a function of alpha."""
 
     value: float
     half_width: HalfWidth
@@ -173,7 +173,7 @@ class Effect(NamedTuple):
 
     @property
     def pvalue(self) -> float:
-        """The least alpha whose interval is without zero: test and intervals agree at every level."""
+        """The least alpha whose interval excludes zero, so that test and intervals agree at every level."""
         size = abs(self.value)
 
         def miss(depth: float) -> float:
@@ -186,7 +186,7 @@ class Effect(NamedTuple):
 
 
 def contrast_width(estimates: Estimates, row: Vector, sums: HalfWidth | None = None) -> HalfWidth:
-    """Of a combination of coefficients, weights (k,), and of sums beside it half the width of the interval."""
+    """The half-width of the interval of a combination of coefficients, weights (k,), plus sums, by alpha."""
     contrast = estimates.contrasts(row[None, :])
 
     def half(alpha: float) -> float:
@@ -197,7 +197,7 @@ def contrast_width(estimates: Estimates, row: Vector, sums: HalfWidth | None = N
 
 
 class Derivatives(NamedTuple):
-    """How a figure moves with its parts, to first order."""
+    """The derivatives of a figure by its parts."""
 
     sums: dict[int, float]  # by the average of a quantity, through its own noise
     by_count: float  # by the number of rows
@@ -205,7 +205,7 @@ class Derivatives(NamedTuple):
     group: int | None = None  # over whose rows averages are
 
     def times(self, factor: float) -> Derivatives:
-        """Those of a multiple."""
+        """The derivatives of a multiple."""
         sums = {place: factor * one for place, one in self.sums.items()}
         return Derivatives(sums, factor * self.by_count, abs(factor) * self.normal)
 
@@ -230,7 +230,7 @@ class FitStatistics:
 
     @property
     def estimates(self) -> Estimates:
-        """The coefficients that the averages are taken at."""
+        """The coefficients at which the averages are taken."""
         return self.errors.table.estimates
 
     @property
@@ -239,7 +239,7 @@ class FitStatistics:
         return self.sums.count > 2 * self.sums.count_sd
 
     def knows(self, group: int | None) -> bool:
-        """Whether averages over a group can be told: it stands out from the noise, and rows like its own were made."""
+        """Whether averages over a group are known: it stands out from the noise, and some simulated rows are in it."""
         count, deviation = self.sums.number(group)
         return count > LEAST_GROUP_SDS * deviation and bool(self._shares(group).any())
 
@@ -252,7 +252,7 @@ class FitStatistics:
 
     @cached_property
     def _clipped(self) -> Vector:
-        """What clipping takes off each quantity of the made-up rows, shape (k, m)."""
+        """The part of each quantity of the simulated rows that clipping removes, shape (k, m)."""
         values = self._made_up_values
         inside = [np.clip(value, one.low, one.high) for one, value in zip(self.sums.lattices, values, strict=True)]
         return np.asarray(values - np.array(inside))
@@ -285,7 +285,7 @@ class FitStatistics:
         slopes = int(self.estimates.identified.active.sum()) - 1
         value = (gained + (excess - dispersion * slopes) / rows) / total
         shares, (beside, each) = self.made_up.shares, self._made_up_values[[rest, gain]]
-        # The share of the null deviance is moved by the gain, and against it by that deviance or by what is left of it.
+        # The share rises with the gain, and falls with the null deviance or with what is left of it.
         by_gain, by_rest = (1.0 if binary else 1 - value), -value
         sampled = by_gain * each + by_rest * beside
         scale = max(float((beside if binary else beside + each) @ shares), 1e-300)
@@ -311,7 +311,7 @@ class FitStatistics:
         excess, excess_sd = self._noise_excess()
         slopes = int(estimates.identified.active.sum()) - 1
         gained = float(params @ estimates.information @ params) - excess - _dispersion(estimates) * slopes
-        # The information's noise moves the debiased coefficients too, and the objective's noise only them.
+        # Noise in the information also changes the debiased coefficients; noise in the objective changes only them.
         moved = params - 2 * estimates.correction
         noise = float(estimates.matrix.bilinear(params[None], moved[None])[0])
         noise += 4 * float(params @ estimates.linear.covariance @ params)
@@ -332,7 +332,7 @@ class FitStatistics:
         by_deviance = -(1 - rest) / total
         count = share * by_deviance * self.sums.count_effect(place) - rest * gained / rows**2 / total
         half = self.width_of(Derivatives({place: share * by_deviance}, count, normal))(LEVEL)
-        # Rows beyond the cap have larger squares than were summed, and are not in what the information explains.
+        # Rows beyond the cap have larger squares than were summed, and the information does not include them.
         value, beyond, cap = 1 - rest, min(self._share_beyond_cap(), 0.5), self.functions.squared_cap
         assert cap is not None
         lower = (1 - rest) * BEYOND_EXCESS * cap * beyond / total
@@ -349,7 +349,7 @@ class FitStatistics:
         return beyond / self.sums.rows() if seen else 0.0
 
     def _intercept_weight(self) -> tuple[float, float]:
-        """The sum of the rows' weights in the information, as its intercept has it, and its noise's deviation."""
+        """The sum of the rows' weights by the intercept's entry of the information, and the deviation of its noise."""
         known, estimates = constant_column(self.plan.design), self.estimates
         assert known is not None
         column, constant = known
@@ -359,7 +359,7 @@ class FitStatistics:
         return estimates.information[column, column] / constant**2, noise
 
     def _residual_variance(self) -> tuple[float, float, float] | None:
-        """The residual variance, the share that its sum has in it, and the standard deviation of the rest's noise.
+        """The residual variance, the share of its sum in it, and the standard deviation of the noise in the rest.
 
         The sum and phi, weighted by their noise, each if it has all squares up to the loss's cap; None if neither has.
         """
@@ -370,7 +370,7 @@ class FitStatistics:
         has_all, has_phi = high >= cap * (1 - 1e-9), isinstance(spread, ModelSpread) and high <= cap * (1 + 1e-9)
         if not (has_all or has_phi):
             return None
-        # Noise in the coefficients adds to squares, and phi's are at the coefficients before debiasing.
+        # Noise in the coefficients adds to squares; those in phi are at the coefficients before debiasing.
         excess, shift = self._noise_excess()[0], estimates.correction
         fitted = _dispersion(estimates) * int(estimates.identified.active.sum())
         summed = self.mean(place) + (fitted - excess) / rows
@@ -384,7 +384,7 @@ class FitStatistics:
         return share * summed + (1 - share) * phi, share, (1 - share) * spread.deviation
 
     def _null_distance(self) -> float:
-        """What the null deviance is too large by, the mean response being another than was guessed (section 4)."""
+        """The excess of the null deviance because the guessed mean response was wrong (section 4)."""
         functions, sums = self.functions, self.sums
         null = functions.null
         if isinstance(functions.family, Binomial):
@@ -406,21 +406,21 @@ class FitStatistics:
                 bend -= 1 / (null + functions.family.failures)
         if abs(mean - null) < DISTANCE_SDS * noise:
             return 0.0
-        # Noise in the mean looks like a distance: what it adds on average is taken off.
+        # Noise in the mean looks like a distance; its mean is subtracted.
         return max(functions.null_distance(mean) - bend * noise**2, 0.0)
 
     def _noise_excess(self) -> tuple[float, float]:
-        """What noise in the coefficients adds to the deviance on average, and the standard deviation of that."""
+        """The mean of what noise in the coefficients adds to the deviance, and its standard deviation."""
         estimates = self.estimates
-        found, active = estimates.identified, estimates.identified.active
+        identified, active = estimates.identified, estimates.identified.active
         shift = estimates.correction[active]
-        debiasing = float(np.trace(found.inverse @ found.law.square(np.outer(shift, shift))))
+        debiasing = float(np.trace(identified.inverse @ identified.law.square(np.outer(shift, shift))))
         covariance = estimates.linear.covariance[np.ix_(active, active)]
-        moved = found.inverse @ covariance
+        moved = identified.inverse @ covariance
         if estimates.draws is None:
             return float(np.trace(moved)) + debiasing, math.sqrt(2 * float(np.trace(moved @ moved)))
         drawn = estimates.draws[:, active]
-        squares = np.sum(drawn @ found.inverse * drawn, axis=1)
+        squares = np.sum(drawn @ identified.inverse * drawn, axis=1)
         return float(np.trace(moved)) + debiasing, float(np.std(squares))
 
     @cached_property
@@ -430,7 +430,7 @@ class FitStatistics:
         return self.functions.values(columns, self.made_up.exog @ self.functions.params, self.made_up.endog)
 
     def width_of(self, moves: Derivatives) -> HalfWidth:
-        """Half the width of an interval by 1 less its coverage: noises of Laplace's law and a normal part."""
+        """The half-width of an interval by alpha, for Laplace noise and a normal part."""
         drawn = standard_draws(max(moves.sums, default=-1) + 1)
         total = moves.normal * drawn[0] + moves.by_count * self.sums.number(moves.group)[1] * drawn[1]
         for place, derivative in moves.sums.items():
@@ -446,7 +446,7 @@ class FitStatistics:
         return half
 
     def average_slope(self) -> tuple[float, Derivatives, Vector] | None:
-        """The average of the mean's derivative, how it moves, and its gradient by the coefficients, shape (p,).
+        """The average slope of the mean, its derivatives by sums, and its gradient by the coefficients, shape (p,).
 
         None where the link is the identity, and it is 1.
         """
@@ -473,21 +473,21 @@ class FitStatistics:
         return float(total + moved), deviation
 
     def moves(self, weights: dict[int, float], group: int | None = None) -> Derivatives:
-        """How a combination of averages moves with noise, the number of rows and the sample of rows."""
+        """The derivatives of a combination of averages by noise, number of rows and sample of rows."""
         values, shares = self._made_up_values, self._shares(group)
         total = np.sum([weight * values[place] for place, weight in weights.items()], axis=0)
         count = sum(weight * self.sums.count_effect(place, group) for place, weight in weights.items())
         return Derivatives(weights, count, math.sqrt(_variance(total, shares) / self.sums.rows(group)), group)
 
     def _gradient(self, exog: Vector, group: int | None) -> Vector:
-        """How the average mean response of a group's rows, (m, p), moves with the coefficients, shape (p,)."""
+        """The gradient of the average mean response of a group's rows, (m, p), by the coefficients, shape (p,)."""
         if self.functions.family.link == "identity":
             return np.asarray(self._shares(group) @ exog)
         return np.asarray((self._shares(group) * self.functions.slope(exog @ self.functions.params)) @ exog)
 
     def fitted_mean(self, group: int | None = None) -> Average | None:
         """The average mean response in model units, over a group or over all rows; None if it was not bought."""
-        # Under a logarithm the slope is the mean.
+        # With a log link the slope is the mean.
         place = self.sums.place("slope" if self.functions.family.link == "log" else "mean")
         if place is None:
             return None
@@ -513,12 +513,12 @@ class FitStatistics:
         return self._moved(before, place, exog, group)
 
     def _moved(self, before: Average, place: int, exog: Vector, group: int | None) -> Average:
-        """The average mean response of changed rows (m, p): what it was, and the change, a quantity of its own."""
+        """The average mean response of changed rows (m, p): the former one plus the change, a quantity of its own."""
         value = before.value + self.mean(place, group)
         return Average(value, {**before.parts, place: 1.0}, self._gradient(exog, group))
 
     def _multiplied(self, before: Average, column: int, amount: float) -> Average:
-        """What becomes of an average mean under a logarithm if every row's column gains an amount."""
+        """The average mean response, with a log link, after every row's column gains an amount."""
         times = math.exp(min(float(self.functions.params[column]) * amount, LARGEST_EFFECT))
         gradient = np.array(before.gradient)
         gradient[column] += before.value * amount
@@ -539,7 +539,7 @@ class FitStatistics:
     def half_widths(
         self, parts: Sequence[tuple[Average, float]], group: int | None = None, column: int | None = None
     ) -> HalfWidth:
-        """Of a combination of averages half the width of its interval, by 1 less its coverage.
+        """The half-width of the interval of a combination of averages, by alpha.
 
         Of a change of a `column` infinite where its coefficient is not identified.
         """
@@ -555,7 +555,7 @@ class FitStatistics:
 
 
 def _variance(values: Vector, shares: Vector) -> float:
-    """Of values (m,) under these shares."""
+    """The variance of values (m,) under these shares."""
     return max(float(values**2 @ shares) - float(values @ shares) ** 2, 0.0)
 
 
@@ -568,7 +568,7 @@ def standard_draws(quantities: int) -> Vector:
 
 
 def counted_rows(plan: Plan, released: ReleasedSums, nobs: int | None) -> Figure:
-    """The number of rows as released sums have it."""
+    """The number of rows by the released sums."""
     statistics = plan.objective.statistics
     assert statistics is not None
     counted = noisy_count(statistics, Moments.of(statistics, released.sums), nobs)
@@ -576,7 +576,7 @@ def counted_rows(plan: Plan, released: ReleasedSums, nobs: int | None) -> Figure
 
 
 def row_figure(count: float, deviation: float, quantile: float) -> Figure:
-    """A number of rows with noise of a law that has so many deviations beyond its 95 % point."""
+    """A number of rows with its interval; `quantile` is the 95 % point of its noise, in standard deviations."""
     half = quantile * deviation
     return Figure(count, deviation, max(count - half, 0.0), max(count + half, 0.0))
 

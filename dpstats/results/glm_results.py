@@ -159,8 +159,8 @@ class GLMResults(ReleasedModel):
         facts["advice"] = list(self.plan.advice)
         for name, sums in (("fit_statistics", self.fit_sums), ("arm_sums", self.arm_sums)):
             facts |= {} if sums is None else {name: sums.to_dict()}
-        incomplete = not (self.has_errors and np.all(self.identified))
-        return facts | ({"needed_rows": self.needed_rows._asdict()} if incomplete and self.needed_rows else {})
+        needed = None if self.has_errors else self.needed_rows
+        return facts | ({} if needed is None else {"needed_rows": needed._asdict()})
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
@@ -172,5 +172,5 @@ class GLMResults(ReleasedModel):
         averaged = None if sums is None else FitSums.from_dict(sums)
         focus = None if arms is None else ArmSums.from_dict(arms)
         fit = cls(plan, np.asarray(facts["scaled_params"]), facts["nobs"], released, averaged, focus)
-        vars(fit)["needed_rows"] = None if needed is None else NeededRows(**needed)
+        vars(fit)["needed_rows"] = None if needed is None else NeededRows(needed["rows"], needed["usual"])
         return fit

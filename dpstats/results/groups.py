@@ -1,4 +1,4 @@
-"""What was released of the groups of a factor: a fit for each, and what they say together of each other."""
+"""The released fits of the groups of a factor, and their pooling by empirical Bayes."""
 
 from __future__ import annotations
 
@@ -90,24 +90,24 @@ def pooled_groups(fits: Sequence[GLMResults], whole: GLMResults) -> Pooled | Non
     """Empirical Bayes of the groups' coefficients; None if all rows together do not identify each (proofs/groups)."""
     groups, total = [ScoreSums.of(fit) for fit in fits], ScoreSums.of(whole)
     size, law = len(total.pull), groups[0].law
-    # Both estimate the sums of all rows: the release of all of them, and the sum of those of the groups.
+    # The release of all rows and the sum of the releases of the groups estimate the same sums.
     apart = len(groups) * law.variance
     share = apart / (apart + total.law.variance)
     released = np.array([one.information for one in groups])
     information = share * total.information + (1 - share) * released.sum(axis=0)
-    found = identify(information, SpanNoise(total.law.metric, share * total.law.variance, None))
-    if not found.active.all():
+    identified = identify(information, SpanNoise(total.law.metric, share * total.law.variance, None))
+    if not identified.active.all():
         return None
     linear = total.statistics is not None
     if linear:
-        centre = found.inverse @ (share * total.pull + (1 - share) * np.sum([one.pull for one in groups], axis=0))
+        centre = identified.inverse @ (share * total.pull + (1 - share) * np.sum([one.pull for one in groups], axis=0))
     else:
         centre = debiased_params(whole._inferred)
     residuals, rows = _residuals(groups, total, whole, share, centre)
     steady, scores = steady_informations(released, law, information), np.array([one.score(centre) for one in groups])
     noise = [one.noise(centre) for one in groups]
     if not linear:
-        # The noise in H counts with the distance of the coefficients: less of it, where its exact law is not needed.
+        # The noise in H counts times the distance of the coefficients; the steady information has less of it.
         scores = np.array([one.score(centre, own) for one, own in zip(groups, steady.informations, strict=True)])
         noise = [one.noise(centre, steady.noise(centre - one.at)) for one in groups]
     model = GroupModel(
@@ -219,7 +219,7 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
 
     @cached_property
     def pooled(self) -> Pooled | None:
-        """What the groups say of each other, in model units; None without ``shrink``, or where that is too little."""
+        """The pooled coefficients in model units; None without ``shrink``, or if all rows do not identify each."""
         if self.whole is None:
             return None
         with quiet():
@@ -232,8 +232,8 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
             errors = [fit.has_errors for fit in self.fits]
             coef = [fit.debiased if has else fit.params for fit, has in zip(self.fits, errors, strict=True)]
             unknown = np.full(len(self.names), np.inf)
-            found = [fit.bse if has else unknown for fit, has in zip(self.fits, errors, strict=True)]
-            return np.array(coef, dtype=np.float64), np.array(found, dtype=np.float64)
+            deviations = [fit.bse if has else unknown for fit, has in zip(self.fits, errors, strict=True)]
+            return np.array(coef, dtype=np.float64), np.array(deviations, dtype=np.float64)
         if self.pooled is None:
             return np.full((len(self), len(self.names)), np.nan), np.full((len(self), len(self.names)), np.inf)
         matrix, shift = self.fits[0].plan.design.back_transform()
@@ -402,7 +402,6 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain released and public values, for JSON."""
         return {
             "by": self.by,
             "levels": list(self.levels),
@@ -413,7 +412,6 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
-        """What `to_dict` gave `facts` of."""
         whole = facts["whole"]
         return cls(
             facts["by"],

@@ -73,8 +73,8 @@ class HazardResults(GLMResults):
             [np.zeros((table.rows, 1)), np.cumsum(hazards * np.diff(breaks) / breaks[-1], axis=1)], 1
         )
         wanted = check_numbers("times", times).ravel()
-        found = [np.exp(-np.interp(wanted, breaks, own, left=np.nan, right=np.nan)) for own in until]
-        return WideFrame(pd.DataFrame(found, columns=wanted, index=table.index))
+        curves = [np.exp(-np.interp(wanted, breaks, own, left=np.nan, right=np.nan)) for own in until]
+        return WideFrame(pd.DataFrame(curves, columns=wanted, index=table.index))
 
     def predict(self, newdata: Any, *_: Any, **__: Any) -> Any:
         """Not offered: a hazard has no mean response; see `survival`."""

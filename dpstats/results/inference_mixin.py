@@ -25,7 +25,14 @@ from dpstats.inference import Inference, mean_response, wald_test
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.plots import draw_result
 from dpstats.quiet import quiet
-from dpstats.results.contrasts import TESTED, ContrastTests, PredictionResults, WaldTest, WaldTestTerms
+from dpstats.results.contrasts import (
+    TESTED,
+    ContrastTests,
+    PredictionResults,
+    WaldTest,
+    WaldTestTerms,
+    as_ratios,
+)
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.wording import argument
 
@@ -89,7 +96,7 @@ def as_offset(offset: Any, rows: int) -> Vector:
 
 
 def warn_of_levels(design: DesignSpec, table: Table, *, offset: bool) -> None:
-    """Warn of rows for prediction that have a level which is not declared: columns and numbers of rows, no cell."""
+    """Warn of rows for prediction with undeclared levels: the columns and numbers of rows, but no cell."""
     for name, rows in design.unknown_levels(table, offset=offset).items():
         declared = design.domain[name]
         assert isinstance(declared, Levels)
@@ -144,7 +151,7 @@ class InferenceMixin:
 
     @property
     def _family(self) -> Family:
-        """The loss as it was fitted, every cap filled in."""
+        """The loss of the fit, with all caps set."""
         raise NotImplementedError
 
     @property
@@ -154,8 +161,8 @@ class InferenceMixin:
 
     @property
     def _fitted_columns(self) -> NDArray[np.intp]:
-        """Positions in the design of the columns that were fitted last."""
-        raise NotImplementedError
+        """Positions in the design of the columns that were fitted last: of all, unless a selection came first."""
+        return np.arange(len(self._design.names))
 
     @property
     def params(self) -> pd.Series[float]:
@@ -178,7 +185,7 @@ class InferenceMixin:
         Standard errors, intervals and tests refer to them. `params` predicts better.
         """
         values = self._series(self._inference.coef, "debiased", other=0.0)
-        # Of what is not identified the user's units may mix in columns that are.
+        # In the user's units, coefficients that are not identified may depend on some that are.
         return values.mask(np.isinf(self.bse), self.params)
 
     @property
@@ -268,13 +275,11 @@ class InferenceMixin:
         if check_flag("exponentiate", exponentiate):
             if link not in ("logit", "log"):
                 raise ArgumentError(f"exponentiate needs a logit or log link; the link of this model is {link!r}")
-            ratios = table.columns.intersection(["estimate", "conf_low", "conf_high"])
-            with np.errstate(over="ignore"):
-                table[ratios] = np.exp(table[ratios])
+            table = as_ratios(table)
         return WideFrame(table.assign(**self._as_released()))
 
     def _as_released(self) -> dict[str, NDArray[Any]]:
-        """The last columns of `tidy`: what is known of coefficients before any correction."""
+        """The last columns of `tidy`: coefficients as released."""
         return {"released": self.params.to_numpy()}
 
     def uncertainty(self, alpha: float = 0.05) -> pd.DataFrame:
@@ -352,7 +357,7 @@ class InferenceMixin:
                 test = errors.table.wald_test(weights)
             else:  # a term's coefficients are zero if they are so from whichever level they are measured
                 test = wald_test(errors.table.estimates, weights, errors.nulls[places])
-            # Of a term none of whose coefficients is identified nothing was tested.
+            # Nothing was tested if no coefficient of the term is identified.
             tested = (test.statistic, test.pvalue) if test.df else (np.nan, np.nan)
             rows[term.name] = (*tested, test.df, test.untested + unshown)
         names = ["statistic", "pvalue", "df_constraint", "untested"]

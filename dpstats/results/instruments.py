@@ -1,4 +1,4 @@
-"""What models with instruments show beside their coefficients: tests, confidence sets and the first stages."""
+"""Tests, confidence sets and first stages of models with instruments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dpstats.inference.estimates import check_level
 from dpstats.mechanisms.instruments import AndersonRubin, FirstStage, InstrumentedModel
 from dpstats.quiet import quiet
 from dpstats.results.contrasts import LARGEST_VALUE
-from dpstats.results.standard_errors import ReleasedErrors
+from dpstats.results.inference_mixin import InferenceMixin
 from dpstats.summaries import format_number, full_width
 from dpstats.wording import argument
 
@@ -113,7 +113,7 @@ def two_parts(formula: str) -> tuple[str, str]:
 
 
 def trimmed_error(name: str) -> FormulaError:
-    """That rows were left out by a column which is no instrument and no control."""
+    """The error that rows were left out by a column that is neither an instrument nor a control."""
     return FormulaError(
         f"formula: rows with {name} outside an interval were left out of these statistics, and {name} is neither an "
         "instrument nor a control, so two-stage least squares would be biased; release statistics with its range "
@@ -121,15 +121,10 @@ def trimmed_error(name: str) -> FormulaError:
     )
 
 
-class InstrumentTests:
+class InstrumentTests(InferenceMixin):
     """First stages, Anderson-Rubin tests and the test of overidentification of a model with instruments."""
 
     model: InstrumentedModel
-
-    @property
-    def _inferred(self) -> ReleasedErrors:
-        """The coefficients of two-stage least squares."""
-        raise NotImplementedError
 
     @property
     def endogenous(self) -> tuple[str, ...]:
@@ -226,19 +221,11 @@ class InstrumentTests:
         return self._inferred.table.map[np.ix_(self.model.endogenous, self.model.endogenous)]
 
     def _instrument_tables(self) -> list[SimpleTable]:
-        """Of the first stages, and of the tests."""
-        rows = [
-            (
-                name,
-                [
-                    format_number(one.f),
-                    f"{one.pvalue:.3f}" if one.df else "",
-                    format_number(one.rows_f),
-                    format_number(one.rows_f_sd),
-                ],
-            )
-            for name, one in zip(self.endogenous, self._stages, strict=True)
-        ]
+        """The tables of the first stages and of the tests."""
+        rows = []
+        for name, one in zip(self.endogenous, self._stages, strict=True):
+            pvalue = f"{one.pvalue:.3f}" if one.df else ""
+            rows.append((name, [format_number(one.f), pvalue, format_number(one.rows_f), format_number(one.rows_f_sd)]))
         stages = full_width(["F", "P>F", "F of rows", "s.d."], rows, [11, 9, 11, 9], title="First Stage")
         names = self.endogenous
         alone = len(names) == 1
@@ -248,7 +235,7 @@ class InstrumentTests:
         sets = [str(self.ar_conf_int()) if alone else "", ""]
         lines = []
         for (name, test), values in zip(tests, sets, strict=False):
-            # Two rays stand below each other.
+            # Each of two rays has a line of its own.
             first, *rest = values.replace(" and ", " and\n").split("\n")
             lines.append((name, [f"{test.statistic:.4g}", str(test.df), f"{test.pvalue:.3f}", first]))
             lines += [("", ["", "", "", ray]) for ray in rest]
@@ -257,7 +244,7 @@ class InstrumentTests:
         return [stages, full_width(heads, lines, [9, 4, 8, 27], title=title)]
 
     def _weak_note(self) -> list[str]:
-        """One line on instruments that are weak, if they are."""
+        """A note on weak instruments, if any."""
         weak = [pair for pair in zip(self.endogenous, self._stages, strict=True) if pair[1].is_weak]
         if not weak:
             return []

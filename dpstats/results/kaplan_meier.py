@@ -64,12 +64,12 @@ class KaplanMeierPlan(Printed):
 
     @property
     def sensitivity(self) -> int:
-        """The numbers of one histogram that a record changes by one."""
+        """How many numbers of the histogram a record changes by one."""
         return 1 if self.guarantee.adjacency == "add_remove" else 2
 
     @property
     def variance(self) -> float:
-        """Of the noise in each number."""
+        """The variance of the noise in each number."""
         half = self.guarantee.eps / self.sensitivity / 2
         return 0.5 / math.sinh(half) ** 2 if half < 350 else 0.0
 
@@ -192,16 +192,16 @@ class KaplanMeier(Released):
         survival, std_err, noise_err (the part of privacy), low, high. NaN where too few are at risk beside the noise.
         """
         check_level(alpha)
-        found, noisy = curves(self._noisy, alpha), self._noisy
-        survival = np.exp(-found.hazard)
+        estimates, noisy = curves(self._noisy, alpha), self._noisy
+        survival = np.exp(-estimates.hazard)
         columns = {
             "at_risk": np.maximum(noisy.at_risk, 0.0),
             "events": np.maximum(noisy.events, 0.0),
             "survival": survival,
-            "std_err": survival * found.std_err,
-            "noise_err": survival * found.noise_err,
-            "low": np.exp(-found.high),
-            "high": np.exp(-found.low),
+            "std_err": survival * estimates.std_err,
+            "noise_err": survival * estimates.noise_err,
+            "low": np.exp(-estimates.high),
+            "high": np.exp(-estimates.low),
         }
         groups = np.repeat(self.plan.groups, self.plan.intervals)
         times = np.tile(self.plan.breaks[1:], len(self.plan.groups))
@@ -247,12 +247,12 @@ class KaplanMeier(Released):
         """
         check_level(alpha)
         wanted = check_numbers("times", times).ravel()
-        found, at = curves(self._noisy, alpha), self._place(group)
+        estimates, at = curves(self._noisy, alpha), self._place(group)
         ends = np.array(self.plan.breaks)
         # NaN beyond the last interval that is shown, and before the start.
         parts = {
             name: np.exp(-np.interp(wanted, ends, np.append(0.0, part[at]), left=np.nan, right=np.nan))
-            for name, part in (("survival", found.hazard), ("low", found.high), ("high", found.low))
+            for name, part in (("survival", estimates.hazard), ("low", estimates.high), ("high", estimates.low))
         }
         return WideFrame({"time": wanted, **parts})
 
@@ -285,9 +285,9 @@ class KaplanMeier(Released):
         check_level(alpha)
         if not (is_number(q) and 0 < q < 1):
             raise ArgumentError(f"q must lie strictly between 0 and 1, got {safe_repr(q)}")
-        level, found = -math.log1p(-q), curves(self._noisy, alpha)
+        level, estimates = -math.log1p(-q), curves(self._noisy, alpha)
         rows = [
-            [_crossing(self.plan.breaks, part[at], level) for part in (found.hazard, found.high, found.low)]
+            [_crossing(self.plan.breaks, part[at], level) for part in (estimates.hazard, estimates.high, estimates.low)]
             for at in range(len(self.plan.groups))
         ]
         return WideFrame(pd.DataFrame(rows, index=list(self.plan.groups), columns=["time", "low", "high"]))
@@ -316,33 +316,31 @@ class KaplanMeier(Released):
             left = [*left, ("Log-rank chi2:", format_number(test.statistic) or "not known")]
             right = [*right, (f"Prob (chi2, df {test.df}):", format_number(test.pvalue) or "not known")]
         facts = paired_facts(marked_title("Private Survival Curves", self.guarantee), left, right)
-        return Summary([facts, *self._curve_tables(alpha), self._medians(alpha)], self._notes(test))
+        quantiles = self.quantile(0.5, alpha).iterrows()
+        times = [(group, [format_number(value) or "-" for value in row]) for group, row in quantiles]
+        ends = [f"[{alpha / 2:.4g}", f"{1 - alpha / 2:.4g}]"]
+        medians = full_width(["time", *ends], times, [12, 12, 12], title="Median time to the event")
+        return Summary([facts, *self._curve_tables(alpha), medians], self._notes(test))
 
     def _curve_tables(self, alpha: float) -> list[Any]:
         heads = ["at risk", "events", "survival", "std err", f"[{alpha / 2:.4g}", f"{1 - alpha / 2:.4g}]"]
         tables = []
         for group, table in self.curves(alpha).groupby("group", sort=False):
             shown = table[table["survival"].notna()]
-            # A line is of all intervals since the one above it.
+            # A line covers all intervals since the line above it.
             places = _few(len(shown))
             first = [0, *(place + 1 for place in places)][: len(places)]
             events = np.cumsum(shown["events"].to_numpy(dtype=np.float64))
             since = np.diff(events[places], prepend=0.0)
+            figures = shown[["survival", "std_err", "low", "high"]].iloc[places].to_numpy()
+            columns = (shown["time"].iloc[places], shown["at_risk"].iloc[first], since, figures)
             rows = [
-                (f"{row.time:.5g}", [f"{at_risk:.0f}", f"{count:.0f}", *_three(row)])
-                for row, at_risk, count in zip(
-                    shown.iloc[places].itertuples(), shown["at_risk"].iloc[first], since, strict=True
-                )
+                (f"{time:.5g}", [f"{at_risk:.0f}", f"{count:.0f}", *(f"{one:.3f}" for one in own)])
+                for time, at_risk, count, own in zip(*columns, strict=True)
             ]
             title = self.plan.formula if group == ALL else str(group)
             tables.append(full_width(heads, rows or [("too few at risk", [""] * 6)], [9, 9, 9, 9, 9, 9], title=title))
         return tables
-
-    def _medians(self, alpha: float) -> Any:
-        found = self.quantile(0.5, alpha)
-        rows = [(group, [format_number(value) or "-" for value in row]) for group, row in found.iterrows()]
-        heads = ["time", f"[{alpha / 2:.4g}", f"{1 - alpha / 2:.4g}]"]
-        return full_width(heads, rows, [12, 12, 12], title="Median time to the event")
 
     def _notes(self, test: LogRank) -> list[str]:
         notes = [
@@ -363,12 +361,10 @@ class KaplanMeier(Released):
         return f"<KaplanMeier: {len(self.plan.groups)} curves, {self.guarantee}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """Released values and public facts, for JSON."""
         return {"plan": self.plan.to_dict(), "counts": self.counts.tolist()}
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
-        """What `to_dict` described."""
         plan = KaplanMeierPlan.from_dict(facts["plan"])
         counts = np.asarray(facts["counts"], dtype=np.int64)
         if counts.shape != (len(plan.groups), 2 * plan.intervals + 1):
@@ -387,11 +383,7 @@ def _crossing(breaks: tuple[float, ...], hazard: NDArray[np.float64], level: flo
     return float(breaks[at - 1] + (breaks[at] - breaks[at - 1]) * (level - low) / (high - low))
 
 
-def _three(row: Any) -> list[str]:
-    return [f"{row.survival:.3f}", f"{row.std_err:.3f}", f"{row.low:.3f}", f"{row.high:.3f}"]
-
-
-def _few(number: int, most: int = 10) -> list[int]:
-    """At most so many of some places, the last among them, as even as they can be."""
-    step = -(-number // most) if number else 1
+def _few(number: int) -> list[int]:
+    """At most ten places, evenly spaced, including the last."""
+    step = -(-number // 10) if number else 1
     return list(range(number - 1, -1, -step))[::-1]

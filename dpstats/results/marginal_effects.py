@@ -177,22 +177,22 @@ def marginal_effects(
 def _slopes(
     model: FittedColumns, slope: float, gradient: Vector, sums: Callable[[float], HalfWidth] | None = None
 ) -> dict[str, Effect]:
-    """The effect of a unit of each column: its coefficient times a slope that moves with coefficients and sums.
+    """The effect of a unit of each column: its coefficient times a slope that depends on coefficients and sums.
 
     `sums` gives half the width of what sums over rows add to the interval of an effect, by its coefficient.
     """
-    rows, errors, found = model.rows, model.errors, {}
+    rows, errors, effects = model.rows, model.errors, {}
     estimates = errors.table.estimates
     for place, name in enumerate(model.names):
         if name == "Intercept":
             continue
         coef = float(errors.table.coef[place])
         inner = (slope * rows[place]) @ errors.basis
-        # Of what is not identified the average hardly depends: rare levels.
+        # The average hardly depends on coefficients that are not identified: those of rare levels.
         inner = inner + np.where(estimates.identified.active, (coef * gradient) @ errors.basis, 0.0)
         width = contrast_width(estimates, inner, None if sums is None else sums(coef))
-        found[name] = Effect(coef * slope, width)
-    return found
+        effects[name] = Effect(coef * slope, width)
+    return effects
 
 
 def _at_zero(model: FittedColumns) -> dict[str, Effect]:

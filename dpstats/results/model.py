@@ -48,7 +48,6 @@ from dpstats.results.standard_errors import (
     ReleasedErrors,
     inference_of,
     missing_information,
-    noise_bounds,
     selects,
     sums_inference,
     sums_noise,
@@ -221,7 +220,10 @@ class FittedModel(InferenceMixin, Released):
         predicted = np.full(len(rows.exog), np.nan)
         with quiet():
             linear = rows.exog[rows.complete] @ self.scaled_params + rows.offset[rows.complete]
-            predicted[rows.complete] = self._respond(linear, which)
+            if which == "class":
+                predicted[rows.complete] = linear > 0
+            else:
+                predicted[rows.complete] = self._mean(linear) if which == "mean" else self._in_units(linear)
         design = self.plan.design
         if not isinstance(design, DesignSpec):
             return predicted
@@ -231,20 +233,12 @@ class FittedModel(InferenceMixin, Released):
             values[rows.complete] = [design.response.levels[int(second)] for second in predicted[rows.complete]]
         return pd.Series(values, index=rows.labels, name="predicted")
 
-    def _respond(self, linear: Vector, which: str) -> Vector:
-        """Scaled linear predictors as predictions in the response's units; a class is 0 or 1."""
-        if which == "class":
-            return (linear > 0).astype(np.float64)
-        return self._mean(linear) if which == "mean" else self._in_units(linear)
-
 
 class NeededRows(NamedTuple):
     """How many rows are forecast to give nearly all coefficients an interval, in a call that insists on errors."""
 
     rows: float  # of the fit, about
-    insists: bool  # unlike the call of the fit
-    usual: float | None  # enough if columns are spread as usual; None if no number is foreseen
-    poor: float | None  # and if they say little; None also where that is not foreseen
+    usual: float | None  # enough if columns are spread as usual; None if no number is forecast to be enough
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,7 +270,7 @@ class ReleasedModel(FittedModel):
 
     @cached_property
     def needed_rows(self) -> NeededRows | None:
-        """How many rows would do for intervals, where the number of rows was released or is public."""
+        """How many rows a fit without errors would need for them, if its number of rows was released or is public."""
         counted, counts = self._counted, self.plan.counts
         public = self.nobs if counts is None else counts.rows
         rows = public if counted is None else counted.value
@@ -373,15 +367,15 @@ class ReleasedModel(FittedModel):
     @cached_property
     def _counted(self) -> Figure | None:
         """The number of rows used, of all that was released of it what has the least noise; None if nothing was."""
-        found, counts = [], self.plan.counts
+        figures, counts = [], self.plan.counts
         if self._fit_statistics is not None:
-            found.append(self._fit_statistics.rows())
+            figures.append(self._fit_statistics.rows())
         if counts is not None and counts.released_rows is not None and self.plan.counts_rows_used:
-            found.append(row_figure(*counts.released_rows, LAPLACE))
+            figures.append(row_figure(*counts.released_rows, LAPLACE))
         if isinstance(self.released, ReleasedSums) and self.guarantee.unit is None:
             with quiet():
-                found.append(counted_rows(self.plan, self.released, self.nobs))
-        return min(found, key=lambda figure: figure.se, default=None)
+                figures.append(counted_rows(self.plan, self.released, self.nobs))
+        return min(figures, key=lambda figure: figure.se, default=None)
 
     @property
     def fitstats(self) -> pd.DataFrame:
@@ -620,7 +614,8 @@ class ReleasedModel(FittedModel):
         if isinstance(self.released, ReleasedSums):
             bounds[columns] = sums_noise(self.plan, self.scaled_params, self.released)
         elif len(columns) == last.size:
-            bounds[columns] = noise_bounds(self.plan, columns)
+            transform, _ = self.plan.design.back_transform()
+            bounds[columns] = last.noise_bounds(transform[np.ix_(columns, columns)])
         return pd.Series(bounds, index=list(self.plan.names), name="noise_at_most")
 
     @property

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ from statsmodels.iolib.table import SimpleTable
 
 from dpstats.arguments import check_choice, check_flag
 from dpstats.cached import cached_property
-from dpstats.data import as_table
+from dpstats.data import Table, as_table
 from dpstats.domain import Scalar
 from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.families.multinomial import Multinomial
@@ -21,10 +21,11 @@ from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
 from dpstats.inference import Inference
 from dpstats.mechanisms.multinomial import ClassesStage, ReleasedClasses, classes_inference
+from dpstats.plan.simulated import Simulated
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.quiet import quiet
-from dpstats.results.contrasts import inference_table
+from dpstats.results.contrasts import as_ratios, inference_table
 from dpstats.results.stored import Printed, Released, guarantee_sentence, marked_title
 from dpstats.summaries import Summary, format_number, format_range, full_width, paired_facts, shorten
 from dpstats.wording import argument
@@ -49,7 +50,7 @@ NOT_RELEASED = {
 
 
 @dataclass(frozen=True, eq=False)
-class MultinomialPlan(Printed):
+class MultinomialPlan(Simulated, Printed):
     """What a model of several classes will release and cost; a function of formula, Domain and options alone.
 
     Attributes
@@ -83,7 +84,7 @@ class MultinomialPlan(Printed):
     design: DesignSpec
     stage: ClassesStage
     guarantee: Guarantee
-    call: Callable[..., MultinomialResults] | None = field(default=None, repr=False)
+    call: Any = field(default=None, repr=False)
 
     @property
     def classes(self) -> tuple[Scalar, ...]:
@@ -110,16 +111,46 @@ class MultinomialPlan(Printed):
         return WideFrame(pd.DataFrame(lines, columns=["purchase", "eps", "buys"]).set_index("purchase"))
 
     def fit(self, data: object, **arguments: Any) -> MultinomialResults:
-        """Carry the plan out on private rows; ledger, seed, memory, engine, label and analyst as for `dpstats.glm`."""
+        """Carry the plan out on private rows; ledger, seed, memory, engine, label and analyst as for `dpstats.glm`.
+
+        Examples
+        --------
+        >>> rows = {"x": [0.2, 0.4, 0.7], "y": ["bus", "rail", "car"]}
+        >>> plan.fit(rows)
+        <MultinomialResults: y ~ x, 3 classes; eps=1, add_remove, certified>
+        """
+        engine = arguments.pop("engine", None)
+        return self._call("fit").fit(data, engine, **arguments)
+
+    @property
+    def eps(self) -> float:
+        """The total epsilon."""
+        return self.guarantee.eps
+
+    @property
+    def coefficients(self) -> list[Any]:
+        return [(level, name) for level in self.classes[1:] for name in self.names]
+
+    def at(self, eps: float) -> MultinomialPlan:
+        """The plan of the same call at another eps; reads no row and spends nothing.
+
+        Examples
+        --------
+        >>> plan.at(2.0).eps
+        2.0
+        """
+        return self._call("at").at(eps).plan()
+
+    def _call(self, what: str) -> Any:
         if self.call is None:
-            raise ArgumentError("fit: only a plan from dp.plan carries out a call")
-        return self.call(data, **arguments)
+            raise ArgumentError(f"{what} is for what dp.plan returns: dp.plan(formula, domain, eps, ...).{what}(...)")
+        return self.call
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("by_rows", "forecast", "made_up", "simulate", "standard_errors"):
+        if name == "by_rows":
             raise NotReleasedError(
-                f"{name} is not offered for plans of several classes: the guide on them says how many rows, at which "
-                "eps, have errors; summary() has the noise"
+                "by_rows is not offered for plans of several classes, which are the same for every number of rows: "
+                "standard_errors(n) forecasts errors"
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -136,7 +167,7 @@ class MultinomialPlan(Printed):
         notes = [
             guarantee_sentence(self.guarantee, "The release is"),
             "The curvature shrinks coefficients towards zero; both are in model units.",
-            *([] if stage.information is not None else [_not_paid()]),
+            *([] if stage.information is not None else [_without_errors_note()]),
         ]
         return Summary(tables, [*notes, *self.design.notes])
 
@@ -180,7 +211,7 @@ def _header(plan: MultinomialPlan, observations: str) -> SimpleTable:
     return paired_facts(title, left, right, width=16)
 
 
-def _not_paid() -> str:
+def _without_errors_note() -> str:
     """What the reader of coefficients without errors must know."""
     paid = argument("inference", True)
     return (
@@ -189,14 +220,62 @@ def _not_paid() -> str:
     )
 
 
-PAID = (
+WITH_ERRORS_NOTE = (
     "Coefficients are bias-corrected for the shrinkage. Errors, intervals and tests hold sampling and the noise of "
     "privacy; a blank means that the budget does not identify the coefficient. predict uses shrunk coefficients."
 )
 
 
+class LevelPredictions:
+    """Probabilities of the levels of a response."""
+
+    @property
+    def _levels(self) -> tuple[Scalar, ...]:
+        """The levels of the response."""
+        raise NotImplementedError
+
+    def _level_shares(self, newdata: Table) -> Vector:
+        """Their probabilities, shape (rows, K); NaN in rows that cannot be encoded."""
+        raise NotImplementedError
+
+    def predict(self, newdata: Any, which: str = "mean", **unknown: Any) -> Any:
+        """Probabilities of the levels of new rows; post-processing of the released coefficients.
+
+        Parameters
+        ----------
+        newdata : DataFrame or another table
+            Numeric columns are clipped to the Domain's ranges, as in the fit.
+        which : {"mean", "class"}
+            Probabilities, or the most probable level.
+
+        Returns
+        -------
+        DataFrame with a column for each level, or Series of levels
+            Indexed as `newdata`; NaN for rows with a missing value or a level that is not declared.
+
+        Raises
+        ------
+        ArgumentError
+            If `which` is unknown.
+        DataError
+            If `newdata` lacks a column the formula needs.
+        """
+        if unknown:
+            name = next(iter(unknown))
+            raise ArgumentError(f"{name} is no argument of predict: which='mean' has probabilities, 'class' levels")
+        check_choice("which", which, ("mean", "class"))
+        table = as_table(newdata)
+        shares = self._level_shares(table)
+        if which == "mean":
+            return WideFrame(pd.DataFrame(shares, index=table.index, columns=list(self._levels)))
+        known = np.isfinite(shares).all(axis=1)
+        likeliest = np.full(len(shares), np.nan, dtype=object)
+        likeliest[known] = [self._levels[place] for place in shares[known].argmax(axis=1)]
+        return pd.Series(likeliest, index=table.index, name="predicted")
+
+
 @dataclass(frozen=True, eq=False)
-class MultinomialResults(Released):
+class MultinomialResults(LevelPredictions, Released):
     """A released multinomial logit: an equation for each class but the first.
 
     Attributes
@@ -221,6 +300,9 @@ class MultinomialResults(Released):
     <MultinomialResults: y ~ x, 3 classes; eps=1, add_remove, certified>
     >>> fit.params.columns.tolist(), fit.params.index.tolist()
     (['car', 'rail'], ['Intercept', 'x'])
+    >>> shares = fit.predict({"x": [0.2, None]})
+    >>> shares.columns.tolist(), shares.sum(axis=1, skipna=False).round(6).tolist()
+    (['bus', 'car', 'rail'], [1.0, nan])
     >>> paid = dp.glm("y ~ x", rows, eps=3.0, family="multinomial", domain=domain, inference=True)
     >>> paid.conf_int().shape, paid.bse.shape == paid.pvalues.shape == paid.debiased.shape
     ((4, 2), True)
@@ -294,51 +376,22 @@ class MultinomialResults(Released):
         return self.plan.classes
 
     @property
+    def _levels(self) -> tuple[Scalar, ...]:
+        return self.classes
+
+    @property
     def params(self) -> pd.DataFrame:
         """Coefficients in the user's units, a column for each class but the first, as statsmodels' MNLogit has them."""
         matrix, _ = self.plan.design.back_transform()
         against = self.scaled_params[1:] - self.scaled_params[0]
         return pd.DataFrame(matrix @ against.T, index=list(self.plan.names), columns=list(self.classes[1:]))
 
-    def predict(self, newdata: Any, which: Literal["mean", "class"] = "mean") -> Any:
-        """Probabilities of the classes of new rows; post-processing of the released coefficients.
-
-        Parameters
-        ----------
-        newdata : DataFrame or another table
-            Numeric columns are clipped to the Domain's ranges, as in the fit.
-        which : {"mean", "class"}
-            Probabilities, or the most probable class.
-
-        Returns
-        -------
-        DataFrame with a column for each class, or Series of classes
-            Indexed as `newdata`; NaN for rows with a missing value or a level that is not declared.
-
-        Raises
-        ------
-        ArgumentError
-            If `which` is unknown.
-        DataError
-            If `newdata` lacks a column the formula needs.
-
-        Examples
-        --------
-        >>> shares = fit.predict({"x": [0.2, None]})
-        >>> shares.columns.tolist(), shares.sum(axis=1, skipna=False).round(6).tolist()
-        (['bus', 'car', 'rail'], [1.0, nan])
-        """
-        check_choice("which", which, ("mean", "class"))
-        table = as_table(newdata)
-        exog, complete = self.plan.design.exog(table)
+    def _level_shares(self, newdata: Table) -> Vector:
+        exog, complete = self.plan.design.exog(newdata)
         shares = np.full((len(exog), len(self.classes)), np.nan)
         with quiet():
             shares[complete] = Multinomial(len(self.classes)).mean(exog[complete] @ self.scaled_params.T)
-        if which == "mean":
-            return pd.DataFrame(shares, index=table.index, columns=list(self.classes))
-        found = np.full(len(exog), np.nan, dtype=object)
-        found[complete] = [self.classes[place] for place in shares[complete].argmax(axis=1)]
-        return pd.Series(found, index=table.index, name="predicted")
+        return shares
 
     def tidy(self, *, exponentiate: bool = False) -> pd.DataFrame:
         """A row for each coefficient, as R's broom has it: class, term, estimate, and what was paid for of its error.
@@ -359,15 +412,11 @@ class MultinomialResults(Released):
         if self.information is None:
             table = table.assign(estimate=self.params.to_numpy().T.ravel())
         else:
-            found = self._inference
-            low, high = found.conf_int().T
-            errors = {"std_error": found.se, "statistic": found.tvalues, "p_value": found.pvalues}
-            table = table.assign(estimate=found.coef, **errors, conf_low=low, conf_high=high)
-        if check_flag("exponentiate", exponentiate):
-            ratios = table.columns.intersection(["estimate", "conf_low", "conf_high"])
-            with np.errstate(over="ignore"):
-                table[ratios] = np.exp(table[ratios])
-        return WideFrame(table)
+            inference = self._inference
+            low, high = inference.conf_int().T
+            errors = {"std_error": inference.se, "statistic": inference.tvalues, "p_value": inference.pvalues}
+            table = table.assign(estimate=inference.coef, **errors, conf_low=low, conf_high=high)
+        return WideFrame(as_ratios(table) if check_flag("exponentiate", exponentiate) else table)
 
     def glance(self) -> pd.DataFrame:
         """One row of facts on the model."""
@@ -392,20 +441,18 @@ class MultinomialResults(Released):
         notes = [
             guarantee_sentence(self.guarantee, "The fit is"),
             f"Coefficients are log odds against {response}={base}; predict gives probabilities.",
-            PAID if paid else _not_paid(),
+            WITH_ERRORS_NOTE if paid else _without_errors_note(),
         ]
         observations = "private" if self.nobs is None else f"{self.nobs:,}"
         return Summary([_header(self.plan, observations), *blocks], [*notes, *self.plan.design.notes])
 
     def to_dict(self) -> dict[str, Any]:
-        """The released values and the public plan, for JSON."""
         return {"plan": self.plan.to_dict(), "scaled_params": self.scaled_params.tolist(), "nobs": self.nobs} | {
             "information": None if self.information is None else self.information.tolist()
         }
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
-        """What `to_dict` gave `facts` of."""
         plan = MultinomialPlan.from_dict(facts["plan"])
         released = np.asarray(facts["scaled_params"], dtype=np.float64)
         if released.shape != (len(plan.classes), len(plan.names)) or not np.isfinite(released).all():

@@ -7,21 +7,20 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.arguments import check_choice
-from dpstats.data import Table, as_table
+from dpstats.data import Table
 from dpstats.data.table import with_level
 from dpstats.domain import Scalar
 from dpstats.errors import ArgumentError
+from dpstats.families.ordinal import score_ratio
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.reader import check_columns
-from dpstats.frames import WideFrame
+from dpstats.inference import ModelSpread
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.quiet import quiet
 from dpstats.results.glm_results import GLMResults
-from dpstats.results.multinomial import NOT_RELEASED
+from dpstats.results.multinomial import NOT_RELEASED, LevelPredictions
 
 Vector = NDArray[np.float64]
 
@@ -42,7 +41,13 @@ def cut_points(design: PublicDesign, scaled_params: Vector) -> Vector:
     return np.asarray((matrix @ scaled_params + shift)[: len(design.cut_points)])
 
 
-class OrdinalResults(GLMResults):
+def implied_spread(design: PublicDesign, scaled_params: Vector) -> ModelSpread:
+    """The score's covariance that a model implies: of ordered levels that of the cut-points as released."""
+    points = isinstance(design, DesignSpec) and len(design.cut_points) > 0
+    return ModelSpread(score_ratio(cut_points(design, scaled_params))) if points else ModelSpread()
+
+
+class OrdinalResults(LevelPredictions, GLMResults):
     """A released model of ordered levels: odds ratios of a higher level, their errors, and probabilities of the levels.
 
     Everything that `GLMResults` has of coefficients: params, bse, conf_int, summary, tidy, t_test, save and load.
@@ -57,6 +62,9 @@ class OrdinalResults(GLMResults):
     >>> fit = dp.ordinal("y ~ x", rows, 1.0, domain={"x": (0, 1), "y": [0, 1, 2]}, seed=1)
     >>> fit.params.index.tolist(), fit.levels
     (['0|1', '1|2', 'x'], (0, 1, 2))
+    >>> shares = fit.predict({"x": [0.2, None]})
+    >>> shares.columns.tolist(), shares.sum(axis=1, skipna=False).round(6).tolist()
+    ([0, 1, 2], [1.0, nan])
     >>> bool(1 < fit.tidy(exponentiate=True).set_index("term").loc["x", "conf_low"])
     True
     """
@@ -71,51 +79,18 @@ class OrdinalResults(GLMResults):
         assert levels is not None
         return levels
 
-    def predict(self, newdata: Any, which: str = "mean", **unknown: Any) -> Any:
-        """Probabilities of the levels of new rows; post-processing of the released coefficients.
+    @property
+    def _levels(self) -> tuple[Scalar, ...]:
+        return self.levels
 
-        Parameters
-        ----------
-        newdata : DataFrame or another table
-            Numeric columns are clipped to the Domain's ranges, as in the fit.
-        which : {"mean", "class"}
-            Probabilities, or the most probable level.
-
-        Returns
-        -------
-        DataFrame with a column for each level, or Series of levels
-            Indexed as `newdata`; NaN for rows with a missing value or a level that is not declared.
-
-        Raises
-        ------
-        ArgumentError
-            If `which` is unknown.
-        DataError
-            If `newdata` lacks a column the formula needs.
-
-        Examples
-        --------
-        >>> shares = fit.predict({"x": [0.2, None]})
-        >>> shares.columns.tolist(), shares.sum(axis=1, skipna=False).round(6).tolist()
-        ([0, 1, 2], [1.0, nan])
-        """
-        if unknown:
-            name = next(iter(unknown))
-            raise ArgumentError(f"{name} is no argument of predict: which='mean' has probabilities, 'class' levels")
-        check_choice("which", which, ("mean", "class"))
-        design, table = self.plan.design, as_table(newdata)
+    def _level_shares(self, newdata: Table) -> Vector:
+        design = self.plan.design
         assert isinstance(design, DesignSpec)
-        names = [name for name in design.parsed.exog_columns if name != CUT]
-        check_columns(table, design.domain, names)
+        columns = [name for name in design.parsed.exog_columns if name != CUT]
+        check_columns(newdata, design.domain, columns)
         with quiet():
-            parts = [self._shares(design, part) for part in table.batches(names).collect()]
-        shares = np.concatenate([np.empty((0, len(self.levels))), *parts])
-        if which == "mean":
-            return WideFrame(pd.DataFrame(shares, index=table.index, columns=list(self.levels)))
-        known = np.isfinite(shares).all(axis=1)
-        found = np.full(len(shares), np.nan, dtype=object)
-        found[known] = [self.levels[place] for place in shares[known].argmax(axis=1)]
-        return pd.Series(found, index=table.index, name="predicted")
+            parts = [self._shares(design, part) for part in newdata.batches(columns).collect()]
+        return np.concatenate([np.empty((0, len(self.levels))), *parts])
 
     def _shares(self, design: DesignSpec, table: Table) -> Vector:
         """Probabilities of the levels, shape (rows, K); NaN where a row cannot be encoded."""
@@ -123,7 +98,7 @@ class OrdinalResults(GLMResults):
         exog, known, _ = design.predicting(with_level(table, CUT, names, 0), offset=False)
         points = cut_points(design, self.scaled_params)
         terms = np.where(known, exog @ self.scaled_params + points[0], np.nan)
-        # Points that noise has put out of order are sorted: no further from any that are in order.
+        # Noise may reverse cut-points; sorting them brings them no farther from any ordered ones.
         above = terms[:, None] - np.sort(points)
         chances = np.hstack([np.ones((len(above), 1)), self.plan.family.mean(above), np.zeros((len(above), 1))])
         return np.where(known[:, None], -np.diff(chances, axis=1), np.nan)

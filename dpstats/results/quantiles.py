@@ -149,12 +149,10 @@ class QuantileResults(Released):
         return Summary(tables, notes)
 
     def to_dict(self) -> dict[str, Any]:
-        """The released values and the public plans, for JSON."""
         return {"guarantee": self.guarantee.to_dict(), "fits": [fit.to_dict() for fit in self.fits.values()]}
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
-        """What `to_dict` gave `facts` of."""
         fits = [GLMResults.from_dict(one) for one in facts["fits"]]
         return cls({_quantile(fit.plan): fit for fit in fits}, Guarantee(**facts["guarantee"]))
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.families import Family, Gaussian, NegativeBinomial
+from dpstats.families import Gaussian, NegativeBinomial
 from dpstats.families.hazard import PiecewiseExponential
 from dpstats.inference import (
     Estimates,
@@ -83,13 +83,13 @@ def inference_of(
     rows, center = transform @ basis, stage.shrunk_towards
     coef = np.linalg.solve(basis, scaled_params[columns] - center)
     curvature = self_adjoint(basis.T @ np.diag(stage.curvature) @ basis)
-    found, cap = known.identified, stage.information.purchase.weight_cap
+    identified, cap = known.identified, stage.information.purchase.weight_cap
     if plan.family.link in CURVED and (plan.design.offset_bound == 0 or plan.family.name == "poisson"):
-        # Made-up rows have no offset; the ratio of two exponentials does not depend on it.
+        # Simulated rows have no offset; the ratio of two exponentials does not depend on it.
         start = np.linalg.solve(basis, scaled_params[columns])
         reach = None if cap is None else column_reach(part) @ np.abs(basis)
-        found = average_along_path(
-            found, start, curvature @ coef, response_of(plan, cap), constant_column(part), part.dummies, reach
+        identified = average_along_path(
+            identified, start, curvature @ coef, response_of(plan, cap), constant_column(part), part.dummies, reach
         )
     estimates = Estimates(
         coef=coef,
@@ -97,9 +97,9 @@ def inference_of(
         curvature=curvature,
         linear=MappedLinear(noise or ReleasedLaw(stage.noise, stage.noise_shape), basis),
         matrix=known.law,
-        spread=_carried(released.spread, basis, rows, known.identified, found),
+        spread=_rescaled(released.spread, basis, rows, known.identified, identified),
         typical_size=stage.radius / float(np.sqrt(stage.size)),
-        found=found,
+        found=identified,
     )
     debiased = estimates.contrasts(basis).estimates + center
     withheld = stand_ins(plan, debiased, released)
@@ -122,8 +122,8 @@ def stand_ins(plan: Plan, debiased: Vector, released: Information) -> NDArray[np
     weights = np.zeros(len(plan.names))
     weights[plan.kept] = chooser.penalty_weights  # a screen leaves the lasso some columns
     asked = chooser.penalty.slope(np.finfo(float).tiny, weights[list(released.columns)])
-    found = np.abs(debiased) * np.diag(released.matrix) < STAND_IN * asked
-    return found if found.any() else None
+    proxies = np.abs(debiased) * np.diag(released.matrix) < STAND_IN * asked
+    return proxies if proxies.any() else None
 
 
 def sums_inference(plan: Plan, released: ReleasedSums, nobs: int | None) -> ReleasedErrors:
@@ -182,40 +182,22 @@ def response_of(plan: Plan, weight_cap: float | None = None) -> MeanFunction:
     """How the mean response of a plan's family moves with the linear predictor, beside capped weights."""
     family = plan.family
     weights = partial(row_weights, family, weight_cap=weight_cap)
+
+    def means(eta: Vector) -> Vector:
+        return np.asarray(family.mean(eta), dtype=np.float64)
+
+    def clipped_means(eta: Vector) -> Vector:
+        return np.asarray(family.clip_response(means(eta)), dtype=np.float64)
+
     if isinstance(family, NegativeBinomial):
-        return MeanFunction(partial(_clipped_means, family), partial(_slopes, family), weights)
+        return MeanFunction(clipped_means, lambda eta, endog: np.asarray(family.slope(eta, endog)), weights)
     if isinstance(family, PiecewiseExponential):
-        # The matrix is of events: made-up rows are at the end of the way, where l'' is the mean.
-        return MeanFunction(partial(_means, family), partial(_canonical_slopes, family), _means_at_the_end)
-    return MeanFunction(partial(_means, family), partial(_canonical_slopes, family), weights)
+        # The matrix is of events: simulated rows are at the end of the path, where l'' is the mean.
+        return MeanFunction(means, lambda eta, endog: means(eta) - endog, lambda eta, endog: endog)
+    return MeanFunction(means, lambda eta, endog: means(eta) - endog, weights)
 
 
-def _means_at_the_end(eta: Vector, endog: Vector) -> Vector:
-    """What responses are there."""
-    return endog
-
-
-def _means(family: Family, eta: Vector) -> Vector:
-    """The mean response, elementwise."""
-    return np.asarray(family.mean(eta), dtype=np.float64)
-
-
-def _clipped_means(family: Family, eta: Vector) -> Vector:
-    """The mean response, which clipped responses do not exceed."""
-    return np.asarray(family.clip_response(_means(family, eta)), dtype=np.float64)
-
-
-def _slopes(family: Family, eta: Vector, endog: Vector) -> Vector:
-    """l' of a family that takes any response."""
-    return np.asarray(family.slope(eta, endog), dtype=np.float64)
-
-
-def _canonical_slopes(family: Family, eta: Vector, endog: Vector) -> Vector:
-    """l' where it is the mean less the response."""
-    return _means(family, eta) - endog
-
-
-def _carried(spread: Spread, basis: Vector, rows: Vector, before: Identified, after: Identified) -> Spread:
+def _rescaled(spread: Spread, basis: Vector, rows: Vector, before: Identified, after: Identified) -> Spread:
     """The spread of the coefficients `rows`, or of the directions in model units that it has.
 
     Released variances go with the inverse information, as phi G does.
@@ -225,7 +207,7 @@ def _carried(spread: Spread, basis: Vector, rows: Vector, before: Identified, af
     if spread.directions is not None:
         rows = spread.directions @ basis
     inner = rows[:, after.active]
-    old, new = (np.sum(inner @ found.inverse * inner, axis=1) for found in (before, after))
+    old, new = (np.sum(inner @ one.inverse * inner, axis=1) for one in (before, after))
     factor = np.divide(new, old, out=np.ones_like(old), where=old > 0)
     return RobustSpread(spread.variances * factor, spread.deviations * factor, rows)
 
@@ -244,23 +226,14 @@ def hiding_references(design: Bounds, inferred: ReleasedErrors) -> dict[str, boo
         return {}
     estimates, back = inferred.table.estimates, np.linalg.inv(inferred.basis)
     bounded = np.isfinite(estimates.contrasts(np.eye(len(turned))).se)
-    information, found = back.T @ estimates.information @ back, {}
+    information, hiding = back.T @ estimates.information @ back, {}
     for factor in design.dummies:
         columns = list(factor.columns)
         if np.any(turned[columns] & ~bounded[columns]) and np.any(bounded[columns]):
             weights = factor.weights(information)
             term = next(one for one in design.terms if one.columns.start <= columns[0] < one.columns.stop)
-            found[term.name] = bool(weights[0] < RARE * np.mean(weights))
-    return found
-
-
-def noise_bounds(plan: Plan, columns: NDArray[np.intp]) -> Vector:
-    """A bound on the standard deviation that the noise gives each column fitted last, in the user's units, shape (k,).
-
-    Of output perturbation the standard deviation itself. `columns` are positions in the design.
-    """
-    transform, _ = plan.design.back_transform()
-    return plan.stages[-1].plan.noise_bounds(transform[np.ix_(columns, columns)])
+            hiding[term.name] = bool(weights[0] < RARE * np.mean(weights))
+    return hiding
 
 
 def selects(plan: Plan) -> bool:

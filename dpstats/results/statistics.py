@@ -41,7 +41,7 @@ from dpstats.summaries import Summary, format_number, full_width, paired_facts, 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-FREE = "The guarantee is that of the released statistics; this fit cost nothing more."
+NO_CHARGE = "The guarantee is that of the released statistics; this fit cost nothing more."
 
 
 def _header(title: str, left: list[tuple[str, str]], plan: StatisticsPlan) -> SimpleTable:
@@ -110,8 +110,8 @@ class ReleasedStatistics(Released):
             ("statistics", paid.eps - cover - ranges, paid.delta, f"{self.plan.noise.law} noise"),
             ("cover", cover, 0.0, "floating point"),
         ]
-        found = pd.DataFrame(lines, columns=["purchase", "eps", "delta", "buys"]).set_index("purchase")
-        return WideFrame(found if ranges else found.drop(index="ranges"))
+        table = pd.DataFrame(lines, columns=["purchase", "eps", "delta", "buys"]).set_index("purchase")
+        return WideFrame(table if ranges else table.drop(index="ranges"))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -168,7 +168,7 @@ class ReleasedStatistics(Released):
         chosen = get_penalty(penalty, alpha)
         if chosen is not None and not chosen.convex:
             raise ArgumentError(f"penalty must be convex to be fitted from released statistics, got {chosen.name!r}")
-        part = self._part(formula)
+        part = self._submodel(formula)
         mapped = combinations(self.plan.design, part)
         weights = np.array([0.0 if name == "Intercept" else 1.0 for name in part.names])
         with quiet():
@@ -209,7 +209,7 @@ class ReleasedStatistics(Released):
         ['Intercept', 'x']
         """
         guess = self.plan.radius if radius is None else check_size("radius", radius)
-        part, first = (self._part(one) for one in two_parts(formula))
+        part, first = (self._submodel(one) for one in two_parts(formula))
         (columns, response), (instruments, _) = (combinations(self.plan.design, one) for one in (part, first))
         model = InstrumentedModel(
             self.plan, self._moments, part, first, (columns, instruments, response), self.nobs, guess
@@ -223,7 +223,7 @@ class ReleasedStatistics(Released):
             errors, basis = model.two_stage
         return IVResults(self, part, basis @ errors.estimates.debiased, None, guess, (columns, response), first, model)
 
-    def _part(self, formula: str) -> DesignSpec:
+    def _submodel(self, formula: str) -> DesignSpec:
         """The model's design; ArgumentError if it reads a column whose statistics were not released."""
         domain = self.plan.design.domain
         unknown = [name for name in parse(formula).columns if name not in domain]
@@ -255,13 +255,11 @@ class ReleasedStatistics(Released):
         return Summary([_header("Released Statistics", facts, self.plan), facts_table(sums_facts(self.plan))], notes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain released and public values, for JSON."""
         facts = {"plan": self.plan.to_dict(), "released": self.released.tolist(), "nobs": self.nobs}
         return facts | {"ranges_eps": self.ranges_eps}
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
-        """The statistics whose `to_dict` gave `facts`."""
         plan = StatisticsPlan.from_dict(facts["plan"])
         released = np.asarray(facts["released"], dtype=np.float64)
         if released.shape != (plan.noise.size + 1,) * 2 or not np.isfinite(released).all():
@@ -357,10 +355,6 @@ class StatisticsResults(InferenceMixin, Released):
     def _family(self) -> Family:
         return Gaussian()
 
-    @property
-    def _fitted_columns(self) -> NDArray[np.intp]:
-        return np.arange(len(self.design.names))
-
     @cached_property
     def _inferred(self) -> ReleasedErrors:
         if not self.has_errors:
@@ -423,14 +417,16 @@ class StatisticsResults(InferenceMixin, Released):
             values = zip(self.params.items(), self.scaled_params, strict=True)
             lines = [(name, [format_number(value), format_number(scaled)]) for (name, value), scaled in values]
             why = "No standard errors are shown: the penalty selected columns from the same statistics."
-            return Summary([header, full_width(["coef", "scaled coef"], lines, [14, 14])], [FREE, why])
+            return Summary([header, full_width(["coef", "scaled coef"], lines, [14, 14])], [NO_CHARGE, why])
         corrected = (
             "coef, std err and the tests are bias-corrected; params holds the coefficients shrunk according to the "
             "noise. Standard errors (model-based) account for sampling and for the noise."
         )
-        return Summary([header, inference_table(self.uncertainty())], [FREE, corrected, *self._unidentified()])
+        return Summary(
+            [header, inference_table(self.uncertainty())], [NO_CHARGE, corrected, *self._unidentified_note()]
+        )
 
-    def _unidentified(self) -> list[str]:
+    def _unidentified_note(self) -> list[str]:
         """A note on coefficients without an interval, if there are any."""
         unknown = [str(name) for name, error in self.bse.items() if np.isinf(error)]
         return [f"Not identified at this budget: {', '.join(unknown)}."] if unknown else []
@@ -510,10 +506,10 @@ class IVResults(InstrumentTests, StatisticsResults):
         header = _header("Private Instrumental Variables", facts, self.statistics.plan)
         notes = [
             *self._weak_note(),
-            FREE,
+            NO_CHARGE,
             "Standard errors and tests are homoscedastic ones; they account for sampling and for the noise. F of rows "
             "estimates the F without noise.",
-            *self._unidentified(),
+            *self._unidentified_note(),
         ]
         return Summary([header, inference_table(self.uncertainty()), *self._instrument_tables()], notes)
 

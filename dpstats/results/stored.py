@@ -27,12 +27,12 @@ def _write(path: str | Path, content: bytes) -> None:
 
 
 def marked_title(title: str, guarantee: Guarantee) -> str:
-    """A title below the mark of what has no guarantee."""
+    """The title, below a line that marks a release without a guarantee."""
     return title if guarantee.certified else f"*** NOT CERTIFIED ***\n{title}"
 
 
 def privacy_level(guarantee: Guarantee) -> str:
-    """What stands before "-differentially private"."""
+    """The budget as it stands before "-differentially private"."""
     return f"({guarantee.eps:.4g}, {guarantee.delta:.4g})" if guarantee.delta else f"{guarantee.eps:.4g}"
 
 
@@ -45,7 +45,7 @@ def guarantee_sentence(guarantee: Guarantee, what: str, rest: str = "") -> str:
 
 
 class Printed:
-    """What is shown by its summary."""
+    """An object that is shown by its summary."""
 
     def summary(self) -> Summary:
         """The tables and the notes; as_text, as_html, as_latex and as_markdown."""
@@ -100,7 +100,7 @@ OFFERED = ("params", "conf_int", "tidy", "to_frame", "between", "curves", "quant
 
 
 class Released(Printed):
-    """Released values and public facts, which a file of theirs names by their class."""
+    """Released values and public facts; their file names their class."""
 
     not_released: ClassVar[Mapping[str, str]] = {}
     """What is a function of the rows, by name, and what there is instead."""
@@ -110,7 +110,7 @@ class Released(Printed):
         def __getattr__(self, name: str) -> Any:
             own = getattr(type(self), name, None)
             if own is not None:
-                # Its own NotReleasedError has led here, being an AttributeError: raise it again.
+                # Its NotReleasedError, an AttributeError, has led here: raise it again.
                 return own.__get__(self)
             kind = type(self).__name__
             if name in self.not_released:
@@ -164,7 +164,7 @@ class Released(Printed):
         kind = cls.__name__
         try:
             facts = json.loads(Path(path).read_text())
-            # Files of before have no kind.
+            # Older files do not name their kind.
             if (facts.pop("format"), facts.pop("kind", kind)) != (1, kind):
                 raise ValueError("unknown format")
             return cls.from_dict(facts)

@@ -73,7 +73,7 @@ FIGURE_WORDS = {
 }
 """Rows of `fitstats` in a summary, each followed by its standard error in brackets."""
 
-WIDEST_SHARE = 0.25  # a share that is explained is shown in the table if its standard error is at most that
+WIDEST_SHARE = 0.25  # an explained share with a larger standard error is not shown in the table
 PVALUE_STEP = 0.001  # the last digit of a p-value in a table
 LARGE_CHI2 = 100  # larger chi-squared statistics have no decimals
 HALF_LINE = 21  # characters of a fact that fit on the right of a table's header
@@ -105,7 +105,10 @@ def summarize(
         asked, notes = (risk, []) if n is not None else ([], risk)
         notes = [*essential_notes(results), *notes]
         rest = notes[MOST_NOTES:]
-        shown = [NOT_NORMAL] if NOT_NORMAL in rest and far_from_normal(results) else []
+        shown = []
+        if NOT_NORMAL in rest:
+            tests = results.tvalues.to_numpy(), results.pvalues.to_numpy()
+            shown = [NOT_NORMAL] if differs_from_normal(*tests, at_a_glance=True) else []
         if more := len(rest) - len(shown):
             shown.append(f"{more} more note{'s' * (more > 1)}: {phrase('fit.notes', shell='--full')}")
         notes[MOST_NOTES:] = shown
@@ -385,9 +388,9 @@ def no_errors_note(results: ReleasedModel) -> str:
         return f"{without}. Inference {reason}."
     if results.has_errors:
         check = phrase("dp.check", shell="python -m dpstats check")
-        return (
-            f"{without}: the budget identifies no coefficient.{unknown_fit(results)} {what_would_help(results)} Rows "
-            f"may also be lost to levels that are not declared, which {check} counts."
+        uncounted = plan.counts is None and isinstance(plan.design, DesignSpec)
+        return f"{without}: the budget identifies no coefficient.{unknown_fit(results)} {what_would_help(results)}" + (
+            f" Rows may also be lost to levels that are not declared, which {check} counts." if uncounted else ""
         )
     lost = lost_errors(plan)
     if lost is not None:
@@ -399,41 +402,35 @@ def no_errors_note(results: ReleasedModel) -> str:
 
 
 def what_would_help(results: ReleasedModel) -> str:
-    """What would give more coefficients an interval, with a number where one is foreseen."""
+    """What would give more coefficients an interval, with a number of rows where the fit has not tried."""
     plan, needed, counted = results.plan, results.needed_rows, results._counted
     screen = phrase("screen=", shell="--set screen=K")
     chooses = "" if plan.screening is not None or plan.family.name in OF_PIECES else f" ({screen} chooses them)"
-    more = f"Narrower ranges, fewer columns{chooses} and merging rare levels help."
+    ways = f"narrower ranges, fewer or less collinear columns{chooses} and merging rare levels help."
+    insist = argument("inference", True)
+    if plan.request.options.inference not in (None, "auto"):
+        return f"More rows or eps, {ways}"
+    if results.has_errors:
+        return f"{insist} spends eps on more of them; more rows or eps, {ways}"
     if needed is None:
         forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
-        paid = plan.request.options.inference is True
-        first = "More rows or eps help" if paid else f"{argument('inference', True)} asks for them"
         whole = plan.screening is None and plan.request.options.refit_share == 0 and plan.family.name not in OF_PIECES
-        foreseen = f"; {forecast} says which to expect" if whole else ""
-        return f"{first}{foreseen}. {more}"
+        return f"{insist} asks for them{f'; {forecast} says which to expect' if whole else ''}. N{ways[1:]}"
     if needed.usual is None:
-        return f"No number of rows is foreseen to be enough. {more}"
+        return f"No number of rows is expected to be enough for all of them. N{ways[1:]}"
+    if needed.usual <= needed.rows:
+        return (
+            f"{insist} buys them from the same eps: by forecast these rows are enough for nearly all of them if "
+            "columns fill their ranges and are not collinear."
+        )
     rough = counted is not None and counted.se > LARGEST_COUNT_ERROR * counted.value
-
-    def amount(enough: float | None) -> str:
-        if enough is None:
-            return "more"
-        if enough <= needed.rows:
-            return "these rows"
-        unit = 10.0 ** (math.floor(math.log10(enough)) - 1)
-        eps = float(f"{plan.guarantee.eps * enough / needed.rows:.2g}")
-        budget = "" if rough or eps > GREATEST_EPS else f" (or eps = {eps:g} with these)"
-        return f"about {math.ceil(enough / unit) * unit:,.0f} rows{budget}"
-
-    where = f" with {argument('inference', True)}" if needed.insists else ""
-    usual, poor = amount(needed.usual), amount(needed.poor)
-    if poor == "these rows" and needed.insists and not results.has_errors:
-        return f"{argument('inference', True)} buys them, from the same eps."
-    if poor == "these rows":
-        spread = ", unless ranges are too wide or the draw of the noise is bad"
-    else:
-        spread = f", and {poor} if ranges are too wide or levels rare"
-    return f"By forecast{where} {usual} are usually enough for nearly all intervals{spread}. {more}"
+    unit = 10.0 ** (math.floor(math.log10(needed.usual)) - 1)
+    eps = float(f"{plan.guarantee.eps * needed.usual / needed.rows:.2g}")
+    budget = "" if rough or eps > GREATEST_EPS else f" (or eps = {eps:g} with these)"
+    return (
+        f"By forecast nearly all of them need about {math.ceil(needed.usual / unit) * unit:,.0f} rows{budget}, or more "
+        f"if columns fill little of their ranges or are collinear. N{ways[1:]}"
+    )
 
 
 def unadjusted_note(results: ReleasedModel) -> list[str]:
@@ -444,17 +441,14 @@ def unadjusted_note(results: ReleasedModel) -> list[str]:
     return [f"Not adjusted for selection: the same rows chose the columns. {apart} keeps them apart."]
 
 
-def stand_in_names(results: ReleasedModel) -> list[str]:
-    """Columns that may stand for others that a lasso left out, of which no error is shown."""
-    withheld = results._inference.withheld
-    return [] if withheld is None else [results._fitted_names[place] for place in np.flatnonzero(withheld)]
-
-
 def missing_notes(results: ReleasedModel) -> list[str]:
     """Which errors are missing, and what would help."""
     if not shows_errors(results):
         return []
-    notes, withheld = [], stand_in_names(results)
+    notes: list[str] = []
+    # Columns that may stand for others that a lasso left out.
+    hidden = results._inference.withheld
+    withheld = [] if hidden is None else [results._fitted_names[place] for place in np.flatnonzero(hidden)]
     unknown = [str(name) for name, error in results.bse.items() if np.isinf(error) and name not in withheld]
     if withheld:
         few = withheld[:MOST_NAMES]
@@ -488,13 +482,8 @@ def wording_notes(results: ReleasedModel) -> list[str]:
     if not shows_errors(results):
         return []
     notes = ["coef and std err are bias-corrected; params are the coefficients as released, with shrinkage."]
-    return [NOT_NORMAL, *notes] if beyond_normal(results.tvalues.to_numpy(), results.pvalues.to_numpy()) else notes
-
-
-def far_from_normal(results: ReleasedModel) -> bool:
-    """Whether a reader of the table sees that some p-value is not of a normal table."""
-    values, normal = beside_normal(results.tvalues.to_numpy(), results.pvalues.to_numpy())
-    return bool(np.any(np.abs(values - normal) > PVALUE_GAP))
+    differs = differs_from_normal(results.tvalues.to_numpy(), results.pvalues.to_numpy())
+    return [NOT_NORMAL, *notes] if differs else notes
 
 
 def rare_note(results: ReleasedModel) -> list[str]:
@@ -512,21 +501,18 @@ def rare_note(results: ReleasedModel) -> list[str]:
     return notes
 
 
-def beyond_normal(statistics: NDArray[Any], pvalues: NDArray[Any]) -> bool:
-    """Whether a printed p-value of a finite error is visibly other than a normal table gives for its statistic.
+def differs_from_normal(statistics: NDArray[Any], pvalues: NDArray[Any], *, at_a_glance: bool = False) -> bool:
+    """Whether a printed p-value of a finite error differs visibly, or by a lot, from that of a normal table.
 
     A statistic of 0 or NaN stands for a coefficient that is not identified.
     """
-    values, normal = beside_normal(statistics, pvalues)
-    more = values > np.maximum(2 * normal, normal + PVALUE_STEP)
-    less = normal > np.maximum(2 * values, values + PVALUE_STEP)
-    return bool(np.any(more | less | (np.abs(values - normal) > PVALUE_GAP)))
-
-
-def beside_normal(statistics: NDArray[Any], pvalues: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The p-values of finite errors, and those of a normal table."""
     tested = np.isfinite(statistics) & (statistics != 0)
-    return pvalues[tested], 2 * special.ndtr(-np.abs(statistics[tested]))
+    values, normal = pvalues[tested], 2 * special.ndtr(-np.abs(statistics[tested]))
+    differs = np.abs(values - normal) > PVALUE_GAP
+    if not at_a_glance:
+        differs |= values > np.maximum(2 * normal, normal + PVALUE_STEP)
+        differs |= normal > np.maximum(2 * values, values + PVALUE_STEP)
+    return bool(np.any(differs))
 
 
 def selection_table(results: ReleasedModel) -> SimpleTable:

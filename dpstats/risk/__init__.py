@@ -5,7 +5,7 @@ from dpstats.risk.literature_bounds import Bound
 from dpstats.risk.proved import OutputFacts
 from dpstats.risk.rows_needed import ErrorSize, RequiredEps, SampleSize, required
 from dpstats.risk.sample_sizes import sample_size
-from dpstats.risk.table import ReleasePlan, RiskBounds, excess_risk, objective_risk, output_risk, posterior_risk
+from dpstats.risk.table import ReleasePlan, RiskBounds, objective_risk, output_risk, posterior_risk
 
 __all__ = [
     "Bound",
@@ -15,7 +15,6 @@ __all__ = [
     "RequiredEps",
     "RiskBounds",
     "SampleSize",
-    "excess_risk",
     "gap_mean",
     "gap_quantile",
     "objective_risk",

@@ -31,8 +31,8 @@ IDENTIFIED_TOLERANCE = 1.05  # the factor to which the number that identifies th
 SEARCH_DRAWS, FINAL_DRAWS = 6, 20  # of noise, in the search and for its answer
 
 
-class _Rows:
-    """A number of rows that prints as a short table, and shows itself in a line."""
+class _RowCount:
+    """A number of rows; it prints as a short table, and its repr is one line."""
 
     n: int
 
@@ -44,7 +44,7 @@ class _Rows:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SampleSize(_Rows):
+class SampleSize(_RowCount):
     """A number of rows for which privacy costs little, and what it rests on; print it.
 
     Attributes
@@ -90,7 +90,7 @@ class SampleSize(_Rows):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ErrorSize(_Rows):
+class ErrorSize(_RowCount):
     """A number of rows for which standard errors are likely to be small, and what it rests on; print it.
 
     Attributes
@@ -135,10 +135,10 @@ class ErrorSize(_Rows):
                 f" These errors cost no extra budget, and with real rows they are more often infinite. {paid} reserves "
                 "budget for them."
             )
-        return _with_table(answer, self.table, self.known)
+        return _text_with_table(answer, self.table, self.known)
 
     def _assumptions(self) -> str:
-        """What the number rests on."""
+        """The assumptions behind the number."""
         if self.known:
             return DESCRIBED_ROWS
         inside = "rows whose numbers fill their ranges"
@@ -149,22 +149,22 @@ class ErrorSize(_Rows):
         later = "" if self.most == self.cautious else f", and meet the target from {self.most:,} on"
         return (
             f"This holds for {usual} Rows with narrow, off-centre numbers and rare levels are likely to {meets} from "
-            f"{self.cautious:,} rows on{later}. {supposed_rows()}"
+            f"{self.cautious:,} rows on{later}. {simulated_rows_note()}"
         )
 
 
 DESCRIBED_ROWS = "This is a forecast for rows as described by typical= or like=."
-"""What an answer rests on; a shell describes no rows."""
+"""The assumption of an answer about described rows; a shell describes none."""
 
 
-def supposed_rows() -> str:
-    """What an answer rests on if no rows are described."""
+def simulated_rows_note() -> str:
+    """The assumption of an answer if no rows are described."""
     described = phrase("; typical= and like= describe other rows", shell="")
     return f"This is a forecast for rows simulated from the Domain{described}."
 
 
-def _with_table(answer: str, table: pd.DataFrame, known: bool) -> str:
-    """An answer in words, and what is foreseen at it."""
+def _text_with_table(answer: str, table: pd.DataFrame, known: bool) -> str:
+    """An answer in words, and the forecast for it."""
     columns = table.drop(columns=["lower", "upper", "identified_upper"] if known else ["identified_upper"])
     shown = columns.map("{:.4g}".format).to_string(max_colwidth=30, line_width=WIDTH)
     return "\n".join([*textwrap.wrap(answer, WIDTH), "", shown])
@@ -204,11 +204,11 @@ class RequiredEps:
 
     def __str__(self) -> str:
         """The eps and the errors at it, at 80 columns."""
-        rests_on = DESCRIBED_ROWS if self.known else supposed_rows()
+        rests_on = DESCRIBED_ROWS if self.known else simulated_rows_note()
         if math.isinf(self.eps):
             most = f"{LARGEST_EPS:g}"
             answer = f"No eps up to {most} gives {self.n:,} rows these standard errors. The table is for {most}. "
-            return _with_table(answer + rests_on, self.table, self.known)
+            return _text_with_table(answer + rests_on, self.table, self.known)
         answer = f"About eps = {self.eps:.4g} for these standard errors of {self.n:,} rows. "
         if not self.known:
             rare = "Rows with narrow, off-centre numbers and rare levels"
@@ -217,7 +217,7 @@ class RequiredEps:
             else:
                 sure = f"{rare} are unlikely to have finite errors at any eps up to {LARGEST_EPS:g}."
             answer += f"This holds for usual rows. {sure} "
-        return _with_table(answer + rests_on, self.table, self.known)
+        return _text_with_table(answer + rests_on, self.table, self.known)
 
 
 def required(
@@ -260,9 +260,10 @@ def required(
     True
     """
     targets = _targets(plan, se)
-    places, wanted = [plan.names.index(name) for name in targets.index], targets.to_numpy()
+    wanted = targets.to_numpy()
     with show_elapsed("looking for an eps"):
         forecast = plan.forecast(residual_sd=residual_sd, typical=typical, like=like)
+        places = [forecast.coefficients.index(name) for name in targets.index]
 
         def at(eps: float) -> Any:
             """The forecast at another eps; None where there is no plan with errors."""
@@ -272,16 +273,16 @@ def required(
                 return None
 
         def usual(eps: float) -> bool:
-            found = at(eps)
+            forecast_there = at(eps)
             name = forecast.names[0]
-            met = found is not None and bool(np.all(found.expected(name, n)[places] <= wanted))
-            return met and found.enough(n, places, name=name)
+            met = forecast_there is not None and bool(np.all(forecast_there.expected(name, n)[places] <= wanted))
+            return met and forecast_there.enough(n, places, name=name)
 
         def cautious(eps: float) -> bool:
-            found = at(eps)
-            return found is not None and found.enough(n, places)
+            forecast_there = at(eps)
+            return forecast_there is not None and forecast_there.enough(n, places)
 
-        forecast.errors(n)  # refuses what is no number of rows
+        forecast.errors(n)  # raises ArgumentError unless n is a number of rows
         eps = _least_eps(usual, EPS_LADDER)
         sure = eps
         if not (forecast.known or math.isinf(eps)):
@@ -295,7 +296,7 @@ def required(
 LARGEST_EPS = 20.0  # a larger eps is no guarantee worth its name
 
 EPS_LADDER = tuple(LARGEST_EPS * 0.5**halvings for halvings in range(11, -1, -1))
-"""Budgets that are tried, from the least on; between the first that is enough and the one before it is bisected."""
+"""Budgets to try in this order; the interval before the first one that is enough is then bisected."""
 
 
 def _least_eps(enough: Callable[[float], bool], ladder: Sequence[float]) -> float:
@@ -314,31 +315,29 @@ def _least_eps(enough: Callable[[float], bool], ladder: Sequence[float]) -> floa
 def rows_for_errors(
     plan: Any, se: Any, residual_sd: float | None = None, typical: object = None, like: object = None
 ) -> ErrorSize:
-    """The number of rows at which every standard error of `se`, by coefficient, is foreseen to be met.
+    """The number of rows at which every standard error of `se`, by coefficient, is forecast to be met.
 
     ArgumentError if `se` is no such dict, the plan buys no standard errors, or no number of rows up to 10^12 will do.
     """
     targets = _targets(plan, se)
     with show_elapsed("looking for a number of rows"):
         forecast = plan.forecast(residual_sd=residual_sd, typical=typical, like=like)
-        places = [plan.names.index(name) for name in targets.index]
+        places = [forecast.coefficients.index(name) for name in targets.index]
         search = _Search(forecast, places, np.array(targets, dtype=np.float64))
         n = cautious = least = most = search.met(forecast.names[0], TOLERANCE)
         if not forecast.known:
-            # Found to a tenth alone.
+            # These are found to a tenth only.
             least = min(search.met(forecast.names[1], ROUGH_TOLERANCE), n)
             cautious = search.identified(forecast.last, n, IDENTIFIED_TOLERANCE)
             most = search.met(forecast.last, ROUGH_TOLERANCE, cautious)
         table = forecast.errors(n).loc[targets.index]
     table.insert(0, "wanted", targets)
-    information = forecast.plan_at(n).stages[-1].plan.information
-    free = information is not None and information.purchase.free
-    return ErrorSize(n, WideFrame(table), plan.request.eps, free, cautious, least, most, forecast.known)
+    return ErrorSize(n, WideFrame(table), plan.eps, forecast.free(n), cautious, least, most, forecast.known)
 
 
 @dataclass(frozen=True, eq=False)
 class _Search:
-    """For the least numbers of rows of populations at which some coefficients have the errors wanted, shape (k,).
+    """A search for the least numbers of rows at which some coefficients have the target errors, shape (k,).
 
     They are numbers as they are printed, and what is sought holds at them.
     """
@@ -348,40 +347,40 @@ class _Search:
     targets: NDArray[np.float64]
 
     def met(self, population: str, close: float, known: int | None = None) -> int:
-        """The number at which errors are likely to be there, as they are with a `known` one, and are met."""
+        """The number at which errors are likely to be finite and on target; at `known` rows they are likely finite."""
         n = known
         if n is None:
-            # No fewer rows than without any noise.
+            # Without noise it would take this many.
             noiseless = max(1.0, float(np.max(self.forecast.sampling(population)[self.places] / self.targets)) ** 2)
             n = self.identified(population, noiseless, max(close, IDENTIFIED_TOLERANCE))
-        rows = n if self._excess(population, n) <= 0 else _rounded(self._enough(population, n, close))
+        rows = n if self._excess(population, n) <= 0 else _round_up(self._enough(population, n, close))
         while not (self._excess(population, rows) <= 0 and self._likely(population, rows, FINAL_DRAWS)):
-            rows = _rounded(_possible(close * rows))
+            rows = _round_up(_check_feasible(close * rows))
         return rows
 
     def identified(self, population: str, least: float, close: float) -> int:
-        """The number, `least` or more, at which there are likely to be errors, to a factor `close`."""
-        low = high = _possible(least)
+        """The number, at least `least`, at which errors are likely to be finite, to a factor `close`."""
+        low = high = _check_feasible(least)
         while not self._likely(population, high, SEARCH_DRAWS):
-            low, high = high, _possible(GROWTH * high)
+            low, high = high, _check_feasible(GROWTH * high)
         while high > close * low:
             middle = math.sqrt(low * high)
             low, high = (low, middle) if self._likely(population, middle, SEARCH_DRAWS) else (middle, high)
         while not self._likely(population, high, FINAL_DRAWS):
-            high = _possible(IDENTIFIED_TOLERANCE * high)
-        return _rounded(high)
+            high = _check_feasible(IDENTIFIED_TOLERANCE * high)
+        return _round_up(high)
 
     def _likely(self, population: str, n: float, draws: int) -> bool:
-        """Whether draws of noise leave errors of so many rows, rounded."""
-        return bool(self.forecast.enough(_rounded(n), self.places, draws, population))
+        """Whether errors of this many rows, rounded up, are likely to be finite."""
+        return bool(self.forecast.enough(_round_up(n), self.places, draws, population))
 
     def _excess(self, population: str, n: float) -> float:
-        """The logarithm of the worst error over that wanted."""
-        errors = self.forecast.expected(population, math.ceil(_possible(n)))[self.places]
+        """The logarithm of the worst ratio of an error to its target."""
+        errors = self.forecast.expected(population, math.ceil(_check_feasible(n)))[self.places]
         return float(np.log(np.max(errors / self.targets)))
 
     def _enough(self, population: str, n: float, close: float) -> float:
-        """The number of rows at which errors are met, to a factor `close`, where those of `n` are not."""
+        """The number of rows at which errors are on target, to a factor `close`; those of `n` rows are not."""
         low = high = math.log(n)
         above = below = self._excess(population, n)
         while above > 0:
@@ -398,8 +397,8 @@ class _Search:
         return math.exp(high)
 
 
-def _possible(n: float) -> float:
-    """A number of rows; ArgumentError if it is beyond all."""
+def _check_feasible(n: float) -> float:
+    """The number of rows; ArgumentError if it is above `MOST_ROWS`."""
     if n > MOST_ROWS:
         raise ArgumentError(
             f"se: more than {MOST_ROWS:,} rows would be needed at this eps; allow larger errors, or raise eps"
@@ -407,27 +406,30 @@ def _possible(n: float) -> float:
     return n
 
 
-def _rounded(n: float) -> int:
+def _round_up(n: float) -> int:
     """A number of rows, rounded up to three digits."""
     unit = 10 ** max(0, math.floor(math.log10(n)) - 2)
     return math.ceil(n / unit - 1e-9) * unit
 
 
 def _targets(plan: Any, se: Any) -> pd.Series[float]:
-    """The errors asked for, by names that the plan has."""
+    """The target errors by coefficient; ArgumentError for a name that the plan does not have."""
     if not hasattr(plan, "standard_errors"):
         raise ArgumentError(f"plan must be a plan that dpstats.plan has made, got {safe_repr(plan)}")
+    known = list(getattr(plan, "coefficients", plan.names))  # with an absorbed factor none are forecast by rows
     if not isinstance(se, Mapping) or not se:
-        raise ArgumentError(f"se must be a dict such as {{{plan.names[-1]!r}: 0.1}}, got {safe_repr(se)}")
+        raise ArgumentError(f"se must be a dict such as {{{known[-1]!r}: 0.1}}, got {safe_repr(se)}")
     for name, value in se.items():
-        if name not in plan.names:
-            near = _meant(name, plan.names) if isinstance(name, str) else None
-            listed = f"did you mean {near!r}?" if near else f"it has {', '.join(plan.names)}"
+        if name not in known:
+            near = (
+                _closest_name(name, [one for one in known if isinstance(one, str)]) if isinstance(name, str) else None
+            )
+            listed = f"did you mean {near!r}?" if near else f"it has {', '.join(map(str, known))}"
             raise ArgumentError(f"se: the plan has no coefficient {safe_repr(name)}; {listed}")
         check_positive("se", value)
-    return pd.Series({str(name): float(value) for name, value in se.items()}, dtype=float)
+    return pd.Series(list(map(float, se.values())), index=list(se), dtype=float)
 
 
-def _meant(name: str, names: Sequence[str]) -> str | None:
-    """The coefficient that a name without its level, or one that is misspelt, probably stands for."""
+def _closest_name(name: str, names: Sequence[str]) -> str | None:
+    """The coefficient that is probably meant by a misspelt name or one without its level."""
     return next((one for one in names if one.startswith((f"{name}[", f"C({name})["))), None) or near_miss(name, names)

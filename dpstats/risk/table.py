@@ -60,7 +60,7 @@ class RiskBounds:
 
     proved: list[Bound]
     printed: list[Bound]
-    pi: float  # what a bound at a level may fail with
+    pi: float  # the probability that a bound at a level may fail
     n: int | None  # rows
 
     def value(self, gap: Gap, statement: Statement) -> float:
@@ -73,7 +73,19 @@ class RiskBounds:
         return f"{bound.gap}, {level[bound.statement]}"
 
     def frame(self) -> pd.DataFrame:
-        """The table of `excess_risk`: proved bounds, then the printed ones with what is known of them."""
+        """One bound a row, the proved ones first, with the columns
+
+        - ``bound``: what is bounded. "regularised": J(theta_b) - min J, J the objective without its noise.
+          "unregularised": the same without the quadratic term, against every theta of norm `radius`; each at
+          the level 1 - pi or in the mean. "regularised, on the region": against the coefficients of a region alone, of
+          a posterior draw there. "population": the expected loss of a new row, times n.
+        - ``source``: proof page, or paper and equation.
+        - ``value``: in units of the sum objective (the sum of losses).
+        - ``per_row``: value / n.
+        - ``holds``: "proved"; "implied" (not below a proved bound on the same quantity); "not implied";
+          "order only" (a constant is missing); "other mechanism".
+        - ``note``: what to know about it.
+        """
         bounds = [(one, "proved") for one in self.proved] + [(one, self._holds(one)) for one in self.printed]
         rows = [
             (self.named(one), one.source, one.value, one.value / (self.n or math.nan), holds, one.note)
@@ -90,10 +102,10 @@ class RiskBounds:
         return "implied" if printed.value >= self.value(printed.gap, printed.statement) else "not implied"
 
 
-def excess_risk(plan: ReleasePlan, pi: float = 0.05, radius: float | None = None, n: int | None = None) -> pd.DataFrame:
-    """Bounds on what privacy costs in the objective, proved and printed side by side.
-
-    A function of public values alone: no row is read, and n is what the caller says it is.
+def objective_risk(
+    plan: ReleasePlan, pi: float = 0.05, radius: float | None = None, n: int | None = None
+) -> RiskBounds:
+    """The bounds of a perturbed objective; a function of public values alone.
 
     Parameters
     ----------
@@ -105,40 +117,13 @@ def excess_risk(plan: ReleasePlan, pi: float = 0.05, radius: float | None = None
         Norm of the coefficients to compare with, in model units, by default the plan's guess; counted from what they
         are shrunk to, where that is not zero: the intercept of counts whose mean was bought.
     n : int, optional
-        Number of rows, public or assumed. Without it the column ``per_row`` and the bounds that need n are NaN.
-
-    Returns
-    -------
-    DataFrame
-        One bound a row, the proved ones first, with columns
-
-        - ``bound``: what is bounded. "regularised": J(theta_b) - min J, J the objective without its noise.
-          "unregularised": the same without the quadratic term, against every theta of norm `radius`; each at
-          the level 1 - pi or in the mean. "regularised, on the region": against the coefficients of a region alone, of
-          a posterior draw there. "population": the expected loss of a new row, times n.
-        - ``source``: proof page, or paper and equation.
-        - ``value``: in units of the sum objective (the sum of losses).
-        - ``per_row``: value / n.
-        - ``holds``: "proved"; "implied" (not below a proved bound on the same quantity); "not implied";
-          "order only" (a constant is missing); "other mechanism".
-        - ``note``: what to know about it.
+        Number of rows, public or assumed. Without it the bounds that need n are NaN.
 
     Raises
     ------
     ArgumentError
         If `pi` is not strictly between 0 and 1, `radius` is not positive or `n` is not a positive integer.
-
-    References
-    ----------
-    docs/proofs/risk and docs/risk.
     """
-    return objective_risk(plan, pi, radius, n).frame()
-
-
-def objective_risk(
-    plan: ReleasePlan, pi: float = 0.05, radius: float | None = None, n: int | None = None
-) -> RiskBounds:
-    """The bounds of `excess_risk`."""
     pi, radius, n = _checked(plan, pi, radius, n)
     proved = proved_bounds(plan, pi, radius)
     if n is not None:
@@ -172,7 +157,7 @@ def posterior_risk(
 
 
 def _checked(plan: ReleasePlan, pi: float, radius: float | None, n: int | None) -> tuple[float, float, int | None]:
-    """The arguments of a table, checked, the radius filled in."""
+    """The checked arguments of a table, with the radius filled in."""
     pi = check_failure(pi)
     radius = plan.radius if radius is None else radius
     check_cap("radius", radius)
@@ -217,7 +202,7 @@ def population_bound(plan: ReleasePlan, radius: float, n: int) -> Bound:
 def objective_new_rows(plan: ReleasePlan, pi: float, radius: float, n: int) -> Bound:
     """The expected loss of n new rows, with probability 1 - pi over noise and rows (theorem 7)."""
     if np.any(plan.linear) and getattr(plan, "penalty", None) is not None:
-        # The proof wants a penalty that is least at what the coefficients are shrunk to.
+        # The proof assumes a penalty whose minimum is where the coefficients are shrunk to.
         return Bound("population", "quantile", NEW_ROWS_PROOF, math.nan, "not proved for a penalty with a pilot stage")
     start = math.sqrt(float(np.max(plan.curvature))) * radius
     quantiles = objective_quantiles(plan.noise, plan.noise_shape, plan.curvature, radius, pi)
@@ -227,7 +212,7 @@ def objective_new_rows(plan: ReleasePlan, pi: float, radius: float, n: int) -> B
 
 
 def _setting(plan: ReleasePlan, pi: float, radius: float, n: int | None) -> PublicSetting:
-    """The plan in the sources' terms; they know one curvature, so its least entry."""
+    """The plan in the notation of the sources, which have one curvature: its least entry."""
     row_square = plan.kappa * float(np.max(plan.curvature))
     return PublicSetting(
         columns=len(plan.curvature),

@@ -2,77 +2,26 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.data import Block, Rows
+from dpstats.data import Block
 from dpstats.families.multinomial import Multinomial
 from dpstats.solvers import pairs
 from dpstats.solvers.linear_algebra import CERTIFIED_CELLS, CHUNK_ROWS, chunks
-from dpstats.solvers.objective import Accumulated, CertifiedGradient, PerturbedObjective, Vector
+from dpstats.solvers.objective import Accumulated, PerturbedObjective, Vector
 from dpstats.solvers.pairs import Array, Pair
 from dpstats.solvers.rounding import (
     CERTIFIED_ROWS,
     SPLIT_BITS,
-    WIDEST,
     Precision,
     Sums,
-    add_certified,
     add_products,
     split_array,
 )
-
-
-class ClassesObjective(PerturbedObjective):
-    """J(theta) = sum_i w_i [log sum_k exp(x_i'theta_k) - x_i'theta_y] + 1/2 theta' diag(m) theta + b'theta.
-
-    Theta holds the K classes one after the other, p coefficients each; m and b have its shape, (K p,).
-    """
-
-    family: Multinomial
-
-    def __init__(
-        self,
-        family: Multinomial,
-        rows: Rows[Block],
-        curvature: Vector,
-        noise: Vector,
-        row_norm: float,
-        widest: type[np.floating] = WIDEST,
-    ) -> None:
-        super().__init__(family, rows, curvature, noise, row_norm, widest)
-
-    def accumulate(self, theta: Vector) -> Accumulated:
-        public = Accumulated(*self._smooth(theta), np.diag(self.curvature))
-        return public.plus(self.rows.total_of_pieces(partial(_accumulated, self.family, theta), Accumulated.plus))
-
-    def gradient(self, theta: Vector) -> Vector:
-        own = self.rows.total_of_pieces(partial(_gradient, self.family, theta), operator.add)
-        return np.asarray(self._smooth(theta)[1] + own, dtype=np.float64)
-
-    def altered(self, rows: Rows[Block], curvature: Vector, noise: Vector) -> ClassesObjective:
-        return ClassesObjective(self.family, rows, curvature, noise, self.row_norm, self.widest)
-
-    def certified_gradient(self, theta: Array | Pair, precision: Precision) -> CertifiedGradient:
-        point = theta if isinstance(theta, Pair) else pairs.single(theta, self.widest)
-        sums = partial(_certified_sums, self.family, precision, self.widest, self.row_norm, point)
-        total, absolute = self.rows.total_of_pieces(sums, add_certified)
-        curvature = pairs.single(self.curvature, self.widest)
-        gradient = pairs.plus(pairs.multiply(curvature, point), self.noise.astype(self.widest))
-        for part in range(len(total.high)):
-            gradient = pairs.add(gradient, Pair(total.high[part], total.low[part]))
-        return CertifiedGradient(gradient.high, self.rounding_bound(point.high, precision, absolute * 1.001))
-
-    def hessian(self, theta: Pair, precision: Precision, width: float) -> NDArray[np.float64]:
-        """The Hessian; there are no kinks to average over."""
-        return self.accumulate((theta.high + theta.low).astype(np.float64)).hessian
-
-    def reach(self, step: Vector) -> float:
-        return self.rows.total_of_pieces(partial(_reach, self.family.classes, step), max)
 
 
 def _derivatives(family: Multinomial, theta: Vector, block: Block) -> tuple[float, Array, Array]:
@@ -145,7 +94,7 @@ def _certified_sums(
     family: Multinomial,
     precision: Precision,
     widest: type[np.floating],
-    row_norm: float,
+    bounds: tuple[float, float],
     theta: Pair,
     blocks: Iterable[Block],
 ) -> Sums:
@@ -159,10 +108,29 @@ def _certified_sums(
         if rows + len(block.endog) > CERTIFIED_ROWS:
             total, rows = pairs.plus(total, inside.reshape(total.high.shape)), 0
             inside = np.zeros_like(inside)
-        cells = split_array(np.asarray(block.exog, dtype=np.float64), row_norm, SPLIT_BITS)
+        cells = split_array(np.asarray(block.exog, dtype=np.float64), bounds[1], SPLIT_BITS)
         eta = [precision.eta(cells, point) for point in points]
         for place, slope in enumerate(class_slopes(precision, eta, block.endog, block.weights)):
-            add_products(inside[:, place], slope, cells, precision, (1.0, row_norm))
+            add_products(inside[:, place], slope, cells, precision, (1.0, bounds[1]))
             absolute += float(np.sum(np.abs(slope.high)))
         rows += len(block.endog)
     return pairs.plus(total, inside.reshape(total.high.shape)), absolute
+
+
+class ClassesObjective(PerturbedObjective):
+    """J(theta) = sum_i w_i [log sum_k exp(x_i'theta_k) - x_i'theta_y] + 1/2 theta' diag(m) theta + b'theta.
+
+    Theta holds the K classes one after the other, p coefficients each; m and b have its shape, (K p,).
+    """
+
+    family: Multinomial
+    sums_of = staticmethod(_accumulated)
+    gradient_of = staticmethod(_gradient)
+    certified_of = staticmethod(_certified_sums)
+
+    def hessian(self, theta: Pair, precision: Precision, width: float) -> NDArray[np.float64]:
+        """The Hessian; there are no kinks to average over."""
+        return self.accumulate((theta.high + theta.low).astype(np.float64)).hessian
+
+    def reach(self, step: Vector) -> float:
+        return self.rows.total_of_pieces(partial(_reach, self.family.classes, step), max)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from dpstats.solvers.rounding import (
     WIDEST,
     Precision,
     Scale,
+    Sums,
     add_certified,
     certified_sums,
     split_array,
@@ -49,6 +50,34 @@ class Accumulated(NamedTuple):
         return Accumulated(*map(operator.add, self, other))
 
 
+def _predictors(theta: Vector, block: Block) -> Floats:
+    """eta of each row, shape (rows,)."""
+    eta = block.exog @ theta
+    return eta if block.offset is None else eta + block.offset
+
+
+def _accumulated(family: Family, theta: Vector, blocks: Iterable[Block]) -> Accumulated:
+    """The loss of some rows, its gradient and Hessian."""
+    value, gradient, hessian = 0.0, np.zeros(len(theta)), np.zeros((len(theta), len(theta)))
+    for block in chunks(blocks, square_rows(len(theta))):
+        derivatives = family.derivatives(_predictors(theta, block), block.endog)
+        if block.weights is not None:
+            derivatives = Derivatives(*(block.weights * part for part in derivatives))
+        value += float(np.sum(derivatives.value))
+        gradient += np.dot(derivatives.gradient, block.exog)
+        hessian += weighted_square(block.exog, derivatives.curvature)
+    return Accumulated(value, gradient, hessian)
+
+
+def _gradient(family: Family, theta: Vector, blocks: Iterable[Block]) -> Vector:
+    """What some rows add to the gradient."""
+    gradient = np.zeros(len(theta))
+    for block in chunks(blocks, CHUNK_ROWS):
+        slope = family.slope(_predictors(theta, block), block.endog)
+        gradient += np.dot(slope if block.weights is None else block.weights * slope, block.exog)
+    return gradient
+
+
 class CertifiedGradient(NamedTuple):
     """A gradient of J, shape (p,), and a bound on the Euclidean norm of its rounding error."""
 
@@ -68,6 +97,11 @@ class PerturbedObjective:
     and `offset_bound` bound rows and offsets, for rounding bounds only.
     """
 
+    # What some rows add up to, for the passes over them. Functions of a module: they may be sent elsewhere.
+    sums_of: ClassVar[Callable[..., Accumulated]] = staticmethod(_accumulated)
+    gradient_of: ClassVar[Callable[..., Vector]] = staticmethod(_gradient)
+    certified_of: ClassVar[Callable[..., Sums]] = staticmethod(certified_sums)
+
     def __init__(
         self,
         family: Family,
@@ -83,14 +117,10 @@ class PerturbedObjective:
         self.rows = block_rows(rows)
         self.curvature = np.asarray(curvature, dtype=np.float64)
         self.noise = np.asarray(noise, dtype=np.float64)
+        self.size = len(self.curvature)  # p
         self.row_norm = row_norm
         self.widest = widest
         self.ladder = rounding.ladder(widest)
-
-    @property
-    def size(self) -> int:
-        """The number of columns p."""
-        return len(self.curvature)
 
     @property
     def natural_unit(self) -> float:
@@ -116,20 +146,20 @@ class PerturbedObjective:
     def accumulate(self, theta: Vector) -> Accumulated:
         """J, gradient and Hessian at theta, in one pass over the rows."""
         public = Accumulated(*self._smooth(theta), np.diag(self.curvature))
-        return public.plus(self.rows.total_of_pieces(partial(_accumulated, self.family, theta), Accumulated.plus))
+        return public.plus(self.rows.total_of_pieces(partial(self.sums_of, self.family, theta), Accumulated.plus))
 
     def gradient(self, theta: Vector) -> Vector:
         """The gradient of J at theta alone, in the cheapest pass over the rows that there is."""
-        own = self.rows.total_of_pieces(partial(_gradient, self.family, theta), operator.add)
+        own = self.rows.total_of_pieces(partial(self.gradient_of, self.family, theta), operator.add)
         return np.asarray(self._smooth(theta)[1] + own, dtype=np.float64)
 
-    def thinned(self, every: int) -> PerturbedObjective:
+    def thinned(self, every: int) -> Self:
         """Every `every`-th few rows, with the public terms shrunk alike: a cheap place to start from."""
         return self.altered(thin(self.rows, every, SAMPLE_CHUNK), self.curvature / every, self.noise / every)
 
-    def altered(self, rows: Rows[Block], curvature: Vector, noise: Vector) -> PerturbedObjective:
+    def altered(self, rows: Rows[Block], curvature: Vector, noise: Vector) -> Self:
         """The same loss and arithmetic with other rows and public terms."""
-        return PerturbedObjective(self.family, rows, curvature, noise, self.row_norm, self.widest, self.offset_bound)
+        return type(self)(self.family, rows, curvature, noise, self.row_norm, self.widest, self.offset_bound)
 
     def certified_gradient(self, theta: Array | Pair, precision: Precision) -> CertifiedGradient:
         """The gradient at theta with a bound on its rounding error, in arithmetic of the given precision.
@@ -139,7 +169,7 @@ class PerturbedObjective:
         """
         point = theta if isinstance(theta, Pair) else pairs.single(theta, self.widest)
         bounds = self.family.lipschitz, self.row_norm
-        sums = partial(certified_sums, self.family, precision, self.widest, bounds, point)
+        sums = partial(self.certified_of, self.family, precision, self.widest, bounds, point)
         total, absolute = self.rows.total_of_pieces(sums, add_certified)
         curvature = pairs.single(self.curvature, self.widest)
         gradient = pairs.plus(pairs.multiply(curvature, point), self.noise.astype(self.widest))
@@ -185,40 +215,6 @@ class PerturbedObjective:
         """The part of J without data: quadratic and noise, and its gradient."""
         value = float(theta @ (0.5 * self.curvature * theta + self.noise))
         return value, self.curvature * theta + self.noise
-
-
-def _predictors(theta: Vector, block: Block) -> Floats:
-    """eta of each row, shape (rows,)."""
-    eta = block.exog @ theta
-    return eta if block.offset is None else eta + block.offset
-
-
-def _derivatives(family: Family, theta: Vector, block: Block) -> Derivatives:
-    """The loss of some rows and its derivatives, by row, times the rows' weights."""
-    found = family.derivatives(_predictors(theta, block), block.endog)
-    if block.weights is None:
-        return found
-    return Derivatives(*(block.weights * part for part in found))
-
-
-def _accumulated(family: Family, theta: Vector, blocks: Iterable[Block]) -> Accumulated:
-    """The loss of some rows, its gradient and Hessian."""
-    value, gradient, hessian = 0.0, np.zeros(len(theta)), np.zeros((len(theta), len(theta)))
-    for block in chunks(blocks, square_rows(len(theta))):
-        derivatives = _derivatives(family, theta, block)
-        value += float(np.sum(derivatives.value))
-        gradient += np.dot(derivatives.gradient, block.exog)
-        hessian += weighted_square(block.exog, derivatives.curvature)
-    return Accumulated(value, gradient, hessian)
-
-
-def _gradient(family: Family, theta: Vector, blocks: Iterable[Block]) -> Vector:
-    """What some rows add to the gradient."""
-    gradient = np.zeros(len(theta))
-    for block in chunks(blocks, CHUNK_ROWS):
-        slope = family.slope(_predictors(theta, block), block.endog)
-        gradient += np.dot(slope if block.weights is None else block.weights * slope, block.exog)
-    return gradient
 
 
 def _averaged_hessian(

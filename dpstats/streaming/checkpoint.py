@@ -48,8 +48,8 @@ class Position(NamedTuple):
     digest: str
 
 
-class StreamBooks:
-    """The ticks of the streams that a ledger was charged for."""
+class StreamPositions:
+    """The current tick of every stream in a ledger."""
 
     def __init__(self, spender: Spender) -> None:
         self._store = spender._store
@@ -62,7 +62,7 @@ class StreamBooks:
         return None if row is None else int(row[0])
 
     def begin(self, entry: int, digest: str) -> None:
-        """Put the stream of an entry before its first tick, unless it stands there or further on already.
+        """Record that the stream of an entry is before its first tick, unless the ledger knows the stream already.
 
         LedgerError if the charge was refunded, or the file cannot be written.
         """
@@ -77,7 +77,7 @@ class StreamBooks:
                 raise LedgerError(f"charge {entry} was refunded; charge the ledger again before reading rows")
 
     def position(self, entry: int) -> Position | None:
-        """Where the stream of an entry stands; None if the ledger knows of none."""
+        """The position of the stream of an entry; None if the ledger knows no such stream."""
         with self._store.transaction(write=False) as connection:
             if not self._store.has_table(connection, "stream"):
                 return None
@@ -85,7 +85,7 @@ class StreamBooks:
         return None if row is None else Position(int(row[0]), str(row[1]))
 
     def advance(self, entry: int, before: Position, digest: str) -> bool:
-        """Move a stream on by one tick, durably, if it stands `before`; whether it did."""
+        """Advance a stream by one tick, durably, if its position is `before`; returns whether it was."""
         update = "UPDATE stream SET tick = tick + 1, digest = ? WHERE entry = ? AND tick = ? AND digest = ?"
         with self._store.transaction(write=True) as connection:
             return connection.execute(update, (digest, entry, before.tick, before.digest)).rowcount == 1
@@ -95,7 +95,6 @@ _FULL = "cannot be written: the disk is full, or a quota or limit is reached; fr
 _FORBIDDEN = "cannot be read or written; give this process permission to the file and its folder"
 _UNLOCKED = "cannot be locked: this file system has no locks; keep it on a local disk"
 MOUNTED = "is a mount point, and a state is replaced by renaming; mount its folder instead"
-
 _ADVICE = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _FULL),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), _FORBIDDEN),
@@ -106,7 +105,7 @@ _ADVICE = {
 
 @contextlib.contextmanager
 def on_disk(path: Path) -> Iterator[None]:
-    """Raise StreamError, with the fix, where the system refuses to read or write what stands at `path`."""
+    """Raise StreamError, with the fix, where the system refuses to read or write the file at `path`."""
     try:
         yield
     except OSError as error:
@@ -114,17 +113,21 @@ def on_disk(path: Path) -> Iterator[None]:
         raise StreamError(f"state: {str(path)!r} {advice}") from error
 
 
-def write_at(descriptor: int, content: bytes, place: int = 0) -> None:
-    """All of `content` into an open file, on the disk when this returns: the system may write less than it is given."""
-    rest = memoryview(content)
-    os.lseek(descriptor, place, os.SEEK_SET)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
-    os.fsync(descriptor)
+def write_durably(path: Path, content: bytes, place: int | None = None) -> None:
+    """Write a file that only its owner can read, or a part of it at `place`: it is on the disk when this returns."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if place is None else 0), 0o600)
+    try:
+        os.lseek(descriptor, place or 0, os.SEEK_SET)
+        rest = memoryview(content)
+        while rest:  # the system may write less than it is given
+            rest = rest[os.write(descriptor, rest) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager
-def locked(path: Path, *, make: bool) -> Iterator[None]:
+def file_lock(path: Path, *, make: bool) -> Iterator[None]:
     """Hold the lock of the file at `path`, where the system can lock files; a killed process holds none.
 
     Without `make` a file that is not there is not locked.
@@ -134,7 +137,7 @@ def locked(path: Path, *, make: bool) -> Iterator[None]:
     except ImportError:  # Windows: the ledger alone tells processes apart
         yield
         return
-    descriptor = _open_last(path, make, lambda one: fcntl.flock(one, fcntl.LOCK_EX))
+    descriptor = _open_current(path, make, lambda one: fcntl.flock(one, fcntl.LOCK_EX))
     try:
         yield
     finally:
@@ -144,7 +147,7 @@ def locked(path: Path, *, make: bool) -> Iterator[None]:
             os.close(descriptor)
 
 
-def _open_last(path: Path, make: bool, lock: Callable[[int], None]) -> int | None:
+def _open_current(path: Path, make: bool, lock: Callable[[int], None]) -> int | None:
     """The file at `path`, open and locked; None if there is none."""
     while True:
         try:
@@ -179,7 +182,7 @@ class Checkpoint:
     def __init__(self, path: str | os.PathLike[str] | None, ledger: LedgerLike) -> None:
         self.ledger = as_ledger(ledger)
         self.path = None if path is None else _state_path(check_path("state", path))
-        self._books = None if self.ledger is None else StreamBooks(self.ledger)
+        self._books = None if self.ledger is None else StreamPositions(self.ledger)
         self.entry: int | None = None
         """The number of the charge, once it is made."""
         self._position: Position | None = None
@@ -188,7 +191,7 @@ class Checkpoint:
         self._overtaken = False
 
     def load(self) -> dict[str, Any] | None:
-        """The valid state, with what a killed process has left put in order; None if no stream has begun here."""
+        """The valid state, after repair of what a killed process left behind; None if no stream has begun here."""
         if self.path is None:
             return None
         with self._locked():
@@ -253,9 +256,9 @@ class Checkpoint:
         self._waiting = None
 
     def may_retry(self, error: BaseException) -> bool:
-        """Whether the commit that `error` stopped may be tried again, as the error is then made to say.
+        """Whether the commit that `error` stopped may be tried again; a note in the error then says so.
 
-        Where there is a state, a process that is stopped goes on from there.
+        With a state file, a process that is interrupted continues from the file instead.
         """
         lasting = isinstance(error, Exception if self.path is not None else (Exception, KeyboardInterrupt))
         if retry := lasting and not self._overtaken:
@@ -263,7 +266,7 @@ class Checkpoint:
         return retry
 
     def _refused(self) -> StreamError:
-        """The error of an object that holds another state than the valid one: it is of no use any more."""
+        """Mark this object as unusable, since its state is not the valid one; returns the error that says so."""
         self._overtaken = True
         return StreamError(OLD)
 
@@ -274,12 +277,12 @@ class Checkpoint:
         return pack({**facts, "charged": self._books is not None, "salt": secrets.token_hex(32)})
 
     def _content(self) -> bytes | None:
-        """What stands at the path; None if there is no file."""
+        """The content of the state file; None if there is no file."""
         return self.path.read_bytes() if self.path is not None and self.path.exists() else None
 
     def _first(self) -> bytes | None:
-        """The state before the first tick that a killed process has paid for but not put in its place."""
-        for staged in self._staged():
+        """The state before the first tick that a killed process paid for but did not move to the path."""
+        for staged in self._staged_files():
             content = staged.read_bytes()
             with contextlib.suppress(StreamError):
                 facts = unpack(content)
@@ -290,7 +293,7 @@ class Checkpoint:
         return None
 
     def _valid(self, content: bytes, identity: str) -> bytes:
-        """`content`, or the state one tick on that was committed but not put in its place.
+        """`content`, or the state one tick later that was committed but not moved to the path.
 
         StreamError if the ledger knows of another state than both.
         """
@@ -301,22 +304,22 @@ class Checkpoint:
             raise StreamError("ledger: it was not charged for the stream of this state; pass the ledger that was")
         if position.digest == digest_of(content):
             return content
-        for staged in self._staged():
+        for staged in self._staged_files():
             later = staged.read_bytes()
             if digest_of(later) == position.digest:
                 return later
         raise StreamError(OLD)
 
     def _put(self, content: bytes) -> None:
-        """Make `content` the file at the path, durably, and drop what was staged otherwise."""
+        """Move `content` to the path, durably, and remove other staged files."""
         after = Position(int(unpack(content)["tick"]), digest_of(content))
         if self.path is not None:
             # Looked for before the rename: whoever locks the new state may stage the one after it from then on.
-            staged_before = self._staged()
+            staged_before = self._staged_files()
             if self._content() != content:
-                if self._stage_path(content) not in staged_before:
+                if self._staged_path(content) not in staged_before:
                     self._stage(content)
-                os.replace(self._stage_path(content), self.path)
+                os.replace(self._staged_path(content), self.path)
             # Without a ledger the name alone decides: were it lost with the power, the tick could be closed again.
             sync_directory(self.path.parent)
             for staged in staged_before:
@@ -325,8 +328,8 @@ class Checkpoint:
         self._position = after
 
     def _stage(self, content: bytes) -> None:
-        """Write `content` beside the state, durably; what stands there whole is left, as the ledger may name it."""
-        staged = self._stage_path(content)
+        """Write `content` to a file beside the state, durably, unless it is there: the ledger may name that file."""
+        staged = self._staged_path(content)
         if not (staged.exists() and staged.read_bytes() == content):
             try:
                 write_durably(staged, content)
@@ -336,17 +339,17 @@ class Checkpoint:
                 raise
         sync_directory(staged.parent)
 
-    def _stage_path(self, content: bytes) -> Path:
+    def _staged_path(self, content: bytes) -> Path:
         assert self.path is not None
         return self.path.with_name(f".{self.path.name}.next-{digest_of(content)[:32]}")
 
-    def _staged(self) -> list[Path]:
+    def _staged_files(self) -> list[Path]:
         assert self.path is not None
         return sorted(self.path.parent.glob(f".{glob.escape(self.path.name)}.next-*"))
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """One process at a time, where the system can lock files, and the system's refusals as StreamError.
+        """Admit one process at a time, where the system can lock files, and turn its refusals into StreamError.
 
         The lock beside the state is there before the state is. Whoever removes it lets others in, so the state's own
         file is locked too: a rename gives its name to another file, and whoever has waited for the old one begins anew.
@@ -355,7 +358,7 @@ class Checkpoint:
             yield
             return
         lock = self.path.with_name(f".{self.path.name}.lock")
-        with on_disk(self.path), locked(lock, make=True), locked(self.path, make=False):
+        with on_disk(self.path), file_lock(lock, make=True), file_lock(self.path, make=False):
             yield
 
 
@@ -373,7 +376,7 @@ def _state_path(path: Path) -> Path:
     return path
 
 
-class Waiting(NamedTuple):
+class PendingTick(NamedTuple):
     """A tick that is computed but not shown yet."""
 
     facts: Mapping[str, Any] | None  # the state after it; None once that is valid
@@ -390,11 +393,11 @@ class DurableTicks(ABC):
     def __init__(self, state: str | os.PathLike[str] | None, ledger: LedgerLike, last: int) -> None:
         self._checkpoint, self._last = Checkpoint(state, ledger), last
         self.lock, self._broken = TickLock(), False
-        self._waiting: Waiting | None = None
+        self._waiting: PendingTick | None = None
         self._identity, self._begun = secrets.token_hex(16), False
 
     def _load(self) -> None:
-        """Go on from the state, if there is one."""
+        """Continue from the state, if there is one."""
         facts = self._checkpoint.load()
         if facts is not None:
             self._resume(facts)
@@ -414,19 +417,19 @@ class DurableTicks(ABC):
         """Charge the ledger and write the first state, once."""
 
     @abstractmethod
-    def _compute(self, tables: Sequence[Table], label: str | None) -> Callable[[], Waiting]:
-        """Read the rows of a tick, which are paid for; what then makes the tick."""
+    def _compute(self, tables: Sequence[Table], label: str | None) -> Callable[[], PendingTick]:
+        """Read the rows of a tick, which are paid for; returns the function that then makes the release."""
 
     @abstractmethod
     def _show(self, release: Any, label: str | None) -> None:
-        """Make a release the latest one; where it fails, nothing has changed."""
+        """Make a release the latest one; a failure changes nothing."""
 
     @abstractmethod
     def _resume(self, facts: dict[str, Any]) -> None:
-        """Go on from a state; StreamError if it is another stream's."""
+        """Continue from a state; StreamError if it is that of another stream."""
 
     def check_usable(self) -> None:
-        """StreamError unless this object may close another tick, or the one that waits."""
+        """StreamError unless this object may close another tick, or record the pending one."""
         if self._broken:
             raise StreamError(LOST if self._checkpoint.path is None else BROKEN)
         self.lock.check_process("open it there")
@@ -436,7 +439,7 @@ class DurableTicks(ABC):
             )
 
     def check_label(self, label: str | None) -> None:
-        """Raise unless `label` may follow the last one, or is that of the tick that waits."""
+        """Raise unless `label` may follow the last one, or is that of the pending tick."""
         if label is not None and not isinstance(label, str):
             raise ArgumentError("label must be text: the public name of a tick")
         if self._waiting is not None:
@@ -453,11 +456,11 @@ class DurableTicks(ABC):
 
     @property
     def waits(self) -> bool:
-        """Whether a tick is computed that could not be recorded: it is the next one, whatever rows come."""
+        """Whether a tick is computed that could not be recorded: it is the next one, whatever rows are passed."""
         return self._waiting is not None
 
     def update(self, rows: object, label: str | None) -> None:
-        """Close a tick with its rows, or record and show the one that waits: others would have the same noise."""
+        """Close a tick with its rows, or record and show the pending one: another would have the same noise."""
         with self.lock.held():
             self.check_usable()
             self.check_label(label)
@@ -497,12 +500,3 @@ class DurableTicks(ABC):
 def digest_of(content: bytes) -> str:
     """A hash of a state; the state holds a salt that nobody can guess, so the hash says nothing of it."""
     return hashlib.sha256(content).hexdigest()
-
-
-def write_durably(path: Path, content: bytes) -> None:
-    """A file that only its owner can read, on the disk when this returns."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        write_at(descriptor, content)
-    finally:
-        os.close(descriptor)

@@ -19,8 +19,8 @@ Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Scaled:
-    """rho times a set, as far as a descent asks for it."""
+class ScaledConstraint:
+    """rho times a set, with the methods that a descent uses."""
 
     constraint: Constraint
     rho: float
@@ -36,7 +36,7 @@ class Scaled:
         return self.rho * self.constraint.support(direction)
 
 
-Region = Constraint | Scaled
+Region = Constraint | ScaledConstraint
 
 
 MOST_STEPS = 20_000
@@ -134,7 +134,7 @@ def descend(
 
 
 def duality_gap(point: Vector, moments: Vector, gram: Matrix | Sandwich, constraint: Region) -> float:
-    """How far the sum of squares at `point` is above the least on the set, at most; of a positive matrix.
+    """An upper bound on the sum of squares at `point` less the minimum over the set, for a positive matrix.
 
     sup <gradient, point - v> over v in the set (Frank and Wolfe).
     """
@@ -162,7 +162,7 @@ def _largest_eigenvalue(gram: Matrix | Sandwich) -> float:
 def without_free(
     matrix: Matrix, vector: Vector, free: NDArray[np.bool_]
 ) -> tuple[Matrix, Vector, Callable[[Vector], Vector]]:
-    """The problem left when the free coefficients take their best values, and what those are."""
+    """The problem that is left when the free coefficients take their best values, and a function that gives these."""
     if not free.any():
         return matrix, vector, lambda others: np.zeros(0)
     factor = linalg.pinvh(matrix[np.ix_(free, free)])

@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 
 from dpstats.cached import cached_property
 from dpstats.formula.design import DesignSpec
-from dpstats.inference import Estimates, ModelSpread, NormalLaw
-from dpstats.inference.basis import MappedMatrix, reference_levels, self_adjoint
-from dpstats.inference.inverse import identify
-from dpstats.mechanisms.statistics import Equations, Moments, StatisticsPlan, noisy_count
+from dpstats.inference import Inference, ModelSpread, NormalLaw
+from dpstats.inference.basis import reference_levels, self_adjoint
+from dpstats.mechanisms.statistics import Equations, Moments, StatisticsPlan, equations_inference, inference_of
 from dpstats.penalties import Penalty
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.information.statistics import StatisticsNoise
@@ -22,14 +21,11 @@ from dpstats.streaming.vectors import RowVector
 
 Float = NDArray[np.float64]
 
-ALIGNED = 0.25
-"""Guess at half of the mean of l''' / l'' in size, see `remainder`; settled by a trial (docs/benchmarks_streams)."""
-
-WIDENING = 2.0
-"""Standard errors allow for so many times the predicted remainder."""
-
+# Half of the typical |l'''| / l'', see `remainder`; chosen by a benchmark (docs/benchmarks_streams)
+REMAINDER_FACTOR = 0.25
+REMAINDER_MARGIN = 2.0  # Standard errors allow for this multiple of the predicted remainder
+# Cap on the (1 + L / alpha)^2 steps of the printed solver, which may be millions at every tick
 PRINTED_STEPS = 10_000
-"""The printed solver asks for (1 + L / alpha)^2 steps at every tick, which may be millions; no more than this."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,38 +101,24 @@ class TickFitting:
         lipschitz = 2 * ticks * self.rows_guess * (1 + reach)
         return printed_descent(*sums, error=error, lipschitz=lipschitz, start=start, most_steps=PRINTED_STEPS)
 
-    def estimates(self, released: Float, deviation: float, off: float = 0.0) -> tuple[Estimates, Float]:
-        """Coefficients without ridge and penalty and their errors, and T: those in model units are T times them.
+    def inference(self, released: Float, deviation: float, off: float = 0.0) -> tuple[Inference, Float]:
+        """Coefficients without ridge and penalty, with errors in the user's units; and a basis, as of `inference_of`.
 
-        `off` is a `remainder`: errors grow by the square root of 1 + (`WIDENING` off)^2.
+        `off` is a `remainder`: errors grow by the square root of 1 + (`REMAINDER_MARGIN` off)^2.
         """
-        moments = self.moments(released, deviation)
-        basis = reference_levels(self.equations(moments).information, self.design.dummies)
-        size = len(basis)
-        equations = moments.equations(np.eye(size + 1)[:, :size] @ basis, np.eye(size + 1)[size])
-        law = MappedMatrix(moments.law, equations.columns)
-        identified = identify(equations.information, law)
-        coef = equations.solve(self.radius, None, np.ones(size))
-        active = identified.active
-        rest = equations.moments - equations.information[:, ~active] @ coef[~active]
-        coef[active] = identified.inverse @ rest[active]
-        noise = equations.coefficient_noise(coef)
-        spread = ModelSpread(self.design.score_ratio or 1.0)
+        moments, size = self.moments(released, deviation), len(self.design.names)
+        columns, response = np.eye(size + 1)[:, :size], np.eye(size + 1)[size]
         if self.vector.method == "linear":
-            loss = float(np.sum(identified.inverse * noise[np.ix_(active, active)]))
-            spread = self._dispersion(deviation, moments, equations, coef, loss, int(active.sum()))
+            plan = self.law(deviation)
+            return inference_of(plan, moments, self.design, (columns, response), None, self.radius)
+        basis = reference_levels(self.equations(moments).information, self.design.dummies)
+        equations, spread = moments.equations(columns @ basis, response), ModelSpread(self.design.score_ratio or 1.0)
+        transform, shift = self.design.back_transform()
+        inference = equations_inference(equations, self.radius, (transform @ basis, shift), lambda *_: spread)
+        noise = equations.coefficient_noise(inference.estimates.coef)
         positive = equations.stabilised(equations.ridge(self.radius))
-        estimates = Estimates(
-            coef=coef,
-            information=equations.information,
-            curvature=np.zeros_like(noise),
-            linear=NormalLaw(noise + (WIDENING * off) ** 2 * (noise + spread.value * positive)),
-            matrix=law,
-            spread=spread,
-            typical_size=self.radius / np.sqrt(size * np.diag(equations.metric)),
-            found=identified,
-        )
-        return estimates, basis
+        widened = NormalLaw(noise + (REMAINDER_MARGIN * off) ** 2 * (noise + spread.value * positive))
+        return replace(inference, estimates=replace(inference.estimates, linear=widened)), basis
 
     def remainder(self, released: Float, deviation: float, params: Float, linearised: Float, weights: Float) -> float:
         """About how far linearisation moves coefficients, in standard errors without noise, for ticks linearised at
@@ -148,20 +130,6 @@ class TickFitting:
         # A row of several trials says more than its share of the information does.
         errors = float(np.sqrt(self.design.score_ratio or 1.0))
         return remainder(float(squares @ weights), invert_information(equations, self.radius)) / errors
-
-    def _dispersion(
-        self, deviation: float, moments: Moments, equations: Equations, coef: Float, loss: float, fitted: int
-    ) -> ModelSpread:
-        """The residual variance over the noisy number of rows, with what the fit took out of the noise put back."""
-        plan = self.law(deviation)
-        residual = equations.response - equations.columns @ coef
-        total = float(equations.square - 2 * coef @ equations.moments + coef @ equations.information @ coef) + loss
-        variance = float(equations.law.bilinear(residual[None], residual[None])[0])
-        variance += residual[-1] ** 4 * plan.square_excess
-        rows = noisy_count(plan, moments, None)
-        degrees = max(rows.count - fitted, 1.0)
-        phi = total / degrees
-        return ModelSpread(phi, float(np.sqrt(max(variance, 0.0) + (phi * rows.deviation) ** 2)) / degrees)
 
 
 def invert_information(equations: Equations, radius: float) -> Float:
@@ -175,18 +143,18 @@ def squared_distances(apart: Float, information: Float) -> Float:
 
 
 def remainder(squares: float, inverse: Float) -> float:
-    """The size of H^-1/2 r, r what linearisation leaves out of the equations, about ALIGNED sum d'H d / sqrt(p) long.
+    """The length of H^-1/2 r, r what linearisation leaves out: |r| is about REMAINDER_FACTOR sum d'H d / sqrt(p).
 
     `squares` is sum d'H d over ticks, d how far off each was linearised; `inverse` that of all ticks' information.
     """
     size = len(inverse)
-    return ALIGNED * squares / float(np.sqrt(size)) * float(np.sqrt(np.trace(inverse) / size))
+    return REMAINDER_FACTOR * squares / float(np.sqrt(size)) * float(np.sqrt(np.trace(inverse) / size))
 
 
 def predicted_excess(
     columns: int, weight: float, deviation: float, row: RowVector, radius: float, rows: float
 ) -> float:
-    """What noise is likely to add to the sum of losses: ridge at its best, rows spread as the metric has it.
+    """The likely increase of the sum of losses due to noise, with the best ridge and rows spread as in the metric.
 
     sum over p directions of h s^2 v / (s^2 + h^2 v) / 2 with the information h = rows weight / p, the noise's variance
     s^2 in the equations and the coefficients' v = radius^2 / p; `weight` is a row's typical w.

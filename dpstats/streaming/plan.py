@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -14,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from statsmodels.iolib.table import SimpleTable
 
-from dpstats.arguments import is_number, is_whole
+from dpstats.arguments import is_whole
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
@@ -22,6 +21,7 @@ from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
 from dpstats.penalties import Penalty
 from dpstats.penalties import from_dict as penalty_from_dict
+from dpstats.plan.tables import banner
 from dpstats.plots import style
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
@@ -32,7 +32,7 @@ from dpstats.streaming.sums import SumsPlan, plan_from_dict
 from dpstats.streaming.sums.lattice import GaussianDraws
 from dpstats.streaming.sums.workloads import Cumulative, Halflife, Window
 from dpstats.streaming.vectors import RowVector
-from dpstats.summaries import WIDTH, Summary, format_number, full_width, paired_facts, shorten
+from dpstats.summaries import Summary, format_number, full_width, paired_facts, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,9 +41,7 @@ if TYPE_CHECKING:
 def header(plan: StreamPlan, ticks: str) -> SimpleTable:
     """Pairs of facts on the stream (left) and on the guarantee (right)."""
     guarantee, mechanism = plan.guarantee, plan.sums.mechanism
-    title = f"Private Stream of Regressions: {plan.family.title}"
-    if not guarantee.certified:
-        title = "\n".join([*textwrap.wrap(f"*** NOT CERTIFIED: {guarantee.reason} ***", WIDTH), title])
+    title = "\n".join([*banner(guarantee), f"Private Stream of Regressions: {plan.family.title}"])
     model_facts = [
         ("Dep. Variable:", shorten(plan.design.response_name, 20)),
         ("Mechanism:", plan.method),
@@ -72,11 +70,10 @@ def header(plan: StreamPlan, ticks: str) -> SimpleTable:
 
 Float = NDArray[np.float64]
 
-SHOWN = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 100_000, 1_000_000)
-"""Ticks that a plan shows, up to its horizon."""
-
-WITHOUT_HORIZON = 1000
-"""The last tick that a plan shows of a stream that runs for ever, or whose horizon was not declared."""
+# Ticks that a plan shows, up to its horizon
+TICKS_SHOWN = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 100_000, 1_000_000)
+# The last tick that a plan shows of a stream that runs for ever, or whose horizon was not declared
+LAST_TICK_SHOWN = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,8 +220,8 @@ class StreamPlan:
             If a tick lies outside the horizon.
         """
         if ticks is None:
-            last = self.horizon or WITHOUT_HORIZON
-            ticks = sorted({tick for tick in SHOWN if tick < last} | {last})
+            last = self.horizon or LAST_TICK_SHOWN
+            ticks = sorted({tick for tick in TICKS_SHOWN if tick < last} | {last})
         listed = isinstance(ticks, Iterable) and not isinstance(ticks, (str, bytes))
         if not (listed and all(map(is_whole, ticks))):
             raise ArgumentError("ticks must be a list of integers: the ticks to predict")
@@ -281,7 +278,7 @@ class StreamPlan:
     def notes(self) -> list[str]:
         """What the reader must know, in plain words."""
         verb = "replacing" if self.guarantee.adjacency == "replace_one" else "adding or removing"
-        unit, rows = self.guarantee.unit, rows_of_one(self.guarantee, self.sums.mechanism.participation)
+        unit, rows = self.guarantee.unit, neighbouring_rows(self.guarantee, self.sums.mechanism.participation)
         notes = [
             f"One charge covers everything that the stream ever shows: {verb} one {unit or 'row'} {rows}. Ticks "
             "are public. The rows of a tick are private, and so is their number unless ticks are counted in rows.",
@@ -388,15 +385,8 @@ def facts_digest(facts: Any) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
-def check_guess(name: str, value: object, low: float, high: float) -> float:
-    """`value` as a float; ArgumentError unless it is a number from `low` to `high`."""
-    if not is_number(value) or not low <= value <= high:
-        raise ArgumentError(f"{name} must be a number from {low:g} to {high:g}")
-    return float(value)
-
-
-def rows_of_one(guarantee: Guarantee, participation: Sequence[int]) -> str:
-    """Where the rows are that neighbours of a guarantee differ by."""
+def neighbouring_rows(guarantee: Guarantee, participation: Sequence[int]) -> str:
+    """The rows by which neighbours differ, in words."""
     if guarantee.unit is None:
         return "in its tick"
     often = "in all" if len(participation) == 1 else f"in each of {len(participation)} ticks (offsets as declared)"

@@ -23,7 +23,7 @@ from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.frames import WideFrame
 from dpstats.streaming.constrained import (
     Sandwich,
-    Scaled,
+    ScaledConstraint,
     descend,
     explained_by_noise,
     positive_part,
@@ -37,8 +37,7 @@ from dpstats.streaming.vectors import Integers, RowVector
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-MOST_NUMBERS = 250_000
-"""Sums that "auto" directions make at most."""
+MOST_NUMBERS = 250_000  # Most sums that directions="auto" may make
 
 
 def region_width(columns: int, region: Constraint | int | None) -> float:
@@ -82,12 +81,8 @@ def choose_directions(
 
 
 MOST_ENTRIES = 2 * 10**8
-
-PART_CELLS = 2**17
-"""So many cells of rows are handled at once."""
-
-LIFT_TOLERANCE = 1e-6
-"""Of a lifted point's image, relative to the image's norm."""
+PART_CELLS = 2**17  # Cells of rows per block
+LIFT_TOLERANCE = 1e-6  # Error of a lifted point's image, relative to the image's norm
 
 
 @dataclass(frozen=True)
@@ -140,7 +135,7 @@ class Projection:
         return np.where(np.isfinite(images), images, 0.0)
 
     def _images(self, rows: Matrix) -> Matrix:
-        """What some finite rows become."""
+        """The images of finite rows."""
         largest, cells = _whole_numbers(rows, self.columns)
         far, image = _whole_numbers(cells @ self._integers.T, self.directions)
         # Both sums are of whole numbers below 2^53: exact, in whatever order they are added.
@@ -197,12 +192,11 @@ class Projection:
             square = apart(point)
             return square <= close or square - gap > close
 
-        region, gram = Scaled(constraint, rho), Sandwich(self.matrix, np.eye(self.directions))
+        region, gram = ScaledConstraint(constraint, rho), Sandwich(self.matrix, np.eye(self.directions))
         point = descend(self.matrix.T @ image, gram, region, region.project(start), 0.0, 5_000, decided)
         return point, apart(point) <= close
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
         return {"columns": self.columns, "directions": self.directions, "seed": self.seed}
 
 
@@ -242,7 +236,7 @@ def plan_projection(
     region: Constraint | int | None = None,
     seed: int = 0,
 ) -> tuple[Projection, list[str]]:
-    """A projection from public facts, and what a plan must say of it; "printed" is refused where it exceeds d.
+    """A projection from public facts, and the notes on it; "printed" is refused where it exceeds d.
 
     ArgumentError for a `region` or `directions` of another kind, or directions that are no fewer than d.
     """
@@ -298,13 +292,11 @@ class ProjectedVector(RowVector):
         return block._replace(exog=np.hstack([exog[:, :first] * inside[:, None], images]))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
         region = self.region.to_dict() if isinstance(self.region, Constraint) else self.region
         return {**super().to_dict(), "projection": self.projection.to_dict(), "region": region}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
-        """What `to_dict` gave `stored` of."""
         region = constraint_from_dict(stored["region"]) if isinstance(stored["region"], dict) else stored["region"]
         return super().from_dict({**stored, "projection": Projection(**stored["projection"]), "region": region})
 
@@ -318,7 +310,7 @@ class ProjectedFitting:
     lift: bool
 
     def params(self, released: Vector, deviation: float, start: Vector | None = None, ticks: float = 1.0) -> Vector:
-        """Coefficients in model units, in the set but for the intercept, shape (p,); see `Fitting.params`."""
+        """Coefficients in model units, in the set but for the intercept, shape (p,); see `TickFitting.params`."""
         matrix, projection, first = self.vector.matrix(released), self.vector.projection, int(self.vector.intercept)
         free = np.arange(len(matrix) - 1) < first
         inner, moments, best = without_free(positive_part(matrix[:-1, :-1]), matrix[:-1, -1], free)
@@ -331,8 +323,6 @@ class ProjectedFitting:
 
     def moments(self, *arguments: Any) -> NoReturn:
         raise NotReleasedError(f"not released: {NO_ERRORS}")
-
-    estimates = moments
 
 
 @dataclass(frozen=True, eq=False)

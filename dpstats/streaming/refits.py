@@ -13,14 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dpstats.arguments import is_whole
 from dpstats.call import SEEDED, make_request
 from dpstats.data import Table, as_table
-from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, StreamError
 from dpstats.families import Family
 from dpstats.ledger.ledger import LedgerLike
@@ -30,19 +29,16 @@ from dpstats.models.sources import FormulaSource
 from dpstats.penalties.base import number
 from dpstats.plan import Plan
 from dpstats.privacy.accounting import compose, split_budget
-from dpstats.privacy.guarantee import Guarantee, check_budget
+from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import fail_closed
 from dpstats.results.glm_results import GLMResults
-from dpstats.streaming.checkpoint import DurableTicks, Waiting
+from dpstats.streaming.checkpoint import DurableTicks, PendingTick
 from dpstats.streaming.plan import facts_digest
 from dpstats.summaries import wrap_notes
 
 MOST_TICKS = 10**6
-
-RATIO = 1.6
-
-DELTA_SHARE = 0.5
-"""Of delta goes to the fits themselves, the rest to their composition."""
+DEFAULT_RATIO = 1.6
+DELTA_SHARE = 0.5  # Share of delta for the fits themselves; the rest is for their composition
 
 
 @dataclass(frozen=True)
@@ -88,7 +84,7 @@ class Schedule:
         return cls(tuple(range(step, last + 1, step)), last)
 
     @classmethod
-    def geometric(cls, horizon: int, ratio: float = RATIO, first: int = 1) -> Schedule:
+    def geometric(cls, horizon: int, ratio: float = DEFAULT_RATIO, first: int = 1) -> Schedule:
         """Fits at first, first ratio, first ratio^2, ..., rounded up: about log(horizon / first) / log(ratio) fits.
 
         The rows that the latest fit has not seen are at all times at most 1 - 1/ratio of the ticks so far, and a tick.
@@ -216,7 +212,7 @@ class RefitsPlan:
 def make_schedule(schedule: Schedule | int | None, horizon: int) -> Schedule:
     """The schedule asked for, or the default. ArgumentError if it is neither a schedule for `horizon` nor a period."""
     if schedule is None:
-        return Schedule.geometric(horizon, RATIO)
+        return Schedule.geometric(horizon, DEFAULT_RATIO)
     if isinstance(schedule, Schedule):
         if schedule.horizon != horizon:
             raise ArgumentError(f"horizon must be the schedule's, {schedule.horizon:,}")
@@ -224,44 +220,30 @@ def make_schedule(schedule: Schedule | int | None, horizon: int) -> Schedule:
     return Schedule.every(schedule, horizon)
 
 
-class RefitModel(NamedTuple):
-    """What is fitted at each of the ticks."""
-
-    formula: str
-    family: str | Family
-    domain: Domain
-    options: Mapping[str, Any]  # of `dpstats.glm`
-
-
-def make_refits_plan(model: RefitModel, schedule: Schedule, eps: float, delta: float, *, seeded: bool) -> RefitsPlan:
-    """The plan; reads nothing."""
-    eps, delta = check_budget(eps, delta)
-    source = FormulaSource(model.formula, None, model.domain)
-
-    def each(eps: float, delta: float) -> Plan:
-        return source.plan(make_request(eps=eps, delta=delta, family=model.family, **model.options))
-
-    *budget, total = share(eps, delta, len(schedule.times), lambda *spent: each(*spent).guarantee)
-    if seeded:
-        total = total.uncertified(SEEDED)
-    return RefitsPlan(schedule, each(*budget), replace(total, basis=BASIS))
-
-
 class RunningRefits(DurableTicks):
-    """What changes while a stream of refits runs."""
+    """A stream of refits of one model, with `options` of `dpstats.glm`, while it runs; the source has no data."""
 
     def __init__(
         self,
-        model: RefitModel,
-        plan: RefitsPlan,
+        source: FormulaSource,
+        family: str | Family,
+        options: Mapping[str, Any],
+        schedule: Schedule,
+        budget: tuple[float, float],
         *,
         ledger: LedgerLike,
         state: str | os.PathLike[str] | None,
         seed: int | None,
     ) -> None:
-        super().__init__(state, ledger, plan.schedule.horizon)
-        self.model, self.plan, self._digest, self._seed = model, plan, plan.digest(), seed
-        self._budget = plan.each.request.eps, plan.each.request.delta
+        def each(eps: float, delta: float) -> Plan:
+            return source.plan(make_request(eps=eps, delta=delta, family=family, **options))
+
+        eps, delta, total = share(*budget, len(schedule.times), lambda *spent: each(*spent).guarantee)
+        total = total if seed is None else total.uncertified(SEEDED)
+        self.plan = RefitsPlan(schedule, each(eps, delta), replace(total, basis=BASIS))
+        super().__init__(state, ledger, schedule.horizon)
+        self._source, self._family, self._options, self._seed = source, family, options, seed
+        self._budget, self._digest = (eps, delta), self.plan.digest()
         self._tick, self.results = 0, None
         self.history: list[dict[str, Any]] = []
         self._load()
@@ -273,11 +255,11 @@ class RunningRefits(DurableTicks):
         return self._tick
 
     def table(self, rows: object) -> Table:
-        """As `DurableTicks.table`: rows whose fit costs what was planned."""
+        """As `DurableTicks.table`; also checks that a fit of these rows costs what was planned."""
         table = as_table(rows)
         check_rows(self._checkpoint.ledger, self.plan.guarantee, table)
         eps, delta = self._budget
-        if self._glm(table).plan(eps, delta=delta, **self.model.options).guarantee != self.plan.each.guarantee:
+        if self._glm(table).plan(eps, delta=delta, **self._options).guarantee != self.plan.each.guarantee:
             raise ArgumentError(
                 "domain must declare every column that the formula reads, so that all fits cost the same"
             )
@@ -285,29 +267,28 @@ class RunningRefits(DurableTicks):
 
     def begin(self) -> None:
         if not self._begun:
-            formula, domain = str(self.plan.each.formula), self.model.domain
-            entry = {"label": self.plan.title, "method": "refits", "formula": formula, "domain": domain}
-            columns = FormulaSource(formula, None, domain).columns
-            self._checkpoint.begin(self._facts(0, None, []), self.plan.guarantee, **entry, columns=columns)
+            entry = {"label": self.plan.title, "method": "refits", "formula": str(self.plan.each.formula)}
+            read = {"domain": self._source.domain, "columns": self._source.columns}
+            self._checkpoint.begin(self._facts(0, None, []), self.plan.guarantee, **entry, **read)
             self._begun = True
 
-    def _compute(self, tables: Sequence[Table], label: str | None) -> Callable[[], Waiting]:
+    def _compute(self, tables: Sequence[Table], label: str | None) -> Callable[[], PendingTick]:
         tick, results, history = self.tick + 1, self.results, self.history
         if tick in self.plan.schedule.times:
             results = self._fit(tables[0], tick)
             history = [*history, *_coefficients(tick, results)]
-        return lambda: Waiting(self._facts(tick, results, history), (results, history))
+        return lambda: PendingTick(self._facts(tick, results, history), (results, history))
 
     def _fit(self, table: Table, tick: int) -> GLMResults:
-        """Read rows that are paid for and fit; what is drawn leaves the process only once it is on the disk."""
+        """Read rows that are paid for, and fit; the caller shows nothing before it is on the disk."""
         ledger = self._checkpoint.ledger
         paid = table if ledger is None else fail_closed(lambda: ledger.rows_of(table))
         eps, delta = self._budget
         seed = None if self._seed is None else self._seed + tick
-        return self._glm(paid).fit(eps, delta=delta, seed=seed, **self.model.options)
+        return self._glm(paid).fit(eps, delta=delta, seed=seed, **self._options)
 
     def _glm(self, table: Table) -> GLM:
-        return GLM.from_formula(self.model.formula, table, self.model.family, self.model.domain)
+        return GLM.from_formula(self._source.formula, table, self._family, self._source.domain)
 
     def _show(self, release: tuple[GLMResults | None, list[dict[str, Any]]], label: str | None) -> None:
         (self.results, self.history), self._tick = release, self._tick + 1
@@ -344,6 +325,7 @@ def _coefficients(tick: int, results: GLMResults) -> list[dict[str, Any]]:
         table = table.assign(estimate=np.nan)
     numbers = table.reindex(columns=["estimate", "std_error", "released"]).astype(float)
     return [
-        {"tick": tick, "term": str(term), **{name: float(x) if np.isfinite(x) else None for name, x in row.items()}}
-        for term, (_, row) in zip(table["term"], numbers.iterrows(), strict=True)
+        {"tick": tick, "term": str(term)}
+        | {name: float(x) if np.isfinite(x) else None for name, x in zip(numbers.columns, row, strict=True)}
+        for term, row in zip(table["term"], numbers.to_numpy(), strict=True)
     ]

@@ -20,19 +20,12 @@ from dpstats.errors import ArgumentError, StreamError
 from dpstats.families import Family
 from dpstats.frames import WideFrame
 from dpstats.ledger.ledger import LedgerLike
-from dpstats.models.sources import model_formula
-from dpstats.privacy.guarantee import Guarantee
+from dpstats.models.sources import FormulaSource, model_formula
+from dpstats.privacy.guarantee import Guarantee, check_budget
 from dpstats.quiet import hide_frames, quiet
 from dpstats.results.glm_results import GLMResults
 from dpstats.streaming.plan import StreamPlan
-from dpstats.streaming.refits import (
-    RefitModel,
-    RefitsPlan,
-    RunningRefits,
-    Schedule,
-    make_refits_plan,
-    make_schedule,
-)
+from dpstats.streaming.refits import RefitsPlan, RunningRefits, Schedule, make_schedule
 from dpstats.streaming.request import STREAM_DEFAULTS, StreamKeywords, make_plan
 from dpstats.streaming.results import StreamResults, change_table, coefficient_picture
 from dpstats.streaming.running import RunningStream
@@ -44,8 +37,7 @@ if TYPE_CHECKING:
 
 Float = NDArray[np.float64]
 
-RECALL = 512
-"""Releases kept in memory where no file keeps them."""
+RECALL = 512  # Releases kept in memory without a state file
 
 
 class _Stream:
@@ -493,11 +485,10 @@ class Refits(Regression):
             del arguments["mechanism"]
         row_terms, options = split_kwargs(arguments, RowKeywords)
         formula = model_formula(formula, family, **row_terms)
-        model = RefitModel(formula, family, Domain.coerce(domain), {"inference": None, **options})
-        times = make_schedule(schedule, horizon)
-        plan = make_refits_plan(model, times, eps, delta, seeded=seed is not None)
+        declared, times, budget = Domain.coerce(domain), make_schedule(schedule, horizon), check_budget(eps, delta)
+        source, options = FormulaSource(formula, None, declared), {"inference": None, **options}
         self._running: RunningRefits  # type: ignore[assignment]
-        self._running = RunningRefits(model, plan, ledger=ledger, state=state, seed=seed)
+        self._running = RunningRefits(source, family, options, times, budget, ledger=ledger, state=state, seed=seed)
 
     @property
     def results(self) -> GLMResults | None:  # type: ignore[override]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypedDict, Unpack, cast
 
-from dpstats.arguments import check_choice, check_flag, safe_repr
+from dpstats.arguments import check_choice, check_flag, is_number, safe_repr
 from dpstats.call import SEEDED, RowKeywords, split_kwargs
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
@@ -22,22 +22,19 @@ from dpstats.privacy.guarantee import check_adjacency, check_planned
 from dpstats.privacy.information import MatrixNoise
 from dpstats.privacy.information.statistics import frobenius_sensitivity
 from dpstats.streaming.constraints import Constraint
-from dpstats.streaming.plan import StreamPlan, check_guess
+from dpstats.streaming.plan import StreamPlan
 from dpstats.streaming.projected import ProjectedPlan, ProjectedVector, plan_projection
 from dpstats.streaming.sums import MECHANISMS, Mechanism, SumsPlan, Workload
 from dpstats.streaming.sums.mechanism import MechanismKeywords
 from dpstats.streaming.sums.workloads import Window
 from dpstats.streaming.vectors import RowVector, linear_vector, renewed_vector
 
-RADII = {"linear": 1.0, "renewable": 4.0}
-"""Default guesses at the norm of the coefficients in the metric of the rows."""
-
-PERSON = "person"
-"""What persons are called where a pattern of their ticks is declared and no `unit`."""
+RADII = {"linear": 1.0, "renewable": 4.0}  # Default guesses at the norm of the coefficients in the metric of the rows
+PERSON = "person"  # Name of a person where `participation` has several ticks and `unit` is None
 
 
 class StreamKeywords(TypedDict, total=False):
-    """What a stream is asked for; see `dpstats.streaming.Regression`."""
+    """The options of a stream; see `dpstats.streaming.Regression`."""
 
     family: str | Family
     mechanism: str | None
@@ -65,6 +62,7 @@ class StreamKeywords(TypedDict, total=False):
     rows_guess: float
 
 
+# The other keywords are None by default
 STREAM_DEFAULTS: StreamKeywords = {
     "family": "gaussian",
     "participation": (0,),
@@ -73,7 +71,6 @@ STREAM_DEFAULTS: StreamKeywords = {
     "adjacency": "add_remove",
     "rows_guess": 1000.0,
 }
-"""What is asked for unless something else is; every other keyword is None."""
 
 
 def make_plan(
@@ -89,24 +86,27 @@ def make_plan(
 
     ArgumentError, FormulaError or DomainError for the first argument that is not usable.
     """
-    asked = cast(StreamKeywords, {**dict.fromkeys(StreamKeywords.__annotations__), **STREAM_DEFAULTS, **arguments})
-    budget, adjacency = check_planned(eps, delta), check_adjacency(asked["adjacency"])
-    loss = get_family(asked["family"])
+    options = cast(StreamKeywords, {**dict.fromkeys(StreamKeywords.__annotations__), **STREAM_DEFAULTS, **arguments})
+    budget, adjacency = check_planned(eps, delta), check_adjacency(options["adjacency"])
+    loss = get_family(options["family"])
     if not type(loss).__module__.startswith("dpstats."):
         raise ArgumentError("family must be one of dpstats for a stream: no proof covers the bounds of another")
-    method, constraint = choose_method(asked["mechanism"], loss.name), asked["constraint"]
-    penalty = get_penalty(asked["penalty"], asked["alpha"])
+    method, constraint = choose_method(options["mechanism"], loss.name), options["constraint"]
+    penalty = get_penalty(options["penalty"], options["alpha"])
     if penalty is not None and not penalty.convex:
         raise ArgumentError(f"penalty must be convex for a stream, got {penalty.name!r}")
-    check_constraint(asked, penalty)
-    check_projection(asked, method)
-    if method == "projected" and constraint is not None:
+    check_constraint(options, penalty)
+    check_projection(options, method)
+    if constraint is not None and method == "projected":
         radius = constraint.reach
     else:
-        radius = RADII[method] if asked["radius"] is None else check_size("radius", asked["radius"])
-    source = make_mechanism(asked, pure=budget[1] == 0)
-    design = make_design(formula, domain, loss, method, asked)
-    rows_guess = check_guess("rows_guess", asked["rows_guess"], 1, 1e12)
+        radius = RADII[method] if options["radius"] is None else check_size("radius", options["radius"])
+    source = make_mechanism(options, pure=budget[1] == 0)
+    design = make_design(formula, domain, loss, method, options)
+    rows_guess = options["rows_guess"]
+    if not is_number(rows_guess) or not 1 <= rows_guess <= 1e12:
+        raise ArgumentError("rows_guess must be a number from 1 to 1e+12")
+    rows_guess = float(rows_guess)
 
     def noise(size: int, sensitivity: float, step: float | None = None) -> SumsPlan:
         """For vectors of `size` numbers that a neighbour moves by `sensitivity`."""
@@ -132,19 +132,19 @@ def make_plan(
             constraint,
             rows=rows_guess * ticks,
             noise_sd=float(noise(1, 2.0).noise_sd(max(1, int(ticks / 2)))[0]),
-            directions="auto" if asked["directions"] is None else asked["directions"],
-            region=asked["region"],
-            seed=0 if asked["projection_seed"] is None else asked["projection_seed"],
+            directions="auto" if options["directions"] is None else options["directions"],
+            region=options["region"],
+            seed=0 if options["projection_seed"] is None else options["projection_seed"],
         )
-        extra = {"said": tuple(notes), "lift": asked["lift"]}
+        extra = {"said": tuple(notes), "lift": options["lift"]}
         # Rows in model units have norm 1 at most, and so do their images.
         metric = MatrixNoise("normal", 1.0, (1.0,) * (projection.directions + int(design.has_intercept)))
         units = (1.0, 1.0, 0.0, math.sqrt(2))
-        vector = ProjectedVector("linear", family, metric, *units, projection, asked["region"])
+        vector = ProjectedVector("linear", family, metric, *units, projection, options["region"])
         sensitivity = frobenius_sensitivity(1.0, 1e-9, adjacency)
     first = noise(vector.size, sensitivity)
     sums = noise(vector.size, sensitivity + 2 * vector.slack(first.step), first.step)
-    guarantee = replace(sums.guarantee, unit=person(asked["unit"], source))
+    guarantee = replace(sums.guarantee, unit=person(options["unit"], source))
     return (ProjectedPlan if extra else StreamPlan)(
         design=design,
         vector=vector,
@@ -152,7 +152,7 @@ def make_plan(
         radius=radius,
         penalty=penalty,
         constraint=constraint,
-        solver=asked["solver"],
+        solver=options["solver"],
         rows_guess=rows_guess,
         guarantee=guarantee.uncertified(SEEDED) if seeded else guarantee,
         **extra,
@@ -160,7 +160,7 @@ def make_plan(
 
 
 def choose_method(name: str | None, family: str) -> str:
-    """The mechanism asked for, or the one that suits the family."""
+    """The mechanism by that name, by default the one that suits the family."""
     if name is None:
         return "linear" if family == "gaussian" else "renewable"
     check_choice("mechanism", name, ("linear", "renewable", "projected", "refits"))
@@ -172,9 +172,9 @@ def choose_method(name: str | None, family: str) -> str:
     return name
 
 
-def check_constraint(asked: StreamKeywords, penalty: Penalty | None) -> None:
+def check_constraint(options: StreamKeywords, penalty: Penalty | None) -> None:
     """Raise ArgumentError unless constraint, penalty and solver go together."""
-    constraint, solver = asked["constraint"], asked["solver"]
+    constraint, solver = options["constraint"], options["solver"]
     if constraint is not None and not isinstance(constraint, Constraint):
         raise ArgumentError("constraint must be a set of dpstats.streaming.constraints, such as L1Ball(1.0)")
     if constraint is not None and penalty is not None:
@@ -184,43 +184,43 @@ def check_constraint(asked: StreamKeywords, penalty: Penalty | None) -> None:
         raise ArgumentError("solver='paper' is for a constraint: give constraint=, such as L1Ball(1.0)")
 
 
-def check_projection(asked: StreamKeywords, method: str) -> None:
-    """Raise ArgumentError for what a projected stream lacks or does not take, and for what only it takes."""
-    check_flag("lift", asked["lift"])
+def check_projection(options: Mapping[str, object], method: str) -> None:
+    """Raise ArgumentError for arguments that a projected stream lacks or does not take, or that only it takes."""
+    check_flag("lift", options["lift"])
     if method != "projected":
-        sketch = {name: asked[name] for name in ("directions", "region", "projection_seed")}
-        for name, value in {**sketch, "lift": asked["lift"] or None}.items():
-            if value is not None:
+        given = {**options, "lift": options["lift"] or None}
+        for name in ("directions", "region", "projection_seed", "lift"):
+            if given[name] is not None:
                 raise ArgumentError(f"{name} is for mechanism='projected'; leave it out")
         return
-    if asked["constraint"] is None:
+    if options["constraint"] is None:
         raise ArgumentError("constraint must be given for mechanism='projected', such as L1Ball(1.0)")
     for name in ("radius", "penalty"):
-        if asked[name] is not None:
+        if options[name] is not None:
             raise ArgumentError(f"{name} is not for mechanism='projected', which uses the constraint")
-    if asked["solver"] != "accelerated":
+    if options["solver"] != "accelerated":
         raise ArgumentError("solver: mechanism='projected' has its own solver; leave it out")
 
 
-def make_mechanism(asked: StreamKeywords, *, pure: bool) -> Mechanism:
+def make_mechanism(options: StreamKeywords, *, pure: bool) -> Mechanism:
     """The mechanism of the sums."""
-    name = asked["sums"]
+    name = options["sums"]
     if name is None:
         name = "knorm_tree" if pure else "blt"
     if not isinstance(name, str) or name not in MECHANISMS:
         raise ArgumentError(f"sums must be one of {list(MECHANISMS)} or left out")
-    return MECHANISMS[name](**split_kwargs(asked, MechanismKeywords)[0])
+    return MECHANISMS[name](**split_kwargs(options, MechanismKeywords)[0])
 
 
 def make_design(
-    formula: str, domain: Domain | Mapping[str, Any], loss: Family, method: str, asked: StreamKeywords
+    formula: str, domain: Domain | Mapping[str, Any], loss: Family, method: str, options: StreamKeywords
 ) -> DesignSpec:
-    """The design; in a linear model what an offset leaves of the response is what is scaled to [-1, 1]."""
-    formula = model_formula(formula, loss, **split_kwargs(asked, RowKeywords)[0])
+    """The design; in a linear model the response less the offset is scaled to [-1, 1]."""
+    formula = model_formula(formula, loss, **split_kwargs(options, RowKeywords)[0])
     design = design_spec(formula, Domain.coerce(domain), family=loss)
-    if asked["constraint"] is not None:
-        asked["constraint"].check_size(len(design.names) - int(design.has_intercept))
-    if asked["solver"] == "paper" and design.has_intercept:
+    if options["constraint"] is not None:
+        options["constraint"].check_size(len(design.names) - int(design.has_intercept))
+    if options["solver"] == "paper" and design.has_intercept:
         raise ArgumentError("solver='paper' is for a formula without an intercept: add '- 1'")
     if method == "renewable" or design.offset is None:
         return design

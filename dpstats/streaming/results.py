@@ -14,12 +14,10 @@ from dpstats.arguments import check_flag
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.frames import WideFrame
-from dpstats.inference import Inference
 from dpstats.inference.basis import self_adjoint
-from dpstats.inference.estimates import LEVEL
 from dpstats.plots import style
 from dpstats.quiet import quiet
-from dpstats.results.contrasts import COEFFICIENT_WIDTHS, coefficient_cells, coefficient_headers
+from dpstats.results.contrasts import inference_table
 from dpstats.results.model import FittedModel
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.streaming.plan import StreamPlan, header, promise, ticks_table
@@ -31,8 +29,8 @@ if TYPE_CHECKING:
 
 Float = NDArray[np.float64]
 
+# Errors are withheld where linearisation moves coefficients by more, in standard errors
 MOST_REMAINDER = 0.5
-"""Errors are given where linearisation is predicted to move coefficients by no more than this, in standard errors."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,9 +95,8 @@ class StreamResults(FittedModel):
         if reason is not None:
             raise NotReleasedError(f"not released: {reason}")
         with quiet():
-            estimates, basis = self.plan.fitting.estimates(self.sums, self.deviation, self._remainder)
-        transform, shift = self.plan.design.back_transform()
-        return ReleasedErrors(Inference(estimates, transform @ basis, shift), basis, np.zeros(len(basis)))
+            inference, basis = self.plan.fitting.inference(self.sums, self.deviation, self._remainder)
+        return ReleasedErrors(inference, basis, np.zeros(len(basis)))
 
     @property
     def has_errors(self) -> bool:
@@ -186,9 +183,7 @@ class StreamResults(FittedModel):
         errors = self.has_errors and bool(np.isfinite(self.bse).any())
         ticks = f"{self.first:,} to {self.last:,}" if self.last > self.first else f"{self.last:,}"
         if errors:
-            rows = self.uncertainty().iterrows()
-            lines = [(str(name), coefficient_cells(row.to_numpy(dtype=float))) for name, row in rows]
-            table = full_width(coefficient_headers(LEVEL), lines, columns=COEFFICIENT_WIDTHS)
+            table = inference_table(self.uncertainty())
         else:
             pairs = zip(self.plan.names, self.params, self.scaled_params, strict=True)
             lines = [(name, [format_number(value), format_number(scaled)]) for name, value, scaled in pairs]
@@ -240,12 +235,6 @@ class StreamResults(FittedModel):
         return np.arange(len(self.plan.names))
 
     @property
-    def scale(self) -> float:
-        """The dispersion that the errors go by, in the response's units squared; 1 for the binomial family."""
-        spread: Any = self._inference.estimates.spread
-        return float(spread.value) / (self.plan.design.score_ratio or 1.0) * self.plan.design.response_scaling()[1] ** 2
-
-    @property
     def noise(self) -> NoReturn:
         raise NotReleasedError("noise: a stream has its noise by tick, see plan.ticks() and deviation")
 
@@ -275,7 +264,7 @@ class StreamResults(FittedModel):
 
 
 def change_table(later: StreamResults, earlier: StreamResults, covariance: Float) -> pd.DataFrame:
-    """Coefficients of one interval less those of an earlier one, without a tick in common, with errors, by term.
+    """Coefficients of one interval less those of an earlier, disjoint one, with errors, by term.
 
     The errors' noise parts are taken to be correlated as unfavourably as the noise of the two intervals' sums is, which
     has this `covariance` (docs/proofs/streams, 10).
@@ -296,8 +285,7 @@ def change_table(later: StreamResults, earlier: StreamResults, covariance: Float
     return WideFrame({**columns, "low": change - half, "high": change + half}, index=names)
 
 
-MOST_TICKS = 60
-"""Ticks of which a picture has intervals, evenly spread."""
+MOST_TICKS = 60  # Ticks with intervals in a picture, evenly spread
 
 
 def coefficient_picture(

@@ -26,18 +26,17 @@ from dpstats.ledger.ledger import LedgerLike
 from dpstats.models.release import check_rows
 from dpstats.models.sources import cap_response
 from dpstats.quiet import fail_closed, quiet, strip_context
-from dpstats.streaming.checkpoint import DurableTicks, Waiting, on_disk, write_at
+from dpstats.streaming.checkpoint import DurableTicks, PendingTick, on_disk, write_durably
 from dpstats.streaming.fit import invert_information, remainder, squared_distances
-from dpstats.streaming.plan import StreamPlan, rows_of_one
+from dpstats.streaming.plan import StreamPlan, neighbouring_rows
 from dpstats.streaming.sums import PrefixSums, stored_plan
 from dpstats.streaming.sums.lattice import Float, Integers, zeros
 
-EARLY = 64
-"""So many of the first releases are always in memory."""
+EARLY = 64  # The first releases, this many, are always in memory
 
 
 class Release(NamedTuple):
-    """One tick."""
+    """The release of one tick."""
 
     total: Float  # shape (size,). The noisy sum of all ticks
     released: Float  # shape (size,). What the workload makes of the ticks, those up to `start` left out
@@ -45,12 +44,12 @@ class Release(NamedTuple):
     start: Float  # shape (1,). A whole number of ticks
 
     def numbers(self) -> Float:
-        """All of it, shape (2 size + p + 1,)."""
+        """All numbers, shape (2 size + p + 1,)."""
         return np.concatenate(self)
 
     @classmethod
     def of(cls, numbers: Float, size: int) -> Release:
-        """What `numbers` gave, or zeros of that length, for sums of this size."""
+        """From an array as `numbers` makes it, for sums of this size."""
         return cls(*np.split(numbers, [size, 2 * size, len(numbers) - 1]))
 
 
@@ -66,7 +65,7 @@ class Releases:
         """The first releases, from that before the first tick on, as long as none is missing."""
 
     def restore(self, tick: int, latest: Release) -> None:
-        """Go on after `tick`, whose release a killed process may not have written."""
+        """Continue after `tick`, whose release a killed process may not have written."""
         self.tick, self.last = tick, latest
         if self._path is None or tick == 0:
             return
@@ -81,7 +80,7 @@ class Releases:
                 self.early.append(self.at(early))
 
     def append(self, release: Release) -> None:
-        """Keep the next tick's. Where it cannot be written, nothing has changed and it may be tried again."""
+        """Store the release of the next tick. If it cannot be written, nothing changes and it may be tried again."""
         if self._path is not None:
             self._write(self.tick + 1, release)
         if self.tick == 0:
@@ -119,11 +118,7 @@ class Releases:
         numbers = release.numbers().astype("<f8").tobytes()
         record = checksum(tick, numbers) + numbers
         with on_disk(self._path):
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o600)
-            try:
-                write_at(descriptor, record, (tick - 1) * len(record))
-            finally:
-                os.close(descriptor)
+            write_durably(self._path, record, (tick - 1) * len(record))
 
     def _read(self, tick: int) -> Release:
         assert self._path is not None
@@ -141,40 +136,30 @@ class Releases:
 
 
 def checksum(tick: int, numbers: bytes) -> bytes:
-    """Of a record and its place: a release that was cut off, or stands elsewhere, is not taken for one."""
+    """The checksum of a record and its tick: a truncated or misplaced release does not match."""
     return hashlib.sha256(b"%d:" % tick + numbers).digest()[:8]
 
 
-SHARE = 1 / 2
-"""At most this share of the ticks is left out."""
-
-MOST = EARLY
-"""Later ticks than this are never left out: coefficients have settled by then, or never will."""
-
-
-class BurnIn(NamedTuple):
-    """Sums of the ticks start + 1, ..., t, and the coefficients that follow."""
-
-    start: int
-    sums: Float
-    params: Float
+BURN_IN_SHARE = 1 / 2  # Largest share of the ticks that is left out
 
 
 def choose_burn_in(
     plan: StreamPlan, totals: Sequence[Float], params: Sequence[Float], tick: int, total: Float
-) -> BurnIn:
-    """The start of the least predicted excess: of noise, of the linearisation, and of the rows that are left out.
+) -> tuple[int, Float, Float]:
+    """How many of the first ticks to leave out, for the least predicted excess; the sums of the others, coefficients.
 
-    `totals` are the noisy sums of the first 0, 1, ..., `MOST` ticks, as far as there are, `total` that of all; `params`
-    the coefficients at which the ticks 1, 2, ... were linearised, and the latest ones last.
+    The excess is that of noise, of the linearisation, and of the rows that are left out: of the first `EARLY` ticks at
+    most, since coefficients have settled by then, or never will. `totals` are the noisy sums of the first 0, 1, ...,
+    `EARLY` ticks, as far as there are, `total` that of all; `params` the coefficients at which the ticks 1, 2, ... were
+    linearised, and the latest ones last.
     """
     fitting, latest = plan.fitting, params[-1]
     size = len(latest)
-    starts = [0, *(2**power for power in range(7) if 2**power <= min(tick * SHARE, MOST, len(totals) - 1))]
+    starts = [0, *(2**power for power in range(7) if 2**power <= min(tick * BURN_IN_SHARE, EARLY, len(totals) - 1))]
     full = fitting.equations(fitting.moments(total, plan.interval_deviation(0, tick)))
-    distances = np.array(params[: min(tick, MOST)]) - latest
+    distances = np.array(params[: min(tick, EARLY)]) - latest
     squares = squared_distances(distances, full.information) / tick
-    candidates: list[tuple[float, BurnIn]] = []
+    candidates: list[tuple[float, tuple[int, Float, Float]]] = []
     for start in starts:
         sums, deviation = total - totals[start], plan.interval_deviation(start, tick)
         equations = fitting.equations(fitting.moments(sums, deviation)) if start else full
@@ -183,12 +168,12 @@ def choose_burn_in(
         bias = remainder(float(squares[start:].sum()), inverse) ** 2
         fewer = size * start / (tick - start) * (plan.design.score_ratio or 1.0)
         solved = fitting.solve(equations, deviation, latest, tick - start)
-        candidates.append((noise + bias + fewer, BurnIn(start, sums, solved)))
+        candidates.append((noise + bias + fewer, (start, sums, solved)))
     return min(candidates, key=lambda one: one[0])[1]
 
 
 class RunningStream(DurableTicks):
-    """What changes while a stream of sums runs."""
+    """A stream of sums while it runs."""
 
     def __init__(
         self,
@@ -220,7 +205,7 @@ class RunningStream(DurableTicks):
 
     @property
     def columns(self) -> list[str]:
-        """Those that are read of every table."""
+        """The columns that are read of every table."""
         ledger = self._checkpoint.ledger
         return [*self.plan.design.columns, *(ledger.columns if isinstance(ledger, Part) else ())]
 
@@ -244,7 +229,7 @@ class RunningStream(DurableTicks):
         plan = self.plan
         label = plan.title if counted is None else f"{plan.title}; ticks of {counted:,} rows, whose number is public"
         if plan.guarantee.unit is not None:
-            often = rows_of_one(plan.guarantee, plan.sums.mechanism.participation)
+            often = neighbouring_rows(plan.guarantee, plan.sums.mechanism.participation)
             label = f"{label}; one {plan.guarantee.unit} {often}, which is not checked"
         names = {"label": label, "method": f"stream, {plan.method}", "formula": plan.formula}
         entry = {**names, "domain": plan.design.domain, "columns": plan.design.columns}
@@ -252,12 +237,12 @@ class RunningStream(DurableTicks):
         strip_context(lambda: self._checkpoint.begin(self._facts(0, self.releases.last, None), plan.guarantee, **entry))
         self._begun = True
 
-    def _compute(self, tables: Sequence[Table], label: str | None) -> Callable[[], Waiting]:
+    def _compute(self, tables: Sequence[Table], label: str | None) -> Callable[[], PendingTick]:
         vector = fail_closed(lambda: self._vector(tables))
 
-        def step() -> Waiting:
+        def step() -> PendingTick:
             release = self._step(vector)
-            return Waiting(self._facts(self.tick + 1, release, label), release, label)
+            return PendingTick(self._facts(self.tick + 1, release, label), release, label)
 
         return step
 
@@ -266,7 +251,7 @@ class RunningStream(DurableTicks):
         self.label = label
 
     def linearised(self, a: int, b: int) -> tuple[Float, Float]:
-        """Where the ticks a + 1, ..., b were linearised, and what each stands for, shapes (k, p) and (k,).
+        """Coefficients at which the ticks a + 1, ..., b were linearised, and their weights, shapes (k, p) and (k,).
 
         Of the first few alone, the last of which stands for all that follow; nothing for linear sums.
         """
@@ -322,7 +307,7 @@ class RunningStream(DurableTicks):
         }
 
     def _resume(self, facts: dict[str, Any]) -> None:
-        """Go on from a state. StreamError if it is that of another stream."""
+        """Continue from a state. StreamError if it is that of another stream."""
         if facts.get("stream") != "regression":
             raise StreamError("state: this is not the state of a regression")
         self.plan = self.plan.on_noise_of(stored_plan(facts["sums"].encode()))

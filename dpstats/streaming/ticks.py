@@ -1,4 +1,4 @@
-"""Data as the ticks of a stream: a column with public values, a number of rows, or one tick an item."""
+"""How data are cut into ticks: by a column with public values, by a number of rows, or one tick per item."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Tick(NamedTuple):
 
 
 def is_iterator(data: object) -> bool:
-    """Whether `data` gives one thing after another, and is no table itself."""
+    """Whether `data` is an iterator or a list of tables, and no table itself."""
     if isinstance(data, Iterator) or not isinstance(data, Sequence) or isinstance(data, (str, bytes)) or not data:
         return isinstance(data, Iterator)
     try:
@@ -39,7 +39,7 @@ def is_iterator(data: object) -> bool:
 
 
 def check_tick(tick: object, iterated: bool) -> None:
-    """Raise ArgumentError unless `tick` says how rows become ticks."""
+    """Raise ArgumentError unless `tick` is a way to cut rows into ticks."""
     if tick is None:
         if not iterated:
             raise ArgumentError(
@@ -78,7 +78,7 @@ def by_column(table: Table, tick: str, domain: Domain, first: int, last: int) ->
 
 
 def by_count(tables: Iterable[Table], rows: int) -> Iterator[Tick]:
-    """Ticks of so many rows each, the last of what is left, over one table after another. Reads rows."""
+    """Ticks of `rows` rows each, the last with the remaining ones, over one table after another. Reads rows."""
     pieces: list[Table] = []
     room = rows
     for table in tables:
@@ -101,7 +101,7 @@ def in_memory_batches(table: Table, names: Sequence[str]) -> Iterator[Table]:
 
 
 class TickFeed:
-    """The ticks that some data make of a stream, closed one after another as they are asked for."""
+    """An iterator that cuts data into ticks and closes them one after another."""
 
     def __init__(
         self, running: RunningStream, domain: Domain, data: Any, tick: int | str | None, until: int | None

@@ -30,13 +30,12 @@ Float = NDArray[np.float64]
 Integers = NDArray[np.object_]
 Method = Literal["linear", "renewable"]
 
-FINE = 64
-"""Binary places of the weights as fractions: what they lose is far below a lattice step."""
+WEIGHT_BITS = 64  # Binary places of the weights as fractions: the loss is far below a lattice step
 
 
 @dataclass(frozen=True)
 class RowVector:
-    """What a row adds to its tick: r vech(w z z'), a g z and c y^2, z the row in the coordinates of a metric, |z| <= 1.
+    """The vector that a row adds: r vech(w z z'), a g z and c y^2, z the row in the coordinates of a metric, |z| <= 1.
 
     vech holds the upper triangle, entries off the diagonal times sqrt(2), so that its norm is that of the matrix.
     Linear least squares has w = 1 and g = y, `square` for y^2. A renewed fit has w = l'' and g = w x'theta - l' at
@@ -74,7 +73,7 @@ class RowVector:
 
     @cached_property
     def weights(self) -> Float:
-        """What an entry of the matrix of sums is multiplied by, in the order of vectors, shape (size,)."""
+        """Factors of the entries of the matrix of sums, in the order of vectors, shape (size,)."""
         rows, places = np.triu_indices(self.columns)
         inner = np.where(rows == places, self.inner, math.sqrt(2) * self.inner)
         cross = np.full(self.columns, self.cross)
@@ -98,12 +97,12 @@ class RowVector:
         """An exact sum as a vector of whole lattice steps, Python integers of shape (size,)."""
         sums = zip(self.weights.tolist(), self.units.tolist(), exact.tolist(), strict=True)
         return as_integers(
-            math.floor(Fraction(weight) * Fraction(unit) / Fraction(step) * 2**FINE) * entry >> FINE
+            math.floor(Fraction(weight) * Fraction(unit) / Fraction(step) * 2**WEIGHT_BITS) * entry >> WEIGHT_BITS
             for weight, unit, entry in sums
         )
 
     def slack(self, step: float) -> float:
-        """What rounding the sum to whole steps adds to how far a row moves it, and floating point to its length."""
+        """The increase of a row's sensitivity by rounding sums to whole steps and by floating point."""
         return math.sqrt(self.size) * step + 1e-9 * self.reach
 
     def matrix(self, vector: Float) -> Float:
@@ -117,19 +116,17 @@ class RowVector:
         return moments + np.triu(moments, 1).T
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
         facts = {field.name: getattr(self, field.name) for field in fields(self)}
         return {**facts, "family": self.family.to_dict(), "metric": self.metric.to_dict()}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
-        """What `to_dict` gave `stored` of."""
         family, metric = family_from_dict(stored["family"]), MatrixNoise.from_dict(stored["metric"])
         return cls(**{**stored, "family": family, "metric": metric})
 
 
 def as_integers(values: Iterable[int]) -> Integers:
-    """Python integers as an array, shape (n,), of whatever size they are."""
+    """Python integers of any size as an array, shape (n,)."""
     return np.array([*values, None], dtype=object)[:-1]
 
 
@@ -197,14 +194,10 @@ def _inner(vector: RowVector, exog: Float, weights: Float, bound: float) -> Floa
     return integer_rows(vector.metric.coordinates(exog), weights, np.array(vector.metric.diagonal), bound)
 
 
+# Up to this weight the Hessian of a logistic regression costs nothing beside its gradient (docs/proofs/streams, 9)
 FREE_WEIGHT = math.sqrt(12) * (1 - 1e-12)
-"""Up to this weight the Hessian of a logistic regression costs nothing beside its gradient (docs/proofs/streams, 9)."""
-
-WIDEST = 8.0
-"""Natural logarithm of the farthest weight from 1 that is looked for."""
-
-FARTHEST = 40.0
-"""Linear predictors up to which a loss curve is followed; a row beyond is cut."""
+MOST_LOG_WEIGHT = 8.0  # Weights from exp(-this) to exp(this) are tried
+MOST_PREDICTOR = 40.0  # A loss curve is followed up to this linear predictor; the vector of a row beyond is cut
 
 
 def linear_vector(
@@ -269,7 +262,7 @@ def reach_of(family: Family, inner: float, offset: float = 0.0) -> float:
         return 1.0
     most = 0.0
     for outcome, added in itertools.product(_outcomes(family), sorted({-offset, offset})):
-        low, high = -FARTHEST, FARTHEST
+        low, high = -MOST_PREDICTOR, MOST_PREDICTOR
         for _ in range(3):  # closer and closer to where it is greatest, which may be at a kink
             eta = np.linspace(low, high, 2001)
             curve = family.derivatives(eta, np.full_like(eta, outcome))
@@ -293,5 +286,7 @@ def _outcomes(family: Family) -> tuple[float, ...]:
 
 
 def _least(noise: Callable[[float], float]) -> float:
-    optimum = optimize.minimize_scalar(lambda at: math.log(noise(at)), bounds=(-WIDEST, WIDEST), method="bounded")
+    optimum = optimize.minimize_scalar(
+        lambda at: math.log(noise(at)), bounds=(-MOST_LOG_WEIGHT, MOST_LOG_WEIGHT), method="bounded"
+    )
     return float(optimum.x)

@@ -1,4 +1,4 @@
-"""What each row costs each candidate: of released models, and of rules that a formula could hold."""
+"""Losses of rows under candidates: released models, or rules that a formula could hold."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,28 +29,10 @@ from dpstats.results.glm_results import GLMResults
 
 Array = NDArray[np.float64]
 
-BLOCK_ROWS = 65536
-"""Rows that are judged at a time."""
-
-CLOSE = 1e-9
-"""Losses that pass their bounds by so little do so by rounding."""
-
+BLOCK_ROWS = 65536  # Rows per evaluation of the losses
+CLOSE = 1e-9  # Losses may exceed their bounds by this much through rounding
+# Losses of a row under a released model; errors are divided by the width of the response's range
 MODEL_LOSSES = ("mistakes", "absolute_error", "squared_error")
-"""What a row may cost a released model; errors are divided by the width of the response's range."""
-
-
-class Losses(Protocol):
-    """What rows cost candidates: a function of each row alone, picklable."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that any candidate reads."""
-
-    def check(self, table: Table) -> None:
-        """Raise DataError or DomainError by the table's names and declared types alone."""
-
-    def each(self, table: Table) -> Array:
-        """Losses of the rows of one table, shape (rows, k); NaN where a row is incomplete."""
 
 
 def total_losses(losses: Losses, table: Table, low: float, person: str | None = None) -> NDArray[np.int64]:
@@ -63,18 +45,18 @@ def total_losses(losses: Losses, table: Table, low: float, person: str | None = 
         if person is None:
             return table.batches(losses.columns).total(partial(_steps, losses, low), operator.add)
         names = list(dict.fromkeys([*losses.columns, person]))
-        owned = table.batches(names).map_shards(partial(_owned, losses, person))
+        owned = table.batches(names).map_shards(partial(_losses_by_person, losses, person))
         owned = owned.persist() if isinstance(owned, MemoryRows) else owned
         return shared_weights(owned).total(partial(_shared_steps, low), operator.add)
 
 
 def _parts(tables: Iterable[Table]) -> Iterator[Table]:
-    """The rows of some tables, so many at a time."""
+    """The rows of some tables, at most `BLOCK_ROWS` at a time."""
     return (table.select(rows, rows.stop - rows.start) for table in tables for rows in slices(table.rows, BLOCK_ROWS))
 
 
-def _owned(losses: Losses, person: str, _: int, tables: Iterable[Table]) -> Iterator[OwnedRows[Block]]:
-    """The losses of complete rows, in the place of columns, and whose they are."""
+def _losses_by_person(losses: Losses, person: str, _: int, tables: Iterable[Table]) -> Iterator[OwnedRows[Block]]:
+    """The losses of complete rows, in the place of columns, with their owners."""
     for part in _parts(tables):
         each = losses.each(part)
         complete = np.isfinite(each).all(axis=1)
@@ -115,7 +97,10 @@ def shared_steps(each: Array, weights: Array, low: float) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class ModelLosses:
-    """Losses of released models of one response."""
+    """Losses of released models of one response: `each` has shape (rows, k), NaN where a row is incomplete.
+
+    `check` raises DataError or DomainError by a table's names and declared types alone.
+    """
 
     fits: tuple[GLMResults, ...]
     loss: str  # one of `MODEL_LOSSES`
@@ -156,7 +141,7 @@ class ModelLosses:
 
 
 def block_loss(fit: GLMResults, loss: str, rows: Rows[Block]) -> int:
-    """What all rows of the fit's own design, in model units, cost it in steps, each by its weight. Charge first.
+    """The total loss of rows of the fit's own design, in model units, in steps, each by its weight. Charge first.
 
     Rows of a person share one row's.
     """
@@ -178,7 +163,7 @@ def _block_loss(fit: GLMResults, loss: str, blocks: Iterable[Block]) -> int:
 
 
 def model_loss(fit: GLMResults, loss: str, exog: Array, response: Array, offset: Array | None = None) -> Array:
-    """What rows cost one model, shape (rows,); columns (rows, p), offsets in model units, responses in the user's."""
+    """Losses of rows under one model, shape (rows,); `exog` and `offset` in model units, `response` in the user's."""
     linear = linear_predictor(exog, fit.scaled_params, offset)
     if loss == "mistakes":
         decision = np.where(np.isfinite(linear), linear > 0, np.nan)
@@ -201,7 +186,7 @@ def _design(fit: GLMResults) -> DesignSpec:
 
 @dataclass(frozen=True)
 class RuleLosses:
-    """Losses that an expression gives, one a candidate."""
+    """Losses that an expression gives, one a candidate; as `ModelLosses`."""
 
     codes: tuple[str, ...]  # the expressions, each with its candidate in place
     declared: str  # the Domain, as JSON
@@ -216,17 +201,20 @@ class RuleLosses:
 
     def each(self, table: Table) -> Array:
         domain = Domain.from_json(self.declared)
-        columns = reader.read_columns(table, self.columns)
-        encoded, complete = reader.encode(columns, domain, slice(0, table.rows))
+        encoded, complete = reader.encode(table, self.columns, domain)
         values = np.full((table.rows, len(self.codes)), np.nan)
         complete_rows = reader.take(encoded, complete)
         for place, code in enumerate(self.codes):
-            values[complete, place] = as_numbers(evaluate(_bound(code, self.declared), complete_rows))
+            values[complete, place] = as_numbers(evaluate(_bind_code(code, self.declared), complete_rows))
         return values
 
 
+Losses = ModelLosses | RuleLosses
+"""Losses of rows under candidates: a function of each row alone, picklable."""
+
+
 @lru_cache(maxsize=256)
-def _bound(code: str, declared: str) -> Node:
+def _bind_code(code: str, declared: str) -> Node:
     return bind(compile_factor(code).node, Domain.from_json(declared))
 
 
@@ -236,7 +224,7 @@ def rule_losses(score: str, candidates: Sequence[Any], domain: Domain, low: floa
     ArgumentError too if losses leave [low, 1] on the declared ranges: they would be clipped, and another candidate
     chosen than the best.
     """
-    codes = tuple(_substituted(score, candidate) for candidate in candidates)
+    codes = tuple(_substitute_candidate(score, candidate) for candidate in candidates)
     declared = domain.to_json()
     for place, code in enumerate(codes, start=1):
         try:
@@ -250,7 +238,7 @@ def rule_losses(score: str, candidates: Sequence[Any], domain: Domain, low: floa
                 "few candidates says why"
             ) from None
         if most > 1 + CLOSE or least < low - CLOSE:
-            raise ArgumentError(_beyond(score, place, (least, most) if len(codes) <= MOST_SHOWN else None, low))
+            raise ArgumentError(_range_message(score, place, (least, most) if len(codes) <= MOST_SHOWN else None, low))
     return RuleLosses(codes, declared)
 
 
@@ -260,15 +248,15 @@ def _declared_range(code: str, domain: Domain, declared: str) -> tuple[float, fl
     if missing := [name for name in columns if name not in domain]:
         raise DomainError(f"domain must declare the column {missing[0]!r}, which score or a candidate reads")
     try:
-        losses = as_numbers(evaluate(_bound(code, declared), public_frame(domain, columns)))
+        losses = as_numbers(evaluate(_bind_code(code, declared), public_frame(domain, columns)))
     except TypeError as error:
         raise FormulaError(f"score {safe_repr(code)} is not a number or a comparison: {error}") from error
     known = losses[np.isfinite(losses)]
     return float(known.min(initial=0.0)), float(known.max(initial=0.0))
 
 
-def _beyond(score: str, place: int, losses: tuple[float, float] | None, low: float) -> str:
-    """What to do about losses that are not within [low, 1]."""
+def _range_message(score: str, place: int, losses: tuple[float, float] | None, low: float) -> str:
+    """The message about losses that are not within [low, 1]."""
     start = f"score {safe_repr(score)} with candidate {place}"
     if losses is None:
         return f"{start} leaves [{low:g}, 1] on the declared ranges: divide it by the width of its range"
@@ -294,7 +282,7 @@ class _Substitution(ast.NodeTransformer):
         return self.value
 
 
-def _substituted(score: str, candidate: Any) -> str:
+def _substitute_candidate(score: str, candidate: Any) -> str:
     if not isinstance(candidate, str) and not is_number(candidate):
         raise ArgumentError(
             "candidates must all be fitted models, or all numbers or texts such as 'age > 40' to be put in place of "

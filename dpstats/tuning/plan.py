@@ -1,4 +1,4 @@
-"""The plan of a tuned fit: which candidates, at what price, and what one fit with the defaults would have."""
+"""The plan of a tuned fit: its candidates and their budgets, beside one fit with the defaults."""
 
 from __future__ import annotations
 
@@ -28,32 +28,21 @@ from dpstats.results.stored import Printed, guarantee_sentence, marked_title
 from dpstats.summaries import Summary, format_number, full_width, shorten
 from dpstats.tuning.losses import MODEL_LOSSES
 
-FIXED = (
+# Arguments that all candidates share
+SHARED_ARGUMENTS = (
     *("adjacency", "allow_uncertified", "data", "delta", "domain", "eps", "formula", "ledger", "memory", "seed"),
     "unit",
 )
-"""What all candidates share."""
-
-PERSONS = ("max_rows", "unit_weight")
-"""What tuning does not take: only rows that share a weight are known to add one row's loss at most."""
-
-TERMS = ("exposure", "offset", "weights")
-"""What are terms of the formula instead."""
-
+# Not offered: only rows of a person that share one weight add at most one row's loss
+UNIT_ARGUMENTS = ("max_rows", "unit_weight")
+FORMULA_TERMS = ("exposure", "offset", "weights")  # These are terms of the formula instead
 STRATEGIES = ("stopping", "all", "parts", "public")
-
-PERSONAL = ("stopping", "all")
-"""Strategies that protect persons with several rows."""
-
-SHARES = {"stopping": 0.2, "all": 0.1}
-"""Of a run's eps for its score, and of the whole for the choice; settled by the benchmark (docs/tuning)."""
-
-MOST = 1000
-"""Candidates of a grid, at most."""
-
+UNIT_STRATEGIES = ("stopping", "all")  # Strategies that protect persons with several rows
+# Shares of a run's eps for its score, and of the whole eps for the choice; chosen by the benchmark (docs/tuning)
+SCORE_SHARES = {"stopping": 0.2, "all": 0.1}
+MOST_CANDIDATES = 1000  # Candidates of a grid
 PROOF = "docs/proofs/tuning"
-
-UNTUNED = (
+DEFAULTS_NOTE = (
     "In every cell of the benchmark one fit with the defaults and the whole budget was at least as good as every "
     "strategy of tuning, because its curvature is chosen from public facts."
 )
@@ -62,21 +51,23 @@ Grid = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
 
 
 def candidates_of(grid: Grid, common: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The arguments of each candidate's fit, by a name that says what it sets; `common` are those of all.
+    """The arguments of each candidate's fit, by a name that lists what it sets; all have those in `common`.
 
-    ArgumentError unless they are 2 to `MOST` different ones with responses of one kind, and set nothing that is fixed.
+    ArgumentError unless they differ, have responses of one kind, and set nothing that all candidates share.
     """
     chosen = _combinations(grid)
     for name in itertools.chain(common, *chosen):
-        if name in PERSONS:
+        if name in UNIT_ARGUMENTS:
             raise ArgumentError(f"tune() does not take {name}: the rows of a person share a weight; pass unit= alone")
-        if name in TERMS:
+        if name in FORMULA_TERMS:
             raise ArgumentError(f"{name} is not an argument here: write weights() and offset() as terms of the formula")
     for one in chosen:
         for name in one:
-            if not isinstance(name, str) or name in FIXED:
+            if not isinstance(name, str) or name in SHARED_ARGUMENTS:
                 raise ArgumentError(f"grid cannot set {safe_repr(name)}: it is the same for all candidates")
-    named = {", ".join(f"{name}={_quoted(value)}" for name, value in one.items()): {**common, **one} for one in chosen}
+    named = {
+        ", ".join(f"{name}={_value_text(value)}" for name, value in one.items()): {**common, **one} for one in chosen
+    }
     if len(named) < max(2, len(chosen)):
         raise ArgumentError("grid must hold at least two candidates, all of them different")
     kinds = {get_family(arguments.get("family", "gaussian")).response for arguments in named.values()}
@@ -87,15 +78,19 @@ def candidates_of(grid: Grid, common: Mapping[str, Any]) -> dict[str, dict[str, 
 
 def _combinations(grid: Grid) -> list[dict[str, Any]]:
     if isinstance(grid, Mapping) and all(isinstance(values, (list, tuple)) for values in grid.values()):
-        if not 0 < math.prod(map(len, grid.values())) <= MOST:
-            raise ArgumentError(f"grid must hold between 2 and {MOST} combinations")
+        if not 0 < math.prod(map(len, grid.values())) <= MOST_CANDIDATES:
+            raise ArgumentError(f"grid must hold between 2 and {MOST_CANDIDATES} combinations")
         return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-    if isinstance(grid, (list, tuple)) and len(grid) <= MOST and all(isinstance(one, Mapping) for one in grid):
+    if (
+        isinstance(grid, (list, tuple))
+        and len(grid) <= MOST_CANDIDATES
+        and all(isinstance(one, Mapping) for one in grid)
+    ):
         return [dict(one) for one in grid]
     raise ArgumentError("grid must be a dict of lists, such as {'curvature': [1, 10]}, or a list of dicts of arguments")
 
 
-def _quoted(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return value if isinstance(value, str) and len(value) <= MOST_LETTERS else safe_repr(value)
@@ -115,13 +110,13 @@ def split_eps(
 
 def check_share(strategy: str, share: float | None) -> float:
     """The share of eps that scores or the choice take; ArgumentError if it is none."""
-    if strategy not in SHARES:
+    if strategy not in SCORE_SHARES:
         if share is not None:
             raise ArgumentError(
                 f"score_share cannot be combined with strategy={strategy!r}, which pays for the score separately"
             )
         return 0.0
-    return SHARES[strategy] if share is None else check_fraction("score_share", share)
+    return SCORE_SHARES[strategy] if share is None else check_fraction("score_share", share)
 
 
 def check_score(score: str | None, response: str) -> str:
@@ -166,6 +161,8 @@ class TuningPlan(Printed):
     >>> plan = dp.plan_tuning("y ~ x", domain, {"alpha": [1.0, 9.0]}, eps=1.0, penalty="ridge")
     >>> print(plan.guarantee)
     eps=1, add_remove, certified
+    >>> len(plan.tables()), len(plan.digest()), plan.notes() != [], "stopping" in plan.summary().as_text()
+    (2, 64, True, True)
     """
 
     strategy: str
@@ -220,13 +217,7 @@ class TuningPlan(Printed):
         return WideFrame(figures, index=pd.Index(plans, name="candidate"))
 
     def tables(self, chosen: str | None = None) -> list[Any]:
-        """The tables that plan and result share; `chosen` is marked.
-
-        Examples
-        --------
-        >>> len(plan.tables()) > 0
-        True
-        """
+        """The tables that plan and result share; `chosen` is marked."""
         title = marked_title(f"Tuning of {shorten(self.formula, 50)}, {self.strategy}", self.guarantee)
         rows = [
             (name, ["chosen" if name == chosen else "", *map(format_number, figures)])
@@ -242,14 +233,8 @@ class TuningPlan(Printed):
         ]
 
     def notes(self) -> list[str]:
-        """What the reader must know, in plain words.
-
-        Examples
-        --------
-        >>> all(isinstance(note, str) for note in plan.notes())
-        True
-        """
-        notes = [guarantee_sentence(self.guarantee, "The released fit and which candidate it is are"), UNTUNED]
+        """What the reader must know, in plain words."""
+        notes = [guarantee_sentence(self.guarantee, "The released fit and which candidate it is are"), DEFAULTS_NOTE]
         if self.runs is not None:
             notes.append(
                 f"The number of runs is random, {self.runs.mean:g} on average, and private like the scores: keep "
@@ -263,26 +248,14 @@ class TuningPlan(Printed):
         return notes
 
     def summary(self) -> Summary:
-        """Candidates, budget and notes; as_text, as_html and as_latex.
-
-        Examples
-        --------
-        >>> "stopping" in plan.summary().as_text()
-        True
-        """
+        """Candidates, budget and notes; as_text, as_html and as_latex."""
         return Summary(self.tables(), self.notes())
 
     def __repr__(self) -> str:
         return f"<TuningPlan: {self.strategy} among {len(self.names)} candidates; {self.guarantee}>"
 
     def digest(self) -> str:
-        """A hash of the public facts, as a ledger records it.
-
-        Examples
-        --------
-        >>> len(plan.digest())
-        64
-        """
+        """A hash of the public facts, as a ledger records it."""
         facts = [self.strategy, self.names, self.score, self.score_eps, [plan.digest() for plan in self.plans]]
         return hashlib.sha256(json.dumps(facts, default=str).encode()).hexdigest()
 
@@ -332,80 +305,80 @@ def plan_tuning(
     >>> len(plan.names)
     2
     """
-    asked = TuningRequest(grid, eps, strategy, delta, adjacency, score, score_share, runs, eta, arguments)
-    return asked.plan(FormulaSource(formula, None, domain), allow_uncertified=allow_uncertified, seed=seed)
+    source = FormulaSource(formula, None, domain)
+    shared = {"adjacency": adjacency, "allow_uncertified": allow_uncertified, "seed": seed}
+    return make_tuning_plan(source, grid, eps, delta, strategy, score, score_share, runs, eta, arguments, **shared)
 
 
-@dataclass(frozen=True, eq=False)
-class TuningRequest:
-    """The arguments of `plan_tuning`, as they were given."""
+def make_tuning_plan(
+    source: FormulaSource,
+    grid: Grid,
+    eps: float,
+    delta: float,
+    strategy: str,
+    score: str | None,
+    score_share: float | None,
+    runs: float,
+    eta: float,
+    common: Mapping[str, Any],
+    **shared: Any,
+) -> TuningPlan:
+    """As `plan_tuning`, of a source that may have data, of which the schema alone is looked at.
 
-    grid: Grid
-    eps: float
-    strategy: str
-    delta: float
-    adjacency: str
-    score: str | None
-    score_share: float | None
-    runs: float
-    eta: float
-    common: Mapping[str, Any]  # of `dpstats.glm`, the same for all candidates
-
-    def plan(self, source: FormulaSource, **options: Any) -> TuningPlan:
-        """What they cost; the source may have data, of which the schema alone is looked at.
-
-        `options` are of the release, as candidates' fits take them.
-        """
-        strategy = self.strategy
-        eps, delta = check_planned(self.eps, self.delta)
-        check_delta(delta, DELTA_LEAST)
-        neighbours = check_adjacency(self.adjacency)
-        record = make_unit(self.common.get("unit"))
-        _check_strategy(strategy, delta, record)
-        share = check_share(strategy, self.score_share)
-        # Standard errors would not know that the data chose the fit: whoever wants them all the same has to ask.
-        common = {"inference": None, **self.common}
-        named = candidates_of(self.grid, common)
-        law = RandomStopping(self.eta, self.runs) if strategy == "stopping" else None
-        fit_eps, score_eps = split_eps(strategy, eps, share, len(named), law)
-        shared = {"adjacency": self.adjacency, **options}
-        fit_delta = delta / len(named) if strategy == "all" else delta
-        plans = [
-            _planned(source, {**given, **shared, "eps": fit_eps, "delta": fit_delta}, f"the candidate {name}: ")
-            for name, given in named.items()
-        ]
-        if strategy == "parts" and any(plan.response is not None for plan in plans):
-            raise ArgumentError("response='declared' is needed with strategy='parts', where each fit has its own rows")
-        guarantee = Guarantee(eps, delta, neighbours, basis=PROOF, unit=record.column)
-        for reason in dict.fromkeys(plan.guarantee.reason for plan in plans):
-            guarantee = guarantee if reason is None else guarantee.uncertified(reason)
-        return TuningPlan(
-            strategy=strategy,
-            formula=source.formula,
-            names=tuple(named),
-            plans=tuple(plans),
-            default=_default(source, {**common, **shared, "eps": eps, "delta": delta}),
-            score=check_score(self.score, plans[0].family.response),
-            score_eps=score_eps,
-            runs=law,
-            choice=PermuteAndFlip(len(named), score_eps, neighbours) if strategy in ("all", "parts") else None,
-            guarantee=guarantee,
-        )
+    `common` are arguments of `dpstats.glm` that all candidates share, as are adjacency, allow_uncertified and seed.
+    """
+    eps, delta = check_planned(eps, delta)
+    check_delta(delta, DELTA_LEAST)
+    neighbours = check_adjacency(shared["adjacency"])
+    record = make_unit(common.get("unit"))
+    _check_strategy(strategy, delta, record)
+    share = check_share(strategy, score_share)
+    # Standard errors would not know that the data chose the fit: whoever wants them all the same has to ask.
+    common = {"inference": None, **common}
+    named = candidates_of(grid, common)
+    law = RandomStopping(eta, runs) if strategy == "stopping" else None
+    fit_eps, score_eps = split_eps(strategy, eps, share, len(named), law)
+    fit_delta = delta / len(named) if strategy == "all" else delta
+    plans = [
+        _plan_candidate(source, {**given, **shared, "eps": fit_eps, "delta": fit_delta}, f"the candidate {name}: ")
+        for name, given in named.items()
+    ]
+    if strategy == "parts" and any(plan.response is not None for plan in plans):
+        raise ArgumentError("response='declared' is needed with strategy='parts', where each fit has its own rows")
+    guarantee = Guarantee(eps, delta, neighbours, basis=PROOF, unit=record.column)
+    for reason in dict.fromkeys(plan.guarantee.reason for plan in plans):
+        guarantee = guarantee if reason is None else guarantee.uncertified(reason)
+    try:
+        default = _plan_candidate(source, {**common, **shared, "eps": eps, "delta": delta})
+    except ArgumentError:  # decided by public arguments alone: a penalty, say, whose strength is tuned
+        default = None
+    return TuningPlan(
+        strategy=strategy,
+        formula=source.formula,
+        names=tuple(named),
+        plans=tuple(plans),
+        default=default,
+        score=check_score(score, plans[0].family.response),
+        score_eps=score_eps,
+        runs=law,
+        choice=PermuteAndFlip(len(named), score_eps, neighbours) if strategy in ("all", "parts") else None,
+        guarantee=guarantee,
+    )
 
 
 def _check_strategy(strategy: str, delta: float, record: Unit) -> None:
-    """Raise ArgumentError for a strategy that there is not, or that has no proof for this delta or unit."""
+    """Raise ArgumentError for an unknown strategy, or one that has no proof for this delta or unit."""
     check_choice("strategy", strategy, STRATEGIES)
     if strategy == "stopping" and delta > 0:
         raise ArgumentError("delta must be 0 with strategy='stopping', whose theorem is for pure eps; use 'all'")
-    if record.column is not None and strategy not in PERSONAL:
+    if record.column is not None and strategy not in UNIT_STRATEGIES:
         raise ArgumentError(
             f"unit goes with strategy='stopping' and 'all', not with {strategy!r}: rows of a person could fall "
             "into several parts, and public rows need no guarantee; choose on public rows first, and fit by dp.glm"
         )
 
 
-def _planned(source: FormulaSource, arguments: Mapping[str, Any], prefix: str = "") -> Plan:
+def _plan_candidate(source: FormulaSource, arguments: Mapping[str, Any], prefix: str = "") -> Plan:
     try:
         request = make_request(**arguments)
         undeclared = source.undeclared(request.family)
@@ -418,10 +391,3 @@ def _planned(source: FormulaSource, arguments: Mapping[str, Any], prefix: str = 
             "buys them once for all candidates"
         )
     return plan
-
-
-def _default(source: FormulaSource, arguments: Mapping[str, Any]) -> Plan | None:
-    try:
-        return _planned(source, arguments)
-    except ArgumentError:  # decided by public arguments alone: a penalty, say, whose strength is tuned
-        return None

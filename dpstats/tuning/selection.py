@@ -1,4 +1,4 @@
-"""The candidate of least loss on private rows, and what the choice may lose (docs/proofs/choice)."""
+"""The candidate of least loss on private rows, and bounds on its excess loss (docs/proofs/choice)."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ from dpstats.summaries import Summary, format_number, full_width, shorten
 from dpstats.tuning.losses import Losses, ModelLosses, rule_losses, total_losses
 
 PROOF = "docs/proofs/choice"
-
-BETA = 0.05
-"""The chance of failure of the bounds in a summary."""
+BETA = 0.05  # Probability that a bound in the summary fails
 
 
 def exponential_bound(choice: PermuteAndFlip, beta: float) -> float:
@@ -66,8 +64,13 @@ class Selection(Released):
     >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
     >>> domain = {"x": (0, 1), "y": (0, 1)}
     >>> found = dp.select([0.25, 0.5], "abs(x - candidate)", rows, domain=domain, eps=1.0)
-    >>> found.names
-    ('0.25', '0.5')
+    >>> found.names, found.chosen in found.summary().as_text(), found.utility(0.05).columns.tolist()
+    (('0.25', '0.5'), True, ['bound', 'rows', 'per_row', 'holds'])
+    >>> import tempfile
+    >>> path = f"{tempfile.mkdtemp()}/choice.json"
+    >>> found.save(path)
+    >>> dp.Selection.load(path).chosen == found.chosen, dp.Selection.from_dict(found.to_dict()).names
+    (True, ('0.25', '0.5'))
     """
 
     chosen: str
@@ -97,11 +100,6 @@ class Selection(Released):
         DataFrame
             Columns bound; rows, the loss beyond that of the best candidate summed over the rows chosen from; per_row,
             the same over n, or the expected loss of a new row beyond that of the best; holds, "proved" or "printed".
-
-        Examples
-        --------
-        >>> len(found.utility(0.05)) > 0
-        True
         """
         choice, size = self.choice, self.choice.candidates
         ours = choice.bound(beta)
@@ -124,13 +122,7 @@ class Selection(Released):
         return WideFrame(bounds, columns=["bound", "rows", "per_row", "holds"])
 
     def summary(self) -> Summary:
-        """The choice, its budget and its bounds; as_text, as_html and as_latex.
-
-        Examples
-        --------
-        >>> found.chosen in found.summary().as_text()
-        True
-        """
+        """The choice, its budget and its bounds; as_text, as_html and as_latex."""
         title = marked_title(f"Choice of the least {shorten(self.score, 40)}", self.guarantee)
         listed = [(name, ["chosen" if name == self.chosen else ""]) for name in self.names]
         rows = [
@@ -159,28 +151,13 @@ class Selection(Released):
         return f"<Selection: {shorten(self.chosen, 40)} of {len(self.names)} candidates; {self.guarantee}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """What was released, for JSON, without the candidates themselves.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> path = f"{tempfile.mkdtemp()}/choice.json"
-        >>> found.save(path)
-        >>> dp.Selection.load(path).chosen == found.chosen
-        True
-        """
+        """What was released, for JSON, without the candidates themselves."""
         facts = {"chosen": self.chosen, "names": list(self.names), "score": self.score}
         return {**facts, "choice": self.choice.to_dict(), "guarantee": self.guarantee.to_dict()}
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
-        """What `to_dict` gave `facts` of.
-
-        Examples
-        --------
-        >>> dp.Selection.from_dict(found.to_dict()).names
-        ('0.25', '0.5')
-        """
+        """What `to_dict` gave `facts` of."""
         choice, guarantee = PermuteAndFlip.from_dict(facts["choice"]), Guarantee(**facts["guarantee"])
         return cls(facts["chosen"], None, tuple(facts["names"]), facts["score"], choice, guarantee)
 
@@ -315,7 +292,7 @@ def named_candidates(candidates: Mapping[str, Any] | Sequence[Any]) -> dict[str,
 def losses_of(
     candidates: Sequence[Any], score: str, domain: Domain | Mapping[str, Any] | None, low: float = 0.0
 ) -> Losses:
-    """What rows cost the candidates, by the candidates' type; `low` is the least that a loss may be."""
+    """The losses of rows, by the candidates' type; `low` is the least loss."""
     if not isinstance(score, str):
         raise ArgumentError(
             f"score must be a string, got {type(score).__name__}: a Python function could combine rows; write an "

@@ -1,4 +1,4 @@
-"""A fit whose settings the data chose, privately (docs/proofs/tuning)."""
+"""A fit whose settings are chosen privately by the data (docs/proofs/tuning)."""
 
 from __future__ import annotations
 
@@ -30,12 +30,11 @@ from dpstats.results.glm_results import GLMResults
 from dpstats.results.stored import Printed
 from dpstats.summaries import WIDTH, Summary, wrap_notes
 from dpstats.tuning.losses import block_loss
-from dpstats.tuning.plan import UNTUNED, Grid, TuningPlan, TuningRequest
+from dpstats.tuning.plan import DEFAULTS_NOTE, Grid, TuningPlan, make_tuning_plan
 
 _log = logging.getLogger("dpstats")
 
-PUBLIC_FITS = 10
-"""Fits to a random half of the public rows by which each candidate is judged on the other half."""
+PUBLIC_FITS = 10  # Random halves of the public rows: each candidate is fitted to one half and judged on the other
 
 
 class CandidateFits:
@@ -60,7 +59,7 @@ class CandidateFits:
         return rows
 
     def fit(self, plan: Plan) -> tuple[GLMResults, Rows[Block]]:
-        """A candidate's fit to all rows, and these in its design."""
+        """A candidate's fit to all rows, and the rows of its design."""
         completed = self.source.complete(plan, self.data, self.random)
         rows = self.rows(completed)
         return self.fit_to(completed, rows, self.source.nobs(plan.request, self.data)), rows
@@ -152,6 +151,8 @@ class Tuned(Printed):
     >>> found = dp.tune("y ~ x", rows, {"alpha": [1.0, 9.0]}, eps=2.0, penalty="ridge", domain=domain)
     >>> list(found.fit.params.index)
     ['Intercept', 'x']
+    >>> found.predict({"x": [0.2, 0.8]}).shape, "alpha" in found.summary().as_text()
+    ((2,), True)
     """
 
     chosen: str
@@ -174,13 +175,7 @@ class Tuned(Printed):
         return self.plan.budget
 
     def predict(self, newdata: Any, **arguments: Any) -> Any:
-        """Predictions of the fit for new rows; see `GLMResults.predict`.
-
-        Examples
-        --------
-        >>> found.predict({"x": [0.2, 0.8]}).shape
-        (2,)
-        """
+        """Predictions of the fit for new rows; see `GLMResults.predict`."""
         return self.fit.predict(newdata, **arguments)
 
     def summary(self, *, full: bool = False, n: int | None = None) -> Summary:
@@ -192,11 +187,6 @@ class Tuned(Printed):
             Candidates and what was paid for each, then all of the fit's own tables.
         n : int, optional
             A public number of rows; see `GLMResults.summary`.
-
-        Examples
-        --------
-        >>> "alpha" in found.summary().as_text()
-        True
         """
         of_fit, summary = self.fit.summary(full=full, n=n), Summary()
         if full:
@@ -309,13 +299,13 @@ def tune(
     """
     table = as_table(data)
     source = FormulaSource(formula, table, domain)
-    asked = TuningRequest(grid, eps, strategy, delta, adjacency, score, score_share, runs, eta, arguments)
-    plan = asked.plan(source, allow_uncertified=allow_uncertified, seed=seed)
+    shared = {"adjacency": adjacency, "allow_uncertified": allow_uncertified, "seed": seed}
+    plan = make_tuning_plan(source, grid, eps, delta, strategy, score, score_share, runs, eta, arguments, **shared)
     if public is not None and public is data:
         raise ArgumentError("public must be rows that need no protection; these are the private rows of data")
     public_table = _public_rows(plan, source, public)
     check_for_unit(ledger, plan.guarantee.unit, "dp.tune")
-    _log.warning("dpstats.tune: %s plan_tuning() shows its plan beside that of the candidates.", UNTUNED)
+    _log.warning("dpstats.tune: %s plan_tuning() shows its plan beside that of the candidates.", DEFAULTS_NOTE)
     return Release(
         plan.guarantee,
         table,

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import linprog
 
 from dpstats.errors import ArgumentError
-from dpstats.formula.bounds import FactorBounds, Term, combined_norm, interact, largest_sum, measure, term_norm
+from dpstats.formula.bounds import FactorBounds, Term, interact, largest_sum, measure, term_norm
 
 SEEDS = range(20)
 
@@ -50,11 +50,6 @@ def test_l1_uses_the_l2_bound_where_that_is_sharper() -> None:
 def test_a_term_without_columns_has_no_norm() -> None:
     empty = Term("one level", slice(2, 2), np.empty(0), 0.0, 0.0)
     assert [term_norm(empty, which, np.empty(0)) for which in ("l1", "l2", "linf")] == [0.0, 0.0, 0.0]
-
-
-def test_norms_of_parts_combine() -> None:
-    parts = np.array([3.0, 4.0])
-    assert [combined_norm(parts, which) for which in ("l1", "l2", "linf")] == [7.0, 5.0, 4.0]
 
 
 def test_an_unknown_norm_is_an_error() -> None:

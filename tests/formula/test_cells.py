@@ -16,7 +16,7 @@ from dpstats.data import as_table
 from dpstats.domain import Domain
 from dpstats.errors import DataError, DomainError
 from dpstats.formula.public_frame import Codes, Encoded
-from dpstats.formula.reader import check_columns, column_kind, encode, read_columns
+from dpstats.formula.reader import check_columns, encode
 
 pa = pytest.importorskip("pyarrow")
 
@@ -74,7 +74,7 @@ COLUMNS: dict[str, tuple[pd.Series[Any], list[float], list[int]]] = {
 def encoded(data: object, *columns: str) -> tuple[dict[str, Encoded], np.ndarray]:
     table = as_table(data)
     check_columns(table, DOMAIN, columns)
-    return encode(read_columns(table, columns), DOMAIN, slice(0, table.rows))
+    return encode(table, columns, DOMAIN)
 
 
 @pytest.mark.parametrize("name", COLUMNS)
@@ -134,10 +134,10 @@ def test_a_column_of_which_every_cell_is_missing_passes() -> None:
 
 def test_columns_must_be_there_once() -> None:
     frame = as_table(pd.DataFrame([[1, 2, 3]], columns=["a", "b", "b"]))
-    assert column_kind(frame, "a") == "numeric"
+    assert frame.column("a").kind == "numeric"
     with pytest.raises(DataError, match="more than one column 'b'"):
-        column_kind(frame, "b")
+        frame.column("b")
     with pytest.raises(DataError, match="no column 'c'"):
-        column_kind(frame, "c")
+        frame.column("c")
     with pytest.raises(DataError, match="no column 'a'"):
-        column_kind(as_table(pd.DataFrame([[1]], columns=pd.MultiIndex.from_tuples([("a", "b")]))), "a")
+        as_table(pd.DataFrame([[1]], columns=pd.MultiIndex.from_tuples([("a", "b")]))).column("a")

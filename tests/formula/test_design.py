@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpstats.domain import Domain, Levels, Range
-from dpstats.errors import ArgumentError, DataError, DomainError, FormulaError
+from dpstats.errors import DataError, DomainError, FormulaError
 from dpstats.families import Gaussian
 from dpstats.formula.design import DesignSpec, design_spec
 
@@ -289,11 +289,6 @@ def test_a_stored_design_that_would_scale_differently_is_refused() -> None:
     del stored["formula"]
     with pytest.raises(DomainError, match="lacks 'formula'"):
         DesignSpec.from_dict(stored)
-
-
-def test_an_unknown_norm_is_an_error() -> None:
-    with pytest.raises(ArgumentError, match="which"):
-        design_spec("y ~ x", DOMAIN, family=Gaussian()).norm_bound("l3", np.ones(2))
 
 
 @pytest.mark.parametrize(

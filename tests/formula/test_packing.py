@@ -60,9 +60,7 @@ def in_model_units(spec: DesignSpec, raw: Array) -> Array:
 def by_patsy(spec: DesignSpec, frame: pd.DataFrame) -> tuple[Array, NDArray[np.bool_]]:
     """The columns of the rows that have all cells, and which of those are finite and in a level of every factor."""
     table = as_table(frame)
-    encoded, complete = reader.encode(
-        reader.read_columns(table, spec.parsed.exog_columns), spec.domain, slice(0, len(frame))
-    )
+    encoded, complete = reader.encode(table, spec.parsed.exog_columns, spec.domain)
     encoded = reader.take(encoded, complete)
     with np.errstate(all="ignore"):
         raw = np.asarray(patsy.build_design_matrices([spec.coding], encoded, NA_action=NO_NA)[0])

@@ -377,16 +377,16 @@ class TestOrder:
 
     def test_planted_coefficients_released_after_the_matrix(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The solver's point instead of the rounded, noisy one: what a matrix before the last step would see."""
-        from dpstats.mechanisms import objective
+        from dpstats.mechanisms import stage
 
         points: list[np.ndarray] = []
-        honest = objective.newton.optimum
+        honest = stage.newton.optimum
 
         def spied(*arguments: Any) -> Any:
             points.append(honest(*arguments).high.astype(np.float64))
             return honest(*arguments)
 
-        monkeypatch.setattr(objective.newton, "optimum", spied)
+        monkeypatch.setattr(stage.newton, "optimum", spied)
 
         def before(family: Family, params: np.ndarray, block: Block) -> np.ndarray:
             return row_weights(family, block.exog @ points[-1], block.endog)

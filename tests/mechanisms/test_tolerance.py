@@ -17,7 +17,7 @@ from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.families import Binomial, Family, Gaussian, Poisson, SmoothSVM
 from dpstats.formula.design import design_spec
 from dpstats.mechanisms import napp
-from dpstats.mechanisms import objective as mechanism
+from dpstats.mechanisms import stage as mechanism
 from dpstats.mechanisms.design import ArrayDesign, SubDesign, array_norms
 from dpstats.mechanisms.objective import NoiseBudget, ObjectivePlan, plan_objective
 from dpstats.mechanisms.options import Options

@@ -14,7 +14,6 @@ import statsmodels.formula.api as smf
 
 import dpstats as dp
 from dpstats.data.columns import NumericColumn
-from dpstats.formula.design import response_values
 from dpstats.models import ranges, sources
 from dpstats.plan import Plan
 from dpstats.plan.methods import ResponsePurchase
@@ -89,7 +88,7 @@ def test_a_cap_that_follows_the_rows_is_caught(family: str, monkeypatch: pytest.
 
     def peeking(plan: Plan, data: Any, random: Any) -> ResponsePurchase:
         found = honest(plan, data, random)
-        most = float(np.nanmax(response_values(plan.design, data)))  # type: ignore[arg-type]
+        most = float(np.nanmax(plan.design.response_values(data)))  # type: ignore[arg-type]
         return ResponsePurchase(found.eps, found.low, max(found.high, most + 6), found.mean)
 
     monkeypatch.setattr(sources, "bought_response", peeking)

@@ -10,7 +10,7 @@ import pytest
 import dpstats as dp
 from dpstats.errors import LedgerError
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.streaming.checkpoint import Position, StreamBooks
+from dpstats.streaming.checkpoint import Position, StreamPositions
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def ledger(path: Path | str) -> dp.Ledger:
 
 
 def test_a_stream_moves_on_from_the_known_state_alone(ledger: dp.Ledger) -> None:
-    books = StreamBooks(ledger)
+    books = StreamPositions(ledger)
     assert books.charge_of("plan:stream") is None
     assert books.position(1) is None
     charge = ledger.charge(Guarantee(0.5), label="stream", plan_hash="plan:stream")
@@ -39,7 +39,7 @@ def test_a_stream_moves_on_from_the_known_state_alone(ledger: dp.Ledger) -> None
 def test_a_refunded_charge_is_of_no_stream(ledger: dp.Ledger) -> None:
     charge = ledger.charge(Guarantee(0.5), label="stream", plan_hash="plan:stream")
     charge.refund()
-    books = StreamBooks(ledger)
+    books = StreamPositions(ledger)
     assert books.charge_of("plan:stream") is None
     with pytest.raises(LedgerError, match="refunded"):
         books.begin(charge.number, "zero")
@@ -56,7 +56,7 @@ def test_a_refunded_charge_is_of_no_stream(ledger: dp.Ledger) -> None:
     ],
 )
 def test_the_file_itself_refuses_to_turn_back(ledger: dp.Ledger, statement: str) -> None:
-    books = StreamBooks(ledger)
+    books = StreamPositions(ledger)
     charge = ledger.charge(Guarantee(0.5), label="stream", plan_hash="plan:stream")
     books.begin(charge.number, "zero")
     assert books.advance(charge.number, Position(0, "zero"), "one")

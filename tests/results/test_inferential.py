@@ -307,11 +307,11 @@ class TestUnidentified:
         np.testing.assert_allclose(found.debiased, found.params, rtol=1e-6, atol=1e-9)
         assert (found.conf_int()[0] == -np.inf).all()
         assert (found.conf_int()[1] == np.inf).all()
-        assert (found.tvalues == 0).all()
-        assert (found.pvalues > 0.05).all()
+        assert found.tvalues.isna().all()
+        assert found.pvalues.isna().all()
         test = found.t_test("x = 0.5, z = 1")
         assert np.isinf(test.sd).all()
-        assert (test.pvalue > 0.05).all()
+        assert np.isnan(test.pvalue).all()
         assert "inf" not in str(test), "what is not known is blank"
         assert found.wald_test("x = 0.5, z = 1").pvalue > 0.05
         tests = found.anova()
@@ -633,8 +633,7 @@ def test_a_table_of_infinite_errors_is_not_shown() -> None:
     assert "noise at most" not in shown
     assert "std err" not in shown
     assert "the budget identifies no coefficient" in " ".join(shown.split())
-    assert "More rows or eps help" not in shown
-    assert "inference=True asks for them; plan.standard_errors(n)" in " ".join(shown.split())
+    assert "inference=True spends eps on more of them" in " ".join(shown.split())
     paid = dp.logit("b ~ " + " + ".join(columns), data, 0.3, domain=domain, seed=4, inference=True)
     assert "inference=True" not in paid.summary().as_text().split("identifies no coefficient")[-1]
 

@@ -18,7 +18,7 @@ from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson
 from dpstats.mechanisms.output import output_noise
 from dpstats.penalties import Bridge, Lasso, Penalty
 from dpstats.privacy.noise import Noise
-from dpstats.risk import OutputFacts, excess_risk, sample_size
+from dpstats.risk import OutputFacts, objective_risk, sample_size
 from dpstats.risk.proved import output_bounds, shortfall
 from dpstats.solvers import prox
 from dpstats.solvers.objective import PerturbedObjective
@@ -200,7 +200,7 @@ def test_the_table_of_a_plan() -> None:
     assert plan.excess_risk()["value"].isna().all()
     other = dp.plan("y ~ x", domain, 1.0, family="binomial", method="objective", inference=None)
     population = other.excess_risk(n=5000).set_index("bound")["value"]["population, in the mean"]
-    assert population > excess_risk(other)["value"][3]
+    assert population > objective_risk(other).frame()["value"][3]
 
 
 @pytest.mark.slow

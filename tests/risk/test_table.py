@@ -13,7 +13,7 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian
 from dpstats.privacy.calibration import objective_noise
 from dpstats.privacy.noise import Noise
-from dpstats.risk import excess_risk
+from dpstats.risk import objective_risk
 
 FACTS = ("eps", "delta", "kappa", "radius")
 
@@ -65,7 +65,7 @@ def public_plan(**changes: object) -> PublicPlan:
 
 
 def test_columns_and_order() -> None:
-    table = excess_risk(public_plan())
+    table = objective_risk(public_plan()).frame()
     assert list(table.columns) == ["bound", "source", "value", "per_row", "holds", "note"]
     assert list(table["holds"][:4]) == ["proved"] * 4
     assert set(table["holds"][4:]) <= {"implied", "not implied", "order only", "other mechanism"}
@@ -78,7 +78,7 @@ def test_unequal_curvature_shows_what_the_norm_alone_would_give() -> None:
         **{name: getattr(plan, name) for name in (*FACTS, "noise", "noise_shape", "linear", "family")}
     )
     uneven.curvature = np.geomspace(4, 40, 6)
-    proved = excess_risk(uneven).query("holds == 'proved'")  # type: ignore[arg-type]
+    proved = objective_risk(uneven).frame().query("holds == 'proved'")  # type: ignore[arg-type]
     assert len(proved) == 5
     sharp, crude = proved["value"][:2]
     assert sharp < crude == pytest.approx(plan.noise.norm_quantile(6, 0.95) ** 2 / 8)
@@ -89,7 +89,7 @@ def test_unequal_curvature_shows_what_the_norm_alone_would_give() -> None:
 @pytest.mark.parametrize("family", [Binomial(), Gaussian(residual_cap=0.5)], ids=["binomial", "gaussian"])
 def test_the_papers_bounds_on_our_release_are_implied(delta: float, columns: int, family: Family) -> None:
     """Where noise is for adding or removing a row our scale is never above theirs, so their valid bounds follow."""
-    table = excess_risk(public_plan(delta=delta, columns=columns, family=family))
+    table = objective_risk(public_plan(delta=delta, columns=columns, family=family)).frame()
     quoted = table[table["source"].str.contains(r"Kifer.*lemma|lemma 7")]
     assert len(quoted) == 3
     assert set(quoted["holds"]) == {"implied"}
@@ -97,28 +97,31 @@ def test_the_papers_bounds_on_our_release_are_implied(delta: float, columns: int
 
 def test_replacing_a_row_takes_more_noise_than_the_papers_bound_allows_for() -> None:
     """One column, pi = .5: NAPP's constant leaves a factor 2, twice the noise costs a factor of nearly 4."""
-    table = excess_risk(public_plan(columns=1, level=1.0, adjacency="replace_one", eps=0.3), pi=0.5)
+    table = objective_risk(public_plan(columns=1, level=1.0, adjacency="replace_one", eps=0.3), pi=0.5).frame()
     row = table[(table["source"].str.contains("theorem 8")) & table["bound"].str.startswith("regularised")]
     assert list(row["holds"]) == ["not implied"]
 
 
 def test_per_row_is_the_value_over_n() -> None:
-    table = excess_risk(public_plan(), n=2000)
+    table = objective_risk(public_plan(), n=2000).frame()
     assert np.allclose(table["per_row"], table["value"] / 2000)
     assert table["value"].notna().all()
 
 
 def test_row_bound_enters_by_kappa() -> None:
     """Rows three times as long under nine times the curvature: the same problem in other units."""
-    one = excess_risk(public_plan(), n=500)
-    three = excess_risk(public_plan(row_norm=3.0, level=36.0, radius=4.0 / 3), n=500)
+    one = objective_risk(public_plan(), n=500).frame()
+    three = objective_risk(public_plan(row_norm=3.0, level=36.0, radius=4.0 / 3), n=500).frame()
     printed_right = ~one["source"].str.contains("theorem 8")
     assert np.allclose(one["value"][printed_right], three["value"][printed_right], rtol=1e-3)
 
 
 def test_rarer_failure_and_wider_comparison_cost_more() -> None:
-    base = excess_risk(public_plan(), n=500)
-    rarer, wider = excess_risk(public_plan(), pi=0.01, n=500), excess_risk(public_plan(), radius=8.0, n=500)
+    base = objective_risk(public_plan(), n=500).frame()
+    rarer, wider = (
+        objective_risk(public_plan(), pi=0.01, n=500).frame(),
+        objective_risk(public_plan(), radius=8.0, n=500).frame(),
+    )
     assert (rarer["value"] > base["value"])[base["bound"].str.contains("probability")].all()
     assert (wider["value"] > base["value"])[base["bound"].str.startswith("unregularised")].all()
 
@@ -137,4 +140,4 @@ def test_rarer_failure_and_wider_comparison_cost_more() -> None:
 )
 def test_bad_arguments(changes: dict[str, object], name: str) -> None:
     with pytest.raises(ArgumentError, match=name):
-        excess_risk(public_plan(), **changes)  # type: ignore[arg-type]
+        objective_risk(public_plan(), **changes).frame()  # type: ignore[arg-type]

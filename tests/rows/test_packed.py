@@ -75,7 +75,7 @@ class TestPacked(RowsContract):
     def make(self, blocks: list[Block]) -> Rows[Block]:
         return PackedRows(contract.PACKING, self.within([contract.packed(block) for block in blocks]))
 
-    def test_opened(self) -> None:
+    def test_unpacked(self) -> None:
         blocks = blocks_of([3, 0, 4])
         for one, other in zip(self.make(blocks).collect(), blocks, strict=True):
             np.testing.assert_array_equal(one.exog, other.exog)
@@ -92,11 +92,11 @@ class TestPackedRead(TestPacked):
 def test_rows_have_all_of_their_columns() -> None:
     blocks = packed_blocks([5, 0, 300])
     for block in blocks:
-        np.testing.assert_array_equal(PACKING.opened(block).exog, dense(block).exog)
+        np.testing.assert_array_equal(PACKING.unpacked(block).exog, dense(block).exog)
     rows = PackedRows(PACKING, MemoryRows(blocks))
     assert rows.total(stacked, operator.add) == stacked(map(dense, blocks))
     assert stacked(rows.collect()) == stacked(map(dense, blocks))
-    assert PACKING.opened(blocks[2]).exog.flags.f_contiguous
+    assert PACKING.unpacked(blocks[2]).exog.flags.f_contiguous
 
 
 @pytest.mark.parametrize("rows", [1, 7, 299, 300, 4096])
@@ -130,7 +130,7 @@ def test_what_takes_whole_rows_takes_them_packed() -> None:
 
 def test_counting_opens_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = PackedRows(PACKING, MemoryRows(packed_blocks([10, 20])))
-    monkeypatch.setattr(RowPacking, "opened", None)
+    monkeypatch.setattr(RowPacking, "unpacked", None)
     assert row_count(rows) == 30
     with pytest.raises(TypeError):
         rows.total(responses, operator.add)
@@ -160,7 +160,7 @@ def test_memory_counts_what_is_kept() -> None:
     assert room.taken == 1000 * (8 + 8 + 1)
     assert isinstance(rows.packed, MemoryRows)
     # With all columns it would not fit.
-    assert not Memory(20_000).take(sum(cells.nbytes for cells in packing.opened(block)[:2]))
+    assert not Memory(20_000).take(sum(cells.nbytes for cells in packing.unpacked(block)[:2]))
 
 
 def test_what_goes_to_a_file_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,8 +182,8 @@ def test_rows_that_are_taken_stand_in_memory_as_before() -> None:
     chosen = block.endog % 3 == 0
     kept, apart = block.take(chosen), block.part(slice(5, 20)).detached()
     assert kept.exog.flags.f_contiguous
-    assert stacked([PACKING.opened(kept)]) == stacked([dense(block).take(chosen)])
-    assert stacked([PACKING.opened(apart)]) == stacked([dense(block).part(slice(5, 20))])
+    assert stacked([PACKING.unpacked(kept)]) == stacked([dense(block).take(chosen)])
+    assert stacked([PACKING.unpacked(apart)]) == stacked([dense(block).part(slice(5, 20))])
     assert dense(block).take(chosen).exog.flags.c_contiguous
 
 
@@ -192,7 +192,7 @@ def test_a_level_of_another_factor_is_caught() -> None:
     block = packed_blocks([60])[0]
     assert block.levels is not None
     swapped = block._replace(levels=block.levels[:, ::-1])
-    assert (PACKING.opened(swapped).exog != dense(block).exog).any()
+    assert (PACKING.unpacked(swapped).exog != dense(block).exog).any()
 
 
 def test_packed_rows_are_not_pickled() -> None:

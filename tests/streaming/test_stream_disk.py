@@ -22,7 +22,7 @@ from test_stream_keeping import DOMAIN, one_charge, opened, rows
 import dpstats as dp
 from dpstats.errors import LedgerError, StreamError
 from dpstats.streaming import Refits, Regression, checkpoint
-from dpstats.streaming.checkpoint import Checkpoint, StreamBooks, locked, write_durably
+from dpstats.streaming.checkpoint import Checkpoint, StreamPositions, file_lock, write_durably
 from dpstats.streaming.refits import RunningRefits
 from dpstats.streaming.running import Releases, RunningStream
 
@@ -235,7 +235,7 @@ def test_a_tick_that_is_forgotten_would_be_computed_again(folder: Path, monkeypa
         ("dpstats.streaming.checkpoint.sync_directory", errno.ENOSPC, 1),
         ("dpstats.streaming.checkpoint.sync_directory", errno.EIO, 2),
         ("dpstats.streaming.checkpoint.os.replace", errno.EBUSY, 1),
-        ("dpstats.streaming.running.write_at", errno.ENOSPC, 1),
+        ("dpstats.streaming.running.write_durably", errno.ENOSPC, 1),
     ],
 )
 def test_a_tick_waits_for_a_disk_that_refuses(
@@ -265,14 +265,14 @@ def test_a_tick_waits_for_a_disk_that_refuses(
 @pytest.mark.parametrize("state", [True, False], ids=["state", "no state"])
 def test_a_ledger_that_moved_on_and_could_not_say_so_is_asked(folder: Path, monkeypatch: Any, state: bool) -> None:
     stream = begun(folder, **({} if state else {"state": None}))
-    real = StreamBooks.advance
+    real = StreamPositions.advance
 
     def advance(*arguments: Any) -> bool:
         real(*arguments)
         raise LedgerError("the disk refused")
 
     with monkeypatch.context() as patch:
-        patch.setattr(StreamBooks, "advance", advance)
+        patch.setattr(StreamPositions, "advance", advance)
         with pytest.raises(LedgerError):
             stream.update(rows(1))
     assert stream.update(rows(1)).last == 2
@@ -284,7 +284,7 @@ def test_a_ledger_that_moved_on_and_could_not_say_so_is_asked(folder: Path, monk
 def test_a_stop_while_the_ledger_is_awaited_ends_no_stream_without_a_state(folder: Path, monkeypatch: Any) -> None:
     stream = begun(folder, state=None)
     with monkeypatch.context() as patch:
-        patch.setattr(StreamBooks, "advance", failing_with(KeyboardInterrupt()))
+        patch.setattr(StreamPositions, "advance", failing_with(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             stream.update(rows(1))
     assert stream.update(rows(1)).last == 2
@@ -303,7 +303,7 @@ def test_a_stream_that_could_not_begin_is_charged_once(folder: Path, monkeypatch
     for name in ("begin", "_nothing"):
         with monkeypatch.context() as patch:
             if name == "begin":
-                patch.setattr(StreamBooks, "begin", failing_with(LedgerError("locked")))
+                patch.setattr(StreamPositions, "begin", failing_with(LedgerError("locked")))
             else:
                 patch.setattr(Checkpoint, "_put", failing_with(OSError(errno.ENOSPC, "full")))
             with pytest.raises(LedgerError if name == "begin" else (StreamError, OSError)):
@@ -320,7 +320,7 @@ def test_ticks_of_a_number_of_rows_are_not_begun_with_a_charge_that_does_not_say
 ) -> None:
     stream = opened(folder, state=None)
     with monkeypatch.context() as patch:
-        patch.setattr(StreamBooks, "begin", failing_with(LedgerError("locked")))
+        patch.setattr(StreamPositions, "begin", failing_with(LedgerError("locked")))
         with pytest.raises(LedgerError):
             stream.update(rows(0))
     with pytest.raises(StreamError, match="number of rows is private"):
@@ -445,12 +445,12 @@ def test_a_lock_that_is_removed_gives_a_tick_to_one_process(folder: Path, monkey
 def test_the_lock_beside_the_state_alone_would_give_it_to_both(folder: Path, monkeypatch: Any) -> None:
     """A planted bug: two releases with the same noise, whose difference is that of the rows."""
     pytest.importorskip("fcntl")
-    real = checkpoint.locked
+    real = checkpoint.file_lock
 
-    def locked(path: Path, *, make: bool) -> Any:
+    def file_lock(path: Path, *, make: bool) -> Any:
         return real(path, make=make) if make else contextlib.nullcontext()
 
-    monkeypatch.setattr(checkpoint, "locked", locked)
+    monkeypatch.setattr(checkpoint, "file_lock", file_lock)
     assert len(set(shown_by_two(folder, monkeypatch))) == 2
 
 
@@ -459,16 +459,16 @@ def test_a_lock_that_was_removed_while_it_was_awaited_is_of_no_use(tmp_path: Pat
     path, entered = tmp_path / "lock", threading.Event()
 
     def wait() -> None:
-        with locked(path, make=True):
+        with file_lock(path, make=True):
             entered.set()
 
     thread = threading.Thread(target=wait)
     with contextlib.ExitStack() as later:
-        with locked(path, make=True):
+        with file_lock(path, make=True):
             thread.start()
             entered.wait(0.1)
             path.unlink()
-            later.enter_context(locked(path, make=True))
+            later.enter_context(file_lock(path, make=True))
         assert not entered.wait(0.1)
     assert entered.wait(60)
     thread.join()
@@ -478,7 +478,7 @@ def test_a_lock_that_was_removed_while_it_was_awaited_is_of_no_use(tmp_path: Pat
 def test_a_process_forked_amid_a_tick_does_not_keep_the_lock(tmp_path: Path) -> None:
     fcntl = pytest.importorskip("fcntl")
     path = tmp_path / "lock"
-    with locked(path, make=True):
+    with file_lock(path, make=True):
         child = os.fork()
         if child == 0:
             time.sleep(60)

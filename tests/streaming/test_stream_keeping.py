@@ -72,10 +72,10 @@ STEPS: list[tuple[str, str]] = [
     ("dpstats.streaming.checkpoint.write_durably", "after"),
     ("dpstats.streaming.checkpoint.os.replace", "before"),
     ("dpstats.streaming.checkpoint.os.replace", "after"),
-    ("dpstats.streaming.checkpoint.StreamBooks.advance", "before"),
-    ("dpstats.streaming.checkpoint.StreamBooks.advance", "after"),
-    ("dpstats.streaming.checkpoint.StreamBooks.begin", "before"),
-    ("dpstats.streaming.checkpoint.StreamBooks.begin", "after"),
+    ("dpstats.streaming.checkpoint.StreamPositions.advance", "before"),
+    ("dpstats.streaming.checkpoint.StreamPositions.advance", "after"),
+    ("dpstats.streaming.checkpoint.StreamPositions.begin", "before"),
+    ("dpstats.streaming.checkpoint.StreamPositions.begin", "after"),
     ("dpstats.ledger.spender.Spender.charge", "before"),
     ("dpstats.ledger.spender.Spender.charge", "after"),
     ("dpstats.streaming.running.Releases._write", "before"),
@@ -314,7 +314,7 @@ def test_a_changed_plan_is_refused_and_nothing_is_lost(folder: Path, changed: di
 def test_a_refunded_charge_begins_no_stream(folder: Path, monkeypatch: Any) -> None:
     stream = opened(folder)
     with monkeypatch.context() as patch:
-        patch.setattr("dpstats.streaming.checkpoint.StreamBooks.begin", dying(lambda: None, "before", [1]))
+        patch.setattr("dpstats.streaming.checkpoint.StreamPositions.begin", dying(lambda: None, "before", [1]))
         with pytest.raises(Killed):
             stream.update(rows(0))
     ledger = dp.Ledger.open(folder / "ledger")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,10 @@ class KNormNoise:
     groups: tuple[tuple[int, ...], ...]  # Blocks by index; every block is in exactly one group
     shares: tuple[float, ...]  # w_g, positive, with sum 1
 
+    # As `dpstats.privacy.Noise` has them: a density that falls exponentially, with the gauge.
+    kind: ClassVar[Literal["laplace"]] = "laplace"
+    norm: ClassVar[Literal["design"]] = "design"
+
     def __post_init__(self) -> None:
         check_images(self.images)
         check_groups(self.images, self.groups)
@@ -57,16 +61,6 @@ class KNormNoise:
 
     def __repr__(self) -> str:
         return f"KNormNoise(kind='laplace', norm='design', scale={self.scale!r}, blocks={len(self.images)})"
-
-    @property
-    def kind(self) -> Literal["laplace"]:
-        """As `dpstats.privacy.Noise` has it: a density that falls exponentially."""
-        return "laplace"
-
-    @property
-    def norm(self) -> Literal["design"]:
-        """As `dpstats.privacy.Noise` has it: the gauge."""
-        return "design"
 
     def scaled(self, scale: float) -> KNormNoise:
         """The same law at another scale."""

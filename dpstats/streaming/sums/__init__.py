@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.streaming.sums.buffers import Buffers
 from dpstats.streaming.sums.lattice import NoisePath, draws_from_dict
 from dpstats.streaming.sums.mechanism import Mechanism, PrefixSums, SumsPlan
 from dpstats.streaming.sums.state import unpack
-from dpstats.streaming.sums.toeplitz import Blt, Toeplitz
+from dpstats.streaming.sums.toeplitz import Blt, Buffers, Toeplitz
 from dpstats.streaming.sums.tree import Honaker, KNormTree, Tree
 from dpstats.streaming.sums.workloads import Cumulative, Halflife, Window, Workload
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arguments import is_whole, safe_repr
+from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError, DataError
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.gaussian import analytic_mu
@@ -24,9 +24,7 @@ Float = NDArray[np.float64]
 Integers = NDArray[np.object_]
 
 _BELOW = 1 - 2.0**-30  # stands above the rounding of the steps before truncation, for a million numbers
-
 _BLOCK = 4096
-
 _ADD: dict[str, Callable[[Float, Float], Float]] = {
     "l1": lambda total, size: total + size,
     "l2": lambda total, size: total + size**2,
@@ -95,7 +93,7 @@ class NoisePath(ABC):
         (self.fresh(tick), size), `memory` of (rows, size) and left as it is."""
 
     def error(self) -> float:
-        """By how much more than 1/2 a number of the fresh noise may differ from what the noises make of it."""
+        """By how much more than 1/2 a number of C times the noises may differ from the fresh one."""
         return 0.0
 
 
@@ -117,7 +115,6 @@ class GaussianDraws:
         return self.scale**2 * np.eye(size)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
         return {"draws": "gaussian", "scale": self.scale}
 
 
@@ -132,16 +129,13 @@ class LaplaceDraws:
         check_scale(self.reach / self.eps)
 
     def draw(self, count: int, size: int, random: RandomSource) -> Integers:
-        """As `GaussianDraws.draw`."""
         plain = np.zeros(count * size, dtype=np.int64)
         return noisy_integers(plain, self.reach, self.eps, random).reshape(count, size).astype(object)
 
     def covariance(self, size: int) -> Float:
-        """As `GaussianDraws.covariance`."""
         return 2 * (self.reach / self.eps) ** 2 * np.eye(size)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
         return {"draws": "laplace", **vars(self)}
 
 
@@ -157,21 +151,18 @@ class NormDraws:
         check_scale(max(self.law.scale, self.cover_reach / self.cover_eps))
 
     def draw(self, count: int, size: int, random: RandomSource) -> Integers:
-        """As `GaussianDraws.draw`."""
         law = self.law
         drawn = [law.sample(random) if isinstance(law, KNormNoise) else law.sample(size, random) for _ in range(count)]
         whole = np.rint(np.concatenate(drawn)).astype(np.int64)
         return noisy_integers(whole, self.cover_reach, self.cover_eps, random).reshape(count, size).astype(object)
 
     def covariance(self, size: int) -> Float:
-        """As `GaussianDraws.covariance`."""
         cover = 2 * (self.cover_reach / self.cover_eps) ** 2 * np.eye(size)
         if isinstance(self.law, KNormNoise):
             return self.law.covariance() + cover
         return self.law.expected_square(size) / size * np.eye(size) + cover
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
         return {"draws": "norm", **vars(self), "law": self.law.to_dict()}
 
 
@@ -190,26 +181,12 @@ def law_root_mean_square(law: Noise | KNormNoise, size: int) -> float:
     return math.sqrt(law.expected_square() if isinstance(law, KNormNoise) else law.expected_square(size))
 
 
+# The lattice step is 2**-RESOLUTION of a row's reach, as a power of two, unless the noise is very large
 RESOLUTION = 40
-"""The lattice is 2**-RESOLUTION of a row's reach, to the next power of two, unless the noise is very large."""
-
-LONGEST_ROW = 2.0**50
-"""Rows of so many steps can be added by blocks of 4,096 in 64-bit integers."""
-
+LONGEST_ROW = 2.0**50  # Blocks of 4,096 rows of this length add up in 64-bit integers
 MOST_NUMBERS = 10**6
-
-REACHES = (1e-50, 1e50)
-"""A row's reach lies between these, so that nothing under- or overflows."""
-
-ROUNDING = 1e-11
-"""A relative allowance for the floating-point evaluation of norms of columns."""
-
-
-def check_size(size: object) -> int:
-    """`size` if it is a number of entries that a vector can have, else ArgumentError."""
-    if not is_whole(size) or not 1 <= size <= MOST_NUMBERS:
-        raise ArgumentError(f"size must be an integer from 1 to {MOST_NUMBERS:,}, got {safe_repr(size)}")
-    return int(size)
+REACHES = (1e-50, 1e50)  # A row's reach must lie between these, so that nothing under- or overflows
+ROUNDING = 1e-11  # Relative rounding error of norms of columns, at most
 
 
 def lattice_step(step: float | None, row_sensitivity: float, scale: float) -> float:

@@ -21,6 +21,7 @@ from dpstats.privacy.guarantee import Adjacency, Guarantee, check_adjacency, che
 from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.randomness import RandomSource, SystemRandom, random_source
 from dpstats.streaming.sums.lattice import (
+    MOST_NUMBERS,
     ROUNDING,
     Draws,
     Float,
@@ -28,21 +29,20 @@ from dpstats.streaming.sums.lattice import (
     Integers,
     NoisePath,
     check_reach,
-    check_size,
     discrete_mu,
     lattice_step,
     lattice_total,
     zeros,
 )
 from dpstats.streaming.sums.state import TickLock, pack, unpack
-from dpstats.streaming.sums.workloads import Halflife, Window, Workload, check_participation, make_workload
+from dpstats.streaming.sums.workloads import Halflife, Window, Workload, check_count, check_participation, make_workload
 
 Reach = float | Mapping[str, float] | KNormNoise
 """How far one row moves its tick's vector: see `Mechanism.plan`."""
 
 
 class MechanismKeywords(TypedDict, total=False):
-    """What every mechanism is made with, see `Mechanism`."""
+    """The arguments that all mechanisms have, see `Mechanism`."""
 
     horizon: int | None
     halflife: float | None
@@ -115,7 +115,7 @@ class Mechanism(ABC):
         """The noise itself."""
 
     def options(self) -> dict[str, Any]:
-        """What the mechanism needs beside workload and participation to be made again."""
+        """The arguments besides workload and participation."""
         return {}
 
     def touched(self) -> int:
@@ -242,7 +242,7 @@ class Mechanism(ABC):
         UncertifiedError
             If the calibration is uncertified and that was not allowed.
         """
-        size, adjacency = check_size(size), check_adjacency(adjacency)
+        size, adjacency = check_count("size", size, MOST_NUMBERS), check_adjacency(adjacency)
         claim = Guarantee(*check_budget(eps, delta), adjacency, basis=BASIS)
         return self._calibrate(size, claim, row_sensitivity, step, allow_uncertified=allow_uncertified)
 
@@ -272,7 +272,6 @@ class Mechanism(ABC):
 SumsNorm = Literal["l2", "l1", "linf", "design"]
 
 BASIS = "docs/proofs/streams"
-
 LEAST_DELTA = 1e-280
 
 
@@ -366,7 +365,7 @@ class SumsPlan:
         return PrefixSums.begin(self, random_source(seed), recall)
 
     def repeats(self, stored: SumsPlan) -> bool:
-        """Whether a stored plan is this one as another machine has computed it, in which case its noise goes on here.
+        """Whether a stored plan is this one as computed on another machine; if so, its noise may be continued here.
 
         The buffers of `Blt` are an optimum, whose last digits are the machine's. Those of the stored plan fix every
         step in integers, and its scale is the one that was certified for them; here it must be found again.
@@ -392,8 +391,8 @@ class SumsPlan:
         return {**vars(self), **compound}
 
 
+# Relative differences between machines: of a row's reach, and of the noise's scale for the same buffers
 SAME_BOUND, SAME_SCALE = 1e-13, 1e-10
-"""How far a row's reach, and the scale of the noise for the same buffers, may be from one machine to another."""
 
 
 def nearly_equal(one: Any, other: Any, share: float) -> bool:
@@ -405,8 +404,7 @@ def nearly_equal(one: Any, other: Any, share: float) -> bool:
     return bool(one == other)
 
 
-LARGEST = 2**200
-"""Entries of vectors are clamped to so many steps: no vector can overflow what follows."""
+LARGEST = 2**200  # Entries of vectors are clamped to this many steps, so that nothing overflows
 
 
 class PrefixSums:
@@ -572,7 +570,8 @@ class PrefixSums:
             generator = np.random.default_rng()
             generator.bit_generator.state = stored["random"]
             random = generator
-        whole = {name: _integers(state[name], size) for name in ("memory", "fresh", "sums")}
+        # Python integers, shapes (n, size).
+        whole = {name: np.array(state[name], dtype=object).reshape(-1, size) for name in ("memory", "fresh", "sums")}
         decayed = np.array([float.fromhex(value) for value in state["decayed"]])
         return cls(plan, random, {**state, **whole, "sums": list(whole["sums"]), "decayed": decayed})
 
@@ -607,11 +606,3 @@ class PrefixSums:
 def is_interval(a: object, b: object, last: int | None) -> bool:
     """Whether a + 1, ..., b are ticks, up to the last one if there is one."""
     return is_whole(a) and is_whole(b) and 0 <= a < b and (last is None or b <= last)
-
-
-def _integers(rows: list[list[int]], size: int) -> Integers:
-    """Python integers, shape (n, size)."""
-    array = zeros(len(rows), size)
-    for place, row in enumerate(rows):
-        array[place] = row
-    return array

@@ -13,7 +13,6 @@ from typing import Any
 from dpstats.errors import ArgumentError, StreamError
 
 VERSION = 1
-
 HEADER = b"dpstats stream state %d: PRIVATE DATA, as confidential as the rows; never publish, copy or edit\n"
 
 

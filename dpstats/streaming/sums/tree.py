@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.arguments import check_choice, explain_calls, is_whole, safe_repr
+from dpstats.arguments import check_choice, explain_calls
 from dpstats.cached import cached_property
 from dpstats.call import expand_signature
 from dpstats.errors import ArgumentError, UncertifiedError
@@ -35,6 +35,7 @@ from dpstats.streaming.sums.lattice import (
     zeros,
 )
 from dpstats.streaming.sums.mechanism import KEYWORD_DEFAULTS, Mechanism, MechanismKeywords, Reach, SumsPlan
+from dpstats.streaming.sums.workloads import check_count
 
 Calibration = Literal["exact", "printed"]
 
@@ -151,8 +152,14 @@ class NodeTree(Mechanism):
         return digits(ticks, self.arity, self._levels).sum(axis=0).astype(np.float64)
 
     def sum_covariance(self, first: int, second: int) -> float:
-        """The nodes in both prefixes."""
-        return float(common_nodes(first, second, self.arity, self._levels))
+        """The nodes in both prefixes: those of their common leading digits, and as many of the next level as the lesser
+        digit."""
+        total = 0.0
+        for one, other in digits(np.array([first, second]), self.arity, self._levels)[::-1].tolist():
+            total += min(one, other)
+            if one != other:
+                break
+        return total
 
     def path(self) -> NoisePath:
         return TreePath(self.workload.ticks, self.arity)
@@ -207,19 +214,8 @@ class Tree(NodeTree):
         return replace(exact, draws=GaussianDraws(factor * exact.row_sensitivity / exact.step), guarantee=guarantee)
 
 
-def common_nodes(first: int, second: int, arity: int, levels: int) -> int:
-    """Nodes that the prefixes of `first` and `second` ticks have in common: those of their common leading digits, and
-    as many of the next level as the lesser digit."""
-    total = 0
-    for one, other in digits(np.array([first, second]), arity, levels)[::-1].tolist():
-        total += min(one, other)
-        if one != other:
-            break
-    return total
-
-
+# A node's own share in its estimate is a multiple of 2**-16: any share is unbiased, and this one all but the best
 WEIGHT_BITS = 16
-"""A node's own share in its estimate is a multiple of 2**-16: any share is unbiased, and this one all but the best."""
 
 
 def own_shares(levels: int) -> list[int]:
@@ -322,12 +318,9 @@ class Honaker(NodeTree):
 
 
 MOST_CHILDREN = 64
-
-COVER_SHARE = 0.01
-"""The share of eps for the noise that covers the rounding of real-valued draws."""
-
+COVER_SHARE = 0.01  # Share of eps for the noise that covers the rounding of real-valued draws
+# Distance of a computed draw from the ideal one, in root mean squares (docs/proofs/bodies, 5, and release)
 DRAW_ERROR = 1e-8
-"""A computed draw is within so many root mean squares of the ideal one (docs/proofs/bodies, 5, and release)."""
 
 
 class KNormTree(NodeTree):
@@ -357,11 +350,8 @@ class KNormTree(NodeTree):
     @expand_signature(MechanismKeywords, defaults=KEYWORD_DEFAULTS)
     def __init__(self, *, arity: int | None = None, **arguments: Unpack[MechanismKeywords]) -> None:
         super().__init__(**arguments)
-        if arity is None:
-            arity = best_arity(self.workload.ticks)
-        if not is_whole(arity) or not 2 <= arity <= MOST_CHILDREN:
-            raise ArgumentError(f"arity must be an integer from 2 to {MOST_CHILDREN}, got {safe_repr(arity)}")
-        self.arity = int(arity)
+        chosen = best_arity(self.workload.ticks) if arity is None else arity
+        self.arity = check_count("arity", chosen, MOST_CHILDREN, least=2)
 
     def options(self) -> dict[str, Any]:
         return {"arity": self.arity}

@@ -16,11 +16,8 @@ from dpstats.errors import ArgumentError
 
 Float = NDArray[np.float64]
 
-DECLARED = 10**6
-"""The horizon of a cumulative stream that names none."""
-
-FOREVER = 2**40
-"""Ticks that a stream without a horizon is certified for: a tick a millisecond for 35 years."""
+DEFAULT_HORIZON = 10**6  # Horizon of a cumulative stream without a declared one
+ENDLESS_TICKS = 2**40  # Certified ticks of a stream without a horizon: one per millisecond for 35 years
 
 
 @dataclass(frozen=True)
@@ -34,7 +31,7 @@ class Workload(ABC):
     @property
     def ticks(self) -> int:
         """The last tick that is certified."""
-        return FOREVER
+        return ENDLESS_TICKS
 
     @property
     def decay(self) -> float:
@@ -65,12 +62,12 @@ class Cumulative(Workload):
     array([1., 2., 3., 4.])
     """
 
-    horizon: int = DECLARED
+    horizon: int = DEFAULT_HORIZON
     name: ClassVar[str] = "cumulative"
     endless: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "horizon", _check_count("horizon", self.horizon, FOREVER))
+        object.__setattr__(self, "horizon", check_count("horizon", self.horizon, ENDLESS_TICKS))
 
     @property
     def ticks(self) -> int:
@@ -128,7 +125,7 @@ class Window(Workload):
     name: ClassVar[str] = "window"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "window", _check_count("window", self.window, 10**5))
+        object.__setattr__(self, "window", check_count("window", self.window, 10**5))
 
     def apply(self, series: Float) -> Float:
         totals = np.cumsum(series, axis=0)
@@ -170,14 +167,15 @@ def check_participation(participation: object) -> tuple[int, ...]:
     offsets = sorted(int(offset) for offset in participation)
     if len(set(offsets)) < len(offsets):
         raise ArgumentError("participation must hold distinct offsets; two rows in a tick are a larger row")
-    if offsets[-1] - offsets[0] >= FOREVER or len(offsets) > 1000:
+    if offsets[-1] - offsets[0] >= ENDLESS_TICKS or len(offsets) > 1000:
         raise ArgumentError("participation must hold at most 1,000 offsets, less than 2**40 apart")
     return tuple(offset - offsets[0] for offset in offsets)
 
 
-def _check_count(name: str, value: object, most: int) -> int:
-    if not is_whole(value) or not 1 <= value <= most:
-        raise ArgumentError(f"{name} must be an integer from 1 to {most:,}, got {safe_repr(value)}")
+def check_count(name: str, value: object, most: int, least: int = 1) -> int:
+    """`value` as an int; ArgumentError unless it is an integer from `least` to `most`."""
+    if not is_whole(value) or not least <= value <= most:
+        raise ArgumentError(f"{name} must be an integer from {least} to {most:,}, got {safe_repr(value)}")
     return int(value)
 
 
