@@ -16,7 +16,7 @@ from dpstats.domain import Domain, Range
 # Who only sends reports (dpstats.local) needs neither; everything else does.
 if find_spec("pandas") is not None and find_spec("statsmodels") is not None:
     from dpstats import datasets, families, penalties, plots, privacy
-    from dpstats.api import glm, lasso, logit, ols, plan, plan_quantreg, poisson, quantreg, svm
+    from dpstats.api import glm, lasso, load, logit, ols, plan, plan_quantreg, poisson, quantreg, svm
     from dpstats.audit import audit
     from dpstats.evaluation import Check, Evaluation, Holdout, check, evaluate, holdout
     from dpstats.ledger import Ledger
@@ -101,6 +101,7 @@ __all__ = [
     "holdout",
     "kaplan_meier",
     "lasso",
+    "load",
     "local",
     "logit",
     "ols",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal, Unpack, cast, overload
 
 from dpstats.arguments import check_flag, explain_calls, is_number, safe_repr
@@ -33,6 +34,7 @@ from dpstats.results.glm_results import GLMResults
 from dpstats.results.groups import GroupResults
 from dpstats.results.multinomial import MultinomialPlan, MultinomialResults
 from dpstats.results.quantiles import QuantileResults
+from dpstats.results.stored import Released, load_any
 from dpstats.wording import argument
 
 SVM_LOSSES: dict[str, type[HuberSVM | SmoothSVM]] = {"huber": HuberSVM, "smooth": SmoothSVM}
@@ -568,3 +570,46 @@ def _without_family(arguments: ModelKeywords) -> ModelKeywords:
     if "family" in arguments:
         raise ArgumentError("family is fixed by this function; use dp.glm to choose it")
     return arguments
+
+
+def load(path: str | Path) -> Any:
+    """What a result's ``save(path)`` wrote: a fit, an evaluation, a check, released statistics and so on.
+
+    Parameters
+    ----------
+    path : str or Path
+        Of the JSON file, which says what kind of result it holds.
+
+    Returns
+    -------
+    GLMResults, Evaluation or another result
+        Of the class that was saved; ``dp.GLMResults.load(path)`` and its like demand theirs.
+
+    Raises
+    ------
+    DataError
+        If there is no such file, or no result wrote it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import dpstats as dp
+    >>> rows = {"x": [0.2, 0.9, 0.4], "y": [0, 1, 1]}
+    >>> fit = dp.logit("y ~ x", rows, 1.0, domain={"x": (0, 1), "y": [0, 1]}, seed=1)
+    >>> fit.save(path := f"{tempfile.mkdtemp()}/fit.json")
+    >>> dp.load(path).params.equals(fit.params)
+    True
+    """
+    return load_any(path, _released_kind)
+
+
+def _released_kind(name: str) -> type[Released]:
+    """The class of results of that name; KeyError if there is none."""
+    if name == "StreamResults":  # imported on first use
+        from dpstats.streaming.results import StreamResults
+
+        return StreamResults
+    kinds = [Released]
+    for kind in kinds:  # which grows
+        kinds += kind.__subclasses__()
+    return {kind.__name__: kind for kind in kinds}[name]

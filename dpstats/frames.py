@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 
@@ -40,6 +40,118 @@ class WideFrame(pd.DataFrame):
                 return written
             fits = max(map(len, written.splitlines())) <= pd.get_option("display.width")
             return written if fits else repr(_folded(table))
+
+
+class ForecastFrame(WideFrame):
+    """A DataFrame of forecasts that prints their ends only where they differ: of known rows they do not.
+
+    Examples
+    --------
+    >>> from dpstats.frames import ForecastFrame
+    >>> print(ForecastFrame({"std_error": [0.5], "lower": [0.5], "upper": [0.5]}, index=["x"]))
+       std_error
+    x        0.5
+    lower, upper: as std_error
+    """
+
+    same: ClassVar[Mapping[str, Sequence[str]]] = {"std_error": ("lower", "upper"), "identified": ("identified_upper",)}
+
+    def __repr__(self) -> str:
+        equal = {
+            name: [end for end in ends if end in self and self[end].equals(self[name])]
+            for name, ends in self.same.items()
+            if name in self
+        }
+        shown = WideFrame(pd.DataFrame(self).drop(columns=[end for ends in equal.values() for end in ends]))
+        notes = [f"{', '.join(ends)}: as {name}" for name, ends in equal.items() if ends]
+        return "\n".join([WideFrame.__repr__(shown), *(["; ".join(notes)] if notes else [])])
+
+
+class LogFrame(WideFrame):
+    """A DataFrame of dated entries that prints the columns which a reader looks for, and names the others.
+
+    Times are printed to the minute, texts go on in further lines, and columns with nothing in them are left out. The
+    frame itself has every column and every digit.
+
+    Examples
+    --------
+    >>> from dpstats.frames import LogFrame
+    >>> print(LogFrame({"eps": [0.5, 0.25], "label": ["a count", "a mean"], "plan_hash": ["0e0e" * 16] * 2}))
+        eps    label
+    0   0.5  a count
+    1  0.25  a mean
+    [2 rows x 3 columns; not printed: plan_hash]
+    """
+
+    printed: ClassVar[Sequence[str]] = ("time", "eps", "delta", "rho", "by_analyst", "analyst", "part", "state")
+    """The columns printed, beside label and formula of an entry."""
+
+    def __repr__(self) -> str:
+        most, width = pd.get_option("display.max_rows"), pd.get_option("display.width")
+        half = len(self) if not most or len(self) <= most else FEW_ROWS
+        table = pd.DataFrame(self)
+        rows = pd.concat([table.head(half), table.tail(min(half, len(table) - half))])
+        shown = [name for name in self.printed if name in table and not _is_blank(table[name])]
+        cells = {name: [_on_short_lines(_entry_cell(value), SHORT_CELL) for value in rows[name]] for name in shown}
+        index = [str(label) for label in rows.index]
+        texts = [self._about(rows)] if "label" in rows and len(rows) else []
+        if not cells and not texts:
+            return super().__repr__()
+        room = width - max(map(len, [*index, str(table.index.name or "")]))
+        room -= sum(max(map(len, [name, *"\n".join(cells[name]).split("\n")])) + 2 for name in shown) + 2
+        for name, about in texts:
+            cells[name] = [_on_short_lines(text, max(room, LEAST_TEXT)) for text in about]
+        lines: list[tuple[str, ...]] = []
+        for place, row in enumerate(zip(index, *cells.values(), strict=True)):
+            lines += [("...",) * len(row)] if place == half else []  # of the entries left out
+            lines += zip_longest(*(cell.split("\n") for cell in row), fillvalue="")
+        made = pd.DataFrame([line[1:] for line in lines], columns=list(cells), dtype=object)
+        for name in (name for name, _ in texts):
+            made[name] = made[name].str.ljust(max(map(len, made[name])))
+        made.index = pd.Index([line[0] for line in lines], name=table.index.name)
+        headings = {part for name, _ in texts for part in name.split("; ")}
+        hidden = [str(name) for name in table if name not in shown and name not in headings]
+        size = f"[{table.shape[0]} rows x {table.shape[1]} columns"
+        size += f"; not printed: {', '.join(hidden)}]" if hidden else "]"
+        return "\n".join([*map(str.rstrip, made.to_string().split("\n")), textwrap.fill(size, width)])
+
+    @staticmethod
+    def _about(rows: pd.DataFrame) -> tuple[str, list[str]]:
+        """What entries are about: a heading, and their labels, with formulas that these do not name."""
+        labels = [_entry_cell(value) for value in rows["label"]]
+        formulas = [_entry_cell(value) for value in rows["formula"]] if "formula" in rows else [""] * len(labels)
+        both = [
+            f"{label}; {formula}" if formula and formula not in label else label
+            for label, formula in zip(labels, formulas, strict=True)
+        ]
+        return "label; formula" if any(formulas) else "label", both
+
+
+FEW_ROWS = 5  # of a long log, the first and the last are printed
+SHORT_CELL, LEAST_TEXT = 17, 12  # letters of a name, and at least of a text, on a line
+
+
+def _is_nothing(value: object) -> bool:
+    return value is None or value == "" or value != value
+
+
+def _is_blank(column: pd.Series[Any]) -> bool:
+    """Whether there is nothing in a column, or only zeros."""
+    return all(_is_nothing(value) or value == 0 for value in column)
+
+
+def _on_short_lines(text: str, width: int) -> str:
+    return "\n".join(textwrap.wrap(text, width))
+
+
+def _entry_cell(value: Any) -> str:
+    if isinstance(value, pd.Timestamp):
+        return value.strftime("%Y-%m-%d %H:%M")
+    if _is_nothing(value):
+        return ""
+    # Nothing that could steer a terminal.
+    letters = (letter if letter.isprintable() else " " for letter in str(value))
+    return f"{value:.6g}" if isinstance(value, float) else " ".join("".join(letters).split())
 
 
 def _folded(table: pd.DataFrame) -> pd.DataFrame:

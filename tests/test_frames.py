@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
-from dpstats.frames import LONGEST, WideFrame
+from dpstats.frames import LONGEST, ForecastFrame, LogFrame, WideFrame
 
 ROWS = 400
 RNG = np.random.default_rng(1)
@@ -139,3 +139,40 @@ def test_what_is_made_of_it_is_plain() -> None:
 def test_rows_beyond_pandas_limit_are_left_out_as_pandas_does() -> None:
     table = WideFrame({"a": range(500), "b": ["long " * 30] * 500})
     assert "[500 rows x 2 columns]" in repr(table)
+
+
+def test_entries_of_a_log_have_a_line_each() -> None:
+    entries = {
+        "eps": [0.5, 1.25, 0.1],
+        "delta": [0.0, 0.0, 0.0],
+        "label": ["a count", "a model", "\x1b[31m a survey of many words" + " again" * 20],
+        "formula": ["y ~ x", "y ~ x + z", None],
+        "plan_hash": ["0e" * 32, None, "1f" * 32],
+        "time": pd.to_datetime(["2026-01-02 03:04:05.678"] * 3, utc=True),
+        "analyst": ["Ada", None, "A name of an analyst that goes on and on"],
+    }
+    table = LogFrame(entries, index=pd.Index([1, 2, 3], name="entry"))
+    lines = repr(table).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[2].split() == ["1", "2026-01-02", "03:04", "0.5", "Ada", "a", "count;", "y", "~", "x"]
+    assert " ".join(lines[3].split()[3:]) == "1.25 a model; y ~ x + z"
+    assert sum(line.split().count("again") for line in lines) == 20
+    assert "\x1b" not in repr(table)
+    assert "0e0e" not in repr(table)
+    assert lines[-1] == "[3 rows x 7 columns; not printed: delta, plan_hash]"
+    assert type(table[["eps"]]) is type(table.copy()) is pd.DataFrame
+    assert repr(LogFrame()) == repr(pd.DataFrame())
+    assert "label" in repr(table.assign(formula=None).pipe(LogFrame)).splitlines()[0]
+    long = repr(LogFrame({"eps": [0.1] * 500, "label": ["count"] * 500}))
+    assert len(long.splitlines()) == 1 + 5 + 1 + 5 + 1
+    assert "[500 rows x 2 columns]" in long
+
+
+def test_a_forecast_prints_ends_that_differ() -> None:
+    columns = {"std_error": [0.5, np.inf], "lower": [0.5, np.inf], "upper": [0.5, np.inf], "identified": [1.0, 0.2]}
+    same = ForecastFrame({**columns, "identified_upper": [1.0, 0.2]}, index=["x", "z"])
+    assert repr(same).splitlines()[0].split() == ["std_error", "identified"]
+    assert repr(same).splitlines()[-1] == "lower, upper: as std_error; identified_upper: as identified"
+    apart = ForecastFrame({**columns, "upper": [0.6, np.inf]})
+    assert repr(apart).splitlines()[0].split() == ["std_error", "upper", "identified"]
+    assert list(same.columns) == [*columns, "identified_upper"]

@@ -27,15 +27,22 @@ BUFFER = 2**16
 COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
-def from_files(path: str | os.PathLike[str]) -> Stream:
+def from_files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> Stream:
     """The rows of all Parquet or CSV files that match a path or pattern, file by file in the order of their names.
+
+    Of several paths each is named once, and their order is kept.
 
     Raises DataError if there is none, names end otherwise, or the files do not agree in their columns or types.
     """
-    files = Files(matching_files(os.fspath(path)))
+    given = [os.fspath(path)] if isinstance(path, (str, os.PathLike)) else [os.fspath(one) for one in path]
+    names = [name for one in given for name in matching_files(one)]
+    if len(given) > 1 and len(set(map(os.path.realpath, names))) < len(names):
+        raise DataError("data: the paths name a file more than once; name each file once")
+    files = Files(names)
     endings = {file_kind(name) for name in files.names}
     if len(endings) > 1 or not endings <= {*PARQUET, *DELIMITERS}:
-        raise DataError(f"data: {os.fspath(path)!r} must name files with one ending: .parquet, .pq, .csv or .tsv")
+        listed = ", ".join(map(safe_repr, given))
+        raise DataError(f"data: {listed} must name files with one ending: .parquet, .pq, .csv or .tsv")
     return _parquet(files) if endings <= set(PARQUET) else _lines(files, DELIMITERS[endings.pop()])
 
 

@@ -22,7 +22,7 @@ from dpstats.errors import ArgumentError, DataError
 
 ACCEPTED = (
     "a pandas or polars DataFrame, a polars LazyFrame, an Arrow table, reader or dataset, a DuckDB relation, a Dask "
-    "DataFrame, a dict of columns, or the path of Parquet or CSV files"
+    "DataFrame, a dict of columns, the path of Parquet or CSV files, or a list of such paths"
 )
 
 
@@ -59,7 +59,8 @@ def _by_engine(data: object, engine: str) -> Table:
 
 def _streamed(data: Any) -> Table | None:
     """Rows of files, of a query or of a cluster; what reads them is imported where it is needed."""
-    if isinstance(data, (str, os.PathLike)):
+    several = isinstance(data, (list, tuple)) and len(data) > 0
+    if isinstance(data, (str, os.PathLike)) or (several and all(isinstance(one, (str, os.PathLike)) for one in data)):
         from dpstats.data.files import from_files
 
         return from_files(data)

@@ -218,7 +218,7 @@ def declaration_of(name: object, value: object) -> Range | Levels:
         # Such as data["sex"].unique(): levels found in the data are not public.
         raise DomainError(
             f"the levels of {name!r} must be a list written from the codebook, not a {type(value).__name__}: "
-            "values from the data are not public"
+            "values from the data are not public. Make a list of values from elsewhere with tolist()"
         )
     if isinstance(value, tuple):
         return _range(name, value)

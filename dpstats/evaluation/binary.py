@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -50,6 +51,7 @@ class BinaryModel:
     high: float
     metrics: Collection[str]
     bins: int
+    levels: tuple[Any, ...] = (0, 1)  # as the response is declared
 
     @property
     def probabilities(self) -> bool:
@@ -82,7 +84,7 @@ class BinaryModel:
             tables.notes.append(FEW_ROWS_NOTE)
             return tables
         if "accuracy" in self.metrics:
-            tables.confusion = _confusion(block)
+            tables.confusion = _confusion(block, self.levels)
         if "roc" in self.metrics:
             tables.roc = _roc(block, self.probabilities)
         if {"calibration", "residuals"} & set(self.metrics):
@@ -158,14 +160,15 @@ _FIGURES: dict[str, tuple[Callable[[ReleasedHistogram], Estimate], float]] = {
 _NAMES = {"deviance": "deviance explained", "roc": "area under ROC", "log_score": "log score"}
 
 
-def _confusion(block: ReleasedHistogram) -> pd.DataFrame:
+def _confusion(block: ReleasedHistogram, levels: Sequence[Any]) -> pd.DataFrame:
     """Numbers of rows by response and decision, with the standard deviation of their noise."""
     decided = block.grid.middle > 0
     entries = []
     for y, decision in itertools.product((0, 1), (0, 1)):
         chosen = decided == bool(decision)
         rows = max(float(block.counts[y, chosen].sum()), 0.0)
-        entries.append((y, decision, rows, math.sqrt(block.count_variance * int(chosen.sum()))))
+        error = math.sqrt(block.count_variance * int(chosen.sum()))
+        entries.append((levels[y], levels[decision], rows, error))
     return WideFrame(entries, columns=["response", "decision", "rows", "noise_se"])
 
 

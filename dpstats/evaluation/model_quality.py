@@ -210,7 +210,8 @@ def plan_evaluation(fit: GLMResults, metrics: Sequence[str] | None, bins: int) -
         points = cut_points(plan.design, fit.scaled_params)
         return LevelModel(np.sort(points) - points[0], *ends, chosen)
     if family.response == "binary":
-        return BinaryModel(family, *ends, chosen, int(bins))
+        levels = plan.design.response.levels if isinstance(plan.design, DesignSpec) else None
+        return BinaryModel(family, *ends, chosen, int(bins), levels or (0, 1))
     count = family.response == "count"
     middle, scale = plan.design.response_scaling()
     if isinstance(plan.design, DesignSpec):

@@ -15,6 +15,7 @@ from dpstats.evaluation.integer_noise import IntegerNoise
 from dpstats.frames import WideFrame
 from dpstats.plots import draw_evaluation
 from dpstats.privacy.guarantee import Guarantee
+from dpstats.results.contrasts import to_the_noise
 from dpstats.results.stored import Released, guarantee_sentence, marked_title
 from dpstats.summaries import WIDTH, Summary, full_width, shorten
 from dpstats.wording import phrase
@@ -22,6 +23,7 @@ from dpstats.wording import phrase
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+LEVELS = ("response", "decision")  # columns of levels; others are of numbers
 FRAMES = ("metrics", "calibration", "roc", "residuals", "confusion")
 
 
@@ -46,7 +48,7 @@ class Evaluation(Released):
     residuals : DataFrame or None
         Mean residual (response less prediction) by bins of the fitted value.
     confusion : DataFrame or None
-        Rows by response and decision.
+        Rows by response and decision, in the levels of the response.
     guarantee : Guarantee
         For everything this object shows; the cost of the model itself is not included.
     noise : IntegerNoise
@@ -105,8 +107,7 @@ class Evaluation(Released):
             title = "\n".join(line.center(WIDTH) for line in lines)
         rows = [("rows (complete)", [f"{self.rows:,.0f}", f"{self.rows_se:,.0f}", "", "", ""])]
         for name, row in self.metrics.iterrows():
-            errors = [_number(row[part], 3) for part in ("noise_se", "sampling_se")]
-            rows.append((str(name), [_number(row["estimate"]), *errors, _number(row["low"]), _number(row["high"])]))
+            rows.append((str(name), _figures(row, "estimate")))
         headers = ["estimate", "noise", "sampling", "[0.025", "0.975]"]
         return full_width(headers, rows, [11, 11, 11, 11, 11], title=marked_title(title, self.guarantee))
 
@@ -141,9 +142,7 @@ class Evaluation(Released):
 def _bins_table(table: pd.DataFrame, title: str, names: tuple[str, str]) -> SimpleTable:
     rows = []
     for label, row in table.iterrows():
-        errors = [_number(row[part], 3) for part in ("noise_se", "sampling_se")]
-        figures = [_number(row[name]) for name in names]
-        rows.append((label, [f"{row['rows']:,.0f}", *figures, *errors, _number(row["low"]), _number(row["high"])]))
+        rows.append((label, [f"{row['rows']:,.0f}", *_figures(row, *names)]))
     headers = ["rows", *names, "noise", "sampling", "[0.025", "0.975]"]
     # statsmodels makes the fifth and the sixth column at least 11 wide.
     return full_width(headers, rows, [8, 10, 9, 8, 11, 11, 9], title=title)
@@ -151,15 +150,22 @@ def _bins_table(table: pd.DataFrame, title: str, names: tuple[str, str]) -> Simp
 
 def _confusion_table(table: pd.DataFrame) -> SimpleTable:
     cells = {(row["response"], row["decision"]): row for _, row in table.iterrows()}
+    levels = list(dict.fromkeys(table["response"]))
     rows = []
-    for y in (0, 1):
-        counts = [f"{cells[y, decision]['rows']:,.0f}" for decision in (0, 1)]
-        rows.append((f"response {y}", [*counts, _number(cells[y, y]["noise_se"])]))
-    return full_width(["decision 0", "decision 1", "noise se"], rows, [12, 12, 12], title="Decisions, in rows")
+    for y in levels:
+        counts = [f"{cells[y, decision]['rows']:,.0f}" for decision in levels]
+        error = cells[y, y]["noise_se"]
+        rows.append((f"response {y}", [*counts, to_the_noise(error, error)]))
+    headers = [*(f"decision {level}" for level in levels), "noise se"]
+    return full_width(headers, rows, [16, 16, 12], title="Decisions, in rows")
 
 
-def _number(value: float, digits: int = 4) -> str:
-    return "unknown" if math.isnan(value) else f"{value:.{digits}g}"
+def _figures(row: pd.Series[float], *names: str) -> list[str]:
+    """Figures, their two errors and the ends of the interval, to the digits that the errors leave."""
+    error = row["std_err"]
+    parts = [to_the_noise(row[part], row[part]) for part in ("noise_se", "sampling_se")]
+    cells = [*(to_the_noise(row[name], error) for name in names), *parts]
+    return [cell or "unknown" for cell in [*cells, *(to_the_noise(row[end], error) for end in ("low", "high"))]]
 
 
 def _plain(table: pd.DataFrame | None) -> dict[str, Any] | None:
@@ -178,7 +184,7 @@ def _frame(stored_table: Mapping[str, Any] | None) -> pd.DataFrame | None:
     if stored_table is None:
         return None
     columns = {
-        name: [float(value) if isinstance(value, str) else value for value in values]
+        name: [float(value) if isinstance(value, str) and name not in LEVELS else value for value in values]
         for name, values in stored_table["columns"].items()
     }
     return WideFrame(columns, index=pd.Index(stored_table["index"], name=stored_table["name"]))

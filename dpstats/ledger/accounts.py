@@ -17,7 +17,7 @@ import pandas as pd
 from dpstats.arguments import near_miss, safe_repr
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, BudgetExceeded, LedgerError, UncertifiedError
-from dpstats.frames import WideFrame
+from dpstats.frames import LogFrame, WideFrame
 from dpstats.ledger.store import ROOT, Connection
 from dpstats.privacy.accounting import (
     DELTA_UNIT,
@@ -382,7 +382,7 @@ def history(connection: Connection, facts: LedgerFacts, account: int) -> pd.Data
     names = ["time", "eps", "delta", "rho", "analyst", "by_analyst"]
     table = pd.DataFrame.from_dict(spent_after, orient="index", columns=names).rename_axis("entry")
     table["time"] = pd.to_datetime(table["time"], utc=True, format="ISO8601")
-    return WideFrame(table.astype(dict.fromkeys(("eps", "delta", "rho", "by_analyst"), float) | {"analyst": object}))
+    return LogFrame(table.astype(dict.fromkeys(("eps", "delta", "rho", "by_analyst"), float) | {"analyst": object}))
 
 
 def _unspent(books: Books) -> Books:

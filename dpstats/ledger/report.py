@@ -8,7 +8,7 @@ from html import escape
 
 import pandas as pd
 
-from dpstats.frames import WideFrame
+from dpstats.frames import LogFrame
 from dpstats.ledger.accounts import Books, Statement
 from dpstats.ledger.store import Connection
 from dpstats.privacy.accounting import DELTA_UNIT, EPS_UNIT, RHO_UNIT
@@ -46,7 +46,7 @@ def entries(connection: Connection, books: Books, account: int, unit: str | None
         name: pd.Series([word if isinstance(word, str) else None for word in table[name]], table.index, object)
         for name in _OPTIONAL
     }
-    return WideFrame(table.assign(**texts)[list(_COLUMNS)].astype({"eps": float, "delta": float}))
+    return LogFrame(table.assign(**texts)[list(_COLUMNS)].astype({"eps": float, "delta": float}))
 
 
 def text(statement: Statement) -> str:

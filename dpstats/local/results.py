@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats import penalties
-from dpstats.arguments import check_choice, explain_calls
+from dpstats.arguments import check_choice, check_flag, check_fraction, explain_calls
 from dpstats.data import as_table
 from dpstats.errors import NotReleasedError
 from dpstats.families import get_family
@@ -225,7 +225,8 @@ class LocalResults(Released):
         Returns
         -------
         DataFrame
-            coef, std_error, low and high; an infinite error where the noise leaves a coefficient open.
+            coef, std_error, low and high; an infinite error where the noise leaves a coefficient open, and coef is as
+            released.
 
         Raises
         ------
@@ -235,7 +236,8 @@ class LocalResults(Released):
         inference = self._inference(residual_sd)
         with quiet():
             ends = inference.conf_int(alpha)
-            columns = {"coef": inference.coef, "std_error": inference.se, "low": ends[:, 0], "high": ends[:, 1]}
+            coef = np.where(np.isfinite(inference.se), inference.coef, self.params)
+            columns = {"coef": coef, "std_error": inference.se, "low": ends[:, 0], "high": ends[:, 1]}
         return WideFrame(columns, index=list(self.design.names))
 
     def conf_int(self, alpha: float = 0.05, *, residual_sd: float | None = None) -> pd.DataFrame:
@@ -256,13 +258,42 @@ class LocalResults(Released):
         with quiet():
             return least_squares_inference(self.sums, self.design, self.spec.radius, variance)
 
-    @explain_calls(conf_int="fit.conf_int() returns the intervals", exponentiate="take np.exp of the estimate")
-    def tidy(self) -> pd.DataFrame:
-        """One row a coefficient: term, estimate, scaled_estimate, noise_sd (in the user's units)."""
+    @explain_calls(exponentiate="take np.exp of the estimate")
+    def tidy(
+        self, *, conf_int: bool = True, conf_level: float = 0.95, residual_sd: float | None = None
+    ) -> pd.DataFrame:
+        """One row per coefficient, with the column names of broom.
+
+        The columns are term and estimate, in the user's units. Where the noise tells intervals the estimate is without
+        the ridge, as in `summary` and `uncertainty`, and followed by std_error, conf_low and conf_high. Then come
+        released, the coefficient as `params` has it, shrunken by the ridge; scaled_released, the same in model units;
+        and noise_sd, the standard deviation that noise gives `released`, to first order.
+
+        Parameters
+        ----------
+        conf_int : bool
+            Whether conf_low and conf_high are there.
+        conf_level : float
+            The coverage of these intervals.
+        residual_sd : float, optional
+            As for `uncertainty`.
+
+        Raises
+        ------
+        NotReleasedError
+            If `residual_sd` is given where there are no intervals.
+        """
+        level, ends = check_fraction("conf_level", conf_level), check_flag("conf_int", conf_int)
         back, _ = self.design.back_transform()
+        table = pd.DataFrame({"term": list(self.design.names), "estimate": self.params.to_numpy()})
+        if self.sums is not None or residual_sd is not None:
+            # Rounded, so that 0.95 is the alpha 0.05 of other tables.
+            found = self.uncertainty(round(1 - level, 15), residual_sd=residual_sd)
+            table[["estimate", "std_error", "conf_low", "conf_high"]] = found.to_numpy()
+            table = table if ends else table.drop(columns=["conf_low", "conf_high"])
         noise_sd = np.sqrt(np.diag(back @ self.noise_covariance @ back.T))
-        columns = {"term": list(self.design.names), "estimate": self.params.to_numpy()}
-        return WideFrame({**columns, "scaled_estimate": self.scaled_params, "noise_sd": noise_sd})
+        shrunken = {"released": self.params.to_numpy(), "scaled_released": self.scaled_params}
+        return WideFrame(table.assign(**shrunken, noise_sd=noise_sd))
 
     def glance(self) -> pd.DataFrame:
         """One row of facts about the model."""
@@ -405,4 +436,8 @@ def _notes(results: LocalResults) -> list[str]:
         else "noise sd is the standard deviation due to the noise of the reports, to first order. Sampling error "
         "is extra."
     )
+    if results.sums is not None:
+        errors = results.uncertainty()["std_error"]
+        unknown = [str(name) for name, error in errors.items() if not np.isfinite(error)]
+        notes += [f"Not identified at this budget, and as released: {', '.join(unknown)}."] if unknown else []
     return notes

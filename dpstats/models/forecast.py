@@ -25,7 +25,7 @@ from dpstats.families import Family, Quantile
 from dpstats.families.base import OF_PIECES
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.submodels import SEED
-from dpstats.frames import WideFrame
+from dpstats.frames import ForecastFrame
 from dpstats.inference import (
     Inference,
     KnownInformation,
@@ -168,7 +168,8 @@ class Forecast:
             "identified_upper": upper[1],
         }
         pairs = isinstance(self.coefficients[0], tuple)
-        return WideFrame(columns, index=pd.MultiIndex.from_tuples(self.coefficients) if pairs else self.coefficients)
+        index = pd.MultiIndex.from_tuples(self.coefficients) if pairs else self.coefficients
+        return ForecastFrame(columns, index=index)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -159,11 +159,11 @@ def no_fit_statistics(request: Request, spec: FitSpec) -> str | None:
     if design.score_ratio != 1.0:
         return "averages over rows of equal weight; leave it out with weights or numbers of trials"
     if design.offset_bound:
-        return "compares with a constant mean, and an offset changes the mean; with an offset leave fitstats out"
+        return "compares with a constant mean, which an offset changes; leave it out with an offset"
     if not family.models_mean:
         return f"needs a mean response, which family {family.name!r} does not model; leave it out"
     if constant_column(design) is None:
-        return "compares with the intercept alone: use a formula with an intercept, or leave it out"
+        return "compares with the intercept alone; use a formula with an intercept, or leave it out"
     if options.screen is not None or options.refit_share > 0:
         return "is not offered after a choice of columns from the same rows; leave it out"
     return None

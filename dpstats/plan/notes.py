@@ -53,11 +53,11 @@ NEIGHBOURS = {
 """What a guarantee hides, by its notion of neighbours and whether it is for rows."""
 
 
-def guarantee_note(plan: PlanFacts) -> str:
-    """What is guaranteed of everything shown, in a sentence."""
+def guarantee_note(plan: PlanFacts, what: str = "Everything above") -> str:
+    """What is guaranteed of everything shown, or of `what`, in a sentence."""
     if not plan.guarantee.certified:
         return f"No guarantee is claimed for this output: {plan.guarantee.reason}."
-    return f"Everything above is {guaranteed(plan)}"
+    return f"{what} is {guaranteed(plan)}"
 
 
 def guaranteed(plan: PlanFacts) -> str:
@@ -92,10 +92,13 @@ def weak_guarantee_note(plan: PlanFacts) -> list[str]:
     return notes
 
 
-def plan_notes(plan: PlanFacts, *, released: bool = True) -> list[str]:
-    """What the reader must know, in plain words; `released` says whether the errors that were planned were."""
+def plan_notes(plan: PlanFacts, *, released: bool = True, what: str = "Everything above") -> list[str]:
+    """What the reader must know, in plain words; `released` says whether the errors that were planned were.
+
+    `what` is what the guarantee is for.
+    """
     guarantee, objective = plan.guarantee, plan.objective
-    notes = [guarantee_note(plan), *weak_guarantee_note(plan)]
+    notes = [guarantee_note(plan, what), *weak_guarantee_note(plan)]
     notes += [plan.stages[-1].plan.shrinkage_note, errors_note(plan, released=released)]
     if guarantee.delta < plan.request.delta:
         notes.append(
@@ -462,7 +465,8 @@ def fit_statistics_note(plan: PlanFacts) -> list[str]:
     if plan.request.options.fitstats != "auto" or plan.stages[-1].plan.information is None:
         return []
     reason = no_fit_statistics(plan.request, fit_spec(plan.request, plan.design, plan.family))
-    return [] if reason is None else [f"No fit statistics are bought: fitstats {reason}."]
+    # What follows a semicolon is for those who have asked for them.
+    return [] if reason is None else [f"No fit statistics are bought: fitstats {reason.partition(';')[0]}."]
 
 
 def screening_note(plan: PlanFacts) -> str:

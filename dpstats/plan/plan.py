@@ -226,7 +226,7 @@ class Plan(Simulated, PlanFacts):
         if self.counts is not None and self.call is not None and (self.counts.settles_errors or self.counts.trimmable):
             found = self._call("by_rows").by_rows(self)
             tables += [] if found.empty else [rows_table(found)]
-        return Summary(tables, [*plan_notes(self), *rounding_note(self.objective)])
+        return Summary(tables, [*plan_notes(self, what="A fit by this plan"), *rounding_note(self.objective)])
 
     def __str__(self) -> str:
         return self.summary().as_text()

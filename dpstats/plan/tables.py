@@ -121,8 +121,8 @@ def penalty_text(plan: PlanFacts) -> str:
 
 
 def in_units(size: float) -> str:
-    """A size in units of the response: four digits, or all before the point."""
-    return f"{size:,.0f}" if 1e4 <= size < 1e9 else f"{size:,.4g}"
+    """A size in units of the response, in four digits; zeros follow where there are more before the point."""
+    return f"{float(f'{size:.4g}'):,.0f}" if 1e4 <= size < 1e9 else f"{size:,.4g}"
 
 
 def _response(plan: PlanFacts) -> str:

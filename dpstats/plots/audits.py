@@ -133,7 +133,7 @@ def spending(ledger: LedgerLike, *, caption: bool = True, ax: Axes | None = None
     spent = float(table[counted].max()) if len(table) else 0.0
     total = books.total.eps if counted == "eps" else spent + (books.remaining_rho or 0.0)
     across = _draw_steps(ax, books, table, counted)
-    ax.axhline(total, linestyle=":", color=style.RED, linewidth=1.4, label=f"total, {total:.4g}")
+    ax.axhline(total, linestyle=":", color=style.INK, linewidth=1.4, label=f"total, {total:.4g}")
     ax.set_ylim(0.0, 1.06 * total)
     sentences = _spending_caption(books, table, counted, spent)
     labels = across, f"{counted} spent"
@@ -153,9 +153,10 @@ def _draw_steps(ax: Axes, ledger: Ledger, table: pd.DataFrame, counted: str) -> 
     if list(most.index) not in ([], [""]):
         for number, analyst in enumerate(most.index[:MOST_ANALYSTS]):
             charges, label = table["analyst"] == analyst, style.shorten(analyst or NAMELESS, 24)
+            quota = float(quotas.get(analyst, np.nan))
+            label = f"{label}, quota {quota:.4g} (dashed)" if np.isfinite(quota) else label
             look: dict[str, Any] = {"color": style.SERIES[number], "linewidth": 1.4, "label": label}
             _step(ax, across[charges], table["by_analyst"][charges], across.max(), **look)
-            quota = float(quotas.get(analyst, np.nan))
             if np.isfinite(quota):
                 ax.axhline(quota, color=style.SERIES[number], linestyle="--", linewidth=1.0, gid="quota")
     _tick(ax, table, timed)

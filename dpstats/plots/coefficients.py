@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,7 @@ WIDE, SQUEEZE = 4.0, 2.0
 them; an arrow shows where they do."""
 
 INTERCEPT = "Intercept"
+LABEL_WIDTH = 20  # letters of a fit's name in the legend
 
 
 def coefficients(
@@ -47,7 +49,8 @@ def coefficients(
     Parameters
     ----------
     result : GLMResults
-        Or a model with an absorbed factor, of released statistics, or with instruments.
+        Or a model with an absorbed factor, of released statistics, or with instruments. Several stand side by side, in
+        colours of their own: a dict by label, or a list.
     alpha : float
         1 less the coverage of the intervals.
     by_range : bool
@@ -77,22 +80,68 @@ def coefficients(
     >>> fit = dp.logit("income ~ age", adult.data, 1.0, domain=adult.domain, seed=1)
     >>> dp.plots.coefficients(fit).get_title(loc="left")
     'income (binomial)'
+    >>> more = dp.logit("income ~ age + sex", adult.data, 1.0, domain=adult.domain, seed=1)
+    >>> [label.get_text() for label in dp.plots.coefficients({"small": fit, "large": more}).get_yticklabels()]
+    ['age', 'sex[T.Male]']
     """
-    check_subject("result", result, "uncertainty", FIT)
-    table = _table(result, alpha, check_flag("intercept", intercept))
-    if check_flag("by_range", by_range):
-        table[["value", "low", "high", "noise"]] *= _widths(_model_facts(result).design, table.index)[:, None]
-    ax = style.new_axes(ax, 2.3 + 0.27 * len(table))
-    style.name_rows(ax, list(table.index))
+    results = style.by_label("result", result)
+    tables = []
+    for one in results.values():
+        check_subject("result", one, "uncertainty", FIT)
+        table = _table(one, alpha, check_flag("intercept", intercept))
+        if check_flag("by_range", by_range):
+            table[["value", "low", "high", "noise"]] *= _widths(_model_facts(one).design, table.index)[:, None]
+        tables.append(table)
+    names = list(dict.fromkeys(name for table in tables for name in table.index))
+    ax = style.new_axes(ax, 2.3 + 0.27 * len(names) * (1 + 0.5 * (len(tables) - 1)))
+    style.name_rows(ax, names)
     ax.axvline(0.0, color=style.INK, linewidth=0.8, zorder=1)
-    sentences = [
-        *(_draw_intervals(ax, table, alpha) if result.has_errors else _draw_bounds(ax, table)),
+    errors = [one.has_errors for one in results.values()]
+    reach = _reach([table for table, known in zip(tables, errors, strict=True) if known or any(errors)])
+    sentences = []
+    for place, label in enumerate(results):
+        lane = Lane(label, place, len(tables), np.array([names.index(name) for name in tables[place].index], float))
+        draw = _draw_intervals if errors[place] else _draw_bounds
+        sentences += draw(ax, tables[place], lane, alpha, reach)
+    selected = any(getattr(one, "ignores_selection", False) for one in results.values())
+    sentences += [
         "Splines and products are scaled by the widths of their columns in the design." if by_range else "",
-        "Not adjusted for selection." if getattr(result, "ignores_selection", False) else "",
-        style.promise(result.guarantee, "the fit"),
+        "Not adjusted for selection." if selected else "",
+        *(style.promise(one.guarantee, label or "the fit") for label, one in results.items()),
     ]
-    label = "coefficient, times the declared width of its column" if by_range else "coefficient"
-    return style.finish(ax, _title(result), *sentences, labels=(label, ""), legend="above", caption=caption)
+    if any(errors):
+        ax.set_xlim(*reach)
+    titles = list(dict.fromkeys(map(_title, results.values())))
+    across = "coefficient, times the declared width of its column" if by_range else "coefficient"
+    return style.finish(ax, ", ".join(titles), *sentences, labels=(across, ""), legend="above", caption=caption)
+
+
+@dataclass(frozen=True)
+class Lane:
+    """Where and how the coefficients of one of several fits are drawn."""
+
+    label: str  # empty for a fit alone
+    place: int
+    of: int
+    at: Float  # the rows of its coefficients
+
+    @property
+    def rows(self) -> Float:
+        """Their heights in the picture: fits share a row."""
+        return self.at + 0.8 * ((self.place + 0.5) / self.of - 0.5)
+
+    @property
+    def color(self) -> str:
+        """The next one of the cycle."""
+        return style.SERIES[self.place % len(style.SERIES)]
+
+    @property
+    def marker(self) -> str:
+        return style.MARKERS[self.place % len(style.MARKERS)]
+
+    def legend(self, what: str) -> str:
+        """What the legend says of it."""
+        return f"{style.shorten(self.label, LABEL_WIDTH)}: {what}" if self.label else what
 
 
 def shares(result: Any, *, intercept: bool = False, caption: bool = True, ax: Axes | None = None) -> Axes:
@@ -169,21 +218,22 @@ def _select(values: pd.Series[float], intercept: bool) -> pd.Series[float]:
     return values
 
 
-def _draw_intervals(ax: Axes, table: pd.DataFrame, alpha: float) -> list[str]:
-    """Draw released intervals, and return the sentences of the caption about them."""
-    rows, values = np.arange(len(table), dtype=float), table["value"].to_numpy()
+def _draw_intervals(ax: Axes, table: pd.DataFrame, lane: Lane, alpha: float, reach: tuple[float, float]) -> list[str]:
+    """Released intervals; what the caption must say of them."""
+    rows, values, (low, high) = lane.rows, table["value"].to_numpy(), reach
     ends = table[["low", "high"]].to_numpy()
     bounded = np.isfinite(ends).all(axis=1)
-    low, high, cut = _limits(values, ends, bounded)
+    cut = bounded & ((ends[:, 0] < low) | (ends[:, 1] > high))
     caption = ["Points are bias-corrected. Intervals include sampling error and privacy noise."]
     if bounded.any():
         noise = table["noise"].to_numpy()[bounded]
-        pale: dict[str, Any] = {"height": 0.4, "color": style.SKY, "alpha": 0.45, "linewidth": 0}
+        color, strength = (lane.color, 0.25) if lane.place else (style.SKY, 0.45)
+        pale: dict[str, Any] = {"height": 0.4 / lane.of, "color": color, "alpha": strength, "linewidth": 0}
         ax.barh(rows[bounded], 2 * noise, left=values[bounded] - noise, label="part due to privacy", **pale)
-        label = f"{1 - alpha:.4g} interval"
-        style.bars(ax, rows[bounded], values[bounded], ends[bounded], across=True, label=label)
+        look = {"label": lane.legend(f"{1 - alpha:.4g} interval"), "color": lane.color, "fmt": lane.marker}
+        style.bars(ax, rows[bounded], values[bounded], ends[bounded], across=True, **look)
     if not bounded.all():
-        _open_marks(ax, rows[~bounded], values[~bounded], "not identified")
+        _open_marks(ax, rows[~bounded], values[~bounded], lane.legend("not identified"), lane)
         ax.hlines(
             rows[~bounded], low, high, linestyles=":", colors=style.GREY, linewidth=1.0, gid="unbounded", zorder=2
         )
@@ -191,37 +241,40 @@ def _draw_intervals(ax: Axes, table: pd.DataFrame, alpha: float) -> list[str]:
         _arrows(ax, rows[~bounded], high, ">", style.GREY)
         caption.append(f"Open marks ({int((~bounded).sum())}): not identified at this budget, any value is possible.")
     if cut.any():
-        _arrows(ax, rows[cut & (ends[:, 0] < low)], low, "<", style.BLUE)
-        _arrows(ax, rows[cut & (ends[:, 1] > high)], high, ">", style.BLUE)
-        caption.append("Blue arrows: the interval goes on beyond the picture.")
-    ax.set_xlim(low, high)
+        _arrows(ax, rows[cut & (ends[:, 0] < low)], low, "<", lane.color)
+        _arrows(ax, rows[cut & (ends[:, 1] > high)], high, ">", lane.color)
+        caption.append(
+            f"{'Arrows in colour' if lane.label else 'Blue arrows'}: the interval goes on beyond the picture."
+        )
     return caption
 
 
-def _draw_bounds(ax: Axes, table: pd.DataFrame) -> list[str]:
-    """Draw coefficients with bounds on their noise, and return the sentences of the caption."""
-    rows, values = np.arange(len(table), dtype=float), table["value"].to_numpy()
+def _draw_bounds(ax: Axes, table: pd.DataFrame, lane: Lane, alpha: float, reach: tuple[float, float]) -> list[str]:
+    """Coefficients beside what noise may do to them; what the caption must say."""
+    rows, values = lane.rows, table["value"].to_numpy()
     noise = table["noise"].to_numpy()
     hidden = np.abs(values) < noise
     known, clear = np.isfinite(noise), ~hidden
     ends = np.where(known[:, None], table[["low", "high"]].to_numpy(), values[:, None])
     if clear.any():
-        marks = {"color": style.BLUE, "elinewidth": 0, "label": "coefficient as released"}
+        label = lane.legend("coefficient as released")
+        marks = {"color": lane.color, "fmt": lane.marker, "elinewidth": 0, "label": label}
         style.bars(ax, rows[clear], values[clear], np.repeat(values[clear, None], 2, axis=1), across=True, **marks)
     widths = ends[:, 1] - ends[:, 0]
-    pale: dict[str, Any] = {"height": 0.5, "color": style.PALE, "linewidth": 0, "zorder": 1.5}
+    pale: dict[str, Any] = {"height": 0.5 / lane.of, "color": style.PALE, "linewidth": 0, "zorder": 1.5}
     ax.barh(rows, widths, left=ends[:, 0], label="twice the noise at most", **pale)
     ax.use_sticky_edges = False
     ax.margins(x=0.05)
     if hidden.any():
-        _open_marks(ax, rows[hidden], values[hidden], "within noise")
+        _open_marks(ax, rows[hidden], values[hidden], lane.legend("within noise"), lane)
     bars = "Bars: twice a proved bound on the standard deviation of the noise. They omit sampling error."
     return [bars, "Open marks may be noise alone." if hidden.any() else ""]
 
 
-def _open_marks(ax: Axes, rows: Float, values: Float, label: str) -> None:
-    face: dict[str, Any] = {"markerfacecolor": "white", "markeredgecolor": style.RED, "markeredgewidth": 1.3}
-    ax.plot(values, rows, "o", label=label, markersize=5.5, zorder=4, **face)
+def _open_marks(ax: Axes, rows: Float, values: Float, label: str, lane: Lane) -> None:
+    color = lane.color if lane.label else style.RED
+    face: dict[str, Any] = {"markerfacecolor": "white", "markeredgecolor": color, "markeredgewidth": 1.3}
+    ax.plot(values, rows, lane.marker, label=label, markersize=5.5, zorder=4, **face)
 
 
 def _arrows(ax: Axes, rows: Float, end: float, marker: str, color: str) -> None:
@@ -230,15 +283,18 @@ def _arrows(ax: Axes, rows: Float, end: float, marker: str, color: str) -> None:
     ax.plot(np.full(len(rows), end), rows, marker, gid="arrow", **marks)
 
 
-def _limits(values: Float, ends: Float, bounded: Mask) -> tuple[float, float, Mask]:
-    """Ends of the picture, and which intervals go on beyond them: too wide to leave room for the others."""
+def _reach(tables: list[pd.DataFrame]) -> tuple[float, float]:
+    """Ends of the picture. Intervals too wide to leave room for the others go on beyond them."""
+    if not tables:
+        return 0.0, 1.0
+    values, ends = (np.concatenate([table[part].to_numpy() for table in tables]) for part in ("value", ["low", "high"]))
+    bounded: Mask = np.isfinite(ends).all(axis=1)
     halves = np.where(bounded, (ends[:, 1] - ends[:, 0]) / 2, np.nan)
     usual = bounded & (halves <= WIDE * np.nanmedian(halves)) if bounded.any() else bounded
     whole, part = (np.concatenate([values, ends[shown].ravel(), [0.0]]) for shown in (bounded, usual))
     reach = part if np.ptp(whole) > SQUEEZE * np.ptp(part) else whole
     room = 0.06 * float(np.ptp(reach)) or 1.0
-    low, high = float(reach.min()) - room, float(reach.max()) + room
-    return low, high, bounded & ((ends[:, 0] < low) | (ends[:, 1] > high))
+    return float(reach.min()) - room, float(reach.max()) + room
 
 
 def _widths(design: PublicDesign, names: pd.Index) -> Float:

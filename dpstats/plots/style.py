@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -30,8 +31,10 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 LABEL_SIZE, TICK_SIZE, CAPTION_SIZE = 10.5, 9.5, 9.0
 WIDTH, HEIGHT = 7.0, 4.6
 NAME_WIDTH = 34
+COLUMN_WIDTH = 36  # letters of a label in one of two columns of a legend
 CAPTION = "caption"  # the gid of a picture's caption
 UNPROTECTED = "NO GUARANTEE is claimed"  # the start of a sentence that every picture keeps
+SENTENCE_ENDS = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 WORD_ENDS = " :,;[(=*+/_-"  # a text may be cut after these
 
 
@@ -46,6 +49,9 @@ def new_axes(ax: Axes | None, height: float = HEIGHT, width: float = WIDTH) -> A
     elif not hasattr(ax, "get_figure"):
         raise ArgumentError(f"ax must be matplotlib axes, got {type(ax).__name__}")
     assert ax is not None
+    figure = ax.get_figure(root=True)
+    if figure is not None and figure.get_layout_engine() is None:
+        figure.set_layout_engine("constrained")  # leaves room for the caption
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(GREY)
     ax.tick_params(labelsize=TICK_SIZE, colors=INK, length=3)
@@ -76,10 +82,18 @@ def literal_text(texts: Iterable[Text]) -> None:
 
 def show_legend(ax: Axes, **arguments: Any) -> None:
     """A legend of everything that has a label, in plain text."""
-    handles, labels = ax.get_legend_handles_labels()
-    if handles:
-        legend = ax.legend(handles, labels, fontsize=TICK_SIZE, frameon=False, **arguments)
+    shown = _labelled(ax)
+    if shown:
+        legend = ax.legend(list(shown.values()), list(shown), fontsize=TICK_SIZE, frameon=False, **arguments)
         literal_text(legend.get_texts())
+
+
+def _labelled(ax: Axes) -> dict[str, Any]:
+    """What a legend shows, by label: the first of each."""
+    shown: dict[str, Any] = {}
+    for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+        shown.setdefault(label, handle)
+    return shown
 
 
 def finish(
@@ -88,15 +102,16 @@ def finish(
     """Labels of both axes, legend, title and caption. It comes last: title and caption are as wide as the axes.
 
     `legend` is a place inside the axes, or "above" them, below the title, for pictures that are full; None for none.
-    Without a `caption` only that nothing is guaranteed is said, where that is so.
+    Without a `caption` only that nothing is guaranteed is said, where that is so. A caption that the axes have goes on.
     """
     if not check_flag("caption", caption):
         sentences = tuple(sentence for sentence in sentences if sentence.startswith(UNPROTECTED))
     name_axes(ax, *labels)
     lines_above = 0
     if legend == "above":
-        show_legend(ax, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.1, handlelength=1.4)
-        lines_above = -(-len(ax.get_legend_handles_labels()[1]) // 2)
+        abreast = 2 if max(map(len, _labelled(ax)), default=0) <= COLUMN_WIDTH else 1
+        show_legend(ax, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=abreast, borderaxespad=0.1, handlelength=1.4)
+        lines_above = -(-len(_labelled(ax)) // abreast)
     elif legend is not None:
         show_legend(ax, loc=legend)
     figure = ax.get_figure(root=True)
@@ -110,8 +125,12 @@ def finish(
         color=INK,
         pad=10 + 1.7 * TICK_SIZE * lines_above,
     )
-    # An equation stays whole: no-break spaces are no places to wrap at.
-    words = " ".join(sentence for sentence in sentences if sentence).replace(" = ", "\u00a0=\u00a0")
+    before = [text for text in ax.texts if text.get_gid() == CAPTION]
+    words = " ".join([*(one.get_text() for one in before), *sentences]).replace("\n", " ")
+    for one in before:
+        one.remove()
+    # Nothing is said twice. An equation stays whole: no-break spaces are no places to wrap at.
+    words = " ".join(dict.fromkeys(filter(None, SENTENCE_ENDS.split(words)))).replace(" = ", "\u00a0=\u00a0")
     text = textwrap.fill(words, _characters(width, CAPTION_SIZE)).replace("\u00a0", " ")
     if not text:
         literal_text([heading])
@@ -199,6 +218,19 @@ def check_subject(name: str, value: object, shows: str, made: str) -> None:
     """Raise ArgumentError unless a picture can show `value`: it has the attribute `shows`; `made` says what has."""
     if isinstance(value, (type, pd.DataFrame, pd.Series)) or not hasattr(value, shows):
         raise ArgumentError(f"{name} must be {made}; got {safe_repr(value)}{part_of(value)}")
+
+
+def by_label(name: str, value: Any) -> dict[str, Any]:
+    """What to draw side by side, by label: a dict as it is, a list numbered; one alone has no label."""
+    if isinstance(value, dict):  # results by group are a mapping too
+        if not value or not all(isinstance(label, str) and label for label in value):
+            raise ArgumentError(f"{name}: the keys of a dict are labels, such as 'small', and there must be some")
+        return dict(value)
+    if isinstance(value, (list, tuple)):
+        if not value:
+            raise ArgumentError(f"{name} must not be an empty list")
+        return {f"({number})": one for number, one in enumerate(value, 1)}
+    return {"": value}
 
 
 FIT = "a fit, such as dp.glm returns"

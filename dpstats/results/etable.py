@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -11,11 +12,12 @@ import numpy as np
 import pandas as pd
 from statsmodels.iolib.table import SimpleTable
 
-from dpstats.arguments import check_flag
+from dpstats.arguments import check_flag, near_miss, safe_repr
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
-from dpstats.families import NegativeBinomial
+from dpstats.families import Gaussian, NegativeBinomial
 from dpstats.frames import WideFrame
+from dpstats.plan.methods import fit_spec, no_fit_statistics
 from dpstats.plan.row_counts import about_rows
 from dpstats.plan.tables import auxiliary_facts, capped_at, in_units, modelled_level, penalty_text
 from dpstats.privacy.accounting import compose
@@ -23,23 +25,26 @@ from dpstats.results.absorbed import AbsorbedResults
 from dpstats.results.contrasts import to_the_noise
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.groups import GroupResults
-from dpstats.results.inference_mixin import shows_errors
 from dpstats.results.model import FittedModel
 from dpstats.results.statistics import IVResults, StatisticsResults
 from dpstats.results.stored import Printed
 from dpstats.results.summary import has_exact_noise, rows_text
-from dpstats.summaries import GAP, WIDTH, Summary, format_number, full_width, wrap_text
+from dpstats.summaries import GAP, WIDTH, Summary, format_number, full_width, with_title, wrap_text
 from dpstats.wording import part_of
 
 Fit = GLMResults | AbsorbedResults | StatisticsResults
 
 FIT_WIDTH = 14  # the least width of the column of a fit
 NAME_WIDTH = 16  # the least width of the column of names
+NAME_LINES = 3  # so many lines may a name have before a fit goes to another panel
+MOST_ROWS = 8  # rows that a message lists
 
 COMMON_FACTS = ("Family", "Alpha", "Epsilon", "Delta", "Neighbours", "Certified", "Rows")
 """Facts that every table has; others have a row where fits differ in them."""
 
 STARS = {"*": 0.05, "**": 0.01, "***": 0.001}  # the mark of p-values below a level
+
+UNIDENTIFIED = "not identified"  # in the place of an error that is infinite
 
 RATIOS = {"logit": "odds ratios", "log": "ratios of means"}  # what exponentiated coefficients are, by link
 
@@ -53,8 +58,12 @@ class ETable(Printed):
     fits : tuple of GLMResults, AbsorbedResults, StatisticsResults and IVResults
     labels : tuple of str
         Of the columns.
+    names : dict
+        What each row shown is called, by the name of its coefficient.
     exponentiate, stars : bool
         As `etable` was given them.
+    title : str
+        Above the table; perhaps empty.
 
     Examples
     --------
@@ -70,8 +79,10 @@ class ETable(Printed):
 
     fits: tuple[Fit, ...]
     labels: tuple[str, ...]
+    names: Mapping[str, str]
     exponentiate: bool = False
     stars: bool = False
+    title: str = ""
 
     @cached_property
     def _columns(self) -> tuple[Column, ...]:
@@ -85,33 +96,44 @@ class ETable(Printed):
         Ratios have "ratio", "low" and "high" instead, the ends of their 95 % intervals.
         """
         numbers = [one.ratios if self.exponentiate else one.numbers for one in self._columns]
-        return WideFrame(pd.concat(dict(zip(self.labels, numbers, strict=True)), axis=1))
+        table = pd.concat(dict(zip(self.labels, numbers, strict=True)), axis=1)
+        return WideFrame(table.loc[list(self.names)].rename(index=dict(self.names)))
 
     def summary(self) -> Summary:
         """The tables, in statsmodels' look; as_text, as_html, as_latex and as_markdown."""
         # Numbers and intervals are not broken between lines; at least two fits stand side by side.
-        texts = [text for one in self._columns for cells in one.cells.values() for text in cells]
+        texts = [text for one in self._columns for name in self.names for text in one.cells.get(name, ())]
         width = max(FIT_WIDTH, *map(len, [*texts, *(text for one in self._columns for text in one.figures.values())]))
-        abreast = max(2, (WIDTH - max(NAME_WIDTH, *map(len, _names(self._columns)))) // (width + 1))
+        abreast = self._abreast(width)
         panels = [slice(start, start + abreast) for start in range(0, len(self.fits), abreast)]
         tables = [table for which in panels for table in self._panel(which, width)]
         for table in tables:
             table.unbroken = None
         tables[0].unbroken = self._whole()
-        return Summary(tables, self._notes())
+        return Summary([with_title(tables[0], self.title), *tables[1:]], self._notes())
+
+    def _abreast(self, width: int) -> int:
+        """How many fits stand beside each other, if long names go on beside the errors, and in a third line."""
+        for number in range(len(self.fits), 2, -1):
+            room = WIDTH - number * (width + 1)
+            if room >= NAME_WIDTH and all(
+                len(wrap_text(name, room, "  ")) <= NAME_LINES for name in self.names.values()
+            ):
+                return number
+        return 2
 
     def _whole(self) -> SimpleTable:
         """All fits side by side in one table, their facts below a line."""
         rows = [
-            (name if at == 0 else "", [one.cells.get(name, ("", ""))[at] for one in self._columns])
-            for name in _names(self._columns)
+            (shown if at == 0 else "", [one.cells.get(name, ("", ""))[at] for one in self._columns])
+            for name, shown in self.names.items()
             for at in (0, 1)
         ]
         facts = self._facts(slice(None))
         data, stubs = [cells for _, cells in [*rows, *facts]], [name for name, _ in [*rows, *facts]]
         table = SimpleTable(data, headers=list(self.labels), stubs=stubs)
         table[len(rows)].dec_below = "header_dec_below"  # row 0 holds the labels
-        return table
+        return with_title(table, self.title)
 
     def __repr__(self) -> str:
         return f"<ETable of {', '.join(self.labels)}>"
@@ -122,9 +144,9 @@ class ETable(Printed):
         widths = [width] * len(columns)
         room = WIDTH - sum(widths) - len(widths)
         rows: list[tuple[str, list[str]]] = []
-        for name in _names(columns):
+        for name in (name for name in self.names if any(name in one.cells for one in columns)):
             # A long name continues next to the errors.
-            for part, at in zip_longest(wrap_text(name, room, "  "), (0, 1)):
+            for part, at in zip_longest(wrap_text(self.names[name], room, "  "), (0, 1)):
                 rows.append((part or "", ["" if at is None else one.cells.get(name, ("", ""))[at] for one in columns]))
         table = full_width(list(self.labels[which]), rows, widths, narrow=False)
         return [table, full_width([], self._facts(which), widths, narrow=False)]
@@ -134,7 +156,8 @@ class ETable(Printed):
         facts, shown = [one.facts for one in self._columns], []
         for name in dict.fromkeys(name for fact in facts for name in fact):
             cells = {fact.get(name, "") for fact in facts}
-            if cells != {""} if name in (*FIGURES, *OF_SUMS) else name in COMMON_FACTS or len(cells) > 1:
+            known = any(name in one.figures for one in self._columns) if name in FIGURES else cells != {""}
+            if known if name in (*FIGURES, *OF_SUMS) else name in COMMON_FACTS or len(cells) > 1:
                 shown.append((name, [fact.get(name, "") for fact in facts[which]]))
         return shown
 
@@ -144,12 +167,15 @@ class ETable(Printed):
         if self.exponentiate:
             kinds = dict.fromkeys(RATIOS[fit._family.link] for fit in self.fits)
             notes.append(f"Ratios, exp(coef): {' and '.join(kinds)}.")
-        if any(one.errors for one in self._columns):
+        brackets = {one.cells[name][1].strip(GAP) for one in self._columns for name in self.names if name in one.cells}
+        if any(one.errors for one in self._columns) and brackets != {UNIDENTIFIED}:
             bracketed = "95 % intervals" if self.exponentiate else "standard errors"
             notes.append(f"In brackets: {bracketed} of bias-corrected coefficients.")
             if self.stars:
                 levels = ", ".join(f"{mark} p < {level:g}" for mark, level in STARS.items())
                 notes.append(f"{levels}, by p-values that account for the privacy noise.")
+        if UNIDENTIFIED in brackets:
+            notes.append(f"{UNIDENTIFIED} at this budget: the number above is the coefficient as released.")
         exact = [one.exact and not self.exponentiate for one in self._columns if not one.errors]
         if any(exact):
             notes.append("In square brackets: the standard deviation of the noise in coefficients as released.")
@@ -185,6 +211,10 @@ def etable(
     *,
     exponentiate: bool = False,
     stars: bool = False,
+    keep: str | Sequence[str] | None = None,
+    drop: str | Sequence[str] | None = None,
+    rename: Mapping[str, str] | None = None,
+    title: str = "",
 ) -> ETable:
     """Released fits side by side: coefficients, errors or bounds on the noise, and the budget of each.
 
@@ -199,6 +229,13 @@ def etable(
         Show odds ratios, or ratios of means, with their 95 % intervals; for fits with a logit or log link.
     stars : bool
         Mark coefficients by their p-values: ``*`` below .05, ``**`` below .01, ``***`` below .001.
+    keep, drop : str or list of str, optional
+        Rows to show, in this order, and rows to leave out: names of coefficients, parts of names such as ``"sex"``, or
+        regular expressions. All are shown by default.
+    rename : dict, optional
+        What rows are called, by the name of their coefficient: ``{"sex[T.Male]": "Men"}``.
+    title : str
+        Above the table.
 
     Returns
     -------
@@ -208,7 +245,8 @@ def etable(
     Raises
     ------
     ArgumentError
-        If there are no fits, an entry is not a fit, the labels do not match the fits, or a fit has no ratios.
+        If there are no fits, an entry is not a fit, the labels do not match the fits, a fit has no ratios, or a name is
+        of no coefficient.
 
     Examples
     --------
@@ -218,6 +256,9 @@ def etable(
     ...                 for more in ("", " + education_num"))
     >>> dp.etable({"small": small, "large": large})
     <ETable of small, large>
+    >>> table = dp.etable([small, large], drop="Intercept", rename={"age": "Age"}, title="Income")
+    >>> table.frame.index.tolist()
+    ['sex[T.Male]', 'Age', 'education_num']
     """
     if isinstance(fits, GroupResults):
         raise ArgumentError("fits are of the rows of several groups under one charge: their table is fits.summary()")
@@ -249,7 +290,56 @@ def etable(
         others := [label for label, one in zip(named, chosen, strict=True) if one._family.link not in RATIOS]
     ):
         raise ArgumentError(f"exponentiate needs a logit or log link, and {others[0]} has another one; leave it out")
-    return ETable(tuple(chosen), tuple(named), exponentiate, check_flag("stars", stars))
+    if not isinstance(title, str):
+        raise ArgumentError(f"title must be a string, got {safe_repr(title)}")
+    names = _names([Column(one, exponentiate=False, stars=False) for one in chosen])
+    shown = _row_names(names, keep, drop, rename)
+    return ETable(tuple(chosen), tuple(named), shown, exponentiate, check_flag("stars", stars), title)
+
+
+def _row_names(names: Sequence[str], keep: Any, drop: Any, rename: Any) -> dict[str, str]:
+    """What each row to show is called, by the name of its coefficient."""
+    shown = list(names if keep is None else _matches("keep", keep, names))
+    shown = [name for name in shown if drop is None or name not in _matches("drop", drop, names)]
+    if not shown:
+        raise ArgumentError("drop: no row is left; leave some of them out")
+    if not (isinstance(rename, Mapping | None) and all(isinstance(name, str) for name in (rename or {}).values())):
+        raise ArgumentError('rename must be a dict of strings by coefficient, such as {"sex[T.Male]": "Men"}')
+    for name in rename or {}:
+        if name not in names:
+            raise _no_row("rename", name, names)
+    called = {name: (rename or {}).get(name, name) for name in shown}
+    if len(set(called.values())) < len(called):
+        raise ArgumentError("rename gives two rows the same name; every row needs its own")
+    return called
+
+
+def _matches(argument: str, patterns: Any, names: Sequence[str]) -> list[str]:
+    """The names that are meant: by each pattern the name itself, or those that hold it, or that match it."""
+    listed = [patterns] if isinstance(patterns, str) else patterns
+    if not isinstance(listed, Sequence) or not all(isinstance(one, str) for one in listed):
+        raise ArgumentError(f"{argument} must be a string or a list of strings, got {safe_repr(patterns)}")
+    found: list[str] = []
+    for pattern in listed:
+        try:
+            ways = [pattern] if pattern in names else [n for n in names if pattern in n]
+            ways = ways or [name for name in names if re.search(pattern, name)]
+        except re.error:
+            ways = []
+        if not ways:
+            raise _no_row(argument, pattern, names)
+        found += ways
+    return list(dict.fromkeys(found))
+
+
+def _no_row(argument: str, given: Any, names: Sequence[str]) -> ArgumentError:
+    near = near_miss(str(given), names)
+    has = (
+        f"did you mean {near!r}?"
+        if near
+        else f"the rows are {', '.join(names[:MOST_ROWS])}{', ...' * (len(names) > MOST_ROWS)}"
+    )
+    return ArgumentError(f"{argument}: no coefficient is called {safe_repr(given)} or matches it; {has}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,7 +353,7 @@ class Column:
     @cached_property
     def errors(self) -> bool:
         """Whether there are standard errors to show."""
-        return shows_errors(self.fit)
+        return self.fit.has_errors
 
     @property
     def exact(self) -> bool:
@@ -295,7 +385,7 @@ class Column:
     def cells(self) -> dict[str, tuple[str, str]]:
         """The texts of each coefficient or ratio and of its error, by name."""
         if self.exponentiate:
-            cells = {str(name): _ratio_cell(*row) for name, *row in self.ratios.itertuples()}
+            cells = {str(name): self._ratio_cell(str(name), *row) for name, *row in self.ratios.itertuples()}
         else:
             cells = {str(name): self._cell(*row) for name, *row in self.numbers.itertuples()}
         if not self.stars:
@@ -310,10 +400,22 @@ class Column:
 
     def _cell(self, coef: float, error: float, noise: float) -> tuple[str, str]:
         if self.errors:
-            return _with_error(coef, error) if np.isfinite(error) else (f"{coef:.2g}", "")
+            return _with_error(coef, error) if np.isfinite(error) else (f"{coef:.2g}", UNIDENTIFIED)
         if np.isnan(noise):
             return f"{coef:.4g}", ""
         return to_the_noise(coef, noise / 10), f"[{to_the_noise(noise, noise)}]" if self.exact else ""
+
+    def _ratio_cell(self, name: str, ratio: float, low: float, high: float) -> tuple[str, str]:
+        """A ratio and its interval; without errors to the place where the noise is known to be, as coefficients are."""
+        if not self.errors:
+            noise = ratio * float(self.numbers["noise_at_most"][name])
+            return (to_the_noise(ratio, noise / 10) if np.isfinite(noise) else f"{ratio:.4g}"), ""
+        if not np.isfinite(self.numbers["std_error"][name]):
+            return f"{ratio:.3g}", UNIDENTIFIED
+        if not (np.isfinite([ratio, low, high]).all() and high > low):
+            return f"{ratio:.2g}", f"[{low:.2g}, {high:.2g}]"
+        size = (high - low) / 4  # about a standard error
+        return to_the_noise(ratio, size), f"[{to_the_noise(low, size)}, {to_the_noise(high, size)}]"
 
     @cached_property
     def figures(self) -> dict[str, str]:
@@ -355,8 +457,19 @@ class Column:
             **spent,
             "Rows": rows_text(self.fit),
             **dict.fromkeys(FIGURES, ""),
+            "R2" if isinstance(plan.family, Gaussian) else "Deviance expl.": self._why_no_share,
             **self.figures,
         }
+
+    @property
+    def _why_no_share(self) -> str:
+        """What stands where the share explained is not known."""
+        assert isinstance(self.fit, GLMResults)
+        plan = self.fit.plan
+        if self.fit.fit_sums is not None or (self.errors and "r_squared" in self.fit.fitstats.index):
+            return "hidden by noise"
+        obstacle = no_fit_statistics(plan.request, fit_spec(plan.request, plan.design, plan.family))
+        return "not bought" if obstacle is None else "not offered"
 
     def _facts_of_sums(self) -> dict[str, str]:
         fit, facts = self.fit, {"Family": "gaussian"}
@@ -400,11 +513,3 @@ def _about(fit: Fit) -> str:
 def _with_error(value: float, error: float) -> tuple[str, str]:
     """A number to the digits of its error, and the error in brackets."""
     return to_the_noise(value, error), f"({to_the_noise(error, error)})"
-
-
-def _ratio_cell(ratio: float, low: float, high: float) -> tuple[str, str]:
-    """A ratio and its interval."""
-    if not (np.isfinite([ratio, low, high]).all() and high > low):
-        return f"{ratio:.2g}", ""
-    size = (high - low) / 4  # about a standard error
-    return to_the_noise(ratio, size), f"[{to_the_noise(low, size)}, {to_the_noise(high, size)}]"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import warnings
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.arguments import check_flag, check_fraction, explain_calls, is_number
+from dpstats.arguments import check_flag, check_fraction, explain_calls, is_number, near_miss, safe_repr
 from dpstats.data import Table, as_endog, as_exog, as_table
 from dpstats.domain import Levels
 from dpstats.errors import ArgumentError, DataError, NotReleasedError
@@ -246,8 +248,8 @@ class InferenceMixin:
         Parameters
         ----------
         exponentiate : bool
-            For a logit or log link: estimate, conf_low and conf_high become odds ratios or ratios of means; the other
-            columns stay on the scale of the coefficients, as in broom.
+            For a logit or log link: estimate, conf_low and conf_high become odds ratios or ratios of means. std_error
+            stays that of the coefficient, on the log scale, and so do the other columns, as in broom.
         conf_int : bool
             Whether conf_low and conf_high are there; they need standard errors in any case.
         conf_level : float
@@ -462,6 +464,10 @@ class InferenceMixin:
         try:
             constraint = DesignInfo(names).linear_constraint(r_matrix)
         except (PatsyError, ValueError, TypeError, LookupError, OverflowError) as error:
+            if (wrong := _unknown_name(r_matrix, names)) is not None:
+                near = near_miss(wrong, names)
+                fix = f"did you mean {near!r}?" if near else f"columns: {', '.join(names)}"
+                raise ArgumentError(f"r_matrix: no column of the model is called {safe_repr(wrong)}; {fix}") from None
             raise ArgumentError(
                 f"r_matrix must be an array of {len(names)} columns, or text such as '{names[-1]} = 0'; columns: "
                 f"{', '.join(names)}"
@@ -474,6 +480,18 @@ class InferenceMixin:
             raise ArgumentError(f"r_matrix: {left_out[0]} is not in the fit and cannot be tested")
         shown = tuple(f"c{number}" for number in range(len(weights)))
         return weights[:, columns], values.astype(np.float64), shown
+
+
+def _unknown_name(r_matrix: Any, names: Sequence[str]) -> str | None:
+    """The first name in combinations of coefficients that none of them has, if there is one."""
+    if isinstance(r_matrix, Mapping):
+        return next((str(name) for name in r_matrix if name not in names), None)
+    texts = [r_matrix] if isinstance(r_matrix, str) else r_matrix
+    if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
+        return None
+    known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    rest = (re.sub(rf"(?<!\w)(?:{known})(?![\w\[])", " ", text) for text in texts)
+    return next((found for text in rest for found in re.findall(r"[^\W\d][\w.]*(?:\[[^\]]*\])?", text)), None)
 
 
 def shows_errors(results: InferenceMixin) -> bool:

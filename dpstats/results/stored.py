@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -170,6 +170,20 @@ class Released(Printed):
             return cls.from_dict(facts)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"path: {safe_repr(str(path))} is not a file written by {kind}.save") from error
+
+
+def load_any(path: str | Path, find: Callable[[str], type[Released]]) -> Released:
+    """What `Released.save` wrote, of whichever kind: `find` gives the class of a name, or raises KeyError."""
+    if not check_path("path", path).is_file():
+        raise DataError(f"path: there is no file {safe_repr(str(path))}")
+    try:
+        kind = find(json.loads(Path(path).read_text())["kind"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"path: {safe_repr(str(path))} is not a file that a result's save(path) wrote, or one of an older version: "
+            "such a file is loaded by its class, as in dp.GLMResults.load(path)"
+        ) from error
+    return kind.load(path)
 
 
 def json_text(released: Released) -> str:

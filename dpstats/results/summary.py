@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from itertools import compress
 from typing import Any
 
@@ -61,6 +62,7 @@ from dpstats.wording import argument, phrase
 
 __all__ = ["Summary", "summarize"]
 
+OF_ALL_ROWS = ("row counts", "ranges", "response")  # purchases before the rows are divided
 MOST_NAMES = 8  # coefficients that a note lists; more are counted
 
 FIGURE_WORDS = {
@@ -194,7 +196,7 @@ def rows_text(results: ReleasedModel) -> str:
         return about_rows(counted.value, counted.se)
     if counts is None or counts.rows is None:
         return "private"
-    return counts.shown if counts.persons else f"at most {counts.shown}"
+    return counts.shown if counts.persons else f"{counts.shown} before ranges were bought"
 
 
 def counted_name(results: ReleasedModel) -> str:
@@ -206,19 +208,36 @@ def counted_name(results: ReleasedModel) -> str:
 def budget_line(results: ReleasedModel) -> str:
     """What was spent, and on what, in a line; small parts that go together are added up."""
     plan, guarantee = results.plan, results.guarantee
-    parts: dict[str, float] = {}
-    for purchase, eps in results.budget["eps"].drop(index="total").items():
-        name = "rounding" if str(purchase).endswith("rounding") else str(purchase)
-        parts[name] = parts.get(name, 0.0) + float(eps)
-    spent = ", ".join(f"{name} {eps:.4g}" for name, eps in parts.items())
-    inner = [name for name in plan.bought if name in plan.trimmed]
-    whole = [name for name in plan.bought if name not in plan.trimmed]
-    ranges = "".join(
-        f" {what}: {', '.join(names)}." for what, names in (("Ranges bought", whole), ("Inner ranges", inner)) if names
-    )
+    found: dict[str, list[str]] = {}
+    for name in plan.bought:
+        narrowed = name in plan.trimmed and getattr(plan.design, "domain", {})[name].inner is not None
+        what = "Inner ranges" if narrowed else "No narrower range found" if name in plan.trimmed else "Ranges bought"
+        found.setdefault(what, []).append(name)
+    order = ("Ranges bought", "Inner ranges", "No narrower range found")
+    ranges = "".join(f" {what}: {', '.join(found[what])}." for what in order if what in found)
     delta = f", delta {guarantee.delta:.3g}" if guarantee.delta else ""
-    split = " (of parts with rows of their own)" if plan.request.options.split is not None else ""
-    return f"Budget: eps {guarantee.eps:.4g}{delta}: {spent}{split}.{ranges}"
+    return f"Budget: eps {guarantee.eps:.4g}{delta}: {_purchases(results)}.{ranges}"
+
+
+def _purchases(results: ReleasedModel) -> str:
+    """What was bought for how much; apart for the rows that choose columns and those that are fitted."""
+    costs = results.budget["eps"].drop(index="total")
+
+    def listed(names: Iterable[Any]) -> str:
+        parts: dict[str, float] = {}
+        for purchase in names:
+            name = "rounding" if str(purchase).endswith("rounding") else str(purchase)
+            parts[name] = parts.get(name, 0.0) + float(costs[purchase])
+        return ", ".join(f"{name} {eps:.4g}" for name, eps in parts.items())
+
+    names = list(costs.index)
+    if results.plan.request.options.split is None:
+        return listed(names)
+    of_all = [name for name in names if name in OF_ALL_ROWS]
+    fitted = names[names.index(results.plan.stages[-1][0]) :]
+    chosen = [name for name in names if name not in (*of_all, *fitted)]
+    counted = f"{listed(of_all)}; " if of_all else ""
+    return f"{counted}rows that choose: {listed(chosen)}; other rows, which are fitted: {listed(fitted)}"
 
 
 def risk_note(results: ReleasedModel, n: int | None) -> list[str]:

@@ -15,6 +15,8 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from dpstats.arguments import is_whole
 from dpstats.call import SEEDED, make_request
 from dpstats.data import Table, as_table
@@ -274,9 +276,7 @@ class RunningRefits(DurableTicks):
         tick, results, history = self.tick + 1, self.results, self.history
         if tick in self.plan.schedule.times:
             results = self._fit(tables[0], tick)
-            values = results.params.items()
-            new = ({"tick": tick, "term": str(name), "estimate": float(value)} for name, value in values)
-            history = [*history, *new]
+            history = [*history, *_coefficients(tick, results)]
         return lambda: PendingTick(self._facts(tick, results, history), (results, history))
 
     def _fit(self, table: Table, tick: int) -> GLMResults:
@@ -309,5 +309,23 @@ class RunningRefits(DurableTicks):
             raise StreamError(
                 "state: it belongs to another stream; use the arguments it was started with, or another file"
             )
-        self._tick, self.history = int(facts["tick"]), facts["history"]
+        self._tick = int(facts["tick"])
+        # Files of before have the coefficients as released alone, as the estimates.
+        self.history = [
+            row if "released" in row else {**row, "estimate": None, "released": row["estimate"]}
+            for row in facts["history"]
+        ]
         self.results = None if facts["results"] is None else GLMResults.from_dict(facts["results"])
+
+
+def _coefficients(tick: int, results: GLMResults) -> list[dict[str, Any]]:
+    """The rows of the history for a fit; None for what is unknown."""
+    table = results.tidy(conf_int=False)
+    if not results.has_errors:
+        table = table.assign(estimate=np.nan)
+    numbers = table.reindex(columns=["estimate", "std_error", "released"]).astype(float)
+    return [
+        {"tick": tick, "term": str(term)}
+        | {name: float(x) if np.isfinite(x) else None for name, x in zip(numbers.columns, row, strict=True)}
+        for term, row in zip(table["term"], numbers.to_numpy(), strict=True)
+    ]

@@ -189,7 +189,7 @@ class Regression(_Stream):
     >>> [(one.first, one.last) for one in (stream.at(2), stream.between(1, 3), stream.window(2))]
     [(1, 2), (2, 3), (3, 4)]
     >>> stream.change(2).index.tolist(), stream.history.columns.tolist()
-    (['Intercept', 'x'], ['tick', 'term', 'estimate', 'scaled_estimate'])
+    (['Intercept', 'x'], ['tick', 'term', 'released', 'scaled_released'])
     >>> stream.plot("x").get_xlabel()  # with the extra "plots"
     'tick'
     """
@@ -364,14 +364,18 @@ class Regression(_Stream):
 
     @property
     def history(self) -> pd.DataFrame:
-        """The coefficients of every remembered tick, a row a coefficient: tick, term, estimate, scaled_estimate."""
+        """The coefficients of every remembered tick as released: tick, term, released, scaled_released.
+
+        They are `params`, shrunken according to the noise. ``at(tick).tidy()`` has the bias-corrected estimates of a
+        tick with their errors, which are computed for one tick at a time.
+        """
         matrix, shift = self._running.plan.design.back_transform()
         names, ticks = list(self._running.plan.names), np.arange(self._running.releases.first, self.tick + 1)
         params = [self._running.releases.at(tick).params for tick in ticks.tolist()]
         scaled = np.array(params).reshape(len(ticks), len(names))
         columns = {"tick": np.repeat(ticks, len(names)), "term": names * len(ticks)}
         return WideFrame(
-            {**columns, "estimate": (scaled @ matrix.T + shift).ravel(), "scaled_estimate": scaled.ravel()}
+            {**columns, "released": (scaled @ matrix.T + shift).ravel(), "scaled_released": scaled.ravel()}
         )
 
     def plot(self, term: str, *, window: int | None = None, caption: bool = True, ax: Axes | None = None) -> Axes:
@@ -509,8 +513,14 @@ class Refits(Regression):
 
     @property
     def history(self) -> pd.DataFrame:
-        """The coefficients of every fit: tick, term, estimate."""
-        return WideFrame(self._running.history, columns=["tick", "term", "estimate"])
+        """The coefficients of every fit: tick, term, released; with standard errors also estimate and std_error.
+
+        estimate is bias-corrected. std_error is NaN where the budget does not identify the coefficient.
+        """
+        columns = ["tick", "term", "estimate", "std_error", "released"]
+        table = pd.DataFrame(self._running.history, columns=columns)
+        table = table.astype(dict.fromkeys(columns[2:], float))
+        return WideFrame(table.drop(columns=[name for name in columns[2:4] if table[name].isna().all()]))
 
     @hide_frames
     def update(self, so_far: object) -> GLMResults | None:  # type: ignore[override]

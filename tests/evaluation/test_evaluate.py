@@ -468,3 +468,32 @@ def test_a_family_from_elsewhere_has_the_measures_of_its_responses(tmp_path: Pat
     bent = dp.glm("y ~ x", rows, 2.0, domain={"x": (0, 1), "y": (0, 1)}, family=TheirLog(), allow_uncertified=True)
     with pytest.raises(dp.errors.ArgumentError, match="evaluated for the identity link"):
         dp.evaluate(bent, rows, 0.5, ledger=ledger)
+
+
+def test_decisions_are_named_by_the_declared_levels(tmp_path: Path) -> None:
+    rng = np.random.default_rng(7)
+    rows = pd.DataFrame({"x": rng.uniform(0, 1, 3000)})
+    rows["b"] = np.where(rng.random(3000) < rows["x"], "nan", "kept")  # a level that JSON's text of no number is like
+    model = dp.logit("b ~ x", rows, 3.0, domain={"x": (0, 1), "b": ["kept", "nan"]}, seed=1)
+    found = dp.evaluate(model, rows, 3.0, metrics=["accuracy"], seed=1)
+    found.save(tmp_path / "evaluation.json")
+    for one in (found, dp.Evaluation.load(tmp_path / "evaluation.json")):
+        assert one.confusion is not None
+        assert one.confusion["response"].tolist() == ["kept", "kept", "nan", "nan"]
+        assert one.confusion["decision"].tolist() == ["kept", "nan"] * 2
+        assert "decision nan" in str(one)
+        assert "response kept" in str(one)
+    right = one.confusion.query("response == decision")["rows"].sum() / one.confusion["rows"].sum()
+    assert right == pytest.approx(found.metrics.loc["accuracy", "estimate"], abs=0.01)
+
+
+def test_figures_have_no_digits_beyond_their_errors() -> None:
+    found = dp.evaluate(fitted("gaussian"), frame(8000, 3), 1.0, seed=2)
+    lines = {line.split()[0]: line.split()[1:] for line in str(found).splitlines() if line.split()}
+    for name in ("rmse", "mae", "r2"):
+        row, cells = found.metrics.loc[name], lines[name]
+        places = max(0, 1 - int(np.floor(np.log10(row["std_err"]))))  # the second digit of the error
+        for place, column in ((0, "estimate"), (3, "low"), (4, "high")):
+            assert cells[place] == f"{row[column]:.{places}f}"
+        for place, column in ((1, "noise_se"), (2, "sampling_se")):
+            assert float(cells[place]) == pytest.approx(row[column], rel=0.051)

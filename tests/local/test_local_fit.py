@@ -245,3 +245,29 @@ def test_intervals_are_printed_saved_and_refused_where_there_are_none(tmp_path: 
     few = dp.local.fit(noisy_total(tiny := make(eps=0.01), data, 3), tiny)
     assert np.isinf(few.uncertainty()["std_error"]).any()
     assert "inf" not in str(few).split("Guarantees")[0]
+
+
+def test_the_tidy_table_is_the_printed_one() -> None:
+    """Bias-corrected, with its errors; the shrunken coefficients stand apart."""
+    spec, data = make(eps=30.0), people()
+    fit = dp.local.fit(reports(spec, data), spec)
+    table = fit.tidy().set_index("term")
+    expected = fit.uncertainty()
+    names = {"estimate": "coef", "std_error": "std_error", "conf_low": "low", "conf_high": "high"}
+    pd.testing.assert_frame_equal(
+        table[list(names)], expected[list(names.values())].set_axis(list(names), axis=1), check_names=False
+    )
+    assert table["released"].to_numpy() == pytest.approx(fit.params.to_numpy())
+    assert not np.allclose(table["released"], table["estimate"])
+    for name in table.index:
+        line = next(line for line in str(fit).splitlines() if line.startswith(name))
+        assert float(line.split()[-4]) == pytest.approx(
+            table.loc[name, "estimate"], abs=table.loc[name, "std_error"] / 10
+        )
+    wider = fit.tidy(conf_level=0.99, residual_sd=0.5)
+    assert (wider["std_error"].to_numpy() > table["std_error"].to_numpy()).all()
+    assert "conf_low" not in fit.tidy(conf_int=False)
+    lasso = dp.local.fit(reports(spec, data), spec, penalty="lasso", alpha=5.0)
+    assert list(lasso.tidy().columns) == ["term", "estimate", "released", "scaled_released", "noise_sd"]
+    with pytest.raises(dp.errors.NotReleasedError):
+        lasso.tidy(residual_sd=0.5)

@@ -112,3 +112,24 @@ def test_shares_add_up_and_what_is_not_identified_is_hatched(fit: dp.GLMResults)
 def test_shares_need_errors(bare: dp.GLMResults) -> None:
     with pytest.raises(NotReleasedError):
         bare.plot("shares")
+
+
+@pytest.mark.slow
+def test_fits_stand_side_by_side(rows: pd.DataFrame, fit: dp.GLMResults, bare: dp.GLMResults) -> None:
+    other = fitted(rows, "b ~ x + group", inference=True, eps=2.0)
+    ax = plots.coefficients({"first": fit, "second": other})
+    names = [text.get_text() for text in ax.get_yticklabels()]
+    assert names == [name for name in fit.params.index if name != "Intercept"]
+    for label, one in (("first", fit), ("second", other)):
+        points, ends = bars(ax, f"{label}: 0.95 interval", 0)
+        table = one.uncertainty().drop("Intercept")
+        assert points[:, 0] == pytest.approx(table["coef"].to_numpy())
+        assert ends == pytest.approx(table[["low", "high"]].to_numpy())
+        assert [names[round(row)] for row in points[:, 1]] == list(table.index)
+    assert "claimed for second: seeded" in caption(ax)
+    assert not faults(ax)
+    mixed = plots.coefficients([fit, without_ends(fit, "x"), bare])
+    assert "(2): not identified" in legend(mixed)
+    assert any(text.startswith("(3): ") for text in legend(mixed))
+    assert len(legend(mixed)) == len(set(legend(mixed)))
+    assert not faults(mixed)

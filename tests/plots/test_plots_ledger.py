@@ -68,7 +68,7 @@ def test_quotas_are_drawn(ledger: dp.Ledger) -> None:
     ax = plots.spending(ledger)
     (quota,) = (line for line in ax.lines if line.get_gid() == "quota")
     assert set(quota.get_ydata()) == {1.25}
-    (own,) = (line for line in ax.lines if line.get_label() == "Ada")
+    (own,) = (line for line in ax.lines if line.get_label() == "Ada, quota 1.25 (dashed)")
     assert quota.get_color() == own.get_color()
     assert "Dashed: quotas" in caption(ax)
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from looking import bars, marks
+from looking import bars, caption, faults, legend, marks
+from matplotlib import pyplot
 
 import dpstats as dp
 from dpstats.errors import ArgumentError
@@ -51,3 +52,44 @@ def test_the_first_picture_there_is(evaluation: dp.Evaluation) -> None:
         left.plot("calibration")
     with pytest.raises(ArgumentError, match="nothing to draw"):
         replace(evaluation, residuals=evaluation.residuals * np.nan).plot("residuals")
+
+
+@pytest.mark.parametrize("kind", ["roc", "calibration", "residuals"])
+def test_several_evaluations_have_colours_and_names(evaluation: dp.Evaluation, kind: str) -> None:
+    known = replace(evaluation.guarantee, certified=True, reason=None)
+    evaluation = replace(evaluation, guarantee=known)
+    other = replace(evaluation, model="another model", guarantee=replace(known, eps=0.5))
+    _, ax = pyplot.subplots()
+    evaluation.plot(kind, ax=ax)
+    alone = legend(ax)
+    other.plot(kind, ax=ax)
+    at_once = getattr(dp.plots, kind)({"first": evaluation, "second": other})
+    for axes, names in ((ax, (evaluation.model, other.model)), (at_once, ("first", "second"))):
+        shown = legend(axes)
+        assert len(shown) == len(set(shown)) == len(alone) + 1
+        named = [text for text in shown if ": " in text]
+        assert len(named) == 2
+        assert named[1].startswith(names[1])
+        title = axes.get_title(loc="left").replace("\n", " ")
+        assert title.count(names[1]) == 1
+        said = caption(axes)
+        assert said.count("Protected: ") == 1
+        assert f"the evaluation of {names[1]} is eps = 0.5" in said
+        assert not faults(axes)
+    lines = [line for line in at_once.lines if str(line.get_gid()).startswith("evaluation")]
+    assert len({line.get_color() for line in lines}) == 2
+
+
+def test_labels_of_evaluations_are_checked(evaluation: dp.Evaluation) -> None:
+    for wrong, fix in (
+        ({}, "keys of a dict"),
+        ({1: evaluation}, "keys of a dict"),
+        ([], "empty"),
+        ([3], "dp.evaluate"),
+    ):
+        with pytest.raises(ArgumentError, match=fix):
+            dp.plots.roc(wrong)
+    with pytest.raises(ArgumentError, match="the keys of a dict are the labels"):
+        dp.plots.roc({"a": evaluation}, label="b")
+    with pytest.raises(ArgumentError, match="label must be a string"):
+        evaluation.plot("roc", label=3)

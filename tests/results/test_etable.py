@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -186,3 +187,89 @@ def test_no_interval_goes_on_in_another_line() -> None:
             table = text.partition("Notes:")[0]
             assert all(line.count("[") == line.count("]") for line in table.splitlines())
             assert table.count("[0.00") == number
+
+
+@pytest.fixture(scope="module")
+def rare() -> dp.GLMResults:
+    """One level has three rows, which this budget does not identify."""
+    rng = np.random.default_rng(5)
+    rows = pd.DataFrame({"x": rng.uniform(0, 10, 6000), "g": rng.choice(["a", "b"], 6000)})
+    rows["b"] = np.where(rng.random(6000) < 1 / (1 + np.exp(2 - 0.5 * rows["x"])), "yes", "no")
+    rows.loc[:2, "g"] = "rare"
+    domain = {"x": (0, 10), "g": ["a", "b", "rare"], "b": ["no", "yes"]}
+    return dp.logit("b ~ x + g", rows, 1.0, domain=domain, seed=1)
+
+
+def test_what_is_not_identified_is_marked_in_every_form(rare: dp.GLMResults, tmp_path: Path) -> None:
+    assert not rare.identified["g[T.rare]"]
+    assert rare.identified["x"]
+    docx = pytest.importorskip("docx")
+    for exponentiate in (False, True):
+        table = dp.etable([rare], exponentiate=exponentiate, stars=True)
+        table.to_docx(tmp_path / "table.docx")
+        document = docx.Document(tmp_path / "table.docx")
+        word = "\n".join([cell.text for made in document.tables for row in made.rows for cell in row.cells])
+        word += "\n".join(paragraph.text for paragraph in document.paragraphs)
+        for text in (str(table), table.to_latex(), table.to_html(), table.to_markdown(), word):
+            assert text.count("not identified") == 2, "at the coefficient, and in a note"
+            assert "at this budget: the number above is" in " ".join(text.split())
+    assert "not identified" not in str(dp.etable([rare], keep=["x"]))
+
+
+def test_rows_are_chosen_ordered_and_named(rare: dp.GLMResults) -> None:
+    def rows(**chosen: Any) -> list[str]:
+        return dp.etable([rare], **chosen).frame.index.tolist()
+
+    assert rows() == ["Intercept", "g[T.b]", "g[T.rare]", "x"]
+    assert rows(keep=["x", "g[T"]) == ["x", "g[T.b]", "g[T.rare]"]
+    assert rows(keep="^g.*b.$") == ["g[T.b]"]
+    assert rows(drop=["Intercept", "g"], rename={"x": "Hours", "Intercept": "Constant"}) == ["Hours"]
+    table = dp.etable([rare], drop="g", rename={"x": "Hours_%"}, title="A table of 100 %")
+    for text, percent in ((str(table), "%"), (table.to_latex(), r"\%"), (table.to_markdown(), "%")):
+        assert f"A table of 100 {percent}" in text
+        assert f"Hours{'_' if percent == '%' else chr(92) + '_'}{percent}" in text
+        assert "rare" not in text
+
+
+@pytest.mark.parametrize(
+    ("chosen", "fix"),
+    [
+        ({"keep": "X"}, r"keep: no coefficient is called 'X' or matches it; did you mean 'x'\?"),
+        ({"drop": "C(g"}, "drop: no coefficient is called .* the rows are Intercept, "),
+        ({"keep": 3}, "keep must be a string or a list of strings"),
+        ({"drop": ["x", "g", "Intercept"]}, "no row is left"),
+        ({"rename": {"y": "Y"}}, "rename: no coefficient is called 'y'"),
+        ({"rename": {"x": "g[T.b]"}}, "two rows the same name"),
+        ({"rename": ["Hours"]}, "rename must be a dict"),
+        ({"title": None}, "title must be a string"),
+    ],
+)
+def test_other_rows_are_refused(chosen: dict[str, Any], fix: str, rare: dp.GLMResults) -> None:
+    with pytest.raises(ArgumentError, match=fix):
+        dp.etable([rare], **chosen)
+
+
+def test_ratios_without_errors_have_the_digits_that_noise_leaves(fits: dict[str, dp.GLMResults]) -> None:
+    rng = np.random.default_rng(1)
+    rows = {"x": rng.uniform(0, 100, 20_000), "y": rng.integers(0, 2, 20_000)}
+    fit = dp.logit("y ~ x", rows, 1.0, domain={"x": (0, 100), "y": (0, 1)}, inference=None)
+    cell = next(line.split()[1] for line in str(dp.etable([fit], exponentiate=True)).splitlines() if line[:2] == "x ")
+    ratio = float(np.exp(fit.params["x"]))
+    assert abs(float(cell) - ratio) < fit.noise_at_most["x"] / 10
+    assert len(cell) >= len("1.000")
+
+
+def test_a_missing_share_has_its_reason(fits: dict[str, dp.GLMResults]) -> None:
+    lines = str(dp.etable([fits["paid"], fits["plain"]])).splitlines()
+    (line,) = (line for line in lines if line.startswith("R2"))
+    assert line.endswith("not bought")
+
+
+def test_long_names_go_on_before_fits_go_to_another_panel() -> None:
+    rng = np.random.default_rng(2)
+    name = "occupation_of_the_person_asked"
+    rows = {name: rng.uniform(0, 1, 3000), "y": rng.integers(0, 2, 3000)}
+    fit = dp.logit(f"y ~ {name}", rows, 1.0, domain={name: (0, 1), "y": (0, 1)})
+    text = str(dp.etable([fit] * 3, exponentiate=True))
+    assert max(map(len, text.splitlines())) <= 78
+    assert any(line.split() == ["(1)", "(2)", "(3)"] for line in text.splitlines())

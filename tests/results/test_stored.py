@@ -52,8 +52,13 @@ def test_what_is_loaded_is_what_was_saved(name: str, tmp_path: Path) -> None:
     released, kind = RELEASES[name](), getattr(dp, name)
     assert type(released) is kind
     released.save(tmp_path / "kept.json")
-    for again in (kind.load(tmp_path / "kept.json"), kind.from_dict(released.to_dict())):
+    for again in (
+        kind.load(tmp_path / "kept.json"),
+        dp.load(tmp_path / "kept.json"),
+        kind.from_dict(released.to_dict()),
+    ):
         assert again.to_dict() == released.to_dict()
+        assert type(again) is kind
         assert repr(again) == repr(released)
         assert again.guarantee == released.guarantee
         assert again.summary().as_text() == released.summary().as_text() == str(released)
@@ -62,3 +67,20 @@ def test_what_is_loaded_is_what_was_saved(name: str, tmp_path: Path) -> None:
     assert "---:|" in released.to_markdown()
     with pytest.raises(dp.errors.DataError, match="is not a file written by"):
         (dp.Check if kind is not dp.Check else dp.Evaluation).load(tmp_path / "kept.json")
+
+
+def test_any_result_is_loaded_by_its_kind(tmp_path: Path) -> None:
+    stream = dp.streaming.Regression("y ~ x", {"x": (0, 1), "y": (0, 1)}, 1, 1e-6, horizon=3)
+    spec = dp.local.Spec({"x": (0, 1), "y": (0, 1)}, "y ~ x", eps=2.0, delta=1e-6, n=3)
+    reports = [dp.local.randomize({"x": x, "y": x}, spec) for x in (0.1, 0.4, 0.6)]
+    for made in (stream.update({"x": [0.2], "y": [0.1]}), dp.local.fit(reports, spec)):
+        made.save(tmp_path / "kept.json")
+        again = dp.load(tmp_path / "kept.json")
+        assert type(again) is type(made)
+        assert again.params.equals(made.params)
+    for text in ("{}", "[]", "no json", '{"format": 1, "kind": "Table"}', '{"kind": ["GLMResults"]}'):
+        (tmp_path / "other.json").write_text(text)
+        with pytest.raises(dp.errors.DataError, match="is not a file that a result's save"):
+            dp.load(tmp_path / "other.json")
+    with pytest.raises(dp.errors.DataError, match="there is no file"):
+        dp.load(tmp_path / "missing.json")

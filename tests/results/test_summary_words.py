@@ -15,6 +15,7 @@ from scipy import special
 
 import dpstats as dp
 from dpstats.errors import ArgumentError, DataError, DomainError, NotReleasedError
+from dpstats.plan.tables import in_units
 from dpstats.results.contrasts import COEFFICIENT_WIDTHS, coefficient_cells, coefficient_headers
 from dpstats.results.summary import differs_from_normal
 from dpstats.summaries import WIDTH, full_width
@@ -551,3 +552,61 @@ def test_ranges_that_were_declared_are_called_inner_ones() -> None:
     fit = dp.ols("y ~ x + z", data, 1.0, domain={"x": (-100, 100), "y": (-10, 10)}, ranges="bought")
     assert fit.plan.trimmed == ("x",)
     assert "Ranges bought: z. Inner ranges: x." in words(fit)
+
+
+def test_ranges_that_stay_the_declared_ones_are_told_so() -> None:
+    domain = {"x": (-50, 50), "w": (0, 10), "y": (0, 8000)}
+    data = rows(30_000).assign(w=lambda data: 10 * data["z"])
+    shown = dp.ols("y ~ x + w", data, 4.0, domain=domain, ranges="bought")
+    assert "Inner ranges: x. No narrower range found: w." in words(shown)
+
+
+def test_parts_of_a_split_budget_add_up() -> None:
+    """Each part of the rows pays for itself: the counts and the dearer part make the total."""
+    fit = dp.logit("b ~ x + z", rows(4000), 4.0, domain=DOMAIN, split="rows", screen=1, ranges="declared", seed=1)
+    (line,) = re.findall(r"Budget: eps 4: (.*?)\. ", words(fit))
+    parts = {
+        part.partition(":")[0] if ":" in part else "all": sum(map(float, re.findall(r" (\d[\d.]*)(?:,|$)", part)))
+        for part in line.split("; ")
+    }
+    assert set(parts) == {"all", "rows that choose", "other rows, which are fitted"}
+    assert parts["all"] + max(parts["rows that choose"], parts["other rows, which are fitted"]) == pytest.approx(
+        4, rel=1e-3
+    )
+
+
+def test_a_plan_claims_nothing_of_what_it_shows() -> None:
+    plan = dp.plan("y ~ x", {"x": (0, 1), "y": (0, 1)}, 1.0, family="binomial")
+    assert "[1] A fit by this plan is 1-differentially private" in " ".join(str(plan.summary()).split())
+
+
+def test_a_misspelt_name_in_a_test_is_named() -> None:
+    fit = dp.ols("y ~ x + z", rows(3000), 4.0, domain=DOMAIN)
+    for test in ("xx = 0", ["x = 0", "z - xx"], {"xx": 1}):
+        with pytest.raises(
+            ArgumentError, match=r"no column of the model is called 'xx'; (did you mean 'x'|columns: I)"
+        ):
+            fit.t_test(test)
+    with pytest.raises(ArgumentError, match=r"'Intercep'; did you mean 'Intercept'\?"):
+        fit.wald_test("Intercep = 1")
+    with pytest.raises(ArgumentError, match="r_matrix must be an array of 3 columns"):
+        fit.t_test("x = = 0")
+
+
+def test_an_offset_says_shortly_why_no_fit_statistics_are_bought() -> None:
+    plan = dp.plan(
+        "n ~ x", {"x": (0, 1), "t": (1, 2), "n": (0, 9)}, 1.0, family="poisson", exposure="t", inference=True
+    )
+    text = " ".join(str(plan.summary()).split())
+    assert "No fit statistics are bought: fitstats compares with a constant mean, which an offset changes." in text
+    with pytest.raises(dp.errors.ArgumentError, match="leave it out with an offset"):
+        dp.plan("n ~ x", {"x": (0, 1), "t": (1, 2), "n": (0, 9)}, 1.0, family="poisson", exposure="t", fitstats=0.1)
+
+
+def test_a_cap_has_four_digits() -> None:
+    assert [in_units(size) for size in (674_999.0, 12_345.6, 1234.5, 0.12345)] == [
+        "675,000",
+        "12,350",
+        "1,234",
+        "0.1235",
+    ]

@@ -52,7 +52,21 @@ def test_a_stream_is_fitted_at_its_times_and_kept_between() -> None:
     assert not found[1].params.equals(found[4].params)
     assert stream.fitted == 5
     assert stream.history["tick"].tolist() == [2] * 3 + [5] * 3
-    np.testing.assert_allclose(stream.history["estimate"][:3], found[1].params)
+    np.testing.assert_allclose(stream.history["released"][:3], found[1].params)
+    assert stream.history.columns.tolist() == ["tick", "term", "released"]
+
+
+def test_the_history_has_the_errors_that_fits_have() -> None:
+    stream = make(schedule=Schedule((1, 2), 2), horizon=2, eps=50.0, inference=True, seed=1)
+    assert stream.history.columns.tolist() == ["tick", "term", "released"]
+    found = [stream.update(ROWS.iloc[: 300 * tick]) for tick in (1, 2)]
+    history = stream.history
+    assert history.columns.tolist() == ["tick", "term", "estimate", "std_error", "released"]
+    for place, fit in enumerate(found):
+        rows = history.iloc[3 * place : 3 * place + 3]
+        np.testing.assert_allclose(rows["estimate"], fit.debiased)
+        np.testing.assert_allclose(rows["std_error"], fit.bse.replace(np.inf, np.nan))
+        np.testing.assert_allclose(rows["released"], fit.params)
 
 
 def test_a_fit_is_the_batch_fit_of_all_rows_so_far() -> None:

@@ -33,7 +33,7 @@ def stream(**options: Any) -> Regression:
 
 
 def history(run: Regression) -> np.ndarray:
-    return run.history.estimate.to_numpy()
+    return run.history.released.to_numpy()
 
 
 def csv(folder: Path, rows: pd.DataFrame) -> str:

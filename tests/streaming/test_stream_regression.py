@@ -80,8 +80,8 @@ def test_intervals_follow_from_the_same_sums() -> None:
     assert change.index.tolist() == list(stream.plan().names)
     history = stream.history
     assert len(history) == 8 * 4
-    np.testing.assert_allclose(history[history.tick == 8].estimate, stream.params)
-    np.testing.assert_allclose(stream.at(3).params, history[history.tick == 3].estimate)
+    np.testing.assert_allclose(history[history.tick == 8].released, stream.params)
+    np.testing.assert_allclose(stream.at(3).params, history[history.tick == 3].released)
 
 
 def test_a_window_and_a_halflife_forget() -> None:

@@ -506,3 +506,19 @@ def test_rows_of_a_part_are_cut_by_their_own_number() -> None:
     found = cut(data)
     assert found == cut(pd.concat([data.assign(g="b").iloc[:13], data]))
     assert set(found[0][:-1]) == set(found[1][:-1]) == {100}
+
+
+def test_a_list_of_paths_is_read_in_its_order(tmp_path: Path) -> None:
+    """A file that is named twice would give a person's rows more weight than one."""
+    for place in range(2):
+        pd.DataFrame({"x": [place + 0.25, place + 0.5]}).to_csv(tmp_path / f"{place}.csv", index=False)
+    names = [tmp_path / "1.csv", str(tmp_path / "0.csv")]
+    table = as_table(names)
+    assert [value for part in table.batches(["x"]) for value in part.column("x").numbers()] == [1.25, 1.5, 0.25, 0.5]
+    for twice in ([names[0], names[0]], [names[0], f"{tmp_path}/*.csv"]):
+        with pytest.raises(DataError, match="name a file more than once"):
+            as_table(twice)
+    with pytest.raises(DataError, match="does not exist"):
+        as_table([names[0], tmp_path / "2.csv"])
+    with pytest.raises(DataError, match="or a list of such paths, got list"):
+        as_table([1, 2])
