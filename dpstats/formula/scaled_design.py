@@ -36,6 +36,7 @@ from dpstats.formula.coding import (
     products,
 )
 from dpstats.formula.expression import Column
+from dpstats.formula.joint_bodies import JointBody
 from dpstats.formula.parse import Formula
 from dpstats.formula.patsy_internals import DesignInfo
 from dpstats.formula.public_frame import Encoded
@@ -75,6 +76,8 @@ class ScaledDesign:
     weights: RowValue | None = None
     subset: Condition | None = None  # on which rows count
     cut_points: tuple[str, ...] = ()  # what the intercept and the dummies after it are shown as, of ordered levels
+    # Bodies of columns that move together, which hold every row besides the others.
+    joint: tuple[JointBody, ...] = field(default=(), repr=False)
 
     @property
     def offset_center(self) -> float:
@@ -208,6 +211,7 @@ class ScaledDesign:
             lower=-ends,
             upper=ends,
             shrunk=(),
+            joint=(),
             bodies=tuple(replace(body, scales=None) for body in self.bodies),
             offset=None if self.offset is None else replace(self.offset, low=-math.inf, high=math.inf),
         )
@@ -261,9 +265,13 @@ def packed_rows(
         parts = itertools.compress(column_parts(spec.coding, values), wanted)
         known = known & _scale(spec, packing.numbers, parts, numbers)
     for columns, move in _moves(spec):
-        first = int(np.searchsorted(packing.numbers, columns.start))
-        own = slice(first, first + columns.stop - columns.start)
-        move(numbers.T[:, own])
+        own = np.searchsorted(packing.numbers, columns)
+        if own[-1] - own[0] < len(own):
+            move(numbers.T[:, own[0] : own[-1] + 1])
+        else:
+            part = numbers.T[:, own]
+            move(part)
+            numbers.T[:, own] = part
         known = known & np.isfinite(numbers[own]).all(axis=0)
     return numbers.T, _kept_levels(spec, values, rows), np.broadcast_to(known, rows)
 
@@ -324,13 +332,19 @@ def _moved(spec: ScaledDesign) -> NDArray[np.bool_]:
     return moved
 
 
-def _moves(spec: ScaledDesign) -> Iterator[tuple[slice, Callable[[Array], None]]]:
-    """Columns that stand together, and what moves their part of some rows, in place: in this order."""
+def _moves(spec: ScaledDesign) -> Iterator[tuple[NDArray[np.intp], Callable[[Array], None]]]:
+    """Columns that are bounded together, and what moves their part of some rows, in place: in this order."""
     for term in spec.shrunk:
-        yield term.columns, partial(_shrink, term)
+        yield _places(term.columns), partial(_shrink, term)
     for body in spec.bodies:
         if body.scales is not None:
-            yield body.columns, partial(shrink_block, block=body.image.block, scales=body.scales)
+            yield _places(body.columns), partial(shrink_block, block=body.image.block, scales=body.scales)
+    for joint in spec.joint:
+        yield np.array(joint.columns, dtype=np.intp), joint.shorten
+
+
+def _places(columns: slice) -> NDArray[np.intp]:
+    return np.arange(columns.start, columns.stop)
 
 
 def _shrink(term: Term, part: Array) -> None:
