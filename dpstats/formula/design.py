@@ -25,7 +25,7 @@ from dpstats.formula import coding, reader
 from dpstats.formula.advice import check_counts, dropped_note, gap_notes, with_response
 from dpstats.formula.bounds import LEAST, Array, Term, TermBody, term_bodies, unit_term
 from dpstats.formula.expression import Column
-from dpstats.formula.joint_bodies import JointBody, joint_bodies
+from dpstats.formula.joint_bodies import JointBody, joint_bodies, number_widths
 from dpstats.formula.parse import parse
 from dpstats.formula.patsy_internals import DesignInfo
 from dpstats.formula.public_frame import Encoded
@@ -333,7 +333,8 @@ def _build(formula: str, declared: str, kind: Kind, trials: float | None) -> Des
         subset=bind_subset(parsed, domain),
     )
     # What follows from columns is that of the design whose rows are not kept in any ellipsoid yet.
-    joint = joint_bodies(spec.joined, spec.images)
+    widths = number_widths(spec.images)
+    joint = joint_bodies(joined_columns(spec, widths), widths) if len(widths) > 1 else ()
     return replace(spec, joint=joint, origin=spec) if joint else spec
 
 

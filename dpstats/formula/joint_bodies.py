@@ -73,22 +73,24 @@ class JointBody:
         return cls(tuple(stored["columns"]), tuple(stored["centre"]), tuple(map(tuple, stored["root"])))
 
 
-def joint_bodies(joined: Iterable[JointColumns], images: Sequence[Image]) -> tuple[JointBody, ...]:
-    """Ellipsoids of the optimal designs of `joined` columns that are numbers, where smaller than the bodies."""
-    widths = {
+def number_widths(images: Sequence[Image]) -> dict[int, float]:
+    """The half width, in model units, of each column that has a body for itself."""
+    return {
         image.columns[0]: float(image.matrix[0, 0])
         for image in images
         if image.block.kind == "box" and image.matrix.shape == (1, 1)
     }
+
+
+def joint_bodies(joined: Iterable[JointColumns], widths: Mapping[int, float]) -> tuple[JointBody, ...]:
+    """Ellipsoids of the optimal designs of `joined` numbers, where smaller than bodies of these half widths."""
     found = []
     for one in joined:
         size = len(one.columns)
-        if not all(column in widths for column in one.columns):
-            continue
         root = np.linalg.cholesky(np.array(one.covariance)).T * (math.sqrt(size) * (1 + MARGIN))
-        widths_here = np.array([widths[column] for column in one.columns])
-        volume = math.exp(ball(size).log_volume - size * math.log(2)) * float(np.prod(np.diag(root) / widths_here))
-        if volume <= LARGEST_VOLUME and np.linalg.cond(root / widths_here) <= LARGEST_CONDITION:
+        scaled = root / np.array([widths[column] for column in one.columns])
+        volume = math.exp(ball(size).log_volume - size * math.log(2)) * float(np.prod(np.diag(scaled)))
+        if volume <= LARGEST_VOLUME and np.linalg.cond(scaled) <= LARGEST_CONDITION:
             found.append(JointBody(one.columns, one.mean, tuple(map(tuple, root.tolist()))))
     return tuple(found)
 
