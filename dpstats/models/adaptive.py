@@ -281,7 +281,7 @@ def settled(plan: Plan, rows: float, asked: Request | None = None) -> Plan:
         if response is not None and response.one_tail and chosen.request.options.inference is None:
             # Errors under the wide cap do not pay; noise is large here beside what the narrow one bends.
             return settled(replace(plan, response=replace(response, one_tail=False)), rows, asked)
-        return _or_statistics(chosen, rows)
+        return _or_statistics(chosen, [one for one in candidates if one.request.options.inference is None], rows)
     return plan
 
 
@@ -303,13 +303,16 @@ def carried_out(plan: Plan, rows: float, known: KnownColumns | None = None) -> P
     return rescaled(plan, chosen.request)
 
 
-def _or_statistics(plan: Plan, rows: float) -> Plan:
-    """Released statistics in the place of errors that are paid for, where their intervals are expected narrower."""
+def _or_statistics(plan: Plan, alone: Sequence[Plan], rows: float) -> Plan:
+    """Released statistics in the place of errors that are paid for, where their intervals are expected to be better.
+
+    They are chosen before coefficients `alone` too, where these are a candidate: their loss may be larger.
+    """
     if plan.request.options.inference is not True or not may_take_statistics(plan.request) or not foreseeable(plan):
         return plan
     sums = rescaled(plan, replace(with_settled_law(plan), method="statistics"), plan.response)
     capped, linear = (one.intervals(rows) for one in expectations([plan, sums]))
-    return sums if linear > capped else plan
+    return sums if linear > capped and all(choose([one, sums], rows) for one in alone) else plan
 
 
 def choose(candidates: Sequence[Plan], n: float, typical: object = None) -> int:

@@ -19,7 +19,7 @@ from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.formula.design import design_spec
 from dpstats.models import glm, ranges, sources
-from dpstats.models.adaptive import FEWEST_BOUGHT, WIDTH_PRICE, affordable, expectations
+from dpstats.models.adaptive import FEWEST_BOUGHT, WIDTH_PRICE, affordable, expectations, settled
 from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan
 from dpstats.plan.methods import ERRORS_SHARE, INTERVAL_CAP, ONE_TAIL, fit_spec, plan_releases
@@ -349,6 +349,23 @@ def test_widths_decide_where_all_have_intervals_and_intervals_where_few_have() -
         assert sums.width(rows) > 3 * capped.width(rows)
         assert (sums.share(rows) > 1.3 * capped.share(rows)) == taken
         assert (sums.intervals(rows) > capped.intervals(rows)) == taken
+
+
+def settled_method(inference: Any, rows: float) -> str:
+    """What a call takes for so many rows once (-25, 25) has been bought of (-50, 50)."""
+    request = make_request(eps=1.0, family="gaussian", inference=inference)
+    plan = FormulaSource(EIGHT, None, Domain(COLUMNS | WIDE)).plan(request, alone=True)
+    paid = replace(plan.request, options=replace(plan.request.options, inference=True))
+    priced = rescaled(plan, paid).response
+    assert priced is not None
+    found = settled(rescaled(plan, paid, replace(priced, low=-25.0, high=25.0)), rows, plan.request)
+    return "alone" if found.request.options.inference is None else found.request.method
+
+
+def test_statistics_are_taken_where_they_are_worth_more_than_coefficients_alone() -> None:
+    """Of 2,000 rows they are not, by their loss, but a cap is: unless errors are asked for."""
+    assert [settled_method(True, rows) for rows in (600, 2_000)] == ["statistics", "statistics"]
+    assert [settled_method("auto", rows) for rows in (600, 2_000)] == ["alone", "napp"]
 
 
 def test_intervals_half_as_wide_are_worth_a_seventh_more_of_them() -> None:
