@@ -25,6 +25,9 @@ INSIDE = 1e-9
 LARGEST_CONDITION = 1e4
 """Of the map, its rows as long as the columns are."""
 
+NOTHING = 1e-6
+"""Centres nearer to zero, over the half width, are taken for it: the margin holds them."""
+
 LARGEST_VOLUME = 0.8
 """Over that of the bodies which it would replace: a number that is centred and its square fill their rectangle."""
 
@@ -91,7 +94,12 @@ def joint_bodies(joined: Iterable[JointColumns], widths: Mapping[int, float]) ->
         scaled = root / np.array([widths[column] for column in one.columns])
         volume = math.exp(ball(size).log_volume - size * math.log(2)) * float(np.prod(np.diag(scaled)))
         if volume <= LARGEST_VOLUME and np.linalg.cond(scaled) <= LARGEST_CONDITION:
-            found.append(JointBody(one.columns, one.mean, tuple(map(tuple, root.tolist()))))
+            # A centre that is rounding would have the intercept's noise in a column that has none of it.
+            centre = tuple(
+                mean if abs(mean) > NOTHING * widths[at] else 0.0
+                for at, mean in zip(one.columns, one.mean, strict=True)
+            )
+            found.append(JointBody(one.columns, centre, tuple(map(tuple, root.tolist()))))
     return tuple(found)
 
 
@@ -107,6 +115,7 @@ def joint_images(images: tuple[Image, ...], bodies: tuple[JointBody, ...]) -> tu
     left = [image for image in images if not centres.keys() & set(image.columns) or image.block.kind == "intercept"]
     for at, image in enumerate(left):
         if image.block.kind == "intercept":
-            moved = dict(zip(image.columns, image.matrix[0].tolist(), strict=True)) | centres
+            moved = dict(zip(image.columns, image.matrix[0].tolist(), strict=True))
+            moved |= {column: middle for column, middle in centres.items() if middle}
             left[at] = Image(image.block, tuple(moved), np.array([list(moved.values())]))
     return (*left, *(Image(ball(len(body.columns)), body.columns, np.array(body.root)) for body in bodies))
