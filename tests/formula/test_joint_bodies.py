@@ -172,6 +172,7 @@ def test_intervals_of_a_number_and_its_square_are_narrower_and_cover() -> None:
     assert np.median(widths) < 1.5e-4
 
 
+@pytest.mark.slow
 def test_thresholds_of_the_columns_of_an_ellipsoid_hold() -> None:
     """By 400,000 draws: exact for a column of the ball alone, cautious where the intercept's noise is added.
 
@@ -183,5 +184,5 @@ def test_thresholds_of_the_columns_of_an_ellipsoid_hold() -> None:
     draws = ReleasedLaw(noise, np.ones(noise.size)).draws(400_000, np.random.default_rng(7))[:, places]
     beyond = np.mean(np.abs(draws) > bounds, axis=0)
     assert beyond[0] == pytest.approx(level / 2, abs=7e-4)
-    assert 0.3 * level / 2 < beyond[1] < level / 2
+    assert 0.2 * level / 2 < beyond[1] < level / 2
     assert noise.thresholds(level, places)[0] == np.inf

@@ -183,16 +183,14 @@ class KNormNoise:
             for block, where in zip(body.blocks, body.slices, strict=True)
         ]
         for column in chosen:
-            reaching = [(*one, part[:, column]) for *one, part in blocks if part[:, column].any()]
-            if not all(block.kind == "ball" or np.count_nonzero(part) == 1 for _, block, _, part in reaching):
-                continue
-            parts = [
-                scale
-                * float(np.linalg.norm(part, ord=2 if np.count_nonzero(part) > 1 else np.inf))
-                * _quantile(body, block, each / len(reaching))
-                for body, block, scale, part in reaching
+            reaching = [
+                (body, block, scale * _length(part[:, column]), np.count_nonzero(part[:, column]))
+                for body, block, scale, part in blocks
+                if part[:, column].any()
             ]
-            bounds[column] = parts[0] if len(parts) == 1 else min(sum(parts), bounds[column])
+            if all(block.kind == "ball" or sources == 1 for _, block, _, sources in reaching):
+                parts = [size * _quantile(body, block, each / len(reaching)) for body, block, size, _ in reaching]
+                bounds[column] = parts[0] if len(parts) == 1 else min(sum(parts), float(bounds[column]))
         return np.where(np.isin(np.arange(self.size), chosen), bounds, math.inf)
 
     def norm_quantile(self, probability: float) -> float:
@@ -215,6 +213,11 @@ class KNormNoise:
 
     def _members(self, group: Sequence[int]) -> list[Image]:
         return [self.images[index] for index in group]
+
+
+def _length(part: Float) -> float:
+    """The Euclidean length of a column of a map; of one entry its size, without rounding."""
+    return float(np.linalg.norm(part) if np.count_nonzero(part) > 1 else np.abs(part).max())
 
 
 @lru_cache(maxsize=256)
