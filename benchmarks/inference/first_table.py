@@ -99,6 +99,11 @@ def tables(path: Path) -> str:
     part = (share["default"] / better)[judged]
     shown, covered = found["shown"].sum(), found["covered"].sum()
     every = json.loads(path.read_text().splitlines()[-1])["cell"][-1] + 1
+    met = {
+        setting: (~judged | (share[setting] >= LEAST_PART * better)) & (loss[setting] <= MOST_LOSS * least)
+        for setting in SETTINGS
+    }
+    possible = met["auto"] | met["True"]
     text = [
         "| data | eps .1 | .3 | 1 | 3 | loss over the better: median, most |",
         "|---|---|---|---|---|---|",
@@ -121,6 +126,8 @@ def tables(path: Path) -> str:
         f"  {share['default'][judged].mean():.2f} and {better[judged].mean():.2f}.",
         f"* Its loss is at most {MOST_LOSS:g} of the better one in {cheap} of {len(ratio)} cells; the median ratio is",
         f"  {ratio.median():.3f}, the greatest {ratio.max():.2f}.",
+        f"* Both are met in {int(met['default'].sum())} cells, and in {int((met['default'] & possible).sum())} of the",
+        f'  {int(possible.sum())} in which "auto" or True meets both.',
         f"* Of the intervals shown by default {rate['default']} cover the optimum of the rows that the fit keeps;",
         f'  with "auto" {rate["auto"]}, with True {rate["True"]}.',
         "",

@@ -1,8 +1,8 @@
 """Do the intervals of ``dp.ols`` cover the slopes of ordinary least squares? By residual cap, and how it is set.
 
 ``python -m benchmarks.inference.residual_caps measure FILE [fits [names]]`` appends a line of JSON a fit to FILE and
-skips those that it holds; ``... table FILE`` prints coverage and widths, and ``... forecast FILE`` what forecasts of
-widths are worth.
+skips those that it holds; ``... table FILE`` prints coverage and widths, and ``... choice FILE`` what a choice between
+a cap and released statistics comes to.
 
 The slopes are statsmodels' on the same rows, all of a data set's. A cap "as if known" is a multiple of the residuals'
 standard deviation. "pilot" spends .15 of eps on a fit without errors and .03 on the reach of its residuals
@@ -29,6 +29,7 @@ import dpstats as dp
 from benchmarks.inference.adaptive import population
 from benchmarks.prediction import checked, cps1988, diamonds
 from dpstats.domain import Levels, Range
+from dpstats.models import adaptive
 from dpstats.plan import plan as scaling
 from dpstats.privacy.randomness import random_source
 from dpstats.privacy.ranges import buy_reach
@@ -44,9 +45,15 @@ PILOT, REACH = 0.15, 0.03
 GRID = 2**20
 """Cells of the largest possible residual, among which the reach is chosen."""
 
-
-BOUGHT, BOUGHT_LEFT = "bought 0.9", 0.94
-"""The cap of the default where it buys an interval, and the part of eps that the purchase leaves."""
+CAP, SUMS = "a cap", "sums"
+"""What the default may take once it has bought what it buys: both are forced, and what is forecast of them is noted."""
+PARTS, PRICES = 8, (0.1, 0.2, 0.25, 1 / 3, 0.5, 1.0)
+"""Of the information supposed, halved again and again; powers of the width that are tried."""
+CHOOSING = (
+    *("CPS1988", "CPS1988, raw", "ASEC, raw", "Wages", "ames", "nine tenths explained"),
+    *("exponential errors", "lognormal errors", "gamma errors", "Pareto errors"),
+)
+"""The data that the two constants of the choice were chosen on; the others are reported."""
 
 
 class Task(NamedTuple):
@@ -246,8 +253,31 @@ def two_tails(name: str, eps: float, seed: int) -> Any:
         return fitted(name, eps, seed)
 
 
+def taken(method: str) -> Callable[[str, float, int], Any]:
+    """The default that insists on errors, made to take a cap or sums."""
+
+    def fit(name: str, eps: float, seed: int) -> Any:
+        foreseen: dict[str, Any] = {}
+
+        def intervals(one: adaptive.Expectation, n: float) -> float:
+            here = SUMS if one.plan.request.method == "statistics" else CAP
+            foreseen[here] = [[round(one.share(n / 2**halved), 4) for halved in range(PARTS)], one.width(n)]
+            return float(here == method)
+
+        with mock.patch.object(adaptive.Expectation, "intervals", intervals):
+            found = fitted(name, eps, seed, inference=True)
+        FORESEEN[name, eps, method, seed] = foreseen
+        return found
+
+    return fit
+
+
+FORESEEN: dict[tuple[str, float, str, int], dict[str, Any]] = {}
+
 WAYS: dict[str, Callable[[str, float, int], Any]] = {
     "default": fitted,
+    CAP: taken(CAP),
+    SUMS: taken(SUMS),
     "two tails": two_tails,
     "an eighth": lambda name, eps, seed: fitted(name, eps, seed, inference=True, response="declared"),
     "statistics": lambda name, eps, seed: fitted(name, eps, seed, method="statistics"),
@@ -276,6 +306,8 @@ def one(name: str, eps: float, way: str, seed: int) -> dict[str, Any]:
     line = {"off": np.round(off, 4).tolist(), "half": [None if np.isinf(h) else round(float(h), 4) for h in half]}
     cap = getattr(fit.plan.family, "residual_cap", None)
     line["method"] = fit.plan.request.method if fit.has_errors else "alone"
+    if foreseen := FORESEEN.pop((name, eps, way, SEED + 1000 * seed), None):
+        line["foreseen"] = foreseen
     if cap is not None and line["method"] == "napp":
         line["cap"] = round(float(cap * fit.plan.design.response_scaling()[1] / plain.sd), 3)
     return line
@@ -338,32 +370,47 @@ def table(path: Path) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def foreseen(path: Path) -> pd.DataFrame:
-    """Widths of "statistics" over those of a bought cap, geometric means over slopes: measured, and as forecast.
+def choice(path: Path) -> pd.DataFrame:
+    """What choices between a cap and sums come to, by the parts of the information and the power of the width.
 
-    The forecast knows the cap, the median of those bought, and nothing else of the rows but their number.
+    "shown" is in how many cells (data and eps) the choice shows .95 of the intervals of the better of the two, "mean"
+    the mean of that share; "narrow" in how many its widths are at most 1.15 of the narrower, where both have some, and
+    "width" the geometric mean of that ratio.
     """
-    lines: dict[tuple[str, float, str], list[dict[str, Any]]] = {}
+    lines: dict[tuple[str, float], dict[tuple[str, int], dict[str, Any]]] = {}
     for text in path.read_text().splitlines():
         line = json.loads(text)
-        lines.setdefault(tuple(line["cell"][:3]), []).append(line)
+        name, eps, way, seed = line["cell"]
+        if way in (CAP, SUMS) and line.get("foreseen"):
+            lines.setdefault((name, eps), {})[way, seed] = line
     found = []
-    for name, eps in {key[:2]: None for key in lines}:
-        bought, whole = lines[name, eps, BOUGHT], task(name)
-        cap = float(np.median([line["cap"] for line in bought])) * least_squares(name).sd
-        measured = [
-            np.median([[np.inf if half is None else half for half in line["half"]] for line in own], axis=0)
-            for own in (lines[name, eps, "statistics"], bought)
-        ]
-        plans = (
-            dp.plan(whole.formula, whole.domain, eps, method="statistics"),
-            dp.plan(whole.formula, whole.domain, BOUGHT_LEFT * eps, family=dp.families.Gaussian(cap), inference=True),
-        )
-        expected = [plan.standard_errors(len(whole.frame))["std_error"].to_numpy()[1:] for plan in plans]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            ratios = [float(np.exp(np.nanmean(np.log(one / other)))) for one, other in (measured, expected)]
-        found.append({"data": name, "eps": eps, "measured": ratios[0], "forecast": ratios[1]})
-    return pd.DataFrame(found)
+    for group in ("choosing", "reporting"):
+        own = [held for (name, _), held in lines.items() if (name in CHOOSING) == (group == "choosing")]
+        for parts in range(1, PARTS + 1 if own else 1):
+            for price in PRICES:
+                cells = np.array([_chosen(held, parts, price) for held in own]).reshape(-1, 2)
+                shown, width = cells[:, 0], cells[np.isfinite(cells[:, 1]), 1]
+                figures = (shown >= 0.95).mean(), shown.mean(), (width <= 1.15).mean(), np.exp(np.log(width).mean())
+                found.append((group, parts, price, *figures))
+    return pd.DataFrame(found, columns=["data", "parts", "power", "shown", "mean", "narrow", "width"])
+
+
+def _chosen(held: Mapping[tuple[str, int], Mapping[str, Any]], parts: int, price: float) -> tuple[float, float]:
+    """The share of intervals over the better way's, and widths over the narrower's; NaN where none can be compared."""
+    halves: dict[str, list[list[float]]] = {CAP: [], SUMS: [], "chosen": []}
+    for seed in sorted({seed for way, seed in held if (SUMS if way == CAP else CAP, seed) in held}):
+        foreseen = held[CAP, seed]["foreseen"]
+        worth = {way: float(np.mean(shares[:parts])) / width**price for way, (shares, width) in foreseen.items()}
+        for way in (CAP, SUMS):
+            half = [np.inf if one is None else one for one in held[way, seed]["half"]]
+            halves[way].append(half)
+            if way == (SUMS if worth[SUMS] > worth[CAP] else CAP):
+                halves["chosen"].append(half)
+    shares = {way: float(np.isfinite(half).mean()) for way, half in halves.items()}
+    middle = {way: np.median(half, axis=0) for way, half in halves.items()}
+    every = np.all([np.isfinite(half) for half in middle.values()], axis=0)
+    widths = {way: float(np.exp(np.log(half[every]).mean())) if every.any() else np.nan for way, half in middle.items()}
+    return shares["chosen"] / max(shares[CAP], shares[SUMS]), widths["chosen"] / min(widths[CAP], widths[SUMS])
 
 
 def main(arguments: list[str]) -> None:
@@ -372,7 +419,7 @@ def main(arguments: list[str]) -> None:
     if what == "measure":
         measure(Path(rest[0]), int(rest[1]) if len(rest) > 1 else FITS, rest[2:])
         return
-    printed = {"table": table, "forecast": foreseen}[what](Path(rest[0]))
+    printed = {"table": table, "choice": choice}[what](Path(rest[0]))
     print(printed.to_string(index=False, float_format="{:.3g}".format))
 
 

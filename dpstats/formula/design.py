@@ -20,6 +20,7 @@ from dpstats.formula import coding
 from dpstats.formula.advice import check_counts, dropped_note, gap_notes, with_response
 from dpstats.formula.bounds import LEAST, Array, Term, TermBody, term_bodies, unit_term
 from dpstats.formula.expression import Column
+from dpstats.formula.joint_bodies import JointBody, joint_bodies, number_widths
 from dpstats.formula.parse import parse
 from dpstats.formula.patsy_internals import DesignInfo
 from dpstats.formula.reader import ReadableDesign
@@ -78,6 +79,7 @@ class DesignSpec(ReadableDesign):
             "center": self.center.tolist(),
             "scale": self.scale.tolist(),
             **({"cut_points": list(self.cut_points)} if self.cut_points else {}),
+            **({"joint": [body.to_dict() for body in self.joint]} if self.joint else {}),
         }
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -101,6 +103,8 @@ class DesignSpec(ReadableDesign):
         )
         if not same:
             raise DomainError("the stored design was made by a version of dpstats that scales columns differently")
+        # The bodies that its rows were kept in: a search in floating point found them, on whichever machine.
+        spec = replace(spec, joint=tuple(map(JointBody.from_dict, stored.get("joint", ()))))
         working = stored.get("working")
         return spec if working is None else spec.with_working(*working)
 
@@ -161,7 +165,7 @@ def _build(formula: str, declared: str, kind: Kind, trials: float | None) -> Des
     for shared in (lower, upper, center, scale, *(term.maxima for term in terms)):
         shared.setflags(write=False)
     numeric = {term.name() for term in by_term if any(info.factor_infos[f].type == "numerical" for f in term.factors)}
-    return DesignSpec(
+    spec = DesignSpec(
         formula=parsed.text,
         domain=domain,
         names=tuple(info.column_names),
@@ -186,6 +190,10 @@ def _build(formula: str, declared: str, kind: Kind, trials: float | None) -> Des
         weights=weights,
         subset=bind_subset(parsed, domain),
     )
+    # What follows from columns is that of the design whose rows are not kept in any ellipsoid yet.
+    widths = number_widths(spec.images)
+    joint = joint_bodies(joined_columns(spec, widths), widths) if len(widths) > 1 else ()
+    return replace(spec, joint=joint, origin=spec) if joint else spec
 
 
 def _with_spread(body: TermBody, info: DesignInfo, domain: Domain, reach: Array) -> TermBody:

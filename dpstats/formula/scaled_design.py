@@ -24,6 +24,7 @@ from dpstats.domain import Domain, Range, support_of
 from dpstats.formula.bounds import Array, Term, TermBody, term_norm
 from dpstats.formula.coding import Part, coded_dummies, combination_index, factor_values, level_combinations, products
 from dpstats.formula.expression import Column
+from dpstats.formula.joint_bodies import JointBody
 from dpstats.formula.parse import Formula
 from dpstats.formula.patsy_internals import DesignInfo, SubtermInfo
 from dpstats.formula.public_frame import Encoded
@@ -63,6 +64,8 @@ class ScaledDesign:
     weights: RowValue | None = None
     subset: Condition | None = None  # on which rows count
     cut_points: tuple[str, ...] = ()  # what the intercept and the dummies after it are shown as, of ordered levels
+    # Bodies of columns that move together, which hold every row besides the others.
+    joint: tuple[JointBody, ...] = field(default=(), repr=False)
 
     @property
     def offset_center(self) -> float:
@@ -216,6 +219,7 @@ class ScaledDesign:
             lower=-ends,
             upper=ends,
             shrunk=(),
+            joint=(),
             bodies=tuple(replace(body, scales=None) for body in self.bodies),
             offset=None if self.offset is None else replace(self.offset, low=-math.inf, high=math.inf),
         )
@@ -228,15 +232,16 @@ class ScaledDesign:
         return plain and not self.moves
 
     @cached_property
-    def moves(self) -> tuple[tuple[slice, Callable[[Array], None]], ...]:
-        """Columns that stand together, and what moves their part of rows into its bounds, in place and in order."""
-        shrunk = ((term.columns, partial(_shrink, term)) for term in self.shrunk)
+    def moves(self) -> tuple[tuple[NDArray[np.intp], Callable[[Array], None]], ...]:
+        """Columns that are bounded together, and what moves their part of some rows, in place and in this order."""
+        shrunk = ((_places(term.columns), partial(_shrink, term)) for term in self.shrunk)
         drawn_in = (
-            (body.columns, partial(shrink_block, block=body.image.block, scales=body.scales))
+            (_places(body.columns), partial(shrink_block, block=body.image.block, scales=body.scales))
             for body in self.bodies
             if body.scales is not None
         )
-        return (*shrunk, *drawn_in)
+        joint = ((np.array(body.columns, dtype=np.intp), body.shorten) for body in self.joint)
+        return (*shrunk, *drawn_in, *joint)
 
     @cached_property
     def subterms(self) -> tuple[tuple[slice, SubtermInfo], ...]:
@@ -249,7 +254,7 @@ class ScaledDesign:
     def by_levels(self) -> dict[int, tuple[SubtermInfo, tuple[int, ...]]]:
         """Subterms kept as the combination of their factors' levels, with the numbers of levels, by first column."""
         found, infos = {}, self.coding.factor_infos
-        moved = {column for columns, _ in self.moves for column in range(columns.start, columns.stop)}
+        moved = {int(column) for columns, _ in self.moves for column in columns}
         for columns, subterm in self.subterms:
             levels = all(infos[factor].type == "categorical" for factor in subterm.factors)
             if not levels or not subterm.num_columns or moved & set(range(columns.start, columns.stop)):
@@ -289,9 +294,13 @@ def packed_rows(
         parts = (part for subterm in numeric for part in products(spec.coding, subterm, values))
         known = known & _scale(spec, packing.numbers, parts, numbers)
     for columns, move in spec.moves:
-        first = int(np.searchsorted(packing.numbers, columns.start))
-        own = slice(first, first + columns.stop - columns.start)
-        move(numbers.T[:, own])
+        own = np.searchsorted(packing.numbers, columns)
+        if own[-1] - own[0] < len(own):
+            move(numbers.T[:, own[0] : own[-1] + 1])
+        else:
+            part = numbers.T[:, own]
+            move(part)
+            numbers.T[:, own] = part
         known = known & np.isfinite(numbers[own]).all(axis=0)
     if packing.varying:
         most = max(coded.values.shape[1] for coded in packing.varying)
@@ -332,6 +341,10 @@ def _scale(spec: ScaledDesign, places: NDArray[np.intp], parts: Iterable[list[Pa
             np.copyto(column, np.nan, where=~finite)
             known = known & finite
     return known
+
+
+def _places(columns: slice) -> NDArray[np.intp]:
+    return np.arange(columns.start, columns.stop)
 
 
 def _shrink(term: Term, part: Array) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -213,11 +213,14 @@ ROWS_AT_ONCE = 10_000
 """Grid points that are encoded together, give or take a grid."""
 
 
-def joined_columns(spec: ReadableDesign) -> tuple[JointColumns, ...]:
-    """The columns of terms that share variables, with the optimal design on a grid; none without an intercept."""
+def joined_columns(spec: ReadableDesign, among: Collection[int] | None = None) -> tuple[JointColumns, ...]:
+    """The columns of terms that share variables, with the optimal design on a grid; none without an intercept.
+
+    Of those that are all `among` some columns, or of all.
+    """
     found: list[JointColumns] = []
     known: dict[tuple[tuple[int, ...], bytes], JointColumns | None] = {}
-    for columns, points in _points(spec) if spec.has_intercept else ():
+    for columns, points in _points(spec, among) if spec.has_intercept else ():
         if len(points) * (len(columns) + 1) ** 2 <= MOST_WORK:
             own = points[:, columns]
             key = own.shape, own.tobytes()
@@ -250,9 +253,10 @@ def _groups(spec: ReadableDesign) -> list[tuple[tuple[int, ...], tuple[str, ...]
     ]
 
 
-def _points(spec: ReadableDesign) -> Iterator[tuple[tuple[int, ...], Array]]:
+def _points(spec: ReadableDesign, among: Collection[int] | None) -> Iterator[tuple[tuple[int, ...], Array]]:
     """The groups' columns, each with rows of the design in model units for a grid of its variables."""
-    grids = [(columns, grid) for columns, names in _groups(spec) if (grid := _grid(spec, names)) is not None]
+    groups = [(columns, names) for columns, names in _groups(spec) if among is None or set(columns) <= set(among)]
+    grids = [(columns, grid) for columns, names in groups if (grid := _grid(spec, names)) is not None]
     ends = itertools.accumulate(len(next(iter(grid.values()))) for _, grid in grids)
     for _, some in itertools.groupby(zip(ends, grids, strict=True), lambda one: one[0] // ROWS_AT_ONCE):
         together = [one for _, one in some]

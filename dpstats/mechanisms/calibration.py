@@ -15,6 +15,7 @@ from scipy import optimize
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
+from dpstats.formula.joint_bodies import joint_images
 from dpstats.mechanisms.design import NORM_NAMES, Bounds, NormName
 from dpstats.mechanisms.information import InformationPlan, InformationPurchase, matrix_metric
 from dpstats.mechanisms.release import ROWS_AT_MOST
@@ -133,7 +134,9 @@ def noise_candidates(design: Bounds, budget: NoiseBudget) -> Iterator[NoiseCandi
         if name != "design":
             yield from _by_norm(design, name, "laplace", 0.0)
         elif images:
-            law = k_norm_noise(images) if budget.focus is None else focused_noise(images, budget.focus, FOCUS_SHARE)
+            focus = budget.focus
+            joint = images if not design.joint else joint_images(images, design.joint)
+            law = k_norm_noise(joint) if focus is None else focused_noise(images, focus, FOCUS_SHARE)
             yield NoiseCandidate("laplace", 0.0, ROUNDED, np.ones(len(design.names)), law)
     if budget.delta > 0 and budget.kind != "laplace":
         yield from _by_norm(design, "l2", "gaussian", budget.delta)

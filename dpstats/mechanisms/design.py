@@ -18,6 +18,7 @@ from dpstats.formula.bounds import Term, restrict_images, term_norm
 from dpstats.formula.coding import restricted_dummies
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.expression import Column, columns_of
+from dpstats.formula.joint_bodies import JointBody
 from dpstats.inference import Dummies
 from dpstats.mechanisms.options import NamedVariables
 from dpstats.privacy.information import JointColumns
@@ -46,6 +47,10 @@ class Bounds(Protocol):
     @property
     def images(self) -> tuple[Image, ...]:
         """Bodies that hold every row, for noise cut to the design; none where only norms are bounded."""
+
+    @property
+    def joint(self) -> tuple[JointBody, ...]:
+        """Bodies of columns that move together, which hold every row besides the others."""
 
     @property
     def dummies(self) -> tuple[Dummies, ...]:
@@ -132,6 +137,10 @@ class ArrayDesign:
         return ()
 
     @property
+    def joint(self) -> tuple[JointBody, ...]:
+        return ()
+
+    @property
     def dummies(self) -> tuple[Dummies, ...]:
         return ()
 
@@ -212,6 +221,15 @@ class SubDesign:
         return restrict_images(self.design.images, self.positions)
 
     @property
+    def joint(self) -> tuple[JointBody, ...]:
+        """Those of which all columns are left."""
+        return tuple(one for body in self.design.joint if (one := body.among(self._places)) is not None)
+
+    @property
+    def _places(self) -> dict[int, int]:
+        return {int(column): position for position, column in enumerate(self.positions)}
+
+    @property
     def dummies(self) -> tuple[Dummies, ...]:
         """Those that are whole."""
         return restricted_dummies(self.design.dummies, self.positions)
@@ -219,8 +237,7 @@ class SubDesign:
     @property
     def joined(self) -> tuple[JointColumns, ...]:
         """Those that are left in part or whole."""
-        place = {int(column): position for position, column in enumerate(self.positions)}
-        left = (one.among(place) for one in self.design.joined)
+        left = (one.among(self._places) for one in self.design.joined)
         return tuple(one for one in left if one is not None)
 
     def forms(self, columns: NDArray[np.intp] | None = None) -> Vector:

@@ -69,13 +69,12 @@ SUPPOSED_LOSS = 5.0
 """What noise adds to the loss of least squares counts so many times over: it is relative to what the columns leave
 unexplained, which is a fifth of what is supposed where they explain nine tenths."""
 
-WIDTH_PRICE = 1.0
-"""Intervals that are wider by a tenth are worth those of a tenth of the coefficients fewer, of what has any."""
+LESS_INFORMATION = (1.0, 1 / 2, 1 / 4, 1 / 8)
+"""Columns may go together more than is supposed: released statistics and a residual cap are compared by the shares of
+intervals, on average over so much of the information."""
 
-CAP_PRICE = 1.6
-"""Intervals under a residual cap must be so much narrower than those of released statistics, which no cap bends.
-
-It is more than a step between the intervals of a response that may be bought: which of them was does not decide."""
+WIDTH_PRICE = 0.2
+"""There intervals that are half as wide are worth as much as a seventh more of the coefficients that have one."""
 
 FAR = 1e6
 """So many times the rows: what shrinkage does to them is not seen."""
@@ -105,11 +104,10 @@ class Outlook(NamedTuple):
     # Of predictions, over that of the best coefficients. That of counts is taken for one: their dispersion beyond
     # Poisson's is not known, and errors cost them at most a tenth.
     loss: float
-    width: float = 1.0  # of intervals of least squares, over what is the same for all plans
 
     @property
     def worth(self) -> float:
-        """What the rule maximises, among plans whose intervals are as wide."""
+        """What the rule maximises."""
         return self.share - LOSS_PRICE * math.log(self.loss)
 
 
@@ -284,7 +282,7 @@ def settled(plan: Plan, rows: float, asked: Request | None = None) -> Plan:
         if response is not None and response.one_tail and chosen.request.options.inference is None:
             # Errors under the wide cap do not pay; noise is large here beside what the narrow one bends.
             return settled(replace(plan, response=replace(response, one_tail=False)), rows, asked)
-        return _or_statistics(chosen, rows)
+        return _or_statistics(chosen, [one for one in candidates if one.request.options.inference is None], rows)
     return plan
 
 
@@ -306,12 +304,16 @@ def carried_out(plan: Plan, rows: float, known: KnownColumns | None = None) -> P
     return rescaled(plan, chosen.request)
 
 
-def _or_statistics(plan: Plan, rows: float) -> Plan:
-    """Released statistics in the place of errors that are paid for, where their intervals are expected narrower."""
+def _or_statistics(plan: Plan, alone: Sequence[Plan], rows: float) -> Plan:
+    """Released statistics in the place of errors that are paid for, where their intervals are expected to be better.
+
+    They are chosen before coefficients `alone` too, where these are a candidate: their loss may be larger.
+    """
     if plan.request.options.inference is not True or not may_take_statistics(plan.request) or not foreseeable(plan):
         return plan
     sums = rescaled(plan, replace(with_settled_law(plan), method="statistics"), plan.response)
-    return (plan, sums)[choose([plan, sums], rows)]
+    capped, linear = (one.intervals(rows) for one in expectations([plan, sums]))
+    return sums if linear > capped and all(choose([one, sums], rows) for one in alone) else plan
 
 
 def choose(candidates: Sequence[Plan], n: float, typical: object = None) -> int:
@@ -325,13 +327,8 @@ def choose(candidates: Sequence[Plan], n: float, typical: object = None) -> int:
 
 def preferred(expected: Sequence[Outlook]) -> int:
     """The place of the outlook that is worth most; the first, unless another shows intervals."""
-    shown = [outlook.share >= LEAST_SHARE for outlook in expected]
-    narrowest = min((outlook.width for outlook, shows in zip(expected, shown, strict=True) if shows), default=1.0)
-    worths = [
-        outlook.worth - WIDTH_PRICE * math.log(outlook.width / narrowest) if shows else -math.inf
-        for outlook, shows in zip(expected, shown, strict=True)
-    ]
-    return int(np.argmax([worths[0] if shown[0] else expected[0].worth, *worths[1:]]))
+    others = (one.worth if one.share >= LEAST_SHARE else -math.inf for one in expected[1:])
+    return int(np.argmax([expected[0].worth, *others]))
 
 
 def outlooks(candidates: Sequence[Plan], rows: Sequence[float], typical: object = None) -> list[list[Outlook]]:
@@ -491,47 +488,48 @@ class Expectation:
     """What a plan is expected to show by the number of its rows, of which each adds what is supposed in the mean."""
 
     def __init__(self, plan: Plan, means: Populations) -> None:
-        self.plan, self.means = plan, means
+        self.plan, usual = plan, means.usual
         kept = np.flatnonzero(plan.kept)
         among = np.ix_(kept, kept)
-        self.coef, self.row_information = means.coefficients(plan)[kept], means.usual.information[among]
+        self.coef, self.row_information = means.coefficients(plan)[kept], usual.information[among]
         self.ratios = InformationRatios(plan, means.identifying[among])
+        # Of a well-specified model l'^2 over l'' is twice the loss of a row that is left: the unit of an excess.
+        rescaled_by = (plan.design.response_scaling()[1] / means.scaling[1]) ** 2
+        self.units = usual.weight / usual.square * rescaled_by if usual.square > 0 else 0.0
 
     def of(self, n: float) -> Outlook:
         """For `n` rows, at least one: a released count may be negative."""
-        plan, usual = self.plan, self.means.usual
-        n, family = max(float(n), 1.0), plan.family
-        n = n / 2 if plan.request.options.split is not None else n  # the others choose the columns
-        ratios = self.ratios.of(n)
-        # Near the threshold the noise decides, so that the chance is smooth in n.
-        share = float(np.mean(np.where(ratios > 0, special.ndtr(ratios - EXPECTED_RATIO), 0.0)))
+        share, family, stage = self.share(n), self.plan.family, self.plan.stages[-1].plan
         if family.response == "count":
             return Outlook(share, 1.0)
-        stage, information = plan.stages[-1].plan, n * self.row_information
-        noise, bias = stage.predicted_error(information, self.coef - stage.shrunk_towards)
-        # Of a well-specified model l'^2 over l'' is twice the loss of a row that is left: the unit of an excess.
-        rescaled_by = (plan.design.response_scaling()[1] / self.means.scaling[1]) ** 2
-        units = usual.weight / usual.square * rescaled_by if usual.square > 0 else 0.0
-        excess = float(np.sum(self.row_information * (noise + bias))) * units
+        noise, bias = stage.predicted_error(self._used(n) * self.row_information, self.coef - stage.shrunk_towards)
+        excess = float(np.sum(self.row_information * (noise + bias))) * self.units
         excess *= SUPPOSED_LOSS if family.response == "continuous" else 1.0
-        measured = family.link == "identity" and share > 0 and units > 0  # a hinge may have no weight anywhere
-        width = expected_width(plan, information, self.coef, 1 / units) if measured else 1.0
-        return Outlook(share, 1 + max(excess, 0.0), width)
+        return Outlook(share, 1 + max(excess, 0.0))
 
+    def _used(self, n: float) -> float:
+        n = max(float(n), 1.0)
+        return n / 2 if self.plan.request.options.split is not None else n  # the others choose the columns
 
-def expected_width(plan: Plan, information: Vector, coef: Vector, variance: float) -> float:
-    """The geometric mean of the slopes' standard errors in the user's units, of residuals of this variance.
+    def share(self, n: float) -> float:
+        """Of the coefficients those that are expected to have an interval, of `n` rows."""
+        ratios = self.ratios.of(self._used(n))
+        # Near the threshold the noise decides, so that the chance is smooth in n.
+        return float(np.mean(np.where(ratios > 0, special.ndtr(ratios - EXPECTED_RATIO), 0.0)))
 
-    With a residual cap its price is on top, which the cap of one tail has paid by its width.
-    """
-    far, _ = plan.stages[-1].plan.predicted_error(FAR * information, coef)
-    design = _fitted_design(plan)
-    rows = design.back_transform()[0][[name != "Intercept" for name in design.names]]
-    covariance = FAR**2 * far + variance * np.linalg.pinv(information)
-    squares = np.sum(rows @ covariance * rows, axis=1)
-    wide = plan.response is not None and plan.response.one_tail
-    price = CAP_PRICE if plan.objective.caps_loss and not wide else 1.0
-    return price * float(np.exp(np.mean(np.log(squares[squares > 0])) / 2)) if np.any(squares > 0) else 1.0
+    def intervals(self, n: float) -> float:
+        """What those of a linear model are worth beside those of another, of `n` rows."""
+        share = float(np.mean([self.share(part * max(float(n), 1.0)) for part in LESS_INFORMATION]))
+        return share / self.width(n) ** WIDTH_PRICE
+
+    def width(self, n: float) -> float:
+        """Of a linear model the geometric mean of the slopes' standard errors in the user's units, of `n` rows."""
+        design, information = _fitted_design(self.plan), self._used(n) * self.row_information
+        far, _ = self.plan.stages[-1].plan.predicted_error(FAR * information, self.coef)
+        rows = design.back_transform()[0][[name != "Intercept" for name in design.names]]
+        covariance = FAR**2 * far + np.linalg.pinv(information) / self.units
+        squares = np.sum(rows @ covariance * rows, axis=1)
+        return float(np.exp(np.mean(np.log(squares[squares > 0])) / 2)) if np.any(squares > 0) else 1.0
 
 
 class InformationRatios:

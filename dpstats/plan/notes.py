@@ -32,7 +32,6 @@ from dpstats.plan.methods import (
 )
 from dpstats.plan.tables import capped_at, in_units, is_output
 from dpstats.privacy.information.exact_sums import COVER_PLACES, LATTICE_LIMIT
-from dpstats.privacy.ranges import WIDTHS
 from dpstats.privacy.trimming import MOST_SHARE, rows_that_pay, rows_to_narrow
 from dpstats.proof_pages import cite_proof
 from dpstats.summaries import format_number
@@ -218,8 +217,7 @@ def cap_note(plan: PlanFacts) -> list[str]:
         return [f"{settled} {uncapped}"]
     counts, alike = plan.counts, plan.design.score_ratio == 1.0 and request.options.unit is None
     adapts = alike and counts is not None and counts.settles_errors
-    # Twice as wide for an interval that meets one end of the declared range, which is three quarters of it at most.
-    most = max(1.0, ONE_TAIL * WIDTHS[1] / WIDTHS[0]) * INTERVAL_CAP * plan.design.response_scaling()[1]
+    most = INTERVAL_CAP * plan.design.response_scaling()[1]  # no tail makes it wider
     if plan.response is not None and caps_for_intervals(request):
         cap = f"The cap is {INTERVAL_CAP:g} times half the width of an interval that the fit buys of the response, or "
         cap += f"{INTERVAL_CAP * ONE_TAIL / 2:g} times its width if it meets one end of the declared range only: at "

@@ -544,7 +544,9 @@ def scaled_family(
             return Gaussian(given / half_width)
         if response is None:
             return family.resolve(UNIT_RESPONSE)
-        wide = INTERVAL_CAP * (ONE_TAIL if response.one_tail else 1.0)
+        # No tail makes it wider than for a response that fills its range.
+        reach = (design.response.high - design.response.low) / (response.high - response.low)
+        wide = INTERVAL_CAP * (min(ONE_TAIL, reach) if response.one_tail else 1.0)
         return Gaussian(wide if intervals else WORKING_CAP)
     if isinstance(family, Quantile):
         open_width = default_width(family.q, information)

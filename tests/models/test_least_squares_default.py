@@ -19,10 +19,11 @@ from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.formula.design import design_spec
 from dpstats.models import glm, ranges, sources
-from dpstats.models.adaptive import FEWEST_BOUGHT, Outlook, affordable, preferred
+from dpstats.models.adaptive import FEWEST_BOUGHT, WIDTH_PRICE, affordable, expectations, settled
 from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan
 from dpstats.plan.methods import ERRORS_SHARE, INTERVAL_CAP, ONE_TAIL, fit_spec, plan_releases
+from dpstats.plan.plan import rescaled
 from dpstats.results.standard_errors import beyond_cap
 
 FULL = {"x": (0, 1), "z": (-1, 1), "y": (-1, 3)}
@@ -58,10 +59,10 @@ def test_the_cap_that_a_plan_states_holds_of_every_fit_of_it() -> None:
 
     adaptive = said(dp.plan(MODEL, domain, 1.0))
     assert "The cap is 7,500 in units of the response for coefficients alone" in adaptive
-    assert "the cap follows it: at most 40,500. Such a fit may also take method='statistics'" in adaptive
+    assert "the cap follows it: at most 27,000. Such a fit may also take method='statistics'" in adaptive
     paid = said(dp.plan(MODEL, domain, 1.0, inference=True, method="napp"))
     assert "0.9 times half the width of an interval that the fit buys of the response, or 0.9 times its width" in paid
-    assert "if it meets one end of the declared range only: at most 40,500 in units of the response." in paid
+    assert "if it meets one end of the declared range only: at most 27,000 in units of the response." in paid
     weighted = said(dp.plan(MODEL, {**domain, "w": (0, 1)}, 1.0, weights="w"))  # it follows no count
     assert "Residuals beyond 7,500 (residual_cap" in weighted
     alone = dp.plan(MODEL, domain, 1.0, inference=None)
@@ -323,7 +324,53 @@ def test_the_cap_and_the_fewest_rows_are_those_of_the_pages() -> None:
     assert affordable(plan, 1_700).response is not None
 
 
-def test_width_counts_as_much_as_intervals_do() -> None:
-    """An interval for every coefficient is worth an e-fold width, and no more."""
-    assert preferred([Outlook(0.5, 1.0, 1.0), Outlook(1.0, 1.0, 1.6)]) == 1
-    assert preferred([Outlook(0.5, 1.0, 1.0), Outlook(1.0, 1.0, 1.7)]) == 0
+def offered(low: float, high: float, formula: str = MODEL, eps: float = 1.0) -> tuple[Plan, Plan]:
+    """A cap that follows an interval which was bought, and released statistics."""
+    request = make_request(eps=eps, family="gaussian", inference=True)
+    plan = FormulaSource(formula, None, Domain(COLUMNS | WIDE)).plan(request, alone=True)
+    assert plan.response is not None
+    capped = rescaled(plan, plan.request, replace(plan.response, low=low, high=high))
+    return capped, rescaled(plan, replace(plan.request, method="statistics"), capped.response)
+
+
+COLUMNS = {f"x{k}": (0, 1) for k in range(8)}
+EIGHT = "y ~ " + " + ".join(COLUMNS)
+
+
+def test_widths_decide_where_all_have_intervals_and_intervals_where_few_have() -> None:
+    """Statistics go by the whole range, a cap by what is bought of it; but they show more where columns are many."""
+    for low, high, ratio, taken in ((-2.0, 2.0, 0.08, 0), (-50.0, 50.0, 1.0, 1)):
+        capped, sums = expectations(offered(low, high))
+        assert min(capped.share(30_000), sums.share(30_000)) > 0.99
+        assert capped.width(30_000) / sums.width(30_000) == pytest.approx(ratio, rel=0.2)
+        assert (sums.intervals(30_000) > capped.intervals(30_000)) == taken
+    capped, sums = expectations(offered(-12.5, 12.5, EIGHT))
+    for rows, taken in ((1_000, True), (5_000, False)):
+        assert sums.width(rows) > 3 * capped.width(rows)
+        assert (sums.share(rows) > 1.3 * capped.share(rows)) == taken
+        assert (sums.intervals(rows) > capped.intervals(rows)) == taken
+
+
+def settled_method(inference: Any, rows: float) -> str:
+    """What a call takes for so many rows once (-25, 25) has been bought of (-50, 50)."""
+    request = make_request(eps=1.0, family="gaussian", inference=inference)
+    plan = FormulaSource(EIGHT, None, Domain(COLUMNS | WIDE)).plan(request, alone=True)
+    paid = replace(plan.request, options=replace(plan.request.options, inference=True))
+    priced = rescaled(plan, paid).response
+    assert priced is not None
+    found = settled(rescaled(plan, paid, replace(priced, low=-25.0, high=25.0)), rows, plan.request)
+    return "alone" if found.request.options.inference is None else found.request.method
+
+
+def test_statistics_are_taken_where_they_are_worth_more_than_coefficients_alone() -> None:
+    """Of 2,000 rows they are not, by their loss, but a cap is: unless errors are asked for."""
+    assert [settled_method(True, rows) for rows in (600, 2_000)] == ["statistics", "statistics"]
+    assert [settled_method("auto", rows) for rows in (600, 2_000)] == ["alone", "napp"]
+
+
+def test_intervals_half_as_wide_are_worth_a_seventh_more_of_them() -> None:
+    assert pytest.approx(1.149, abs=1e-3) == 2**WIDTH_PRICE
+    expected = expectations(offered(-25.0, 25.0))[0]
+    shares = [expected.share(part * 4_000) for part in (1, 1 / 2, 1 / 4, 1 / 8)]
+    assert expected.intervals(4_000) == pytest.approx(np.mean(shares) / expected.width(4_000) ** WIDTH_PRICE)
+    assert expected.intervals(-5) == expected.intervals(1)  # a released count

@@ -160,8 +160,9 @@ class KNormNoise:
     def thresholds(self, level: float, columns: Sequence[int] | None = None) -> Float:
         """Bounds t_j with P(|b_j| > t_j for some j among `columns`) <= level, shape (p,), infinite elsewhere.
 
-        Each column has an equal part of the level. A column that is a multiple of one coordinate has that coordinate's
-        law, any other the bound for log-concave laws of its variance.
+        Each column has an equal part of the level. A column that is a multiple of one coordinate, or of several of a
+        ball, has that coordinate's law; a sum of such parts has equal parts of the column's level, and any other column
+        the bound for log-concave laws of its variance.
         """
         if not 0 < level < 1:
             raise ArgumentError(f"level must lie strictly between 0 and 1, got {safe_repr(level)}")
@@ -170,17 +171,20 @@ class KNormNoise:
             raise ArgumentError("columns must be distinct columns of the design, at least one")
         each = level / len(chosen)
         bounds = log_concave_quantile(each) * (1 + ROUNDING) * self.standard_deviations()
-        sources = sum((matrix != 0).sum(axis=0) for matrix in self.maps)
-        for body, matrix, scale in zip(self.bodies, self.maps, self._scales, strict=True):
-            quantiles: dict[ConvexBody, float] = {}
-            for block, where in zip(body.blocks, body.slices, strict=True):
-                single_source = (sources == 1) & (matrix[where] != 0).any(axis=0)
-                if single_source[chosen].any():
-                    if block not in quantiles:
-                        quantiles[block] = marginal(body, block).quantile(each)
-                    bounds[single_source] = (
-                        scale * np.abs(matrix[where][:, single_source]).max(axis=0) * quantiles[block]
-                    )
+        blocks = [
+            (body, block, scale, matrix[where])
+            for body, matrix, scale in zip(self.bodies, self.maps, self._scales, strict=True)
+            for block, where in zip(body.blocks, body.slices, strict=True)
+        ]
+        for column in chosen:
+            reaching = [
+                (body, block, scale * _length(part[:, column]), np.count_nonzero(part[:, column]))
+                for body, block, scale, part in blocks
+                if part[:, column].any()
+            ]
+            if all(block.kind == "ball" or sources == 1 for _, block, _, sources in reaching):
+                parts = [size * _quantile(body, block, each / len(reaching)) for body, block, size, _ in reaching]
+                bounds[column] = parts[0] if len(parts) == 1 else min(sum(parts), float(bounds[column]))
         return np.where(np.isin(np.arange(self.size), chosen), bounds, math.inf)
 
     def norm_quantile(self, probability: float) -> float:
@@ -203,6 +207,17 @@ class KNormNoise:
 
     def _members(self, group: Sequence[int]) -> list[Image]:
         return [self.images[index] for index in group]
+
+
+def _length(part: Float) -> float:
+    """The Euclidean length of a column of a map; of one entry its size, without rounding."""
+    return float(np.linalg.norm(part) if np.count_nonzero(part) > 1 else np.abs(part).max())
+
+
+@lru_cache(maxsize=256)
+def _quantile(body: Group, block: ConvexBody, level: float) -> float:
+    """The size that a coordinate of a block exceeds with this probability."""
+    return marginal(body, block).quantile(level)
 
 
 def k_norm_noise(images: Sequence[Image], scale: float = 1.0) -> KNormNoise:
