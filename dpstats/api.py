@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Literal, Unpack, cast, overload
-
-import pandas as pd
 
 from dpstats.arguments import check_flag, explain_calls, is_number, safe_repr
 from dpstats.call import (
@@ -14,7 +11,6 @@ from dpstats.call import (
     DomainLike,
     ModelKeywords,
     PlanKeywords,
-    Request,
     RowKeywords,
     expand_signature,
     make_request,
@@ -26,59 +22,18 @@ from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, Quan
 from dpstats.formula.syntax import absorbed_factor
 from dpstats.ledger import with_domain
 from dpstats.models.absorbed import fit_absorbed, plan_absorbed
-from dpstats.models.adaptive import by_rows, forecast_by_rows
-from dpstats.models.forecast import Forecast
-from dpstats.models.glm import fit_source
+from dpstats.models.glm import DryRun, fit_source
 from dpstats.models.groups import GroupPlan, fit_groups, plan_groups
 from dpstats.models.multinomial import fit_multinomial, plan_multinomial
-from dpstats.models.population import population_rows
 from dpstats.models.quantiles import QuantilePlan, check_quantiles, fit_quantiles, plan_quantiles
 from dpstats.models.sources import FormulaSource, model_formula
 from dpstats.plan import Plan
-from dpstats.privacy.guarantee import check_planned
-from dpstats.privacy.randomness import random_source
 from dpstats.quiet import hide_frames
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.groups import GroupResults
 from dpstats.results.multinomial import MultinomialPlan, MultinomialResults
 from dpstats.results.quantiles import QuantileResults
 from dpstats.wording import argument
-
-
-@dataclass(frozen=True)
-class DryRun:
-    """What a dry run planned: all of `dpstats.glm` but the data."""
-
-    source: FormulaSource
-    request: Request
-
-    def fit(self, data: object, engine: str | None, *, seed: int | None = None, **charge: Any) -> GLMResults:
-        """The fit that was planned; `charge` as for `fit_source`."""
-        source = FormulaSource(self.source.formula, as_table(data, engine), self.source.domain)
-        random_source(seed)  # refuses what is no seed
-        request = self.request if seed is None else replace(self.request, seed=seed)
-        return fit_source(source, request, **charge)
-
-    def simulate(self, plan: Plan, n: int, seed: int, typical: object, like: object) -> GLMResults:
-        """The fit of rows that are made up by the Domain; see `Plan.simulate`."""
-        return self.fit(population_rows(plan, n, seed, typical, like), None, seed=seed)
-
-    def made_up(self, plan: Plan, n: int, seed: int, typical: object, like: object) -> pd.DataFrame:
-        """Rows that are made up by the Domain; see `Plan.made_up`."""
-        return population_rows(plan, n, seed, typical, like)
-
-    def by_rows(self, plan: Plan) -> pd.DataFrame:
-        """What is spent on errors by the number of rows that will be counted; see `Plan.by_rows`."""
-        return by_rows(plan)
-
-    def at(self, eps: float) -> DryRun:
-        """The same at another budget."""
-        return replace(self, request=replace(self.request, eps=check_planned(eps)[0]))
-
-    def forecast(self, plan: Plan, residual_sd: float | None, typical: object, like: object) -> Forecast:
-        """What errors fits are likely to show, by their numbers of rows; see `Plan.standard_errors`."""
-        return forecast_by_rows(plan, residual_sd, typical, like)
-
 
 SVM_LOSSES: dict[str, type[HuberSVM | SmoothSVM]] = {"huber": HuberSVM, "smooth": SmoothSVM}
 """The rounded hinges by the name that `svm` takes."""
@@ -592,7 +547,7 @@ def plan(
     source = FormulaSource(model_formula(formula, family, **row_terms), None, domain)
     if by is not None:
         return plan_groups(source, request, by, shrink)
-    return replace(source.plan(request, alone=True), call=DryRun(source, request))
+    return DryRun(source, request).plan()
 
 
 def is_named(family: object, name: str) -> bool:

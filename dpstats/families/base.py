@@ -58,8 +58,8 @@ def one_cell(gradient: float, curvature: float) -> LossCurve:
     return LossCurve(np.array([gradient]), np.array([curvature]))
 
 
-OF_PIECES = {"hazard": "hazards", "ordinal": "ordered levels"}
-"""Families whose rows are pieces of records that a verb of their name makes, in the plural."""
+OF_PIECES = {"hazard": "docs/proofs/survival", "ordinal": "docs/proofs/ordinal"}
+"""Families whose rows are pieces of records that a verb of their name makes, with the page that proves its bounds."""
 
 
 class Family(ABC):

@@ -259,6 +259,11 @@ class KnownInformation:
         basis = reference_levels(matrix, factors)
         return cls(basis, self_adjoint(basis.T @ matrix @ basis), MappedMatrix(law, basis))
 
+    def turned(self, transform: Float) -> KnownInformation:
+        """The same in coordinates theta'' with theta' = S theta''."""
+        matrix = self_adjoint(transform.T @ self.matrix @ transform)
+        return KnownInformation(self.basis @ transform, matrix, MappedMatrix(self.law, transform))
+
     @cached_property
     def identified(self) -> Identified:
         """The coefficients theta' that the budget identifies."""

@@ -88,14 +88,14 @@ Solve = Callable[[Float, ProjectedNoise, Float | None], tuple[Float, bool]]
 
 
 def forecast_information(
-    matrix: Float, projection: Projection, factors: Sequence[Dummies], *, noisy: bool
+    matrix: Float, projection: Projection, factors: Sequence[Dummies] = (), basis: Float | None = None, *, noisy: bool
 ) -> KnownInformation:
     """As `KnownInformation.of`, and what it identifies, of a matrix with noise or of the mean of such ones.
 
-    In the inverse of their mean there is no noise.
+    In the inverse of their mean there is no noise. A `basis` takes the place of that by the commonest levels.
     """
     matrix = projection.clean(matrix)
-    basis = reference_levels(matrix, factors)
+    basis = reference_levels(matrix, factors) if basis is None else basis
     whole, information = projection.whole, self_adjoint(basis.T @ matrix @ basis)
     law = ProjectedNoise(basis.T @ whole.metric @ basis, whole.variance, basis.T @ projection.directions @ basis)
     return KnownInformation(basis, information, law, _identified(information, law, _stabilised if noisy else _plain))

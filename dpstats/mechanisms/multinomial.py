@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -21,7 +21,6 @@ from dpstats.inference import (
     Inference,
     KnownInformation,
     MappedLinear,
-    MappedMatrix,
     ModelSpread,
     SpanNoise,
 )
@@ -360,29 +359,43 @@ def known_forms(design: Bounds, classes: int) -> Matrix:
     return np.array(found).reshape(-1, size * others, size * others)
 
 
-def classes_inference(stage: ClassesStage, design: Bounds, released: ReleasedClasses) -> Inference:
+def classes_law(stage: ClassesStage) -> SpanNoise:
+    """The law of the noise in a released information."""
+    assert stage.information is not None
+    return SpanNoise(stage.information.metric, stage.information.entry_variance)
+
+
+def classes_inference(
+    stage: ClassesStage,
+    design: Bounds,
+    released: ReleasedClasses,
+    known_in: Callable[[Matrix], KnownInformation] | None = None,
+) -> Inference:
     """Coefficients against the first class in the user's units, class by class, with their errors (theorem 3).
 
     Within they are measured from the class that leaves most of them identified: a rare one would tell little of all.
+    `known_in` is what is known of the released information in coordinates T, if it is at hand.
     """
-    noise, classes = stage.information, stage.classes
-    assert noise is not None
+    classes = stage.classes
     assert released.information is not None
-    law = SpanNoise(noise.metric, noise.entry_variance)
-    known = KnownInformation.of(released.information, law, known_forms(design, classes), ())
+    if known_in is None:
+        whole = KnownInformation.of(released.information, classes_law(stage), known_forms(design, classes), ())
+        known_in = whole.turned
     basis, curvature = class_basis(classes), np.diag(np.repeat(stage.curvature, classes - 1))
     found: list[Inference] = []
     for base in range(classes):
         inner = np.delete(basis, base, axis=0).T
         turned = np.asarray(np.kron(np.eye(len(design.names)), inner), dtype=np.float64)
+        known = known_in(turned)
         estimates = Estimates(
             coef=(np.delete(released.params, base, axis=0) - released.params[base]).T.ravel(),
-            information=self_adjoint(turned.T @ known.matrix @ turned),
+            information=known.matrix,
             curvature=self_adjoint(turned.T @ curvature @ turned),
             linear=MappedLinear(ClassesLaw(stage.noise), turned),
-            matrix=MappedMatrix(known.law, turned),
+            matrix=known.law,
             spread=ModelSpread(1.0),
-            typical_size=stage.radius / math.sqrt(noise.size),
+            typical_size=stage.radius / math.sqrt(len(turned)),
+            found=known.found,
         )
         # A class less the first, in units of classes less the base: exactly -1, 0 or 1.
         units = np.insert(np.eye(classes - 1), base, 0.0, axis=0)

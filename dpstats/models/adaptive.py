@@ -24,6 +24,7 @@ from dpstats.call import Request
 from dpstats.domain import Range
 from dpstats.errors import DPStatsError
 from dpstats.families import Family
+from dpstats.families.base import OF_PIECES
 from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.frames import WideFrame
 from dpstats.inference import KnownInformation, MatrixLaw, SpanNoise
@@ -150,7 +151,7 @@ def comparable(plan: Plan) -> bool:
 def adaptive_errors(request: Request, family: Family) -> bool:
     """Whether what is spent on errors follows the number of rows: of one plain fit that leaves it open."""
     options = request.options
-    plain = options.refit_share == 0 and options.stages == 1 and options.focus is None
+    plain = options.refit_share == 0 and options.stages == 1 and options.focus is None and family.name not in OF_PIECES
     if options.screen is not None and not is_open_least_squares(request):  # others have errors that are free
         return False
     if not plain or obstacle(family, request.penalty, options) is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,16 +18,17 @@ from scipy import special
 
 from dpstats.arguments import check_type, safe_repr
 from dpstats.cached import cached_property
-from dpstats.data import Block
+from dpstats.data import Block, as_table
+from dpstats.data.passes import concatenate
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, Quantile
+from dpstats.families.base import OF_PIECES
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.submodels import SEED
 from dpstats.frames import WideFrame
 from dpstats.inference import (
     Inference,
     KnownInformation,
-    ModelSpread,
     Projection,
     ReleasedLaw,
     RobustSpread,
@@ -46,6 +47,7 @@ from dpstats.models.population import (
     USUAL,
     ColumnPrior,
     KnownColumns,
+    RecordPieces,
     check_row_count,
     counts,
     decoded,
@@ -55,9 +57,10 @@ from dpstats.models.population import (
 )
 from dpstats.plan import Plan
 from dpstats.privacy.calibration import check_positive
-from dpstats.privacy.information import row_weights
+from dpstats.privacy.information import MatrixNoise, row_weights
 from dpstats.progress import show_elapsed
 from dpstats.quiet import quiet
+from dpstats.results.ordinal import implied_spread
 from dpstats.results.standard_errors import inference_of, missing_information, sums_inference
 from dpstats.solvers.newton import minimize
 from dpstats.solvers.objective import PerturbedObjective
@@ -114,10 +117,25 @@ class Forecast:
     @cached_property
     def _projection(self) -> Projection:
         """How a released information loses what is known of every such matrix: the same for all draws."""
+        noise = self._matrix_noise
+        return Projection.of(SpanNoise(noise.metric, noise.entry_variance), self.plan.design.forms())
+
+    @property
+    def _matrix_noise(self) -> MatrixNoise:
+        """The noise of the information that is released."""
         information = self.plan.stages[-1].plan.information
         assert information is not None
-        noise = information.noise
-        return Projection.of(SpanNoise(noise.metric, noise.entry_variance), self.plan.design.forms())
+        return information.noise
+
+    @property
+    def coefficients(self) -> list[Any]:
+        """What errors are of."""
+        return self.plan.coefficients
+
+    def free(self, n: float) -> bool:
+        """Whether the errors of a fit of `n` rows are free."""
+        information = self.plan_at(n).stages[-1].plan.information
+        return information is not None and information.purchase.free
 
     def at(self, plan: Plan) -> Forecast:
         """The same of the same call at another budget."""
@@ -149,7 +167,8 @@ class Forecast:
             "identified": usual[1],
             "identified_upper": upper[1],
         }
-        return WideFrame(columns, index=list(self.plan.names))
+        pairs = isinstance(self.coefficients[0], tuple)
+        return WideFrame(columns, index=pd.MultiIndex.from_tuples(self.coefficients) if pairs else self.coefficients)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -185,7 +204,7 @@ class Forecast:
 
     def chances(self, name: str, n: int, *, rough: bool = True) -> Vector:
         """The share of draws that leave each coefficient an error; where the first few agree they are enough."""
-        size = len(self.plan.names) > MANY
+        size = len(self.coefficients) > MANY
         found = np.array(list(self.identified_draws(name, n, FEW_NOISES[size])))
         if not rough and np.any(found != found[0]):
             found = np.array(list(self.identified_draws(name, n, NOISES[size])))
@@ -194,18 +213,16 @@ class Forecast:
     def identified_draws(self, name: str, n: int, draws: int) -> Iterator[NDArray[np.bool_]]:
         """Which coefficients draws of the information's noise leave an error, of rows of a population, each (p,)."""
         random = np.random.default_rng(SEED)
-        if self.plan.objective.statistics is not None:
+        if isinstance(self.plan, Plan) and self.plan.objective.statistics is not None:
             yield np.isfinite(self.expected(name, n))
             return
         if (plain := self._plain_answer(name, n)) is not None:
-            yield from [np.full(len(self.plan.names), plain)] * draws
+            yield from [np.full(len(self.coefficients), plain)] * draws
             return
-        information = self.plan.stages[-1].plan.information
-        assert information is not None
         # A search asks again for the numbers that its table is of.
         known = self._cache.setdefault((name, n), [])
         for place in range(draws):
-            noise = information.noise.sample(random)
+            noise = self._matrix_noise.sample(random)
             if place == len(known):
                 with quiet():
                     known.append(np.isfinite(self._inferred(name, n, noise).se))
@@ -238,7 +255,7 @@ class Forecast:
         params = np.asarray(np.linalg.solve(matrix + curvature, start), dtype=np.float64)
         matrix = matrix if noise is None else matrix + noise
         known = self._known(matrix, noisy=noise is not None)
-        spread = _spread(plan, stage.information, known, n * means.square, n * means.weight)
+        spread = _spread(plan, stage.information, known, params, n * means.square, n * means.weight)
         released = Information(tuple(range(stage.size)), matrix, spread)
         return inference_of(plan, params, released, known, self._noise_law).table
 
@@ -247,9 +264,9 @@ class Forecast:
     ) -> bool:
         """Whether all coefficients, or some, are likely to have errors of `n` rows of a population, or of the last."""
         places = slice(None) if columns is None else list(columns)
-        draws = FEW_NOISES[len(self.plan.names) > MANY] if draws is None else draws
+        draws = FEW_NOISES[len(self.coefficients) > MANY] if draws is None else draws
         allowed = int((1 - LIKELY) * draws + 1e-9)
-        missed = np.zeros(len(self.plan.names), dtype=int)[places]
+        missed = np.zeros(len(self.coefficients), dtype=int)[places]
         for found in self.identified_draws(name or self.last, n, draws):
             missed += ~found[places]
             if missed.max() > allowed:
@@ -257,17 +274,34 @@ class Forecast:
         return True
 
 
-def forecast(plan: Plan, residual_sd: float | None = None, typical: object = None, like: object = None) -> Forecast:
-    """What is foreseen of a plan's standard errors; arguments as for `Plan.standard_errors`."""
+def forecast(
+    plan: Plan,
+    residual_sd: float | None = None,
+    typical: object = None,
+    like: object = None,
+    pieces: RecordPieces | None = None,
+) -> Forecast:
+    """What is foreseen of a plan's standard errors; arguments as for `Plan.standard_errors`.
+
+    Where rows of the design are `pieces` of records it is for numbers of records.
+    """
     _check_plan(plan)
-    assert isinstance(plan.design, DesignSpec)
-    known = KnownColumns.from_arguments(plan.design, typical, like)
+    design = plan.design if pieces is None else pieces.records
+    assert isinstance(design, DesignSpec)
+    known = KnownColumns.from_arguments(design, typical, like)
     residual = _residual(plan, known, residual_sd)
-    everything = known.covers(plan.design, response=residual is None)
-    priors = {"known": KNOWN} if everything else {"usual": USUAL, "rich": RICH, "poor": POOR}
+    everything = known.covers(design, () if pieces is None else pieces.clipping, response=residual is None)
+    priors = supposed(everything)
     with quiet():
+        if pieces is not None:
+            return Forecast(plan, {name: record_means(plan, pieces, known, prior) for name, prior in priors.items()})
         samples = {name: sample_rows(plan, known, prior, residual, DRAWS) for name, prior in priors.items()}
         return Forecast(plan, {name: row_means(plan.family, one, weight_cap(plan)) for name, one in samples.items()})
+
+
+def supposed(everything: bool) -> dict[str, ColumnPrior]:
+    """The kinds of rows that are supposed, by name: one where everything is known of columns."""
+    return {"known": KNOWN} if everything else {"usual": USUAL, "rich": RICH, "poor": POOR}
 
 
 def releases_errors(plan: Plan) -> bool:
@@ -290,7 +324,8 @@ def _check_plan(plan: Plan) -> None:
         offered = plan.stages[-1].plan.information is not None
     if not offered:
         raise ArgumentError(f"plan: standard errors are {missing_information(plan)}")
-    if not isinstance(design, DesignSpec) or design.score_ratio != 1.0 or plan.request.options.unit is not None:
+    alike = design.score_ratio == 1.0 or plan.family.name in OF_PIECES
+    if not isinstance(design, DesignSpec) or not alike or plan.request.options.unit is not None:
         raise ArgumentError(
             "plan: standard errors are predicted for formulas without weights, trials or a unit; plan.simulate(n, "
             "seed).bse has those of simulated rows"
@@ -354,7 +389,7 @@ def sample_rows(plan: Plan, known: KnownColumns, prior: ColumnPrior, residual: f
         )
     exog, offset, endog = exog[complete], offset[complete], endog[complete]
     if known.has_response(design):
-        coef = _fitted(family, exog, endog, offset)
+        coef = _fitted(family, Block(np.ascontiguousarray(exog), family.clip_response(endog), None, offset))
         endog = np.asarray(family.clip_response(endog), dtype=np.float64)
         return Sample(exog, offset, exog @ coef + offset, endog, len(exog), coef)
     level = response_level(design, known, prior, lambda: decoded(encoded) if known.like is None else table)
@@ -394,12 +429,57 @@ def row_means(family: Family, sample: Sample, cap: float | None) -> RowMeans:
     )
 
 
-def _fitted(family: Family, exog: Vector, endog: Vector, offset: Vector) -> Vector:
+def record_means(plan: Plan, pieces: RecordPieces, known: KnownColumns, prior: ColumnPrior) -> RowMeans:
+    """What a record that is divided into pieces adds in the mean, at coefficients that fit the records best."""
+    found = [made_up_means(one, plan.family, weight_cap(plan)) for one in made_up_records(pieces, known, prior)]
+    means = (np.mean(np.array([one[at] for one in found], dtype=np.float64), axis=0) for at in range(1, len(found[0])))
+    return RowMeans(found[0].coef, *means)
+
+
+class Records(NamedTuple):
+    """Pieces of some records."""
+
+    block: Block
+    number: int
+
+
+def made_up_records(pieces: RecordPieces, known: KnownColumns, prior: ColumnPrior) -> Iterator[Records]:
+    """Pieces of records that are made up, a draw of coefficients each; of those of `like` with their response."""
+    random = np.random.default_rng(SEED)
+    whole = known.in_like(pieces.responses)
+    size = min(len(known.like), PUBLIC_ROWS) if known.like is not None and whole else ROWS
+    for _ in range(1 if whole else DRAWS):
+        found, table = pieces.made_up(known, size, prior, random)
+        records = as_table(pd.DataFrame(table))
+        block, count = concatenate(found.rows(records).collect()), found.used(records)
+        if not count:
+            raise ArgumentError("like: no row is complete; check its numbers and levels against the domain")
+        yield Records(block, count)
+
+
+def made_up_means(records: Records, family: Family, cap: float | None) -> RowMeans:
+    """What one of the records adds in the mean."""
+    block, count = records
+    exog, offset = block.exog, 0.0 if block.offset is None else block.offset
+    share = np.ones(len(exog)) if block.weights is None else block.weights
+    coef = _fitted(family, block)
+    eta = exog @ coef + offset
+    weights = share * row_weights(family, eta, block.endog, cap)
+    information = (exog * weights[:, None]).T @ exog / count
+    weight = square = float(weights.sum()) / count
+    if block.person is not None:
+        scores = np.zeros((count, exog.shape[1]))
+        np.add.at(scores, block.person, exog * (share * family.slope(eta, block.endog))[:, None])
+        # So many times the information is the score's covariance, in the mean over directions.
+        square *= float(np.sum(np.linalg.pinv(information) * (scores.T @ scores))) / count / exog.shape[1]
+    return RowMeans(coef, information, weight, square, np.zeros((0, 0)))
+
+
+def _fitted(family: Family, rows: Block) -> Vector:
     """The coefficients in model units that fit public rows best, shape (p,)."""
-    size = exog.shape[1]
-    ridge = np.full(size, PUBLIC_RIDGE * len(exog))
-    rows = [Block(np.ascontiguousarray(exog), family.clip_response(endog), None, offset)]
-    found = minimize(PerturbedObjective(family, rows, ridge, np.zeros(size), 1.0), PUBLIC_GRADIENT * len(exog))
+    count, size = rows.exog.shape
+    ridge = np.full(size, PUBLIC_RIDGE * count)
+    found = minimize(PerturbedObjective(family, [rows], ridge, np.zeros(size), 1.0), PUBLIC_GRADIENT * count)
     return np.asarray(found, dtype=np.float64)
 
 
@@ -420,16 +500,18 @@ def _sampling(plan: Plan, means: RowMeans) -> Vector:
     inverse = np.linalg.pinv(means.information)
     information = plan.stages[-1].plan.information
     known = information is not None and information.purchase.spread == "known"
-    phi = 1.0 if known else means.square / means.weight
+    phi = implied_spread(plan.design, means.coef).phi if known else means.square / means.weight
     square = phi * np.sum(rows @ inverse * rows, axis=1)
     return np.asarray(np.sqrt(np.maximum(square, 0.0)))
 
 
-def _spread(plan: Plan, bought: InformationPlan, known: KnownInformation, total: float, mass: float) -> Spread:
+def _spread(
+    plan: Plan, bought: InformationPlan, known: KnownInformation, params: Vector, total: float, mass: float
+) -> Spread:
     """The spread of the score with its noise."""
     family, design = plan.family, plan.design
     if bought.purchase.spread == "known":
-        return ModelSpread()
+        return implied_spread(design, params)
     if bought.purchase.spread == "dispersion":
         return dispersion(bought, family, design, total, mass)
     wanted = design.back_transform()[0]

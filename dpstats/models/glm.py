@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, TypeVar, Unpack, overload
 
+import pandas as pd
+
 from dpstats.arguments import explain_calls
 from dpstats.call import (
     ChargeKeywords,
@@ -31,14 +33,17 @@ from dpstats.mechanisms.fit_statistics import release_fit_statistics
 from dpstats.mechanisms.focus import release_arm_sums
 from dpstats.mechanisms.napp import release_stages
 from dpstats.mechanisms.screening import release_screened
-from dpstats.models.adaptive import interval_follows
+from dpstats.models.adaptive import by_rows, forecast_by_rows, interval_follows
 from dpstats.models.errors_needed import needed_rows
+from dpstats.models.forecast import Forecast, forecast
+from dpstats.models.pieces import PieceSource, ReadPieces
+from dpstats.models.population import population_rows
 from dpstats.models.release import Release, check_rows
 from dpstats.models.sources import OFFSET_BOUND, ArraySource, FormulaSource, count_rows, model_formula
 from dpstats.plan import Plan, fit_spec, paid_apart, range_eps
 from dpstats.plan.row_counts import RowCounts
 from dpstats.privacy.accounting import compose
-from dpstats.privacy.guarantee import Guarantee
+from dpstats.privacy.guarantee import Guarantee, check_planned
 from dpstats.privacy.randomness import RandomSource, random_source
 from dpstats.quiet import hide_frames, quiet
 from dpstats.replication.napp import release_replication
@@ -241,6 +246,7 @@ class GLM:
         return self._source.plan(make_request(eps=eps, family=self.family, **arguments), alone=True)
 
 
+Source = ArraySource | FormulaSource | PieceSource
 Result = TypeVar("Result")
 
 
@@ -255,7 +261,7 @@ class Further(Generic[Result]):
 
 @overload
 def fit_source(
-    source: ArraySource | FormulaSource,
+    source: Source,
     request: Request,
     *,
     alone: bool = True,
@@ -266,7 +272,7 @@ def fit_source(
 
 @overload
 def fit_source(
-    source: ArraySource | FormulaSource,
+    source: Source,
     request: Request,
     *,
     alone: bool = True,
@@ -276,7 +282,7 @@ def fit_source(
 
 
 def fit_source(
-    source: ArraySource | FormulaSource,
+    source: Source,
     request: Request,
     *,
     alone: bool = True,
@@ -342,7 +348,7 @@ def fit_source(
 
 
 def _release_counts(
-    source: ArraySource | FormulaSource, plan: Plan, random: RandomSource, data: Any
+    source: Source, plan: Plan, random: RandomSource, data: Any
 ) -> tuple[RowCounts, Rows[Block] | None]:
     """The counts, and the encoded rows if the fit may use the same: they wait in this process for its charge.
 
@@ -353,11 +359,12 @@ def _release_counts(
     moves = bool(plan.counts.trimmable) or interval_follows(plan.request)
     later = moves and isinstance(plan.design, DesignSpec) and plan.design.numbers_are_cells
     rows = source.rows(plan, data, random) if same and not later else None
-    return count_rows(plan, data, random, rows), rows
+    pieces = source.pieces if isinstance(source, PieceSource) else None
+    return count_rows(plan, data, random, rows if pieces is None else None, pieces), rows
 
 
 def release_fit(
-    source: ArraySource | FormulaSource,
+    source: Source,
     plan: Plan,
     random: RandomSource,
     data: Any,
@@ -371,6 +378,8 @@ def release_fit(
     # The adaptive plan may have settled on another method, which another page proves.
     charged = replace(plan.guarantee, basis=completed.guarantee.basis)
     released = release_rows(completed, charged, rows, source.nobs(plan.request, data), random)
+    if isinstance(source, PieceSource):
+        return source.pieces.results(released)
     return released._completed(foreseen=partial(needed_rows, plan))
 
 
@@ -438,3 +447,48 @@ def _check_charge(plan: Plan, charged: Guarantee) -> None:
     dearer = max(plan.guarantee.eps, fits) > charged.eps * slack
     if dearer or max(plan.guarantee.delta, deltas) > charged.delta * slack:
         raise AssertionError("the release does not cost what was charged")
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What a dry run planned: all of the call but the data."""
+
+    source: FormulaSource | PieceSource
+    request: Request
+
+    def plan(self) -> Plan:
+        """The plan, with what it can do besides being looked at."""
+        return replace(self.source.plan(self.request, alone=True), call=self)
+
+    def fit(self, data: object, engine: str | None, *, seed: int | None = None, **charge: Any) -> GLMResults:
+        """The fit that was planned; `charge` as for `fit_source`."""
+        source = self.source.reading(as_table(data, engine))
+        random_source(seed)  # refuses what is no seed
+        request = self.request if seed is None else replace(self.request, seed=seed)
+        return fit_source(source, request, **charge)
+
+    @property
+    def _pieces(self) -> ReadPieces | None:
+        return self.source.pieces if isinstance(self.source, PieceSource) else None
+
+    def simulate(self, plan: Plan, n: int, seed: int, typical: object, like: object) -> GLMResults:
+        """The fit of rows that are made up by the Domain; see `Plan.simulate`."""
+        return self.fit(self.made_up(plan, n, seed, typical, like), None, seed=seed)
+
+    def made_up(self, plan: Plan, n: int, seed: int, typical: object, like: object) -> pd.DataFrame:
+        """Rows that are made up by the Domain; see `Plan.made_up`."""
+        return population_rows(plan, n, seed, typical, like, self._pieces)
+
+    def by_rows(self, plan: Plan) -> pd.DataFrame:
+        """What is spent on errors by the number of rows that will be counted; see `Plan.by_rows`."""
+        return by_rows(plan)
+
+    def at(self, eps: float) -> DryRun:
+        """The same at another budget."""
+        return replace(self, request=replace(self.request, eps=check_planned(eps)[0]))
+
+    def forecast(self, plan: Plan, residual_sd: float | None, typical: object, like: object) -> Forecast:
+        """What errors fits are likely to show, by their numbers of rows; see `Plan.standard_errors`."""
+        if self._pieces is not None:
+            return forecast(plan, residual_sd, typical, like, self._pieces)
+        return forecast_by_rows(plan, residual_sd, typical, like)

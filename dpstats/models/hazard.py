@@ -4,34 +4,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import optimize
 
 from dpstats.arguments import explain_calls, is_number, safe_repr
-from dpstats.call import make_request
-from dpstats.data import Block, Memory, Rows, Table, as_table, slices
+from dpstats.data import Block, Rows, Table, as_table, slices
 from dpstats.data.columns import CategoricalColumn, Column, NumericColumn, ObjectColumn
 from dpstats.data.passes import PackedRows, concatenate
-from dpstats.domain import Domain
+from dpstats.data.table import with_level
+from dpstats.domain import Domain, Levels, Scalar
 from dpstats.errors import ArgumentError, DomainError
+from dpstats.families import Gaussian
 from dpstats.families.hazard import PiecewiseExponential
 from dpstats.formula.design import DesignSpec, cut_anew, design_spec
-from dpstats.formula.reader import BLOCK_ROWS, check_columns, read_blocks
+from dpstats.formula.expression import Column as ColumnNode
+from dpstats.formula.expression import columns_of
+from dpstats.formula.reader import BLOCK_ROWS, check_columns, read_blocks, usable_rows
 from dpstats.formula.survival import SurvivalFormula, SurvivalTimes, bind_times, check_declared, survival_response
 from dpstats.ledger import LedgerLike, with_domain
-from dpstats.mechanisms.release import MOST_COVERED, ROWS_AT_MOST
-from dpstats.models.glm import release_rows
-from dpstats.models.release import Release
-from dpstats.models.sources import cap_rows
+from dpstats.models.glm import DryRun
+from dpstats.models.pieces import PieceSource, piece_request
+from dpstats.models.population import ColumnPrior, KnownColumns, population_signal, response_shares
 from dpstats.plan import Plan
-from dpstats.plan.plan import make_plan
-from dpstats.privacy.randomness import random_source
-from dpstats.quiet import hide_frames, quiet
+from dpstats.quiet import hide_frames
+from dpstats.results.glm_results import GLMResults
 from dpstats.results.hazard import AT_RISK, EVENT, INTERVAL, PARTS, WEIGHT, HazardResults
 
 EVENTS_AT_MOST = 2.0
@@ -40,24 +42,47 @@ EVENTS_AT_MOST = 2.0
 SHORTEST = 1e-6
 """Parts of an interval below it are taken for it: a person is then at risk for a moment, and eta stays bounded."""
 
-OPTIONS = ("curvature", "radius", "information_share", "release_share", "rows_at_most")
+OPTIONS = (
+    *("curvature", "radius", "information_share", "release_share", "rows_at_most"),
+    *("check_share", "on_mismatch"),
+)
 """Options of a fit that hazards take; others would draw, count or weigh rows, which are pieces of persons here."""
 
 ROUNDED = 1 - 1e-12
 """Intervals are shortened by this part, so that their weights do not add up to more than 1 by rounding."""
 
 
-class Pieces(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Pieces:
     """How a table of persons becomes one of pieces of their time."""
 
     times: SurvivalTimes
     design: DesignSpec  # of pieces
-    persons: tuple[str, ...]  # columns of the data that its terms read
+    records: DesignSpec  # of persons: the event, and an entry, are among its terms
+
+    @property
+    def responses(self) -> tuple[str, ...]:
+        """The columns of the event."""
+        return columns_of(self.times.event.node)
+
+    @property
+    def clipping(self) -> tuple[str, ...]:
+        """Those of times: whoever is there at the end of the last interval is observed to the end."""
+        return tuple(name for name in self._timing if name not in self.responses)
+
+    @property
+    def _timing(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for names, _ in self.times.parts for name in names))
+
+    @property
+    def persons(self) -> tuple[str, ...]:
+        """The columns of the data that terms read."""
+        return tuple(name for name in self.design.columns if name not in PARTS)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the data that are read."""
-        return tuple(dict.fromkeys((*(name for names, _ in self.times.parts for name in names), *self.persons)))
+        return tuple(dict.fromkeys((*self._timing, *self.persons)))
 
     def check_schema(self, table: Table) -> None:
         """Raise DataError or DomainError if the table cannot be read, by names and types alone."""
@@ -68,6 +93,52 @@ class Pieces(NamedTuple):
         """Pieces in model units. Reads rows: charge first."""
         batches = table.batches(self.columns).map_shards(partial(_blocks, self))
         return PackedRows(self.design.packing, batches)
+
+    def used(self, table: Table) -> int:
+        """How many persons of a table have pieces."""
+        complete = usable_rows(self.records, table) & self.times.observed(table, slice(0, table.rows)).complete
+        return int(np.count_nonzero(complete))
+
+    def made_up(
+        self, known: KnownColumns, count: int, prior: ColumnPrior, random: np.random.Generator
+    ) -> tuple[Pieces, dict[str, Any]]:
+        """Persons whose hazard does not change over time and who stay until the event or the end of the observation.
+
+        Where times or events are no columns by themselves, with pieces that read other columns in their place.
+        """
+        table = known.rows(self.records, count, prior, random)
+        if known.in_like(self._timing):
+            return self, table
+        names, end = interval_names(self.times.breaks), float(self.times.breaks[-1])
+        exog, complete, _ = self.design.predicting(with_level(as_table(table), INTERVAL, names, 0), offset=False)
+        signal = HAZARDS * population_signal(np.where(complete[:, None], np.nan_to_num(exog), 0.0), random)
+        event, share = self.times.event.node, prior.second
+        levels: tuple[Scalar, ...] = (0, 1)
+        if isinstance(event, ColumnNode):
+            declared = self.times.event.domain[event.name]
+            assert isinstance(declared, Levels)
+            share = float(response_shares(declared, known.typical.get(event.name, {}), prior)[-1])
+            levels = declared.values
+        reach = float(np.max(np.abs(signal))) + abs(math.log(-math.log1p(-share)))
+        level = optimize.brentq(lambda at: np.mean(-np.expm1(-np.exp(signal + at))) - share, -reach, reach)
+        time = end * random.exponential(size=count) / np.exp(signal + level)
+        pieces, nodes = self, (self.times.time.node, event)
+        columns = [node.name for node in nodes if isinstance(node, ColumnNode)]
+        if len(columns) < 2 or self.times.entry is not None:
+            columns, levels = [AT_RISK, EVENT], (0, 1)  # no columns of persons have these names
+            plain = survival_response(f"Surv({AT_RISK}, {EVENT}) ~ 1")
+            facts = Domain({AT_RISK: (0, end), EVENT: (0, 1)})
+            pieces = replace(self, times=bind_times(plain, facts, self.times.breaks[1:].tolist()))
+        events = [levels[one] for one in (time < end).astype(int)]
+        return pieces, table | dict(zip(columns, (np.minimum(time, end), events), strict=True))
+
+    def results(self, fit: GLMResults) -> HazardResults:
+        """The fit."""
+        return HazardResults(fit.plan, fit.scaled_params, fit.nobs, fit.released)
+
+
+HAZARDS = 0.5
+"""The standard deviation of the logarithms of hazards that are made up."""
 
 
 def _blocks(pieces: Pieces, _: int, tables: Iterable[Table]) -> Iterator[Block]:
@@ -172,7 +243,7 @@ def plan_hazard(
     ('Intercept', 'interval[T.2 to 5]', 'interval[T.5 to 10]', 'age')
     """
     asked = {"adjacency": adjacency, "inference": inference, **options}
-    return _plan(formula, Domain.coerce(domain), eps, breaks, rate_cap, None, asked)[0]
+    return _call(formula, Domain.coerce(domain), eps, breaks, rate_cap, None, asked).plan()
 
 
 @hide_frames
@@ -227,7 +298,8 @@ def hazard(
     memory : float, optional
         Bytes that pieces in model units may take up in memory; see `dpstats.glm`.
     **options
-        curvature, radius, information_share, release_share and rows_at_most, of `dpstats.call.Options`.
+        curvature, radius, information_share, release_share, rows_at_most, check_share and on_mismatch, of
+        `dpstats.call.Options`.
 
     Returns
     -------
@@ -265,37 +337,13 @@ def hazard(
     """
     asked = {"adjacency": adjacency, "inference": inference, **options}
     ledger, domain = with_domain(ledger, domain)
-    plan, pieces = _plan(formula, Domain.coerce(domain), eps, breaks, rate_cap, seed, asked)
-    table = as_table(data)
-    if table.distributed:
-        raise ArgumentError(
-            "data must be a frame or files: hazards of a Dask frame are not offered; write it to Parquet"
-        )
-    pieces.check_schema(table)
-
-    def work(rows: Table) -> HazardResults:
-        random = random_source(seed)
-        with quiet():
-            blocks = cap_rows(pieces.rows(rows), plan.family)
-        nobs = rows.rows if adjacency == "replace_one" else None
-        fit = release_rows(plan, plan.guarantee, blocks, nobs, random)
-        return HazardResults(fit.plan, fit.scaled_params, fit.nobs, fit.released)
-
-    return Release(
-        plan.guarantee,
-        table,
-        work,
-        label=plan.title,
-        method="hazard",
-        columns=pieces.columns,
-        formula=formula,
-        digest=plan.digest,
-        domain=Domain.coerce(domain),
-        memory=None if memory is None else Memory(memory),
-    ).run(ledger, label=label, analyst=analyst)
+    call = _call(formula, Domain.coerce(domain), eps, breaks, rate_cap, seed, asked)
+    found = call.fit(data, None, ledger=ledger, label=label, analyst=analyst, memory=memory)
+    assert isinstance(found, HazardResults)
+    return found
 
 
-def _plan(
+def _call(
     formula: str,
     domain: Domain,
     eps: float,
@@ -303,31 +351,22 @@ def _plan(
     rate_cap: float | None,
     seed: int | None,
     asked: Mapping[str, Any],
-) -> tuple[Plan, Pieces]:
-    """The plan, and how rows become pieces."""
-    if (unknown := [name for name in asked if name not in (*OPTIONS, "adjacency", "inference")]) != []:
-        raise ArgumentError(f"hazard() does not take {unknown[0]}; its options are {', '.join(OPTIONS)}")
+) -> DryRun:
+    """What is asked for, and how rows become pieces."""
     if not isinstance(asked["inference"], bool):
         raise ArgumentError(f"inference must be True or False, got {safe_repr(asked['inference'])}")
     read = survival_response(formula)
     times = bind_times(read, domain, breaks)
     family = _family(times, rate_cap)
     settings = {**asked, "inference": "model" if asked["inference"] else None}
-    # A person is a piece an interval and an event at most: so many rows are certified for as many persons as elsewhere.
-    rows = asked.get("rows_at_most", ROWS_AT_MOST)
-    if is_number(rows):
-        settings["rows_at_most"] = min(rows * len(times.breaks), MOST_COVERED)
-    request = make_request(
-        eps=eps, family=family, seed=seed, method="napp", fitstats=None, check_share=0, ranges="declared", **settings
-    )
+    # A person is a piece an interval and an event at most.
+    request = piece_request("hazard", eps, family, seed, len(times.breaks), OPTIONS, settings)
     design = design_spec(_formula_of_pieces(read), _domain_of_pieces(read, times, domain), family=family)
-    pieces = Pieces(times, design, _person_columns(read))
-    return _proved(make_plan(request, design, family, formula=formula)), pieces
-
-
-def _proved(plan: Plan) -> Plan:
-    """The plan with the page that proves its bounds for persons."""
-    return replace(plan, guarantee=replace(plan.guarantee, basis="docs/proofs/survival"))
+    # The range of an event of 0 and 1 is encoded by equality.
+    facts = domain.with_({name: times.event.domain[name] for name in columns_of(times.event.node)})
+    beside = (part.text.partition("~")[0].strip() for part in (read.events, read.entry) if part is not None)
+    records = design_spec(f"{read.times.text} + {' + '.join(beside)}", facts, family=Gaussian())
+    return DryRun(PieceSource(formula, domain, family, Pieces(times, design, records)), request)
 
 
 def _family(times: SurvivalTimes, rate_cap: float | None) -> PiecewiseExponential:

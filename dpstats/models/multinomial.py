@@ -6,11 +6,16 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from dpstats.arguments import check_flag
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dpstats.arguments import check_flag, check_type
+from dpstats.cached import cached_property
 from dpstats.call import (
     DELTA_LEAST,
     ChargeKeywords,
@@ -21,23 +26,43 @@ from dpstats.call import (
     check_privacy,
     split_kwargs,
 )
-from dpstats.data import Memory, Table, as_table
-from dpstats.data.passes import single_blas_thread
+from dpstats.data import Memory, Table, as_rows, as_table
+from dpstats.data.passes import concatenate, single_blas_thread
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, FormulaError
 from dpstats.families.multinomial import Multinomial
 from dpstats.formula.design import design_spec
 from dpstats.formula.parse import expand_dot, parse
+from dpstats.formula.submodels import SEED
 from dpstats.formula.syntax import add_terms
+from dpstats.inference import Inference, KnownInformation, Projection
+from dpstats.inference.forecast_identification import forecast_information
 from dpstats.ledger import as_ledger
 from dpstats.mechanisms.calibration import NoiseBudget
-from dpstats.mechanisms.multinomial import PROOF, plan_classes
+from dpstats.mechanisms.multinomial import (
+    PROOF,
+    ReleasedClasses,
+    class_basis,
+    classes_inference,
+    classes_law,
+    known_forms,
+    plan_classes,
+)
 from dpstats.mechanisms.options import Options
+from dpstats.models.forecast import DRAWS, PUBLIC_GRADIENT, PUBLIC_RIDGE, PUBLIC_ROWS, ROWS, Forecast, supposed
+from dpstats.models.population import ROWS_EACH, USUAL, ColumnPrior, KnownColumns, check_row_count, made_up_rows
 from dpstats.models.release import Release, check_unit, person_rows
 from dpstats.privacy.guarantee import check_delta, check_planned
+from dpstats.privacy.information import MatrixNoise
+from dpstats.privacy.randomness import random_source
 from dpstats.quiet import quiet
 from dpstats.results.multinomial import MultinomialPlan, MultinomialResults
+from dpstats.solvers.classes import ClassesObjective
+from dpstats.solvers.newton import minimize
 from dpstats.wording import argument
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
 
 _PAID = ("inference", "information_share")
 
@@ -87,8 +112,9 @@ def plan_multinomial(formula: str, domain: DomainLike, eps: float, arguments: Ma
             f"{argument('inference', None)}"
         )
     stage = plan_classes(design, len(design.response.levels), budget, share)
-    plan = MultinomialPlan(design, stage, privacy.guarantee(PROOF))
-    return replace(plan, call=partial(_fit, plan, privacy))
+    return MultinomialPlan(
+        design, stage, privacy.guarantee(PROOF), ClassesCall(formula, domain, eps, arguments, privacy)
+    )
 
 
 def fit_multinomial(formula: str, data: object, eps: float, arguments: Mapping[str, Any]) -> MultinomialResults:
@@ -99,8 +125,141 @@ def fit_multinomial(formula: str, data: object, eps: float, arguments: Mapping[s
     if domain is None and (ledger := as_ledger(charge.get("ledger"))) is not None:
         charge["ledger"], domain = ledger, ledger.domain
     table = as_table(data, engine)
-    plan = plan_multinomial(formula, domain, eps, settings)
-    return plan.fit(table, **charge)
+    return plan_multinomial(formula, domain, eps, settings).fit(table, **charge)
+
+
+@dataclass(frozen=True)
+class ClassesCall:
+    """The call that a plan of several classes stands for."""
+
+    formula: str
+    domain: DomainLike
+    eps: float
+    arguments: Mapping[str, Any]
+    privacy: PrivacyParameters
+
+    def plan(self) -> MultinomialPlan:
+        """The plan."""
+        return plan_multinomial(self.formula, self.domain, self.eps, self.arguments)
+
+    def at(self, eps: float) -> ClassesCall:
+        """The same at another budget."""
+        return replace(self, eps=eps)
+
+    def fit(self, data: object, engine: str | None, **charge: Any) -> MultinomialResults:
+        """The fit that was planned."""
+        return _fit(replace(self.plan(), call=None), self.privacy, data, engine=engine, **charge)
+
+    def made_up(self, plan: MultinomialPlan, n: int, seed: int, typical: object, like: object) -> pd.DataFrame:
+        """Rows that are made up by the Domain; see `MultinomialPlan.made_up`."""
+        known, count = KnownColumns.from_arguments(plan.design, typical, like), check_row_count(n, 10**7)
+        random_source(seed)  # refuses what is no seed
+        random = np.random.default_rng(seed)
+        table = pd.DataFrame(made_up_rows(plan.design, _family(plan), known, count, USUAL, random))
+        person = self.privacy.record.column
+        return table if person is None else table.assign(**{person: np.arange(n) // ROWS_EACH})
+
+    def simulate(self, plan: MultinomialPlan, n: int, seed: int, typical: object, like: object) -> MultinomialResults:
+        """The fit of such rows."""
+        return self.fit(self.made_up(plan, n, seed, typical, like), None, seed=seed)
+
+    def forecast(
+        self, plan: MultinomialPlan, residual_sd: float | None, typical: object, like: object
+    ) -> ClassesForecast:
+        """What errors fits are likely to show, by their numbers of rows."""
+        _check_errors(plan)
+        if residual_sd is not None:
+            raise ArgumentError("residual_sd is for numeric responses; classes have no residual: leave it out")
+        known = KnownColumns.from_arguments(plan.design, typical, like)
+        priors = supposed(known.covers(plan.design, response=True))
+        with quiet():
+            return ClassesForecast(plan, {name: class_means(plan, known, prior) for name, prior in priors.items()})
+
+
+def _family(plan: MultinomialPlan) -> Multinomial:
+    return Multinomial(len(plan.classes))
+
+
+def _check_errors(plan: MultinomialPlan) -> None:
+    """Refuse plans that buy no errors."""
+    if plan.stage.information is None:
+        paid = argument("inference", True)
+        raise ArgumentError(f"plan: standard errors of several classes are never free: {paid} pays for them")
+
+
+class ClassMeans(NamedTuple):
+    """What a row adds in the mean, and coefficients of one draw."""
+
+    coef: Matrix  # of each class in model units, shape (K, p), of sum zero over the classes
+    information: Matrix  # in the coordinates of `class_basis`, those of a column one after the other
+
+
+def class_means(plan: MultinomialPlan, known: KnownColumns, prior: ColumnPrior) -> ClassMeans:
+    """Of rows that are made up, a few draws of coefficients, or of those of `like` with their response."""
+    random, family = np.random.default_rng(SEED), _family(plan)
+    whole = known.has_response(plan.design)
+    size = min(len(known.like), PUBLIC_ROWS) if known.like is not None and whole else ROWS
+    found = []
+    for _ in range(1 if whole else DRAWS):
+        table = pd.DataFrame(made_up_rows(plan.design, family, known, size, prior, random))
+        block = concatenate(plan.design.blocks(table))
+        count, columns = block.exog.shape
+        if not count:
+            raise ArgumentError("like: no row is complete; check its numbers and levels against the domain")
+        ridge = np.full(family.classes * columns, PUBLIC_RIDGE * count)
+        objective = ClassesObjective(family, as_rows([block]), ridge, np.zeros(len(ridge)), 1.0)
+        coef = np.asarray(minimize(objective, PUBLIC_GRADIENT * count), dtype=np.float64).reshape(family.classes, -1)
+        shares, basis = family.mean(block.exog @ coef.T), class_basis(family.classes)
+        bends = (
+            np.einsum("ka,nk,kb->nab", basis, shares, basis) - (inner := shares @ basis)[:, :, None] * inner[:, None]
+        )
+        information = np.einsum("ni,nj,nab->iajb", block.exog, block.exog, bends, optimize=True) / count
+        found.append(ClassMeans(coef - coef.mean(axis=0), information.reshape((columns * (family.classes - 1),) * 2)))
+    return ClassMeans(found[0].coef, np.mean([one.information for one in found], axis=0))
+
+
+@dataclass(frozen=True, eq=False)
+class ClassesForecast(Forecast):
+    """Standard errors of fits of several classes by what is supposed of their rows, for any number of them."""
+
+    plan: MultinomialPlan  # type: ignore[assignment]
+    populations: Mapping[str, ClassMeans]  # type: ignore[assignment]
+
+    @cached_property
+    def _projection(self) -> Projection:
+        return Projection.of(classes_law(self.plan.stage), known_forms(self.plan.design, self.plan.stage.classes))
+
+    @property
+    def _matrix_noise(self) -> MatrixNoise:
+        assert self.plan.stage.information is not None
+        return self.plan.stage.information
+
+    def at(self, plan: Any) -> ClassesForecast:
+        check_type("plan", plan, MultinomialPlan, "a plan of the same call, as plan.at(eps) makes it")
+        _check_errors(plan)
+        return replace(self, plan=plan)
+
+    def sampling(self, name: str) -> Vector:
+        inverse, basis = np.linalg.pinv(self.populations[name].information), class_basis(self.plan.stage.classes)
+        units, _ = self.plan.design.back_transform()
+        rows = np.vstack([np.kron(units, one - basis[0]) for one in basis[1:]])
+        return np.asarray(np.sqrt(np.maximum(np.sum(rows @ inverse * rows, axis=1), 0.0)))
+
+    def free(self, n: float) -> bool:
+        return False
+
+    def _known(self, matrix: Matrix, *, noisy: bool) -> KnownInformation:
+        return forecast_information(matrix, self._projection, noisy=noisy)
+
+    def _inferred(self, name: str, n: float, noise: Matrix | None = None) -> Inference:
+        stage, means = self.plan.stage, self.populations[name]
+        matrix, basis = n * means.information, class_basis(stage.classes)
+        start = matrix @ (means.coef.T @ basis).ravel()
+        curvature = np.diag(np.repeat(stage.curvature, stage.classes - 1))
+        params = basis @ np.linalg.solve(matrix + curvature, start).reshape(-1, stage.classes - 1).T
+        matrix = matrix if noise is None else matrix + noise
+        known = partial(forecast_information, matrix, self._projection, (), noisy=noise is not None)
+        return classes_inference(stage, self.plan.design, ReleasedClasses(params, matrix), known)
 
 
 INFORMATION_SHARE = 0.4

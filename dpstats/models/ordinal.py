@@ -4,57 +4,79 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from dpstats.arguments import check_choice, explain_calls, is_number
-from dpstats.call import make_request
-from dpstats.data import Block, Memory, PackedRows, Rows, Table, as_table, slices
+from dpstats.arguments import check_choice, explain_calls
+from dpstats.data import Block, PackedRows, Table, slices
 from dpstats.data.passes import concatenate
 from dpstats.data.table import with_level
 from dpstats.domain import Domain
-from dpstats.errors import ArgumentError, DomainError, FormulaError
-from dpstats.families.ordinal import CumulativeLogit, score_ratio
+from dpstats.errors import DomainError, FormulaError
+from dpstats.families.ordinal import CumulativeLogit
 from dpstats.formula.design import DesignSpec, cut_anew, design_spec
 from dpstats.formula.parse import expand_dot, parse
-from dpstats.formula.reader import BLOCK_ROWS, check_columns, read_blocks
+from dpstats.formula.reader import BLOCK_ROWS, read_blocks, used_rows
 from dpstats.inference import ModelSpread
-from dpstats.ledger import LedgerLike, as_ledger
+from dpstats.ledger import LedgerLike, with_domain
 from dpstats.mechanisms.information import Information
-from dpstats.mechanisms.release import MOST_COVERED, ROWS_AT_MOST
-from dpstats.models.glm import release_rows
-from dpstats.models.release import Release
-from dpstats.models.sources import cap_rows
+from dpstats.models.glm import DryRun
+from dpstats.models.pieces import PieceSource, piece_request
+from dpstats.models.population import ColumnPrior, KnownColumns, made_up_rows
 from dpstats.plan import Plan
-from dpstats.plan.plan import make_plan
-from dpstats.privacy.randomness import random_source
-from dpstats.quiet import hide_frames, quiet
-from dpstats.results.ordinal import CUT, OrdinalResults, cut_points, level_names
+from dpstats.quiet import hide_frames
+from dpstats.results.glm_results import GLMResults
+from dpstats.results.ordinal import CUT, OrdinalResults, implied_spread, level_names
 
-OPTIONS = ("curvature", "radius", "information_share", "spread_share", "release_share", "rows_at_most")
+OPTIONS = (
+    *("curvature", "radius", "information_share", "spread_share", "release_share", "rows_at_most"),
+    *("check_share", "on_mismatch"),
+)
 """Options of a fit that ordered levels take; others would draw, count or weigh rows, which are pieces of records."""
 
 
-class Pieces(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Pieces:
     """How a table of rows becomes one of pieces, one for each cut-point."""
 
     design: DesignSpec  # of pieces, with the level of each row as response
+    records: DesignSpec  # of rows
+
+    responses = property(lambda self: tuple(self.records.parsed.response_columns))
+    clipping = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of the data that are read."""
-        return tuple(name for name in self.design.columns if name != CUT)
+        return self.records.columns
 
     def check_schema(self, table: Table) -> None:
         """Raise DataError or DomainError if the table cannot be read, by names and types alone."""
-        check_columns(table, self.design.domain, self.columns)
+        self.records.check_schema(table)
 
     def rows(self, table: Table) -> PackedRows:
         """Pieces in model units. Reads rows: charge first."""
         return PackedRows(self.design.packing, table.batches(self.columns).map_shards(partial(_blocks, self.design)))
+
+    def used(self, table: Table) -> int:
+        """How many rows of a table have pieces."""
+        return used_rows(self.records, table, BLOCK_ROWS)
+
+    def made_up(
+        self, known: KnownColumns, count: int, prior: ColumnPrior, random: np.random.Generator
+    ) -> tuple[Pieces, dict[str, Any]]:
+        """Columns of rows that nobody has read, with a response."""
+        return self, made_up_rows(self.records, CumulativeLogit(), known, count, prior, random)
+
+    def results(self, fit: GLMResults) -> OrdinalResults:
+        """The fit, with the score's covariance that the released cut-points imply."""
+        released = fit.released
+        if isinstance(released, Information) and isinstance(released.spread, ModelSpread):
+            released = replace(released, spread=implied_spread(self.design, fit.scaled_params))
+        return OrdinalResults(fit.plan, fit.scaled_params, fit.nobs, released)
 
 
 def _blocks(design: DesignSpec, _: int, tables: Iterable[Table]) -> Iterator[Block]:
@@ -129,7 +151,8 @@ def plan_ordinal(
     >>> plan.names
     ('poor|fair', 'fair|good', 'age')
     """
-    return _plan(formula, Domain.coerce(domain), eps, None, {"adjacency": adjacency, "inference": inference, **options})
+    asked = {"adjacency": adjacency, "inference": inference, **options}
+    return _call(formula, Domain.coerce(domain), eps, None, asked).plan()
 
 
 @hide_frames
@@ -174,7 +197,8 @@ def ordinal(
     memory : float, optional
         Bytes that pieces in model units may take up in memory; see `dpstats.glm`.
     **options
-        curvature, radius, information_share, spread_share, release_share and rows_at_most, of `dpstats.call.Options`.
+        curvature, radius, information_share, spread_share, release_share, rows_at_most, check_share and on_mismatch, of
+        `dpstats.call.Options`.
 
     Returns
     -------
@@ -204,78 +228,31 @@ def ordinal(
     >>> place = np.searchsorted([-1, 1], -0.04 * (age - 55) + rng.logistic(size=5000))
     >>> rows = {"age": age, "health": np.array(["poor", "fair", "good"])[place]}
     >>> domain = {"age": (20, 90), "health": ["poor", "fair", "good"]}
-    >>> fit = dp.ordinal("health ~ age", rows, 1.0, domain=domain, seed=1)
+    >>> fit = dp.ordinal("health ~ age", rows, 1.0, domain=domain, seed=3)
     >>> low, high = fit.conf_int().loc["age"]
     >>> bool(low < -0.04 < high)
     True
     >>> fit.predict({"age": [30.0]}).columns.tolist()
     ['poor', 'fair', 'good']
     """
-    if domain is None and (opened := as_ledger(ledger)) is not None:
-        ledger, domain = opened, opened.domain
-    declared = Domain.coerce(domain)
-    plan = _plan(formula, declared, eps, seed, {"adjacency": adjacency, "inference": inference, **options})
-    table = as_table(data)
-    if table.distributed:
-        raise ArgumentError(
-            "data must be a frame or files: ordered levels of a Dask frame are not offered; write it to Parquet"
-        )
-    assert isinstance(plan.design, DesignSpec)
-    pieces = Pieces(plan.design)
-    pieces.check_schema(table)
-
-    def work(rows: Table) -> OrdinalResults:
-        with quiet():
-            blocks = cap_rows(pieces.rows(rows), plan.family)
-        return _released(plan, blocks, rows.rows if adjacency == "replace_one" else None, seed)
-
-    return Release(
-        plan.guarantee,
-        table,
-        work,
-        label=plan.title,
-        method="ordinal",
-        columns=pieces.columns,
-        formula=formula,
-        digest=plan.digest,
-        domain=declared,
-        memory=None if memory is None else Memory(memory),
-    ).run(ledger, label=label, analyst=analyst)
+    ledger, domain = with_domain(ledger, domain)
+    asked = {"adjacency": adjacency, "inference": inference, **options}
+    call = _call(formula, Domain.coerce(domain), eps, seed, asked)
+    found = call.fit(data, None, ledger=ledger, label=label, analyst=analyst, memory=memory)
+    assert isinstance(found, OrdinalResults)
+    return found
 
 
-def _released(plan: Plan, blocks: Rows[Block], nobs: int | None, seed: int | None) -> OrdinalResults:
-    """The release of pieces that are paid for, with the score's covariance that the released cut-points imply."""
-    fit = release_rows(plan, plan.guarantee, blocks, nobs, random_source(seed))
-    released = fit.released
-    if isinstance(released, Information) and isinstance(released.spread, ModelSpread):
-        ratio = score_ratio(cut_points(plan.design, fit.scaled_params))
-        released = replace(released, spread=ModelSpread(ratio))
-    return OrdinalResults(fit.plan, fit.scaled_params, fit.nobs, released)
-
-
-def _plan(formula: str, domain: Domain, eps: float, seed: int | None, asked: Mapping[str, Any]) -> Plan:
-    """The plan of the pieces of rows."""
-    if (unknown := [name for name in asked if name not in (*OPTIONS, "adjacency", "inference")]) != []:
-        raise ArgumentError(
-            f"{unknown[0]} is not offered by dp.ordinal, whose options are {', '.join(OPTIONS)}; dp.logit has more, "
-            "for two levels such as I(health > 2)"
-        )
+def _call(formula: str, domain: Domain, eps: float, seed: int | None, asked: Mapping[str, Any]) -> DryRun:
+    """What is asked for, and the pieces of rows."""
     check_choice("inference", asked["inference"], ("auto", "robust", True, None))
-    # A row is a piece for each cut-point: so many are certified for as many rows as elsewhere.
-    design, rows = _design(formula, domain), asked.get("rows_at_most", ROWS_AT_MOST)
-    settings = dict(asked)
-    if is_number(rows):
-        settings["rows_at_most"] = min(rows * len(design.cut_points), MOST_COVERED)
-    family = CumulativeLogit()
-    request = make_request(
-        eps=eps, family=family, seed=seed, method="napp", fitstats=None, check_share=0, ranges="declared", **settings
-    )
-    plan = make_plan(request, design, family, formula=formula)
-    return replace(plan, guarantee=replace(plan.guarantee, basis="docs/proofs/ordinal"))
+    family, pieces = CumulativeLogit(), _pieces(formula, domain)
+    request = piece_request("ordinal", eps, family, seed, len(pieces.design.cut_points), OPTIONS, asked)
+    return DryRun(PieceSource(formula, domain, family, pieces), request)
 
 
-def _design(formula: str, domain: Domain) -> DesignSpec:
-    """The design of pieces: the terms beside a factor that tells the cut-points apart."""
+def _pieces(formula: str, domain: Domain) -> Pieces:
+    """The designs of rows, and of pieces: the terms beside a factor that tells the cut-points apart."""
     text = expand_dot(formula, domain)
     parsed = parse(text)
     if parsed.weights is not None or parsed.offsets or parsed.failures is not None:
@@ -292,9 +269,7 @@ def _design(formula: str, domain: Domain) -> DesignSpec:
     if CUT in parsed.columns:
         raise DomainError(f"column {CUT!r} has the name of a part of the model here; rename it")
     # What the cut-points are called follows from the response's levels.
-    left, _, right = text.partition("~")
-    bound = design_spec(f"{left}~ 1", domain, family=CumulativeLogit())
-    assert bound.response.levels is not None
-    names = level_names(bound)
+    records, (left, _, right) = design_spec(text, domain, family=CumulativeLogit()), text.partition("~")
+    names = level_names(records)
     design = design_spec(f"{left}~ {CUT} + {right}", domain.with_({CUT: names}), family=CumulativeLogit())
-    return design.with_cut_points(names)
+    return Pieces(design.with_cut_points(names), records)

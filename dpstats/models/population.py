@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import optimize, special
 
 from dpstats.arguments import is_number, safe_repr
+from dpstats.data import Block, Rows, Table
 from dpstats.domain import Levels, Range, Scalar, canonical
 from dpstats.domain.declarations import ENDS
 from dpstats.errors import ArgumentError
@@ -93,16 +94,22 @@ class KnownColumns:
                 )
         return known
 
-    def covers(self, design: DesignSpec, *, response: bool) -> bool:
-        """Whether every column that the terms read is known, and the response too if that is asked for."""
-        names = {*design.parsed.predicting_columns, *(design.parsed.response_columns if response else ())}
+    def has(self, names: Iterable[str]) -> bool:
+        """Whether all these columns are known."""
         return all(name in self.typical or (self.like is not None and name in self.like) for name in names)
+
+    def covers(self, design: DesignSpec, without: Sequence[str] = (), *, response: bool) -> bool:
+        """Whether every column that the terms read is known, `without` some, and the response too if asked for."""
+        names = {*design.parsed.predicting_columns, *(design.parsed.response_columns if response else ())}
+        return self.has(names - set(without))
 
     def has_response(self, design: DesignSpec) -> bool:
         """Whether `like` has the response, and `typical` leaves it as it is."""
-        if self.like is None:
-            return False
-        return all(name in self.like and name not in self.typical for name in design.parsed.response_columns)
+        return self.in_like(design.parsed.response_columns)
+
+    def in_like(self, names: Iterable[str]) -> bool:
+        """Whether `like` has all these columns, and `typical` leaves them as they are."""
+        return self.like is not None and all(name in self.like and name not in self.typical for name in names)
 
     def numbers(self, name: str, declared: Range) -> Vector | None:
         """Values of a column as it is known to be spread, shape (rows,); None of one that is not."""
@@ -209,6 +216,8 @@ def _check_typical(design: DesignSpec, typical: object) -> dict[str, Any]:
 
 def _check_shares(name: str, declared: Levels, given: object) -> dict[Any, float]:
     form = f"typical: {name!r} has levels; give shares of some or all, such as {{{declared.values[-1]!r}: 0.1}}"
+    if declared.values == (0, 1) and is_number(given):
+        given = {1: given}
     if not isinstance(given, Mapping) or not given:
         raise ArgumentError(f"{form}; got {safe_repr(given)}")
     codes, found = declared.code_of(), {}
@@ -289,33 +298,126 @@ class Level(NamedTuple):
     deviation: float
 
 
-def population_rows(plan: Plan, n: int, seed: int, typical: object = None, like: object = None) -> pd.DataFrame:
+class RecordPieces(Protocol):
+    """Records that are divided into pieces, the rows of a design, and how such records are made up."""
+
+    @property
+    def design(self) -> DesignSpec:
+        """Of the pieces."""
+
+    @property
+    def records(self) -> DesignSpec:
+        """What reads records as they stand in the data; what responds may be among its terms."""
+
+    @property
+    def responses(self) -> tuple[str, ...]:
+        """The columns that respond, and by which an analyst describes how."""
+
+    @property
+    def clipping(self) -> tuple[str, ...]:
+        """Columns of numbers that may lie beyond their range by intent."""
+
+    def rows(self, table: Table) -> Rows[Block]:
+        """Pieces of the records of a table, in model units."""
+
+    def used(self, table: Table) -> int:
+        """How many records of a table have pieces."""
+
+    def made_up(
+        self, known: KnownColumns, count: int, prior: ColumnPrior, random: np.random.Generator
+    ) -> tuple[RecordPieces, dict[str, Any]]:
+        """Records with a response, which is that of `like` where that has one, and what makes pieces of them."""
+
+
+def population_rows(
+    plan: Plan, n: int, seed: int, typical: object = None, like: object = None, pieces: RecordPieces | None = None
+) -> pd.DataFrame:
     """Rows that are made up; see `Plan.made_up`. The response must be a column by itself, or in `like`."""
-    design = plan.design
+    design = plan.design if pieces is None else pieces.records
     n = check_row_count(n, 10**7)
     if not isinstance(design, DesignSpec):
         raise ArgumentError("simulate needs a formula")
     known = KnownColumns.from_arguments(design, typical, like)
-    response = design.encoder.node
-    if not known.has_response(design) and (not isinstance(response, Column) or design.encoder.failures):
-        raise ArgumentError(
-            "simulate needs a formula whose response is one column, as in y ~ x, not log(y) ~ x, or like= rows that "
-            "have it"
-        )
     random_source(seed)  # refuses what is no seed
     random = np.random.default_rng(seed)
-    table = known.rows(design, int(n), USUAL, random)
-    if not known.has_response(design):
-        assert isinstance(response, Column)
-        with quiet():
-            level = response_level(design, known, USUAL, lambda: table)
-            exog, complete, offset = design.predicting(table, offset=True)
-            signal = population_signal(np.where(complete[:, None], np.nan_to_num(exog), 0.0), random)
-            table[response.name] = _response(plan.family, design, signal, np.nan_to_num(offset), level, random)
+    if pieces is not None:
+        found, table = pieces.made_up(known, n, USUAL, random)
+        if found is not pieces:
+            raise ArgumentError(NO_RESPONSE)
+        return pd.DataFrame(table)
+    table = made_up_rows(design, plan.family, known, n, USUAL, random)
     person = plan.request.options.record.column
     if person is not None:
         table[person] = np.arange(n) // ROWS_EACH
     return pd.DataFrame(table)
+
+
+NO_RESPONSE = (
+    "simulate needs a formula whose response is one column, as in y ~ x, not log(y) ~ x, or like= rows that have it"
+)
+"""Of what else no response is made up."""
+
+
+def made_up_rows(
+    design: DesignSpec,
+    family: Family,
+    known: KnownColumns,
+    count: int,
+    prior: ColumnPrior,
+    random: np.random.Generator,
+) -> dict[str, Any]:
+    """Columns of rows with a response, which is made up unless `like` has it; ArgumentError unless it is one column."""
+    response = design.encoder.node
+    if not known.has_response(design) and (not isinstance(response, Column) or design.encoder.failures):
+        raise ArgumentError(NO_RESPONSE)
+    table = known.rows(design, count, prior, random)
+    if not known.has_response(design):
+        assert isinstance(response, Column)
+        with quiet():
+            exog, complete, offset = design.predicting(table, offset=True)
+            exog = np.where(complete[:, None], np.nan_to_num(exog), 0.0)
+            if design.response.kind == "class":
+                declared = design.domain[response.name]
+                assert isinstance(declared, Levels)
+                typical = known.typical.get(response.name, {})
+                places = _levels(family, declared, typical, exog, prior, random)
+                table[response.name] = [declared.values[place] for place in places]
+            else:
+                level = response_level(design, known, prior, lambda: table)
+                signal = population_signal(exog, random)
+                table[response.name] = _response(family, design, signal, np.nan_to_num(offset), level, random)
+    return table
+
+
+def _levels(
+    family: Family,
+    declared: Levels,
+    typical: Mapping[float | str | None, float],
+    exog: Vector,
+    prior: ColumnPrior,
+    random: np.random.Generator,
+) -> NDArray[np.intp]:
+    """Places of a response's levels for rows: between cut-points on a scale, or by a linear predictor for each."""
+    shares = response_shares(declared, typical, prior)
+    if family.name == "ordinal":
+        scale = population_signal(exog, random) + random.logistic(size=len(exog))
+        return np.searchsorted(np.quantile(scale, np.cumsum(shares)[:-1]), scale)
+    # Contrasts of two levels vary by one.
+    eta = np.column_stack([population_signal(exog, random) for _ in shares]) / math.sqrt(2)
+    for _ in range(BALANCED):
+        eta += np.log(shares / special.softmax(eta, axis=1).mean(axis=0))
+    return np.argmax(eta + random.gumbel(size=eta.shape), axis=1)
+
+
+def response_shares(declared: Levels, typical: Mapping[float | str | None, float], prior: ColumnPrior) -> Vector:
+    """Shares of the levels of a response; of two the second is as rare as the prior has it, shape (levels,)."""
+    falling = replace(prior, fall=math.log2(1 / prior.second - 1))
+    shares = np.maximum(_shares(declared, typical, falling), RAREST)
+    return np.asarray(shares / shares.sum())
+
+
+BALANCED = 30
+"""So many corrections bring the mean chances of levels to their shares."""
 
 
 def population_signal(exog: Vector, random: np.random.Generator) -> Vector:

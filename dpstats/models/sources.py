@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -44,6 +44,7 @@ from dpstats.models.adaptive import (
     settled,
     with_intervals,
 )
+from dpstats.models.population import RecordPieces
 from dpstats.models.ranges import STAND_IN, bought_ranges, bought_response, serve
 from dpstats.models.release import check_unit, person_rows
 from dpstats.plan import Plan, make_plan, range_eps, settle_law, with_settled_law
@@ -334,6 +335,10 @@ class FormulaSource:
             plan = rescaled(plan, chosen.request) if interval_follows(plan.request) else chosen
         return replace(plan, advice=advised)
 
+    def reading(self, table: Table) -> FormulaSource:
+        """The same of the rows of a table."""
+        return FormulaSource(self.formula, table, self.domain)
+
     def complete(self, plan: Plan, data: Table, random: RandomSource) -> Plan:
         """Buy what the Domain and the options leave open and plan with it. Reads rows: charge first."""
         design, counts, advised = plan.design, plan.counts, plan.advice
@@ -460,14 +465,21 @@ def _known_facts(design: DesignSpec, open_ranges: Sequence[str], family: Family)
     return column_facts(design.parsed, known, family)
 
 
-def count_rows(plan: Plan, data: Table, random: RandomSource, rows: Rows[Block] | None = None) -> RowCounts:
-    """Release the counts that are planned. Reads rows, or those encoded already as the plan has it: charge first."""
-    counts, design = plan.counts, plan.design
+def count_rows(
+    plan: Plan, data: Table, random: RandomSource, rows: Rows[Block] | None = None, pieces: RecordPieces | None = None
+) -> RowCounts:
+    """Release the counts that are planned. Reads rows, or those encoded already as the plan has it: charge first.
+
+    Where rows of the design are `pieces` of records it is records that are counted.
+    """
+    counts, design = plan.counts, plan.design if pieces is None else pieces.records
     assert counts is not None
     assert isinstance(design, DesignSpec)
-    facts = _known_facts(design, [name for name in plan.bought if name not in plan.trimmed], plan.request.family)
+    open_ranges = [name for name in plan.bought if name not in plan.trimmed] if pieces is None else pieces.clipping
+    facts = _known_facts(design, open_ranges, plan.request.family)
+    counted = partial(used_rows, design, block_rows=BLOCK_ROWS) if pieces is None else pieces.used
     with quiet():
-        part = partial(_row_sums, design, facts, counts.faults, rows is None)
+        part = partial(_row_sums, design, facts, counts.faults, counted if rows is None else None)
         sums = data.batches(design.parsed.columns).total(part, operator.add)
         sums[0] += 0 if rows is None else row_count(rows)
     at_fault = noisy_integers(sums[1:], counts.fault_sensitivity, counts.fault_eps, random)
@@ -476,9 +488,13 @@ def count_rows(plan: Plan, data: Table, random: RandomSource, rows: Rows[Block] 
 
 
 def _row_sums(
-    design: DesignSpec, facts: Facts, faults: Sequence[Fault], encode: bool, tables: Iterable[Table]
+    design: DesignSpec,
+    facts: Facts,
+    faults: Sequence[Fault],
+    used: Callable[[Table], int] | None,
+    tables: Iterable[Table],
 ) -> NDArray[np.int64]:
-    """How many rows of some tables a fit uses, if they are to be encoded for that, and how many have each fault first.
+    """How many rows of some tables are `used`, if they are to be encoded for that, and how many have each fault first.
 
     Shape (1 + faults,).
     """
@@ -486,7 +502,7 @@ def _row_sums(
     for table in tables:
         for rows in slices(table.rows, BLOCK_ROWS):
             block = table.select(rows, rows.stop - rows.start)
-            total[0] += used_rows(design, block, BLOCK_ROWS) if encode else 0
+            total[0] += 0 if used is None else used(block)
             left = counting_rows(design, block)
             for place, flags in enumerate(raw_flags(block, facts, design, faults), start=1):
                 if flags.any():

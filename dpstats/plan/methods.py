@@ -14,6 +14,7 @@ from dpstats.call import Request
 from dpstats.domain import Range
 from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.families import Family, Gaussian, NegativeBinomial, Poisson, Quantile
+from dpstats.families.base import OF_PIECES
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign, averaged_variables, constant_column
 from dpstats.mechanisms.fit_statistics import LEAST_EPS, SHARE, FitStatisticsPlan
@@ -182,6 +183,8 @@ def zcdp_of(stages: tuple[Stage, ...]) -> float | None:
 def proof_page(request: Request, stages: tuple[Stage, ...]) -> str:
     """The proof that covers what the request releases."""
     options = request.options
+    if request.family.name in OF_PIECES:
+        return OF_PIECES[request.family.name]
     if options.unit is not None:
         return "docs/proofs/persons"
     if request.method in APART:

@@ -48,6 +48,7 @@ from dpstats.plan.methods import (
 )
 from dpstats.plan.notes import plan_notes, rounding_note
 from dpstats.plan.row_counts import RowCounts
+from dpstats.plan.simulated import Simulated
 from dpstats.plan.tables import column_table, header_table, plan_tables, rows_table
 from dpstats.privacy.guarantee import Guarantee, check_budget
 from dpstats.privacy.ranges import check_range_eps
@@ -61,7 +62,7 @@ LEAST_REST = 1e-12
 """Shares that leave less of eps than that for the coefficients leave rounding errors, if anything."""
 
 
-class Plan(PlanFacts):
+class Plan(Simulated, PlanFacts):
     """The releases of a call and their cost; a function of formula, Domain and options alone.
 
     Attributes
@@ -127,82 +128,6 @@ class Plan(PlanFacts):
         """
         call = self._call("fit")
         return call.fit(data, engine, ledger=ledger, seed=seed, memory=memory, label=label, analyst=analyst)
-
-    def simulate(self, n: int, seed: int = 0, *, typical: Mapping[str, Any] | None = None, like: Any = None) -> Any:
-        """An example of such a fit: a GLMResults of the plan on the rows of `made_up`.
-
-        It costs nothing and is not certified, because its noise is seeded.
-
-        Examples
-        --------
-        >>> plan.simulate(1000, seed=1).params.index.tolist()
-        ['Intercept', 'x']
-        """
-        return self._call("simulate").simulate(self, n, seed, typical, like)
-
-    def made_up(
-        self, n: int, seed: int = 0, *, typical: Mapping[str, Any] | None = None, like: Any = None
-    ) -> pd.DataFrame:
-        """Rows simulated from public facts alone, to inspect, edit, and pass as ``like=``.
-
-        Numbers have a standard deviation of a sixth of their range about a little below its middle, the k-th level is
-        k^2 times as rare as the first, one in seven of 0 and 1 is 1, columns hardly correlate. The response follows
-        from the family, with coefficients drawn at random: a quarter of second levels, counts of a mean of a twentieth
-        of the greatest; of a continuous one half of the spread is explained.
-
-        Parameters
-        ----------
-        n, seed : int
-        typical : dict, optional
-            Public facts about columns: ``{"bmi": (27, 4), "ward": {"burns": 0.01}, "smoker": 0.2}`` gives mean and sd
-            of a number, shares of levels, and the share of ones.
-        like : DataFrame, optional
-            PUBLIC rows to draw from, such as published microdata or a synthetic file. Never pass the private rows: the
-            result would depend on them, and no budget pays for it.
-
-        Examples
-        --------
-        >>> plan.made_up(1000, typical={"x": (0.9, 0.05)}).shape
-        (1000, 2)
-        """
-        return self._call("made_up").made_up(self, n, seed, typical, like)
-
-    def standard_errors(
-        self,
-        n: int,
-        *,
-        residual_sd: float | None = None,
-        typical: Mapping[str, Any] | None = None,
-        like: Any = None,
-    ) -> pd.DataFrame:
-        """Standard errors that a fit of `n` rows is likely to show: a forecast, for which nothing is read or spent.
-
-        Where only the Domain is known three kinds of rows are supposed: usual ones, as `made_up` draws them; ones that
-        say more (numbers that fill their range); and ones that say less (narrow numbers off the middle, rarer levels,
-        columns that go together). `typical` and `like` tell better, as for `made_up`; `residual_sd` is that of a
-        continuous response, in its units, by default 0.07 of its range.
-
-        Returns
-        -------
-        DataFrame
-            In the user's units: std_error, of usual rows or those that are known; lower and upper, of rows that say
-            more and less; sampling, without any noise; identified, the chance that the noise leaves the coefficient a
-            standard error, of the rows of std_error; identified_upper, that chance of the rows of upper, which is the
-            one to count on where nothing is known. An error is inf where its chance is below one half.
-
-        Examples
-        --------
-        >>> logit = dp.plan("y ~ x", {"x": (0, 1), "y": bool}, 1.0, family="binomial")
-        >>> logit.standard_errors(20_000).equals(logit.forecast().errors(20_000))
-        True
-        """
-        return self.forecast(residual_sd=residual_sd, typical=typical, like=like).errors(n)
-
-    def forecast(
-        self, *, residual_sd: float | None = None, typical: Mapping[str, Any] | None = None, like: Any = None
-    ) -> Any:
-        """What `standard_errors` rests on, for several numbers of rows or budgets: ``errors(n)``, ``at(plan)``."""
-        return self._call("standard_errors").forecast(self, residual_sd, typical, like)
 
     def by_rows(self) -> pd.DataFrame:
         """What the plan will spend on ranges and on standard errors once it knows the number of rows.
@@ -270,7 +195,7 @@ class Plan(PlanFacts):
         >>> [entry["method"] for entry in plan.entries]
         ['row counts', 'napp or statistics']
         """
-        method = self.request.method
+        method = self.family.name if self.family.name in OF_PIECES else self.request.method
         if self.counts is None:
             return ({"label": self.title, "method": method},)
         alike = self.design.score_ratio == 1.0 and self.request.options.unit is None
@@ -280,15 +205,14 @@ class Plan(PlanFacts):
         return counting, {"label": self.title, "method": method}
 
     def _call(self, what: str) -> PlannedCall:
-        if self.call is None and (kind := OF_PIECES.get(self.family.name)) is not None:
-            name = self.family.name
-            raise ArgumentError(
-                f"{what} is not offered for plans of {kind}: for another budget call dp.plan_{name} again, and to fit "
-                f"dp.{name} with the same arguments"
-            )
         if self.call is None:
-            raise ArgumentError(f"{what} is for what dp.plan returns: dp.plan(formula, domain, eps, ...).{what}(...)")
+            verb = f"dp.plan_{self.family.name}" if self.family.name in OF_PIECES else "dp.plan"
+            raise ArgumentError(f"{what} is for what {verb} returns: {verb}(formula, domain, eps, ...).{what}(...)")
         return self.call
+
+    @property
+    def coefficients(self) -> list[str]:
+        return list(self.names)
 
     def summary(self) -> Summary:
         """The public tables of the plan, in statsmodels' look; as_text, as_html and as_latex.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from dpstats.arguments import check_choice, check_type, is_number, is_whole, safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.plan import Plan, replan
+from dpstats.plan.simulated import Simulated
 from dpstats.plots import style
 from dpstats.plots.style import check_subject
 from dpstats.progress import show_elapsed
@@ -37,7 +39,7 @@ def budget(
     eps: Sequence[float] | None = None,
     n: int | Sequence[int] | None = None,
     what: Literal["risk", "noise", "se"] = "risk",
-    coefficient: str | None = None,
+    coefficient: str | tuple[Any, str] | None = None,
     residual_sd: float | None = None,
     typical: Mapping[str, Any] | None = None,
     like: Any = None,
@@ -50,7 +52,7 @@ def budget(
     Parameters
     ----------
     plan : Plan
-        Of `dpstats.plan`, or of a fit; for what="se" of `dpstats.plan`.
+        Of `dpstats.plan`, or of a fit; for what="se" of `dpstats.plan`, with several classes too.
     eps : sequence of float, optional
         At least two budgets; by default from an eighth to eight times the plan's, as far as they can be planned.
     n : int or sequence of int, optional
@@ -61,7 +63,8 @@ def budget(
         of all. Or the expected standard error of a coefficient for `n` rows simulated from the Domain, with a band from
         more to less informative rows, and the error without noise below it.
     coefficient : str, optional
-        The coefficient whose standard error is drawn; by default the last one.
+        The coefficient whose standard error is drawn, a pair of class and name with several classes; by default the
+        last one.
     residual_sd, typical, like : float, dict, DataFrame, optional
         Public facts about the rows, as for ``plan.standard_errors``; `like` must be public rows.
     pi : float
@@ -83,43 +86,50 @@ def budget(
     'eps'
     """
     check_choice("what", what, ("risk", "noise", "se"))
-    check_type("plan", plan, Plan, "what dp.plan returns")
+    check_type("plan", plan, Simulated, "what dp.plan returns")
     assumptions = {"residual_sd": residual_sd, "typical": typical, "like": like}
     _check_suited(plan, what, n, {"coefficient": coefficient, **assumptions})
-    named = plan.names[-1] if coefficient is None else coefficient
+    named: Any = plan.coefficients[-1] if coefficient is None else coefficient
     rows = _rows(n)
     forecast = plan.forecast(**assumptions) if what == "se" else None
     plans = _plans(plan, eps)
     ax = style.new_axes(ax)
-    budgets = np.array([found.request.eps for found in plans])
+    budgets = np.array([found.eps for found in plans])
     for number, count in enumerate(rows):
         color, marker = style.SERIES[number], style.MARKERS[number]
         lines: dict[str, Any] = {"color": color, "marker": marker, "markersize": 4, "linewidth": 1.6}
         lines["label"] = None if count is None else f"{count:,} rows"
         if forecast is not None and count is not None:
-            _draw_errors(ax, forecast, plans, count, plan.names.index(named), lines)
+            _draw_errors(ax, forecast, plans, count, plan.coefficients.index(named), lines)
             continue
         costs = np.stack([_risk(found, pi, count) if what == "risk" else _noise(found) for found in plans])
         low, middle, high = costs.T / (count or 1)
         ax.plot(budgets, middle, **lines)
         if what == "noise":
             ax.fill_between(budgets, low, high, color=color, alpha=0.18, linewidth=0)
-    ax.axvline(plan.request.eps, linestyle=":", color=style.INK, linewidth=1.0, label=f"eps = {plan.request.eps:.4g}")
+    ax.axvline(plan.eps, linestyle=":", color=style.INK, linewidth=1.0, label=f"eps = {plan.eps:.4g}")
     ax.set(xscale="log", yscale="log")
     ticks = budgets[:: max(1, -(-len(budgets) // 8))]
     ax.set_xticks(ticks, [f"{value:.3g}" for value in ticks])
     ax.set_xticks([], minor=True)
     cost = f"standard error of {named}" if what == "se" else COSTS[what, n is not None]
-    title = f"What eps buys: {plan.formula or plan.design.response_name} ({plan.family.title})"
+    model = (
+        f"{plan.formula or plan.design.response_name} ({plan.family.title})"
+        if isinstance(plan, Plan)
+        else f"{plan.design.formula} (multinomial)"
+    )
+    title = f"What eps buys: {model}"
     sentences = _caption(plan, what, pi, forecast is not None and forecast.known)
     return style.finish(ax, title, *sentences, labels=("eps", cost), legend="best", caption=caption)
 
 
-def _check_suited(plan: Plan, what: str, n: object, of_errors: Mapping[str, Any]) -> None:
+def _check_suited(plan: Any, what: str, n: object, of_errors: Mapping[str, Any]) -> None:
     """Raise ArgumentError for what the plan does not have, or what does not go together."""
     for name, given in of_errors.items():
         if what != "se" and given is not None:
             raise ArgumentError(f"{name} goes with what='se', the standard error of a coefficient")
+    if what != "se" and not isinstance(plan, Plan):
+        raise ArgumentError("what must be 'se' for plans of several classes: plan.summary() has their noise")
     if what == "risk" and (plan.request.method == "statistics" or plan.request.options.replicates):
         raise ArgumentError(UNPROVED)
     if what == "risk" and plan.request.method == "output" and n is None:
@@ -127,8 +137,8 @@ def _check_suited(plan: Plan, what: str, n: object, of_errors: Mapping[str, Any]
     if what == "se" and n is None:
         raise ArgumentError("n must be given for what='se': standard errors depend on the number of rows")
     coefficient = of_errors["coefficient"]
-    if coefficient is not None and coefficient not in plan.names:
-        known = ", ".join(plan.names)
+    if coefficient is not None and coefficient not in plan.coefficients:
+        known = ", ".join(map(str, plan.coefficients))
         raise ArgumentError(f"coefficient must be one of the plan's, {known}; got {safe_repr(coefficient)}")
 
 
@@ -144,17 +154,18 @@ def _rows(n: int | Sequence[int] | None) -> list[int | None]:
     return [int(count) for count in counts]
 
 
-def _plans(plan: Plan, eps: Sequence[float] | None) -> list[Plan]:
+def _plans(plan: Any, eps: Sequence[float] | None) -> list[Any]:
     """Plans at the budgets asked for, or at those around the plan's own that can be planned."""
+    again = partial(replan, plan) if isinstance(plan, Plan) else plan.at
     if eps is not None:
         listed = isinstance(eps, (list, tuple, np.ndarray)) and np.ndim(np.asarray(eps, dtype=object)) == 1
         if not listed or len(eps) < 2 or not all(map(is_number, eps)):
             raise ArgumentError(f"eps must hold at least two budgets, got {safe_repr(eps)}")
-        return [replan(plan, value) for value in sorted(eps)]
+        return [again(value) for value in sorted(eps)]
     plans = []
     for factor in FACTORS:
         try:
-            plans.append(replan(plan, float(factor) * plan.request.eps))
+            plans.append(again(float(factor) * plan.eps))
         except ArgumentError:  # too small for the ranges to be bought
             continue
     return plans
@@ -168,9 +179,9 @@ def _risk(plan: Plan, pi: float, count: int | None) -> Float:
     return np.full(3, bound)
 
 
-def _draw_errors(ax: Axes, forecast: Any, plans: Sequence[Plan], count: int, place: int, lines: dict[str, Any]) -> None:
+def _draw_errors(ax: Axes, forecast: Any, plans: Sequence[Any], count: int, place: int, lines: dict[str, Any]) -> None:
     """The standard error of a coefficient of `count` rows: a line, with marks where one is likely to be there."""
-    budgets = np.array([plan.request.eps for plan in plans])
+    budgets = np.array([plan.eps for plan in plans])
     with show_elapsed("foreseeing standard errors"):
         errors, without, likely = _errors(forecast, plans, count, place)
     low, high = np.fmin.reduce(errors), np.fmax.reduce(errors)
@@ -179,7 +190,7 @@ def _draw_errors(ax: Axes, forecast: Any, plans: Sequence[Plan], count: int, pla
     ax.plot(budgets, without, color=lines["color"], linestyle="--", linewidth=1.0)
 
 
-def _errors(forecast: Any, plans: Sequence[Plan], count: int, place: int) -> tuple[Float, Float, NDArray[np.bool_]]:
+def _errors(forecast: Any, plans: Sequence[Any], count: int, place: int) -> tuple[Float, Float, NDArray[np.bool_]]:
     """Errors of each population, NaN where there is none, shape (populations, m); those without noise; whether likely.
 
     A larger budget identifies no less, so that few budgets take draws of noise: each would take as long as a table.
@@ -216,7 +227,7 @@ COSTS = {
 """What the vertical axis shows: of a row, or of all."""
 
 
-def _caption(plan: Plan, what: str, pi: float, known: bool) -> list[str]:
+def _caption(plan: Any, what: str, pi: float, known: bool) -> list[str]:
     """The caption's sentences."""
     rows = "simulated from the Domain. Band: from more to less informative rows"
     rows = "as described by typical= or like=" if known else rows
@@ -227,7 +238,7 @@ def _caption(plan: Plan, what: str, pi: float, known: bool) -> list[str]:
         "se": f"Forecast for rows {rows}. {finite}",
         "noise": "Line: the median column; band: all columns; columns in model units.",
     }[what]
-    delta = f", delta = {plan.request.delta:.4g}" if plan.request.delta else ""
+    delta = f", delta = {plan.guarantee.delta:.4g}" if plan.guarantee.delta else ""
     return [
         legend,
         "Plans alone: no row was read and nothing spent.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
@@ -21,6 +21,7 @@ from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
 from dpstats.inference import Inference
 from dpstats.mechanisms.multinomial import ClassesStage, ReleasedClasses, classes_inference
+from dpstats.plan.simulated import Simulated
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.quiet import quiet
@@ -49,7 +50,7 @@ NOT_RELEASED = {
 
 
 @dataclass(frozen=True, eq=False)
-class MultinomialPlan(Printed):
+class MultinomialPlan(Simulated, Printed):
     """What a model of several classes will release and cost; a function of formula, Domain and options alone.
 
     Attributes
@@ -78,7 +79,7 @@ class MultinomialPlan(Printed):
     design: DesignSpec
     stage: ClassesStage
     guarantee: Guarantee
-    call: Callable[..., MultinomialResults] | None = field(default=None, repr=False)
+    call: Any = field(default=None, repr=False)
 
     @property
     def classes(self) -> tuple[Scalar, ...]:
@@ -113,15 +114,38 @@ class MultinomialPlan(Printed):
         >>> plan.fit(rows)
         <MultinomialResults: y ~ x, 3 classes; eps=1, add_remove, certified>
         """
+        engine = arguments.pop("engine", None)
+        return self._call("fit").fit(data, engine, **arguments)
+
+    @property
+    def eps(self) -> float:
+        """The total epsilon."""
+        return self.guarantee.eps
+
+    @property
+    def coefficients(self) -> list[Any]:
+        return [(level, name) for level in self.classes[1:] for name in self.names]
+
+    def at(self, eps: float) -> MultinomialPlan:
+        """The plan of the same call at another eps; reads no row and spends nothing.
+
+        Examples
+        --------
+        >>> plan.at(2.0).eps
+        2.0
+        """
+        return self._call("at").at(eps).plan()
+
+    def _call(self, what: str) -> Any:
         if self.call is None:
-            raise ArgumentError("fit: only a plan from dp.plan carries out a call")
-        return self.call(data, **arguments)
+            raise ArgumentError(f"{what} is for what dp.plan returns: dp.plan(formula, domain, eps, ...).{what}(...)")
+        return self.call
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("by_rows", "forecast", "made_up", "simulate", "standard_errors"):
+        if name == "by_rows":
             raise NotReleasedError(
-                f"{name} is not offered for plans of several classes: the guide on them says how many rows, at which "
-                "eps, have errors; summary() has the noise"
+                "by_rows is not offered for plans of several classes, which are the same for every number of rows: "
+                "standard_errors(n) forecasts errors"
             )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 

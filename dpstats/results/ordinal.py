@@ -15,9 +15,11 @@ from dpstats.data import Table, as_table
 from dpstats.data.table import with_level
 from dpstats.domain import Scalar
 from dpstats.errors import ArgumentError
+from dpstats.families.ordinal import score_ratio
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.reader import check_columns
 from dpstats.frames import WideFrame
+from dpstats.inference import ModelSpread
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.quiet import quiet
 from dpstats.results.glm_results import GLMResults
@@ -41,6 +43,12 @@ def cut_points(design: PublicDesign, scaled_params: Vector) -> Vector:
     assert isinstance(design, DesignSpec)
     matrix, shift = design.back_transform()
     return np.asarray((matrix @ scaled_params + shift)[: len(design.cut_points)])
+
+
+def implied_spread(design: PublicDesign, scaled_params: Vector) -> ModelSpread:
+    """The score's covariance that a model implies: of ordered levels that of the cut-points as released."""
+    points = isinstance(design, DesignSpec) and len(design.cut_points) > 0
+    return ModelSpread(score_ratio(cut_points(design, scaled_params))) if points else ModelSpread()
 
 
 class OrdinalResults(GLMResults):

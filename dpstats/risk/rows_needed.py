@@ -273,9 +273,10 @@ def required(
     True
     """
     targets = _targets(plan, se)
-    places, wanted = [plan.names.index(name) for name in targets.index], targets.to_numpy()
+    wanted = targets.to_numpy()
     with show_elapsed("looking for an eps"):
         forecast = plan.forecast(residual_sd=residual_sd, typical=typical, like=like)
+        places = [forecast.coefficients.index(name) for name in targets.index]
 
         def at(eps: float) -> Any:
             """The forecast at another eps; None where there is no plan with errors."""
@@ -335,7 +336,7 @@ def rows_for_errors(
     targets = _targets(plan, se)
     with show_elapsed("looking for a number of rows"):
         forecast = plan.forecast(residual_sd=residual_sd, typical=typical, like=like)
-        places = [plan.names.index(name) for name in targets.index]
+        places = [forecast.coefficients.index(name) for name in targets.index]
         search = _Search(forecast, places, np.array(targets, dtype=np.float64))
         n = cautious = least = most = search.met(forecast.names[0], CLOSE)
         if not forecast.known:
@@ -345,9 +346,7 @@ def rows_for_errors(
             most = search.met(forecast.last, ROUGH, cautious)
         table = forecast.errors(n).loc[targets.index]
     table.insert(0, "wanted", targets)
-    information = forecast.plan_at(n).stages[-1].plan.information
-    free = information is not None and information.purchase.free
-    return ErrorSize(n, WideFrame(table), plan.request.eps, free, cautious, least, most, forecast.known)
+    return ErrorSize(n, WideFrame(table), plan.eps, forecast.free(n), cautious, least, most, forecast.known)
 
 
 @dataclass(frozen=True, eq=False)
@@ -431,15 +430,16 @@ def _targets(plan: Any, se: Any) -> pd.Series[float]:
     """The errors asked for, by names that the plan has."""
     if not hasattr(plan, "standard_errors"):
         raise ArgumentError(f"plan must be a plan that dpstats.plan has made, got {safe_repr(plan)}")
+    known = list(getattr(plan, "coefficients", plan.names))  # with an absorbed factor none are forecast by rows
     if not isinstance(se, Mapping) or not se:
-        raise ArgumentError(f"se must be a dict such as {{{plan.names[-1]!r}: 0.1}}, got {safe_repr(se)}")
+        raise ArgumentError(f"se must be a dict such as {{{known[-1]!r}: 0.1}}, got {safe_repr(se)}")
     for name, value in se.items():
-        if name not in plan.names:
-            near = _meant(name, plan.names) if isinstance(name, str) else None
-            listed = f"did you mean {near!r}?" if near else f"it has {', '.join(plan.names)}"
+        if name not in known:
+            near = _meant(name, [one for one in known if isinstance(one, str)]) if isinstance(name, str) else None
+            listed = f"did you mean {near!r}?" if near else f"it has {', '.join(map(str, known))}"
             raise ArgumentError(f"se: the plan has no coefficient {safe_repr(name)}; {listed}")
         check_positive("se", value)
-    return pd.Series({str(name): float(value) for name, value in se.items()}, dtype=float)
+    return pd.Series(list(map(float, se.values())), index=list(se), dtype=float)
 
 
 def _meant(name: str, names: Sequence[str]) -> str | None:

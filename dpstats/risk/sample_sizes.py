@@ -84,7 +84,8 @@ def sample_size(
         Excess of the mean loss, in units of the loss; with probability 1 - `pi`.
     se : dict
         With a plan, instead of a target: standard errors by coefficient, such as ``{"smoker": 0.1}``, in the user's
-        units. The answer is a forecast for rows simulated from the Domain; real rows differ.
+        units; with several classes by pairs of class and name. The answer is a forecast for rows simulated from the
+        Domain; real rows differ.
     residual_sd, typical, like : float, dict, DataFrame, optional
         With `se`, public facts about the rows, as for ``plan.standard_errors``; `like` must be public rows.
     radius : float
@@ -119,7 +120,7 @@ def sample_size(
     >>> dp.sample_size("binomial", 5, eps=0.5, target=0.01, radius=2.0).n
     3251
     """
-    if hasattr(family, "objective") and hasattr(family, "design"):
+    if hasattr(family, "coefficients"):
         assumptions = {"residual_sd": residual_sd, "typical": typical, "like": like}
         return _of_plan(family, eps, target, se, assumptions, radius, pi)
     if se is not None:
@@ -199,6 +200,8 @@ def _of_plan(
     plan = plan if eps is None else plan.at(eps)
     if se is not None:
         return rows_for_errors(plan, se, **assumptions)
+    if not hasattr(plan, "objective"):
+        raise ArgumentError("target is not offered for several classes, whose risk is not bounded; pass se={...}")
     fit = plan.objective
     if plan.request.method not in ("napp", "objective") or plan.request.options.unit is not None:
         napp = argument("method", "napp")

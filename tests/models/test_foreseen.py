@@ -46,6 +46,73 @@ def test_errors_are_those_of_made_up_fits(formula: str, options: dict[str, Any],
     assert np.all(foreseen["std_error"] <= foreseen["upper"])
 
 
+def planned(kind: str, eps: float = 2.0, **options: Any) -> Any:
+    """Plans of models of other kinds."""
+    if kind == "ordinal":
+        return dp.plan_ordinal("g ~ x + b", {**DOMAIN, "g": ["a", "b", "c"]}, eps, **options)
+    if kind == "hazard":
+        return dp.plan_hazard("Surv(y, e) ~ x + b", {**DOMAIN, "e": bool}, eps, breaks=[200, 600], **options)
+    return dp.plan("g ~ x + b", DOMAIN, eps, family="multinomial", inference=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("ordinal", {}), ("ordinal", {"inference": "robust"}), ("hazard", {}), ("multinomial", {})],
+)
+@pytest.mark.parametrize("known", ["usual", "like"])
+def test_errors_of_other_models_are_those_of_made_up_fits(kind: str, options: dict[str, Any], known: str) -> None:
+    """The median of seven fits, as above: what coefficients make of a rare class moves its errors more."""
+    plan = planned(kind, **options)
+    rows = plan.made_up(20_000, 5) if known == "like" else None
+    foreseen = plan.standard_errors(16_000, like=rows)
+    fits = [np.asarray(plan.simulate(16_000, seed, like=rows).bse, dtype=float).T.ravel() for seed in range(7)]
+    made_up = np.median(fits, axis=0)
+    assert np.all(np.abs(np.log(foreseen["std_error"] / made_up)) < np.log(1.3 if known == "like" else 2.3))
+    assert np.all(foreseen["sampling"] <= 1.001 * foreseen["std_error"])
+    assert np.all(foreseen["lower"] <= foreseen["std_error"])
+    assert np.all(foreseen["std_error"] <= foreseen["upper"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["ordinal", "hazard", "multinomial"])
+def test_other_models_take_every_question_about_rows_and_eps(kind: str) -> None:
+    plan = planned(kind)
+    name = plan.coefficients[-1]
+    enough = dp.sample_size(plan, se={name: 0.1})
+    assert plan.standard_errors(enough.n).loc[[name], "std_error"].iloc[0] <= 0.1
+    assert 0.4 * plan.eps < dp.required(plan, se={name: 0.1}, n=enough.n).eps < 1.5 * plan.eps
+    few, more = plan.standard_errors(enough.n), plan.at(8.0).standard_errors(enough.n)
+    assert np.all(more["std_error"] <= few["std_error"])
+    assert dp.plots.budget(plan, what="se", n=enough.n, eps=[1.0, 2.0], coefficient=name).get_xlabel() == "eps"
+    assert str(name) in str(dp.plots.budget(plan, what="se", n=20_000, eps=[1.0, 2.0]).get_ylabel())
+
+
+@pytest.mark.parametrize("eps", [1.0, 3.0])
+def test_pieces_at_another_budget_are_planned_as_by_their_verb(eps: float) -> None:
+    for kind in ("ordinal", "hazard"):
+        assert planned(kind).at(eps).digest() == planned(kind, eps).digest()
+
+
+def test_persons_are_made_up_with_their_times() -> None:
+    plan = planned("hazard")
+    rows = plan.made_up(4_000, 1, typical={"e": 0.4})
+    assert rows["e"].mean() == pytest.approx(0.4, abs=0.05)  # 6 standard errors
+    assert rows["y"].between(0, 600).all()
+    assert (rows.loc[rows["e"] == 0, "y"] == 600).all()
+    written = dp.plan_hazard("Surv(y / 2, e == 1) ~ x", {**DOMAIN, "e": (0, 2)}, 2.0)
+    assert np.isfinite(written.standard_errors(20_000)["std_error"]).all()
+    with pytest.raises(ArgumentError, match="response is one column"):
+        written.made_up(10)
+    late = dp.plan_hazard("Surv(t, y, e) ~ x", {**DOMAIN, "e": ["no", "yes"]}, 2.0)
+    like = pd.DataFrame({"t": [0.5, 1.0], "y": [100.0, 300.0], "e": ["no", "yes"], "x": [1.0, 9.0]})
+    assert late.standard_errors(100, like=pd.concat([like] * 50)).shape[0] == 5
+    with pytest.raises(ArgumentError, match="like has no column 'e'"):
+        late.standard_errors(100, like=like.drop(columns="e"))
+    with pytest.raises(ArgumentError, match="residual_sd is for numeric responses"):
+        plan.standard_errors(100, residual_sd=1.0)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"n": 20_000}, {"ranges": "bought"}])
 def test_intervals_that_known_columns_would_have_bought_are_foreseen(options: dict[str, Any]) -> None:

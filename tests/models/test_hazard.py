@@ -12,9 +12,8 @@ import statsmodels.api as sm
 
 import dpstats as dp
 from dpstats.data import as_table
-from dpstats.domain import Domain
 from dpstats.families.hazard import PiecewiseExponential
-from dpstats.models.hazard import Pieces, _plan, split_time
+from dpstats.models.hazard import Pieces, split_time
 from dpstats.privacy.calibration import joint_loss, joint_scale
 from dpstats.privacy.information import joint_scales, row_weights, weight_bound
 from dpstats.privacy.information.joint import majorant_lipschitz
@@ -28,8 +27,8 @@ BREAKS = [2, 5, 10]
 
 
 def pieces_of(formula: str = FORMULA, **options: Any) -> tuple[dp.Plan, Pieces]:
-    asked = {"adjacency": "add_remove", "inference": True}
-    return _plan(formula, Domain(DOMAIN), 1.0, options.get("breaks", BREAKS), options.get("rate_cap"), 1, asked)
+    plan = dp.plan_hazard(formula, DOMAIN, 1.0, **{"breaks": BREAKS, **options})
+    return plan, plan.call.source.pieces  # type: ignore[union-attr]
 
 
 def people(rows: int, seed: int) -> dict[str, Any]:
@@ -353,10 +352,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "undeclared": ({"formula": "Surv(time, event) ~ ward"}, "'ward' is not declared"),
     "undeclared entry": ({"formula": "Surv(since, time, event) ~ arm"}, "'since' is not declared"),
     "reserved": ({"formula": "Surv(time, event) ~ interval", "domain": {**DOMAIN, "interval": (0, 1)}}, "rename it"),
-    "unit": ({"unit": "arm"}, "does not take unit"),
-    "split": ({"split": "rows"}, "does not take split"),
-    "delta": ({"delta": 1e-6}, "does not take delta"),
-    "count": ({"check_share": 0.1}, "does not take check_share"),
+    "unit": ({"unit": "arm"}, "unit is not offered by dp.hazard"),
+    "split": ({"split": "rows"}, "split is not offered by dp.hazard"),
+    "delta": ({"delta": 1e-6}, "delta is not offered by dp.hazard"),
+    "count": ({"check_share": 1.1}, "check_share must be 0"),
     "breaks": ({"breaks": [5, 2]}, "increasing"),
     "eps": ({"eps": 0}, "eps"),
     "curvature": ({"curvature": 1e-9}, "curvature"),

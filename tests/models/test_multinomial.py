@@ -242,8 +242,30 @@ def test_what_is_not_there_says_why(name: str) -> None:
         _ = fit.zzz
 
 
-def test_a_plan_forecasts_nothing() -> None:
+def test_a_plan_without_paid_errors_forecasts_none() -> None:
     plan = dp.plan("y ~ x", DOMAIN, 1.0, family="multinomial")
-    for name in ("standard_errors", "forecast", "by_rows"):
-        with pytest.raises(NotReleasedError, match="not offered for plans of several classes"):
-            getattr(plan, name)(1000)
+    with pytest.raises(ArgumentError, match="inference=True pays for them"):
+        plan.standard_errors(1000)
+    with pytest.raises(NotReleasedError, match="standard_errors"):
+        plan.by_rows()
+    paid = dp.plan("y ~ x", DOMAIN, 1.0, family="multinomial", inference=True)
+    with pytest.raises(ArgumentError, match="residual_sd"):
+        paid.standard_errors(1000, residual_sd=1.0)
+    with pytest.raises(ArgumentError, match=r"it has .'car', 'Intercept'."):
+        dp.sample_size(paid, se={"x": 0.1})
+    with pytest.raises(ArgumentError, match="target is not offered for several classes"):
+        dp.sample_size(paid, target=0.1)
+    with pytest.raises(ArgumentError, match="what must be 'se'"):
+        dp.plots.budget(paid)
+    with pytest.raises(ArgumentError, match=r"what dp\.plan returns"):
+        fitted(rows(100), inference=True).plan.standard_errors(100)
+
+
+def test_rows_are_made_up_with_classes() -> None:
+    plan = dp.plan("y ~ x + z", DOMAIN, 1.0, family="multinomial")
+    assert plan.at(3.0).eps == 3.0
+    shares = plan.made_up(4000, 1, typical={"y": {"bus": 0.2, "rail": 0.5}})["y"].value_counts(normalize=True)
+    assert np.allclose(shares[DOMAIN["y"]], [0.2, 0.3, 0.5], atol=0.05)  # 6 standard errors
+    assert plan.simulate(500, 2).params.shape == (3, 2)
+    persons = dp.plan("y ~ x", DOMAIN, 1.0, family="multinomial", unit="who")
+    assert persons.simulate(300, 1).guarantee.unit == "who"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, BudgetExceeded, MismatchError, NotReleasedError, ReleaseError
 from dpstats.families import get_family
 from dpstats.formula.design import design_spec
-from dpstats.formula.reader import Fault, column_facts, fault_flags, possible_faults
+from dpstats.formula.reader import BLOCK_ROWS, Fault, column_facts, fault_flags, possible_faults, used_rows
 from dpstats.models import adaptive, sources
 from dpstats.models.sources import FormulaSource, _row_sums
 from dpstats.plan import range_eps
@@ -52,7 +53,7 @@ def sums(rows: list[tuple[Any, ...]], formula: str = FORMULA, domain: dict[str, 
     design = design_spec(formula, declared, family=family)
     facts = column_facts(design.parsed, design.domain, family)
     counted = RowCounts.planned(1.0, 0.03, "add_remove", possible_faults(facts, design)).faults
-    return _row_sums(design, facts, counted, True, [table])
+    return _row_sums(design, facts, counted, partial(used_rows, design, block_rows=BLOCK_ROWS), [table])
 
 
 row = st.tuples(*(st.sampled_from(cells) for cells in CELLS.values()))
@@ -78,7 +79,7 @@ def test_a_row_counts_once_among_those_used_and_once_among_faults(
 def test_counting_every_fault_of_a_row_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted bug: a row with two columns at fault adds two."""
 
-    def all_faults(design: Any, facts: Any, faults: Any, encode: bool, tables: Any) -> np.ndarray:
+    def all_faults(design: Any, facts: Any, faults: Any, used: Any, tables: Any) -> np.ndarray:
         total = np.zeros(1 + len(faults), dtype=np.int64)
         for table in tables:
             total[1:] += fault_flags(table, facts, design, faults).sum(axis=0)
@@ -502,3 +503,80 @@ def test_a_rare_level_that_is_misspelt_is_named_at_no_further_charge() -> None:
         told += "are lost to `g`: missing, or a level that is not declared; compare the spelling" in text
         assert fit.guarantee.eps == 1.0
     assert told >= 18
+
+
+LEVELLED = {"x": (0, 1), "y": ["low", "middle", "high"]}
+TIMED = {"entry": (0, 4), "time": (0, 5), "event": ["no", "yes"], "x": (0, 1)}
+
+
+def levelled(n: int) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0, 1, n)
+    return pd.DataFrame({"x": x, "y": np.array(LEVELLED["y"])[np.searchsorted([0, 1], x + rng.logistic(size=n))]})
+
+
+def timed(n: int) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    time = rng.exponential(4, n)
+    return pd.DataFrame(
+        {"entry": 0.0, "time": time, "event": np.where(time < 5, "yes", "no"), "x": rng.uniform(0, 1, n)}
+    )
+
+
+def ordered(data: Any, domain: Any, eps: float, **arguments: Any) -> Any:
+    return dp.ordinal("y ~ x", data, eps, domain=domain, **arguments)
+
+
+def hazard(data: Any, domain: Any, eps: float, **arguments: Any) -> Any:
+    return dp.hazard("Surv(entry, time, event) ~ x", data, eps, domain=domain, breaks=[2, 4], **arguments)
+
+
+PIECES = {
+    "levels": (ordered, levelled, LEVELLED, {"y": ["Low", "Middle", "High"]}, r"lost to `y`: missing, or a level"),
+    "times": (hazard, timed, TIMED, {"event": ["No", "Yes"]}, r"lost to `event`"),
+    "codes": (hazard, timed, TIMED, {"x": (5, 9)}, r"have `x` outside its declared range \(5, 9\)"),
+}
+
+
+@pytest.mark.parametrize("case", PIECES)
+def test_records_in_pieces_are_counted_first(case: str, tmp_path: Path) -> None:
+    """A record counts once, whatever its pieces; at n eps = 1,000 noise passes for a fault once in a thousand times."""
+    verb, made, domain, wrong, sentence = PIECES[case]
+    data = made(3_000)
+    ledger = dp.Ledger(tmp_path / "rows.ledger", dataset="rows", eps=3.0)
+    fit = verb(data, domain, 1.0, ledger=ledger)
+    assert ledger.entries()["eps"].tolist() == pytest.approx([0.03, 0.97])
+    assert ledger.entries()["method"].tolist()[-1] == fit.family.name
+    assert fit.guarantee.eps == 1.0
+    assert fit.plan.counts.rows == pytest.approx(3_000, abs=1_200)  # 8 standard deviations
+    assert "about" in fit.summary().as_text()
+    with pytest.raises(MismatchError, match=sentence):
+        verb(data, {**domain, **wrong}, 1.0, ledger=ledger)
+    assert ledger.remaining.eps == pytest.approx(1.97)
+    gone = verb(data, {**domain, **wrong}, 1.0, ledger=ledger, on_mismatch="go")
+    assert gone.guarantee.eps == 1.0
+    assert verb(data, domain, 1.0, check_share=0).plan.counts is None
+
+
+def test_times_beyond_the_end_of_the_observation_are_no_fault() -> None:
+    """A third of the times lie beyond the range, where persons are observed to the end."""
+    fit = hazard(timed(3_000), {**TIMED, "time": (0, 4)}, 100.0, seed=1)
+    assert {fault.column: fault.kind for fault in fit.plan.counts.faults if "t" in fault.column} == {
+        "entry": "lost",
+        "time": "lost",
+        "event": "lost",
+    }
+
+
+def test_records_are_counted_as_pieces_are_made_of_them() -> None:
+    """Planted: pieces counted for records."""
+    data = {"entry": [0.0, 3.0, 0.0, math.nan], "time": [5.0, 2.0, 3.0, 1.0], "event": ["no", "yes", "yes", "yes"]}
+    rows = as_table({**data, "x": [0.5] * 4})
+    plan = dp.plan_hazard("Surv(entry, time, event) ~ x", TIMED, 1.0, breaks=[2, 4])
+    pieces = plan.call.source.pieces  # type: ignore[union-attr]
+    assert pieces.used(rows) == 2
+    assert sum(len(block.endog) for block in pieces.rows(rows).collect()) == 5
+    levels = dp.plan_ordinal("y ~ x", LEVELLED, 1.0).call.source.pieces  # type: ignore[union-attr]
+    rows = as_table({"x": [0.1, math.nan, 9.0, 0.2], "y": ["low", "low", "high", "LOW"]})
+    assert levels.used(rows) == 2
+    assert sum(len(block.endog) for block in levels.rows(rows).collect()) == 4

@@ -89,7 +89,7 @@ def test_what_one_quantile_has_bought_serves_all(monkeypatch: pytest.MonkeyPatch
     def bought(plan: Any, data: Any, random: Any) -> ResponsePurchase:
         return ResponsePurchase(plan.response.eps, 2.0, 12.0)
 
-    def counted(plan: Any, data: Any, random: Any, rows: Any) -> Any:
+    def counted(plan: Any, *_: Any) -> Any:
         return plan.counts.released(3987, [0] * len(plan.counts.faults))
 
     monkeypatch.setattr(sources, "bought_response", bought)

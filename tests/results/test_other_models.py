@@ -168,11 +168,8 @@ def test_a_log_rank_test_is_one_line(models: dict[str, Any]) -> None:
 
 
 def test_plans_without_forecasts_say_so() -> None:
-    hazard = dp.plan_hazard("Surv(time, event) ~ x", DOMAIN, 1.0)
-    with pytest.raises(ArgumentError, match="standard_errors is not offered for plans of hazards"):
-        hazard.standard_errors(1000)
-    with pytest.raises(ArgumentError, match="generalized linear models, got MultinomialPlan"):
-        dp.sample_size(dp.plan("mode ~ x", DOMAIN, 1.0, family="multinomial"), se={"x": 0.1})  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="generalized linear models, got QuantilePlan"):
+        dp.sample_size(dp.plan_quantreg("y ~ x", DOMAIN, 1.0, q=[0.25, 0.5]), se={"x": 0.1})  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="q must be one of the quantiles"):
         dp.plan_quantreg("y ~ x", DOMAIN, 1.0, q=[0.25, 0.5])[0.9]
 

@@ -1,0 +1,104 @@
+"""What a plan tells by rows that nobody has read: rows made up from public facts, and forecasts of errors."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+
+class Simulated(ABC):
+    """A plan whose call can be carried out on made-up rows, and whose standard errors can be forecast.
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> plan = dp.plan("y ~ x", {"x": (0, 1), "y": (0, 1)}, eps=1.0)
+    """
+
+    @abstractmethod
+    def _call(self, what: str) -> Any:
+        """The call that is planned; ArgumentError without one."""
+
+    @property
+    @abstractmethod
+    def coefficients(self) -> list[Any]:
+        """What errors are of: names, and with several classes pairs of a class and a name."""
+
+    def simulate(self, n: int, seed: int = 0, *, typical: Mapping[str, Any] | None = None, like: Any = None) -> Any:
+        """An example of such a fit: the result of the plan on the rows of `made_up`.
+
+        It costs nothing and is not certified, because its noise is seeded.
+
+        Examples
+        --------
+        >>> plan.simulate(1000, seed=1).params.index.tolist()
+        ['Intercept', 'x']
+        """
+        return self._call("simulate").simulate(self, n, seed, typical, like)
+
+    def made_up(
+        self, n: int, seed: int = 0, *, typical: Mapping[str, Any] | None = None, like: Any = None
+    ) -> pd.DataFrame:
+        """Rows simulated from public facts alone, to inspect, edit, and pass as ``like=``.
+
+        Numbers have a standard deviation of a sixth of their range about a little below its middle, the k-th level is
+        k^2 times as rare as the first, one in seven of 0 and 1 is 1, columns hardly correlate. The response follows
+        from the family, with coefficients drawn at random: a quarter of second levels, counts of a mean of a twentieth
+        of the greatest; of a continuous one half of the spread is explained.
+
+        Parameters
+        ----------
+        n, seed : int
+        typical : dict, optional
+            Public facts about columns: ``{"bmi": (27, 4), "ward": {"burns": 0.01}, "smoker": 0.2}`` gives mean and sd
+            of a number, shares of levels, and the share of ones.
+        like : DataFrame, optional
+            PUBLIC rows to draw from, such as published microdata or a synthetic file. Never pass the private rows: the
+            result would depend on them, and no budget pays for it.
+
+        Examples
+        --------
+        >>> plan.made_up(1000, typical={"x": (0.9, 0.05)}).shape
+        (1000, 2)
+        """
+        return self._call("made_up").made_up(self, n, seed, typical, like)
+
+    def standard_errors(
+        self,
+        n: int,
+        *,
+        residual_sd: float | None = None,
+        typical: Mapping[str, Any] | None = None,
+        like: Any = None,
+    ) -> pd.DataFrame:
+        """Standard errors that a fit of `n` rows is likely to show: a forecast, for which nothing is read or spent.
+
+        Where only the Domain is known three kinds of rows are supposed: usual ones, as `made_up` draws them; ones that
+        say more (numbers that fill their range); and ones that say less (narrow numbers off the middle, rarer levels,
+        columns that go together). `typical` and `like` tell better, as for `made_up`; `residual_sd` is that of a
+        continuous response, in its units, by default 0.07 of its range.
+
+        Returns
+        -------
+        DataFrame
+            In the user's units: std_error, of usual rows or those that are known; lower and upper, of rows that say
+            more and less; sampling, without any noise; identified, the chance that the noise leaves the coefficient a
+            standard error, of the rows of std_error; identified_upper, that chance of the rows of upper, which is the
+            one to count on where nothing is known. An error is inf where its chance is below one half.
+
+        Examples
+        --------
+        >>> logit = dp.plan("y ~ x", {"x": (0, 1), "y": bool}, 1.0, family="binomial")
+        >>> logit.standard_errors(20_000).equals(logit.forecast().errors(20_000))
+        True
+        """
+        return self.forecast(residual_sd=residual_sd, typical=typical, like=like).errors(n)
+
+    def forecast(
+        self, *, residual_sd: float | None = None, typical: Mapping[str, Any] | None = None, like: Any = None
+    ) -> Any:
+        """What `standard_errors` rests on, for several numbers of rows or budgets: ``errors(n)``, ``at(plan)``."""
+        return self._call("standard_errors").forecast(self, residual_sd, typical, like)
