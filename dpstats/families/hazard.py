@@ -151,7 +151,11 @@ def _corners(family: PiecewiseExponential, size: int) -> tuple[NDArray[np.float6
         found.append((*sums, np.tile(parts[2], first.shape[1])))
     gradient, curvature, event = (np.concatenate(parts) for parts in zip(*found, strict=True))
     rounded = 1 + 1e-12
-    cells = np.minimum(gradient * rounded, family.lipschitz), np.minimum(curvature * rounded, family.curvature_bound), event
+    cells = (
+        np.minimum(gradient * rounded, family.lipschitz),
+        np.minimum(curvature * rounded, family.curvature_bound),
+        event,
+    )
     for part in cells:
         part.flags.writeable = False
     return cells

@@ -460,6 +460,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "place": ({"formula": "Surv(time, event) ~ arm + median(age)"}, "character 27"),
     "cap": ({"rate_cap": 0}, "rate_cap"),
     "text cap": ({"rate_cap": "high"}, "rate_cap"),
+    "tiny cap": ({"rate_cap": 1e-60}, "rate_cap"),
     "inference": ({"inference": "robust"}, "True or False"),
     "undeclared": ({"formula": "Surv(time, event) ~ ward"}, "'ward' is not declared"),
     "undeclared entry": ({"formula": "Surv(since, time, event) ~ arm"}, "'since' is not declared"),
