@@ -20,13 +20,16 @@ from dpstats.errors import ArgumentError, DataError
 from dpstats.evaluation.binary import DECISION_METRICS, PROBABILITY_METRICS, BinaryModel
 from dpstats.evaluation.histograms import STEPS, WEIGHTED_STEPS, Array, Histogram, linear_range
 from dpstats.evaluation.integer_noise import IntegerNoise, choose_noise
+from dpstats.evaluation.levels import LEVEL_METRICS, LevelModel
 from dpstats.evaluation.numeric import COUNT_METRICS, GAUSSIAN_METRICS, QUANTILE_METRICS, NumericModel
 from dpstats.evaluation.result import Evaluation
 from dpstats.families import BinomialCounts
 from dpstats.formula.advice import dropped_note
 from dpstats.formula.design import DesignSpec
+from dpstats.formula.reader import check_columns
 from dpstats.ledger import LedgerLike
 from dpstats.mechanisms.design import ArrayDesign
+from dpstats.models.ordinal import rows_at_first
 from dpstats.models.release import Release, check_unit, counted_rows
 from dpstats.models.sources import OFFSET_BOUND, AuxiliaryArrays, array_blocks, auxiliary_arrays
 from dpstats.plan import Plan
@@ -35,6 +38,7 @@ from dpstats.privacy.information import linear_predictor
 from dpstats.privacy.randomness import RandomSource
 from dpstats.quiet import hide_frames
 from dpstats.results.glm_results import GLMResults
+from dpstats.results.ordinal import CUT, cut_points
 from dpstats.wording import part_of
 
 NOT_EVALUATED = {
@@ -46,7 +50,7 @@ NOT_EVALUATED = {
 }
 """Why results of other kinds have no metrics."""
 
-Model = BinaryModel | NumericModel
+Model = BinaryModel | LevelModel | NumericModel
 
 
 @hide_frames
@@ -80,7 +84,9 @@ def evaluate(
         The budget of this call. A delta permits Gaussian noise and stays unspent if Laplace noise is smaller.
     metrics : sequence of str, optional
         By default all metrics of the family; fewer metrics have less noise. Binomial: accuracy, brier, log_score,
-        deviance (the share explained), calibration, roc, residuals. SVMs: accuracy, roc. Gaussian: r2, rmse, mae,
+        deviance (the share explained), calibration, roc, residuals. SVMs: accuracy, roc. Ordered levels:
+        accuracy, mae (levels between the most probable one and the row's), rps (the ranked probability score, a mean
+        over cut-points), log_score, deviance. Gaussian: r2, rmse, mae,
         residuals. Quantiles: pinball. Poisson: deviance, mae, residuals; negative binomial without the deviance.
     adjacency : {"add_remove", "replace_one"}
     ledger : Ledger, Part or path, optional
@@ -148,7 +154,7 @@ def evaluate(
         work,
         label=f"evaluation of {fit.plan.title}",
         method="evaluate",
-        columns=design.columns if isinstance(design := fit.plan.design, DesignSpec) else (),
+        columns=_columns(fit.plan),
         formula=fit.plan.formula,
         digest=fit.plan.digest,
         domain=_declared(fit.plan),
@@ -163,21 +169,24 @@ def _not_evaluated(fit: object) -> ArgumentError:
     return ArgumentError(f"fit must be a fitted model, as dp.glm returns; got {kind}{part_of(fit)}")
 
 
+def _columns(plan: Plan) -> tuple[str, ...]:
+    """The columns of the data that are read."""
+    design = plan.design
+    return tuple(name for name in design.columns if name != CUT) if isinstance(design, DesignSpec) else ()
+
+
 def _declared(plan: Plan) -> Domain:
     """What the fit declared of its columns: without bought ranges, and without what its family implies."""
     if not isinstance(plan.design, DesignSpec):
         return Domain()
     known = plan.design.domain
-    return Domain({n: known[n] for n in known if n not in plan.bought and n != plan.design.response_name})
+    without = (*plan.bought, plan.design.response_name, CUT)
+    return Domain({name: known[name] for name in known if name not in without})
 
 
 def plan_evaluation(fit: GLMResults, metrics: Sequence[str] | None, bins: int) -> Model:
     """What to release for these metrics; reads no row. ArgumentError if a metric, or `bins`, is not usable."""
     plan, family = fit.plan, fit.plan.family
-    if family.name == "ordinal":
-        raise ArgumentError(
-            "fit: models of ordered levels are not evaluated: probabilities of public rows are fit.predict(newdata)"
-        )
     if family.name == "hazard":
         raise ArgumentError(
             "fit: hazards are not evaluated: rows are persons, and the model is of pieces of their time"
@@ -185,7 +194,7 @@ def plan_evaluation(fit: GLMResults, metrics: Sequence[str] | None, bins: int) -
     # A family from elsewhere has the measures of its kind of response.
     known: dict[str, Sequence[str]] = {"continuous": GAUSSIAN_METRICS, "count": COUNT_METRICS[1:]}
     known |= {"poisson": COUNT_METRICS, "quantile": QUANTILE_METRICS}  # the deviance is Poisson's
-    known |= dict.fromkeys(("binomial", "binomial_counts"), PROBABILITY_METRICS)
+    known |= dict.fromkeys(("binomial", "binomial_counts"), PROBABILITY_METRICS) | {"ordinal": LEVEL_METRICS}
     possible = known.get(family.name, known.get(family.response, DECISION_METRICS))
     if family.response == "continuous" and family.link != "identity":
         raise ArgumentError(
@@ -196,6 +205,10 @@ def plan_evaluation(fit: GLMResults, metrics: Sequence[str] | None, bins: int) -
     if not is_whole(bins) or not 1 <= bins <= 100:
         raise ArgumentError(f"bins must be a whole number from 1 to 100, got {safe_repr(bins)}")
     ends = linear_range(plan.design, fit.scaled_params)
+    if family.name == "ordinal":
+        # Rows are located by their predictor at the first cut-point as it was released; points are put in order.
+        points = cut_points(plan.design, fit.scaled_params)
+        return LevelModel(np.sort(points) - points[0], *ends, chosen)
     if family.response == "binary":
         return BinaryModel(family, *ends, chosen, int(bins))
     count = family.response == "count"
@@ -316,8 +329,10 @@ def _checked_data(
         if weights is not None or offset is not None:
             raise ArgumentError("weights and offset come from the formula; leave them out")
         table = as_table(data, engine)
-        design.check_schema(table)
+        check_columns(table, design.domain, _columns(plan))
         check_unit(table, record)
+        if design.cut_points and record.column is not None:
+            raise ArgumentError("unit is not offered for ordered levels; leave it out")
         return table, AuxiliaryArrays()
     assert isinstance(design, ArrayDesign)
     if record.column is not None:
@@ -345,6 +360,10 @@ def _complete_rows(
     """Complete rows in model units. Reads rows: charge first."""
     if rows is not None:
         assert isinstance(plan.design, DesignSpec)
-        return counted_rows(plan.design, rows, record, random)
+        return (
+            rows_at_first(plan.design, rows)
+            if plan.design.cut_points
+            else counted_rows(plan.design, rows, record, random)
+        )
     assert isinstance(plan.design, ArrayDesign)
     return array_blocks(as_endog(data[0]), as_exog(data[1]), plan.family, plan.design.norms, auxiliary)

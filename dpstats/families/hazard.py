@@ -15,7 +15,6 @@ from dpstats.arguments import is_number, safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.families.base import Array, Family, LossCurve, check_cap
 
-
 MOST_STEPS = 256
 """Cells of a curve up to the ramp, and on it: with these scales are within a part in a hundred of the least."""
 
@@ -25,10 +24,10 @@ class PiecewiseExponential(Family):
     """The loss of a person's time at risk in an interval, and of the event that ends it, until the hazard has added up.
 
     A row is weighted by the interval's length, and eta has the logarithm of the part of it that the person was at risk.
-    An event, of response 1 and weight 1, counts 1 up to the start of the ramp, and on it less, down to nothing a unit of
-    eta later: its slope is minus that. A piece, of response 0, has the integral of what an event would have counted over
-    the hazard up to there as its slope: exp(eta) up to the ramp, `most` beyond it. The bounds are those of a person, of
-    all pieces together (docs/proofs/survival, 3).
+    An event, of response 1 and weight 1, counts 1 up to the start of the ramp, and on it less, down to nothing a unit
+    of eta later: its slope is minus that. A piece, of response 0, has the integral of what an event would have counted
+    over the hazard up to there as its slope: exp(eta) up to the ramp, `most` beyond it. The bounds are those of a
+    person, of all pieces together (docs/proofs/survival, 3).
 
     Parameters
     ----------

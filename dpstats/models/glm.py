@@ -325,26 +325,43 @@ def fit_source(
     )
     title = plan.title if further is None else further.title
     signed = {"analyst": charge.get("analyst"), "label": charge.get("label")}
-    rest, rows = plan.guarantee if further is None else compose([plan.guarantee, further.guarantee]), None
+    rest = plan.guarantee if further is None else compose([plan.guarantee, further.guarantee])
+    rows: Rows[Block] | None = None
     if plan.counts is not None:
         counted, rest = plan.counts.guarantees(plan.guarantee)
         rest = rest if further is None else compose([rest, further.guarantee])
-        if ledger is not None:
-            check_rows(ledger, counted, data)
-            ledger.signed(signed["analyst"]).check_charges([counted, rest])
         label, method = f"rows of a {title}", plan.entries[0]["method"]
         counting = release(counted, work=partial(_release_counts, source, plan, random), label=label, method=method)
-        counts, rows = counting.run(ledger, **signed)
+        counts, rows = count_first(counting, [counted, rest], ledger, request.options.on_mismatch, **signed)
         plan = replace(plan, counts=counts)
-        wrong = counts.mismatch()
-        if wrong and request.options.on_mismatch == "stop":
-            raise MismatchError(
-                f"{' '.join(map(sentence, wrong))} No fit was made; counting the rows cost {counted}. Correct the "
-                f"Domain, or pass {argument('on_mismatch', 'go')} to fit in any case"
-            )
     fit = partial(release_fit, source, plan, random, encoded=rows)
     work = fit if further is None else lambda data: further.release(fit(data), data, random)
     return release(rest, work=work, label=title, method=plan.entries[-1]["method"]).run(ledger, **signed)
+
+
+def count_first(
+    counting: Release[Any, tuple[RowCounts, Result]],
+    charges: Sequence[Guarantee],
+    ledger: Any,
+    on_mismatch: str,
+    *,
+    analyst: str | None,
+    label: str | None,
+) -> tuple[RowCounts, Result]:
+    """The counts of rows and what was read with them, charged by themselves if `charges`, the fit's too, can be met.
+
+    MismatchError if too many rows are at fault, unless the fit is to be made in any case.
+    """
+    if ledger is not None:
+        check_rows(ledger, charges[0], counting.data)
+        ledger.signed(analyst).check_charges(charges)
+    counts, read = counting.run(ledger, analyst=analyst, label=label)
+    if (wrong := counts.mismatch()) and on_mismatch == "stop":
+        raise MismatchError(
+            f"{' '.join(map(sentence, wrong))} No fit was made; counting the rows cost {charges[0]}. Correct the "
+            f"Domain, or pass {argument('on_mismatch', 'go')} to fit in any case"
+        )
+    return counts, read
 
 
 def _release_counts(

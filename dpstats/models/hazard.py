@@ -168,7 +168,7 @@ def split_time(pieces: Pieces, table: Table, rows: slice) -> Iterator[Table]:
         offsets = np.log(np.clip(np.where(seen.complete, length, 0.0) / (end - start), SHORTEST, 1.0))
         weight = float((end - start) / breaks[-1]) * ROUNDED
         event = seen.complete & seen.events & (seen.places == at)
-        # An event at time 0 has a piece as well, of the shortest time: without one it would exceed the bound of a person.
+        # An event at time 0 has a piece as well, of the shortest time: alone it would exceed the bound of a person.
         for mask, response in (((seen.complete & (length > 0)) | event, 0.0), (event, 1.0)):
             chosen[rows] = mask
             count = int(np.count_nonzero(mask))

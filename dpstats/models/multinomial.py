@@ -31,8 +31,9 @@ from dpstats.data.passes import concatenate, single_blas_thread
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, FormulaError
 from dpstats.families.multinomial import Multinomial
-from dpstats.formula.design import design_spec
+from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.formula.parse import expand_dot, parse
+from dpstats.formula.reader import BLOCK_ROWS, Facts, possible_faults, used_rows
 from dpstats.formula.submodels import SEED
 from dpstats.formula.syntax import add_terms
 from dpstats.inference import Inference, KnownInformation, Projection
@@ -50,8 +51,11 @@ from dpstats.mechanisms.multinomial import (
 )
 from dpstats.mechanisms.options import Options
 from dpstats.models.forecast import DRAWS, PUBLIC_GRADIENT, PUBLIC_RIDGE, PUBLIC_ROWS, ROWS, Forecast, supposed
+from dpstats.models.glm import count_first
 from dpstats.models.population import ROWS_EACH, USUAL, ColumnPrior, KnownColumns, check_row_count, made_up_rows
 from dpstats.models.release import Release, check_unit, person_rows
+from dpstats.models.sources import known_facts, release_counts
+from dpstats.plan.row_counts import CHECK_SHARE, LEAST_EPS, RowCounts
 from dpstats.privacy.guarantee import check_delta, check_planned
 from dpstats.privacy.information import MatrixNoise
 from dpstats.privacy.randomness import random_source
@@ -64,9 +68,9 @@ from dpstats.wording import argument
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 
-_PAID = ("inference", "information_share")
+_PAID, _COUNTED = ("inference", "information_share"), ("check_share", "on_mismatch")
 
-OFFERED = ("curvature", "radius", "release_share", "rows_at_most", "unit", "unit_weight", "max_rows", *_PAID)
+OFFERED = ("curvature", "radius", "release_share", "rows_at_most", "unit", "unit_weight", "max_rows", *_COUNTED, *_PAID)
 """Options of a fit that a model of several classes has too."""
 
 
@@ -94,9 +98,11 @@ def plan_multinomial(formula: str, domain: DomainLike, eps: float, arguments: Ma
             f"formula: {design.response_name} does not set what classes are compared with, the first level in "
             "the Domain: declare that level first, and name the column alone"
         )
-    last = options.release_share * privacy.row_eps
+    counts = _planned_counts(privacy, options, design)
+    left = privacy.row_eps if counts is None else counts.rest
+    last = options.release_share * left
     budget = NoiseBudget(
-        eps=privacy.row_eps - last,
+        eps=left - last,
         delta=0.0,
         final_eps=last,
         adjacency=privacy.adjacency,
@@ -112,9 +118,25 @@ def plan_multinomial(formula: str, domain: DomainLike, eps: float, arguments: Ma
             f"{argument('inference', None)}"
         )
     stage = plan_classes(design, len(design.response.levels), budget, share)
-    return MultinomialPlan(
-        design, stage, privacy.guarantee(PROOF), ClassesCall(formula, domain, eps, arguments, privacy)
-    )
+    call = ClassesCall(formula, domain, eps, arguments, privacy, options.on_mismatch)
+    return MultinomialPlan(design, stage, privacy.guarantee(PROOF), call, counts)
+
+
+def _planned_counts(privacy: PrivacyParameters, options: Options, design: DesignSpec) -> RowCounts | None:
+    """What counts the rows before the fit; None for persons, and where the call says so."""
+    share, persons = options.check_share, privacy.record.column is not None
+    if share is None:
+        share = 0.0 if persons or privacy.eps < LEAST_EPS else CHECK_SHARE
+    if share and persons:
+        raise ArgumentError(
+            f"check_share counts rows, and the guarantee is for persons: leave it out with {argument('unit')}"
+        )
+    faults = possible_faults(_facts(design), design)
+    return RowCounts.planned(privacy.eps, share, privacy.adjacency, faults) if share else None
+
+
+def _facts(design: DesignSpec) -> Facts:
+    return known_facts(design, (), Multinomial(3))
 
 
 def fit_multinomial(formula: str, data: object, eps: float, arguments: Mapping[str, Any]) -> MultinomialResults:
@@ -137,6 +159,7 @@ class ClassesCall:
     eps: float
     arguments: Mapping[str, Any]
     privacy: PrivacyParameters
+    on_mismatch: str
 
     def plan(self) -> MultinomialPlan:
         """The plan."""
@@ -148,7 +171,7 @@ class ClassesCall:
 
     def fit(self, data: object, engine: str | None, **charge: Any) -> MultinomialResults:
         """The fit that was planned."""
-        return _fit(replace(self.plan(), call=None), self.privacy, data, engine=engine, **charge)
+        return _fit(self.plan(), self.privacy, self.on_mismatch, data, engine=engine, **charge)
 
     def made_up(self, plan: MultinomialPlan, n: int, seed: int, typical: object, like: object) -> pd.DataFrame:
         """Rows that are made up by the Domain; see `MultinomialPlan.made_up`."""
@@ -318,6 +341,7 @@ def _checked(eps: float, settings: Mapping[str, Any]) -> tuple[PrivacyParameters
 def _fit(
     plan: MultinomialPlan,
     privacy: PrivacyParameters,
+    on_mismatch: str,
     data: object,
     *,
     ledger: Any = None,
@@ -335,7 +359,26 @@ def _fit(
     table, record, design = as_table(data, engine), privacy.record, plan.design
     design.check_schema(table)
     check_unit(table, record)
-    random = privacy.random()
+    random, title, counts = privacy.random(), f"multinomial logit of {len(plan.classes)} classes", plan.counts
+    signed, opened = {"analyst": analyst, "label": label}, as_ledger(ledger)
+    release = partial(
+        Release,
+        data=table,
+        columns=design.columns,
+        formula=design.formula,
+        digest=lambda: hashlib.sha256(json.dumps(plan.to_dict(), sort_keys=True).encode()).hexdigest(),
+        domain=design.domain,
+        memory=None if memory is None else Memory(memory),
+    )
+    rest = plan.guarantee
+    if counts is not None:
+        counted, rest = counts.guarantees(plan.guarantee)
+        used = partial(used_rows, design, block_rows=BLOCK_ROWS)
+        count = partial(release_counts, counts, design, _facts(design), used, random=random)
+        counting = release(
+            counted, work=lambda rows: (count(rows), None), label=f"rows of a {title}", method="row counts"
+        )
+        counts, _ = count_first(counting, [counted, rest], opened, on_mismatch, **signed)
 
     def work(rows: Table) -> MultinomialResults:
         with quiet():
@@ -343,18 +386,7 @@ def _fit(
         with single_blas_thread(len(design.names)):
             released = plan.stage.release(kept, random)
         public = privacy.adjacency == "replace_one" and record.column is None
-        shown = replace(plan, call=None)
+        shown = replace(plan, call=None, counts=counts)
         return MultinomialResults(shown, released.params, rows.rows if public else None, released.information)
 
-    return Release(
-        plan.guarantee,
-        table,
-        work,
-        label=f"multinomial logit of {len(plan.classes)} classes",
-        method="multinomial",
-        columns=design.columns,
-        formula=design.formula,
-        digest=lambda: hashlib.sha256(json.dumps(plan.to_dict(), sort_keys=True).encode()).hexdigest(),
-        domain=design.domain,
-        memory=None if memory is None else Memory(memory),
-    ).run(ledger, analyst=analyst, label=label)
+    return release(rest, work=work, label=title, method="multinomial").run(opened, **signed)

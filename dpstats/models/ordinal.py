@@ -110,6 +110,22 @@ def _found(design: DesignSpec, tables: Iterable[Table]) -> Iterator[tuple[bool, 
             first += counts.pop()
 
 
+def rows_at_first(design: DesignSpec, table: Table) -> PackedRows:
+    """Rows as their pieces at the first cut-point, with their levels as responses. Reads rows: charge first."""
+    columns = [name for name in design.columns if name != CUT]
+    return PackedRows(design.packing, table.batches(columns).map_shards(partial(_first_blocks, design)))
+
+
+def _first_blocks(design: DesignSpec, _: int, tables: Iterable[Table]) -> Iterator[Block]:
+    names = level_names(design)
+    found = (
+        (table.filtered, block)
+        for table in tables
+        for block in read_blocks(design, with_level(table, CUT, names, 0), BLOCK_ROWS)
+    )
+    return cut_anew(found, BLOCK_ROWS, concatenate, Block.part)
+
+
 def piece_weight(cuts: int) -> float:
     """The weight of each piece of a row: so many times it is at most 1, exactly."""
     return 1.0 if cuts == 1 else float(np.nextafter(1.0 / cuts, 0.0))

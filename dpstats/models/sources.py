@@ -431,7 +431,7 @@ def plan_counts(request: Request, design: DesignSpec, open_ranges: Sequence[str]
         return None
     if obstacle is not None:
         raise ArgumentError(f"check_share {obstacle}")
-    facts = _known_facts(design, open_ranges, request.family)
+    facts = known_facts(design, open_ranges, request.family)
     faults = possible_faults(facts, None if open_ranges else design)
     adapts = adaptive_errors(request, request.family)
     # A public guess at the number of rows has settled what is bought.
@@ -459,7 +459,7 @@ def counts_obstacle(request: Request, *, alone: bool) -> str | None:
     return None
 
 
-def _known_facts(design: DesignSpec, open_ranges: Sequence[str], family: Family) -> Facts:
+def known_facts(design: DesignSpec, open_ranges: Sequence[str], family: Family) -> Facts:
     """What is known of each column of a design that has stand-ins for `open_ranges`."""
     known = {name: one for name, one in design.domain.items() if name not in open_ranges}
     return column_facts(design.parsed, known, family)
@@ -476,15 +476,28 @@ def count_rows(
     assert counts is not None
     assert isinstance(design, DesignSpec)
     open_ranges = [name for name in plan.bought if name not in plan.trimmed] if pieces is None else pieces.clipping
-    facts = _known_facts(design, open_ranges, plan.request.family)
-    counted = partial(used_rows, design, block_rows=BLOCK_ROWS) if pieces is None else pieces.used
+    facts = known_facts(design, open_ranges, plan.request.family)
+    used = partial(used_rows, design, block_rows=BLOCK_ROWS) if pieces is None else pieces.used
+    return release_counts(counts, design, facts, used, data, random, rows)
+
+
+def release_counts(
+    counts: RowCounts,
+    design: DesignSpec,
+    facts: Facts,
+    used: Callable[[Table], int],
+    data: Table,
+    random: RandomSource,
+    rows: Rows[Block] | None = None,
+) -> RowCounts:
+    """The counts of rows that are `used`, or encoded already, and of those at fault. Reads rows: charge first."""
     with quiet():
-        part = partial(_row_sums, design, facts, counts.faults, counted if rows is None else None)
+        part = partial(_row_sums, design, facts, counts.faults, used if rows is None else None)
         sums = data.batches(design.parsed.columns).total(part, operator.add)
         sums[0] += 0 if rows is None else row_count(rows)
     at_fault = noisy_integers(sums[1:], counts.fault_sensitivity, counts.fault_eps, random)
-    used = data.rows if not counts.rows_eps else noisy_integers(sums[:1], 1, counts.rows_eps, random)[0]
-    return counts.released(int(used), at_fault.tolist())
+    number = data.rows if not counts.rows_eps else noisy_integers(sums[:1], 1, counts.rows_eps, random)[0]
+    return counts.released(int(number), at_fault.tolist())
 
 
 def _row_sums(

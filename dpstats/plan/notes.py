@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -154,7 +155,7 @@ def plan_notes(plan: PlanFacts, *, released: bool = True) -> list[str]:
     return [*notes, *assumed_response_note(plan), *design_notes(plan), *advised]
 
 
-def counts_note(plan: PlanFacts) -> list[str]:
+def counts_note(plan: Any) -> list[str]:
     """What the rows, counted before the fit, say of the Domain, in one note."""
     if plan.counts is None or plan.counts.rows is None:
         return []

@@ -21,6 +21,8 @@ from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
 from dpstats.inference import Inference
 from dpstats.mechanisms.multinomial import ClassesStage, ReleasedClasses, classes_inference
+from dpstats.plan.notes import counts_note
+from dpstats.plan.row_counts import RowCounts
 from dpstats.plan.simulated import Simulated
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
@@ -61,6 +63,8 @@ class MultinomialPlan(Simulated, Printed):
         Curvature and noise of the fit.
     guarantee : Guarantee
         For everything the call releases.
+    counts : RowCounts or None
+        What counts the rows before the fit.
 
     Examples
     --------
@@ -71,7 +75,7 @@ class MultinomialPlan(Simulated, Printed):
     >>> plan.classes, plan.names
     (('bus', 'car', 'rail'), ('Intercept', 'x'))
     >>> list(plan.budget["eps"].round(2))
-    [0.99, 0.01, 1.0]
+    [0.03, 0.96, 0.01, 1.0]
     >>> "tabular" in plan.to_latex(), "<td" in plan.to_html(), "|---:|" in plan.to_markdown()
     (True, True, True)
     """
@@ -80,6 +84,7 @@ class MultinomialPlan(Simulated, Printed):
     stage: ClassesStage
     guarantee: Guarantee
     call: Any = field(default=None, repr=False)
+    counts: RowCounts | None = None
 
     @property
     def classes(self) -> tuple[Scalar, ...]:
@@ -95,9 +100,10 @@ class MultinomialPlan(Simulated, Printed):
     @property
     def budget(self) -> pd.DataFrame:
         """What the budget is spent on, with the total."""
-        stage, most = self.stage, self.guarantee.eps / self.stage.cost
-        bought = stage.information is not None
+        stage, counting = self.stage, 0.0 if self.counts is None else self.counts.eps
+        bought, most = stage.information is not None, (self.guarantee.eps - counting) / self.stage.cost
         lines = [
+            *([("row counts", counting, "rows, rows at fault")] if counting else []),
             ("coefficients", most * stage.eps, "noise in the objective" + " and in the information" * bought),
             *([("cover", most * stage.cover_eps, "floating point of the information")] if bought else []),
             ("last step", most * stage.final.eps, "floating point"),
@@ -161,7 +167,7 @@ class MultinomialPlan(Simulated, Printed):
         stage = self.stage
         facts = [format_number(stage.noise.scale), format_range(stage.noise_sd), format_range(stage.curvature)]
         tables = [
-            _header(self, "private"),
+            _header(self, "private" if self.counts is None else self.counts.shown),
             full_width(["eps", "buys"], rows, [12, 44], title="Budget"),
             full_width(["scale", "s.d.", "curvature"], [("", facts)], [14, 20, 20], title="Noise in the objective"),
         ]
@@ -178,6 +184,7 @@ class MultinomialPlan(Simulated, Printed):
             "design": self.design.to_dict(),
             "stage": self.stage.to_dict(),
             "guarantee": self.guarantee.to_dict(),
+            **({} if self.counts is None else {"counts": self.counts.to_dict()}),
         }
 
     @classmethod
@@ -190,7 +197,8 @@ class MultinomialPlan(Simulated, Printed):
         ('Intercept', 'x')
         """
         design, stage = DesignSpec.from_dict(stored["design"]), ClassesStage.from_dict(stored["stage"])
-        return cls(design, stage, Guarantee(**stored["guarantee"]))
+        counts = None if "counts" not in stored else RowCounts.from_dict(stored["counts"])
+        return cls(design, stage, Guarantee(**stored["guarantee"]), counts=counts)
 
     def __repr__(self) -> str:
         return f"<MultinomialPlan: {self.design.formula}, {len(self.classes)} classes; {self.guarantee}>"
@@ -450,8 +458,10 @@ class MultinomialResults(Released):
             guarantee_sentence(self.guarantee, "The fit is"),
             f"Coefficients are log odds against {response}={base}; predict gives probabilities.",
             PAID if paid else _not_paid(),
+            *counts_note(self.plan),
         ]
-        observations = "private" if self.nobs is None else f"{self.nobs:,}"
+        counts = self.plan.counts
+        observations = f"{self.nobs:,}" if self.nobs is not None else "private" if counts is None else counts.shown
         return Summary([_header(self.plan, observations), *blocks], [*notes, *self.plan.design.notes])
 
     def to_dict(self) -> dict[str, Any]:

@@ -406,7 +406,7 @@ def what_would_help(results: ReleasedModel) -> str:
         forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
         paid = plan.request.options.inference in (True, "model", "robust")
         first = "More rows or eps help" if paid else f"{argument('inference', True)} asks for them"
-        whole = plan.screening is None and plan.request.options.refit_share == 0 and plan.family.name not in OF_PIECES
+        whole = plan.screening is None and plan.request.options.refit_share == 0
         foreseen = f"; {forecast} says which to expect" if whole else ""
         return f"{first}{foreseen}. {more}"
     if needed.usual is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
-from dpstats.data import as_table
+from dpstats.data import PackedRows, as_table
 from dpstats.domain import Domain, Levels, Range
 from dpstats.evaluation import histograms as blocks_module
 from dpstats.evaluation.check_result import column_histograms
@@ -23,6 +24,7 @@ from dpstats.evaluation.model_quality import count_rows, plan_evaluation
 from dpstats.families import get_family
 from dpstats.formula.design import design_spec
 from dpstats.formula.reader import column_facts, possible_faults
+from dpstats.models.ordinal import _blocks, rows_at_first
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.randomness import SystemRandom
 
@@ -100,6 +102,50 @@ def test_a_forgotten_second_cell_is_caught(fit: dp.GLMResults) -> None:
     wrong = choose_noise(largest, largest**2, 0.7, 0.0, "add_remove")
     ratios = [log_ratio(wrong, counted(fit, one), counted(fit, two)) for one, two in neighbours(6, "replace_one", 50)]
     assert max(ratios) > 0.7 * 1.5
+
+
+LEVELLED = {**DOMAIN, "g": ["a", "b", "c"], "n": [0, 1, 20, 90]}
+
+
+def levels_fit() -> dp.OrdinalResults:
+    return dp.ordinal("n ~ x + g", frame(400, 1), 5.0, domain=LEVELLED, seed=1, on_mismatch="go")
+
+
+def first_pieces(design: Any, table: Any) -> Any:
+    return rows_at_first(design, table).collect()
+
+
+def all_pieces(design: Any, table: Any) -> Any:
+    rows = PackedRows(design.packing, table.batches(["n", "x", "g"]).map_shards(partial(_blocks, design)))
+    return [block._replace(weights=None) for block in rows.collect()]
+
+
+def levels_counted(fit: dp.OrdinalResults, data: pd.DataFrame, blocks: Any, read: Any = first_pieces) -> Any:
+    return count_rows(plan_evaluation(fit, None, 10), blocks, read(fit.plan.design, as_table(data)), fit.scaled_params)
+
+
+@pytest.mark.slow
+def test_an_evaluation_of_ordered_levels_keeps_its_eps_exactly() -> None:
+    """Planted: all pieces of a row are counted, in the place of the first."""
+    fit = levels_fit()
+    blocks = plan_evaluation(fit, None, 10).blocks()
+    (block,) = blocks
+    worst, squares, planted = [], [], []
+    for adjacency in ADJACENCIES:
+        noise = choose_noise(block.largest, block.square, 0.7, 0.0, adjacency)
+        times = 1 if adjacency == "add_remove" else 2
+        ratios = []
+        for one, two in neighbours(6, adjacency, 60):
+            moved = levels_counted(fit, one, blocks) - levels_counted(fit, two, blocks)
+            ratios.append(log_ratio(noise, moved, 0))
+            squares.append(float(np.square(moved).sum()) / times / block.square)
+            wrong = [levels_counted(fit, data, blocks, all_pieces) for data in (one, two)]
+            planted.append(log_ratio(noise, *wrong))
+        worst.append(max(ratios))
+    assert max(worst) <= 0.7 * (1 + 1e-12)
+    assert min(worst) > 0.7 * 0.8
+    assert max(squares) <= 1
+    assert max(planted) > 0.7 * 2
 
 
 def test_a_place_that_is_not_clipped_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,6 +94,7 @@ def test_pieces_at_another_budget_are_planned_as_by_their_verb(eps: float) -> No
         assert planned(kind).at(eps).digest() == planned(kind, eps).digest()
 
 
+@pytest.mark.slow
 def test_persons_are_made_up_with_their_times() -> None:
     plan = planned("hazard")
     rows = plan.made_up(4_000, 1, typical={"e": 0.4})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -95,7 +95,7 @@ def test_a_cut_time_has_no_event_and_an_entry_after_the_end_no_row() -> None:
 
 
 def time_at_risk(share: Any, most: float) -> tuple[Any, Any, Any]:
-    """l' and l'' of a piece of the whole time, and what an event counts, at multiples of the ramp's start (section 3)."""
+    """l' and l'' of a piece of the whole time, and what an event counts, at multiples of the ramp's start."""
     start, past = most / (np.e - 1), np.clip(np.log(np.maximum(share, 1e-300)), 0, 1)
     slope = np.where(share <= 1, start * share, start * ((2 - past) * np.exp(past) - 1))
     return slope, (1 - past) * start * share, 1 - past
@@ -108,7 +108,7 @@ def persons(ends: tuple[float, ...], most: float, steps: int = 401) -> Any:
     found = [np.stack([y, y_bend, np.zeros(steps)], 1)]
     for start, end in pairwise((0.0, *ends)):
         slope = np.add.outer(start * x, np.abs((end - start) * y - counts))
-        bend = np.add.outer(start * x_bend, (end - start) * y_bend + ((0 < counts) & (counts < 1)))
+        bend = np.add.outer(start * x_bend, (end - start) * y_bend + ((counts > 0) & (counts < 1)))
         found.append(np.stack([slope, bend, np.broadcast_to(counts, slope.shape)], -1).reshape(-1, 3))
     return np.concatenate(found)
 
@@ -138,7 +138,7 @@ def test_sums_of_pieces_are_on_the_curve_of_one() -> None:
 def test_a_forgotten_ramp_is_caught() -> None:
     """Planted: l'' of time at risk alone, as if an event ceased to count at once and at no price."""
     kappa, (slope, bend, count) = 1 / 3, persons((0.5, 1.0), 1.0).T
-    scale = np.max(slope / (1 - kappa * (bend - ((0 < count) & (count < 1)))))
+    scale = np.max(slope / (1 - kappa * (bend - ((count > 0) & (count < 1)))))
     assert np.max(kappa * bend + slope / scale) > 1.1
 
 
@@ -334,7 +334,10 @@ def test_slopes_have_twice_the_digits() -> None:
             parts = [mp.mpf(0), *(bend for bend in bends if bend < hazard), hazard]
             exact.append(-counts(hazard) if event else mp.quad(counts, parts))
         fine = pair_slope(family, single(eta, np.float64), endog)
-        apart = [mp.mpf(h) + mp.mpf(l) - e for h, l, e in zip(*map(np.ndarray.tolist, fine), exact, strict=True)]
+        apart = [
+            mp.mpf(high) + mp.mpf(low) - one
+            for high, low, one in zip(*map(np.ndarray.tolist, fine), exact, strict=True)
+        ]
         assert max(map(abs, apart)) < 1e-26
     rounded = [float(one) for one in exact]
     np.testing.assert_allclose(family.slope(eta, endog), rounded, rtol=2e-15)

@@ -173,7 +173,8 @@ def test_the_number_of_rows_is_shown_where_it_is_public() -> None:
 def test_charge(tmp_path: Path) -> None:
     with dp.Ledger(tmp_path / "a.ledger", dataset="trips", eps=1.5, domain=DOMAIN) as ledger:
         fit = dp.glm("y ~ x + z", rows(300), 1.0, family="multinomial", ledger=ledger, label="modes")
-        assert ledger.entries()["eps"].tolist() == [1.0]
+        assert ledger.entries()["eps"].tolist() == pytest.approx([0.03, 0.97])
+        assert ledger.entries()["method"].tolist() == ["row counts", "multinomial"]
         assert fit.guarantee.certified
         with pytest.raises(dp.errors.BudgetExceeded):
             dp.glm("y ~ x + z", rows(300), 1.0, family="multinomial", ledger=ledger)
@@ -199,6 +200,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"rows_at_most": 0}, "rows_at_most"),
     ({"release_share": 1.0}, "release_share"),
     ({"max_rows": 3}, "unit"),
+    ({"check_share": 0.1, "unit": "person"}, "check_share counts rows"),
+    ({"check_share": 1.5}, "check_share must be 0"),
+    ({"on_mismatch": "wait"}, "on_mismatch"),
     ({"unit": "x"}, "unit"),
     ({"fold": 3}, "fold"),
     ({"formula": "x ~ z"}, "3 to 64 levels"),

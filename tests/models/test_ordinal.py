@@ -261,7 +261,7 @@ HOSTILE = {
 @pytest.mark.parametrize("case", HOSTILE)
 def test_hostile_rows_are_released_as_others_are(case: str, eps: float) -> None:
     data = rows(200).assign(**HOSTILE[case])
-    fit = dp.ordinal(FORMULA, data, eps, domain=DOMAIN, seed=1)
+    fit = dp.ordinal(FORMULA, data, eps, domain=DOMAIN, seed=1, on_mismatch="go")
     assert np.isfinite(fit.params).all()
     assert max(map(len, fit.summary().as_text().splitlines())) <= 80
     assert np.isfinite(fit.predict(rows(5)).to_numpy()).all()
@@ -300,8 +300,6 @@ def test_tables_and_storage(tmp_path: Path) -> None:
     for name in ("get_prediction", "get_margeff", "comparisons", "predictions"):
         with pytest.raises(ArgumentError, match=r"fit\.(predict|tidy)"):
             getattr(fit, name)()
-    with pytest.raises(ArgumentError, match="not evaluated"):
-        dp.evaluate(fit, rows(100), 1.0)
     with pytest.raises(ArgumentError, match=r"what dp\.plan_ordinal returns"):
         fit.plan.fit(rows(100))
 
@@ -391,3 +389,63 @@ def test_what_is_not_there_says_why() -> None:
             getattr(fit, name)
     with pytest.raises(AttributeError, match="no attribute 'zzz'"):
         _ = fit.zzz
+
+
+def measures(fit: dp.OrdinalResults, data: pd.DataFrame) -> dict[str, float]:
+    """The metrics by the probabilities themselves."""
+    shares, codes = fit.predict(data).to_numpy(), pd.Categorical(data["y"], fit.levels).codes
+    own, base = shares[np.arange(len(codes)), codes], np.bincount(codes, minlength=shares.shape[1]) / len(codes)
+    beyond = codes[:, None] <= np.arange(shares.shape[1] - 1)
+    return {
+        "accuracy": float(np.mean(shares.argmax(axis=1) == codes)),
+        "mae": float(np.mean(np.abs(shares.argmax(axis=1) - codes))),
+        "ranked probability score": float(np.mean((shares.cumsum(axis=1)[:, :-1] - beyond) ** 2)),
+        "log score": float(-np.log(own).mean()),
+        "deviance explained": float(1 - np.log(own).sum() / np.log(base[codes]).sum()),
+    }
+
+
+@pytest.mark.parametrize("eps", [0.3, 3.0])
+def test_an_evaluation_measures_what_it_says(eps: float) -> None:
+    """Twelve evaluations of one fit: within 5 standard errors of the noise and the error of cells, and unbiased."""
+    fit, data = dp.ordinal(FORMULA, rows(4000), 2.0, domain=DOMAIN, seed=1), rows(6000, 5)
+    truth = pd.Series(measures(fit, data))
+    found = [dp.evaluate(fit, data, eps, seed=seed).metrics for seed in range(12)]
+    for one in found:
+        assert one.index.tolist() == truth.index.tolist()
+        assert np.all(np.abs(one["estimate"] - truth) < 5 * one["noise_se"] + one["cells"])
+    mean = sum(one["estimate"] for one in found) / 12
+    assert np.all(np.abs(mean - truth) < 5 * found[0]["noise_se"] / 12**0.5 + found[0]["cells"])
+
+
+@pytest.mark.slow
+def test_an_evaluation_takes_files_sides_and_expressions(tmp_path: Path) -> None:
+    data = rows(6000)
+    ledger = dp.Ledger(tmp_path / "books.db", dataset="rows", eps=5.0, domain=DOMAIN)
+    split = dp.holdout(data, share=0.3, ledger=ledger)
+    fit = dp.ordinal(FORMULA, data, 1.0, ledger=split.train_ledger)
+    quality = dp.evaluate(fit, data, 1.0, ledger=split.test_ledger, metrics=["accuracy", "mae"])
+    assert quality.rows == pytest.approx(1800, abs=250)
+    assert quality.guarantee == dp.Guarantee(1.0, basis="docs/proofs/evaluation")
+    data.to_csv(tmp_path / "rows.csv", index=False)
+    loaded = dp.OrdinalResults.from_dict(fit.to_dict())
+    again, other = (dp.evaluate(one, tmp_path / "rows.csv", 1.0, seed=1) for one in (fit, loaded))
+    assert again.metrics.equals(other.metrics)
+    assert max(map(len, again.summary().as_text().splitlines())) <= 80
+    assert dp.evaluate(fit, rows(3), 0.1, seed=1).metrics["estimate"].isna().all()
+    with pytest.raises(ArgumentError, match="metrics must be among"):
+        dp.evaluate(fit, data, 1.0, metrics=["roc"])
+    with pytest.raises(ArgumentError, match="unit is not offered"):
+        dp.evaluate(fit, data.assign(who=1), 1.0, unit="who")
+    with pytest.raises(DataError, match="'y'"):
+        dp.evaluate(fit, data.drop(columns="y"), 1.0)
+
+
+@pytest.mark.parametrize("eps", [1e-4, 0.01])
+def test_points_far_apart_and_out_of_order_are_measured(eps: float) -> None:
+    for seed in range(3):
+        fit = dp.ordinal(FORMULA, rows(20, seed), eps, domain=DOMAIN, seed=seed, on_mismatch="go")
+        found = dp.evaluate(fit, rows(4000), 100.0, seed=1).metrics
+        assert found["estimate"].notna().all()
+        truth = measures(fit, rows(4000))
+        assert found.loc["accuracy", "estimate"] == pytest.approx(truth["accuracy"], abs=0.01)
