@@ -128,7 +128,9 @@ class PiecewiseExponential(Family):
 
 
 @lru_cache(maxsize=16)
-def _corners(family: PiecewiseExponential, size: int) -> tuple[NDArray[np.float64], ...]:
+def _corners(
+    family: PiecewiseExponential, size: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """See `PiecewiseExponential.corners`."""
     # From cell to cell slopes of pieces rise; their l'' rises up to the ramp, and falls on it.
     start, ends, steps = family.start, (0.0, *family.ends), min(size // 4, MOST_STEPS)
@@ -161,7 +163,7 @@ def _corners(family: PiecewiseExponential, size: int) -> tuple[NDArray[np.float6
 
 
 def _ramp(start: float, steps: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """l' and l'' of a piece of the whole time at points of the ramp, and how far they are on it, shapes (steps + 1,)."""
+    """l' and l'' of a piece of the whole time on the ramp, and how far on it they are, shapes (steps + 1,)."""
     past = np.linspace(0.0, 1.0, steps + 1)
     return start * ((2 - past) * np.exp(past) - 1), start * (1 - past) * np.exp(past), past
 
