@@ -404,7 +404,7 @@ def what_would_help(results: ReleasedModel) -> str:
     more = f"Narrower ranges, fewer columns{chooses} and merging rare levels help."
     if needed is None:
         forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
-        paid = plan.request.options.inference in (True, "model", "robust")
+        paid = plan.request.options.inference is True
         first = "More rows or eps help" if paid else f"{argument('inference', True)} asks for them"
         whole = plan.screening is None and plan.request.options.refit_share == 0
         foreseen = f"; {forecast} says which to expect" if whole else ""
