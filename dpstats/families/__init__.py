@@ -140,16 +140,33 @@ _OF_PIECES: dict[Any, type[Family]] = {kind.name: kind for kind in (CumulativeLo
 """Their rows are pieces of records, which dp.ordinal and dp.hazard alone make: no call names them."""
 
 
-def get_family(family: Any) -> Family:
+def _refuse_pieces(family: Any) -> None:
+    """Raise ArgumentError for a family whose bounds are proved for the pieces that its own verb makes of records."""
+    name = family.strip().lower() if isinstance(family, str) else getattr(family, "name", None)
+    kind = family if isinstance(family, type) else type(family)
+    found = next((own for own, base in _OF_PIECES.items() if own == name or issubclass(kind, base)), None)
+    if found is not None:
+        call = {
+            "hazard": "dp.hazard('Surv(time, event) ~ x', data, eps)",
+            "ordinal": "dp.ordinal('y ~ x', data, eps)",
+        }[found]
+        raise ArgumentError(
+            f"family {found!r} is for pieces of records, which dp.{found} alone makes: call {call}, without a family"
+        )
+
+
+def get_family(family: Any, *, of_pieces: bool = False) -> Family:
     """A family by name, with its default caps, or the family itself.
 
     Names of statsmodels, R and scikit-learn are accepted too ("logistic", "normal"), as are families of statsmodels,
-    such as ``sm.families.Binomial()``, with the links offered here.
+    such as ``sm.families.Binomial()``, with the links offered here. The families of `dpstats.hazard` and
+    `dpstats.ordinal` are refused, as their bounds are those of the rows that these calls make; with `of_pieces` they
+    are not.
 
     Raises
     ------
     ArgumentError
-        If `family` is neither a Family nor one of the known names.
+        If `family` is neither a Family nor one of the known names, or is one of pieces.
 
     Examples
     --------
@@ -157,6 +174,8 @@ def get_family(family: Any) -> Family:
     >>> dp.families.get_family("binomial").name
     'binomial'
     """
+    if not of_pieces:
+        _refuse_pieces(family)
     if isinstance(family, Family):
         if family.name not in _BY_NAME:  # a user's own
             refuse(family.name)

@@ -15,15 +15,19 @@ from dpstats.arguments import is_number, safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.families.base import Array, Family, LossCurve, check_cap
 
+MOST_STEPS = 256
+"""Cells of a curve up to the ramp, and on it: with these scales are within a part in a hundred of the least."""
+
 
 @dataclass(frozen=True)
 class PiecewiseExponential(Family):
     """The loss of a person's time at risk in an interval, and of the event that ends it, until the hazard has added up.
 
     A row is weighted by the interval's length, and eta has the logarithm of the part of it that the person was at risk.
-    A piece, of response 0, has the loss exp(eta) up to the cap, and from there on a line; an event, of response 1 and
-    weight 1, has -eta up to the cap, and is flat from there on: it came after the observation had been stopped. The
-    bounds are those of a person, of all pieces together (docs/proofs/survival, 3).
+    An event, of response 1 and weight 1, counts 1 up to the start of the ramp, and on it less, down to nothing a unit
+    of eta later: its slope is minus that. A piece, of response 0, has the integral of what an event would have counted
+    over the hazard up to there as its slope: exp(eta) up to the ramp, `most` beyond it. The bounds are those of a
+    person, of all pieces together (docs/proofs/survival, 3).
 
     Parameters
     ----------
@@ -31,7 +35,8 @@ class PiecewiseExponential(Family):
         Ends of the intervals as shares of the time observed at most, increasing, the last 1. A person has no more
         weight in an interval than its length.
     most : float
-        The cap on exp(eta). A person is followed in an interval until its hazard adds up to `most` times the length.
+        The cap on the slope of a piece: of the events that count of a person in an interval, over its length. Events
+        count less once the hazard has added up to most / (e - 1) times the length, and not from e times that on.
 
     Raises
     ------
@@ -71,8 +76,13 @@ class PiecewiseExponential(Family):
 
     @property
     def curvature_bound(self) -> float:
-        """Time at risk throughout at the cap, and an event on the ramp."""
-        return self.most + 1
+        """Time at risk throughout where the ramp starts, and an event there."""
+        return self.start + 1
+
+    @property
+    def start(self) -> float:
+        """The hazard, summed up over the whole time, from which on an event counts less: until e times as much."""
+        return self.most / math.expm1(1)
 
     def curve(self, size: int = 1000) -> LossCurve:
         """The greatest l'' of a person by |l'|: the cells of `corners`."""
@@ -81,25 +91,11 @@ class PiecewiseExponential(Family):
     def corners(self, size: int = 512) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Cells that hold a person's |l'| and l'', and how much an event there counts, shapes (cells,).
 
-        Without an event |l'| = l'' is at most `most`. After x before the interval of the event and y in it, |l'| is
-        x + |y - c| for an event that counts c. l'' is at most x + y up to the cap and x beyond it, and 1 more on the
-        ramp. All are greatest at the greatest x, and c falls as y rises.
+        Without an event they are on the curve of a piece, of which sums of pieces are no more than means (its l'' is
+        concave in l'). After x before the interval of the event and y in it, |l'| is x + |y - c| for an event that
+        counts c; y rises as c falls. l'' is the sum of those of x and y, and 1 more on the ramp.
         """
-        found = [(np.array([self.most]), np.array([self.most]), np.zeros(1))]
-        # Shares of the cap, up to the ramp and on it. A cell beside a bend of a loss has l'' of both of its sides.
-        steps = size // 2
-        ramp = np.linspace(-0.5, 0.5, steps + 1)
-        share = np.concatenate([math.exp(-0.5) * np.arange(steps) / steps, np.exp(ramp)])
-        counts = np.concatenate([np.ones(steps), 0.5 - ramp])
-        on_ramp, bends = np.arange(2 * steps) >= steps - 1, share[:-1] <= math.exp(1 / steps)
-        share = np.minimum(share, 1.0)
-        for start, end in pairwise((0.0, *self.ends)):
-            before, within = self.most * start, self.most * (end - start) * share
-            gradient = before + np.maximum(counts[:-1] - within[:-1], within[1:] - counts[1:])
-            curvature = before + np.where(bends, within[1:], 0.0) + on_ramp
-            found.append((gradient * (1 + 1e-12), curvature * (1 + 1e-12), counts[:-1]))
-        gradient, curvature, event = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        return np.minimum(gradient, self.lipschitz), np.minimum(curvature, self.curvature_bound), event
+        return _corners(self, size)
 
     def event_counts(self, eta: Array, endog: Array) -> Array:
         """How much an event counts: 1, and from 1 to 0 on the ramp; 0 for a piece. Shape (rows,)."""
@@ -107,34 +103,77 @@ class PiecewiseExponential(Family):
 
     def _block(self, eta: Array, endog: Array) -> tuple[Array, Array, Array]:
         dtype = eta.dtype.type
-        most, event = dtype(self.most), endog == 1
-        knot, start = dtype(self.knot), dtype(self.ramp_start)
-        # The cap is taken on the hazard, so that rounding of its logarithm does not enter l'.
-        low = np.minimum(np.exp(np.minimum(eta, knot)), most)
-        value = low + most * np.maximum(eta - knot, 0)
+        most, event, start = dtype(self.most), endog == 1, dtype(self.ramp_start)
         past = np.clip(eta - start, 0, 1)
-        bend = np.where(event, (past > 0) & (past < 1), np.where(low >= most, dtype(0), low))
-        event_value = past * past / 2 - past - np.minimum(eta, start)
-        return np.where(event, event_value, value), np.where(event, past - 1, low), bend
-
-    @property
-    def knot(self) -> float:
-        """Where exp(eta) has reached the cap: its logarithm, rounded up."""
-        log_cap = float(np.log(self.most))
-        return log_cap + 1e-15 * (1 + abs(log_cap))
+        low, grown, below = np.exp(np.minimum(eta, start)), np.exp(past), np.minimum(eta, start)
+        # At the start of the ramp all factors are exactly 1, and so they are below it.
+        value = low * ((3 - past) * grown - 2 - past) + most * np.maximum(eta - start - 1, 0)
+        slope = np.minimum(low * ((2 - past) * grown - 1), most)
+        bend = np.where(event, (past > 0) & (past < 1), low * ((1 - past) * grown))
+        return np.where(event, past * past / 2 - past - below, value), np.where(event, past - 1, slope), bend
 
     @property
     def ramp_start(self) -> float:
-        """From where on an event counts less: half a unit of eta before the cap, and nothing half a unit beyond it."""
-        return float(np.log(self.most)) - 0.5
+        """From where on an event counts less, and nothing a unit of eta later: log(start), rounded down."""
+        log_cap = float(np.log(self.most))
+        return log_cap - math.log(math.expm1(1)) - 1e-15 * (1 + abs(log_cap))
 
     def mean(self, eta: Array) -> Array:
-        """exp(eta) up to the cap: events expected over the whole time."""
-        return np.minimum(np.exp(np.minimum(eta, self.knot)), eta.dtype.type(self.most))
+        """Events that are expected over the whole time, and count."""
+        return self.slope(eta, np.zeros_like(eta))
 
     def clip_response(self, endog: Array) -> Array:
         """0 for a piece, 1 for an event; nothing else is made of rows."""
         return np.where(np.isnan(endog), endog, np.asarray(endog == 1, dtype=np.asarray(endog).dtype))
+
+
+@lru_cache(maxsize=16)
+def _corners(
+    family: PiecewiseExponential, size: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """See `PiecewiseExponential.corners`."""
+    # From cell to cell slopes of pieces rise; their l'' rises up to the ramp, and falls on it.
+    start, ends, steps = family.start, (0.0, *family.ends), min(size // 4, MOST_STEPS)
+    below = start * (1 - (1 - np.arange(steps) / steps) ** 2)
+    slopes, bends, past = _ramp(start, steps)
+    within, counts = np.concatenate([below, slopes]), np.concatenate([np.ones(steps), 1 - past])
+    own = np.concatenate([below[1:], [start], bends[:-1]])
+    # At its start the ramp has l'' of both sides.
+    own_ramp = np.arange(2 * steps) >= steps - 1
+    # Sums before the event: those below the ramp are exceeded by its start in both.
+    slopes_before, bends_before, _ = _ramp(start, max(4, min(steps // 4, 4 * steps // len(family.ends))))
+    found = [(slopes[1:], bends[:-1], np.zeros(steps))]
+    for begin, end in pairwise(ends):
+        length = end - begin
+        gradient = np.maximum(counts[:-1] - length * within[:-1], length * within[1:] - counts[1:])
+        parts = _outer(np.stack([gradient, length * own + own_ramp, counts[:-1]]))
+        first = np.stack([slopes_before[1:], bends_before[:-1]]) * begin if begin > 0 else np.zeros((2, 1))
+        sums = [np.add.outer(of, part).ravel() for of, part in zip(first, parts, strict=False)]
+        found.append((*sums, np.tile(parts[2], first.shape[1])))
+    gradient, curvature, event = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    rounded = 1 + 1e-12
+    cells = (
+        np.minimum(gradient * rounded, family.lipschitz),
+        np.minimum(curvature * rounded, family.curvature_bound),
+        event,
+    )
+    for part in cells:
+        part.flags.writeable = False
+    return cells
+
+
+def _ramp(start: float, steps: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """l' and l'' of a piece of the whole time on the ramp, and how far on it they are, shapes (steps + 1,)."""
+    past = np.linspace(0.0, 1.0, steps + 1)
+    return start * ((2 - past) * np.exp(past) - 1), start * (1 - past) * np.exp(past), past
+
+
+def _outer(cells: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of cells, shape (3, cells), those that no other exceeds in all; of equal ones the first."""
+    exceeds = np.all(cells[:, :, None] >= cells[:, None, :], axis=0)
+    equal, order = exceeds & exceeds.T, np.arange(cells.shape[1])
+    beaten = exceeds & (~equal | (order[:, None] < order[None, :]))
+    return cells[:, ~beaten.any(axis=0)]
 
 
 @lru_cache(maxsize=16)

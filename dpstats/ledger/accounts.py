@@ -272,7 +272,8 @@ def convert_guarantee(guarantee: Guarantee, facts: LedgerFacts, account: int) ->
         if facts.unit is None:
             needed = "for rows; neither bounds the other, so keep another ledger, made with that unit"
         else:
-            needed = f"per {facts.unit}; pass {argument('unit', facts.unit)} to the call, or keep another ledger"
+            given = argument("unit", facts.unit)
+            needed = f"per {facts.unit}; pass {given} to the call if it takes one, or keep another ledger"
         raise LedgerError(f"guarantee: {stated}, and the ledger is {needed}")
     if guarantee.adjacency == "replace_one" and (facts.adjacency == "add_remove" or account != ROOT):
         other = phrase('adjacency="add_remove"', shell="--adjacency add_remove")

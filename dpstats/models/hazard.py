@@ -21,6 +21,7 @@ from dpstats.data.table import with_level
 from dpstats.domain import Domain, Levels, Scalar
 from dpstats.errors import ArgumentError, DomainError
 from dpstats.families import Gaussian
+from dpstats.families.base import CAPS
 from dpstats.families.hazard import PiecewiseExponential
 from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.formula.expression import Column as ColumnNode
@@ -167,7 +168,8 @@ def split_time(pieces: Pieces, table: Table, rows: slice) -> Iterator[Table]:
         offsets = np.log(np.clip(np.where(seen.complete, length, 0.0) / (end - start), SHORTEST, 1.0))
         weight = float((end - start) / breaks[-1]) * ROUNDED
         event = seen.complete & seen.events & (seen.places == at)
-        for mask, response in ((seen.complete & (length > 0), 0.0), (event, 1.0)):
+        # An event at time 0 has a piece as well, of the shortest time: alone it would exceed the bound of a person.
+        for mask, response in (((seen.complete & (length > 0)) | event, 0.0), (event, 1.0)):
             chosen[rows] = mask
             count = int(np.count_nonzero(mask))
             facts = np.full(count, response), np.full(count, response or weight), offsets[mask]
@@ -274,7 +276,8 @@ def hazard(
         observation (censored) and 1 for whoever had the event. ``Surv(entry, time, event)`` for rows that are under
         observation from a later time on.
     data : DataFrame or another table
-        One row a person.
+        One row a person. The guarantee is for rows: in start-stop data, with several rows a person, a person with m
+        rows has m times eps.
     eps : float
         The budget of this call.
     domain : Domain or dict
@@ -283,8 +286,9 @@ def hazard(
     breaks : int or list of float
         Ends of the intervals with a hazard each; a number means so many of one width. Observation ends at the last.
     rate_cap : float, optional
-        In each interval a person is followed until its hazard adds up to this rate, in events per unit of time, times
-        the length of the interval. The noise grows with it. Coefficients do not depend on it, but persons with a
+        The greatest number of events per unit of time that a person can count in an interval. Time and events count
+        fully until the person's hazard in the interval has added up to .58 of this rate times the interval's length,
+        then less, and not from 1.58 times it on. The noise grows with it. It biases no coefficient, but persons with a
         greater hazard say less. By default 2 over the whole time.
     adjacency : {"add_remove", "replace_one"}
     inference : bool
@@ -319,7 +323,8 @@ def hazard(
     -----
     The time of a person is divided at the breaks, and all pieces together are one record. Their bound is that of the
     time at risk times the rate cap, not the number of intervals (docs/proofs/survival). Rows with a missing cell are
-    left out. A time beyond the last break is cut there, and its event is not counted.
+    left out. A time beyond the last break is cut there, and its event is not counted. An event at time 0 is taken as
+    one after a millionth of the first interval.
 
     Examples
     --------
@@ -372,7 +377,7 @@ def _call(
 def _family(times: SurvivalTimes, rate_cap: float | None) -> PiecewiseExponential:
     whole = float(times.breaks[-1])
     most = EVENTS_AT_MOST if rate_cap is None else rate_cap
-    if not (is_number(most) and most > 0):
+    if not (is_number(most) and most > 0 and CAPS[0] <= (most if rate_cap is None else most * whole) <= CAPS[1]):
         raise ArgumentError(f"rate_cap must be a positive number of events per unit of time, got {safe_repr(rate_cap)}")
     ends = tuple((times.breaks[1:] / whole).tolist())
     return PiecewiseExponential((*ends[:-1], 1.0), float(most if rate_cap is None else most * whole))

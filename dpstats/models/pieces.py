@@ -96,4 +96,5 @@ def piece_request(
     rows, settings = asked.get("rows_at_most", ROWS_AT_MOST), dict(asked)
     if is_number(rows):
         settings["rows_at_most"] = min(rows * most, MOST_COVERED)
-    return make_request(eps=eps, family=family, seed=seed, method="napp", fitstats=None, ranges="declared", **settings)
+    request = make_request(eps=eps, seed=seed, method="napp", fitstats=None, ranges="declared", **settings)
+    return replace(request, family=family)  # which no other call may name

@@ -490,8 +490,8 @@ def pieces_note(family: Family) -> list[str]:
         ]
     return [
         "A row of the data is one record, whatever the number of intervals. Coefficients are logarithms of hazard "
-        "ratios; the intercept is that of the events expected over the whole time. A person is followed in an interval "
-        f"until its hazard adds up to {family.most:.4g} times the interval's part of the whole time (rate_cap)."
+        "ratios; the intercept is that of the events expected over the whole time. In an interval a person "
+        f"counts at most {family.most:.4g} events times the interval's part of the whole time (rate_cap)."
     ]
 
 

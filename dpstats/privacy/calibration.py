@@ -78,7 +78,7 @@ def joint_scale(
     >>> round(joint_scale("binomial", eps=1.0, curvature_ratio=0.1, row_norm=1.0), 2)
     1.0
     """
-    family = get_family(family)
+    family = get_family(family, of_pieces=True)
     eps, delta = check_budget(eps, delta)
     check_delta(delta)
     return least_scale(
@@ -156,7 +156,7 @@ def joint_loss(
     >>> round(joint_loss("binomial", scale=scale, curvature_ratio=0.1, row_norm=1.0), 6)
     1.0
     """
-    family = get_family(family)
+    family = get_family(family, of_pieces=True)
     _, delta = check_budget(1.0, delta)
     check_delta(delta)
     check_pure(delta, shared=check_flag("shared", shared))
@@ -207,7 +207,7 @@ def classical_scale(
     Pure: Chaudhuri et al. (2011), algorithm 2. With delta: Kifer et al. (2012), algorithm 1. Both also ask for
     log(1 + kappa sup l'') <= eps / 2.
     """
-    family = get_family(family)
+    family = get_family(family, of_pieces=True)
     eps, delta = check_budget(eps, delta)
     rows = 2 if check_adjacency(adjacency) == "replace_one" else 1
     reach = rows * check_positive("row_norm", row_norm) * family.lipschitz
@@ -305,7 +305,7 @@ def objective_noise(
     >>> objective_noise("binomial", eps=1.0, row_norm=1.0, curvature=2.5, size=3).kind
     'laplace'
     """
-    family = get_family(family)
+    family = get_family(family, of_pieces=True)
     eps, delta = check_budget(eps, delta)
     diagonal = _check_curvature(curvature)
     if design is not None:

@@ -16,8 +16,9 @@ from dpstats.domain import Range
 from dpstats.families.base import OF_PIECES
 from dpstats.formula.advice import dropped_note
 from dpstats.formula.design import DesignSpec
+from dpstats.inference import ModelSpread
 from dpstats.mechanisms.design import SubDesign
-from dpstats.mechanisms.information import ReleasedSums
+from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.mechanisms.options import ROWS_GUESS
 from dpstats.mechanisms.spec import obstacle
 from dpstats.plan.notes import (
@@ -307,7 +308,7 @@ def essential_notes(results: ReleasedModel) -> list[str]:
         design = [note for note in design if note.rstrip(".") not in dropped_note(plan.design.domain)]
     # What the coefficients are, then which are missing, then the words of the table.
     notes = [*unadjusted_note(results), *capped, *link_note(plan), *missing_notes(results)]
-    notes += [*design, *limit_note(plan), *wording_notes(results)]
+    notes += [*design, *cut_points_note(results), *limit_note(plan), *wording_notes(results)]
     if plan.guarantee.basis == "docs/proofs/tuning":
         notes = ["dp.tune chose the settings on the same rows; the budget covers the whole tuning.", *notes]
     notes = [*counts_note(plan), *outside, *assumed_response_note(plan), *notes]
@@ -494,6 +495,26 @@ def wording_notes(results: ReleasedModel) -> list[str]:
     return [NOT_NORMAL, *notes] if differs else notes
 
 
+FIRST = {
+    "interval": "The first interval has too few events for this budget. Pass breaks= with a longer one",
+    "cut_point": "The lowest level has too few rows for this budget. Join it with the next one",
+}
+"""What helps where the first level of a factor that a call has made is rare: no formula names another one."""
+
+
+def cut_points_note(results: ReleasedModel) -> list[str]:
+    """That errors of cut-points are bounds (docs/proofs/ordinal, 3)."""
+    design, released = results.plan.design, results.released
+    spread = released.spread if isinstance(released, Information) else None
+    if not (isinstance(design, DesignSpec) and design.cut_points and isinstance(spread, ModelSpread)):
+        return []
+    wide = math.sqrt(spread.phi * len(design.cut_points)) if shows_errors(results) else 1.0
+    if wide < 1.05:
+        return []
+    robust = argument("inference", "robust")
+    return [f"Standard errors of cut-points are too large, by a factor of up to {wide:.2g}; {robust} has others."]
+
+
 def rare_note(results: ReleasedModel) -> list[str]:
     """Which factors would show more from another reference level."""
     assert results.released is not None
@@ -502,6 +523,9 @@ def rare_note(results: ReleasedModel) -> list[str]:
     for name, rare in hiding_references(design, results._inferred).items():
         why, common = ("is too rare", "a common") if rare else ("has too few rows", "the commonest")
         column = name.removeprefix("C(").partition(",")[0].rstrip(")")  # of a term such as g or C(g, Sum)
+        if results.plan.family.name in OF_PIECES and column in FIRST:
+            notes.append(f"{FIRST[column]}, to see the others.")
+            continue
         notes.append(
             f"{name} is measured from a level that {why} for this budget. Name {common} one as its reference, as in "
             f"C({column}, Treatment('a common level')), to see the others."

@@ -93,10 +93,12 @@ def _poisson(family: Poisson, eta: Pair, endog: Array) -> Pair:
 
 @pair_slope.register
 def _piecewise_exponential(family: PiecewiseExponential, eta: Pair, endog: Array) -> Pair:
-    # exp(eta) of a piece of time, and what an event counts, with its sign: factors of 0 and 1 are exact.
-    mean = _clip(pairs.exponential(_clip(eta, -np.inf, family.knot)), 0.0, family.most)
+    # The slope of a piece of time, and what an event counts, with its sign: factors of 0 and 1 are exact.
     dtype = eta.high.dtype.type
-    counts = pairs.plus(_clip(pairs.plus(eta, -dtype(family.ramp_start)), 0.0, 1.0), dtype(-1))
+    past = _clip(pairs.plus(eta, -dtype(family.ramp_start)), 0.0, 1.0)
+    rise = pairs.plus(pairs.multiply(pairs.plus(pairs.negative(past), dtype(2)), pairs.exponential(past)), dtype(-1))
+    low = pairs.exponential(_clip(eta, -np.inf, family.ramp_start))
+    mean, counts = _clip(pairs.multiply(low, rise), 0.0, family.most), pairs.plus(past, dtype(-1))
     piece = 1 - endog
     return Pair(piece * mean.high + endog * counts.high, piece * mean.low + endog * counts.low)
 

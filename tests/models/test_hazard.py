@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
+from mpmath import mp
 
 import dpstats as dp
-from dpstats.data import as_table
+from dpstats.data import Block, as_table
 from dpstats.families.hazard import PiecewiseExponential
 from dpstats.models.hazard import Pieces, split_time
 from dpstats.privacy.calibration import joint_loss, joint_scale
@@ -93,16 +94,23 @@ def test_a_cut_time_has_no_event_and_an_entry_after_the_end_no_row() -> None:
     assert sum(map(float, at_risk)) == pytest.approx(1)
 
 
-def persons(ends: tuple[float, ...], most: float, steps: int = 41) -> list[tuple[float, float, float]]:
-    """|l'|, l'' and what the event counts of persons all over the bounds, by enumeration of section 3."""
-    found = []
+def time_at_risk(share: Any, most: float) -> tuple[Any, Any, Any]:
+    """l' and l'' of a piece of the whole time, and what an event counts, at multiples of the ramp's start."""
+    start, past = most / (np.e - 1), np.clip(np.log(np.maximum(share, 1e-300)), 0, 1)
+    slope = np.where(share <= 1, start * share, start * ((2 - past) * np.exp(past) - 1))
+    return slope, (1 - past) * start * share, 1 - past
+
+
+def persons(ends: tuple[float, ...], most: float, steps: int = 401) -> Any:
+    """|l'|, l'' and what the event counts of persons all over the bounds, by enumeration of section 3, shape (., 3)."""
+    first, own = np.concatenate([[0.0], np.exp(np.linspace(-3, 1, 61))]), np.exp(np.linspace(-6, 1.1, steps))
+    (x, x_bend, _), (y, y_bend, counts) = time_at_risk(first, most), time_at_risk(own, most)
+    found = [np.stack([y, y_bend, np.zeros(steps)], 1)]
     for start, end in pairwise((0.0, *ends)):
-        for x, share in product(np.linspace(0, most * start, 3), np.exp(np.linspace(-6, 1, steps))):
-            y = most * (end - start) * min(share, 1.0)
-            count = float(np.clip(0.5 - np.log(share), 0, 1))
-            found += [(x + y, x + y * (share < 1), 0.0)]
-            found += [(x + abs(y - count), x + y * (share < 1) + (0 < count < 1), count)]
-    return found
+        slope = np.add.outer(start * x, np.abs((end - start) * y - counts))
+        bend = np.add.outer(start * x_bend, (end - start) * y_bend + ((counts > 0) & (counts < 1)))
+        found.append(np.stack([slope, bend, np.broadcast_to(counts, slope.shape)], -1).reshape(-1, 3))
+    return np.concatenate(found)
 
 
 @pytest.mark.parametrize("ends", [(1.0,), (0.5, 1.0), (0.1, 0.3, 1.0), (0.2, 0.4, 0.6, 0.8, 1.0)])
@@ -111,16 +119,27 @@ def test_the_scale_is_that_of_all_persons(ends: tuple[float, ...], most: float) 
     """Section 3's supremum over interval, hazards and event by enumeration: the loss at the scale is eps, no less."""
     family, kappa = PiecewiseExponential(ends, most), 0.15
     scale = joint_scale(family, eps=1.0, curvature_ratio=kappa, row_norm=1.0, shared=True)
-    worst = max(kappa * bend + slope / scale for slope, bend, _ in persons(ends, most, 401))
-    assert 0.97 < worst <= 1 + 1e-9
+    slope, bend, _ = persons(ends, most).T
+    assert 0.97 < np.max(kappa * bend + slope / scale) <= 1 + 1e-9
+
+
+def test_sums_of_pieces_are_on_the_curve_of_one() -> None:
+    """Persons whose intervals are at different places of the ramp; planted: the curve of an event's interval alone."""
+    ends, most, rng = (0.1, 0.3, 1.0), 2.0, np.random.default_rng(3)
+    gradient, curvature, _ = PiecewiseExponential(ends, most).corners()
+    slopes, bends, _ = time_at_risk(np.exp(rng.uniform(-1, 1.2, (2000, 3))), most)
+    lengths = np.diff((0.0, *ends))
+    found = slopes @ lengths, bends @ lengths
+    held = (found[0][:, None] <= gradient) & (found[1][:, None] <= curvature)
+    assert held.any(axis=1).all()
+    assert not np.all(found[1] <= most * lengths[-1] / (np.e - 1))
 
 
 def test_a_forgotten_ramp_is_caught() -> None:
     """Planted: l'' of time at risk alone, as if an event ceased to count at once and at no price."""
-    ends, most, kappa = (0.5, 1.0), 1.0, 1 / 3
-    cells = [(slope, bend - (0 < count < 1)) for slope, bend, count in persons(ends, most, 401)]
-    scale = max(slope / (1 - kappa * bend) for slope, bend in cells)
-    assert max(kappa * bend + slope / scale for slope, bend, _ in persons(ends, most, 401)) > 1.1
+    kappa, (slope, bend, count) = 1 / 3, persons((0.5, 1.0), 1.0).T
+    scale = np.max(slope / (1 - kappa * (bend - ((count > 0) & (count < 1)))))
+    assert np.max(kappa * bend + slope / scale) > 1.1
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
@@ -130,40 +149,47 @@ def test_coefficients_and_matrix_together_cost_eps(ends: tuple[float, ...], adja
     family, kappa = PiecewiseExponential(ends, 1.5), 0.15
     given = {"curvature_ratio": kappa, "row_norm": 1.0, "adjacency": adjacency, "shared": True}
     scales = joint_scales(family, eps=1.0, ratio=1.5, **given)
-    all_persons = persons(ends, 1.5, 401)
-    gradients = [slope / scales.fit + count / scales.matrix for slope, _, count in all_persons]
-    costs = [cost + kappa * bend for cost, (_, bend, _) in zip(gradients, all_persons, strict=True)]
-    without = [cost - count / scales.matrix for cost, (_, _, count) in zip(costs, all_persons, strict=True)]
-    second = max(gradients) if adjacency == "replace_one" else 0.0
-    assert 0.97 < max(costs) + second <= 1 + 1e-9
+    slope, bend, count = persons(ends, 1.5).T
+    gradients = slope / scales.fit + count / scales.matrix
+    second = np.max(gradients) if adjacency == "replace_one" else 0.0
+    assert 0.97 < np.max(gradients + kappa * bend) + second <= 1 + 1e-9
     # The same noise with a matrix scale as if no event were in it is too little.
-    spare = 1 - max(without) - (second and max(gradients))
+    spare = 1 - np.max(slope / scales.fit + kappa * bend) - (second and np.max(gradients))
     assert spare > 0.05
 
 
 @pytest.mark.parametrize("most", [0.5, 2.0])
-@pytest.mark.parametrize("hazard", [0.4, 2.0, 9.0])
+@pytest.mark.parametrize("hazard", [0.4, 1.2, 2.0, 9.0])
 def test_the_score_has_mean_zero_whatever_the_hazard(most: float, hazard: float) -> None:
-    """Of an exponential time in one interval, at the true hazard: the cap stops the observation and moves nothing.
+    """Of an exponential time in one interval, at the true hazard; so is the information what the matrix expects.
 
-    A cap on the hazard, under which events go on to count, is caught.
+    Planted and caught: a cap under which events go on to count, and time at risk up to a cap beside events on a ramp.
     """
     family, middle = PiecewiseExponential((1.0,), most), (np.arange(200_000) + 0.5) / 200_000
     density, eta = hazard * np.exp(-hazard * middle), np.log(hazard * middle)
-    end = np.array([np.log(hazard)])
-    stays = float(np.exp(-hazard) * family.slope(end, np.zeros(1))[0])
-    pieces, events = (family.slope(eta, np.full(len(eta), endog)) for endog in (0.0, 1.0))
-    found = float(np.mean(density * (pieces + events)) + stays)
-    assert abs(found) < 0.05
-    capped = float(np.mean(density * (np.minimum(hazard, most) * middle - 1)) + np.exp(-hazard) * min(hazard, most))
+    end, stays = np.array([np.log(hazard)]), np.exp(-hazard)
+
+    def expected(of: Any) -> float:
+        """Of a function of eta and the response: of time at risk, and of the event."""
+        at_events = of(eta, np.zeros(len(eta))) + of(eta, np.ones(len(eta)))
+        return float(np.mean(density * at_events) + stays * of(end, np.zeros(1))[0])
+
+    assert abs(expected(family.slope)) < 1e-5
+    assert expected(family.weight) == pytest.approx(expected(family.event_counts), abs=1e-4)
+    capped = float(np.mean(density * (np.minimum(hazard, most) * middle - 1)) + stays * min(hazard, most))
     assert hazard <= most or capped < -0.2
+
+    def other(eta: Any, endog: Any) -> Any:
+        return np.where(endog == 1, -np.clip(0.5 + np.log(most) - eta, 0, 1), np.minimum(np.exp(eta), most))
+
+    assert hazard != most or abs(expected(other)) > 0.01
 
 
 def test_the_matrix_is_of_events_alone() -> None:
     family = PiecewiseExponential((0.5, 1.0), 2.0)
     eta = np.array([-30.0, 0.0, 30.0, 0.0, np.log(2.0), 30.0])
     counts = row_weights(family, eta, np.array([0.0, 0.0, 0.0, 1.0, 1.0, 1.0]))
-    assert counts.tolist() == [0, 0, 0, 1, pytest.approx(0.5), 0]
+    assert counts.tolist() == [0, 0, 0, 1, pytest.approx(1 - np.log(np.e - 1)), 0]
     # No more than the majorant's slope says beside the optimum at which the noise was calibrated.
     near = np.linspace(-3, 3, 1001)
     moved = row_weights(family, near + 0.01, np.ones(1001)) - row_weights(family, near, np.ones(1001))
@@ -176,39 +202,109 @@ def test_the_matrix_is_of_events_alone() -> None:
         assert sum(float(part.sum()) for part in events) <= 1
 
 
-def density_loss(scale: float) -> float:
+def density_loss(scale: float, theta: float = -1e-9) -> float:
     """The log ratio of exact densities, two dummies and l1 noise, at a point where b has any sign: see the comments."""
     family, curvature = PiecewiseExponential((0.5, 1.0), 1.0), 10.0
-    theta = np.array([-1e-9, -12.0])
+    at = np.array([theta, -12.0])
     # Others: many events at time 0, of no curvature, and so many pieces of the second interval that b is negative.
     others, many = 50.0, 1e9
-    hazard = family.mean(theta)
-    slope = np.array([-others, many * hazard[1]]) + curvature * theta
+    hazard = family.mean(at)
+    slope = np.array([-others, many * hazard[1]]) + curvature * at
     bends = np.array([curvature, curvature + many * hazard[1]])
     # The person: under observation for all of the first interval, then an event.
-    own = np.array([0.5 * family.slope(theta[:1], np.zeros(1))[0], family.slope(theta[1:], np.ones(1))[0]])
-    more = np.array([0.5 * family.weight(theta[:1], np.zeros(1))[0], 0.0])
+    own = np.array([0.5 * family.slope(at[:1], np.zeros(1))[0], family.slope(at[1:], np.ones(1))[0]])
+    more = np.array([0.5 * family.weight(at[:1], np.zeros(1))[0], 0.0])
     noise = np.abs(-slope).sum() - np.abs(-(slope + own)).sum()
     return float(np.log1p(more / bends).sum() + noise / scale)
 
 
 def test_exact_densities_keep_eps_and_the_bound_of_a_piece_is_caught() -> None:
     scale = joint_scale(PiecewiseExponential((0.5, 1.0), 1.0), eps=1.0, curvature_ratio=0.1, row_norm=1.0, shared=True)
-    assert 0.97 < density_loss(scale) <= 1.0
+    places = np.linspace(-2, 1, 61)
+    assert 0.97 < max(density_loss(scale, theta) for theta in places) <= 1.0
     # Planted: the noise of one piece alone, or of an event alone, as if they were rows of different persons.
     piece = joint_scale(PiecewiseExponential((1.0,), 0.5), eps=1.0, curvature_ratio=0.1, row_norm=1.0)
-    assert density_loss(piece) > 1.2
+    assert max(density_loss(piece, theta) for theta in places) > 1.2
 
 
 def test_exact_densities_on_the_ramp_and_events_that_cease_at_once_are_caught() -> None:
     """One column of ones, one interval, others of no curvature, a person throughout at risk and an event at the end."""
-    family, ramp = PiecewiseExponential((1.0,), 1.0), np.array([-1e-9])
-    slope = sum(family.slope(ramp, np.array([endog]))[0] for endog in (0.0, 1.0))
-    bend = sum(family.weight(ramp, np.array([endog]))[0] for endog in (0.0, 1.0))
-    scale = joint_scale(family, eps=1.0, curvature_ratio=0.7, row_norm=1.0)
-    assert 0.97 < np.log1p(0.7 * bend) + abs(slope) / scale <= 1.0
+    family, kappa = PiecewiseExponential((1.0,), 1.0), 0.7
+    ramp = family.ramp_start + np.linspace(1e-9, 1 - 1e-9, 2001)
+    slope = abs(sum(family.slope(ramp, np.full(2001, endog)) for endog in (0.0, 1.0)))
+    time, event = (family.weight(ramp, np.full(2001, endog)) for endog in (0.0, 1.0))
+    scale = joint_scale(family, eps=1.0, curvature_ratio=kappa, row_norm=1.0)
+    assert 0.9 < np.max(np.log1p(kappa * (time + event)) + slope / scale) <= 1.0
     # Planted: the scale that time at risk asks for, without the ramp.
-    assert np.log1p(0.7 * bend) + abs(slope) * (1 - np.log(1.7)) > 1.05
+    without = np.max(slope / (1 - np.log1p(kappa * time)))
+    assert np.max(np.log1p(kappa * (time + event)) + slope / without) > 1.05
+
+
+def joined(blocks: list[Block]) -> Block:
+    """All rows of some blocks."""
+    return Block(*(None if of[0] is None else np.concatenate(of) for of in zip(*blocks, strict=True)))
+
+
+def exact_losses(plan: dp.Plan, block: Any, factors: Any) -> Any:
+    """Log ratios of the densities of coefficients and matrix, one person against none, at multiples of its last row.
+
+    By the plan's own noise: that of a matrix falls by its trace over the scale.
+    """
+    family, stage = plan.family, plan.stages[-1].plan
+    weights = np.ones(len(block.endog)) if block.weights is None else block.weights
+    offset = np.zeros(len(block.endog)) if block.offset is None else block.offset
+    exog, quadratic = np.asarray(block.exog, dtype=float), np.broadcast_to(stage.curvature, len(plan.names))
+    events, found = [], []
+    for factor in factors:
+        theta = factor * exog[-1]
+        eta = exog @ theta + offset
+        slope = weights * family.slope(eta, block.endog)
+        bends = np.diag(quadratic) + (exog.T * (weights * family.weight(eta, block.endog))) @ exog
+        counts = weights * family.event_counts(eta, block.endog)
+        # Where the noise has its mode, and far out on the side on which it falls by the whole gradient.
+        for others in (0.0, 1e4):
+            pull = others * (exog.T @ slope)
+            with_person = stage.noise.log_density(-(exog.T @ slope + quadratic * theta + pull)[None])[0]
+            without = stage.noise.log_density(-(quadratic * theta + pull)[None])[0]
+            found.append(with_person - without + np.linalg.slogdet(bends)[1] - np.log(quadratic).sum())
+            events.append(counts)
+    if stage.information is not None:
+        noise = stage.information.noise
+        traces = np.einsum("ij,jk,ik->i", exog, np.linalg.inv(noise.metric), exog)
+        found = [loss + counts @ traces / noise.scale for loss, counts in zip(found, events, strict=True)]
+    return np.abs(found)
+
+
+SHORT: dict[str, dict[str, Any]] = {
+    "one interval": {"breaks": 1, "eps": 3.0, "rate_cap": 0.1},
+    "small cap": {"breaks": 1, "eps": 8.0, "rate_cap": 0.06, "inference": False},
+    "small eps": {"breaks": 1, "eps": 1.0, "rate_cap": 0.05},
+    "short first interval": {"breaks": [1, 10], "eps": 3.0, "rate_cap": 0.0182, "curvature": 6.0},
+}
+
+
+@pytest.mark.parametrize("case", SHORT)
+@pytest.mark.parametrize("start", [None, 0.0, 4.0])
+def test_exact_densities_of_events_after_no_time_keep_eps(case: str, start: float | None) -> None:
+    """An event at time 0, or right after entry, has a piece in its interval; planted and caught: an event alone."""
+    given = {"breaks": 1, **SHORT[case]}
+    surv = "Surv(time, event)" if start is None else "Surv(start, time, event)"
+    plan = dp.plan_hazard(f"{surv} ~ 1", DOMAIN, check_share=0, **given)
+    pieces = plan.call.source.pieces  # type: ignore[union-attr]
+    stage = plan.stages[-1].plan
+    charged = stage.eps + (0.0 if stage.information is None else stage.information.eps)
+    time = 0.0 if start is None else np.nextafter(start, 10)
+    rows = {"start": [start or 0.0], "time": [time], "event": [1], "arm": ["new"], "age": [30.0]}
+    block = joined(pieces.rows(as_table(rows)).collect())
+    assert block.endog.tolist() == [0, 1]
+    np.testing.assert_array_equal(block.exog[0], block.exog[1])
+    assert block.offset[0] == block.offset[1]
+    length = float(block.exog[-1] @ block.exog[-1])
+    factors = (plan.family.ramp_start + np.linspace(-6, 1.2, 400) - block.offset[-1]) / length
+    assert exact_losses(plan, block, factors).max() <= charged
+    alone = Block(*(None if of is None else of[1:] for of in block))
+    if case != "short first interval":
+        assert exact_losses(plan, alone, factors).max() > 1.05 * charged
 
 
 def test_whole_weights_of_pieces_are_caught() -> None:
@@ -222,15 +318,34 @@ def test_whole_weights_of_pieces_are_caught() -> None:
 
 
 def test_slopes_have_twice_the_digits() -> None:
+    """Beside the definition in section 3, integrated to 40 digits."""
     family = PiecewiseExponential((0.5, 1.0), 2.0)
-    eta, endog = np.array([-3.0, 0.3, 9.0, 0.1, 0.3, 2.0]), np.array([0.0, 0.0, 0.0, 1.0, 1.0, 1.0])
-    on_ramp = [0.3 - np.log(2.0) - 0.5, 0.0]
-    fine = pair_slope(family, single(eta, np.float64), endog)
-    np.testing.assert_allclose(fine.high + fine.low, [np.exp(-3.0), np.exp(0.3), 2.0, -1.0, *on_ramp], rtol=1e-15)
+    eta = np.array([-3.0, 0.1, family.ramp_start, 0.3, 0.9, 9.0] * 2)
+    endog = np.repeat([0.0, 1.0], 6)
+
+    def counts(hazard: Any) -> Any:
+        return max(mp.mpf(0), 1 - max(mp.mpf(0), mp.log(hazard) - mp.mpf(family.ramp_start)))
+
+    with mp.workdps(40):
+        bends = [mp.e ** (mp.mpf(family.ramp_start) + step) for step in (0, 1)]
+        exact = []
+        for one, event in zip(eta.tolist(), endog, strict=True):
+            hazard = mp.e ** mp.mpf(one)
+            parts = [mp.mpf(0), *(bend for bend in bends if bend < hazard), hazard]
+            exact.append(-counts(hazard) if event else mp.quad(counts, parts))
+        fine = pair_slope(family, single(eta, np.float64), endog)
+        apart = [
+            mp.mpf(high) + mp.mpf(low) - one
+            for high, low, one in zip(*map(np.ndarray.tolist, fine), exact, strict=True)
+        ]
+        assert max(map(abs, apart)) < 1e-26
+    rounded = [float(one) for one in exact]
+    np.testing.assert_allclose(family.slope(eta, endog), rounded, rtol=2e-15)
+    shrunk = np.exp(eta[:6]) * [float(counts(mp.e**one)) for one in eta[:6]]
+    np.testing.assert_allclose(family.weight(eta, endog), [*shrunk, 0, 0, 0, 1, 1, 0], rtol=1e-14)
     steps = 1e-6
     ends = family.derivatives(eta + steps, endog).value, family.derivatives(eta - steps, endog).value
-    np.testing.assert_allclose(family.slope(eta, endog), (ends[0] - ends[1]) / (2 * steps), rtol=1e-6)
-    np.testing.assert_allclose(family.weight(eta, endog), [np.exp(-3.0), np.exp(0.3), 0, 0, 1, 0])
+    np.testing.assert_allclose(family.slope(eta, endog), (ends[0] - ends[1]) / (2 * steps), rtol=2e-6)
 
 
 def test_a_curve_stays_beside_its_family() -> None:
@@ -348,6 +463,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "place": ({"formula": "Surv(time, event) ~ arm + median(age)"}, "character 27"),
     "cap": ({"rate_cap": 0}, "rate_cap"),
     "text cap": ({"rate_cap": "high"}, "rate_cap"),
+    "tiny cap": ({"rate_cap": 1e-60}, "rate_cap"),
     "inference": ({"inference": "robust"}, "True or False"),
     "undeclared": ({"formula": "Surv(time, event) ~ ward"}, "'ward' is not declared"),
     "undeclared entry": ({"formula": "Surv(since, time, event) ~ arm"}, "'since' is not declared"),

@@ -50,7 +50,7 @@ def headroom(family: Family | str) -> float:
     Poisson; 0 where the curvature is extreme with the gradient, and for the smooth SVM, where the quotient falls to 0
     at the end of the curve. ArgumentError for a family without a majorant.
     """
-    family = get_family(family)
+    family = get_family(family, of_pieces=True)
     majorant_lipschitz(family)
     if isinstance(family, (Binomial, NegativeBinomial)):
         return 1.0
@@ -69,7 +69,7 @@ def majorant_lipschitz(family: Family | str, weight_cap: float | None = None) ->
     mean_cap where l'' jumps from it to 0; a constant for the others; no more than the cap of weights that have one,
     whose slopes are at most in proportion to themselves. ArgumentError for a family without a majorant.
     """
-    family = get_family(family)
+    family = get_family(family, of_pieces=True)
     cap = weight_bound(family, weight_cap)
     if isinstance(family, Binomial):
         return min(LOGISTIC_STEEPNESS, cap)
@@ -107,7 +107,7 @@ def weight_bound(family: Family, weight_cap: float | None) -> float:
 
 def row_weights(family: Family | str, eta: Float, endog: Float, weight_cap: float | None = None) -> Float:
     """l'' at eta, or no more than a cap, at most the majorant; of a hazard what an event counts. Shape (rows,)."""
-    family = get_family(family)
+    family = get_family(family, of_pieces=True)
     majorant_lipschitz(family)
     if isinstance(family, PiecewiseExponential):
         return np.asarray(family.event_counts(eta, endog), dtype=np.float64)
@@ -162,7 +162,7 @@ def free_information(
     headroom X / s - kappa with s = X L / eps (2 X L / eps to replace one), in units of 1 / l''. At such a scale of the
     matrix noise the joint bound is attained at the extreme gradient alone; with more, it rises.
     """
-    family = get_family(family)
+    family = get_family(family, of_pieces=True)
     eps, _ = check_budget(eps)
     kappa, norm = check_positive("curvature_ratio", curvature_ratio), check_positive("row_norm", row_norm)
     rows = 2 if check_adjacency(adjacency) == "replace_one" else 1
@@ -188,7 +188,7 @@ def joint_information_loss(
     h for the logarithm if `shared`; an upper bound, by the cells of the curve. `eta_error` bounds the difference of a
     row's linear predictors at the released and at the exact optimum; h / s2 has the weights under `weight_cap`.
     """
-    family = get_family(family)
+    family = get_family(family, of_pieces=True)
     per_gradient = check_positive("row_norm", row_norm) / check_positive("scale", scale)
     per_weight = 1 / check_positive("matrix_scale", matrix_scale)
     kappa = check_positive("curvature_ratio", curvature_ratio)
@@ -217,7 +217,7 @@ def joint_scales(
     `ratio`, not negative, is 1 / s2 as a multiple of row_norm / s: for logistic regression 1 is the free amount and the
     share kappa of the determinant together. At 0 s is what `joint_scale` gives, and s2 is infinite.
     """
-    family = get_family(family)
+    family = get_family(family, of_pieces=True)
     eps, _ = check_budget(eps)
     kappa, norm = check_positive("curvature_ratio", curvature_ratio), check_positive("row_norm", row_norm)
     ratio = check_ratio(ratio)
@@ -247,7 +247,7 @@ def free_ratio(
 
     0 if eps does not even pay for the fit.
     """
-    family = get_family(family)
+    family = get_family(family, of_pieces=True)
     eps, _ = check_budget(eps)
     kappa, norm = check_positive("curvature_ratio", curvature_ratio), check_positive("row_norm", row_norm)
     unit = check_positive("scale", scale) / norm

@@ -225,7 +225,7 @@ def joint_scales_delta(
     `ratio` is 1 / s2 as a multiple of row_norm / sigma. Within about 1e-3 of the least; infinite if the curvature is
     too small for any noise.
     """
-    family = get_family(family)
+    family = get_family(family, of_pieces=True)
     eps, delta = check_budget(eps, delta)
     check_positive("delta", delta)
     check_delta(delta)
@@ -261,7 +261,7 @@ def joint_profile(
     weight_cap: float | None = None,
 ) -> JointProfile:
     """The profile of a family; arguments as for `joint_scales_delta`."""
-    family = get_family(family)
+    family = get_family(family, of_pieces=True)
     curve = family.curve(CELLS)
     seen = curve_weights(family, curve, weight_cap), majorant_shift(family, eta_error, weight_cap)
     removal = joint_points(curve, curvature_ratio, *seen, law)
@@ -324,7 +324,7 @@ def best_joint_scales_delta(
     The fit's noise is (1 + surcharge) times what it is with the whole budget to itself; `size` is the matrix's p.
     Infinite scales if the curvature is too small for any noise.
     """
-    family = get_family(family)
+    family = get_family(family, of_pieces=True)
     eps, delta = check_budget(eps, delta)
     check_positive("delta", delta)
     check_delta(delta)
