@@ -327,7 +327,7 @@ class FormulaSource:
         plan = plan_model(request, design, bought=(*open_ranges, *trimmed), trimmed=trimmed, counts=counts)
         plan = settle_law(plan)
         if (rows := request.options.n) is not None:
-            if not open_ranges and counts_obstacle(request, alone=alone) is None:
+            if person is None and not open_ranges and counts_obstacle(request, alone=alone) is None:
                 plan = with_intervals(plan, offered_intervals(request, design), rows)
             plan = affordable(plan, rows)
             chosen = settled(plan, rows)

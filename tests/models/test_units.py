@@ -106,7 +106,8 @@ class TestPlans:
     def test_one_person_costs_what_a_row_did(self, adjacency: str) -> None:
         """Logistic regression, equal weights: within the curvature's own choice the same noise."""
         common: dict[str, Any] = {"family": "binomial", "adjacency": adjacency, "inference": None, "curvature": 8.0}
-        rows = dp.plan(FORMULA, DOMAIN, 1.0, check_share=0, **common)
+        common["check_share"] = 0
+        rows = dp.plan(FORMULA, DOMAIN, 1.0, **common)
         persons = dp.plan(FORMULA, DOMAIN, 1.0, unit="who", **common)
         capped = dp.plan(FORMULA, DOMAIN, 1.0, unit="who", max_rows=4, **common)
         assert persons.noise.scale == pytest.approx(rows.noise.scale, rel=1e-4)

@@ -456,7 +456,8 @@ def test_a_fit_that_bought_errors_is_not_told_that_its_rows_are_enough() -> None
     names = [f"x{place}" for place in range(20)]
     data = pd.DataFrame(np.clip(random.normal(size=(5_000, 1)) + random.normal(size=(5_000, 20)), -4, 4), columns=names)
     data["y"] = data["x0"] + random.normal(size=5_000)
-    fit = dp.ols(f"y ~ {' + '.join(names)}", data, 1.0, domain=dict.fromkeys([*names, "y"], (-4, 4)), inference=True)
+    fit = dp.ols(f"y ~ {' + '.join(names)}", data, 1.0, domain=dict.fromkeys([*names, "y"], (-4, 4)),
+                 inference=True, method="napp")  # fmt: skip
     assert not fit.identified.all()
     assert "More rows or eps, narrower ranges, fewer or less collinear columns" in words(fit)
     assert "forecast" not in words(fit)

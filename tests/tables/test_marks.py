@@ -148,8 +148,8 @@ def test_a_person_weighs_one_however_files_change(name: str, tmp_path: Path, mon
 
 
 FITS: dict[str, dict[str, Any]] = {
-    "persons": {"unit": "id"},
-    "few rows of a person": {"unit": "id", "max_rows": 2},
+    "persons": {"unit": "id", "check_share": 0},
+    "few rows of a person": {"unit": "id", "max_rows": 2, "check_share": 0},
     "passes over rows that are not kept": {"memory": 1, "check_share": 0},
 }
 
