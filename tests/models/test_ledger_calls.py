@@ -81,7 +81,7 @@ def test_bought_ranges_are_for_the_ledgers_columns(path: str, data: pd.DataFrame
     with pytest.raises(LedgerError, match="'z'"):
         dp.buy_ranges(data.assign(z=1.0), ["z"], 1.0, ledger=path)
     with dp.Ledger.open(path) as ledger:
-        assert ledger.entries()["unit"].tolist() == ["person", "person"]
+        assert len(ledger.entries()) == 1
 
 
 def test_a_fit_with_a_bought_range_can_be_evaluated(path: str, data: pd.DataFrame) -> None:
@@ -99,7 +99,7 @@ def test_arrays_do_not_go_with_a_ledger_that_keeps_a_domain(path: str, data: pd.
 def test_the_persons_column_need_not_be_declared(tmp_path: Path, data: pd.DataFrame) -> None:
     ledger = dp.Ledger(tmp_path / "p.db", "d", 2.0, unit="person", domain=DOMAIN)
     dp.ols("y ~ x", data.assign(person=np.arange(500) // 2), 0.5, domain=DOMAIN, unit="person", ledger=ledger)
-    assert len(ledger.entries()) == 1
+    assert ledger.entries()["unit"].tolist() == ["person", "person"]
 
 
 def test_a_quota_is_checked_before_rows_are_read(path: str, data: pd.DataFrame) -> None:
