@@ -33,7 +33,7 @@ from dpstats.formula.response import (
     bind_weights,
     clipping_response,
 )
-from dpstats.formula.vanishing_forms import design_forms, joined_columns
+from dpstats.formula.vanishing_forms import design_forms, joined_columns, stretched_bodies
 from dpstats.privacy.information import JointColumns
 from dpstats.privacy.k_norm import SLACK
 
@@ -104,7 +104,11 @@ class DesignSpec(ReadableDesign):
         if not same:
             raise DomainError("the stored design was made by a version of dpstats that scales columns differently")
         # The bodies that its rows were kept in: a search in floating point found them, on whichever machine.
-        spec = replace(spec, joint=tuple(map(JointBody.from_dict, stored.get("joint", ()))))
+        joint = tuple(map(JointBody.from_dict, stored.get("joint", ())))
+        widths = number_widths(spec.images) if joint else {}
+        for body in joint:
+            body.check(widths)
+        spec = replace(spec, joint=joint)
         working = stored.get("working")
         return spec if working is None else spec.with_working(*working)
 
@@ -193,6 +197,7 @@ def _build(formula: str, declared: str, kind: Kind, trials: float | None) -> Des
     # What follows from columns is that of the design whose rows are not kept in any ellipsoid yet.
     widths = number_widths(spec.images)
     joint = joint_bodies(joined_columns(spec, widths), widths) if len(widths) > 1 else ()
+    joint = tuple(stretched_bodies(spec, joint, widths))
     return replace(spec, joint=joint, origin=spec) if joint else spec
 
 

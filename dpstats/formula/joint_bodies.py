@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.errors import DomainError
 from dpstats.privacy.information import JointColumns
 from dpstats.privacy.k_norm import Image, ball
 
 Float = NDArray[np.float64]
 
 MARGIN = 1e-3
-"""Between the points of the grid that an ellipsoid holds rows may reach a little further."""
+"""Between the points of a grid rows may reach a little further than there. Those that reach more are moved."""
 
 INSIDE = 1e-9
 """Rows stay this share inside: far more than rounding moves them, relative to the ellipsoid, at the condition below."""
@@ -40,8 +41,8 @@ class JointBody:
     centre: tuple[float, ...]
     root: tuple[tuple[float, ...], ...]  # upper triangular, with a positive diagonal
 
-    def shorten(self, part: Float) -> None:
-        """Move the rows of `part`, shape (n, k), that lie outside towards the centre, in place.
+    def gauges(self, part: Float) -> Float:
+        """How far rows of `part`, shape (n, k), lie from the centre, 1 on the boundary; shape (n,).
 
         Column by column, so that each row's result depends on that row alone, bit by bit.
         """
@@ -54,7 +55,24 @@ class JointBody:
                     rest = rest - away[:, earlier] * root[earlier, at]
                 away[:, at] = rest / root[at, at]
                 square += away[:, at] * away[:, at]
-            gauge = np.sqrt(square)
+            return np.sqrt(square)
+
+    def stretched(self, gauge: float) -> JointBody:
+        """So much larger, if that is more than 1, and the margin besides."""
+        factor = max(gauge * (1 + MARGIN), 1.0)
+        return replace(self, root=tuple(tuple(factor * one for one in row) for row in self.root))
+
+    def worth_having(self, widths: Mapping[int, float]) -> bool:
+        """Whether it is well conditioned, and smaller than the bodies of these half widths that it would replace."""
+        size = len(self.columns)
+        scaled = np.array(self.root) / np.array([widths[column] for column in self.columns])
+        volume = math.exp(ball(size).log_volume - size * math.log(2)) * float(np.prod(np.diag(scaled)))
+        return volume <= LARGEST_VOLUME and float(np.linalg.cond(scaled)) <= LARGEST_CONDITION
+
+    def shorten(self, part: Float) -> None:
+        """Move the rows of `part`, shape (n, k), that lie outside towards the centre, in place."""
+        gauge = self.gauges(part)
+        with np.errstate(all="ignore"):
             outside = np.flatnonzero(~(gauge <= 1 - INSIDE))  # those without a gauge too: no number comes of them
             if len(outside):
                 centre = np.array(self.centre)
@@ -75,6 +93,19 @@ class JointBody:
         """The body whose `to_dict` gave `stored`."""
         return cls(tuple(stored["columns"]), tuple(stored["centre"]), tuple(map(tuple, stored["root"])))
 
+    def check(self, widths: Mapping[int, float]) -> None:
+        """Raise DomainError unless it is an ellipsoid of columns with bodies of these half widths by themselves."""
+        size, columns = len(self.columns), list(self.columns)
+        root, centre = np.array(self.root, dtype=np.float64), np.array(self.centre, dtype=np.float64)
+        shaped = (
+            root.shape == (size, size) and centre.shape == (size,) and columns == sorted(set(columns) & set(widths))
+        )
+        finite = shaped and bool(np.all(np.isfinite(root)) and np.all(np.isfinite(centre)))
+        if not (finite and size and np.all(np.diag(root) > 0) and not np.tril(root, -1).any()):
+            raise DomainError("the stored design has a body of columns that no design has")
+        if np.any(np.abs(centre) > [widths[column] for column in columns]):
+            raise DomainError("the stored design has a body whose centre lies outside its columns' ranges")
+
 
 def number_widths(images: Sequence[Image]) -> dict[int, float]:
     """The half width, in model units, of each column that has a body for itself."""
@@ -89,17 +120,13 @@ def joint_bodies(joined: Iterable[JointColumns], widths: Mapping[int, float]) ->
     """Ellipsoids of the optimal designs of `joined` numbers, where smaller than bodies of these half widths."""
     found = []
     for one in joined:
-        size = len(one.columns)
-        root = np.linalg.cholesky(np.array(one.covariance)).T * (math.sqrt(size) * (1 + MARGIN))
-        scaled = root / np.array([widths[column] for column in one.columns])
-        volume = math.exp(ball(size).log_volume - size * math.log(2)) * float(np.prod(np.diag(scaled)))
-        if volume <= LARGEST_VOLUME and np.linalg.cond(scaled) <= LARGEST_CONDITION:
-            # A centre that is rounding would have the intercept's noise in a column that has none of it.
-            centre = tuple(
-                mean if abs(mean) > NOTHING * widths[at] else 0.0
-                for at, mean in zip(one.columns, one.mean, strict=True)
-            )
-            found.append(JointBody(one.columns, centre, tuple(map(tuple, root.tolist()))))
+        root = np.linalg.cholesky(np.array(one.covariance)).T * (math.sqrt(len(one.columns)) * (1 + MARGIN))
+        # A centre that is rounding would have the intercept's noise in a column that has none of it.
+        centre = tuple(
+            mean if abs(mean) > NOTHING * widths[at] else 0.0 for at, mean in zip(one.columns, one.mean, strict=True)
+        )
+        body = JointBody(one.columns, centre, tuple(map(tuple, root.tolist())))
+        found += [body] if body.worth_having(widths) else []
     return tuple(found)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 import itertools
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dpstats.domain import Domain, Levels, Range
 from dpstats.formula.coding import PublicFactor
 from dpstats.formula.expression import columns_of
+from dpstats.formula.joint_bodies import JointBody
 from dpstats.formula.reader import ReadableDesign
 from dpstats.privacy.information import JointColumns, optimal_design
 
@@ -205,6 +206,17 @@ def _coded_rows(spec: ReadableDesign, values: Values, count: int) -> Array:
 GRID = {1: 65, 2: 13, 3: 7, 4: 5}
 """Grid points of each range, by how many ranges there are: the ends, the middle, and some between."""
 
+NEAR_ENDS = {
+    1: 10.0 ** -np.linspace(0.5, 6, 45),
+    2: 10.0 ** -np.array([1.5, 2.5, 3.5, 5]),
+    3: 10.0 ** -np.array([2, 4]),
+}
+"""Further points at these shares of a range from both of its ends: logarithms and reciprocals turn there."""
+
+FINE_GRID = {1: 2001, 2: 65, 3: 17, 4: 9}
+FINE_ENDS = {1: 10.0 ** -np.linspace(0.5, 6, 200), 2: 10.0 ** -np.linspace(0.5, 5, 12), 3: 10.0 ** -np.arange(1, 5.0)}
+"""The points at which a body is checked to hold every row."""
+
 MOST_WORK = 400_000
 """Points times squared columns: beyond it the search for an optimal design would take too long."""
 
@@ -220,7 +232,7 @@ def joined_columns(spec: ReadableDesign, among: Collection[int] | None = None) -
     """
     found: list[JointColumns] = []
     known: dict[tuple[tuple[int, ...], bytes], JointColumns | None] = {}
-    for columns, points in _points(spec, among) if spec.has_intercept else ():
+    for columns, points in _points(spec, among, fine=False) if spec.has_intercept else ():
         if len(points) * (len(columns) + 1) ** 2 <= MOST_WORK:
             own = points[:, columns]
             key = own.shape, own.tobytes()
@@ -229,6 +241,38 @@ def joined_columns(spec: ReadableDesign, among: Collection[int] | None = None) -
             if (one := known[key]) is not None:
                 found.append(one._replace(columns=columns))
     return tuple(found)
+
+
+def stretched_bodies(spec: ReadableDesign, bodies: Sequence[JointBody], widths: Mapping[int, float]) -> list[JointBody]:
+    """Bodies that hold the rows of a finer grid too; without those that are then too large, or cannot be checked.
+
+    Polynomials hardly move between the points of the first grid.
+    """
+    curved = _curved(spec)
+    found = [one for one in bodies if not curved & _read_by(spec, one.columns)]
+    left = {one.columns: one for one in bodies if one not in found}
+    among = {column for columns in left for column in columns}
+    for columns, points in _points(spec, among, fine=True) if left else ():
+        if (one := left.get(columns)) is not None:
+            one = one.stretched(float(np.max(one.gauges(points[:, columns]), initial=0.0)))
+            found += [one] if one.worth_having(widths) else []
+    return sorted(found, key=lambda one: one.columns)
+
+
+def _curved(spec: ReadableDesign) -> set[str]:
+    """The variables of factors that are no polynomials of numbers."""
+    infos = spec.coding.factor_infos.items()
+    curved = (one for one, info in infos if info.type == "numerical" and not is_polynomial(one, spec.domain))
+    return {name for factor in curved for name in columns_of(factor.node)}
+
+
+def _read_by(spec: ReadableDesign, columns: Sequence[int]) -> set[str]:
+    """The variables of the terms of some columns."""
+    info, found = spec.coding, set()
+    for term, where in info.term_slices.items():
+        if any(where.start <= column < where.stop for column in columns):
+            found |= {name for factor in term.factors for name in columns_of(factor.node)}
+    return found
 
 
 def _groups(spec: ReadableDesign) -> list[tuple[tuple[int, ...], tuple[str, ...]]]:
@@ -253,10 +297,12 @@ def _groups(spec: ReadableDesign) -> list[tuple[tuple[int, ...], tuple[str, ...]
     ]
 
 
-def _points(spec: ReadableDesign, among: Collection[int] | None) -> Iterator[tuple[tuple[int, ...], Array]]:
+def _points(
+    spec: ReadableDesign, among: Collection[int] | None, *, fine: bool
+) -> Iterator[tuple[tuple[int, ...], Array]]:
     """The groups' columns, each with rows of the design in model units for a grid of its variables."""
     groups = [(columns, names) for columns, names in _groups(spec) if among is None or set(columns) <= set(among)]
-    grids = [(columns, grid) for columns, names in groups if (grid := _grid(spec, names)) is not None]
+    grids = [(columns, grid) for columns, names in groups if (grid := _grid(spec, names, fine=fine)) is not None]
     ends = itertools.accumulate(len(next(iter(grid.values()))) for _, grid in grids)
     for _, some in itertools.groupby(zip(ends, grids, strict=True), lambda one: one[0] // ROWS_AT_ONCE):
         together = [one for _, one in some]
@@ -279,18 +325,23 @@ def _one_value(declared: Range | Levels) -> object:
     return declared.values[0] if isinstance(declared, Levels) else declared.high
 
 
-def _grid(spec: ReadableDesign, variables: tuple[str, ...]) -> dict[str, list[object]] | None:
+def _grid(spec: ReadableDesign, variables: tuple[str, ...], *, fine: bool) -> dict[str, list[object]] | None:
     """A grid of some variables, each with its value at every point; None where it would be too fine."""
     ranges = [name for name in variables if not isinstance(spec.support[name], Levels)]
     if len(ranges) > max(GRID):
         return None
     choices: dict[str, list[object]] = {}
+    even, near, curved = (FINE_GRID, FINE_ENDS, set(ranges)) if fine else (GRID, NEAR_ENDS, _curved(spec))
     for name in variables:
         declared = spec.support[name]
         if isinstance(declared, Levels):
             choices[name] = list(declared.values)
         else:
-            choices[name] = np.linspace(declared.low, declared.high, GRID[len(ranges)]).tolist()
+            values, width = np.linspace(declared.low, declared.high, even[len(ranges)]), declared.high - declared.low
+            if name in curved:
+                shares = width * near.get(len(ranges), np.zeros(0))
+                values = np.unique(np.concatenate([values, declared.low + shares, declared.high - shares]))
+            choices[name] = values.tolist()
     if math.prod(len(values) for values in choices.values()) > MOST_WORK / 4:
         return None
     rows = list(itertools.product(*choices.values()))

@@ -132,7 +132,11 @@ def test_a_plan_charges_the_noise_of_the_joint_body_and_its_rows_are_kept_in_it(
     plan = dp.plan(f"y ~ {SQUARE} + z", DOMAIN, 1.0)
     (body,) = plan.design.joint
     noise = plan.stages[-1].plan.noise
-    assert any(image.columns == body.columns for image in noise.images)
+    (image,) = (one for one in noise.images if one.columns == body.columns)
+    np.testing.assert_array_equal(image.matrix, np.array(body.root))
+    (constant,) = (one for one in noise.images if one.block.kind == "intercept")
+    centres = dict(zip(constant.columns, constant.matrix[0], strict=True))
+    assert [centres.get(column, 0.0) for column in body.columns] == list(body.centre)
     random = np.random.default_rng(1)
     frame = pd.DataFrame({"x": random.uniform(-10, 70, 500), "z": random.uniform(-3, 3, 500)}).assign(y=0.5)
     rows = np.vstack([block[0] for block in plan.design.blocks(frame)])
@@ -186,3 +190,63 @@ def test_thresholds_of_the_columns_of_an_ellipsoid_hold() -> None:
     assert beyond[0] == pytest.approx(level / 2, abs=7e-4)
     assert 0.2 * level / 2 < beyond[1] < level / 2
     assert noise.thresholds(level, places)[0] == np.inf
+
+
+CURVED: dict[str, dict[str, Any]] = {
+    "np.log(w) + I(np.log(w) ** 2)": {"w": (1, 1e5)},
+    "np.log(w) * v + I(np.log(w) ** 2)": {"w": (1, 1e4), "v": (-1, 1)},
+    "I(1 / w) + np.log(w)": {"w": (0.1, 100)},
+    "np.log1p(w) + w + np.sqrt(w)": {"w": (0, 50)},
+}
+
+
+@pytest.mark.parametrize("right", CURVED)
+@pytest.mark.parametrize("spread", ["even", "by logarithms"])
+def test_hardly_any_row_of_curved_terms_is_moved(right: str, spread: str) -> None:
+    random, count, domain = np.random.default_rng(4), 20_000, CURVED[right]
+    spec = design_spec(f"y ~ {right}", dp.Domain({**domain, "y": (0, 1)}), family=get_family("gaussian"))
+    rows = {name: random.uniform(*ends, count) for name, ends in domain.items()}
+    if spread == "by logarithms":
+        low, high = domain["w"]
+        rows["w"] = np.exp(random.uniform(np.log(max(low, 1e-3)), np.log(high), count))
+    exog, _ = replace(spec, joint=()).exog(rows)
+    assert spec.joint
+    for body in spec.joint:
+        gauges = body.gauges(exog[:, list(body.columns)])
+        assert np.mean(gauges > 1) <= 1e-3
+        assert gauges.max() <= 1.01
+
+
+def test_encoded_rows_are_moved_into_their_body() -> None:
+    """The whole way of a row: with a body that is smaller than its columns need, rows stay in it all the same."""
+    spec = spec_of(SQUARE)
+    (body,) = spec.joint
+    small = replace(body, root=tuple(tuple(0.5 * one for one in row) for row in body.root))
+    random = np.random.default_rng(2)
+    rows = {"x": random.uniform(0, 50, 500), "y": random.uniform(0, 1, 500)}
+
+    def gauges(design: DesignSpec) -> np.ndarray:
+        (block,) = design.blocks(rows)
+        return small.gauges(np.asarray(block.exog)[:, list(body.columns)])
+
+    assert gauges(replace(spec, joint=(small,))).max() <= 1
+    assert np.mean(gauges(spec) > 1) > 0.3, "the planted error: they would be outside"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"centre": [50.0, 0.0]},
+        {"columns": [0, 1]},
+        {"columns": [2, 1]},
+        {"root": [[1.0, 0.0], [0.5, 1.0]]},
+        {"root": [[1.0, 0.0], [0.0, 0.0]]},
+        {"root": [[float("nan"), 0.0], [0.0, 1.0]]},
+    ],
+    ids=str,
+)
+def test_a_stored_body_that_no_design_has_is_refused(wrong: dict[str, Any]) -> None:
+    stored = spec_of(SQUARE).to_dict()
+    stored["joint"] = [{**stored["joint"][0], **wrong}]
+    with pytest.raises(dp.errors.DomainError, match="stored design"):
+        DesignSpec.from_dict(stored)
