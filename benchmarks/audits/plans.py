@@ -54,10 +54,10 @@ LEVELS: tuple[list[Any], ...] = (["a"], [1], ["a", "b"], [0, 1], ["a", "b", "c"]
 
 NUMBERS = (
     "x", "z", "I(x**2)", "x + I(x**2)", "np.exp(x)", "np.log(x)", "np.sqrt(x)", "poly(x, 2)", "poly(x, 3)",
-    "bs(x, df=4)", "bs(x, df=5, degree=2)", "cr(x, df=3)", "cc(x, df=3)", "center(x)", "standardize(x)", "I(x > 0.5)",
-    "x:z", "x*z",
-    "te(cr(x, df=3), cr(z, df=3))", "rff(x, gamma=1.0, D=6)", "cut(x, [0, 0.5, 1])", "I(1 / x)", "I(0 * x)",
-    "np.exp(-x)",
+    "bs(x, df=4)", "bs(x, df=5, degree=2)", "cr(x, df=3, constraints='center')", "cc(x, df=3, constraints='center')",
+    "center(x)", "standardize(x)", "I(x > 0.5)", "x:z", "x*z",
+    "te(cr(x, df=3), cr(z, df=3), constraints='center')", "rff(x, gamma=1.0, D=6)", "cut(x, [0, 0.5, 1])",
+    "I(1 / x)", "I(0 * x)", "np.exp(-x)",
 )  # fmt: skip
 FACTORS = (
     "g", "h", "C(g, Sum)", "C(g, Helmert)", "g:h", "g*h", "x:g", "x*g", "0 + g", "0 + g:h", "bs(x, df=4):g",

@@ -19,7 +19,7 @@ from dpstats.evaluation.check_result import Check, ColumnHistogram, column_histo
 from dpstats.evaluation.integer_noise import choose_noise
 from dpstats.families import Family, get_family
 from dpstats.formula.advice import advice, schema_domain
-from dpstats.formula.design import DesignSpec, design_spec
+from dpstats.formula.design import DesignSpec, requested_spec
 from dpstats.formula.expression import Column as ColumnNode
 from dpstats.formula.parse import parse
 from dpstats.formula.reader import Facts, Fault, Flags, column_facts, fault_flags, possible_faults
@@ -120,7 +120,7 @@ def check(
     formula = model_formula(formula, kind, weights=weights, offset=offset, exposure=exposure)
     table = as_table(data, engine)
     known, open_ranges = schema_domain(formula, declarations, table, kind)
-    design = None if open_ranges else design_spec(formula, known, family=kind)
+    design = None if open_ranges else requested_spec(formula, known, family=kind)
     parsed = parse(formula)
     facts = column_facts(parsed, clipping_response(parsed, known), kind)
     faults = possible_faults(facts, design)

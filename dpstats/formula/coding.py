@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -36,6 +37,9 @@ Array = NDArray[np.float64]
 
 Part = tuple[NDArray[Any], NDArray[Any] | None]
 """A number of each row, or a number of each level and the rows' levels."""
+
+NEAR_ONE = 1e-9
+"""Columns whose sum is so near to one in every row sum to one."""
 
 
 class PublicFactor:
@@ -226,6 +230,52 @@ def combination_index(levels: Sequence[NDArray[Any]], counts: Sequence[int]) -> 
     for own, count in zip(reversed(levels[:-1]), reversed(counts[:-1]), strict=True):
         place = place * count + own
     return place
+
+
+def refuse_repeated_sums(info: DesignInfo, domain: Domain, absorbed: str | None = None) -> None:
+    """Raise FormulaError if a basis whose columns sum to one, such as cr(x, df=4), stands beside what they sum to.
+
+    Its columns times the other factors of its term sum to these factors, or to a constant where there are none. If
+    other terms have that too, no coefficient of either is identified. An `absorbed` factor has a constant.
+    """
+    numeric = {factor for factor, known in info.factor_infos.items() if known.type == "numerical"}
+    whole = {factor for factor in numeric if _sums_to_one(factor, domain)}
+    # patsy codes the factors of levels so that terms of the same numbers repeat nothing, whatever numbers these are.
+    numbers = {term: numeric & set(term.factors) for term in info.term_codings}
+    for term, own in numbers.items():
+        beside = [other for other, its in numbers.items() if its != own and its - whole == own - whole]
+        found = [factor for factor in term.factors if factor in whole]
+        if not found or not (beside or (absorbed is not None and own <= whole)):
+            continue
+        rest = ":".join(factor.code for factor in term.factors if factor not in whole)
+        if absorbed is not None:
+            sum_of = f"one, as the levels of {absorbed} do"
+        elif all(other.factors for other in beside):
+            sum_of = f"one, as {beside[0].name()} does"
+        else:
+            sum_of = "the intercept"
+        missing = rest and all(other.name() != rest for other in numbers)
+        instead = ":".join(_without_sum(factor.code) if factor in whole else factor.code for factor in term.factors)
+        message = f"{term.name()} adds up to {rest or sum_of}; write {f'{rest} + ' if missing else ''}{instead}"
+        raise FormulaError(locate(message, found[0].at))
+
+
+def _sums_to_one(factor: PublicFactor, domain: Domain) -> bool:
+    """Whether the columns of a numeric factor, two or more, sum to one whatever the row."""
+    if not isinstance(factor.node, Apply) or factor.node.norms is not None:
+        return False
+    columns = _public_columns(factor, domain)
+    columns = columns[np.isfinite(columns).all(axis=1)]
+    return columns.shape[1] > 1 and len(columns) > 0 and bool(np.all(np.abs(columns.sum(axis=1) - 1) < NEAR_ONE))
+
+
+def _without_sum(code: str) -> str:
+    """The code of a basis that sums to one as one that does not."""
+    if code.startswith("I("):
+        return _without_sum(code[2:-1])
+    if code.startswith("bs("):
+        return re.sub(r",\s*include_intercept\s*=\s*\w+", "", code)
+    return f"{code[:-1]}, constraints='center')"
 
 
 def _public_columns(factor: PublicFactor, domain: Domain) -> Array:

@@ -132,6 +132,19 @@ def design_spec(formula: str, domain: Domain | Mapping[str, Any], *, family: Fam
     return _build(parsed.text, known, family.response, getattr(family, "trials", None))
 
 
+def requested_spec(
+    formula: str, domain: Domain | Mapping[str, Any], *, family: Family, absorbed: str | None = None
+) -> DesignSpec:
+    """The design of a new call, perhaps beside an `absorbed` factor; see `design_spec`.
+
+    FormulaError too for a basis that sums to what other terms have. A design of such a formula that has been stored is
+    built as it was.
+    """
+    design = design_spec(formula, domain, family=family)
+    coding.refuse_repeated_sums(design.coding, design.domain, absorbed)
+    return design
+
+
 @lru_cache(maxsize=16)
 @np.errstate(all="ignore")
 def _build(formula: str, declared: str, kind: Kind, trials: float | None) -> DesignSpec:

@@ -20,8 +20,8 @@ COLUMN = r"\b[^\W\d]\w*\b(?!\s*\()"
 OTHER_NAMES = {
     "as_factor": "write factor(...) or C(...)",
     "as_numeric": "declare the column as a range (low, high)",
-    "s": "write cr(..., df=4) for a smooth term",
-    "ns": "write cr(..., df=3) for a natural spline",
+    "s": "write cr(..., df=4, constraints='center') for a smooth term",
+    "ns": "write cr(..., df=3, constraints='center') for a natural spline",
     "relevel": "write C(g, Treatment('b')) to measure from level b",
     "ifelse": "write np.where(condition, a, b)",
     "round": "write np.rint(...)",

@@ -259,9 +259,9 @@ EXAMPLES = {
     "scale": "scale(x)",
     "poly": "poly(x, 2)",
     "bs": "bs(x, df=4)",
-    "cr": "cr(x, df=3)",
-    "cc": "cc(x, df=3)",
-    "te": "te(cr(x, df=3), cr(z, df=3))",
+    "cr": "cr(x, df=3, constraints='center')",
+    "cc": "cc(x, df=3, constraints='center')",
+    "te": "te(cr(x, df=3), cr(z, df=3), constraints='center')",
     "rff": "rff(x, gamma=1.0, D=40)",
 }
 """How each is written."""

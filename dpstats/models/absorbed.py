@@ -26,7 +26,7 @@ from dpstats.domain import Domain, Range
 from dpstats.errors import ArgumentError, DataError, DomainError, FormulaError
 from dpstats.families import Family, Gaussian, get_family
 from dpstats.formula.advice import schema_domain
-from dpstats.formula.design import design_spec
+from dpstats.formula.design import requested_spec
 from dpstats.formula.parse import expand_dot, parse
 from dpstats.formula.submodels import uniform_exog
 from dpstats.formula.syntax import add_terms
@@ -258,7 +258,7 @@ def plan_absorbed(
             f"column {undeclared[0]!r} is not declared, and ranges are not bought beside an absorbed factor: declare "
             f"{{{undeclared[0]!r}: (low, high)}}, or buy the range first with dp.buy_ranges"
         )
-    design = design_spec(formula, known, family=Gaussian())
+    design = requested_spec(formula, known, family=Gaussian(), absorbed=absorbed)
     if design.has_intercept and len(design.names) < 2:
         raise FormulaError(
             f"formula: no column is left within {absorbed}, where an intercept says nothing: every factor is declared "

@@ -23,7 +23,7 @@ from dpstats.errors import ArgumentError, DomainError
 from dpstats.families import Gaussian
 from dpstats.families.base import CAPS
 from dpstats.families.hazard import PiecewiseExponential
-from dpstats.formula.design import DesignSpec, design_spec
+from dpstats.formula.design import DesignSpec, design_spec, requested_spec
 from dpstats.formula.expression import Column as ColumnNode
 from dpstats.formula.expression import columns_of
 from dpstats.formula.reader import BLOCK_ROWS, check_columns, cut_anew
@@ -366,7 +366,7 @@ def _call(
     settings = {**asked, "inference": "model" if asked["inference"] else None}
     # A person is a piece an interval and an event at most.
     request = piece_request("hazard", eps, family, seed, len(times.breaks), OPTIONS, settings)
-    design = design_spec(_formula_of_pieces(read), _domain_of_pieces(read, times, domain), family=family)
+    design = requested_spec(_formula_of_pieces(read), _domain_of_pieces(read, times, domain), family=family)
     # The range of an event of 0 and 1 is encoded by equality.
     facts = domain.with_({name: times.event.domain[name] for name in columns_of(times.event.node)})
     beside = (part.text.partition("~")[0].strip() for part in (read.events, read.entry) if part is not None)

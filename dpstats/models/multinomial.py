@@ -31,7 +31,7 @@ from dpstats.data.passes import concatenate, single_blas_thread
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, FormulaError
 from dpstats.families.multinomial import Multinomial
-from dpstats.formula.design import DesignSpec, design_spec
+from dpstats.formula.design import DesignSpec, requested_spec
 from dpstats.formula.parse import expand_dot, parse
 from dpstats.formula.reader import Facts, possible_faults
 from dpstats.formula.submodels import SEED
@@ -91,7 +91,7 @@ def plan_multinomial(formula: str, domain: DomainLike, eps: float, arguments: Ma
             f"unit: {person!r} identifies persons and must not be in the formula; leave it out of one of them"
         )
     # The number of classes follows from the design; a family of any number says what kind of response it has.
-    design = design_spec(text, declared, family=Multinomial(3))
+    design = requested_spec(text, declared, family=Multinomial(3))
     assert design.response.levels is not None
     if re.match(r"(C|factor)\(.*,", design.response_name):
         raise FormulaError(

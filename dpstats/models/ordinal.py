@@ -16,7 +16,7 @@ from dpstats.data.table import with_level
 from dpstats.domain import Domain
 from dpstats.errors import DomainError, FormulaError
 from dpstats.families.ordinal import CumulativeLogit
-from dpstats.formula.design import DesignSpec, design_spec
+from dpstats.formula.design import DesignSpec, design_spec, requested_spec
 from dpstats.formula.parse import expand_dot, parse
 from dpstats.formula.reader import BLOCK_ROWS, cut_anew
 from dpstats.inference import ModelSpread
@@ -284,7 +284,7 @@ def _pieces(formula: str, domain: Domain) -> Pieces:
     if CUT in parsed.columns:
         raise DomainError(f"column {CUT!r} has the name of a part of the model here; rename it")
     # What the cut-points are called follows from the response's levels.
-    records, (left, _, right) = design_spec(text, domain, family=CumulativeLogit()), text.partition("~")
+    records, (left, _, right) = requested_spec(text, domain, family=CumulativeLogit()), text.partition("~")
     names = level_names(records)
     design = design_spec(f"{left}~ {CUT} + {right}", domain.with_({CUT: names}), family=CumulativeLogit())
     return Pieces(design.with_cut_points(names), records)

@@ -21,7 +21,7 @@ from dpstats.domain import Domain, Range
 from dpstats.errors import ArgumentError, DataError, DPStatsError
 from dpstats.families import Family, get_family
 from dpstats.formula.advice import advice, schema_domain
-from dpstats.formula.design import DesignSpec, design_spec
+from dpstats.formula.design import DesignSpec, design_spec, requested_spec
 from dpstats.formula.parse import expand_dot, parse
 from dpstats.formula.reader import (
     BLOCK_ROWS,
@@ -318,7 +318,7 @@ class FormulaSource:
             bought = argument("ranges", "bought")
             raise ArgumentError(f"{bought} is for a single fit: dp.buy_ranges buys the intervals once for several")
         known = known.with_(dict.fromkeys(open_ranges, STAND_IN)) if open_ranges else known
-        design = design_spec(self.formula, known, family=request.family)
+        design = requested_spec(self.formula, known, family=request.family)
         trimmed = trimmable(design, open_ranges) if request.options.ranges == "bought" else ()
         if open_ranges:  # here all of the Domain is known, which names a column that is misspelt
             share = range_eps(request, (*open_ranges, *trimmed)) / (len(open_ranges) + len(trimmed))
