@@ -165,7 +165,7 @@ def test_two_charges_of_the_whole_budget(tmp_path: Path) -> None:
     assert fit.budget["eps"].sum() == pytest.approx(1.0)
     entries = ledger.entries()
     assert entries["eps"].tolist() == pytest.approx([0.03, 0.97])
-    assert entries["label"].tolist() == ["within"]
+    assert entries["label"].tolist() == ["within", "within"]
     with pytest.raises(dp.errors.BudgetExceeded):
         dp.ols(FORMULA, table(), 1.5, domain=DOMAIN, ledger=ledger)
 
@@ -299,13 +299,13 @@ def test_the_shell_and_an_office_refuse_it(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize("unit", [None, "firm"])
 def test_a_wrong_domain_stops_a_fit_for_the_price_of_the_counts(tmp_path: Path, unit: str | None) -> None:
     rows, wrong = table(2000), {**DOMAIN, "y": (-6, -1)}
-    ledger = dp.Ledger(tmp_path / "rows.ledger", dataset="rows", eps=2.0, unit=unit)
+    ledger = dp.Ledger(tmp_path / "rows.ledger", dataset="rows", eps=4.0, unit=unit)
     with pytest.raises(MismatchError, match="`y` outside its declared range"):
-        dp.ols(FORMULA, rows, 1.0, domain=wrong, unit=unit, ledger=ledger)
-    assert ledger.entries()["eps"].tolist() == pytest.approx([0.03])
-    going = dp.ols(FORMULA, rows, 1.0, domain=wrong, unit=unit, on_mismatch="go", seed=1)
+        dp.ols(FORMULA, rows, 3.0, domain=wrong, unit=unit, ledger=ledger)
+    assert ledger.entries()["eps"].tolist() == pytest.approx([0.09])
+    going = dp.ols(FORMULA, rows, 3.0, domain=wrong, unit=unit, on_mismatch="go", seed=1)
     assert "outside its declared range" in " ".join(going.summary().as_text().split())
-    dp.ols(FORMULA, rows, 1.0, domain=wrong, unit=unit, check_share=0)
+    dp.ols(FORMULA, rows, 3.0, domain=wrong, unit=unit, check_share=0)
 
 
 def test_what_counts_rows_is_planned_paid_for_and_kept(tmp_path: Path) -> None:

@@ -326,7 +326,6 @@ def test_a_fit_counts_its_rows_by_default() -> None:
         {"n": 5_000},
         {"unit": "id", "adjacency": "replace_one"},
         {"method": "output"},
-        {"method": "statistics", "family": "gaussian"},
         {"retrieval": "return", "inference": None},
         {"retrieval": "paper", "inference": None, "penalty": "lasso", "alpha": 1.0, "allow_uncertified": True},
     ],
@@ -350,7 +349,7 @@ def test_released_statistics_count_rows_and_nothing_else_follows(extra: dict[str
     assert plan.budget.loc["total", "eps"] == pytest.approx(1.0)
     assert sum(exact(charge.eps) for charge in plan.charges) <= 1
     alone = dp.plan("y ~ x", {"x": (0, 1), "y": (0, 4)}, plan.counts.rest, check_share=0, **settings)
-    assert plan.stages[0].plan.statistics == alone.stages[0].plan.statistics
+    assert plan.noise == alone.noise
     rows = {"x": np.linspace(0, 1, 5000), "y": np.linspace(0, 4, 5000)}
     ledger = dp.Ledger(
         tmp_path / "l",
@@ -406,7 +405,7 @@ def test_counts_of_any_budget_have_a_finite_error(eps: float) -> None:
     ("arguments", "message"),
     [
         ({"unit": "id", "adjacency": "replace_one"}, "dp.check with unit="),
-        ({"method": "statistics"}, "call dp.check first"),
+        ({"method": "output"}, "call dp.check first"),
         ({"retrieval": "return"}, "recycle"),
         ({"check_share": 1.0}, "below 1"),
     ],
