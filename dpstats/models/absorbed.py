@@ -147,8 +147,9 @@ class AbsorbedModel(Printed):
             if counts.persons:
                 check_unit(table, record)  # of a group one row is drawn
             counted, rest = counts.guarantees(plan.guarantee)
-            options: dict[str, Any] = {"random": random, "record": record}
-            count = partial(release_counts, counts, design, _facts(design), design.used_rows, **options)
+            count = partial(
+                release_counts, counts, design, _facts(design), design.used_rows, random=random, record=record
+            )
             label = f"rows of a {title}"
             counting = release(counted, work=lambda rows: (count(rows), None), label=label, method="row counts")
             counts, _ = count_first(counting, [counted, rest], ledger, self.on_mismatch, **signed)
