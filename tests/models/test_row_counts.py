@@ -350,6 +350,8 @@ def test_released_statistics_count_rows_and_nothing_else_follows(extra: dict[str
     assert sum(exact(charge.eps) for charge in plan.charges) <= 1
     alone = dp.plan("y ~ x", {"x": (0, 1), "y": (0, 4)}, plan.counts.rest, check_share=0, **settings)
     assert plan.noise == alone.noise
+    if alone.guarantee.rho is not None:
+        assert plan.guarantee.rho == pytest.approx(alone.guarantee.rho + plan.counts.eps**2 / 2)
     rows = {"x": np.linspace(0, 1, 5000), "y": np.linspace(0, 4, 5000)}
     ledger = dp.Ledger(
         tmp_path / "l",
