@@ -15,6 +15,7 @@ from dpstats.arguments import explain_calls
 from dpstats.call import check_privacy
 from dpstats.data import Rows, Table, as_table, slices
 from dpstats.domain import Domain, Levels, Range
+from dpstats.errors import FormulaError
 from dpstats.evaluation.check_result import Check, ColumnHistogram, column_histograms, count_places, steps_per_place
 from dpstats.evaluation.integer_noise import choose_noise
 from dpstats.families import Family, get_family
@@ -24,6 +25,7 @@ from dpstats.formula.expression import Column as ColumnNode
 from dpstats.formula.parse import parse
 from dpstats.formula.reader import Facts, Fault, Flags, column_facts, fault_flags, possible_faults
 from dpstats.formula.response import clipping_response
+from dpstats.formula.syntax import absorbed_factor
 from dpstats.ledger import LedgerLike
 from dpstats.models.release import Release, check_unit, counted_tables
 from dpstats.models.sources import model_formula
@@ -116,6 +118,12 @@ def check(
     """
     privacy = check_privacy(eps, delta, adjacency=adjacency, seed=seed, unit=unit, max_rows=None if unit is None else 1)
     declarations = Domain.coerce(domain)
+    plain, absorbed = absorbed_factor(formula)
+    if absorbed is not None:
+        raise FormulaError(
+            f"formula: check {plain!r}, without the absorbed factor {absorbed}, of which nothing is declared; dp.ols, "
+            "dp.glm and dp.plan take it"
+        )
     kind = get_family(_family_of(formula, declarations) if family is None else family)
     formula = model_formula(formula, kind, weights=weights, offset=offset, exposure=exposure)
     table = as_table(data, engine)

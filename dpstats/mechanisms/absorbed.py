@@ -88,6 +88,7 @@ class WithinPlan:
     count_eps: float
     spread_eps: float  # 0 where rows are the records
     guarantee: Guarantee
+    counted_eps: float = 0.0  # of the guarantee's eps: for counts of the rows, before all else
 
     @property
     def whole(self) -> bool:
@@ -135,8 +136,9 @@ class WithinPlan:
     @property
     def budget(self) -> tuple[tuple[str, float, float, str], ...]:
         """What each purchase costs and buys."""
-        rest = self.guarantee.eps - self.cover_eps - self.count_eps - self.spread_eps
+        rest = self.guarantee.eps - self.counted_eps - self.cover_eps - self.count_eps - self.spread_eps
         lines = [
+            ("row counts", self.counted_eps, 0.0, "groups, at fault" if self.whole else "rows, rows at fault"),
             ("statistics", rest, self.guarantee.delta, f"{self.noise.law} noise"),
             ("count", self.count_eps, 0.0, "groups" if self.whole else "rows less groups"),
             ("spread", self.spread_eps, 0.0, "squared scores of groups"),
@@ -220,6 +222,7 @@ class WithinPlan:
             "noise": self.noise.to_dict(),
             **{name: getattr(self, name) for name in ("radius", "cover_eps", "count_eps", "spread_eps")},
             "guarantee": self.guarantee.to_dict(),
+            **({"counted_eps": self.counted_eps} if self.counted_eps else {}),
         }
 
     @classmethod

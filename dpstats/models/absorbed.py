@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -26,16 +27,24 @@ from dpstats.domain import Domain, Range
 from dpstats.errors import ArgumentError, DataError, DomainError, FormulaError
 from dpstats.families import Family, Gaussian, get_family
 from dpstats.formula.advice import schema_domain
+<<<<<<< HEAD
 from dpstats.formula.design import requested_spec
+=======
+from dpstats.formula.design import DesignSpec, design_spec
+>>>>>>> m1
 from dpstats.formula.parse import expand_dot, parse
+from dpstats.formula.reader import Facts, possible_faults
 from dpstats.formula.submodels import uniform_exog
 from dpstats.formula.syntax import add_terms
 from dpstats.frames import WideFrame
-from dpstats.ledger import with_domain
+from dpstats.ledger import as_ledger, with_domain
 from dpstats.mechanisms.absorbed import WithinPlan, plan_within
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.statistics import RADIUS
-from dpstats.models.release import Release
+from dpstats.models.glm import count_first
+from dpstats.models.release import Release, check_unit
+from dpstats.models.sources import known_facts, release_counts
+from dpstats.plan.row_counts import CHECK_SHARE, LEAST_EPS, RowCounts
 from dpstats.plan.tables import facts_table
 from dpstats.privacy.guarantee import Guarantee, check_delta
 from dpstats.results.absorbed import AbsorbedResults, budget_of, formula_of, header, noise_facts, plan_notes
@@ -52,7 +61,7 @@ BINARY = 0.35
 RESIDUAL = 0.07
 """That of the residuals, over the response's range."""
 
-SUITABLE = ("radius", "inference")
+SUITABLE = ("radius", "inference", "check_share", "on_mismatch")
 """Options that go with an absorbed factor."""
 
 
@@ -71,13 +80,15 @@ class AbsorbedModel(Printed):
     >>> plan
     <AbsorbedModel: y ~ x | firm; eps=1, add_remove, certified>
     >>> plan.names, plan.eps, list(plan.budget.index)
-    (('x',), 1.0, ['statistics', 'count', 'cover'])
+    (('x',), 1.0, ['row counts', 'statistics', 'count', 'cover'])
     >>> "tabular" in plan.to_latex(), "<td" in plan.to_html(), "|---:|" in plan.to_markdown()
     (True, True, True)
     """
 
     plan: WithinPlan
     privacy: PrivacyParameters
+    counts: RowCounts | None = None  # what counts the rows before the fit
+    on_mismatch: str = "stop"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -120,22 +131,37 @@ class AbsorbedModel(Printed):
 
     def _run(self, table: Table, charge: Mapping[str, Any]) -> AbsorbedResults:
         """Charge, then read the rows and release."""
-        plan, privacy = self.plan, self.privacy
-        rest = dict(charge)
-        limit, ledger = rest.pop("memory", None), rest.pop("ledger", None)
-        return Release(
-            plan.guarantee,
-            table,
-            lambda rows: AbsorbedResults(plan, plan.release(rows, privacy.random())),
-            label=f"linear model of {plan.design.response_name} within {plan.absorbed}, {len(self.names)} columns",
-            method="statistics",
-            columns=(*plan.design.columns, plan.absorbed),
+        plan, design, record, counts = self.plan, self.plan.design, self.privacy.record, self.counts
+        others = dict(charge)
+        limit, ledger = others.pop("memory", None), as_ledger(others.pop("ledger", None))
+        signed = {name: others.pop(name, None) for name in ("analyst", "label")}
+        random, rest = self.privacy.random(), plan.guarantee
+        title = f"linear model of {design.response_name} within {plan.absorbed}, {len(self.names)} columns"
+        release = partial(
+            Release,
+            data=table,
+            columns=(*design.columns, plan.absorbed),
             compared=(plan.absorbed,),
             formula=formula_of(plan),
             digest=plan.digest,
-            domain=plan.design.domain,
+            domain=design.domain,
             memory=None if limit is None else Memory(limit),
-        ).run(ledger, **rest)
+        )
+        if counts is not None:
+            if counts.persons:
+                check_unit(table, record)  # of a group one row is drawn
+            counted, rest = counts.guarantees(plan.guarantee)
+            count = partial(
+                release_counts, counts, design, _facts(design), design.used_rows, random=random, record=record
+            )
+            label = f"rows of a {title}"
+            counting = release(counted, work=lambda rows: (count(rows), None), label=label, method="row counts")
+            counts, _ = count_first(counting, [counted, rest], ledger, self.on_mismatch, **signed)
+
+        def work(rows: Table) -> AbsorbedResults:
+            return AbsorbedResults(plan, plan.release(rows, random), counts)
+
+        return release(rest, work=work, label=title, method="statistics").run(ledger, **signed, **others)
 
     def standard_errors(
         self, n: int, groups: int, *, residual_sd: float | None = None, within_sd: Mapping[str, float] | None = None
@@ -241,7 +267,7 @@ def plan_absorbed(
 ) -> AbsorbedModel:
     """The model of `formula` with the factor `absorbed`, from public facts alone; `given` as for `dpstats.glm`."""
     row_terms, settings = split_kwargs(given, RowKeywords)
-    privacy, radius = _checked(eps, absorbed, family, settings)
+    privacy, options = _checked(eps, absorbed, family, settings)
     for name in ("weights", "offset", "exposure"):
         if row_terms.get(name) is not None:
             raise ArgumentError(f"{name} cannot be combined with an absorbed factor; leave it out")
@@ -266,19 +292,50 @@ def plan_absorbed(
         )
     if design.weights is not None or design.offset is not None:
         raise FormulaError("formula: weights and offsets cannot be combined with an absorbed factor; leave them out")
-    whole = privacy.record.column is not None
+    counts = _planned_counts(privacy, options, design, table)
     plan = plan_within(
         design,
         absorbed,
-        eps=privacy.eps,
+        eps=privacy.eps if counts is None else counts.rest,
         delta=privacy.delta,
         adjacency=privacy.adjacency,
-        radius=RADIUS if radius is None else radius,
-        whole=whole,
+        radius=RADIUS if options.radius is None else options.radius,
+        whole=privacy.record.column is not None,
     )
+    if counts is not None:
+        plan = replace(plan, guarantee=_with_counts(plan.guarantee, counts, privacy.eps), counted_eps=counts.eps)
     if table is not None:
         _check_table(plan, table)
-    return AbsorbedModel(replace(plan, guarantee=_marked(plan, privacy)), privacy)
+    return AbsorbedModel(replace(plan, guarantee=_marked(plan, privacy)), privacy, counts, options.on_mismatch)
+
+
+def _planned_counts(
+    privacy: PrivacyParameters, options: Options, design: DesignSpec, table: Table | None
+) -> RowCounts | None:
+    """What counts the rows, or one row of each group, before the fit; None where the call says so."""
+    share, persons = options.check_share, privacy.record.column is not None
+    public = persons and privacy.adjacency == "replace_one"
+    if share is None:
+        # Where every pass works rows out again none can be drawn.
+        offered = not public and not (persons and table is not None and table.recomputed)
+        share = CHECK_SHARE if offered and privacy.eps >= LEAST_EPS else 0.0
+    if not share:
+        return None
+    if public:
+        raise ArgumentError(
+            f"check_share: groups are not counted under {argument('adjacency', 'replace_one')}; leave it out"
+        )
+    planned = RowCounts.planned(privacy.eps, share, privacy.adjacency, possible_faults(_facts(design), design))
+    return replace(planned, persons=persons)
+
+
+def _facts(design: DesignSpec) -> Facts:
+    return known_facts(design, (), Gaussian())
+
+
+def _with_counts(fit: Guarantee, counts: RowCounts, eps: float) -> Guarantee:
+    """Of the counts and the fit together: eps-DP is eps^2 / 2-zCDP."""
+    return replace(fit, eps=eps, rho=None if fit.rho is None else fit.rho + counts.eps**2 / 2)
 
 
 def fit_absorbed(
@@ -297,7 +354,7 @@ def _marked(plan: WithinPlan, privacy: PrivacyParameters) -> Guarantee:
 
 
 def _check_table(plan: WithinPlan, table: Table) -> None:
-    """Raise unless the columns suit, by the schema alone; any source will do, which is read once."""
+    """Raise unless the columns suit, by the schema alone; any source will do."""
     plan.design.check_schema(table)
     if table.count(plan.absorbed) != 1:
         raise DataError(f"data must have one column {plan.absorbed!r}, which the formula absorbs")
@@ -306,8 +363,8 @@ def _check_table(plan: WithinPlan, table: Table) -> None:
 
 def _checked(
     eps: float, absorbed: str, family: str | Family, settings: Mapping[str, Any]
-) -> tuple[PrivacyParameters, float | None]:
-    """The privacy parameters and the radius; ArgumentError for what does not go with an absorbed factor."""
+) -> tuple[PrivacyParameters, Options]:
+    """The privacy parameters and the options; ArgumentError for what does not go with an absorbed factor."""
     given = dict(settings)
     unit = {name: given.pop(name, None) for name in ("unit", "unit_weight", "max_rows")}
     method, delta = given.pop("method", "auto"), given.pop("delta", 0.0)
@@ -341,4 +398,4 @@ def _checked(
         fix = argument("unit", absorbed)
         wrong = "is released with its errors" if kind is None else f"has errors of another kind; {fix} decides"
         raise ArgumentError(f"{argument('inference', kind)}: a model with an absorbed factor {wrong}; leave it out")
-    return privacy, request.options.radius
+    return privacy, request.options

@@ -149,6 +149,8 @@ def comparable(plan: Plan) -> bool:
 def adaptive_errors(request: Request, family: Family) -> bool:
     """Whether what is spent on errors follows the number of rows: of one plain fit that leaves it open."""
     options = request.options
+    if request.method == "statistics":  # whose errors cost nothing
+        return False
     plain = options.refit_share == 0 and options.stages == 1 and options.focus is None and family.name not in OF_PIECES
     if options.screen is not None and not is_open_least_squares(request):  # others have errors that are free
         return False
@@ -179,7 +181,8 @@ def affordable(plan: Plan, rows: float | None) -> Plan:
 
 def offered_intervals(request: Request, design: DesignSpec) -> tuple[str, ...]:
     """The columns whose declared ranges a plan may narrow, as it is for the number of rows to say."""
-    return trimmable(design) if request.options.ranges is None else ()
+    asked = request.options.ranges is not None or request.method == "statistics"  # of the declared response and ranges
+    return () if asked else trimmable(design)
 
 
 def with_intervals(plan: Plan, names: tuple[str, ...], rows: float) -> Plan:

@@ -448,7 +448,7 @@ def counts_obstacle(request: Request, *, alone: bool) -> str | None:
         reason = "is for a single fit;"
     elif request.options.unit is not None and request.adjacency == "replace_one":
         reason, by = "counts persons, whose number is public here:", f" with {argument('unit')}"
-    elif request.method not in ("napp", "objective"):
+    elif request.method not in ("napp", "objective", "statistics"):
         reason = f"is not offered with {argument('method', request.method)}:"
     if reason is not None:
         check = phrase("call dp.check", shell="run python -m dpstats check")

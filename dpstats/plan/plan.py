@@ -359,6 +359,9 @@ def make_plan(
     if request.options.replicates:
         stages = plan_replication(stages, spec)
     guarantee = _guarantee(request, design, stages, screening, alone=not bought and counts is None)
+    first = counts is not None and request.method == "statistics" and not bought and response is None
+    if counts is not None and first and (rho := zcdp_of(stages)) is not None:
+        guarantee = replace(guarantee, rho=rho + counts.eps**2 / 2)  # eps-DP is eps^2 / 2-zCDP
     return Plan(
         request,
         design,

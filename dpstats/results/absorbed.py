@@ -18,7 +18,8 @@ from dpstats.frames import WideFrame
 from dpstats.mechanisms.absorbed import ReleasedWithin, WithinPlan
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.stage import NoiseFacts
-from dpstats.plan.row_counts import about_rows
+from dpstats.plan.notes import counts_note
+from dpstats.plan.row_counts import RowCounts, about_rows
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.quiet import quiet
@@ -108,6 +109,8 @@ class AbsorbedResults(InferenceMixin, Released):
         The public plan of the release.
     released : ReleasedWithin
         What was released: sums of squares and products within groups, and a count.
+    counts : RowCounts or None
+        What counted the rows, or one row of each group, before the fit.
 
     Examples
     --------
@@ -121,7 +124,7 @@ class AbsorbedResults(InferenceMixin, Released):
     >>> fit
     <AbsorbedResults: y ~ x | firm; eps=1, add_remove, certified>
     >>> list(fit.params.index), fit.guarantee.certified, list(fit.budget.index)
-    (['x'], True, ['statistics', 'count', 'cover'])
+    (['x'], True, ['row counts', 'statistics', 'count', 'cover'])
     >>> fit.debiased.shape == fit.bse.shape == fit.tvalues.shape == fit.pvalues.shape
     True
     >>> fit.get_prediction({"x": [0.5]})
@@ -135,6 +138,7 @@ class AbsorbedResults(InferenceMixin, Released):
 
     plan: WithinPlan
     released: ReleasedWithin
+    counts: RowCounts | None = None
 
     @property
     def guarantee(self) -> Guarantee:
@@ -221,7 +225,7 @@ class AbsorbedResults(InferenceMixin, Released):
         """The regression table, in statsmodels' look; as_text, as_html, as_latex and as_markdown."""
         counted = self.plan.counted(self.released)
         about = about_rows(counted.count, counted.deviation).removeprefix("about ")
-        notes = plan_notes(self.plan)
+        notes = [*plan_notes(self.plan), *counts_note(self)]
         if unknown := [str(name) for name, error in self.bse.items() if np.isinf(error)]:
             notes.append(f"Not identified at this budget: {', '.join(unknown)}.")
         table = inference_table(self.uncertainty())
@@ -246,7 +250,8 @@ class AbsorbedResults(InferenceMixin, Released):
 
     def to_dict(self) -> dict[str, Any]:
         facts = {name: _plain(value) for name, value in self.released._asdict().items()}
-        return {"plan": self.plan.to_dict(), "released": facts}
+        counted = {} if self.counts is None else {"counts": self.counts.to_dict()}
+        return {"plan": self.plan.to_dict(), "released": facts, **counted}
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
@@ -255,7 +260,8 @@ class AbsorbedResults(InferenceMixin, Released):
         if sums.shape != (len(plan.part.names) + 1,) * 2 or not np.isfinite(sums).all():
             raise ValueError("the stored matrix does not suit the plan")
         rest = (None if stored[name] is None else np.array(stored[name], float) for name in ("spread", "deviations"))
-        return cls(plan, ReleasedWithin(sums, float(stored["counted"]), *rest))
+        counts = RowCounts.from_dict(facts["counts"]) if "counts" in facts else None
+        return cls(plan, ReleasedWithin(sums, float(stored["counted"]), *rest), counts)
 
 
 def _plain(value: Any) -> Any:

@@ -11,7 +11,15 @@ import pytest
 
 import dpstats as dp
 from dpstats import cli
-from dpstats.errors import ArgumentError, DataError, DomainError, DPStatsError, FormulaError, NotReleasedError
+from dpstats.errors import (
+    ArgumentError,
+    DataError,
+    DomainError,
+    DPStatsError,
+    FormulaError,
+    MismatchError,
+    NotReleasedError,
+)
 from dpstats.mechanisms.absorbed import WithinPlan
 from dpstats.office.request import Request, call_arguments
 
@@ -150,14 +158,14 @@ def test_rows_of_no_group_or_with_missing_cells_are_left_out() -> None:
     assert (fit.debiased == dp.ols(FORMULA, rows, 1.0, domain=DOMAIN, seed=5).debiased).all()
 
 
-def test_one_charge_of_the_whole_budget(tmp_path: Path) -> None:
+def test_two_charges_of_the_whole_budget(tmp_path: Path) -> None:
     ledger = dp.Ledger(tmp_path / "rows.ledger", dataset="rows", eps=2.0)
     fit = dp.ols(FORMULA, table(), 1.0, domain=DOMAIN, ledger=ledger, label="within")
     assert fit.guarantee.certified
     assert fit.budget["eps"].sum() == pytest.approx(1.0)
     entries = ledger.entries()
-    assert entries["eps"].tolist() == [1.0]
-    assert entries["label"].tolist() == ["within"]
+    assert entries["eps"].tolist() == pytest.approx([0.03, 0.97])
+    assert entries["label"].tolist() == ["within", "within"]
     with pytest.raises(dp.errors.BudgetExceeded):
         dp.ols(FORMULA, table(), 1.5, domain=DOMAIN, ledger=ledger)
 
@@ -173,7 +181,7 @@ def test_a_record_of_groups_is_charged_to_a_ledger_for_them(tmp_path: Path) -> N
     assert dp.ols(FORMULA, table(), 1.0, domain=DOMAIN, ledger=ledger, unit="firm").guarantee.unit == "firm"
     with pytest.raises(DPStatsError):
         dp.ols(FORMULA, table(), 0.5, domain=DOMAIN, ledger=ledger)
-    assert ledger.entries()["eps"].tolist() == [1.0]
+    assert ledger.entries()["eps"].tolist() == pytest.approx([0.03, 0.97])
 
 
 @pytest.mark.parametrize("unit", [None, "firm"])
@@ -272,7 +280,7 @@ def test_other_models_have_no_absorbed_factor(verb: Any) -> None:
 
 
 def test_others_say_where_a_factor_is_absorbed() -> None:
-    with pytest.raises(FormulaError, match=r"dp\.ols"):
+    with pytest.raises(FormulaError, match="check 'y ~ x', without the absorbed factor firm"):
         dp.check("y ~ x | firm", table(20), DOMAIN, 1.0)
     with pytest.raises(ArgumentError):
         dp.evaluate(dp.ols(FORMULA, table(20), 1.0, domain=DOMAIN, seed=1), table(20), 1.0)
@@ -286,6 +294,46 @@ def test_the_shell_and_an_office_refuse_it(capsys: pytest.CaptureFixture[str]) -
         call_arguments(request, None, dict)
     with pytest.raises(ArgumentError, match="standard_errors"):
         dp.required(dp.plan(FORMULA, DOMAIN, 1.0), se={"x": 0.1}, n=1000)
+
+
+@pytest.mark.parametrize("unit", [None, "firm"])
+def test_a_wrong_domain_stops_a_fit_for_the_price_of_the_counts(tmp_path: Path, unit: str | None) -> None:
+    rows, wrong = table(2000), {**DOMAIN, "y": (-6, -1)}
+    ledger = dp.Ledger(tmp_path / "rows.ledger", dataset="rows", eps=4.0, unit=unit)
+    with pytest.raises(MismatchError, match="`y` outside its declared range"):
+        dp.ols(FORMULA, rows, 3.0, domain=wrong, unit=unit, ledger=ledger)
+    assert ledger.entries()["eps"].tolist() == pytest.approx([0.09])
+    going = dp.ols(FORMULA, rows, 3.0, domain=wrong, unit=unit, on_mismatch="go", seed=1)
+    assert "outside its declared range" in " ".join(going.summary().as_text().split())
+    dp.ols(FORMULA, rows, 3.0, domain=wrong, unit=unit, check_share=0)
+
+
+def test_what_counts_rows_is_planned_paid_for_and_kept(tmp_path: Path) -> None:
+    plan = dp.plan(FORMULA, DOMAIN, 1.0, check_share=0.1)
+    assert plan.budget.loc["row counts", "eps"] == pytest.approx(0.1)
+    assert plan.budget["eps"].sum() == pytest.approx(1.0)
+    assert plan.counts is not None
+    rest = dp.plan(FORMULA, DOMAIN, plan.counts.rest, check_share=0)
+    assert plan.plan.noise == rest.plan.noise
+    assert plan.digest() != dp.plan(FORMULA, DOMAIN, 1.0).digest()
+    fit = plan.fit(table(), seed=1)
+    fit.save(tmp_path / "fit.json")
+    assert dp.load(tmp_path / "fit.json").counts == fit.counts
+    assert fit.counts.rows == pytest.approx(len(table()), abs=500)
+
+
+def test_groups_are_not_counted_where_their_number_is_public() -> None:
+    assert dp.plan(FORMULA, DOMAIN, 1.0, unit="firm", adjacency="replace_one").counts is None
+    with pytest.raises(ArgumentError, match="check_share"):
+        dp.plan(FORMULA, DOMAIN, 1.0, unit="firm", adjacency="replace_one", check_share=0.05)
+
+
+def test_normal_noise_keeps_its_zcdp_beside_the_counts() -> None:
+    plan = dp.plan(FORMULA, DOMAIN, 1.0, delta=1e-3)
+    if plan.guarantee.delta:
+        assert plan.counts is not None
+        alone = dp.plan(FORMULA, DOMAIN, plan.counts.rest, delta=1e-3, check_share=0).guarantee
+        assert plan.guarantee.rho == pytest.approx(alone.rho + plan.counts.eps**2 / 2)
 
 
 def test_dots_and_conditions() -> None:

@@ -326,7 +326,6 @@ def test_a_fit_counts_its_rows_by_default() -> None:
         {"n": 5_000},
         {"unit": "id", "adjacency": "replace_one"},
         {"method": "output"},
-        {"method": "statistics", "family": "gaussian"},
         {"retrieval": "return", "inference": None},
         {"retrieval": "paper", "inference": None, "penalty": "lasso", "alpha": 1.0, "allow_uncertified": True},
     ],
@@ -337,6 +336,44 @@ def test_where_no_count_is_offered_or_asked_for_there_is_none(arguments: dict[st
     plan = dp.plan("y ~ x", DOMAIN, **settings)
     assert plan.counts is None
     assert "row counts" not in plan.budget.index
+
+
+@pytest.mark.parametrize("extra", [{}, {"adjacency": "replace_one"}, {"delta": 1e-6, "noise": "gaussian"}])
+def test_released_statistics_count_rows_and_nothing_else_follows(extra: dict[str, Any], tmp_path: Path) -> None:
+    settings = {"method": "statistics", **extra}
+    plan = dp.plan("y ~ x", {"x": (0, 1), "y": (0, 4)}, 1.0, **settings)
+    assert plan.counts is not None
+    assert not plan.counts.settles_errors
+    assert not plan.counts.trimmable
+    assert plan.by_rows().empty
+    assert plan.budget.loc["total", "eps"] == pytest.approx(1.0)
+    assert sum(exact(charge.eps) for charge in plan.charges) <= 1
+    alone = dp.plan("y ~ x", {"x": (0, 1), "y": (0, 4)}, plan.counts.rest, check_share=0, **settings)
+    assert plan.noise == alone.noise
+    if alone.guarantee.rho is not None:
+        assert plan.guarantee.rho == pytest.approx(alone.guarantee.rho + plan.counts.eps**2 / 2)
+    rows = {"x": np.linspace(0, 1, 5000), "y": np.linspace(0, 4, 5000)}
+    ledger = dp.Ledger(
+        tmp_path / "l",
+        dataset="d",
+        eps=1.0,
+        delta=extra.get("delta", 0),
+        adjacency=extra.get("adjacency", "add_remove"),
+    )
+    with pytest.raises(MismatchError):
+        dp.ols("y ~ x", rows, 0.5, domain={"x": (0, 1), "y": (0, 1)}, ledger=ledger, **settings)
+    assert len(ledger.entries()) == 1
+    fit = dp.ols("y ~ x", rows, 0.5, domain={"x": (0, 1), "y": (0, 4)}, ledger=ledger, **settings)
+    assert len(ledger.entries()) == 3
+    assert np.isfinite(fit.bse).all()
+
+
+def test_released_statistics_have_errors_whatever_the_guess_at_the_rows() -> None:
+    for n in (50, 50_000):
+        plan = dp.plan("y ~ x", {"x": (0, 1), "y": (0, 4)}, 1.0, method="statistics", n=n)
+        assert plan.counts is None
+        assert plan.request.options.inference == "auto"
+        assert not plan.trimmed
 
 
 def test_fits_that_share_a_budget_count_nothing() -> None:
@@ -370,7 +407,7 @@ def test_counts_of_any_budget_have_a_finite_error(eps: float) -> None:
     ("arguments", "message"),
     [
         ({"unit": "id", "adjacency": "replace_one"}, "dp.check with unit="),
-        ({"method": "statistics"}, "call dp.check first"),
+        ({"method": "output"}, "call dp.check first"),
         ({"retrieval": "return"}, "recycle"),
         ({"check_share": 1.0}, "below 1"),
     ],
