@@ -20,6 +20,7 @@ from dpstats.call import (
 from dpstats.data import as_table
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, Quantile, SmoothSVM
+from dpstats.families.gaussian import capped
 from dpstats.formula.syntax import absorbed_factor
 from dpstats.ledger import with_domain
 from dpstats.models.absorbed import fit_absorbed, plan_absorbed
@@ -441,6 +442,7 @@ def lasso(
     *,
     alpha: float | Literal["auto"] = "auto",
     family: str | Family = "gaussian",
+    residual_cap: float | None = None,
     **arguments: Any,
 ) -> GLMResults:
     """A sparse fit: `glm` with penalty="lasso".
@@ -450,6 +452,8 @@ def lasso(
     alpha : float or "auto"
         Weight of sum |t| on the sum of the losses and the scaled coefficients. "auto" chooses it from the noise and, as
         far as it is public, from the number of rows.
+    residual_cap : float, optional
+        Of family="gaussian", in units of the response; see `dpstats.families.Gaussian`.
     **arguments
         As for `glm`, the family included.
 
@@ -466,6 +470,7 @@ def lasso(
     """
     if "penalty" in arguments:
         raise ArgumentError("penalty is fixed by this function; use dp.glm to choose it")
+    family = family if residual_cap is None else capped(residual_cap, family)
     return glm(formula, data, eps, penalty="lasso", alpha=alpha, family=family, **arguments)
 
 

@@ -7,7 +7,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from dpstats.errors import ArgumentError
 from dpstats.families.base import Array, Family, LossCurve, check_cap, closed_cap, declared_range, one_cell
+from dpstats.wording import argument
 
 # The default cap as a multiple of half the response's range.
 DEFAULT_CAP = 0.25
@@ -109,3 +111,11 @@ class Gaussian(Family):
             return self
         low, high = declared_range(response_range, "residual_cap")
         return replace(self, residual_cap=DEFAULT_CAP * (high - low) / 2)
+
+
+def capped(residual_cap: float, family: object) -> Gaussian:
+    """Least squares with this cap; ArgumentError if another `family` is asked for, or one with caps of its own."""
+    if not isinstance(family, str) or family != "gaussian":
+        gaussian = argument("family", "gaussian")
+        raise ArgumentError(f"residual_cap is for {gaussian}; leave it out, or give the family its own cap")
+    return Gaussian(residual_cap)

@@ -82,15 +82,16 @@ def plan_stages(spec: FitSpec, eps: float, delta: float, *, charged: bool = Fals
         budget = replace(spec.budget(share * eps, share * delta), charged=charged)
         if role == last:
             budget = with_inference(budget, spec if role == "fit" else replace(spec, penalty=None))
+        own = spec if role == last or spec.choosing is None else replace(spec, family=spec.choosing)
         if role != "fit":
-            plan = plan_objective(spec.design, spec.family, budget)
+            plan = plan_objective(own.design, own.family, budget)
         elif options.selection == "noise_aware":
-            plan = _noise_aware(spec, budget)
+            plan = _noise_aware(own, budget)
         else:
             convex = penalty if penalty is None or penalty.convex else None
-            plan = plan_objective(spec.design, spec.family, budget, convex, spec.weights)
+            plan = plan_objective(own.design, own.family, budget, convex, own.weights)
         if role == "fit" and options.selection == "auto":
-            plan = _with_noise_floor(plan, spec)
+            plan = _with_noise_floor(plan, own)
         if options.curvature is not None and not charged:
             plan.check_visible(options.rows_guess)
         stages.append(Stage(role, plan))

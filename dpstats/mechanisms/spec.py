@@ -35,6 +35,7 @@ class FitSpec:
     options: Options
     adjacency: Adjacency = "add_remove"
     mean: float | None = None  # of counts, once it has been bought
+    choosing: Family | None = None  # of the stages before a refit, if their caps differ from its own
 
     @property
     def weight_cap(self) -> float | None:

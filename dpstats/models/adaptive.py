@@ -152,8 +152,6 @@ def adaptive_errors(request: Request, family: Family) -> bool:
     if request.method == "statistics":  # whose errors cost nothing
         return False
     plain = options.refit_share == 0 and options.stages == 1 and options.focus is None and family.name not in OF_PIECES
-    if options.screen is not None and not is_open_least_squares(request):  # others have errors that are free
-        return False
     if not plain or obstacle(family, request.penalty, options) is not None:
         return False
     return options.inference == "auto" or (options.inference is True and may_take_statistics(request))

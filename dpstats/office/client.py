@@ -24,6 +24,7 @@ from dpstats.arguments import check_choice, explain_calls, is_number, safe_repr
 from dpstats.errors import ArgumentError, DPStatsError, OfficeError, ReleaseError
 from dpstats.evaluation import Check, Evaluation
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson, SmoothSVM
+from dpstats.families.gaussian import capped
 from dpstats.frames import WideFrame
 from dpstats.models.ranges import BoughtRanges
 from dpstats.office.config import is_loopback
@@ -237,9 +238,18 @@ class OfficeClient:
         return self.glm(formula, dataset, eps, family=HuberSVM(h) if loss == "huber" else SmoothSVM(h), **arguments)
 
     def lasso(
-        self, formula: str, dataset: str, eps: float, *, alpha: float | str = "auto", **arguments: Any
+        self,
+        formula: str,
+        dataset: str,
+        eps: float,
+        *,
+        alpha: float | str = "auto",
+        residual_cap: float | None = None,
+        **arguments: Any,
     ) -> GLMResults:
         """A sparse fit, as by `dpstats.lasso`."""
+        if residual_cap is not None:
+            arguments = {**arguments, "family": capped(residual_cap, arguments.get("family", "gaussian"))}
         return self.glm(formula, dataset, eps, penalty="lasso", alpha=alpha, **arguments)
 
     def evaluate(self, fit: GLMResults | str, dataset: str, eps: float, **arguments: Any) -> Evaluation:

@@ -95,8 +95,11 @@ class PlanFacts:
 
     @property
     def family(self) -> Family:
-        """The loss, every cap filled in from the public range of the response."""
-        return self.objective.family
+        """The loss of the coefficients, every cap filled in from the public range of the response.
+
+        A choice of columns for a refit may have a narrower cap.
+        """
+        return self.stages[-1].plan.family
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -62,7 +62,8 @@ def penalty_weights(design: PublicDesign, options: Options) -> Vector:
 def fit_spec(request: Request, design: PublicDesign, family: Family, mean: float | None = None) -> FitSpec:
     """What the request fits on this design, every cap of `family` filled in; `mean` is of counts, if it was bought."""
     weights = penalty_weights(design, request.options)
-    return FitSpec(design, family, request.penalty, weights, request.options, request.adjacency, mean)
+    choosing = choosing_family(request, family)
+    return FitSpec(design, family, request.penalty, weights, request.options, request.adjacency, mean, choosing)
 
 
 def plan_releases(
@@ -308,6 +309,17 @@ def caps_for_intervals(request: Request) -> bool:
     if options.focus is not None:
         return True
     return options.inference not in (None, "auto") and obstacle(request.family, request.penalty, options) is None
+
+
+def choosing_family(request: Request, family: Family) -> Family | None:
+    """That of a choice of columns for a refit on other rows, if it is not the refit's `family`.
+
+    A choice has no errors, so an open residual cap is there that of coefficients alone.
+    """
+    apart = request.options.split is not None and request.options.refit_share > 0
+    if not apart or not caps_for_intervals(request) or not isinstance(family, Gaussian):
+        return None
+    return replace(family, residual_cap=WORKING_CAP) if family.lipschitz > WORKING_CAP else None
 
 
 def centre_stages(stages: Sequence[Stage], design: PublicDesign, mean: float, kept: Sequence[int]) -> tuple[Stage, ...]:

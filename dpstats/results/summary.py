@@ -376,7 +376,8 @@ def selection_note(results: ReleasedModel) -> str:
         return "Selection: no column was left out."
     names = ", ".join(out[:MOST_NAMES]) + (f" and {len(out) - MOST_NAMES} more" if len(out) > MOST_NAMES else "")
     meaning = " A coefficient above can include the effect of a similar column that was left out."
-    return f"Left out: {names} (left_out).{meaning if shows_errors(results) else ''}"
+    shows_slopes = shows_errors(results) and bool({*results.plan.names} - {*out, "Intercept"})
+    return f"Left out: {names} (left_out).{meaning if shows_slopes else ''}"
 
 
 def no_errors_note(results: ReleasedModel) -> str:

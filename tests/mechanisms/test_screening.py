@@ -67,7 +67,7 @@ def test_what_matters_is_kept_and_the_rest_is_zero(frame, adjacency):
 
 def test_one_charge_and_its_parts(frame, tmp_path):
     with dp.Ledger(tmp_path / "ledger.db", dataset="d", eps=5.0) as ledger:
-        fit = screened(frame, ledger=ledger)
+        fit = screened(frame, ledger=ledger, inference=True)
         assert ledger.entries()["eps"].tolist() == [0.15, 4.85]
     budget = fit.budget
     paid = ["row counts", "null model", "screening", "fit", "fit: rounding", "information", "info: rounding", "total"]
@@ -76,7 +76,8 @@ def test_one_charge_and_its_parts(frame, tmp_path):
     part = 4.85 * 0.6 / (4 + 2 * REFIT_PRICE)
     assert budget["eps"]["null model"] == pytest.approx(part)
     assert budget["eps"]["screening"] == pytest.approx((3 + 2 * REFIT_PRICE) * part)
-    assert dp.plan(FORMULA, DOMAIN, 5.0, family="binomial", screen=3).budget.equals(budget)
+    planned = dp.plan(FORMULA, DOMAIN, 5.0, family="binomial", screen=3, inference=True)
+    assert planned.budget.equals(budget)
 
 
 def test_the_plan_reads_no_row_and_shows_the_widest_terms(frame):

@@ -5,6 +5,7 @@ Seeds are fixed. The comparison of coverages has a false-alarm rate below 1e-4.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,10 @@ import dpstats as dp
 from dpstats.data import Block, Rows, block_rows, divide
 from dpstats.errors import ArgumentError
 from dpstats.mechanisms import napp
+from dpstats.mechanisms.napp import plan_stages
 from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.plan import paid_apart
+from dpstats.plan.methods import INTERVAL_CAP, WORKING_CAP, fit_spec
 from dpstats.privacy.randomness import SystemRandom, secret_key
 from dpstats.results import standard_errors
 
@@ -98,6 +101,27 @@ def test_the_refit_reads_no_row_that_chose(monkeypatch: pytest.MonkeyPatch) -> N
     assert not seen[0] & seen[1]
 
 
+def test_a_choice_on_other_rows_has_the_cap_of_coefficients_alone() -> None:
+    """Each stage is calibrated with its own cap, before and after the interval of the response is bought."""
+    automatic = {"penalty": "lasso", "alpha": "auto", "refit_share": 0.5, "split": "rows", "inference": True}
+    fit = dp.glm(FORMULA, frame(), 2.0, domain=DOMAIN, **automatic)
+    for plan in (dp.plan(FORMULA, DOMAIN, 2.0, **automatic), fit.plan):
+        chooses, refits = (stage.plan for stage in plan.stages)
+        caps = [stage.family.lipschitz for stage in (chooses, refits)]
+        assert caps[0] == WORKING_CAP
+        assert caps[1] >= INTERVAL_CAP
+        assert plan.family == refits.family
+    spec = fit_spec(fit.plan.request, fit.plan.design, fit.plan.family)
+    assert spec.choosing == chooses.family
+    first, last = plan_stages(spec, 1.0, 0.0)
+    assert first.plan.to_dict() == plan_stages(replace(spec, family=chooses.family), 1.0, 0.0)[0].plan.to_dict()
+    assert last.plan.to_dict() == plan_stages(replace(spec, choosing=None), 1.0, 0.0)[1].plan.to_dict()
+    narrow = dp.plan(FORMULA, DOMAIN, 2.0, family=dp.families.Gaussian(1.0), **automatic)
+    together = dp.plan(FORMULA, DOMAIN, 2.0, **{**automatic, "split": None})
+    for plan in (narrow, together):
+        assert len({stage.plan.family for stage in plan.stages}) == 1
+
+
 @pytest.mark.slow
 def test_inference_after_a_choice() -> None:
     """Of null columns those chosen look large on the rows that chose them, and not on others."""
@@ -167,3 +191,11 @@ def test_a_column_that_may_stand_for_another_has_no_error_in_the_table(monkeypat
         .summary_frame()
         .equals(fit.get_prediction({"x": [0.1], "z": [0.2]}).summary_frame())
     )
+
+
+def test_a_lasso_takes_a_residual_cap_of_least_squares_alone() -> None:
+    fit = dp.lasso(FORMULA, frame(), 1.0, domain=DOMAIN, residual_cap=1.5)
+    assert fit.family == dp.families.Gaussian(1.5)
+    for family in ("binomial", dp.families.Gaussian(2.0)):
+        with pytest.raises(ArgumentError, match="residual_cap is for family='gaussian'"):
+            dp.lasso(FORMULA, frame(), 1.0, domain=DOMAIN, residual_cap=1.5, family=family)

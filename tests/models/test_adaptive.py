@@ -129,6 +129,27 @@ def test_errors_of_screened_least_squares_follow_the_number_of_rows(options: dic
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"split": "rows"}, {"delta": 1e-6}])
+@pytest.mark.parametrize("family", ["binomial", "poisson"])
+def test_errors_of_other_screened_models_are_paid_for_where_that_is_worth_it(
+    family: str, options: dict[str, Any]
+) -> None:
+    """A fit that follows the number of rows costs what was charged, whichever errors it has settled on."""
+    domain = {**SCREENED, "y": bool if family == "binomial" else (0, 20)}
+    plan = dp.plan(MANY, domain, 1.0, family=family, screen=3, **options)
+    found = plan.by_rows()
+    assert found["errors"].iloc[0] == "none"
+    assert "paid" in found["errors"].tolist()
+    assert found["share"].iloc[-1] > 0.95
+    random = np.random.default_rng(0)
+    rows = {name: random.uniform(-1, 1, 6_000) for name in SCREENED}
+    rows["y"] = (random.uniform(-1, 1, 6_000) < rows["x1"]).astype(int)
+    fit = dp.glm(MANY, rows, 1.0, family=family, domain=domain, screen=3, **options)
+    assert fit.plan.request.options.inference is True
+    assert fit.guarantee == plan.guarantee
+
+
+@pytest.mark.slow
 def test_screened_least_squares_has_intervals_where_there_are_rows_enough(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     rows = {name: random.uniform(-1, 1, 6_000) for name in SCREENED}

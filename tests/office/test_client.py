@@ -153,6 +153,8 @@ def test_short_calls_are_those_of_glm(office: Any, monkeypatch: pytest.MonkeyPat
     families.append(dp.families.SmoothSVM(0.5))
     assert [one["family"] for one in asked[:4]] == [family.to_dict() for family in families]
     assert asked[4]["penalty"] == "lasso"
+    office.lasso("y ~ x", "survey", 0.5, residual_cap=2.0)
+    assert asked[5]["family"] == dp.families.Gaussian(2.0).to_dict()
     with pytest.raises(ArgumentError, match="loss must be"):
         office.svm("g ~ x", "survey", 0.5, loss="hinge")
 

@@ -60,6 +60,10 @@ def test_what_was_left_out_stands_in_a_line_and_zeros_in_none() -> None:
     assert (list(fit.selection.index), fit.left_out) == (["Intercept"], ["x", "z"])
     assert "effects in the model chosen: 0 of 2 columns" in words(fit)
     assert "Left out: x, z (left_out)." in words(fit)
+    refitted = {"refit_share": 0.5, "split": "rows", "inference": True}
+    none = words(dp.lasso("y ~ x + z", rows(), 1.0, domain=DOMAIN, alpha=1e5, **refitted))
+    assert "Left out: x, z (left_out)." in none
+    assert "similar column" not in none, "there is no coefficient that it could be in"
     assert not [line for line in fit.summary().as_text().splitlines() if line.startswith(("x ", "z "))]
     screened = dp.ols("y ~ x + z", rows(), 1.0, domain=DOMAIN, screen=1)
     assert "effects in the model chosen: 1 of 2 columns" in words(screened)
