@@ -189,7 +189,8 @@ def _fit(options: argparse.Namespace) -> None:
     _warn(found.plan, options)
     # How many rows there are is public under replace_one; the shell shows no count of rows all the same.
     if found.nobs is not None and found.plan.counts is not None:
-        for finding in found.plan.counts.findings(narrowed_columns(found.plan)):  # which the summary tells beside the number of rows
+        narrowed = narrowed_columns(found.plan)
+        for finding in found.plan.counts.findings(narrowed):  # which the summary tells beside the number of rows
             print(f"note: {finding}", file=sys.stderr)
     found = replace(found, plan=replace(found.plan, counts=_without_public_rows(found.plan.counts)), nobs=None)
     deliver(found, lambda: _text(found, options), options.output)
