@@ -143,7 +143,7 @@ def _forecast_text(table: pd.DataFrame, rows: float) -> Summary:
     ]
     headers = ["std error", "lower", "upper", "sampling", "finite", "at upper"]
     return Summary(
-        [full_width(headers, lines, [10, 10, 10, 10, 7, 8], title=f"Standard errors foreseen for {rows:,.0f} rows")],
+        [full_width(headers, lines, [10, 10, 10, 10, 8, 10], title=f"Standard errors foreseen for {rows:,.0f} rows")],
         FORECAST_NOTES,
     )
 
