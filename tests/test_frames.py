@@ -180,8 +180,8 @@ def test_a_forecast_prints_ends_that_differ() -> None:
 
 def test_a_table_of_spending_prints_what_there_is() -> None:
     """Zeros are figures, except of delta where everything is pure; nothing is lost from the frame."""
-    facts = {"entries": 2, "eps": 0.0, "delta": 0.0, "rho": np.nan, "remaining_eps": 0.0, "remaining_delta": 0.0}
-    facts = {name: [value] for name, value in facts.items()}
+    figures = {"entries": 2, "eps": 0.0, "delta": 0.0, "rho": np.nan, "remaining_eps": 0.0, "remaining_delta": 0.0}
+    facts = {name: [value] for name, value in figures.items()}
     table = SpendingFrame(facts, index=["Ada"])
     assert repr(table).splitlines()[0].split() == ["entries", "eps", "remaining_eps"]
     assert repr(table).endswith("not printed: delta, rho, remaining_delta")

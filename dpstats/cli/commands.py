@@ -140,8 +140,9 @@ def _show(options: argparse.Namespace) -> None:
     if of_fits and not isinstance(found, GLMResults) and (options.format != "json" or options.exponentiate):
         raise ArgumentError(f"--{of_fits[-1]} is for a fit")
     if options.format == "json":
-        fit = isinstance(found, GLMResults)
-        facts = {"coefficients": records(found.tidy(exponentiate=options.exponentiate))} if fit else found.to_dict()
+        facts = found.to_dict()
+        if isinstance(found, GLMResults):
+            facts = {"coefficients": records(found.tidy(exponentiate=options.exponentiate))}
         print(as_json(facts), end="")
         return
     if isinstance(found, GLMResults) and (apart := [name for name in of_fits if name != "full"]):
