@@ -67,6 +67,29 @@ class ForecastFrame(WideFrame):
         return "\n".join([WideFrame.__repr__(shown), *(["; ".join(notes)] if notes else [])])
 
 
+class SpendingFrame(WideFrame):
+    """A DataFrame of sums spent that prints the columns in which there is something, and names the others.
+
+    Columns without a number have nothing in them, and those of delta where all of them are zero.
+
+    Examples
+    --------
+    >>> from dpstats.frames import SpendingFrame
+    >>> print(SpendingFrame({"eps": [0.5], "delta": [0.0], "rho": [float("nan")]}, index=["Ada"]))
+         eps
+    Ada  0.5
+    not printed: delta, rho
+    """
+
+    def __repr__(self) -> str:
+        deltas = [name for name in self if "delta" in str(name)]
+        pure = all(_is_blank(self[name]) for name in deltas)
+        hidden = [name for name in self if len(self) and (self[name].isna().all() or (pure and name in deltas))]
+        shown = WideFrame.__repr__(WideFrame(pd.DataFrame(self).drop(columns=hidden)))
+        names = textwrap.fill(f"not printed: {', '.join(map(str, hidden))}", pd.get_option("display.width"))
+        return "\n".join([*map(str.rstrip, shown.split("\n")), *([names] if hidden else [])])
+
+
 class LogFrame(WideFrame):
     """A DataFrame of dated entries that prints the columns which a reader looks for, and names the others.
 

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
-from dpstats.frames import LONGEST, ForecastFrame, LogFrame, WideFrame
+from dpstats.frames import LONGEST, ForecastFrame, LogFrame, SpendingFrame, WideFrame
 
 ROWS = 400
 RNG = np.random.default_rng(1)
@@ -176,3 +176,14 @@ def test_a_forecast_prints_ends_that_differ() -> None:
     apart = ForecastFrame({**columns, "upper": [0.6, np.inf]})
     assert repr(apart).splitlines()[0].split() == ["std_error", "upper", "identified"]
     assert list(same.columns) == [*columns, "identified_upper"]
+
+
+def test_a_table_of_spending_prints_what_there_is() -> None:
+    """Zeros are figures, except of delta where everything is pure; nothing is lost from the frame."""
+    figures = {"entries": 2, "eps": 0.0, "delta": 0.0, "rho": np.nan, "remaining_eps": 0.0, "remaining_delta": 0.0}
+    facts = {name: [value] for name, value in figures.items()}
+    table = SpendingFrame(facts, index=["Ada"])
+    assert repr(table).splitlines()[0].split() == ["entries", "eps", "remaining_eps"]
+    assert repr(table).endswith("not printed: delta, rho, remaining_delta")
+    assert "remaining_delta" in repr(SpendingFrame({**facts, "delta": [1e-6]}, index=["Ada"])).splitlines()[0]
+    assert list(table) == list(facts)

@@ -8,6 +8,8 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
+import pandas as pd
+
 from dpstats.cli.shared import (
     ADJACENCIES,
     NAMED,
@@ -126,26 +128,41 @@ def add_show(commands: Commands) -> None:
     parser.add_argument("file", type=Path, help="a file written by --output")
     parser.add_argument("--full", action="store_true", help="for a fit: also mechanism, budget, risk and notes")
     parser.add_argument("--uncertainty", action="store_true", help="for a fit: the full table of standard errors")
+    parser.add_argument("--exponentiate", action="store_true", help="for a fit: odds ratios, or ratios of means")
     parser.add_argument("--format", choices=("text", "markdown", "latex", "html", "json"), default="text")
+    parser.add_argument("--json", dest="format", action="store_const", const="json", default="text")
     parser.set_defaults(run=_show)
 
 
 def _show(options: argparse.Namespace) -> None:
     found = _loaded(options.file)
+    of_fits = [name for name in ("full", "uncertainty", "exponentiate") if getattr(options, name)]
+    if of_fits and not isinstance(found, GLMResults) and (options.format != "json" or options.exponentiate):
+        raise ArgumentError(f"--{of_fits[-1]} is for a fit")
     if options.format == "json":
-        facts = {"coefficients": records(found.tidy())} if isinstance(found, GLMResults) else found.to_dict()
+        facts = found.to_dict()
+        if isinstance(found, GLMResults):
+            facts = {"coefficients": records(found.tidy(exponentiate=options.exponentiate))}
         print(as_json(facts), end="")
         return
-    if (options.full or options.uncertainty) and not isinstance(found, GLMResults):
-        raise ArgumentError(f"--{'full' if options.full else 'uncertainty'} is for a fit")
-    if options.uncertainty and isinstance(found, GLMResults):
-        if options.full or options.format != "text":
-            raise ArgumentError("--uncertainty prints a separate table: leave out --full, and any --format except json")
-        print(found.uncertainty())
+    if isinstance(found, GLMResults) and (apart := [name for name in of_fits if name != "full"]):
+        if len(of_fits) > 1 or options.format != "text":
+            others = " and ".join(f"--{name}" for name in ("full", "uncertainty", "exponentiate") if name != apart[0])
+            raise ArgumentError(
+                f"--{apart[0]} prints a separate table: leave out {others}, and any --format except json"
+            )
+        table = found.uncertainty() if options.uncertainty else _ratios(found)
+        print(table.to_string(float_format="{:.5g}".format))  # on one line: --format json has all digits
         return
     more = "--full" if options.format == "text" else None
     summary = summarize(found, full=options.full, details=more) if isinstance(found, GLMResults) else found.summary()
     print(getattr(summary, f"as_{options.format}")())
+
+
+def _ratios(fit: GLMResults) -> pd.DataFrame:
+    """Exponentiated coefficients, with their intervals if there are errors."""
+    table = fit.tidy(exponentiate=True).set_index("term").rename_axis(None)
+    return table[[name for name in ("estimate", "conf_low", "conf_high") if name in table]]
 
 
 def _loaded(path: Path) -> GLMResults | Check | Evaluation:

@@ -93,6 +93,9 @@ def count_places(
 CERTAIN_SDS = 4.0
 """A figure counts as certain from so many standard deviations of its noise; noise alone passes once in 600 figures."""
 
+LEAST_CLEAN = 0.5
+"""Ranges are judged by rows without a fault, where these are more than this share of all."""
+
 CLIPPED_SHARE = 0.01  # ranges are meant to clip a smaller share of the rows
 
 LEAST_OUTSIDE, MOST_OUTSIDE = 0.05, 0.3
@@ -276,6 +279,8 @@ class Check(Released):
     def _too_wide(self, place: ColumnHistogram) -> list[str]:
         """Whether hardly any rows lie outside a small part of a column's range."""
         counts, total = self._counts_at(place), max(float(self.counts[0]), 1.0)
+        if total < LEAST_CLEAN * self.rows:  # few rows without a fault say little of all
+            return []
         for width in (1, 2):
             inside = np.convolve(counts[:PARTS], np.ones(width), mode="valid")
             start = int(np.argmax(inside))

@@ -30,7 +30,7 @@ from dpstats.evaluation.histograms import (
     response_grid,
     scaled,
 )
-from dpstats.evaluation.result import FEW_ROWS_NOTE, Tables, bin_entry, bin_table, combine_influences
+from dpstats.evaluation.result import BINS_CLIP, FEW_ROWS_NOTE, Tables, bin_entry, bin_table, combine_influences
 from dpstats.families import Family, Quantile
 from dpstats.families.base import pad_rows
 
@@ -130,7 +130,10 @@ class NumericModel:
         if "residuals" in blocks:
             most, beyond = _residual_reach(blocks["residuals"])
             if most < self.width:
-                tables.notes.append(f"The bins clip residuals to a size of {most:.4g}: {beyond} rows.")
+                tables.notes.append(
+                    f"{BINS_CLIP} to a size of {most:.4g}: {beyond} rows. A long tail on one side moves the means of "
+                    f"all bins towards the other. The intervals allow for tails up to {1.5 * most:.4g} on average."
+                )
             tables.residuals = self._residual_table(blocks["residuals"], most)
         return tables
 
@@ -213,12 +216,17 @@ class NumericModel:
         counts = block.counts.sum(axis=1)
         labels = display_bins(counts, self.bins, math.sqrt(block.count_variance * block.grid.size))
         form, middles = _form(block, lambda e: np.clip(e, -most, most)), self._fitted().middle
+        outside = np.abs(block.grid.middle) > most
         entries = []
         for label in range(labels[-1] + 1):
             inside = labels == label
             chosen = np.repeat(inside[:, None].astype(np.float64), block.grid.size, axis=1)
             value, influence, off = mean(block, form, chosen)
-            figure = estimate(value, [influence], off)
+            hidden = 0.0
+            if outside.any():
+                rows, tail = max(float(counts[inside].sum()), 1.0), block.counts[inside][:, outside]
+                hidden = min(_tail_share(tail, block) * block.rows / rows, 1.0) * most / 2
+            figure = estimate(value, [influence], off, hidden)
             weights = np.maximum(counts[inside], 0.0)
             fitted = float(weights @ middles[inside] / max(float(weights.sum()), 1e-9))
             ends = figure.interval(-self.width, self.width)

@@ -111,6 +111,11 @@ class Evaluation(Released):
         headers = ["estimate", "noise", "sampling", "[0.025", "0.975]"]
         return full_width(headers, rows, [11, 11, 11, 11, 11], title=marked_title(title, self.guarantee))
 
+    @property
+    def _bins_clip(self) -> bool:
+        """Whether mean residuals are of clipped ones."""
+        return any(note.startswith(BINS_CLIP) for note in self.notes)
+
     def _notes(self) -> list[str]:
         return [
             guarantee_sentence(self.guarantee, "This evaluation is", "; the cost of the model itself is not included"),
@@ -189,6 +194,9 @@ def _frame(stored_table: Mapping[str, Any] | None) -> pd.DataFrame | None:
     }
     return WideFrame(columns, index=pd.Index(stored_table["index"], name=stored_table["name"]))
 
+
+BINS_CLIP = "The bins clip residuals"
+"""What the note begins with that says so."""
 
 FEW_ROWS_NOTE = "The number of rows does not stand out from the noise, so no metric can be estimated."
 

@@ -17,7 +17,7 @@ import pandas as pd
 from dpstats.arguments import near_miss, safe_repr
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, BudgetExceeded, LedgerError, UncertifiedError
-from dpstats.frames import LogFrame, WideFrame
+from dpstats.frames import LogFrame, SpendingFrame
 from dpstats.ledger.store import ROOT, Connection
 from dpstats.privacy.accounting import (
     DELTA_UNIT,
@@ -355,7 +355,7 @@ def analysts(connection: Connection, facts: LedgerFacts) -> pd.DataFrame:
             *(*limits, *remaining),
         )
     table = pd.DataFrame.from_dict(rows, orient="index", columns=list(COLUMNS))
-    return WideFrame(
+    return SpendingFrame(
         table.astype({name: int if name == "entries" else float for name in COLUMNS}).rename_axis("analyst")
     )
 

@@ -319,7 +319,7 @@ class Spender(Reader):
                 check_price(connection, books, self._facts, self._account, price, texts["analyst"])
             except BudgetExceeded as error:
                 charge = f"charge {label!r} of eps={converted.eps:g}, delta={converted.delta:g} ({self.adjacency})"
-                raise BudgetExceeded(f"{charge} {error}") from None
+                raise BudgetExceeded(f"{charge} {str(error).removeprefix('the charge ')}") from None
             now = datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
             latest = connection.execute("SELECT MAX(time) FROM entry").fetchone()[0]
             if latest is not None and now < latest:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dpstats.domain import Range
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, NegativeBinomial, Poisson, Quantile
 from dpstats.families.base import OF_PIECES, closed_cap
@@ -161,8 +162,16 @@ def counts_note(plan: Any) -> list[str]:
     """What the rows, counted before the fit, say of the Domain, in one note."""
     if plan.counts is None or plan.counts.rows is None:
         return []
-    found = [sentence(one) for one in plan.counts.findings()]
+    found = [sentence(one) for one in plan.counts.findings(narrowed_columns(plan))]
     return [" ".join(found)] if found else []
+
+
+def narrowed_columns(plan: Any) -> dict[str, Range]:
+    """Columns of which an interval within the declared range was bought, with what is known of them since."""
+    if not isinstance(plan.design, DesignSpec):
+        return {}
+    known = ((name, plan.design.domain.get(name)) for name in getattr(plan, "trimmed", ()))
+    return {name: one for name, one in known if isinstance(one, Range) and one.drops}
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ A row counts once among those used, or once for the first column at fault in a p
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
@@ -125,15 +125,17 @@ class RowCounts:
             return f"to be counted (s.d. {_deviation(self.rows_sd)})" if self.rows_eps else "public"
         return about_rows(self.rows, self.rows_sd) if self.rows_eps else f"{self.rows:,}"
 
-    def findings(self) -> list[str]:
-        """Columns that certainly lose or clip rows, in sentences."""
-        return self._sentences(LEAST_LOST, LEAST_CLIPPED, FALSE_NOTES)
+    def findings(self, narrowed: Container[str] = ()) -> list[str]:
+        """Columns that certainly lose or clip rows, in sentences; a range bought of `narrowed` ones leaves rows out."""
+        return self._sentences(LEAST_LOST, LEAST_CLIPPED, FALSE_NOTES, narrowed=narrowed)
 
     def mismatch(self) -> list[str]:
         """Columns that lose or clip so many rows that the fit had better not be made, in sentences."""
         return self._sentences(MOST_AT_FAULT, MOST_AT_FAULT, FALSE_STOPS, large=True)
 
-    def _sentences(self, lost: float, clipped: float, chance: float, *, large: bool = False) -> list[str]:
+    def _sentences(
+        self, lost: float, clipped: float, chance: float, *, large: bool = False, narrowed: Container[str] = ()
+    ) -> list[str]:
         """Faults of more than these shares of the rows, for sure if `large`; noise alone names any with `chance`."""
         assert self.rows is not None
         assert self.at_fault is not None
@@ -151,9 +153,10 @@ class RowCounts:
         error = min(math.sqrt(2) * scale / max(rows, 1.0), 1.0)
         return [
             f"about {_percent(share, 2)} of the {self.of} (s.d. {_percent(error, 1)}) "
-            + (fault.large_effect if large else fault.effect)
+            + (_trimmed_effect(fault) if trimmed else fault.large_effect if large else fault.effect)
             for fault, share, seen in zip(self.faults, shares, counts > least, strict=True)
             if seen
+            for trimmed in [fault.kind != "lost" and fault.column in narrowed]
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -169,6 +172,11 @@ class RowCounts:
         at_fault = None if stored["at_fault"] is None else tuple(stored["at_fault"])
         trimmable = tuple(stored.get("trimmable", ()))
         return cls(**{**stored, "faults": faults, "at_fault": at_fault, "trimmable": trimmable})
+
+
+def _trimmed_effect(fault: Fault) -> str:
+    """What happens to rows outside of a declared range if a narrower one was bought: they are among those left out."""
+    return f"have `{fault.column}` {fault.kind} its declared range {fault.declared}, and are left out"
 
 
 def about_rows(count: float, deviation: float) -> str:

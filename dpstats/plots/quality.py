@@ -89,7 +89,9 @@ def residuals(evaluation: Any, *, label: str | None = None, caption: bool = True
         if one.place == 0:
             ax.axhline(0.0, linestyle="--", color=style.GREY, linewidth=1.0)
         _binned(ax, one, "fitted", "residual")
-    sentences = BARS, "Bars that exclude zero show misfit."
+    clipped = any(one.evaluation._bins_clip for one in series)
+    long = "Residuals are clipped: a long tail moves all means, too."
+    sentences = BARS, long if clipped else "Bars that exclude zero show misfit."
     labels = "fitted value", "mean residual"
     # Inside, the bars leave no corner free.
     return _finished(ax, "Residuals", series, *sentences, labels=labels, legend="above", caption=caption)
@@ -155,7 +157,7 @@ class Series:
     def sentences(self) -> str:
         """What is protected."""
         what = f"the evaluation of {self.label}" if self.label else "this evaluation"
-        return f"{style.promise(self.evaluation.guarantee, what)} The cost of the model is not included."
+        return style.promise(self.evaluation.guarantee, what)
 
 
 def _drawn(ax: Axes) -> list[tuple[Any, str]]:
@@ -187,7 +189,8 @@ def _beside(ax: Axes, series: list[Series]) -> list[Series]:
 
 def _finished(ax: Axes, kind: str, series: list[Series], *sentences: str, **arguments: Any) -> Axes:
     title = f"{kind}: {', '.join(name for _, name in _drawn(ax))}"
-    return style.finish(ax, title, *sentences, *(one.sentences() for one in series), **arguments)
+    whole = "The cost of the models is not included." if len(series) > 1 else "The cost of the model is not included."
+    return style.finish(ax, title, *sentences, *(one.sentences() for one in series), whole, **arguments)
 
 
 def _table(evaluation: Any, metric: str, columns: list[str]) -> pd.DataFrame:

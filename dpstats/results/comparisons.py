@@ -69,7 +69,9 @@ def effect_line(effect: Effect, alpha: float, *, ratio: bool) -> dict[str, float
             ends, shown = np.array([value, value - half, value + half]), error
     if math.isinf(half):
         ends[1:] = (0.0 if ratio else -math.inf), math.inf
-    return dict(zip(TESTED, (ends[0], shown, value / error, effect.pvalue, ends[1], ends[2]), strict=True))
+    # What is not identified has no test, as in `tidy`.
+    tested = (math.nan, math.nan) if math.isinf(error) else (value / error, effect.pvalue)
+    return dict(zip(TESTED, (ends[0], shown, *tested, ends[1], ends[2]), strict=True))
 
 
 @dataclass(frozen=True, eq=False)

@@ -249,7 +249,7 @@ class InferenceMixin:
         ----------
         exponentiate : bool
             For a logit or log link: estimate, conf_low and conf_high become odds ratios or ratios of means. std_error
-            stays that of the coefficient, on the log scale, and so do the other columns, as in broom.
+            stays that of the coefficient, on the log scale, as in broom, and so do released and the other columns.
         conf_int : bool
             Whether conf_low and conf_high are there; they need standard errors in any case.
         conf_level : float
@@ -465,8 +465,10 @@ class InferenceMixin:
             constraint = DesignInfo(names).linear_constraint(r_matrix)
         except (PatsyError, ValueError, TypeError, LookupError, OverflowError) as error:
             if (wrong := _unknown_name(r_matrix, names)) is not None:
-                near = near_miss(wrong, names)
-                fix = f"did you mean {near!r}?" if near else f"columns: {', '.join(names)}"
+                near, columns = near_miss(wrong, names), f"columns: {', '.join(names)}"
+                fix = f"did you mean {near!r}?" if near else columns
+                if any(name.startswith((f"{wrong}(", f"{wrong}[")) for name in names):
+                    fix = f"anova() tests all columns of a term at once; {columns}"
                 raise ArgumentError(f"r_matrix: no column of the model is called {safe_repr(wrong)}; {fix}") from None
             raise ArgumentError(
                 f"r_matrix must be an array of {len(names)} columns, or text such as '{names[-1]} = 0'; columns: "

@@ -168,10 +168,11 @@ def marginal_effects(
         changes, ratios = _changes(model, statistics, alpha)
         effects |= changes
     value, se, pvalues = np.array([(one.value, one.se, one.pvalue) for one in effects.values()]).reshape(-1, 3).T
+    tvalues, pvalues = np.where(np.isinf(se), np.nan, [value / se, pvalues])  # as in `tidy`
     frame = WideFrame(pd.DataFrame.from_dict(ratios, orient="index", columns=["ratio", "low", "high"]))
     half_widths = tuple(one.half_width for one in effects.values())
     divided = tuple(divided_variables(plan.design))
-    return MarginalEffects(tuple(effects), value, se, value / se, pvalues, frame, at, alpha, half_widths, divided)
+    return MarginalEffects(tuple(effects), value, se, tvalues, pvalues, frame, at, alpha, half_widths, divided)
 
 
 def _slopes(

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from scipy import special
 from statsmodels.iolib.table import SimpleTable
 
-from dpstats.domain import Range
 from dpstats.families.base import OF_PIECES
 from dpstats.formula.advice import dropped_note
 from dpstats.formula.design import DesignSpec
@@ -32,6 +31,7 @@ from dpstats.plan.notes import (
     limit_note,
     link_note,
     lost_errors,
+    narrowed_columns,
     persons_note,
     plan_notes,
     weak_guarantee_note,
@@ -342,9 +342,7 @@ def part_text(share: Estimate | None) -> str | None:
 
 def outside_note(results: ReleasedModel) -> list[str]:
     """How many rows lie outside the bought ranges of columns, and whose coefficients the table has."""
-    design = results.plan.design
-    known = design.domain if isinstance(design, DesignSpec) else {}
-    narrowed = {name: one for name in results.plan.trimmed if isinstance(one := known[name], Range) and one.drops}
+    narrowed = narrowed_columns(results.plan)
     if not narrowed:
         return []
     ranges = [f"{name} ({one.interval[0]:,.6g}, {one.interval[1]:,.6g})" for name, one in narrowed.items()]

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def header(plan: StreamPlan, ticks: str) -> SimpleTable:
-    """Pairs of facts on the stream (left) and on the guarantee (right)."""
+def header(plan: StreamPlan, ticks: str, *, late: bool = False) -> SimpleTable:
+    """Pairs of facts on the stream (left) and on the guarantee (right); `late`: of a regression without first ticks."""
     guarantee, mechanism = plan.guarantee, plan.sums.mechanism
     title = "\n".join([*banner(guarantee), f"Private Stream of Regressions: {plan.family.title}"])
     model_facts = [
@@ -51,7 +51,9 @@ def header(plan: StreamPlan, ticks: str) -> SimpleTable:
         else ("Constraint:", shorten(plan.constraint.name, 20)),
         ("Df Model:", str(plan.df_model)),
         ("Sums:", mechanism.name),
-        ("Each tick:", shorten(plan.workload, 20)),
+        ("Horizon:", f"{mechanism.workload.ticks:,} ticks")
+        if late and isinstance(mechanism.workload, Cumulative)
+        else ("Each tick:", shorten(plan.workload, 20)),
     ]
     unit, often = "one row", len(mechanism.participation)
     if guarantee.unit is not None:

@@ -188,7 +188,11 @@ class StreamResults(FittedModel):
             pairs = zip(self.plan.names, self.params, self.scaled_params, strict=True)
             lines = [(name, [format_number(value), format_number(scaled)]) for name, value, scaled in pairs]
             table = full_width(["coef", "scaled coef"], lines, [14, 14])
-        tables = [header(self.plan, ticks), table, *([ticks_table(self.plan.ticks())] if full else [])]
+        tables = [
+            header(self.plan, ticks, late=self.first > 1),
+            table,
+            *([ticks_table(self.plan.ticks())] if full else []),
+        ]
         return Summary(tables, [*self._notes(errors), *(self.plan.notes() if full else [])])
 
     def _notes(self, errors: bool) -> list[str]:

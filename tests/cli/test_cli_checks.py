@@ -70,7 +70,7 @@ def test_a_check_shows_no_exact_count(folder: Path, capfd: pytest.CaptureFixture
 
 def test_saved_values_are_shown(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     data = {"x": np.linspace(0, 1, 500), "y": np.linspace(0, 1, 500)}
-    fit = dp.ols("y ~ x", data, 1.0, domain={"x": (0, 1), "y": (0, 1)})
+    fit = dp.ols("y ~ x", data, 1.0, domain={"x": (0, 1), "y": (0, 1)}, method="napp")
     fit.save("fit.json")
     dp.evaluate(fit, data, 1.0).save("score.json")
     main([*CHECK, "--domain", "adult.yaml", "--output", "check.json"])
@@ -87,6 +87,8 @@ def test_saved_values_are_shown(folder: Path, capfd: pytest.CaptureFixture[str])
         (["none.json"], "check the path"),
         (["adult.yaml"], "check the path"),
         (["check.json", "--full"], "--full is for a fit"),
+        (["check.json", "--exponentiate", "--json"], "--exponentiate is for a fit"),
+        (["fit.json", "--exponentiate"], "needs a logit or log link"),
     ):
         assert main(["show", *arguments]) == 1
         assert words in capfd.readouterr().err
@@ -266,6 +268,7 @@ def test_what_messages_name_prints_forecasts_and_errors(folder: Path, capfd: pyt
     assert main(["plan", *model, "--rows", "5000"]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert "Standard errors foreseen for 5,000 rows" in lines[0]
+    assert any("finite   at upper" in line or "finite  at upper" in line for line in lines)
     for name, row in foreseen.iterrows():
         (line,) = (line for line in lines if line.startswith(str(name)))
         assert float(line.split()[1]) == pytest.approx(row["std_error"], rel=1e-3)
@@ -276,7 +279,16 @@ def test_what_messages_name_prints_forecasts_and_errors(folder: Path, capfd: pyt
     assert main(["fit", model[0], "rows.parquet", *model[1:], "--output", "kept.json"]) == 0
     capfd.readouterr()
     assert main(["show", "kept.json", "--uncertainty"]) == 0
-    assert capfd.readouterr().out.rstrip() == str(dp.GLMResults.load("kept.json").uncertainty())
+    lines, kept = capfd.readouterr().out.splitlines(), dp.GLMResults.load("kept.json")
+    assert lines[0].split() == list(kept.uncertainty().columns)
+    assert len(lines) == 1 + len(kept.params)
+    assert max(map(len, lines)) <= 80
+    assert main(["show", "kept.json", "--exponentiate"]) == 0
+    (line,) = (line for line in capfd.readouterr().out.splitlines() if line.startswith("age"))
+    ratios = kept.tidy(exponentiate=True).set_index("term").loc["age", ["estimate", "conf_low", "conf_high"]]
+    assert [float(cell) for cell in line.split()[1:]] == pytest.approx(ratios.tolist(), rel=1e-3)
+    assert main(["show", "kept.json", "--json", "--exponentiate"]) == 0
+    assert json.loads(capfd.readouterr().out)["coefficients"][1]["estimate"] == pytest.approx(ratios["estimate"])
     assert main(["show", "kept.json", "--uncertainty", "--full"]) == 1
     assert "leave out --full" in capfd.readouterr().err
 

@@ -182,6 +182,18 @@ def test_ranges_far_too_wide_are_found_and_right_ones_are_not() -> None:
     assert "`y` between -62.5 and 162.5, a quarter of its declared range (-400, 500)" in one
 
 
+def test_ranges_are_not_judged_by_the_few_rows_that_another_column_leaves() -> None:
+    """All rows without a fault have an x near 6, those that y clips lie everywhere."""
+    random = np.random.default_rng(0)
+    clean, domain = np.arange(6000) % 5 == 0, {"y": (0, 10), "x": (0, 100)}
+    rows = pd.DataFrame({"x": np.where(clean, random.uniform(2, 10, 6000), random.uniform(0, 100, 6000))})
+    rows["y"] = np.where(clean, random.uniform(0, 10, 6000), 50)
+    found = exact("y ~ x", rows, domain).findings
+    assert not any("far too wide" in one for one in found), found
+    assert any("clipped in `y`" in one for one in found)
+    assert any("have `x` between" in one for one in exact("y ~ x", rows[clean], domain).findings)
+
+
 def with_codes(rows: int = 4000) -> pd.DataFrame:
     """One in twenty has 999 for an age, and one in thirty -9 for a score; hours end at a genuine 99."""
     rng = np.random.default_rng(7)

@@ -497,3 +497,21 @@ def test_figures_have_no_digits_beyond_their_errors() -> None:
             assert cells[place] == f"{row[column]:.{places}f}"
         for place, column in ((1, "noise_se"), (2, "sampling_se")):
             assert float(cells[place]) == pytest.approx(row[column], rel=0.051)
+
+
+def test_binned_residuals_of_skewed_counts_allow_for_what_their_clipping_hides() -> None:
+    """The bins are of clipped residuals: intervals and words say what this may do to their means."""
+    rng = np.random.default_rng(9)
+    x = rng.uniform(-1, 1, 4000)
+    data = pd.DataFrame({"x": x, "n": np.minimum(rng.negative_binomial(0.5, 0.5 / (0.5 + np.exp(0.5 * x + 1))), 80)})
+    fit = dp.poisson("n ~ x", data, 50.0, domain={"x": (-1, 1), "n": (0, 80)}, seed=1)
+    found = [dp.evaluate(fit, data, 1.0, metrics=["residuals"], seed=seed) for seed in range(5)]
+    told = [one for one in found if any("bins clip residuals" in note for note in one.notes)]
+    assert len(told) > 2
+    for one in told:
+        table = one.residuals
+        assert table is not None
+        assert (table["low"] < 0).mean() > 0.5
+        assert (table["high"] > 0).mean() > 0.5, "a mean that clipping alone has lowered shows no misfit"
+        words = " ".join(" ".join(text.get_text() for text in one.plot("residuals").texts).split())
+        assert "Residuals are clipped" in words

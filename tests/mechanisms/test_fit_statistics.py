@@ -420,6 +420,17 @@ class TestComparisons:
             fitted("binomial", fitstats=None).comparisons("x", newdata={"x": [0], "z": [0], "g": ["a"]}).shape[0] == 1
         )
 
+    def test_what_is_not_identified_has_no_test(self) -> None:
+        """As in `tidy`: a z of 0 and a p-value of 1 would be read as no effect."""
+        data = frame("gaussian").assign(g=lambda rows: np.where(np.arange(len(rows)) < 2, "c", "a"))
+        fit = dp.ols("y ~ g + x", data, 1.0, domain={**DOMAIN, "g": ["a", "c"]}, inference=True, seed=1)
+        rare = fit.comparisons().set_index("contrast").loc["c - a"]
+        assert np.isinf(rare["std_error"])
+        assert rare[["statistic", "p_value"]].isna().all()
+        effects = fit.get_margeff()
+        assert np.isnan([effects.tvalues[0], effects.pvalues[0]]).all()
+        assert np.isfinite(effects.pvalues[1])
+
     def test_public_rows_follow_the_formula_with_interactions(self) -> None:
         domain = {**DOMAIN, "y": (0, 1)}
         fit = dp.logit("y ~ x * g + z", frame("binomial"), 2.0, domain=domain, inference=True, seed=1)

@@ -195,3 +195,18 @@ def test_a_sample_size_is_one_at_which_the_adaptive_plan_has_the_errors() -> Non
     size = dp.sample_size(plan, se={"b": 0.1}, typical=known)
     assert plan.standard_errors(size.n, typical=known).loc["b", "std_error"] <= 0.1
     assert not size.free
+
+
+def test_rows_beyond_a_declared_range_are_left_out_where_a_narrower_one_was_bought() -> None:
+    """Two notes are of the same rows: the first must not say that they are clipped."""
+    random = np.random.default_rng(0)
+    x = np.where(np.arange(20_000) % 20, random.normal(50, 2, 20_000), 300)
+    rows = pd.DataFrame({"x": x, "y": 0.1 * np.minimum(x, 60) + random.normal(0, 1, 20_000)})
+    arguments: dict[str, Any] = {"domain": {"x": (0, 200), "y": (-10, 30)}, "seed": 1}
+    bought = dp.ols("y ~ x", rows, 4.0, ranges="bought", check_share=0.1, allow_uncertified=True, **arguments)
+    declared = dp.ols("y ~ x", rows, 4.0, ranges="declared", **arguments)
+    assert bought.plan.design.domain["x"].drops
+    texts = [" ".join(str(fit.summary()).split()) for fit in (bought, declared)]
+    assert "have `x` outside its declared range (0, 200), and are left out." in texts[0]
+    assert "clipped" not in texts[0]
+    assert "have `x` outside its declared range (0, 200), where they are clipped." in texts[1]

@@ -54,6 +54,14 @@ def test_the_first_picture_there_is(evaluation: dp.Evaluation) -> None:
         replace(evaluation, residuals=evaluation.residuals * np.nan).plot("residuals")
 
 
+def test_the_cost_of_the_models_is_left_out_once(evaluation: dp.Evaluation) -> None:
+    known = replace(evaluation, guarantee=replace(evaluation.guarantee, certified=True, reason=None))
+    ax = dp.plots.roc({"small": known, "large": known})
+    assert caption(ax).endswith(". The cost of the models is not included.")
+    assert caption(ax).count("not included") == 1
+    assert caption(dp.plots.roc(known)).endswith(". The cost of the model is not included.")
+
+
 @pytest.mark.parametrize("kind", ["roc", "calibration", "residuals"])
 def test_several_evaluations_have_colours_and_names(evaluation: dp.Evaluation, kind: str) -> None:
     known = replace(evaluation.guarantee, certified=True, reason=None)

@@ -58,6 +58,10 @@ def test_a_quota_is_all_that_an_analyst_may_spend(ledger: Ledger) -> None:
         ada.charge(SMALL, label="a")
     with pytest.raises(BudgetExceeded, match=r"quota of analyst 'Ada' \(eps=0\.25, delta=0\): at most eps=0\.05"):
         ada.charge(SMALL, label="one too many")
+    with pytest.raises(
+        BudgetExceeded, match=r"^charge 'large' of eps=2, delta=0 \(add_remove\) exceeds what remains of"
+    ):
+        ledger.charge(Guarantee(2.0), label="large")
     with pytest.raises(BudgetExceeded, match="delta"):
         ada.charge(Guarantee(0.01, 1e-9), label="without a quota of delta")
     ada.charge(Guarantee(0.05), label="the rest")

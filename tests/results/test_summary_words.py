@@ -592,6 +592,9 @@ def test_a_misspelt_name_in_a_test_is_named() -> None:
             ArgumentError, match=r"no column of the model is called 'xx'; (did you mean 'x'|columns: I)"
         ):
             fit.t_test(test)
+    spline = dp.ols("y ~ bs(x, df=4)", rows(3000), 4.0, domain=DOMAIN, inference=True)
+    with pytest.raises(ArgumentError, match=r"called 'bs'; anova\(\) tests all columns of a term at once"):
+        spline.wald_test("bs(x, df=4)")
     with pytest.raises(ArgumentError, match=r"'Intercep'; did you mean 'Intercept'\?"):
         fit.wald_test("Intercep = 1")
     with pytest.raises(ArgumentError, match="r_matrix must be an array of 3 columns"):

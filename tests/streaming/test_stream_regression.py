@@ -341,7 +341,9 @@ def test_in_memory_only_the_latest_releases_are_remembered() -> None:
     stream = linear(recall=3, eps=5.0)
     for tick in range(6):
         stream.update(frame(50, tick))
-    stream.window(3)
+    assert "Each tick:" in str(stream.at(6).summary())
+    assert "Each tick:" not in str(stream.window(3).summary()), "it is of these ticks, not of all so far"
+    assert "Horizon:" in str(stream.window(3).summary())
     with pytest.raises(ArgumentError, match="recall"):
         stream.window(4)
     assert sorted(set(stream.history.tick)) == [3, 4, 5, 6]
