@@ -465,10 +465,10 @@ class InferenceMixin:
             constraint = DesignInfo(names).linear_constraint(r_matrix)
         except (PatsyError, ValueError, TypeError, LookupError, OverflowError) as error:
             if (wrong := _unknown_name(r_matrix, names)) is not None:
-                near, columns = near_miss(wrong, names), f"columns: {', '.join(names)}"
-                fix = f"did you mean {near!r}?" if near else columns
+                near, every = near_miss(wrong, names), f"columns: {', '.join(names)}"
+                fix = f"did you mean {near!r}?" if near else every
                 if any(name.startswith((f"{wrong}(", f"{wrong}[")) for name in names):
-                    fix = f"anova() tests all columns of a term at once; {columns}"
+                    fix = f"anova() tests all columns of a term at once; {every}"
                 raise ArgumentError(f"r_matrix: no column of the model is called {safe_repr(wrong)}; {fix}") from None
             raise ArgumentError(
                 f"r_matrix must be an array of {len(names)} columns, or text such as '{names[-1]} = 0'; columns: "
