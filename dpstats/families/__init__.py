@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dpstats.arguments import safe_repr
+from dpstats.arguments import check_flag, safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.families.base import Derivatives, Family, LossCurve
 from dpstats.families.binomial import Binomial, BinomialCounts
@@ -174,7 +174,7 @@ def get_family(family: Any, *, of_pieces: bool = False) -> Family:
     >>> dp.families.get_family("binomial").name
     'binomial'
     """
-    if not of_pieces:
+    if not check_flag("of_pieces", of_pieces):
         _refuse_pieces(family)
     if isinstance(family, Family):
         if family.name not in _BY_NAME:  # a user's own

@@ -337,7 +337,8 @@ def to_json(report: Report) -> str:
     >>> dp.local.to_json(dp.local.Report("hash", np.array([1, -2])))
     '{"spec": "hash", "values": [1, -2]}'
     """
-    check_type("report", report, Report, "what dp.local.randomize returns")
+    if not isinstance(report, Report):  # by its type alone: somebody's record may have been passed
+        raise ArgumentError(f"report must be what dp.local.randomize returns; got {type(report).__name__}")
     return json.dumps({"spec": report.spec, "values": report.values.tolist()})
 
 

@@ -284,7 +284,7 @@ def etable(
     if labels is None:
         labels = [f"({place + 1})" for place in range(len(chosen))]
     named = list(labels) if isinstance(labels, (list, tuple)) else []
-    if not len(named) == len(set(named)) == len(chosen) or not all(isinstance(one, str) for one in named):
+    if not all(isinstance(one, str) for one in named) or not len(named) == len(set(named)) == len(chosen):
         raise ArgumentError(f"labels must be {len(chosen)} different strings, one for each fit")
     if check_flag("exponentiate", exponentiate) and (
         others := [label for label, one in zip(named, chosen, strict=True) if one._family.link not in RATIOS]
