@@ -168,9 +168,10 @@ def counts_note(plan: Any) -> list[str]:
 
 def narrowed_columns(plan: Any) -> dict[str, Range]:
     """Columns of which an interval within the declared range was bought, with what is known of them since."""
-    if not isinstance(plan.design, DesignSpec):
+    names = getattr(plan, "trimmed", ())
+    if not names or not isinstance(plan.design, DesignSpec):
         return {}
-    known = ((name, plan.design.domain.get(name)) for name in getattr(plan, "trimmed", ()))
+    known = ((name, plan.design.domain.get(name)) for name in names)
     return {name: one for name, one in known if isinstance(one, Range) and one.drops}
 
 

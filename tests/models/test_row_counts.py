@@ -518,8 +518,6 @@ def test_what_cannot_be_foreseen_keeps_its_default(people: pd.DataFrame) -> None
     domain = {**CENSUS, "w": (0, 2)}
     weighted = dp.glm(MODEL, data, 1.0, family="binomial", domain=domain, weights="w", check_share=0.03, seed=1)
     assert weighted.plan.request.options.inference == "auto"
-    screened = dp.glm(MODEL, data, 1.0, family="binomial", domain=CENSUS, screen=2, check_share=0.03, seed=1)
-    assert screened.plan.request.options.inference == "auto"
     bought = dp.glm(f"{MODEL} + u", data, 4.0, family="binomial", domain=CENSUS, check_share=0.03, seed=1)
     assert bought.plan.request.options.inference is True
     assert bought.plan.bought == ("u",)
