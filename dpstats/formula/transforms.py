@@ -274,6 +274,8 @@ def _null_space(constraints: ArrayLike | str | None, public_basis: Array, size: 
     if isinstance(constraints, str):
         if constraints != "center":
             raise ValueError("constraints must be 'center' or a list of numbers")
+        if not len(public_basis):
+            raise ValueError("an input is not finite anywhere within the declared ranges")
         rows = public_basis.mean(axis=0)[None, :]
     else:
         rows = np.atleast_2d(np.asarray(constraints, dtype=float))

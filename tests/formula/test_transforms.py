@@ -7,6 +7,7 @@ import patsy
 import pytest
 from numpy.typing import NDArray
 
+import dpstats as dp
 from dpstats.formula.transforms import TRANSFORMS
 
 GRID = np.linspace(-2.0, 5.0, 1009)
@@ -135,3 +136,9 @@ def test_a_basis_needs_a_range(name: str) -> None:
         TRANSFORMS[name](np.full(9, 3.0), df=4)
     with pytest.raises(ValueError, match="not finite anywhere"):
         TRANSFORMS[name](np.full(9, np.nan), df=4)
+
+
+def test_a_centred_basis_of_no_finite_value_is_refused_by_name() -> None:
+    domain = {"x": (1000, 1001), "z": (1e-170, 2e-162), "y": (0, 1)}
+    with pytest.raises(dp.errors.FormulaError, match="not finite anywhere"):
+        dp.plan("y ~ 0 + te(cr(x, df=3), cr(z, df=3), constraints='center')", domain, 1.0)
