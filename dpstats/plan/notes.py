@@ -162,8 +162,14 @@ def counts_note(plan: Any) -> list[str]:
     """What the rows, counted before the fit, say of the Domain, in one note."""
     if plan.counts is None or plan.counts.rows is None:
         return []
-    found = [sentence(one) for one in plan.counts.findings(narrowed_columns(plan))]
+    found = [sentence(one) for one in count_findings(plan)]
     return [" ".join(found)] if found else []
+
+
+def count_findings(plan: Any) -> list[str]:
+    """Columns that certainly lose or clip rows, in sentences; what clips the response changes every coefficient."""
+    responses = plan.design.parsed.response_columns if isinstance(plan.design, DesignSpec) else ()
+    return plan.counts.findings(narrowed_columns(plan), responses)
 
 
 def narrowed_columns(plan: Any) -> dict[str, Range]:
@@ -222,9 +228,9 @@ def cap_note(plan: PlanFacts) -> list[str]:
     statistics = argument("method", "statistics")
     linear = "count linearly, not squared, so the model of a skewed response does not describe its mean"
     settled = f"Residuals beyond {in_units(units)} (residual_cap, in units of the response) {linear}."
-    uncapped = f"{statistics} is least squares without a cap."
+    uncapped = "" if request.options.unit is not None else f" {statistics} is least squares without a cap."
     if plan.completed or not is_open_least_squares(request):
-        return [f"{settled} {uncapped}"]
+        return [f"{settled}{uncapped}"]
     counts, alike = plan.counts, plan.design.score_ratio == 1.0 and request.options.unit is None
     adapts = alike and counts is not None and counts.settles_errors
     most = INTERVAL_CAP * plan.design.response_scaling()[1]  # no tail makes it wider
@@ -241,11 +247,11 @@ def cap_note(plan: PlanFacts) -> list[str]:
             f"buys an interval of the response, and the cap follows it: at most {in_units(most)}."
         )
     else:
-        return [f"{settled} {uncapped}"]
+        return [f"{settled}{uncapped}"]
     open_method = request.open_method and request.penalty is None and request.options.screen is None
     if open_method and (adapts or (alike and request.options.n is not None)):
-        uncapped = f"Such a fit may also take {statistics}, which has no cap."
-    return [f"Residuals beyond a cap (residual_cap) {linear}. {cap} {uncapped}"]
+        uncapped = f" Such a fit may also take {statistics}, which has no cap."
+    return [f"Residuals beyond a cap (residual_cap) {linear}. {cap}{uncapped}"]
 
 
 def alpha_note(plan: PlanFacts) -> list[str]:

@@ -36,6 +36,8 @@ LEAST_LOST, LEAST_CLIPPED = 0.005, 0.03
 FALSE_STOPS, FALSE_NOTES = 1e-3, 3e-2
 """How often noise alone may stop a fit, or name a column, where nothing is wrong."""
 
+CLIPPED_RESPONSE = "; a clipped response biases every coefficient, usually towards zero: declare a wider range"
+
 
 @dataclass(frozen=True)
 class RowCounts:
@@ -125,16 +127,26 @@ class RowCounts:
             return f"to be counted (s.d. {_deviation(self.rows_sd)})" if self.rows_eps else "public"
         return about_rows(self.rows, self.rows_sd) if self.rows_eps else f"{self.rows:,}"
 
-    def findings(self, narrowed: Container[str] = ()) -> list[str]:
-        """Columns that certainly lose or clip rows, in sentences; a range bought of `narrowed` ones leaves rows out."""
-        return self._sentences(LEAST_LOST, LEAST_CLIPPED, FALSE_NOTES, narrowed=narrowed)
+    def findings(self, narrowed: Container[str] = (), responses: Container[str] = ()) -> list[str]:
+        """Columns that certainly lose or clip rows, in sentences; a range bought of `narrowed` ones leaves rows out.
+
+        What clips one of the `responses` is said to move the coefficients.
+        """
+        return self._sentences(LEAST_LOST, LEAST_CLIPPED, FALSE_NOTES, narrowed=narrowed, responses=responses)
 
     def mismatch(self) -> list[str]:
         """Columns that lose or clip so many rows that the fit had better not be made, in sentences."""
         return self._sentences(MOST_AT_FAULT, MOST_AT_FAULT, FALSE_STOPS, large=True)
 
     def _sentences(
-        self, lost: float, clipped: float, chance: float, *, large: bool = False, narrowed: Container[str] = ()
+        self,
+        lost: float,
+        clipped: float,
+        chance: float,
+        *,
+        large: bool = False,
+        narrowed: Container[str] = (),
+        responses: Container[str] = (),
     ) -> list[str]:
         """Faults of more than these shares of the rows, for sure if `large`; noise alone names any with `chance`."""
         assert self.rows is not None
@@ -154,6 +166,7 @@ class RowCounts:
         return [
             f"about {_percent(share, 2)} of the {self.of} (s.d. {_percent(error, 1)}) "
             + (_trimmed_effect(fault) if trimmed else fault.large_effect if large else fault.effect)
+            + (CLIPPED_RESPONSE if fault.kind != "lost" and fault.column in responses else "")
             for fault, share, seen in zip(self.faults, shares, counts > least, strict=True)
             if seen
             for trimmed in [fault.kind != "lost" and fault.column in narrowed]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -215,25 +215,55 @@ def _rescaled(spread: Spread, basis: Vector, rows: Vector, before: Identified, a
 RARE = 0.5  # a rare level has a released weight below this share of its factor's mean weight
 
 
-def hiding_references(design: Bounds, inferred: ReleasedErrors) -> dict[str, bool]:
-    """Terms fitted last of which a common reference would show more, each with whether its reference is rare.
+def rare_references(design: Bounds, inferred: ReleasedErrors) -> list[str]:
+    """Terms fitted last of which a common reference would show more than the rare one that they have.
 
     In the basis that measures each factor from its commonest level (docs/proofs/inference, 4) the column of the old
     reference has no bounded interval, whether or not it is identified, and another level's has one.
     """
     turned = np.diag(inferred.basis) < 0
     if not np.any(turned):
-        return {}
+        return []
     estimates, back = inferred.table.estimates, np.linalg.inv(inferred.basis)
     bounded = np.isfinite(estimates.contrasts(np.eye(len(turned))).se)
-    information, hiding = back.T @ estimates.information @ back, {}
+    information, found = back.T @ estimates.information @ back, []
     for factor in design.dummies:
-        columns = list(factor.columns)
-        if np.any(turned[columns] & ~bounded[columns]) and np.any(bounded[columns]):
-            weights = factor.weights(information)
-            term = next(one for one in design.terms if one.columns.start <= columns[0] < one.columns.stop)
-            hiding[term.name] = bool(weights[0] < RARE * np.mean(weights))
-    return hiding
+        columns, weights = list(factor.columns), factor.weights(information)
+        hides = np.any(turned[columns] & ~bounded[columns]) and np.any(bounded[columns])
+        if hides and weights[0] < RARE * np.mean(weights):
+            found += [one.name for one in design.terms if one.columns.start <= columns[0] < one.columns.stop]
+    return found
+
+
+class HidingTerms(NamedTuple):
+    """Terms that are not identified, and how many other coefficients have no interval because of them."""
+
+    numbers: list[str]
+    factors: list[str]
+    hidden: int
+
+
+ABSENT = 1e-9  # of a typical size: nothing is left of what a dropped coefficient may add
+
+
+def hiding_terms(design: Bounds, inferred: ReleasedErrors) -> HidingTerms:
+    """The terms of dropped coefficients, whose possible effects widen the other intervals (docs/proofs/inference, 4).
+
+    The others are counted that have an interval without these effects, as in a model without the terms.
+    """
+    table, estimates = inferred.table, inferred.table.estimates
+    dropped = np.flatnonzero(~estimates.identified.active)
+    terms = [one for one in design.terms if any(one.columns.start <= place < one.columns.stop for place in dropped)]
+    coded = {place for factor in design.dummies for place in factor.columns}
+    absent = replace(
+        estimates, typical_size=ABSENT * np.asarray(estimates.typical_size), found=estimates.identified
+    ).contrasts(table.map)
+    hidden = np.isfinite(absent.se) & ~np.isfinite(estimates.contrasts(table.map).se)
+    return HidingTerms(
+        [one.name for one in terms if one.columns.start not in coded and one.name != "Intercept"],
+        [one.name for one in terms if one.columns.start in coded],
+        int(np.sum(hidden)),
+    )
 
 
 def selects(plan: Plan) -> bool:

@@ -57,7 +57,7 @@ from dpstats.plan.tables import (
 from dpstats.results.contrasts import inference_table, to_the_noise
 from dpstats.results.inference_mixin import shows_errors
 from dpstats.results.model import ReleasedModel
-from dpstats.results.standard_errors import Estimate, beyond_cap, hiding_references
+from dpstats.results.standard_errors import Estimate, beyond_cap, hiding_terms, rare_references
 from dpstats.summaries import Summary, format_number, full_width, wrap_note
 from dpstats.wording import argument, phrase
 
@@ -83,11 +83,16 @@ LARGEST_COUNT_ERROR = 0.15  # no eps is advised if the relative error of the cou
 FEW_ROWS = 2.0
 """Fewer rows than so many times the error of their count, about 280 over eps, mostly predict as badly as a constant."""
 
+MOST_HIDING, LEAST_HIDDEN = 3, 0.2  # terms that hide others are named if they are few and hide this share of all
+
 LARGEST_SHARE_SD = 0.02  # a share of rows with more noise is not printed
 MOST_NOTES = 3  # on the coefficients in a short summary, the most important first; `notes` has all
 PVALUE_GAP = 0.02  # a p-value this far from that of a normal table is always explained
 
-NOT_NORMAL = "P>|z| accounts for the distribution of the privacy noise, so it differs from a normal table."
+NOT_NORMAL = (
+    "P>|z| follows the distribution of the privacy noise, not a normal table; std err is the half-width of the 95 % "
+    "interval over 1.96."
+)
 
 
 def summarize(
@@ -415,11 +420,12 @@ def what_would_help(results: ReleasedModel) -> str:
     screen = phrase("screen=", shell="--set screen=K")
     chooses = "" if plan.screening is not None or plan.family.name in OF_PIECES else f" ({screen} chooses them)"
     ways = f"narrower ranges, fewer or less collinear columns{chooses} and merging rare levels help."
-    insist = argument("inference", True)
+    insist, hiding = argument("inference", True), hiding_note(results) if results.has_errors else ""
     if plan.request.options.inference not in (None, "auto"):
-        return f"More rows or eps, {ways}"
+        return f"{hiding}More rows or eps help too." if hiding else f"More rows or eps, {ways}"
     if results.has_errors:
-        return f"{insist} spends eps on more of them; more rows or eps, {ways}"
+        more = "more rows or eps help too." if hiding else f"more rows or eps, {ways}"
+        return f"{hiding}{insist} spends eps on more of them; {more}"
     if needed is None:
         forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
         whole = plan.screening is None and plan.request.options.refit_share == 0
@@ -428,16 +434,16 @@ def what_would_help(results: ReleasedModel) -> str:
         return f"No number of rows is expected to be enough for all of them. N{ways[1:]}"
     if needed.usual <= needed.rows:
         return (
-            f"{insist} buys them from the same eps: by forecast these rows are enough for nearly all of them if "
-            "columns fill their ranges and are not collinear."
+            f"{insist} buys them from the same eps, which this fit kept for its coefficients: by forecast these rows "
+            "are enough for nearly all of them if columns fill their ranges and are not collinear."
         )
     rough = counted is not None and counted.se > LARGEST_COUNT_ERROR * counted.value
     unit = 10.0 ** (math.floor(math.log10(needed.usual)) - 1)
     eps = float(f"{plan.guarantee.eps * needed.usual / needed.rows:.2g}")
     budget = "" if rough or eps > GREATEST_EPS else f" (or eps = {eps:g} with these)"
     return (
-        f"By forecast nearly all of them need about {math.ceil(needed.usual / unit) * unit:,.0f} rows{budget}, or more "
-        f"if columns fill little of their ranges or are collinear. N{ways[1:]}"
+        f"{insist} buys them. By forecast nearly all of them need about {math.ceil(needed.usual / unit) * unit:,.0f} "
+        f"rows{budget}, or more if columns fill little of their ranges or are collinear. N{ways[1:]}"
     )
 
 
@@ -462,7 +468,7 @@ def missing_notes(results: ReleasedModel) -> list[str]:
         few = withheld[:MOST_NAMES]
         more = f" and {len(withheld) - len(few)} more" if len(withheld) > len(few) else ""
         notes.append(
-            f"No error is shown for {', '.join(few)}{more}: an effect so small does not explain the choice of its "
+            f"No error is shown for {', '.join(few)}{more}: an effect this uncertain does not explain the choice of its "
             "column, which may stand for a similar one. Its interval in the model chosen is that of fit.t_test."
         )
     if unknown:
@@ -517,19 +523,37 @@ def cut_points_note(results: ReleasedModel) -> list[str]:
 def rare_note(results: ReleasedModel) -> list[str]:
     """Which factors would show more from another reference level."""
     assert results.released is not None
-    design = SubDesign(results.plan.design, np.array(results.released.columns))
     notes = []
-    for name, rare in hiding_references(design, results._inferred).items():
-        why, common = ("is too rare", "a common") if rare else ("has too few rows", "the commonest")
+    for name in rare_references(fitted_last(results), results._inferred):
         column = name.removeprefix("C(").partition(",")[0].rstrip(")")  # of a term such as g or C(g, Sum)
         if results.plan.family.name in OF_PIECES and column in FIRST:
             notes.append(f"{FIRST[column]}, to see the others.")
             continue
         notes.append(
-            f"{name} is measured from a level that {why} for this budget. Name {common} one as its reference, as in "
-            f"C({column}, Treatment('a common level')), to see the others."
+            f"{name} is measured from a level that is too rare for this budget. Name a common one as its reference, as "
+            f"in C({column}, Treatment('a common level')), to see the others."
         )
     return notes
+
+
+def hiding_note(results: ReleasedModel) -> str:
+    """Which terms hide other coefficients, and what to do about them; empty where they do not hide many."""
+    numbers, factors, hidden = hiding_terms(fitted_last(results), results._inferred)
+    named = numbers + factors
+    if not 1 <= len(named) <= MOST_HIDING or hidden < max(2, LEAST_HIDDEN * len(results._fitted_columns)):
+        return ""
+    one = len(named) == 1
+    ways = ["leave it out" if one else "leave one of them out"]
+    ways += [f"declare a range that {'its' if one else 'their'} values fill"] if numbers else []
+    ways += ["merge rare levels"] if factors else []
+    listed, verb = f"{', '.join(f'`{name}`' for name in named)}", "hides" if one else "hide"
+    return f"{listed} {verb} {hidden} other coefficients: {', '.join(ways[:-1])}{' or ' if len(ways) > 1 else ''}{ways[-1]}. "
+
+
+def fitted_last(results: ReleasedModel) -> SubDesign:
+    """The columns that have errors."""
+    assert results.released is not None
+    return SubDesign(results.plan.design, np.array(results.released.columns))
 
 
 def differs_from_normal(statistics: NDArray[Any], pvalues: NDArray[Any], *, at_a_glance: bool = False) -> bool:
