@@ -121,8 +121,9 @@ class StatisticsPlan:
 
     @cached_property
     def projection(self) -> Projection:
-        """How released sums lose what the design knows of X'X, whose noise is not tied to that of X'y."""
-        return Projection.of(self.law, np.pad(self.design.forms(), ((0, 0), (0, 1), (0, 1))))
+        """How X'X, whose noise is not tied to that of X'y, loses what the design knows of it."""
+        law = self.law
+        return Projection.of(SpanNoise(law.metric[:-1, :-1], law.variance), self.design.forms())
 
     def digest(self) -> str:
         """A hash of all that was decided, for the ledger."""
@@ -269,9 +270,13 @@ class Moments:
     @classmethod
     def of(cls, plan: StatisticsPlan, released: Matrix) -> Moments:
         """The released matrix projected on the span of possible ones."""
+        law, size = plan.law, len(plan.design.names)
         if not len(plan.design.forms()):
-            return cls(released, plan.law, plan.square_excess)
-        return cls(plan.projection.clean(released), plan.projection.law, plan.square_excess)
+            return cls(released, law, plan.square_excess)
+        matrix, removed = released.copy(), np.zeros((size + 1,) * 4)
+        matrix[:size, :size] = plan.projection.clean(released[:size, :size])
+        removed[:size, :size, :size, :size] = plan.projection.law.removed
+        return cls(matrix, SpanNoise(law.metric, law.variance, removed), plan.square_excess)
 
     def products(self, left: Matrix, right: Matrix) -> Matrix:
         """Released sums of products of combinations of columns."""

@@ -216,7 +216,7 @@ class Forecast:
         return np.asarray(found.mean(axis=0), dtype=np.float64)
 
     def identified_draws(self, name: str, n: int, draws: int) -> Iterator[NDArray[np.bool_]]:
-        """Which coefficients draws of the released matrix's noise leave an error, of rows of a population, each (p,)."""
+        """Which coefficients draws of what is released leave an error, of rows of a population, each (p,)."""
         random = np.random.default_rng(SEED)
         if (plain := self._plain_answer(name, n)) is not None:
             yield from [np.full(len(self.coefficients), plain)] * draws
