@@ -45,7 +45,7 @@ def test_it_is_what_a_fit_identifies(domain: dict[str, object], forms: bool, n: 
 @pytest.mark.parametrize("domain", [FACTORS, NUMBERS], ids=["factors", "numbers"])
 @pytest.mark.parametrize("n", [300, 3_000, 30_000])
 def test_released_sums_have_the_errors_of_a_fit(domain: dict[str, object], n: int) -> None:
-    """Of some draws of the noise; errors to a few percent, which are steep where an interval is hardly bounded."""
+    """Of some draws of the noise; errors to a tenth, which are steep where an interval is hardly bounded."""
     plan = dp.plan("y ~ .", {**domain, "y": (0, 10)}, 1.0, method="statistics")
     statistics, random = plan.objective.statistics, np.random.default_rng(n)
     assert statistics is not None
