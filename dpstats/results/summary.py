@@ -212,9 +212,9 @@ def budget_line(results: ReleasedModel) -> str:
     found: dict[str, list[str]] = {}
     for name in plan.bought:
         narrowed = name in plan.trimmed and getattr(plan.design, "domain", {})[name].inner is not None
-        what = "Inner ranges" if narrowed else "No narrower range found" if name in plan.trimmed else "Ranges bought"
+        what = "Ranges narrowed" if narrowed else "Declared ranges kept" if name in plan.trimmed else "Ranges bought"
         found.setdefault(what, []).append(name)
-    order = ("Ranges bought", "Inner ranges", "No narrower range found")
+    order = ("Ranges bought", "Ranges narrowed", "Declared ranges kept")
     ranges = "".join(f" {what}: {', '.join(found[what])}." for what in order if what in found)
     delta = f", delta {guarantee.delta:.3g}" if guarantee.delta else ""
     return f"Budget: eps {guarantee.eps:.4g}{delta}: {_purchases(results)}.{ranges}"

@@ -550,20 +550,20 @@ def test_what_coefficients_are_comes_before_words_of_the_table() -> None:
     assert far
 
 
-def test_ranges_that_were_declared_are_called_inner_ones() -> None:
+def test_ranges_that_were_declared_are_told_apart_from_those_that_were_not() -> None:
     random = np.random.default_rng(4)
     data = pd.DataFrame({"x": random.normal(0, 1, 30_000), "z": random.normal(0, 1, 30_000)})
     data["y"] = data["x"] + data["z"] + random.normal(0, 1, 30_000)
     fit = dp.ols("y ~ x + z", data, 1.0, domain={"x": (-100, 100), "y": (-10, 10)}, ranges="bought")
     assert fit.plan.trimmed == ("x",)
-    assert "Ranges bought: z. Inner ranges: x." in words(fit)
+    assert "Ranges bought: z. Ranges narrowed: x." in words(fit)
 
 
-def test_ranges_that_stay_the_declared_ones_are_told_so() -> None:
+def test_declared_ranges_that_were_kept_are_named() -> None:
     domain = {"x": (-50, 50), "w": (0, 10), "y": (0, 8000)}
     data = rows(30_000).assign(w=lambda data: 10 * data["z"])
     shown = dp.ols("y ~ x + w", data, 4.0, domain=domain, ranges="bought")
-    assert "Inner ranges: x. No narrower range found: w." in words(shown)
+    assert "Ranges narrowed: x. Declared ranges kept: w." in words(shown)
 
 
 def test_parts_of_a_split_budget_add_up() -> None:
