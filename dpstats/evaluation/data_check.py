@@ -60,8 +60,9 @@ def check(
 
     A fit drops incomplete rows and clips cells to their ranges. It counts both coarsely and stops in bad cases; a check
     counts them for a budget that you choose: eps = 0.02 finds faults in a tenth of 10,000 rows. A check also counts the
-    rows without a fault, with more noise, in each eighth of a range and at each level. These counts show a range that is
-    far too wide, a code for missing such as 999 within a range and, in a column that loses rows, a level that no row has.
+    rows without a fault, with more noise, in each eighth of a range and at each level. These counts show a range that
+    is far too wide, a code for missing such as 999 within a range and, in a column that loses rows, a level that no row
+    has.
 
     Parameters
     ----------

@@ -248,9 +248,9 @@ class Options:
     check_share : float, optional
         Share of eps that counts rows before the rest is planned (docs/proofs/adaptive): the rows that the fit uses, and
         the rows that each column loses or clips. A third of it counts rows; under "replace_one" their number is public,
-        and this third goes to the fit. With `unit` persons are counted: one row of each, drawn at random. By default 0.03 for
-        a single fit of a formula by napp or statistics, also with an absorbed factor, and 0 for other methods, arrays,
-        fits that share a budget, persons under "replace_one", and a given `n`.
+        and this third goes to the fit. With `unit` persons are counted: one row of each, drawn at random. By default
+        0.03 for a single fit of a formula by napp or statistics, also with an absorbed factor, and 0 for other methods,
+        arrays, fits that share a budget, persons under "replace_one", and a given `n`.
     on_mismatch : {"stop", "go"}
         If a column certainly loses or clips more than a fifth of the rows, "stop" raises MismatchError, and only the
         count is charged; "go" fits all the same.

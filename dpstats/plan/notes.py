@@ -349,7 +349,7 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
         predicted = "" if plan.screening is not None else f"{foreseen} predicts them. "
         return (
             "The budget for standard errors depends on the number of rows, as in the table above. "
-            f"{argument('inference', True)} spends on them whatever it is. {predicted}{few}"
+            f"{argument('inference', True)} always pays for them. {predicted}{few}"
         )
     if information is None and plan.focus is not None:
         return (
