@@ -423,7 +423,7 @@ def what_would_help(results: ReleasedModel) -> str:
     if needed is None:
         forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
         whole = plan.screening is None and plan.request.options.refit_share == 0
-        return f"{insist} asks for them{f'; {forecast} says which to expect' if whole else ''}. N{ways[1:]}"
+        return f"{insist} pays for them{f'; {forecast} forecasts them' if whole else ''}. N{ways[1:]}"
     if needed.usual is None:
         return f"No number of rows is expected to be enough for all of them. N{ways[1:]}"
     if needed.usual <= needed.rows:

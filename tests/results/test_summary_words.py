@@ -47,7 +47,7 @@ def test_coefficients_without_errors_are_said_to_be_shrunken() -> None:
     assert "inference=True buys them" in words(dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN, seed=1, inference=None))
     # Of how many rows they would be is not known there.
     unknown = words(dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN, seed=1, check_share=0))
-    assert "inference=True asks for them; plan.standard_errors(n)" in unknown
+    assert "inference=True pays for them; plan.standard_errors(n)" in unknown
     assert "inference=True buys them" not in unknown
     sparse = words(dp.lasso("y ~ x + z", rows(), 1.0, domain=DOMAIN, seed=1, alpha=1.0))
     assert "Coefficients are shrunk" in sparse
@@ -475,7 +475,7 @@ def test_a_stored_fit_gives_the_same_advice() -> None:
     for full in (False, True):
         assert words(stored, full=full) == words(fit, full=full)
     older = {name: fact for name, fact in fit.to_dict().items() if name != "needed_rows"}
-    assert "plan.standard_errors(n) says which to expect" in words(type(fit).from_dict(older))
+    assert "plan.standard_errors(n) forecasts them" in words(type(fit).from_dict(older))
 
 
 def test_no_eps_is_advised_by_a_count_that_is_nearly_noise() -> None:
