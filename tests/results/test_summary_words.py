@@ -516,7 +516,7 @@ def test_notes_that_have_no_room_are_counted_and_kept() -> None:
                      domain={**domain, "g": ["a", "b"], "count": (0, 30)}, unit="who")  # fmt: skip
     notes, text = fit.notes, str(fit.summary())
     assert len(notes) > 3
-    below = [line for line in text.rpartition("=\n")[2].splitlines() if line and not line.startswith("  ")]
+    below = [line for line in text.rpartition("==\n")[2].splitlines() if line and not line.startswith("  ")]
     assert len(below) == 2 + 3 + 1  # certificate and budget, three notes, and how many more there are
     assert below[-1] == f"{len(notes) - 3} more note{'s' * (len(notes) > 4)}: fit.notes"
     assert all(note in " ".join(text.split()) for note in notes[:3])
