@@ -126,7 +126,7 @@ def forecasts(draws: int = 20) -> None:
             plan = dp.plan_hazard(formula, domain, eps, breaks=breaks)
             parts = []
             for kind, facts in {"usual": {}, "typical": {"typical": described}, "like": {"like": rows}}.items():
-                table = plan.standard_errors(len(rows), **facts).loc[slopes]  # type: ignore[arg-type]
+                table = plan.standard_errors(len(rows), **facts).loc[slopes]
                 forecast, actual = table["std_error"].to_numpy(), np.median(errors, axis=0)
                 both = np.isfinite(forecast) & np.isfinite(actual)
                 ratio = forecast[both] / actual[both]
