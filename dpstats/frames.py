@@ -38,7 +38,10 @@ class WideFrame(pd.DataFrame):
             written = repr(table)
             if most and len(table) > most:
                 return written
-            fits = max(map(len, written.splitlines())) <= pd.get_option("display.width")
+            width = pd.get_option("display.width")
+            if table.empty:
+                return "\n".join(textwrap.fill(line, width) for line in written.splitlines())
+            fits = max(map(len, written.splitlines())) <= width
             return written if fits else repr(_folded(table))
 
 

@@ -133,6 +133,10 @@ def test_what_is_made_of_it_is_plain() -> None:
     pd.testing.assert_frame_equal(pickle.loads(pickle.dumps(table)), table)
     assert table.equals(pd.DataFrame(table))
     assert repr(WideFrame()) == repr(pd.DataFrame())
+    for frame in (WideFrame, LogFrame):
+        written = repr(frame(columns=[f"column_{place}" for place in range(30)]))
+        assert "column_29" in written
+        assert max(map(len, written.splitlines())) <= 80
     assert WideFrame(table).to_html() == pd.DataFrame(table).to_html()
 
 
