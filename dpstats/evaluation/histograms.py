@@ -170,7 +170,7 @@ WEIGHTED_STEPS = 2**20  # the same for weighted rows, so that small weights coun
 NORMAL = 1.959963984540054  # the 97.5 % point of the normal law
 ROWS_NEEDED = 5.0  # a denominator must exceed so many standard deviations of its noise
 # The k cells of a tail count as empty unless their sum exceeds a + b / sqrt(k) standard deviations of its noise.
-TAIL = 3.72, 2.3  # Laplace noise does so with a chance below 1e-4 for any k: numbers are held where a tail begins
+TAIL = 3.75, 2.3  # Laplace noise does so with a chance below 1e-4 for any k: numbers are held where a tail begins
 DOUBT = 3.0, 0.0  # Noise does so now and then: beyond there may be rows, and errors account for both
 
 
