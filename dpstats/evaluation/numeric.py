@@ -155,7 +155,7 @@ class NumericModel:
         if rows := _rows_beyond(block, tail.end):
             what = "unit deviances to" if self.count else "residuals to a size of"
             end, far = (x if self.count else math.sqrt(x) for x in (tail.end, tail.far))
-            doubt = _doubt_text(f"up to {far:.4g}") if end < far else ""
+            doubt = _doubt_text(f"{far:.4g}") if end < far else ""
             tables.notes.append(f"The metrics clip {what} {end:.4g}: {rows}.{doubt}")
         if "rmse" in self.metrics:
             root = math.sqrt(max(square.value, 0.0))
@@ -172,7 +172,7 @@ class NumericModel:
         ends, far = self._clipping_range(block, tail.end, TAIL), self._clipping_range(block, tail.far, DOUBT)
         if ends != (block.grid.ends[0], block.grid.ends[-1]):
             near, wide = (f"({max(low, 0.0) if self.count else low:.4g}, {high:.4g})" for low, high in (ends, far))
-            doubt = _doubt_text(f"within {wide}") if ends != far else ""
+            doubt = _doubt_text(wide) if ends != far else ""
             tables.notes.append(f"The model of comparison clips responses to {near}.{doubt}")
         spread, by_spread, _ = self._spread(block, *ends)
         further, _, unseen = self._spread(block, *far)
@@ -305,9 +305,9 @@ def _rows_beyond(block: ReleasedHistogram, end: float) -> str:
     return f"{_rows_text(outer, block)} rows" if outer.size else ""
 
 
-def _doubt_text(where: str) -> str:
+def _doubt_text(far: str) -> str:
     """What a note adds if it is in doubt where a tail begins."""
-    return f" Whether it is rows or noise that lie {where} is uncertain, and the intervals allow for both."
+    return f" Whether rows or noise lie from there to {far} is uncertain; the intervals allow for both."
 
 
 class Tail(NamedTuple):
