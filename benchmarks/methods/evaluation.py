@@ -32,6 +32,22 @@ def cases() -> Iterator[tuple[str, dp.GLMResults, pd.DataFrame, dict[str, float]
     fit = dp.poisson("mdvis ~ lncoins + disea + hlthg + physlm", rand.data, 1.0, domain=rand.domain, seed=1)
     response = rand.data["mdvis"].clip(*_ends(rand.domain["mdvis"])).astype(float)
     yield "visits, RAND", fit, rand.data, counts(fit.predict(rand.data), response)
+    survey = made_up()
+    for name, (low, high) in {"pressure": (0, 1000), "earnings": (0, 2_000_000)}.items():
+        domain = {"age": (18, 95), "bmi": (12, 70), name: (low, high)}
+        fit = dp.ols(f"{name} ~ age + bmi", survey[:6000], 1.0, domain=domain, seed=1)
+        test = survey[6000:]
+        yield f"{name}, made up", fit, test, numeric(fit.predict(test), test[name])
+
+
+def made_up() -> pd.DataFrame:
+    """A symmetric and a skewed response, far below the ends of the ranges that are declared for them."""
+    rng, rows = np.random.default_rng(20261), 9000
+    age = np.clip(rng.normal(48, 16, rows), 18, 95).round()
+    bmi = np.clip(rng.lognormal(np.log(26.5), 0.17, rows), 13, 70)
+    pressure = 100 + 0.45 * (age - 18) + 0.8 * (bmi - 26) + rng.normal(0, 13, rows)
+    earnings = np.exp(9.2 + 0.02 * age + rng.normal(0, 0.7, rows))
+    return pd.DataFrame({"age": age, "bmi": bmi, "pressure": pressure, "earnings": earnings})
 
 
 def binary(chance: pd.Series[float], response: pd.Series[bool]) -> dict[str, float]:

@@ -29,7 +29,7 @@ from dpstats.evaluation.histograms import (
     probability_grid,
     scaled,
 )
-from dpstats.evaluation.result import FEW_ROWS_NOTE, Tables, bin_entry, bin_table, combine_influences
+from dpstats.evaluation.result import FEW_ROWS_NOTE, PRINTED_NAMES, Tables, bin_entry, bin_table, combine_influences
 from dpstats.families import Family
 from dpstats.families.binomial import Binomial
 from dpstats.frames import WideFrame
@@ -79,7 +79,7 @@ class BinaryModel:
         for name, (figure, high) in _FIGURES.items():
             if name in self.metrics:
                 low = -math.inf if name == "deviance" else 0.0
-                tables.metrics[_NAMES.get(name, name)] = (figure(block) if enough else UNKNOWN, low, high)
+                tables.metrics[PRINTED_NAMES.get(name, name)] = (figure(block) if enough else UNKNOWN, low, high)
         if not enough:
             tables.notes.append(FEW_ROWS_NOTE)
             return tables
@@ -156,8 +156,6 @@ _FIGURES: dict[str, tuple[Callable[[ReleasedHistogram], Estimate], float]] = {
     "deviance": (_deviance, 1.0),
     "roc": (_area, 1.0),
 }
-
-_NAMES = {"deviance": "deviance explained", "roc": "area under ROC", "log_score": "log score"}
 
 
 def _confusion(block: ReleasedHistogram, levels: Sequence[Any]) -> pd.DataFrame:

@@ -169,7 +169,9 @@ STEPS = 1024  # one row in lattice steps
 WEIGHTED_STEPS = 2**20  # the same for weighted rows, so that small weights count too
 NORMAL = 1.959963984540054  # the 97.5 % point of the normal law
 ROWS_NEEDED = 5.0  # a denominator must exceed so many standard deviations of its noise
-TAIL = 3.0  # cells in a tail count as empty unless their sum exceeds so many standard deviations
+# The k cells of a tail count as empty unless their sum exceeds a + b / sqrt(k) standard deviations of its noise.
+TAIL = 3.75, 2.3  # Laplace noise does so with a chance below 1e-4 for any k: numbers are held where a tail begins
+DOUBT = 3.0, 0.0  # Noise does so now and then: beyond there may be rows, and errors account for both
 
 
 @dataclass(frozen=True, eq=False)
@@ -350,11 +352,12 @@ def display_bins(counts: Array, bins: int, deviation: float) -> Indices:
     return np.zeros(len(counts), dtype=np.intp)
 
 
-def reach(counts: Array, deviation: Array | float) -> int:
+def reach(counts: Array, deviation: Array | float, limit: tuple[float, float]) -> int:
     """The last cell from the middle outwards that is not in an empty tail, from noisy counts; post-processing."""
+    cells = np.arange(len(counts), 0, -1)
     tails = np.cumsum(counts[::-1])[::-1]
     spread = np.sqrt(np.cumsum((np.ones(len(counts)) * np.square(deviation))[::-1])[::-1])
-    full = np.flatnonzero(tails > TAIL * spread)
+    full = np.flatnonzero(tails > (limit[0] + limit[1] / np.sqrt(cells)) * spread)
     return int(full[-1]) if len(full) else 0
 
 

@@ -25,7 +25,7 @@ from dpstats.evaluation.histograms import (
     mean,
     scaled,
 )
-from dpstats.evaluation.result import FEW_ROWS_NOTE, Tables, combine_influences
+from dpstats.evaluation.result import FEW_ROWS_NOTE, PRINTED_NAMES, Tables, combine_influences
 
 LEVEL_METRICS = ("accuracy", "mae", "rps", "log_score", "deviance")
 
@@ -94,7 +94,7 @@ class LevelModel:
         for name, (figure, high) in figures.items():
             if name in self.metrics:
                 low = -math.inf if name == "deviance" else 0.0
-                found.metrics[NAMES.get(name, name)] = (figure(block) if enough else UNKNOWN, low, high)
+                found.metrics[PRINTED_NAMES.get(name, name)] = (figure(block) if enough else UNKNOWN, low, high)
         found.notes += [] if enough else [FEW_ROWS_NOTE]
         return found
 
@@ -140,9 +140,6 @@ class LevelModel:
         pulls: list[Influence] = [scaled(by_loss, -1 / entropy)]
         pulls += [scaled(by_share, loss * slope / entropy**2) for by_share, slope in slopes]
         return estimate(1 - loss / entropy, combine_influences(pulls), off / entropy)
-
-
-NAMES = {"deviance": "deviance explained", "log_score": "log score", "rps": "ranked probability score"}
 
 
 def _flat(values: Array) -> CellwiseLinear:

@@ -22,7 +22,7 @@ from dpstats.evaluation.histograms import STEPS, WEIGHTED_STEPS, Array, Histogra
 from dpstats.evaluation.integer_noise import IntegerNoise, choose_noise
 from dpstats.evaluation.levels import LEVEL_METRICS, LevelModel
 from dpstats.evaluation.numeric import COUNT_METRICS, GAUSSIAN_METRICS, QUANTILE_METRICS, NumericModel
-from dpstats.evaluation.result import Evaluation
+from dpstats.evaluation.result import PRINTED_NAMES, Evaluation
 from dpstats.families import BinomialCounts
 from dpstats.formula.advice import dropped_note
 from dpstats.formula.design import DesignSpec
@@ -88,6 +88,7 @@ def evaluate(
         accuracy, mae (levels between the most probable one and the row's), rps (the ranked probability score, a mean
         over cut-points), log_score, deviance. Gaussian: r2, rmse, mae,
         residuals. Quantiles: pinball. Poisson: deviance, mae, residuals; negative binomial without the deviance.
+        Names as printed ("deviance explained") are taken too.
     adjacency : {"add_remove", "replace_one"}
     ledger : Ledger, Part or path, optional
         Charged durably before any row is read.
@@ -306,7 +307,8 @@ def _check_metrics(metrics: Sequence[str] | None, known: Sequence[str], family: 
         return tuple(known)
     if isinstance(metrics, str):
         raise ArgumentError(f"metrics must be a list of names: metrics=[{safe_repr(metrics)}]")
-    chosen = check_names("metrics", metrics, "metrics")
+    arguments = {printed: name for name, printed in PRINTED_NAMES.items()}
+    chosen = list(dict.fromkeys(arguments.get(name, name) for name in check_names("metrics", metrics, "metrics")))
     if any(name not in known for name in chosen):
         strange = next(name for name in chosen if name not in known)
         near = "roc" if "auc" in strange.lower() and "roc" in known else near_miss(strange, known)

@@ -11,10 +11,13 @@ import numpy as np
 import pandas as pd
 
 from dpstats.evaluation.histograms import (
+    DOUBT,
     LEAST_MEAN,
+    TAIL,
     UNKNOWN,
     Array,
     CellwiseLinear,
+    Estimate,
     Grid,
     Histogram,
     Indices,
@@ -30,7 +33,15 @@ from dpstats.evaluation.histograms import (
     response_grid,
     scaled,
 )
-from dpstats.evaluation.result import BINS_CLIP, FEW_ROWS_NOTE, Tables, bin_entry, bin_table, combine_influences
+from dpstats.evaluation.result import (
+    BINS_CLIP,
+    FEW_ROWS_NOTE,
+    PRINTED_NAMES,
+    Tables,
+    bin_entry,
+    bin_table,
+    combine_influences,
+)
 from dpstats.families import Family, Quantile
 from dpstats.families.base import pad_rows
 
@@ -116,17 +127,17 @@ class NumericModel:
         if not all(block.enough(block.counts) for block in measured):
             tables.notes.append(FEW_ROWS_NOTE)
             unknown = (UNKNOWN, -math.inf, math.inf)
-            tables.metrics = {_NAMES.get(name, name): unknown for name in self.metrics if name != "residuals"}
+            tables.metrics = {PRINTED_NAMES.get(name, name): unknown for name in self.metrics if name != "residuals"}
             return tables
         blocks = dict(zip(self._histograms(), measured, strict=True))
         if "deviances" in blocks:
             self._deviance_figures(blocks, tables)
         if self._sizes:
-            value, influence, tail = _clipped_mean(blocks["sizes"])
-            if tail.rows:
-                tables.notes.append(f"{self._sizes} clips residuals to a size of {tail.end:.4g}: {tail.rows} rows.")
-            figure = estimate(value, [influence], hidden=tail.share * tail.end / 2)
-            tables.metrics[self._sizes] = (figure, 0.0, self.width)
+            tail = _tail(blocks["sizes"])
+            if rows := _rows_beyond(blocks["sizes"], tail.far):
+                tables.notes.append(f"{self._sizes} clips residuals to a size of {tail.far:.4g}: {rows}.")
+            size = _clipped_mean(blocks["sizes"], tail.far, tail, lambda x: x)
+            tables.metrics[self._sizes] = (size.estimate(), 0.0, self.width)
         if "residuals" in blocks:
             most, beyond = _residual_reach(blocks["residuals"])
             if most < self.width:
@@ -139,41 +150,49 @@ class NumericModel:
 
     def _deviance_figures(self, blocks: Mapping[str, ReleasedHistogram], tables: Tables) -> None:
         block = blocks["deviances"]
-        value, influence, tail = _clipped_mean(block)
-        most, hidden = tail.end, tail.share * tail.end / 2  # half an octave further, on average
-        if tail.rows:
-            what = f"unit deviances to {most:.4g}" if self.count else f"residuals to a size of {math.sqrt(most):.4g}"
-            tables.notes.append(f"The metrics clip {what}: {tail.rows} rows.")
+        tail = _tail(block)
+        square = _clipped_mean(block, tail.end, tail, lambda d: d)
+        if rows := _rows_beyond(block, tail.end):
+            what = "unit deviances to" if self.count else "residuals to a size of"
+            end, far = (x if self.count else math.sqrt(x) for x in (tail.end, tail.far))
+            doubt = _doubt_text(f"{far:.4g}") if end < far else ""
+            tables.notes.append(f"The metrics clip {what} {end:.4g}: {rows}.{doubt}")
         if "rmse" in self.metrics:
-            root = math.sqrt(max(value, 0.0))
-            figure = estimate(root, [scaled(influence, 0.5 / root)], hidden=0.5 / root * hidden) if root else UNKNOWN
+            root = math.sqrt(max(square.value, 0.0))
+            figure = square.estimate(root, 0.5 / root) if root else UNKNOWN
             tables.metrics["rmse"] = (figure, 0.0, self.width)
         if "mae" in self.metrics and not self.count:
-            size, by_size, off = mean(block, _form(block, lambda d: np.sqrt(np.minimum(np.maximum(d, 0.0), most))))
-            further = tail.share * math.sqrt(most) * (math.sqrt(1.5) - 1)
-            tables.metrics["mae"] = (estimate(size, [by_size], off, further), 0.0, self.width)
+            size = _clipped_mean(block, tail.far, tail, lambda d: np.sqrt(np.maximum(d, 0.0)))
+            tables.metrics["mae"] = (size.estimate(), 0.0, self.width)
         if "responses" in blocks:
-            spread, by_spread, unseen = self._spread(blocks["responses"], most, tables)
-            noise = estimate(spread, [by_spread]).noise_se
-            figure = UNKNOWN
-            if spread > 2 * noise and spread > 0:
-                ratio = value / spread
-                influences = [scaled(influence, -1 / spread), scaled(by_spread, ratio / spread)]
-                figure = estimate(1 - ratio, influences, hidden=math.hypot(hidden, ratio * unseen) / spread)
-            tables.metrics["deviance explained" if self.count else "r2"] = (figure, -math.inf, 1.0)
+            self._explained(blocks["responses"], square, tail, tables)
 
-    def _spread(self, block: ReleasedHistogram, most: float, tables: Tables) -> tuple[float, Influence, float]:
+    def _explained(self, block: ReleasedHistogram, square: ClippedMean, tail: Tail, tables: Tables) -> None:
+        """R2, or the share of the deviance explained."""
+        ends, far = self._clipping_range(block, tail.end, TAIL), self._clipping_range(block, tail.far, DOUBT)
+        if ends != (block.grid.ends[0], block.grid.ends[-1]):
+            near, wide = (f"({max(low, 0.0) if self.count else low:.4g}, {high:.4g})" for low, high in (ends, far))
+            doubt = _doubt_text(wide) if ends != far else ""
+            tables.notes.append(f"The model of comparison clips responses to {near}.{doubt}")
+        spread, by_spread, _ = self._spread(block, *ends)
+        further, _, unseen = self._spread(block, *far)
+        figure = UNKNOWN
+        if spread > 2 * estimate(spread, [by_spread]).noise_se and spread > 0:
+            ratio = square.value / spread
+            influences = [scaled(square.influence, -1 / spread), scaled(by_spread, ratio / spread)]
+            # Rows far out would be in both tails.
+            hidden = abs(square.doubt - ratio * (further - spread)) / 2 + math.hypot(square.unseen, ratio * unseen)
+            figure = estimate(1 - ratio, influences, hidden=hidden / spread)
+        tables.metrics[PRINTED_NAMES["deviance"] if self.count else "r2"] = (figure, -math.inf, 1.0)
+
+    def _spread(self, block: ReleasedHistogram, low: float, high: float) -> tuple[float, Influence, float]:
         """Mean deviance of the responses from their own mean: their variance, or twice a sum of y log(y / mean).
 
         Responses are held where they no longer stand out, but none whose deviance from the mean is below `most`: the
         model's own deviances are held there, and what it is compared with must not be held sooner. The last value is
         what rows beyond could add.
         """
-        low, high = self._clipping_range(block, most)
-        if (low, high) != (block.grid.ends[0], block.grid.ends[-1]):
-            low = max(low, 0.0) if self.count else low
-            ends = f"({low:.4g}, {high:.4g})"
-            tables.notes.append(f"The model of comparison clips responses to {ends}.")
+        low = max(low, 0.0) if self.count else low
         center = 0.0 if self.count else (low + high) / 2
 
         def clipped(y: Array) -> Array:
@@ -203,8 +222,8 @@ class NumericModel:
                 further += _tail_share(counts, block) * max(far - near, 0.0)
         return further
 
-    def _clipping_range(self, block: ReleasedHistogram, most: float) -> tuple[float, float]:
-        low, high = _support(block)
+    def _clipping_range(self, block: ReleasedHistogram, most: float, limit: tuple[float, float]) -> tuple[float, float]:
+        low, high = _support(block, limit)
         center, _, _ = mean(block, _form(block, lambda y: np.clip(y, low, high)))
         center = max(center, LEAST_MEAN) if self.count else center
         ends = block.grid.ends
@@ -263,9 +282,6 @@ class NumericModel:
         return 2 * max(self.high * math.log(self.high / LEAST_MEAN) - self.high + LEAST_MEAN, self.high)
 
 
-_NAMES = {"deviance": "deviance explained"}
-
-
 def _y_log_y(y: Array) -> Array:
     return y * np.log(np.maximum(y, 1e-300))
 
@@ -283,14 +299,25 @@ def _rows_text(counts: Array, block: ReleasedHistogram) -> str:
     return f"about {max(float(counts.sum()), 0.0):,.0f} +- {deviation:,.0f}"
 
 
-class Tail(NamedTuple):
-    """Where numbers no longer stand out: the end, rows beyond it in words ("" if nothing is beyond), and their share.
+def _rows_beyond(block: ReleasedHistogram, end: float) -> str:
+    """About how many rows lie beyond `end`, in words; "" if the block ends there."""
+    outer = block.counts[:, block.grid.ends[:-1] >= end]
+    return f"{_rows_text(outer, block)} rows" if outer.size else ""
 
-    The share is what may be there and remain unseen: their noisy number and one standard deviation more.
+
+def _doubt_text(far: str) -> str:
+    """What a note adds if it is in doubt where a tail begins."""
+    return f" Whether rows or noise lie from there to {far} is uncertain; the intervals allow for both."
+
+
+class Tail(NamedTuple):
+    """Where numbers no longer stand out: they surely do up to `end`, and perhaps up to `far`.
+
+    The share is what may be beyond `far` and remain unseen: their noisy number and one standard deviation more.
     """
 
     end: float
-    rows: str
+    far: float
     share: float
 
 
@@ -299,14 +326,46 @@ def _tail_share(counts: Array, block: ReleasedHistogram) -> float:
     return (max(float(counts.sum()), 0.0) + deviation) / block.rows
 
 
-def _clipped_mean(block: ReleasedHistogram) -> tuple[float, Influence, Tail]:
-    """The mean of the block's number, held where its tail no longer stands out."""
-    last = reach(block.counts[0], math.sqrt(block.count_variance))
-    most, outer = float(block.grid.ends[last + 1]), block.counts[:, last + 1 :]
-    value, influence, _ = mean(block, _form(block, lambda d: np.minimum(d, most)))
-    if not outer.size:
-        return value, influence, Tail(most, "", 0.0)
-    return value, influence, Tail(most, _rows_text(outer, block), _tail_share(outer, block))
+def _tail(block: ReleasedHistogram) -> Tail:
+    """Where the block's numbers, which are not negative, no longer stand out."""
+    counts, deviation = block.counts[0], math.sqrt(block.count_variance)
+    last, far = (reach(counts, deviation, limit) + 1 for limit in (TAIL, DOUBT))
+    share = _tail_share(counts[far:], block) if len(counts) > far else 0.0
+    return Tail(float(block.grid.ends[last]), float(block.grid.ends[far]), share)
+
+
+class ClippedMean(NamedTuple):
+    """A mean of held numbers, as `mean` gives it, and what it may lack.
+
+    `doubt` is what it grows by from one end of the tail to the other; rows beyond, which the noise hides, would add
+    `unseen`.
+    """
+
+    value: float
+    influence: Influence
+    off: float
+    doubt: float
+    unseen: float
+
+    def estimate(self, value: float | None = None, slope: float = 1.0) -> Estimate:
+        """The mean, or a function of it with this value and slope.
+
+        Half of the doubt is one standard deviation: the interval of about two reaches the other figure.
+        """
+        shown, hidden = self.value if value is None else value, abs(self.doubt) / 2 + self.unseen
+        return estimate(shown, [scaled(self.influence, slope)], slope * self.off, slope * hidden)
+
+
+def _clipped_mean(block: ReleasedHistogram, most: float, tail: Tail, function: Callable[[Array], Array]) -> ClippedMean:
+    """The mean of an increasing function of the block's number, held at `most`, which is one end of the tail."""
+
+    def held(end: float) -> tuple[float, Influence, float]:
+        return mean(block, _form(block, lambda x: function(np.minimum(x, end))))
+
+    value, influence, off = held(most)
+    doubt = held(tail.far)[0] - held(tail.end)[0]
+    last, beyond = function(np.array([tail.far, 1.5 * tail.far])).tolist()  # half an octave further, on average
+    return ClippedMean(value, influence, off, doubt, tail.share * (beyond - last))
 
 
 def _residual_reach(block: ReleasedHistogram) -> tuple[float, str]:
@@ -315,15 +374,15 @@ def _residual_reach(block: ReleasedHistogram) -> tuple[float, str]:
     levels = np.append(counts[middle], counts[middle + 1 :] + counts[:middle][::-1])
     groups = block.counts.shape[0]
     numbers = np.append(groups, np.full(middle, 2 * groups))
-    last = reach(levels, np.sqrt(block.count_variance * numbers))
+    last = reach(levels, np.sqrt(block.count_variance * numbers), DOUBT)
     outer = np.concatenate([block.counts[:, : middle - last], block.counts[:, middle + last + 1 :]], axis=1)
     return float(block.grid.ends[middle + last + 1]), _rows_text(outer, block)
 
 
-def _support(block: ReleasedHistogram) -> tuple[float, float]:
+def _support(block: ReleasedHistogram, limit: tuple[float, float]) -> tuple[float, float]:
     """The ends between which responses stand out from the noise."""
     counts, deviation = block.counts[0], math.sqrt(block.count_variance)
     mode = int(np.argmax(counts))
-    up = mode + reach(counts[mode:], deviation)
-    down = mode - reach(counts[: mode + 1][::-1], deviation)
+    up = mode + reach(counts[mode:], deviation, limit)
+    down = mode - reach(counts[: mode + 1][::-1], deviation, limit)
     return float(block.grid.ends[down]), float(block.grid.ends[up + 1])

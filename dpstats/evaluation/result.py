@@ -42,7 +42,7 @@ class Evaluation(Released):
         noise; sampling_se, by the delta method; low and high, a 95 % interval within the possible range; cells, a bound
         on the error of the estimate from the linear interpolation within cells.
     calibration : DataFrame or None
-        Predicted and observed frequency by bins of about equal numbers of rows.
+        Predicted and observed frequency by bins of neighbouring cells.
     roc : DataFrame or None
         False and true positive rate by threshold, with their errors.
     residuals : DataFrame or None
@@ -199,6 +199,14 @@ BINS_CLIP = "The bins clip residuals"
 """What the note begins with that says so."""
 
 FEW_ROWS_NOTE = "The number of rows does not stand out from the noise, so no metric can be estimated."
+
+PRINTED_NAMES = {
+    "deviance": "deviance explained",
+    "log_score": "log score",
+    "roc": "area under ROC",
+    "rps": "ranked probability score",
+}
+"""Of metrics that tables call by more than their name as an argument; `metrics=` takes both."""
 
 METRIC_COLUMNS = ["estimate", "std_err", "noise_se", "sampling_se", "low", "high", "cells"]
 

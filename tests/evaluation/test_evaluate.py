@@ -12,10 +12,11 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import special
+from scipy import special, stats
 
 import dpstats as dp
 from dpstats.evaluation.histograms import (
+    TAIL,
     Grid,
     Histogram,
     deviance_grid,
@@ -26,7 +27,8 @@ from dpstats.evaluation.histograms import (
     residual_grid,
     response_grid,
 )
-from dpstats.evaluation.model_quality import count_rows, plan_evaluation
+from dpstats.evaluation.integer_noise import choose_noise
+from dpstats.evaluation.model_quality import count_rows, describe, plan_evaluation
 from dpstats.privacy.randomness import SystemRandom
 
 DOMAIN = {"y": (-10, 10), "x": (-1, 1), "g": ["a", "b"], "b": (0, 1), "n": (0, 20)}
@@ -515,3 +517,42 @@ def test_binned_residuals_of_skewed_counts_allow_for_what_their_clipping_hides()
         assert (table["high"] > 0).mean() > 0.5, "a mean that clipping alone has lowered shows no misfit"
         words = " ".join(" ".join(text.get_text() for text in one.plot("residuals").texts).split())
         assert "Residuals are clipped" in words
+
+
+@pytest.mark.parametrize(("family", "high"), [("gaussian", 40.0), ("poisson", 80.0)])
+@pytest.mark.parametrize("spiked", [0, 1], ids=["deviances", "responses"])
+def test_noise_that_passes_for_rows_far_out_is_not_a_confident_figure(family: str, high: float, spiked: int) -> None:
+    """Noise of 4 standard deviations in the outermost cell, as some calls have, and none elsewhere."""
+    response, data = FORMULAS[family][0], frame(3000, 5)
+    domain = {**DOMAIN, response: (-10 if response == "y" else 0, high)}
+    fit = dp.glm(FORMULAS[family], data, 50.0, family=family, domain=domain, seed=1)
+    metrics = {"gaussian": ["r2", "rmse"], "poisson": ["deviance"]}[family]
+    model = plan_evaluation(fit, metrics, 10)
+    blocks = model.blocks()
+    largest, square = (sum(getattr(block, name) for block in blocks) for name in ("largest", "square"))
+    noise = choose_noise(largest, square, 1.0, 0.0, "add_remove")
+    rows = count_rows(model, blocks, fit.plan.design.blocks(data), fit.scaled_params)  # type: ignore[attr-defined]
+    rows[sum(block.size for block in blocks[:spiked]) + blocks[spiked].grid.size - 1] += round(4 * noise.variance**0.5)
+    found = describe(fit.plan, model, blocks, rows, noise, noise.guarantee("add_remove"))
+    exact = truth(fit, data)
+    for name, row in found.metrics.iterrows():
+        assert row["low"] <= exact[str(name)] <= row["high"], name
+        assert row["estimate"] == pytest.approx(exact[str(name)], abs=0.06), name
+    assert any("rows or noise" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("cells", [1, 2, 3, 5, 8, 16, 32])
+def test_hardly_any_noise_passes_for_rows_without_doubt(cells: int) -> None:
+    """The chance that the sum of so many Laplace draws, a difference of two gamma variables, exceeds the limit."""
+    limit = (TAIL[0] + TAIL[1] / cells**0.5) * (2 * cells) ** 0.5
+    draws, weights = np.polynomial.legendre.leggauss(400)
+    end = stats.gamma.isf(1e-12, cells)
+    at = (draws + 1) * end / 2
+    assert weights @ (stats.gamma.pdf(at, cells) * stats.gamma.sf(limit + at, cells)) * end / 2 < 1e-4
+
+
+def test_metrics_are_asked_for_by_their_printed_names() -> None:
+    fit, data = fitted("poisson"), frame(2000, 1)
+    found = dp.evaluate(fit, data, 1.0, metrics=["deviance explained", "deviance"], seed=1)
+    pd.testing.assert_frame_equal(found.metrics, dp.evaluate(fit, data, 1.0, metrics=["deviance"], seed=1).metrics)
+    assert list(found.metrics.index) == ["deviance explained"]
