@@ -468,8 +468,8 @@ def missing_notes(results: ReleasedModel) -> list[str]:
         few = withheld[:MOST_NAMES]
         more = f" and {len(withheld) - len(few)} more" if len(withheld) > len(few) else ""
         notes.append(
-            f"No error is shown for {', '.join(few)}{more}: an effect this uncertain does not explain the choice of its "
-            "column, which may stand for a similar one. Its interval in the model chosen is that of fit.t_test."
+            f"No error is shown for {', '.join(few)}{more}: an effect this uncertain does not explain the choice of "
+            "its column, which may stand for a similar one. Its interval in the model chosen is that of fit.t_test."
         )
     if unknown:
         which = ", ".join(unknown) if len(unknown) <= MOST_NAMES else f"{len(unknown)} coefficients (see identified)"
@@ -547,7 +547,8 @@ def hiding_note(results: ReleasedModel) -> str:
     ways += [f"declare a range that {'its' if one else 'their'} values fill"] if numbers else []
     ways += ["merge rare levels"] if factors else []
     listed, verb = f"{', '.join(f'`{name}`' for name in named)}", "hides" if one else "hide"
-    return f"{listed} {verb} {hidden} other coefficients: {', '.join(ways[:-1])}{' or ' if len(ways) > 1 else ''}{ways[-1]}. "
+    advice = ", ".join(ways[:-1]) + (" or " if len(ways) > 1 else "") + ways[-1]
+    return f"{listed} {verb} {hidden} other coefficients: {advice}. "
 
 
 def fitted_last(results: ReleasedModel) -> SubDesign:
