@@ -246,7 +246,7 @@ def weak_line(cell: Cell, fits: int) -> dict[str, Any]:
     for fit in fitted(cell, fits):
         intervals["with"].append(fit._inference.conf_int()[1:])
         with mock.patch.object(inverse, "WEAK_RATIO", np.inf):
-            without = standard_errors.inference_of(fit.plan, fit.scaled_params.to_numpy(), fit.released)
+            without = standard_errors.inference_of(fit.plan, fit.scaled_params, fit.released)
         intervals["without"].append(without.table.conf_int()[1:])
     return summarised(cell, truth, intervals)
 
