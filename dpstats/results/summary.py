@@ -434,15 +434,15 @@ def what_would_help(results: ReleasedModel) -> str:
         return f"No number of rows is expected to be enough for all of them. N{ways[1:]}"
     if needed.usual <= needed.rows:
         return (
-            f"{insist} buys them from the same eps, which this fit kept for its coefficients: by forecast these rows "
-            "are enough for nearly all of them if columns fill their ranges and are not collinear."
+            f"{insist} pays for them from the same eps, which this fit spent on its coefficients. By forecast these "
+            "rows are enough for nearly all of them if columns fill their ranges and are not collinear."
         )
     rough = counted is not None and counted.se > LARGEST_COUNT_ERROR * counted.value
     unit = 10.0 ** (math.floor(math.log10(needed.usual)) - 1)
     eps = float(f"{plan.guarantee.eps * needed.usual / needed.rows:.2g}")
     budget = "" if rough or eps > GREATEST_EPS else f" (or eps = {eps:g} with these)"
     return (
-        f"{insist} buys them. By forecast nearly all of them need about {math.ceil(needed.usual / unit) * unit:,.0f} "
+        f"{insist} pays for them. By forecast nearly all of them need about {math.ceil(needed.usual / unit) * unit:,.0f} "
         f"rows{budget}, or more if columns fill little of their ranges or are collinear. N{ways[1:]}"
     )
 
