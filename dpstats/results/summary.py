@@ -439,11 +439,12 @@ def what_would_help(results: ReleasedModel) -> str:
         )
     rough = counted is not None and counted.se > LARGEST_COUNT_ERROR * counted.value
     unit = 10.0 ** (math.floor(math.log10(needed.usual)) - 1)
+    enough = math.ceil(needed.usual / unit) * unit
     eps = float(f"{plan.guarantee.eps * needed.usual / needed.rows:.2g}")
     budget = "" if rough or eps > GREATEST_EPS else f" (or eps = {eps:g} with these)"
     return (
-        f"{insist} pays for them. By forecast nearly all of them need about {math.ceil(needed.usual / unit) * unit:,.0f} "
-        f"rows{budget}, or more if columns fill little of their ranges or are collinear. N{ways[1:]}"
+        f"{insist} pays for them. By forecast nearly all of them need about {enough:,.0f} rows"
+        f"{budget}, or more if columns fill little of their ranges or are collinear. N{ways[1:]}"
     )
 
 
