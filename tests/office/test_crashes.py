@@ -92,9 +92,10 @@ def test_a_request_that_was_paid_for_is_carried_out_under_the_corrected_codebook
     """An office whose file is corrected starts once its ledger is, and charges nothing again."""
     service = opened()
     job = service.submit("ada", GLM, "k")
-    with monkeypatch.context() as patched, pytest.raises(Crash):
+    with monkeypatch.context() as patched:
         patched.setattr(worker, "opened", crash)
-        worker.main(str(service.office.path), job.id)
+        with pytest.raises(Crash):
+            worker.main(str(service.office.path), job.id)
     (tmp_path / "codebook.csv").write_text(CODEBOOK.replace("x,0,2", "x,0,1"))
     with pytest.raises(LedgerError, match=r"different Domain .*keeper correct the Domain"):
         opened()
