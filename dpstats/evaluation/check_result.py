@@ -245,7 +245,7 @@ class Check(Released):
             return ""
         stands_out = self._counts_at(place) >= CERTAIN_SDS * self.place_err
         missing = [repr(name) for name, there in zip(place.names, stands_out, strict=True) if not there]
-        return f"; hardly any row has {', '.join(missing)}" if stands_out.any() and missing else ""
+        return f"; levels not clearly above the noise: {', '.join(missing)}" if stands_out.any() and missing else ""
 
     def _missing_codes(self, place: ColumnHistogram) -> list[str]:
         """The codes that certainly have rows, probably more than all else in their part and those next to it."""

@@ -59,9 +59,10 @@ def check(
     """How many rows a fit would use, how many it would lose, and to which column: misspelt levels, wrong ranges.
 
     A fit drops incomplete rows and clips cells to their ranges. It counts both coarsely and stops in bad cases; a check
-    counts them for a budget that you choose: eps = 0.02 finds faults in a tenth of 10,000 rows. Rows without a fault
-    are counted by where they lie, at less accuracy: a range that is far too wide, a level that nobody has, or a code
-    for missing such as 999 within a range, is a finding too.
+    counts them for a budget that you choose: eps = 0.02 finds faults in a tenth of 10,000 rows. A check also counts the
+    rows without a fault, with more noise, in each eighth of a range and at each level. These counts show a range that
+    is far too wide, a code for missing such as 999 within a range and, in a column that loses rows, a level that no row
+    has.
 
     Parameters
     ----------
@@ -69,7 +70,8 @@ def check(
         As for `dpstats.glm`.
     data : DataFrame or another table
     domain : Domain or dict, optional
-        Numeric columns left out are looked at for missing cells only. By default the Domain that the ledger keeps.
+        Of numeric columns that are left out only missing cells are counted. By default the Domain that the ledger
+        keeps.
     eps, delta : float
         The budget of this call; eps must be given. A delta permits Gaussian noise and stays unspent where Laplace
         noise is less.
@@ -84,8 +86,8 @@ def check(
     weights, offset, exposure : str, optional
         As for `dpstats.glm`. A row counts as one whatever its weight is.
     unit : str, optional
-        The column that tells persons apart, if the guarantee is to be for persons: one row of each is counted, by a
-        draw.
+        The column that identifies persons, if the guarantee is to be for persons: one row of each, drawn at random, is
+        counted.
     engine : {"dask"}, optional
         Read files on the cluster that this process is a client of; see `dpstats.glm`.
 

@@ -399,7 +399,8 @@ class Fault(NamedTuple):
         if self.column == FORMULA:
             return "a term or the response is not finite there; transform columns that can be zero or negative"
         if self.kind != "lost":
-            return f"{self.kind} the declared range {self.declared}; check this range and any code for missing there"
+            compare = "compare range and codes for missing with the codebook"
+            return f"{self.kind} the declared range {self.declared}; {compare}"
         if self.declared.endswith("levels"):
             return "missing, or a level that is not declared; compare the spelling with the codebook"
         if self.declared.endswith(DROPS):

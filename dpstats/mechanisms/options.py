@@ -248,16 +248,17 @@ class Options:
     check_share : float, optional
         Share of eps that counts rows before the rest is planned (docs/proofs/adaptive): the rows that the fit uses, and
         the rows that each column loses or clips. A third of it counts rows; under "replace_one" their number is public,
-        and this third goes to the fit. With `unit` persons are counted, by one random row of each. By default 0.03 for
-        a single fit of a formula by napp or statistics, also with an absorbed factor, and 0 for other methods, arrays,
-        fits that share a budget, persons under "replace_one", and a given `n`.
+        and this third goes to the fit. With `unit` persons are counted: one row of each, drawn at random. By default
+        0.03 for a single fit of a formula by napp or statistics, also with an absorbed factor, and 0 for other methods,
+        arrays, fits that share a budget, persons under "replace_one", and a given `n`.
     on_mismatch : {"stop", "go"}
         If a column certainly loses or clips more than a fifth of the rows, "stop" raises MismatchError, and only the
         count is charged; "go" fits all the same.
     n : float, optional
         A PUBLIC guess at the number of rows. With ``inference="auto"`` it decides how much of the budget goes to
-        errors, in place of a private count of rows. Under "add_remove" never pass the actual number of the private
-        rows. No guarantee depends on it.
+        errors, in place of a private count of rows. Then no rows are counted, and a wrong Domain does not stop the fit,
+        unless you pass `check_share`. Under "add_remove" never pass the actual number of the private rows. No guarantee
+        depends on it.
     """
 
     curvature: float | None = None

@@ -17,12 +17,23 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from dpstats.arguments import safe_repr
+from dpstats.cached import cached_property
 from dpstats.data import Block, Rows, block_rows
 from dpstats.errors import ArgumentError
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.submodels import uniform_exog
-from dpstats.inference import Estimates, Identified, Inference, ModelSpread, NormalLaw, SpanNoise, Spread
-from dpstats.inference.basis import MappedMatrix, project_forms, reference_levels, self_adjoint
+from dpstats.inference import (
+    Estimates,
+    Identified,
+    Inference,
+    KnownInformation,
+    ModelSpread,
+    NormalLaw,
+    Projection,
+    SpanNoise,
+    Spread,
+)
+from dpstats.inference.basis import MappedMatrix, reference_levels, self_adjoint
 from dpstats.inference.inverse import identify
 from dpstats.mechanisms.design import has_errors
 from dpstats.penalties import Penalty
@@ -98,7 +109,21 @@ class StatisticsPlan:
         """The matrix of sums of w w', w = (x, y), with its noise. Reads rows: charge first."""
         exact = block_rows(rows).total(partial(_exact, self.metric), operator.add)
         released = noisy_statistics(exact, self.noise, cover_eps=self.cover_eps, random=random)
-        return self_adjoint(self.axes @ released @ self.axes.T)
+        return self._carried(released)
+
+    def sample(self, random: RandomSource) -> Matrix:
+        """A draw of the noise in the coordinates (x, y)."""
+        return self._carried(self.noise.sample(random))
+
+    def _carried(self, matrix: Matrix) -> Matrix:
+        """A matrix of sums in the coordinates (z, y), or their noise, in (x, y)."""
+        return self_adjoint(self.axes @ matrix @ self.axes.T)
+
+    @cached_property
+    def projection(self) -> Projection:
+        """How X'X, whose noise is not tied to that of X'y, loses what the design knows of it."""
+        law = self.law
+        return Projection.of(SpanNoise(law.metric[:-1, :-1], law.variance), self.design.forms())
 
     def digest(self) -> str:
         """A hash of all that was decided, for the ledger."""
@@ -244,16 +269,13 @@ class Moments:
 
     @classmethod
     def of(cls, plan: StatisticsPlan, released: Matrix) -> Moments:
-        """The released matrix projected on the span of possible ones: X'X, whose noise is not tied to that of X'y."""
+        """The released matrix projected on the span of possible ones."""
         law, size = plan.law, len(plan.design.names)
-        forms = plan.design.forms()
-        if not len(forms):
+        if not len(plan.design.forms()):
             return cls(released, law, plan.square_excess)
-        inner, clean = project_forms(released[:size, :size], SpanNoise(law.metric[:size, :size], law.variance), forms)
         matrix, removed = released.copy(), np.zeros((size + 1,) * 4)
-        matrix[:size, :size] = inner
-        assert clean.removed is not None
-        removed[:size, :size, :size, :size] = clean.removed
+        matrix[:size, :size] = plan.projection.clean(released[:size, :size])
+        removed[:size, :size, :size, :size] = plan.projection.law.removed
         return cls(matrix, SpanNoise(law.metric, law.variance, removed), plan.square_excess)
 
     def products(self, left: Matrix, right: Matrix) -> Matrix:
@@ -373,20 +395,22 @@ def inference_of(
     mapped: tuple[Matrix, Vector],
     nobs: int | None,
     radius: float,
+    known: KnownInformation | None = None,
 ) -> tuple[Inference, Matrix]:
     """Coefficients of the model `part` without ridge and penalty, with errors in the user's units; and a basis (q, q).
 
-    `mapped` holds T and t of its columns and its response, and `nobs` is the number of rows if it is public. Each
-    factor is measured from its commonest level within, and reported as the formula asks for: coefficients in model
-    units are the basis times those within.
+    `mapped` holds T and t of its columns and its response, `nobs` is the number of rows if it is public, and `known` is
+    what is known of their information, if at hand. Each factor is measured from its commonest level within, and
+    reported as the formula asks for: coefficients in model units are the basis times those within.
     """
     plain = moments.equations(*mapped)
-    basis = reference_levels(plain.information, part.dummies)
+    basis = reference_levels(plain.information, part.dummies) if known is None else known.basis
     equations = moments.equations(mapped[0] @ basis, mapped[1])
     transform, shift = part.back_transform()
     excess = 0.0 if isinstance(equations.law, SumsNoise) else plan.square_excess
     spread = partial(dispersion, excess, equations, noisy_count(plan, moments, nobs))
-    return equations_inference(equations, radius, (transform @ basis, shift), spread), basis
+    found = None if known is None else known.identified
+    return equations_inference(equations, radius, (transform @ basis, shift), spread, found), basis
 
 
 class SpreadOf(Protocol):
@@ -397,11 +421,18 @@ class SpreadOf(Protocol):
 
 
 def equations_inference(
-    equations: Equations, radius: float, units: tuple[Matrix, Vector], spread: SpreadOf
+    equations: Equations,
+    radius: float,
+    units: tuple[Matrix, Vector],
+    spread: SpreadOf,
+    found: Identified | None = None,
 ) -> Inference:
-    """Coefficients of released equations without ridge, with errors, in the user's units: A theta + shift."""
+    """Coefficients of released equations without ridge, with errors, in the user's units: A theta + shift.
+
+    `found` is what the information identifies, if at hand.
+    """
     law = MappedMatrix(equations.law, equations.columns)
-    identified = identify(equations.information, law)
+    identified = identify(equations.information, law) if found is None else found
     coef = equations.solve(radius, None, np.ones(law.size))
     active, inverse = identified.active, identified.inverse
     rest = equations.moments - equations.information[:, ~active] @ coef[~active]

@@ -27,7 +27,7 @@ from dpstats.families import Family
 from dpstats.families.base import OF_PIECES
 from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.frames import WideFrame
-from dpstats.inference import KnownInformation, MatrixLaw, SpanNoise
+from dpstats.inference import KnownInformation, MatrixLaw
 from dpstats.inference.inverse import LEAST_RATIO
 from dpstats.mechanisms.design import SubDesign
 from dpstats.mechanisms.spec import errors_are_free, obstacle
@@ -35,6 +35,7 @@ from dpstats.models.forecast import (
     Forecast,
     RowMeans,
     forecast,
+    information_law,
     mean_information,
     releases_errors,
     row_means,
@@ -542,7 +543,7 @@ class InformationRatios:
     """
 
     def __init__(self, plan: Plan, information: Vector) -> None:
-        law, self._steps = _matrix_law(plan), [(np.zeros(len(information)), 0.0)]
+        law, self._steps = information_law(plan), [(np.zeros(len(information)), 0.0)]
         self._dropping, self._entering = iter(self._steps[:0]), np.eye(len(information), dtype=bool)
         if law is not None:
             design = _fitted_design(plan)
@@ -566,18 +567,6 @@ def _fitted_design(plan: Plan) -> DesignSpec | SubDesign:
     """The columns that are fitted, or stand for those that will be chosen."""
     assert isinstance(plan.design, DesignSpec)
     return plan.design if plan.screening is None else SubDesign(plan.design, np.flatnonzero(plan.kept))
-
-
-def _matrix_law(plan: Plan) -> SpanNoise | None:
-    """The law of the noise of the information that a plan releases."""
-    stage = plan.stages[-1].plan
-    if stage.statistics is not None:
-        law = stage.statistics.law
-        return SpanNoise(law.metric[:-1, :-1], law.variance)
-    if stage.information is None:
-        return None
-    noise = stage.information.noise
-    return SpanNoise(noise.metric, noise.entry_variance)
 
 
 def _dropping_steps(information: Vector, law: MatrixLaw) -> Iterator[tuple[Vector, float]]:

@@ -39,6 +39,7 @@ from dpstats.inference.forecast_identification import forecast_information
 from dpstats.inference.inverse import LIKELY
 from dpstats.mechanisms.information import Information, InformationPlan, ReleasedSums
 from dpstats.mechanisms.information_release import dispersion, variance_noise
+from dpstats.mechanisms.statistics import StatisticsPlan
 from dpstats.models.population import (
     EXPLAINED,
     KNOWN,
@@ -117,15 +118,18 @@ class Forecast:
     @cached_property
     def _projection(self) -> Projection:
         """How a released information loses what is known of every such matrix: the same for all draws."""
-        noise = self._matrix_noise
-        return Projection.of(SpanNoise(noise.metric, noise.entry_variance), self.plan.design.forms())
+        law = information_law(self.plan)
+        assert law is not None
+        return Projection.of(law, self.plan.design.forms())
 
     @property
-    def _matrix_noise(self) -> MatrixNoise:
-        """The noise of the information that is released."""
-        information = self.plan.stages[-1].plan.information
-        assert information is not None
-        return information.noise
+    def _matrix_noise(self) -> MatrixNoise | StatisticsPlan:
+        """The noise of the information that is released, or of sums with it."""
+        stage = self.plan.stages[-1].plan
+        if stage.statistics is not None:
+            return stage.statistics
+        assert stage.information is not None
+        return stage.information.noise
 
     @property
     def coefficients(self) -> list[Any]:
@@ -212,11 +216,8 @@ class Forecast:
         return np.asarray(found.mean(axis=0), dtype=np.float64)
 
     def identified_draws(self, name: str, n: int, draws: int) -> Iterator[NDArray[np.bool_]]:
-        """Which coefficients draws of the information's noise leave an error, of rows of a population, each (p,)."""
+        """Which coefficients draws of what is released leave an error, of rows of a population, each (p,)."""
         random = np.random.default_rng(SEED)
-        if isinstance(self.plan, Plan) and self.plan.objective.statistics is not None:
-            yield np.isfinite(self.expected(name, n))
-            return
         if (plain := self._plain_answer(name, n)) is not None:
             yield from [np.full(len(self.coefficients), plain)] * draws
             return
@@ -245,10 +246,11 @@ class Forecast:
         return forecast_information(matrix, self._projection, self.plan.design.dummies, noisy=noisy)
 
     def _inferred(self, name: str, n: float, noise: Vector | None = None) -> Inference:
-        """The table of errors of `n` rows that are as their mean, with some noise in the information or with none."""
+        """The table of errors of `n` rows that are as their mean, with some noise in what is released or with none."""
         plan, means = self.plan, self.populations[name]
         if plan.objective.statistics is not None:
-            return sums_inference(plan, ReleasedSums(n * means.moments), None).table
+            sums = ReleasedSums(n * means.moments + (0.0 if noise is None else noise))
+            return sums_inference(plan, sums, None, self._known(sums.matrix, noisy=noise is not None)).table
         stage = plan.stages[-1].plan
         assert stage.information is not None
         matrix, curvature = n * means.information, np.diag(stage.curvature)
@@ -308,6 +310,18 @@ def supposed(everything: bool) -> dict[str, ColumnPrior]:
 def releases_errors(plan: Plan) -> bool:
     """Whether standard errors follow from what a plan releases."""
     return plan.objective.statistics is not None or plan.stages[-1].plan.information is not None
+
+
+def information_law(plan: Plan) -> SpanNoise | None:
+    """The law of the noise of the information that a plan releases, by itself or in sums."""
+    stage = plan.stages[-1].plan
+    if stage.statistics is not None:
+        law = stage.statistics.law
+        return SpanNoise(law.metric[:-1, :-1], law.variance)
+    if stage.information is None:
+        return None
+    noise = stage.information.noise
+    return SpanNoise(noise.metric, noise.entry_variance)
 
 
 def _check_plan(plan: Plan) -> None:

@@ -286,10 +286,11 @@ def hazard(
     breaks : int or list of float
         Ends of the intervals with a hazard each; a number means so many of one width. Observation ends at the last.
     rate_cap : float, optional
-        The greatest number of events per unit of time that a person can count in an interval. Time and events count
-        fully until the person's hazard in the interval has added up to .58 of this rate times the interval's length,
-        then less, and not from 1.58 times it on. The noise grows with it. It biases no coefficient, but persons with a
-        greater hazard say less. By default 2 over the whole time.
+        A rate, in events per unit of time; ``2 / breaks[-1]`` by default. In an interval of length L a person
+        contributes at most rate_cap * L events. Time and events have full weight until the person's cumulative hazard
+        in the interval reaches 0.58 * rate_cap * L. The weight then falls, to zero at 1.58 * rate_cap * L. The noise
+        is proportional to the cap. If the model holds, the cap does not bias the coefficients, but persons with a
+        greater hazard contribute less information.
     adjacency : {"add_remove", "replace_one"}
     inference : bool
         Whether standard errors are paid for.

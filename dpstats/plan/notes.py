@@ -220,8 +220,11 @@ def cap_note(plan: PlanFacts) -> list[str]:
     if units is None:
         return []
     statistics = argument("method", "statistics")
-    linear = "count linearly, not squared, so the model of a skewed response does not describe its mean"
-    settled = f"Residuals beyond {in_units(units)} (residual_cap, in units of the response) {linear}."
+    linear = (
+        "enter the loss linearly, as in Huber regression. If most of them have the same sign, the fitted values differ "
+        "from the mean of the response."
+    )
+    settled = f"Residuals beyond {in_units(units)} (residual_cap, in units of the response) {linear}"
     uncapped = f"{statistics} is least squares without a cap."
     if plan.completed or not is_open_least_squares(request):
         return [f"{settled} {uncapped}"]
@@ -229,23 +232,23 @@ def cap_note(plan: PlanFacts) -> list[str]:
     adapts = alike and counts is not None and counts.settles_errors
     most = INTERVAL_CAP * plan.design.response_scaling()[1]  # no tail makes it wider
     if plan.response is not None and caps_for_intervals(request):
-        cap = f"The cap is {INTERVAL_CAP:g} times half the width of an interval that the fit buys of the response, or "
-        cap += f"{INTERVAL_CAP * ONE_TAIL / 2:g} times its width if it meets one end of the declared range only: at "
-        cap += f"most {in_units(most)} in units of the response."
+        cap = f"The fit buys an interval of the response. The cap is {INTERVAL_CAP:g} times half its width, or "
+        cap += f"{INTERVAL_CAP * ONE_TAIL / 2:g} times its width if only one of its ends is an end of the declared "
+        cap += f"range. It is at most {in_units(most)} in units of the response."
     elif plan.response is not None:
-        cap = f"The cap is {WORKING_CAP:g} times half the width of an interval that the fit buys of the response, so "
-        cap += f"at most {in_units(units)} in units of the response."
+        cap = f"The fit buys an interval of the response. The cap is {WORKING_CAP:g} times half its width, and at most "
+        cap += f"{in_units(units)} in units of the response."
     elif adapts and request.options.response == "auto":
         cap = (
-            f"The cap is {in_units(units)} in units of the response for coefficients alone. A fit with standard errors "
-            f"buys an interval of the response, and the cap follows it: at most {in_units(most)}."
+            f"Without standard errors the cap is {in_units(units)} in units of the response. A fit with standard "
+            f"errors buys an interval of the response, which determines the cap: at most {in_units(most)}."
         )
     else:
         return [f"{settled} {uncapped}"]
     open_method = request.open_method and request.penalty is None and request.options.screen is None
     if open_method and (adapts or (alike and request.options.n is not None)):
         uncapped = f"Such a fit may also take {statistics}, which has no cap."
-    return [f"Residuals beyond a cap (residual_cap) {linear}. {cap} {uncapped}"]
+    return [f"Residuals beyond a cap (residual_cap) {linear} {cap} {uncapped}"]
 
 
 def alpha_note(plan: PlanFacts) -> list[str]:
@@ -346,7 +349,7 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
         predicted = "" if plan.screening is not None else f"{foreseen} predicts them. "
         return (
             "The budget for standard errors depends on the number of rows, as in the table above. "
-            f"{argument('inference', True)} spends on them whatever it is. {predicted}{few}"
+            f"{argument('inference', True)} always pays for them. {predicted}{few}"
         )
     if information is None and plan.focus is not None:
         return (

@@ -345,10 +345,11 @@ class KaplanMeier(Released):
     def _notes(self, test: LogRank) -> list[str]:
         notes = [
             guarantee_sentence(self.guarantee, "The curves and the test are"),
-            "std err and intervals count the noise and the sampling of rows. Intervals are pointwise: each covers the "
+            "std err and intervals include privacy noise and sampling error. Intervals are pointwise: each covers the "
             "survival at its time.",
             f"A curve ends where fewer rows are at risk than {CLEAR:g} standard deviations of the noise. A line "
-            "has those at risk at the end of the line above it and the events since, as released; curves() has all.",
+            "shows the number at risk at the end of the line above it, and the events since, as released. curves() "
+            "returns all intervals.",
         ]
         if test.df and test.intervals < self.plan.intervals:
             notes.append(

@@ -126,12 +126,19 @@ def stand_ins(plan: Plan, debiased: Vector, released: Information) -> NDArray[np
     return proxies if proxies.any() else None
 
 
-def sums_inference(plan: Plan, released: ReleasedSums, nobs: int | None) -> ReleasedErrors:
-    """Least squares of released sums without the ridge, with its errors (docs/proofs/statistics, 5)."""
+def sums_inference(
+    plan: Plan, released: ReleasedSums, nobs: int | None, known: KnownInformation | None = None
+) -> ReleasedErrors:
+    """Least squares of released sums without the ridge, with its errors (docs/proofs/statistics, 5).
+
+    `known` is what is known of the released information, if at hand.
+    """
     statistics, size = plan.objective.statistics, plan.objective.size
     assert statistics is not None
     moments = Moments.of(statistics, released.sums)
-    table, basis = moments_inference(statistics, moments, statistics.design, whole_model(size), nobs, statistics.radius)
+    table, basis = moments_inference(
+        statistics, moments, statistics.design, whole_model(size), nobs, statistics.radius, known
+    )
     return ReleasedErrors(table, basis, np.zeros(size))
 
 

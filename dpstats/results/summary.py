@@ -212,9 +212,9 @@ def budget_line(results: ReleasedModel) -> str:
     found: dict[str, list[str]] = {}
     for name in plan.bought:
         narrowed = name in plan.trimmed and getattr(plan.design, "domain", {})[name].inner is not None
-        what = "Inner ranges" if narrowed else "No narrower range found" if name in plan.trimmed else "Ranges bought"
+        what = "Ranges narrowed" if narrowed else "Declared ranges kept" if name in plan.trimmed else "Ranges bought"
         found.setdefault(what, []).append(name)
-    order = ("Ranges bought", "Inner ranges", "No narrower range found")
+    order = ("Ranges bought", "Ranges narrowed", "Declared ranges kept")
     ranges = "".join(f" {what}: {', '.join(found[what])}." for what in order if what in found)
     delta = f", delta {guarantee.delta:.3g}" if guarantee.delta else ""
     return f"Budget: eps {guarantee.eps:.4g}{delta}: {_purchases(results)}.{ranges}"
@@ -423,7 +423,7 @@ def what_would_help(results: ReleasedModel) -> str:
     if needed is None:
         forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
         whole = plan.screening is None and plan.request.options.refit_share == 0
-        return f"{insist} asks for them{f'; {forecast} says which to expect' if whole else ''}. N{ways[1:]}"
+        return f"{insist} pays for them{f'; {forecast} forecasts them' if whole else ''}. N{ways[1:]}"
     if needed.usual is None:
         return f"No number of rows is expected to be enough for all of them. N{ways[1:]}"
     if needed.usual <= needed.rows:

@@ -218,7 +218,7 @@ def _of_plan(
     n = _whole(plan.risk_bounds(pi, radius).value("unregularised", "quantile") / best.target, "target")
     of_plan = ("unregularised, same rows", "excess_risk of the plan", n, "proved", "by noise and curvature of the plan")
     table = WideFrame(pd.concat([pd.DataFrame([of_plan], columns=best.table.columns), best.table], ignore_index=True))
-    table.loc[1, "note"] = f"by the best curvature for it, {best.curvature:.4g}, and noise shaped by a norm"
+    table.loc[1, "note"] = f"by the K-norm mechanism and its best curvature, {best.curvature:.4g}"
     return replace(best, n=n, curvature=float(np.min(plan.curvature)), noise=plan.noise, table=table)
 
 

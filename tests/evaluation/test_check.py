@@ -254,7 +254,7 @@ def test_a_level_that_nobody_has_is_named() -> None:
     levels = {**DOMAIN, "g": ["a", "b", "c"]}
     data = frame().assign(g=frame()["g"].replace({"A": "C"}))
     found = next(one for one in dp.check("y ~ x + g", data, levels, 1.0, seed=1).findings if "`g`" in one)
-    assert found.endswith("hardly any row has 'c'")
+    assert found.endswith("levels not clearly above the noise: 'c'")
     assert "stand out" not in dp.check("y ~ x + g", data, DOMAIN, 1.0, seed=1).findings[1]
 
 

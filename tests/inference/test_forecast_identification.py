@@ -8,7 +8,9 @@ import pytest
 import dpstats as dp
 from dpstats.inference import Projection, SpanNoise
 from dpstats.inference.forecast_identification import forecast_information
-from dpstats.mechanisms.information import known_information
+from dpstats.mechanisms.information import ReleasedSums, known_information
+from dpstats.models.forecast import information_law
+from dpstats.results.standard_errors import sums_inference
 
 FACTORS = {"g": list("abcde"), "h": list("pqr"), "x": (0, 1), "b": ["no", "yes"]}
 NUMBERS = {**{f"x{place}": (0, 1) for place in range(6)}, "b": ["no", "yes"]}
@@ -38,6 +40,24 @@ def test_it_is_what_a_fit_identifies(domain: dict[str, object], forms: bool, n: 
         for name in ("square", "bilinear"):
             arguments = (some.T @ other,) if name == "square" else (some, other)
             assert np.allclose(getattr(quick.law, name)(*arguments), getattr(exact.law, name)(*arguments))
+
+
+@pytest.mark.parametrize("domain", [FACTORS, NUMBERS], ids=["factors", "numbers"])
+@pytest.mark.parametrize("n", [300, 3_000, 30_000])
+def test_released_sums_have_the_errors_of_a_fit(domain: dict[str, object], n: int) -> None:
+    """Of some draws of the noise; errors to a tenth, which are steep where an interval is hardly bounded."""
+    plan = dp.plan("y ~ .", {**domain, "y": (0, 10)}, 1.0, method="statistics")
+    statistics, random = plan.objective.statistics, np.random.default_rng(n)
+    assert statistics is not None
+    law = information_law(plan)
+    assert law is not None
+    projection = Projection.of(law, plan.design.forms())
+    for _ in range(5):
+        sums = ReleasedSums(n * plan.forecast().populations["usual"].moments + statistics.sample(random))
+        known = forecast_information(sums.matrix, projection, plan.design.dummies, noisy=True)
+        exact, quick = (sums_inference(plan, sums, None, one).table.se for one in (None, known))
+        assert np.array_equal(np.isfinite(exact), np.isfinite(quick))
+        assert np.allclose(quick[np.isfinite(quick)], exact[np.isfinite(exact)], rtol=0.1)
 
 
 def test_the_mean_has_no_noise_in_its_inverse() -> None:

@@ -58,11 +58,11 @@ def test_the_cap_that_a_plan_states_holds_of_every_fit_of_it() -> None:
         return " ".join(str(plan).split())
 
     adaptive = said(dp.plan(MODEL, domain, 1.0))
-    assert "The cap is 7,500 in units of the response for coefficients alone" in adaptive
-    assert "the cap follows it: at most 27,000. Such a fit may also take method='statistics'" in adaptive
+    assert "Without standard errors the cap is 7,500 in units of the response." in adaptive
+    assert "determines the cap: at most 27,000. Such a fit may also take method='statistics'" in adaptive
     paid = said(dp.plan(MODEL, domain, 1.0, inference=True, method="napp"))
-    assert "0.9 times half the width of an interval that the fit buys of the response, or 0.9 times its width" in paid
-    assert "if it meets one end of the declared range only: at most 27,000 in units of the response." in paid
+    assert "buys an interval of the response. The cap is 0.9 times half its width, or 0.9 times its width if" in paid
+    assert "only one of its ends is an end of the declared range. It is at most 27,000 in units" in paid
     weighted = said(dp.plan(MODEL, {**domain, "w": (0, 1)}, 1.0, weights="w"))  # it follows no count
     assert "Residuals beyond 7,500 (residual_cap" in weighted
     alone = dp.plan(MODEL, domain, 1.0, inference=None)

@@ -47,7 +47,7 @@ def test_coefficients_without_errors_are_said_to_be_shrunken() -> None:
     assert "inference=True buys them" in words(dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN, seed=1, inference=None))
     # Of how many rows they would be is not known there.
     unknown = words(dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN, seed=1, check_share=0))
-    assert "inference=True asks for them; plan.standard_errors(n)" in unknown
+    assert "inference=True pays for them; plan.standard_errors(n)" in unknown
     assert "inference=True buys them" not in unknown
     sparse = words(dp.lasso("y ~ x + z", rows(), 1.0, domain=DOMAIN, seed=1, alpha=1.0))
     assert "Coefficients are shrunk" in sparse
@@ -475,7 +475,7 @@ def test_a_stored_fit_gives_the_same_advice() -> None:
     for full in (False, True):
         assert words(stored, full=full) == words(fit, full=full)
     older = {name: fact for name, fact in fit.to_dict().items() if name != "needed_rows"}
-    assert "plan.standard_errors(n) says which to expect" in words(type(fit).from_dict(older))
+    assert "plan.standard_errors(n) forecasts them" in words(type(fit).from_dict(older))
 
 
 def test_no_eps_is_advised_by_a_count_that_is_nearly_noise() -> None:
@@ -516,7 +516,7 @@ def test_notes_that_have_no_room_are_counted_and_kept() -> None:
                      domain={**domain, "g": ["a", "b"], "count": (0, 30)}, unit="who")  # fmt: skip
     notes, text = fit.notes, str(fit.summary())
     assert len(notes) > 3
-    below = [line for line in text.rpartition("=\n")[2].splitlines() if line and not line.startswith("  ")]
+    below = [line for line in text.rpartition("==\n")[2].splitlines() if line and not line.startswith("  ")]
     assert len(below) == 2 + 3 + 1  # certificate and budget, three notes, and how many more there are
     assert below[-1] == f"{len(notes) - 3} more note{'s' * (len(notes) > 4)}: fit.notes"
     assert all(note in " ".join(text.split()) for note in notes[:3])
@@ -550,20 +550,20 @@ def test_what_coefficients_are_comes_before_words_of_the_table() -> None:
     assert far
 
 
-def test_ranges_that_were_declared_are_called_inner_ones() -> None:
+def test_ranges_that_were_declared_are_told_apart_from_those_that_were_not() -> None:
     random = np.random.default_rng(4)
     data = pd.DataFrame({"x": random.normal(0, 1, 30_000), "z": random.normal(0, 1, 30_000)})
     data["y"] = data["x"] + data["z"] + random.normal(0, 1, 30_000)
     fit = dp.ols("y ~ x + z", data, 1.0, domain={"x": (-100, 100), "y": (-10, 10)}, ranges="bought")
     assert fit.plan.trimmed == ("x",)
-    assert "Ranges bought: z. Inner ranges: x." in words(fit)
+    assert "Ranges bought: z. Ranges narrowed: x." in words(fit)
 
 
-def test_ranges_that_stay_the_declared_ones_are_told_so() -> None:
+def test_declared_ranges_that_were_kept_are_named() -> None:
     domain = {"x": (-50, 50), "w": (0, 10), "y": (0, 8000)}
     data = rows(30_000).assign(w=lambda data: 10 * data["z"])
     shown = dp.ols("y ~ x + w", data, 4.0, domain=domain, ranges="bought")
-    assert "Inner ranges: x. No narrower range found: w." in words(shown)
+    assert "Ranges narrowed: x. Declared ranges kept: w." in words(shown)
 
 
 def test_parts_of_a_split_budget_add_up() -> None:
