@@ -98,6 +98,7 @@ def calls(folder: Path) -> Iterator[tuple[str, Callable[..., Any], dict[str, Any
     yield "signed", ledger.signed, {"analyst": "Ada"}
     yield "charge", ledger.charge, {"guarantee": dp.Guarantee(1e-3), "label": "a count"}
     yield "set_quota", ledger.set_quota, {"analyst": "Ada", "eps": 1.0}
+    yield "set_domain", ledger.set_domain, {"domain": DOMAIN}
     yield "partition", ledger.partition, {"by": "x", "parts": [1, 2]}
     for family in ("BinomialCounts", "Gaussian", "HuberSVM", "NegativeBinomial", "Poisson", "Quantile", "SmoothSVM"):
         yield family, getattr(dp.families, family), {}

@@ -48,6 +48,10 @@ def add_commands(commands: Commands) -> None:
     quota.add_argument("--delta", type=float, default=0.0)
     quota.set_defaults(run=_quota)
 
+    domain = actions.add_parser("domain", help="correct the Domain of the data set from now on; costs nothing")
+    domain.add_argument("--domain", type=Path, required=True, help="file of all columns of the data set")
+    domain.set_defaults(run=_domain)
+
     html = actions.add_parser("html", help="write the report as one HTML page")
     html.set_defaults(run=_html)
 
@@ -57,7 +61,7 @@ def add_commands(commands: Commands) -> None:
 
     for action in (html, export):
         action.add_argument("--output", type=Path, help="a new file (default: standard output)")
-    for action in (show, init, quota, html, export):
+    for action in (show, init, quota, domain, html, export):
         action.add_argument("path", type=ledger_path, help="the ledger's file, or the URL of a database")
 
 
@@ -88,6 +92,12 @@ def _init(options: argparse.Namespace) -> None:
 def _quota(options: argparse.Namespace) -> None:
     with Ledger.open(options.path) as ledger:
         ledger.set_quota(options.analyst, options.eps, options.delta)
+        print(ledger.report())
+
+
+def _domain(options: argparse.Namespace) -> None:
+    with Ledger.open(options.path) as ledger:
+        ledger.set_domain(read_domain(options.domain))
         print(ledger.report())
 
 

@@ -15,7 +15,7 @@ from dpstats.arguments import explain_calls
 from dpstats.call import check_privacy
 from dpstats.data import Rows, Table, as_table, slices
 from dpstats.domain import Domain, Levels, Range
-from dpstats.errors import FormulaError
+from dpstats.errors import ArgumentError, FormulaError
 from dpstats.evaluation.check_result import Check, ColumnHistogram, column_histograms, count_places, steps_per_place
 from dpstats.evaluation.integer_noise import choose_noise
 from dpstats.families import Family, get_family
@@ -26,7 +26,7 @@ from dpstats.formula.parse import parse
 from dpstats.formula.reader import Facts, Fault, Flags, column_facts, fault_flags, possible_faults
 from dpstats.formula.response import clipping_response
 from dpstats.formula.syntax import absorbed_factor
-from dpstats.ledger import LedgerLike
+from dpstats.ledger import LedgerLike, with_domain
 from dpstats.models.release import Release, check_unit, counted_tables
 from dpstats.models.sources import model_formula
 from dpstats.quiet import hide_frames
@@ -42,8 +42,8 @@ BLOCK_ROWS = 65536  # rows that are read at once
 def check(
     formula: str,
     data: object,
-    domain: Domain | Mapping[str, Any] | None,
-    eps: float,
+    domain: Domain | Mapping[str, Any] | None = None,
+    eps: float | None = None,
     *,
     delta: float = 0.0,
     family: str | Family | None = None,
@@ -69,10 +69,12 @@ def check(
     formula : str
         As for `dpstats.glm`.
     data : DataFrame or another table
-    domain : Domain or dict or None
-        Of numeric columns that are left out only missing cells are counted.
+    domain : Domain or dict, optional
+        Of numeric columns that are left out only missing cells are counted. By default the Domain that the ledger
+        keeps.
     eps, delta : float
-        The budget of this call. A delta permits Gaussian noise and stays unspent where Laplace noise is less.
+        The budget of this call; eps must be given. A delta permits Gaussian noise and stays unspent where Laplace
+        noise is less.
     family : str or Family, optional
         Says what the response must be; without it a response that is declared as bool, as (0, 1) or by two levels is
         taken as binary, any other as a number.
@@ -117,7 +119,10 @@ def check(
     >>> print(found.guarantee)
     eps=0.5, add_remove, certified
     """
+    if eps is None:
+        raise ArgumentError("check() needs eps, the privacy budget, such as eps=0.1")
     privacy = check_privacy(eps, delta, adjacency=adjacency, seed=seed, unit=unit, max_rows=None if unit is None else 1)
+    ledger, domain = with_domain(ledger, domain)
     declarations = Domain.coerce(domain)
     plain, absorbed = absorbed_factor(formula)
     if absorbed is not None:

@@ -76,9 +76,11 @@ def _missing_code(name: str, parsed: Formula, declared: Range | Levels | None) -
     left_out = phrase('outside="drop"', shell="outside: drop")
     if name in parsed.response_columns:
         left_out = "those cells missing in the data"
+    named = " and ".join(f"{code:g}" for code in ends)
     return (
-        f"the range of {name} ends at {ends[0]:g}. If {ends[0]:g} stands for missing, declare the range without it, "
-        f"with {left_out}; if it is a number like others, declare a range that ends a little beyond it"
+        f"the range of {name} ends at {named}. If {'either' if ends[1:] else named} stands for missing, declare the "
+        f"range without it, with {left_out}; if it is a number like others, declare a range that ends a little beyond "
+        "it"
     )
 
 

@@ -12,9 +12,9 @@ from typing import Any, get_args
 from dpstats._version import __version__
 from dpstats.arguments import can_be_path, check_choice, is_number, safe_repr
 from dpstats.domain import Domain
-from dpstats.errors import ArgumentError, LedgerError
+from dpstats.errors import ArgumentError, DomainError, LedgerError
 from dpstats.ledger.accounts import Amount, Budget, LedgerAccountant, LedgerFacts, limits
-from dpstats.ledger.reader import store_codebook
+from dpstats.ledger.reader import keep_codebook, read_codebook, schema_hash, store_codebook
 from dpstats.ledger.spender import Part, Spender, check_texts
 from dpstats.ledger.sqlite import SQLiteStore
 from dpstats.ledger.store import ROOT, Store, insert
@@ -50,7 +50,8 @@ class Ledger(Spender):
         for its conversion, the other half for charges that have a delta and no rho.
     domain : Domain or dict, optional
         The codebook of the data set, stored in the file: every charged call must declare its columns in the same way,
-        so a fit to another data set is refused. A file without a Domain stores it from now on.
+        so a fit to another data set is refused. A file without a Domain stores it from now on; `set_domain` corrects
+        it.
     timeout : float
         Seconds to wait for charges of other processes.
 
@@ -112,7 +113,7 @@ class Ledger(Spender):
                 )
         if declared is not None:
             with self._store.transaction(write=True) as connection:
-                store_codebook(connection, declared, store.path)
+                keep_codebook(connection, declared, store.path)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, timeout: float = 60.0) -> Ledger:
@@ -180,6 +181,53 @@ class Ledger(Spender):
         }
         with self._store.transaction(write=True) as connection:
             insert(connection, "quota", row)
+
+    def set_domain(self, domain: Domain | Mapping[str, Any]) -> None:
+        """Correct the Domain of the data set, from now on, by an entry that costs nothing; what was spent stays spent.
+
+        Calls that are charged later must declare their columns as the new Domain does. Models and plans that declare
+        the earlier one are no longer charged, but streams that have started go on. Without a change nothing is entered.
+
+        Parameters
+        ----------
+        domain : Domain or dict
+            All columns of the data set, in the place of those before. It is public, so never taken from the data.
+
+        Raises
+        ------
+        DomainError
+            If a column is declared wrongly, or none is declared.
+        LedgerError
+            If the file cannot be written.
+
+        Examples
+        --------
+        >>> ledger.set_domain({"age": (17, 90), "region": ["north", "south"]})
+        >>> ledger.set_domain({"age": (17, 90), "region": ["North", "South"]})
+        >>> ledger.entries()["note"].tolist()[-1]
+        "region: {'levels': ['north', 'south']} before, {'levels': ['North', 'South']} from now on"
+        """
+        declared = Domain.coerce(domain)
+        if not declared:
+            raise DomainError("domain must declare the columns of the data set")
+        with self._store.transaction(write=True) as connection:
+            before, after = (read_codebook(connection) or Domain()).to_dict(), declared.to_dict()
+            notes = [
+                f"{name}: {before.get(name, 'nothing')} before, {after.get(name, 'nothing')} from now on"
+                for name in dict.fromkeys([*before, *after])
+                if before.get(name) != after.get(name)
+            ]
+            if not notes:
+                return
+            store_codebook(connection, declared)
+            texts = self._texts(label="Domain corrected" if before else "Domain declared", analyst=None, purpose=None)
+            self._enter(
+                connection,
+                Amount(0, 0, 0),
+                notes if before else [],
+                **{"eps": 0.0, "delta": 0.0, **texts, "adjacency": self.adjacency, "basis": "no rows are read"},
+                domain_hash=schema_hash(declared),
+            )
 
     def close(self) -> None:
         """Close the file; a later charge would open it again.

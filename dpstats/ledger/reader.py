@@ -57,23 +57,33 @@ def used_declarations(domain: Domain, columns: Iterable[str]) -> Domain:
 
 
 def read_codebook(connection: Connection) -> Domain | None:
-    """The Domain that the file keeps, if any."""
-    row = connection.execute("SELECT domain FROM codebook").fetchone()
+    """The Domain that the ledger keeps, if any: the latest."""
+    row = connection.execute("SELECT domain FROM codebook ORDER BY id DESC LIMIT 1").fetchone()
     return None if row is None else Domain.from_json(row[0])
 
 
-def store_codebook(connection: Connection, domain: Domain, path: Path | str) -> None:
-    """Keep `domain` for good, or check that it is the one kept. Raises LedgerError on another one."""
+def store_codebook(connection: Connection, domain: Domain) -> None:
+    """Keep `domain` from now on; earlier ones stay on record."""
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    insert(connection, "codebook", {"domain": domain.to_json(), "hash": schema_hash(domain), "time": now})
+
+
+def keep_codebook(connection: Connection, domain: Domain, path: Path | str) -> None:
+    """Keep `domain` if there is none yet. Raises LedgerError if another one is kept."""
     stored = read_codebook(connection)
     if stored is None:
-        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        row = {"one": 1, "domain": domain.to_json(), "hash": schema_hash(domain), "time": now}
-        insert(connection, "codebook", row)
+        store_codebook(connection, domain)
     elif schema_hash(stored) != schema_hash(domain):
         raise LedgerError(
-            f"domain: ledger {path} keeps a different Domain ({_difference(stored, domain)}); leave domain out and "
-            "use ledger.domain, or use another path for another data set"
+            f"domain: ledger {path} keeps a different Domain ({_difference(stored, domain)}); leave "
+            f"domain out and use ledger.domain, or use another path for another data set. {correction()} if it is wrong"
         )
+
+
+def correction() -> str:
+    """What to do about a wrong Domain that a ledger keeps."""
+    typed = phrase("ledger.set_domain(domain)", shell="dpstats ledger domain LEDGER --domain FILE")
+    return f"Have the ledger's keeper correct the Domain ({typed})"
 
 
 def check_codebook(stored: Domain | None, domain: Domain | None, columns: Iterable[str], path: Path | str) -> None:
@@ -96,7 +106,7 @@ def check_codebook(stored: Domain | None, domain: Domain | None, columns: Iterab
             raise LedgerError(
                 f"domain: column {name!r} is declared as {_declaration(domain[name])}, and as "
                 f"{_declaration(stored[name])} in the Domain of ledger {path}; {fix}, or use the ledger of these "
-                "data"
+                f"data. {correction()} if it is wrong"
             )
 
 

@@ -223,7 +223,6 @@ def _code(words: str) -> str:
 
 def _declared(column: dict[str, list[object]]) -> str:
     """A declaration in words."""
-    ((kind, values),) = column.items()
-    if kind == "range":
-        return f"from {values[0]} to {values[1]}"
-    return one_line(", ".join(map(str, values)))
+    (kind, values), *extras = column.items()
+    words = f"from {values[0]} to {values[1]}" if kind == "range" else ", ".join(map(str, values))
+    return one_line("; ".join([words, *(f"{name} {value}" for name, value in extras)]))

@@ -320,20 +320,15 @@ class Spender(Reader):
             except BudgetExceeded as error:
                 charge = f"charge {label!r} of eps={converted.eps:g}, delta={converted.delta:g} ({self.adjacency})"
                 raise BudgetExceeded(f"{charge} {str(error).removeprefix('the charge ')}") from None
-            now = datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
-            latest = connection.execute("SELECT MAX(time) FROM entry").fetchone()[0]
-            if latest is not None and now < latest:
-                notes.append("clock behind an earlier entry")
-            row = {
-                "account": self._account,
-                **{f"cost_{name}": amount for name, amount in price._asdict().items()},
+            number = self._enter(
+                connection,
+                price,
+                notes,
                 **{"eps": converted.eps, "delta": converted.delta, **texts, "adjacency": guarantee.adjacency},
-                **{"basis": guarantee.basis, "version": __version__, "time": now, "note": "; ".join(notes)},
-                "domain_hash": None if domain is None else schema_hash(used_declarations(domain, names)),
-                "key": None if key is None else key.text,
-            }
-            insert(connection, "entry", row)
-            number = connection.execute("SELECT MAX(id) FROM entry").fetchone()[0]
+                basis=guarantee.basis,
+                domain_hash=None if domain is None else schema_hash(used_declarations(domain, names)),
+                key=None if key is None else key.text,
+            )
         if key is not None:
             key.drawn.add(number)
         return Charge(self._store, number, converted)
@@ -456,6 +451,21 @@ class Spender(Reader):
                 f"by must be {self.unit!r}: the ledger is for persons, and a partition by another column could "
                 "spread the rows of one person over several parts"
             )
+
+    def _enter(self, connection: Connection, price: Amount, notes: Sequence[str], **facts: str | float | None) -> int:
+        """Write an entry, dated now; its number."""
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
+        latest = connection.execute("SELECT MAX(time) FROM entry").fetchone()[0]
+        behind = ["clock behind an earlier entry"] if latest is not None and now < latest else []
+        row = {
+            "account": self._account,
+            **{f"cost_{name}": amount for name, amount in price._asdict().items()},
+            **facts,
+            **{"version": __version__, "time": now, "note": "; ".join([*notes, *behind])},
+        }
+        insert(connection, "entry", row)
+        number: int = connection.execute("SELECT MAX(id) FROM entry").fetchone()[0]
+        return number
 
     def _texts(self, **given: str | None) -> dict[str, str | None]:
         """Label, analyst and purpose of an entry: a signature's label comes first, of the others the call's own."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from dpstats.errors import LedgerError
 from dpstats.ledger.store import (
+    CODEBOOK,
     ENTRY_FACTS,
     KEYED,
     KEYS,
@@ -34,13 +35,15 @@ _ENTRY_IS_FIXED = f"""CREATE TRIGGER entry_is_fixed BEFORE UPDATE OF {ENTRY_FACT
     ON entry BEGIN
     SELECT RAISE(ABORT, 'entries are never rewritten');
 END;"""
-_TEAM_STAYS = "\n".join(
-    f"CREATE TRIGGER {table}_{name} BEFORE {event} ON {table} BEGIN SELECT RAISE(ABORT, '{table} {what}'); END;"
-    for table in ("quota", "codebook")
-    for name, event, what in (
-        ("is_fixed", "UPDATE", "rows are never rewritten"),
-        ("stays", "DELETE", "rows are never deleted"),
+_QUOTA_STAYS, _CODEBOOK_STAYS = (
+    "\n".join(
+        f"CREATE TRIGGER {table}_{name} BEFORE {event} ON {table} BEGIN SELECT RAISE(ABORT, '{table} {what}'); END;"
+        for name, event, what in (
+            ("is_fixed", "UPDATE", "rows are never rewritten"),
+            ("stays", "DELETE", "rows are never deleted"),
+        )
     )
+    for table in ("quota", "codebook")
 )
 
 # Balances are kept by triggers, in the transaction of the entry itself; nothing is ever deleted, and an entry's state
@@ -72,7 +75,8 @@ END;
 CREATE TRIGGER account_stays BEFORE DELETE ON account BEGIN SELECT RAISE(ABORT, 'accounts are never deleted'); END;
 CREATE TRIGGER ledger_is_fixed BEFORE UPDATE ON ledger BEGIN SELECT RAISE(ABORT, 'totals are never rewritten'); END;
 CREATE TRIGGER ledger_stays BEFORE DELETE ON ledger BEGIN SELECT RAISE(ABORT, 'totals are never deleted'); END;
-{_TEAM_STAYS}
+{_QUOTA_STAYS}
+{_CODEBOOK_STAYS}
 
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
@@ -82,15 +86,25 @@ _TO_2 = "ALTER TABLE ledger ADD COLUMN unit TEXT;"
 _TO_3 = "\n".join(
     [
         *(f"ALTER TABLE entry ADD COLUMN {column};" for column in NAMED.split(", ")),
-        *(TEAM, _TEAM_STAYS),
+        *(TEAM, _QUOTA_STAYS, _CODEBOOK_STAYS),
     ]
 )
 _TO_4 = f"ALTER TABLE entry ADD COLUMN {KEYED};\n{KEYS}\nDROP TRIGGER entry_is_fixed;\n{_ENTRY_IS_FIXED}"
-UPGRADES: dict[int, tuple[str, ...]] = {1: (_TO_2, _TO_3, _TO_4), 2: (_TO_3, _TO_4), 3: (_TO_4,)}
-"""By the version of an older file, what makes it one of this version: columns and tables are added, nothing is changed.
+_TO_5 = f"""ALTER TABLE codebook RENAME TO only_codebook;
+{CODEBOOK}
+INSERT INTO codebook SELECT * FROM only_codebook;
+DROP TABLE only_codebook;
+{_CODEBOOK_STAYS}"""
+UPGRADES: dict[int, tuple[str, ...]] = {
+    1: (_TO_2, _TO_3, _TO_4),
+    2: (_TO_3, _TO_4),
+    3: (_TO_4, _TO_5),
+    4: (_TO_5,),
+}
+"""By the version of an older file, what makes it one of this version: nothing that stands in a table is changed.
 
 A file of version 1 has no unit, so that its charges are for rows; one of version 2 has no analysts and no Domain;
-one of version 3 has no keys.
+one of version 3 has no keys, and one of version 4 keeps its first Domain for good.
 """
 
 MOUNTS = "/proc/self/mountinfo"

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from dpstats.errors import LedgerError
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 ROOT = 1  # the account of the whole data set
 
@@ -23,12 +23,16 @@ NAMED = "analyst TEXT, purpose TEXT, domain_hash TEXT"
 # What version 4 added: the key under which a charge may be repeated.
 KEYED = "key TEXT"
 KEYS = "CREATE INDEX entry_key ON entry (key) WHERE key IS NOT NULL;"
-TEAM = """CREATE TABLE quota (
+
+# What version 5 changed: several Domains, of which the latest is in force.
+CODEBOOK = """CREATE TABLE codebook (
+    id INTEGER PRIMARY KEY, domain TEXT NOT NULL, hash TEXT NOT NULL, time TEXT NOT NULL
+);"""
+TEAM = f"""CREATE TABLE quota (
     id INTEGER PRIMARY KEY, analyst TEXT, eps REAL NOT NULL, delta REAL NOT NULL,
     limit_eps INTEGER NOT NULL, limit_delta INTEGER NOT NULL, limit_rho INTEGER NOT NULL, time TEXT NOT NULL
 );
-CREATE TABLE codebook (one INTEGER PRIMARY KEY CHECK (one = 1), domain TEXT NOT NULL, hash TEXT NOT NULL,
-    time TEXT NOT NULL);"""
+{CODEBOOK}"""
 
 # Amounts are integers on the grid of docs/proofs/composition, section 1.
 TABLES = f"""

@@ -29,6 +29,7 @@ from dpstats.errors import ArgumentError, DataError, DomainError, MismatchError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.ledger import Part, as_ledger
+from dpstats.ledger.reader import correction
 from dpstats.mechanisms.fit_statistics import release_fit_statistics
 from dpstats.mechanisms.focus import release_arm_sums
 from dpstats.mechanisms.napp import release_stages
@@ -358,9 +359,10 @@ def count_first(
         ledger.signed(analyst).check_charges(charges)
     counts, read = counting.run(ledger, analyst=analyst, label=label)
     if (wrong := counts.mismatch()) and on_mismatch == "stop":
+        fix = "Correct the Domain" if ledger is None or ledger.domain is None else correction()
         raise MismatchError(
-            f"{' '.join(map(sentence, wrong))} No fit was made; counting the rows cost {charges[0]}. Correct the "
-            f"Domain, or pass {argument('on_mismatch', 'go')} to fit in any case"
+            f"{' '.join(map(sentence, wrong))} No fit was made; counting the rows cost {charges[0]}. {fix}, or pass "
+            f"{argument('on_mismatch', 'go')} to fit in any case"
         )
     return counts, read
 

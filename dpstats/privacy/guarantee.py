@@ -24,9 +24,11 @@ def check_adjacency(adjacency: str) -> Adjacency:
 
 def check_budget(eps: float, delta: float = 0.0) -> tuple[float, float]:
     """Return (eps, delta) as floats if eps is finite and positive and delta is in [0, 1), else raise ArgumentError."""
-    for name, value in (("eps", eps), ("delta", delta)):
+    given: dict[str, object] = {"eps": eps, "delta": delta}
+    for name, value in given.items():
         if not is_number(value):
-            raise ArgumentError(f"{name} must be a finite number, got {safe_repr(value)}")
+            part = f"; use its .{name}" if isinstance(value, tuple) and hasattr(value, name) else ""
+            raise ArgumentError(f"{name} must be a finite number, got {safe_repr(value)}{part}")
     if eps <= 0:
         raise ArgumentError(f"eps must be positive, got {safe_repr(eps)}")
     if not 0 <= delta < 1:

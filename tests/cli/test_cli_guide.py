@@ -40,7 +40,7 @@ def test_the_commands_of_the_guide_run(
         if "--json" in arguments:
             json.loads(capfd.readouterr().out)
     with dp.Ledger.open("adult.ledger") as ledger:
-        assert ledger.remaining.eps == pytest.approx(2.4)
+        assert ledger.remaining.eps == pytest.approx(2.38)
         assert ledger.spending().loc["Ada", "entries"] == 4  # a fit has two, its count of rows first
     assert Path("report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 

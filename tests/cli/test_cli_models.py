@@ -166,6 +166,21 @@ def test_a_missing_or_foreign_ledger_ends_with_4(folder: Path, capfd: pytest.Cap
     assert "leave out --domain" in capfd.readouterr().err
 
 
+def test_a_wrong_domain_of_a_ledger_is_corrected(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (folder / "bad.yaml").write_text(YAML.replace("[F, M]", "[f, m]"))
+    assert main(["ledger", "init", "s.ledger", "--dataset", "s", "--eps", "3", "--domain", "bad.yaml"]) == 0
+    fit = [*FIT, "rows.csv", *LOGIT, "--ledger", "s.ledger"]
+    capfd.readouterr()
+    assert main(fit) == 6
+    assert "correct the Domain (dpstats ledger domain LEDGER --domain FILE), or pass" in capfd.readouterr().err
+    assert main(["ledger", "domain", "s.ledger", "--domain", "adult.yaml"]) == 0
+    shown = capfd.readouterr().out
+    assert "Domain corrected; sex: {'levels': ['f', 'm']} before" in " ".join(shown.split())
+    assert main(fit) == 0
+    with dp.Ledger.open("s.ledger") as ledger:
+        assert ledger.remaining.eps == pytest.approx(1.97)
+
+
 def test_the_whole_summary(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     capfd.readouterr()
     assert main([*FIT, "rows.csv", *LOGIT, "--domain", "adult.yaml"]) == 0

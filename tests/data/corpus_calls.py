@@ -396,6 +396,13 @@ def one_charge() -> dp.Ledger:
     return book
 
 
+def corrected() -> dp.Ledger:
+    book = ledger(domain={**DOMAIN, "g": ["A", "B", "C"]})
+    book.charge(dp.Guarantee(0.5), label="before")
+    book.set_domain(DOMAIN)
+    return book
+
+
 def book_of(book: dp.Ledger) -> dict[str, Any]:
     """What a ledger shows."""
     lines_of_html = book.to_html().count("<tr")

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
-from dpstats.errors import BudgetExceeded, LedgerError
+from dpstats.errors import ArgumentError, BudgetExceeded, LedgerError, MismatchError
 
 DOMAIN = dp.Domain(y=(-5, 5), x=(0, 10), g=["a", "b"])
 OTHER = {**DOMAIN, "x": (0, 20)}
@@ -74,6 +74,44 @@ def test_every_call_refuses_the_ledger_of_other_data(name: str, path: str, data:
         CALLS[name](data, OTHER, path)
     with dp.Ledger.open(path) as ledger:
         assert ledger.entries().empty
+
+
+def test_a_fit_under_a_wrong_domain_says_how_the_ledger_is_corrected(path: str, data: pd.DataFrame) -> None:
+    """Whose Domain has levels that no row has. What was planned under it is refused afterwards, and says why."""
+    wrong = dp.plan("y ~ x + g", DOMAIN, 2.0)
+    capitals = pd.concat([data.assign(g=data["g"].str.upper())] * 20)
+    with dp.Ledger.open(path) as ledger:
+        with pytest.raises(
+            MismatchError, match=r"`g`.* Have the ledger's keeper correct .*set_domain.*on_mismatch='go'"
+        ):
+            dp.ols("y ~ x + g", capitals, 2.0, ledger=path)
+        ledger.set_domain({**DOMAIN, "g": ["A", "B"]})
+        assert ledger.remaining.eps == pytest.approx(9.94)
+        assert dp.ols("y ~ x + g", capitals, 2.0, ledger=path).params.index.tolist()[1] == "g[T.B]"
+        with pytest.raises(LedgerError, match=r"declared as \[a, b\], and as \[A, B\]"):
+            wrong.fit(capitals, ledger=path)
+        assert ledger.remaining.eps == pytest.approx(7.94)
+
+
+def test_a_stream_that_has_started_goes_on_under_its_own_domain(path: str, data: pd.DataFrame) -> None:
+    with dp.Ledger(path + "2", "d", 10.0, 1e-5, domain=DOMAIN) as ledger:
+        stream = dp.streaming.Regression("y ~ x", DOMAIN, 1.0, 1e-6, horizon=2, ledger=ledger)
+        stream.update(data[:250])
+        ledger.set_domain(OTHER)
+        stream.update(data[250:])
+        assert ledger.remaining.eps == 9.0
+
+
+def test_a_check_takes_the_domain_of_the_ledger(path: str, data: pd.DataFrame) -> None:
+    found = dp.check("y ~ x + g", data, eps=1.0, ledger=path)
+    assert {"x", "g"} <= set(found.located["column"])
+    with pytest.raises(ArgumentError, match="needs eps"):
+        dp.check("y ~ x + g", data, ledger=path)
+
+
+def test_a_budget_is_no_eps(path: str, data: pd.DataFrame) -> None:
+    with dp.Ledger.open(path) as ledger, pytest.raises(ArgumentError, match=r"got Budget\(eps=10.0, .*; use its \.eps"):
+        dp.ols("y ~ x", data, eps=ledger.remaining, ledger=ledger)  # type: ignore[arg-type]
 
 
 def test_bought_ranges_are_for_the_ledgers_columns(path: str, data: pd.DataFrame) -> None:

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from offices import FIT, finished
+from offices import CODEBOOK, FIT, finished
 
 from benchmarks.office.race import race
+from dpstats.domain import Domain
+from dpstats.errors import LedgerError
 from dpstats.ledger import Ledger
 from dpstats.office import jobs, worker
 from dpstats.office.request import Request
@@ -82,6 +84,29 @@ def test_a_server_that_ends_while_it_pays_leaves_the_rest_to_a_worker(
     assert service._pool._taken() == {job.id: "ada"}
     assert finished(service, "ada", job.id).state == "released"
     assert charged(service) == pytest.approx(0.5)
+
+
+def test_a_request_that_was_paid_for_is_carried_out_under_the_corrected_codebook(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An office whose file is corrected starts once its ledger is, and charges nothing again."""
+    service = opened()
+    job = service.submit("ada", GLM, "k")
+    with monkeypatch.context() as patched:
+        patched.setattr(worker, "opened", crash)
+        with pytest.raises(Crash):
+            worker.main(str(service.office.path), job.id)
+    (tmp_path / "codebook.csv").write_text(CODEBOOK.replace("x,0,2", "x,0,1"))
+    with pytest.raises(LedgerError, match=r"different Domain .*keeper correct the Domain"):
+        opened()
+    assert worker.main(str(service.office.path), job.id) == 1  # it is left for later
+    Ledger.open(service.office.datasets["survey"].ledger).set_domain(Domain.from_csv(tmp_path / "codebook.csv"))
+    again = opened()
+    shown = finished(again, "ada", job.id)
+    assert shown.state == "released"
+    assert shown.result is not None
+    assert shown.result["plan"]["design"]["domain"]["x"] == {"range": [0, 1]}
+    assert charged(again) == pytest.approx(0.5)
 
 
 def test_what_a_worker_cannot_pay_for_after_a_crash_is_refused(opened: Opened) -> None:

@@ -19,6 +19,7 @@ import pytest
 
 from dpstats.errors import LedgerError
 from dpstats.ledger import Ledger, spender, sqlite
+from dpstats.ledger.store import SCHEMA_VERSION
 from dpstats.privacy.guarantee import Guarantee
 
 SMALL = Guarantee(0.001)
@@ -81,7 +82,9 @@ def test_only_an_existing_ledger_can_be_opened(path: Path) -> None:
     assert not path.exists()
 
 
-@pytest.mark.parametrize(("version", "fix"), [(0, "the dpstats version that wrote it"), (5, "upgrade dpstats")])
+@pytest.mark.parametrize(
+    ("version", "fix"), [(0, "the dpstats version that wrote it"), (SCHEMA_VERSION + 1, "upgrade dpstats")]
+)
 def test_another_schema_version_is_refused(made: Path, version: int, fix: str) -> None:
     with sqlite3.connect(made) as connection:
         connection.execute(f"PRAGMA user_version = {version}")

@@ -10,6 +10,7 @@ import postgres
 import pytest
 
 import dpstats as dp
+from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, BudgetExceeded
 from dpstats.ledger import Ledger
 from dpstats.privacy.guarantee import Guarantee
@@ -134,19 +135,29 @@ def test_processes_that_race_charge_a_key_once(path: Path | str) -> None:
     assert len(ledger.entries()) == 20
 
 
-def test_a_ledger_without_keys_on_a_server_is_brought_up_to_date(database: postgres.Server) -> None:
-    url = database.url("older")
-    Ledger(url, "d", 1.0).charge(HALF, label="before")
+ONE_DOMAIN = (
+    "ALTER TABLE codebook ALTER id DROP IDENTITY; ALTER TABLE codebook RENAME id TO one;"
+    "ALTER TABLE codebook ADD CHECK (one = 1);"
+)
+NO_KEYS = (
+    "DROP TRIGGER entry_is_fixed ON entry; DROP INDEX entry_key; ALTER TABLE entry DROP COLUMN key;"
+    "CREATE TRIGGER entry_is_fixed BEFORE UPDATE OF label ON entry FOR EACH ROW EXECUTE FUNCTION refuse('no');"
+)
+
+
+@pytest.mark.parametrize(("version", "back"), [(3, NO_KEYS + ONE_DOMAIN), (4, ONE_DOMAIN)])
+def test_an_older_ledger_on_a_server_is_brought_up_to_date(database: postgres.Server, version: int, back: str) -> None:
+    url = database.url(f"older{version}")
+    Ledger(url, "d", 1.0, domain={"a": (0, 1)}).charge(HALF, label="before")
     with postgres.raw(url) as execute:
-        execute(
-            "DROP TRIGGER entry_is_fixed ON entry; DROP INDEX entry_key; ALTER TABLE entry DROP COLUMN key;"
-            "CREATE TRIGGER entry_is_fixed BEFORE UPDATE OF label ON entry FOR EACH ROW EXECUTE FUNCTION refuse('no');"
-            "COMMENT ON TABLE ledger IS 'dpstats ledger, schema version 3'"
-        )
+        execute(f"{back} COMMENT ON TABLE ledger IS 'dpstats ledger, schema version {version}'")
     ledger = Ledger(url, "d", 1.0)
     for _ in range(2):
         ledger.signed(key="a").charge(HALF, label="after")
-    assert ledger.entries()["label"].tolist() == ["before", "after"]
+    assert ledger.domain == Domain(a=(0, 1))
+    ledger.set_domain({"a": (0, 2)})
+    assert ledger.domain == Domain(a=(0, 2))
+    assert ledger.entries()["label"].tolist() == ["before", "after", "Domain corrected"]
     for change in ("key = 'b'", "eps = 0"):
         with postgres.raw(url) as execute, pytest.raises(postgres.BROKEN_RULES):
             execute(f"UPDATE entry SET {change}")

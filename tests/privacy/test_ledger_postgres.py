@@ -203,6 +203,9 @@ def test_those_who_spend_need_the_rights_of_the_page_and_cannot_move_balances(ur
         assert ledger.remaining.eps == 0.9
         with pytest.raises(LedgerError, match="this user"):
             ledger.set_quota("Ada", 5.0)
+        with pytest.raises(LedgerError, match="this user"):
+            ledger.set_domain({"a": (0, 1)})
+        assert len(ledger.entries()) == 2
     for statement in ("UPDATE account SET spent_eps = 0", "UPDATE entry SET cost_eps = 0", "DROP TABLE entry CASCADE"):
         with postgres.raw(theirs) as execute, pytest.raises(psycopg.errors.InsufficientPrivilege):
             execute(statement)

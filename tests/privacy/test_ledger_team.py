@@ -9,12 +9,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpstats.domain import Domain
-from dpstats.errors import ArgumentError, BudgetExceeded, LedgerError
+from dpstats.domain import Domain, Range
+from dpstats.errors import ArgumentError, BudgetExceeded, DPStatsError, LedgerError
 from dpstats.ledger import Ledger, as_ledger
 from dpstats.ledger.reader import schema_hash
 from dpstats.privacy.guarantee import Guarantee
@@ -270,6 +271,68 @@ def test_a_ledger_without_a_domain_can_be_given_one(ledger: Ledger) -> None:
     assert ledger.domain == DOMAIN
     with pytest.raises(LedgerError, match="'other'"):
         ledger.charge(SMALL, label="after", domain=Domain(other=(0, 1)), columns=["other"])
+
+
+BAD, GOOD = Domain(age=(17, 90), region=["north", "south"]), Domain(age=(17, 90), region=["North", "South"])
+
+
+def test_the_keeper_corrects_the_domain_and_nothing_spent_is_forgotten(path: Path | str) -> None:
+    ledger = Ledger(path, "adult", 1.0, domain=BAD)
+    ledger.set_quota("Ada", 0.5)
+    ada = ledger.signed("Ada", key="one piece of work")
+    number = ada.charge(SMALL, label="a", domain=BAD, columns=["region"]).number
+    part = ledger.partition("region", ["North", "South"])["North"]
+    part.charge(SMALL, label="in a part")
+    before = ledger.entries()
+    ledger.signed("Kim", purpose="the codebook has capitals").set_domain(GOOD)
+    ledger.set_domain(GOOD)  # no change, no entry
+    after = ledger.entries()
+    pd.testing.assert_frame_equal(pd.DataFrame(after.head(2)), pd.DataFrame(before))
+    (entry,) = after.tail(1).to_dict("records")
+    assert (entry["eps"], entry["delta"], entry["label"]) == (0.0, 0.0, "Domain corrected")
+    assert (entry["analyst"], entry["purpose"]) == ("Kim", "the codebook has capitals")
+    assert entry["note"] == "region: {'levels': ['north', 'south']} before, {'levels': ['North', 'South']} from now on"
+    assert entry["domain_hash"] == schema_hash(GOOD)
+    assert abs(entry["time"] - before["time"].max()) < pd.Timedelta("1min")
+    assert ledger.domain == part.domain == Ledger.open(path).domain == GOOD  # opening it checks every balance
+    assert (ledger.remaining.eps, ada.remaining.eps, part.remaining.eps) == (0.8, 0.4, 0.8)
+    assert ledger.history()["eps"].tolist() == [0.1, 0.2, 0.2]
+    with pytest.raises(
+        LedgerError, match=r"\[north, south\], and as \[North, South\] .* \(ledger\.set_domain\(domain\)\)"
+    ):
+        ledger.charge(SMALL, label="as before", domain=BAD, columns=["region"])
+    with pytest.raises(LedgerError, match=r"keeps a different Domain .* correct the Domain"):
+        Ledger(path, "adult", 1.0, domain=BAD)
+    Ledger(path, "adult", 1.0, domain=GOOD).close()
+    # Work that a crash cut off before the correction has paid.
+    again = ledger.signed("Ada", key="one piece of work").charge(SMALL, label="a", domain=GOOD, columns=["region"])
+    assert again.number == number
+    assert "Domain corrected" in ledger.report()
+    assert "Domain corrected" in ledger.to_html()
+
+
+def test_a_domain_may_come_after_the_first_charges_and_say_more_than_ends(ledger: Ledger) -> None:
+    ledger.charge(SMALL, label="a")
+    ledger.set_domain({"age": (17, 90)})
+    ledger.set_domain({"age": Range(17, 90, outside="drop"), "sex": ["F", "M"]})
+    assert ledger.domain == Domain(age=Range(17, 90, outside="drop"), sex=["F", "M"])
+    table = ledger.entries()
+    assert table["label"].tolist() == ["a", "Domain declared", "Domain corrected"]
+    assert table["note"].tolist()[1:] == [
+        "",
+        "age: {'range': [17, 90]} before, {'range': [17, 90], 'outside': 'drop'} from now on; "
+        "sex: nothing before, {'levels': ['F', 'M']} from now on",
+    ]
+    assert "from 17 to 90; outside drop" in ledger.to_html()
+
+
+@pytest.mark.parametrize("given", [None, {}, 3, {"age": "17"}])
+def test_no_domain_is_no_correction(path: Path | str, given: Any) -> None:
+    ledger = Ledger(path, "adult", 1.0, domain=BAD)
+    with pytest.raises(DPStatsError, match=r"age|domain"):
+        ledger.set_domain(given)
+    assert ledger.domain == BAD
+    assert ledger.entries().empty
 
 
 OTHER_DATA: list[tuple[dict[str, Any], list[str], str]] = [

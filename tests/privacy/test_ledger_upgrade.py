@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dpstats.domain import Domain
 from dpstats.errors import BudgetExceeded, LedgerError
 from dpstats.ledger import Ledger
 from dpstats.ledger import sqlite as store_module
@@ -105,6 +106,23 @@ def test_an_upgraded_file_is_like_a_new_one(old: Path, tmp_path: Path) -> None:
         return {"names": sorted(names), "columns": columns, "triggers": sorted(triggers)}
 
     assert shape(old) == shape(tmp_path / "new.db")
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_an_upgrade_keeps_the_domain_which_can_then_be_corrected(version: int, tmp_path: Path) -> None:
+    path = made_by(version, tmp_path / "old.db")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("INSERT INTO codebook VALUES (1, ?, 'ab', '2024-01-01')", (Domain(y=(0, 1)).to_json(),))
+    with Ledger.open(path) as ledger:
+        assert ledger.domain == Domain(y=(0, 1))
+        ledger.set_domain({"y": (0, 2)})
+        assert ledger.domain == Domain(y=(0, 2))
+        assert ledger.remaining.eps == 0.6
+    with closing(sqlite3.connect(path)) as connection:
+        assert [row[0] for row in connection.execute("SELECT id FROM codebook")] == [1, 2]
+        for change in ("UPDATE codebook SET domain = '{}'", "DELETE FROM codebook"):
+            with pytest.raises(sqlite3.IntegrityError, match="never"):
+                connection.execute(change)
 
 
 def test_an_upgraded_ledger_is_for_rows(old: Path) -> None:
