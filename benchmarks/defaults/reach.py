@@ -27,6 +27,7 @@ from dpstats.call import make_request
 from dpstats.domain import Domain
 from dpstats.families import get_family
 from dpstats.inference import Inference, estimates, inverse
+from dpstats.mechanisms.information import Information
 from dpstats.models.sources import FormulaSource
 from dpstats.results import standard_errors
 from dpstats.solvers.newton import minimize
@@ -244,6 +245,8 @@ def weak_line(cell: Cell, fits: int) -> dict[str, Any]:
     truth = optimum(cell)[1:]
     intervals: dict[str, list[np.ndarray]] = {"without": [], "with": []}
     for fit in fitted(cell, fits):
+        if not isinstance(fit.released, Information):  # statistics, which have no second set
+            continue
         intervals["with"].append(fit._inference.conf_int()[1:])
         with mock.patch.object(inverse, "WEAK_RATIO", np.inf):
             without = standard_errors.inference_of(fit.plan, fit.scaled_params, fit.released)

@@ -111,11 +111,11 @@ def coefficient_headers(alpha: float) -> list[str]:
 def coefficient_cells(values: Sequence[float] | Float) -> list[str]:
     """One row of a regression table: estimate, error, z, p, and both ends of the interval, to the noise's digits.
 
-    All but the estimate, in two digits, is blank where the budget does not identify the coefficient.
+    All is blank where the budget does not identify the coefficient: what was released may be noise alone.
     """
     estimate, error, statistic, pvalue, low, high = (float(value) for value in values)
     if not np.isfinite(error):
-        return [f"{estimate + 0.0:.2g}" if math.isfinite(estimate) else "", *[""] * 5]
+        return [""] * 6
     places = 3 if abs(statistic) < 100 else 1
     known = f"{round(statistic, places) + 0.0:.{places}f}" if abs(statistic) < 1e5 else ""
     numbers = [to_the_noise(number, error) for number in (estimate, error, low, high)]
