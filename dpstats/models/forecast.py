@@ -325,10 +325,11 @@ def _check_plan(plan: Plan) -> None:
     """Refuse plans whose errors public facts do not tell."""
     design = plan.design
     if plan.screening is not None:
+        shows = phrase("plan.by_rows() shows", shell="the plan without --rows shows")
+        by_rows = f"{shows} from how many rows on there are any; " if plan.request.options.unit is None else ""
         raise ArgumentError(
             f"plan: the terms that {argument('screen')} will choose are not known, so no standard errors are predicted "
-            f"for them: {phrase('plan.by_rows() shows', shell='the plan without --rows shows')} from how many rows on "
-            f"there are any; leave out {argument('screen')} for a forecast of all terms"
+            f"for them: {by_rows}leave out {argument('screen')} for a forecast of all terms"
         )
     if plan.objective.statistics is not None:
         offered = plan.request.options.inference is not None and plan.request.penalty is None
