@@ -26,6 +26,7 @@ from dpstats.errors import DPStatsError
 from dpstats.families import Family
 from dpstats.families.base import OF_PIECES
 from dpstats.formula.design import DesignSpec, design_spec
+from dpstats.formula.submodels import SEED
 from dpstats.frames import WideFrame
 from dpstats.inference import KnownInformation, MatrixLaw
 from dpstats.inference.inverse import LEAST_RATIO
@@ -56,6 +57,8 @@ from dpstats.plan.methods import (
     interval_share as share_of_response,
 )
 from dpstats.plan.plan import plan_model, rescaled
+from dpstats.privacy.randomness import random_source
+from dpstats.privacy.ranges import buy_interval
 from dpstats.privacy.trimming import likely_interval, share_to_spend
 
 Vector = NDArray[np.float64]
@@ -214,6 +217,25 @@ def with_likely_intervals(plan: Plan, known: KnownColumns, rows: float) -> Plan:
         narrowed = design_spec(design.formula, design.domain.with_(found), family=request.family) if found else design
         return plan_model(request, narrowed, bought=plan.bought, trimmed=plan.trimmed, counts=plan.counts)
     return plan
+
+
+def with_likely_response(plan: Plan, known: KnownColumns, rows: float) -> Plan:
+    """The plan once it has bought an interval of a continuous response, as so many with the known one may have it."""
+    planned, request, design = plan.response, with_settled_law(plan), plan.design
+    assert isinstance(design, DesignSpec)
+    declared = design.domain.get(design.response_name)
+    if planned is None or not isinstance(declared, Range) or plan.family.response != "continuous":
+        return plan
+    values = known.numbers(design.response_name, declared)
+    if values is None:
+        return plan
+    low, high, each = design.response.low, design.response.high, rows / len(values)
+    core, random = float(len(values)) if plan.family.models_mean else None, random_source(SEED)
+    ends = buy_interval(
+        values, low, high, eps=planned.eps * each, adjacency=request.adjacency, random=random, core=core
+    )
+    one_tail = plan.family.models_mean and (ends[0] == low) != (ends[1] == high)
+    return rescaled(plan, request, replace(planned, low=ends[0], high=ends[1], one_tail=one_tail))
 
 
 def interval_share(request: Request, names: tuple[str, ...], rows: float) -> float:
@@ -436,6 +458,8 @@ class AdaptiveForecast(Forecast):
         rows = float(f"{n:.2g}")
         if rows not in self._plans:
             plan = carried_out(self.followed, rows, self._known_columns)
+            if plan.request.options.unit is not None and self._known_columns is not None:
+                plan = with_likely_response(plan, self._known_columns, rows)
             found = _foreseen(plan, self.assumptions, self.simulated) if releases_errors(plan) else None
             self._plans[rows] = (plan, found)
         return self._plans[rows]
@@ -460,8 +484,9 @@ def forecast_by_rows(
     simulated, assumptions = {} if simulated is None else simulated, (residual_sd, typical, like)
     counts = plan.counts
     follows = counts is not None and bool(counts.settles_errors or counts.trimmable)
-    narrows = bool(plan.trimmed) and not (typical is None and like is None)
-    if not (follows or narrows) or not foreseeable(plan):
+    persons = plan.request.options.unit is not None and plan.screening is None
+    narrows = bool(plan.trimmed or (persons and plan.response)) and not (typical is None and like is None)
+    if not (follows or narrows) or not (foreseeable(plan) or persons):
         return forecast(plan, *assumptions)
     dearest = [plan, *candidates_of(plan)][-1]
     if interval_follows(plan.request):
