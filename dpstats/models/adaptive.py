@@ -23,7 +23,7 @@ from dpstats.cached import cached_property
 from dpstats.call import Request
 from dpstats.domain import Range
 from dpstats.errors import DPStatsError
-from dpstats.families import Family
+from dpstats.families import Family, Poisson
 from dpstats.families.base import OF_PIECES
 from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.frames import WideFrame
@@ -339,7 +339,32 @@ def outlooks(candidates: Sequence[Plan], rows: Sequence[float], typical: object 
 
 
 def expectations(candidates: Sequence[Plan], typical: object = None) -> list[Expectation]:
-    return [Expectation(*both) for both in zip(candidates, populations_of(candidates, typical), strict=True)]
+    plans = [_with_likely_mean(plan) for plan in candidates]
+    return [Expectation(*both) for both in zip(plans, populations_of(plans, typical), strict=True)]
+
+
+def _with_likely_mean(plan: Plan) -> Plan:
+    """The plan of counts once it has bought their mean, to which it caps the information, as far as it can be told."""
+    planned, design = plan.response, plan.design
+    assert isinstance(design, DesignSpec)
+    caps = isinstance(plan.family, Poisson) and design.has_intercept and design.offset is None
+    if planned is None or planned.mean is not None or not caps:
+        return plan
+    with contextlib.suppress(DPStatsError):  # as public as what is planned
+        return rescaled(plan, plan.request, replace(planned, mean=USUAL.count * design.response.high))
+    return plan
+
+
+def _count_level(plan: Plan) -> float:
+    """The mean of counts over the greatest one: as it was bought, and else as it usually is.
+
+    Noise goes by a bought mean too, so that rare counts say as much as others; beside a declared cap they would not.
+    """
+    bought, design = plan.response, plan.design
+    assert isinstance(design, DesignSpec)
+    if bought is None or bought.mean is None or design.offset is not None:  # with which it is a rate
+        return USUAL.count
+    return bought.mean / design.response.high
 
 
 def populations_of(candidates: Sequence[Plan], typical: object = None) -> list[Populations]:
@@ -348,8 +373,8 @@ def populations_of(candidates: Sequence[Plan], typical: object = None) -> list[P
     assert isinstance(first.design, DesignSpec)
     known = KnownColumns.from_arguments(first.design, typical, None)
     usual = sample_rows(first, known, USUAL, None, DRAWS)
-    # What is identified is judged by rows that say little; but poor counts would be rare besides.
-    poor = usual if first.family.response == "count" else sample_rows(first, known, POOR, None, DRAWS)
+    # What is identified is judged by rows that say little.
+    poor = sample_rows(first, known, replace(POOR, count=_count_level(first)), None, DRAWS)
     means = {
         cap: Populations(
             mean_information(first.family, poor, cap),
