@@ -23,9 +23,10 @@ from dpstats.cached import cached_property
 from dpstats.call import Request
 from dpstats.domain import Range
 from dpstats.errors import DPStatsError
-from dpstats.families import Family
+from dpstats.families import Family, Poisson
 from dpstats.families.base import OF_PIECES
 from dpstats.formula.design import DesignSpec, design_spec
+from dpstats.formula.submodels import SEED
 from dpstats.frames import WideFrame
 from dpstats.inference import KnownInformation, MatrixLaw
 from dpstats.inference.inverse import LEAST_RATIO
@@ -56,6 +57,8 @@ from dpstats.plan.methods import (
     interval_share as share_of_response,
 )
 from dpstats.plan.plan import plan_model, rescaled
+from dpstats.privacy.randomness import random_source
+from dpstats.privacy.ranges import buy_interval
 from dpstats.privacy.trimming import likely_interval, share_to_spend
 
 Vector = NDArray[np.float64]
@@ -105,11 +108,18 @@ class Outlook(NamedTuple):
     # Of predictions, over that of the best coefficients. That of counts is taken for one: their dispersion beyond
     # Poisson's is not known, and errors cost them at most a tenth.
     loss: float
+    # The share by rows that say more, where whether the table is worth having is for them to say.
+    hoped: float | None = None
 
     @property
     def worth(self) -> float:
         """What the rule maximises."""
         return self.share - LOSS_PRICE * math.log(self.loss)
+
+    @property
+    def worth_having(self) -> bool:
+        """Whether there may be intervals enough for a table."""
+        return (self.share if self.hoped is None else self.hoped) >= LEAST_SHARE
 
 
 class Populations(NamedTuple):
@@ -214,6 +224,25 @@ def with_likely_intervals(plan: Plan, known: KnownColumns, rows: float) -> Plan:
         narrowed = design_spec(design.formula, design.domain.with_(found), family=request.family) if found else design
         return plan_model(request, narrowed, bought=plan.bought, trimmed=plan.trimmed, counts=plan.counts)
     return plan
+
+
+def with_likely_response(plan: Plan, known: KnownColumns, rows: float) -> Plan:
+    """The plan once it has bought an interval of a continuous response, as so many with the known one may have it."""
+    planned, request, design = plan.response, with_settled_law(plan), plan.design
+    assert isinstance(design, DesignSpec)
+    declared = design.domain.get(design.response_name)
+    if planned is None or not isinstance(declared, Range) or plan.family.response != "continuous":
+        return plan
+    values = known.numbers(design.response_name, declared)
+    if values is None:
+        return plan
+    low, high, each = design.response.low, design.response.high, rows / len(values)
+    core, random = float(len(values)) if plan.family.models_mean else None, random_source(SEED)
+    ends = buy_interval(
+        values, low, high, eps=planned.eps * each, adjacency=request.adjacency, random=random, core=core
+    )
+    one_tail = plan.family.models_mean and (ends[0] == low) != (ends[1] == high)
+    return rescaled(plan, request, replace(planned, low=ends[0], high=ends[1], one_tail=one_tail))
 
 
 def interval_share(request: Request, names: tuple[str, ...], rows: float) -> float:
@@ -329,7 +358,7 @@ def choose(candidates: Sequence[Plan], n: float, typical: object = None) -> int:
 
 def preferred(expected: Sequence[Outlook]) -> int:
     """The place of the outlook that is worth most; the first, unless another shows intervals."""
-    others = (one.worth if one.share >= LEAST_SHARE else -math.inf for one in expected[1:])
+    others = (one.worth if one.worth_having else -math.inf for one in expected[1:])
     return int(np.argmax([expected[0].worth, *others]))
 
 
@@ -340,7 +369,32 @@ def outlooks(candidates: Sequence[Plan], rows: Sequence[float], typical: object 
 
 
 def expectations(candidates: Sequence[Plan], typical: object = None) -> list[Expectation]:
-    return [Expectation(*both) for both in zip(candidates, populations_of(candidates, typical), strict=True)]
+    plans = [_with_likely_mean(plan) for plan in candidates]
+    return [Expectation(*both) for both in zip(plans, populations_of(plans, typical), strict=True)]
+
+
+def _with_likely_mean(plan: Plan) -> Plan:
+    """The plan of counts once it has bought their mean, to which it caps the information, as far as it can be told."""
+    planned, design = plan.response, plan.design
+    assert isinstance(design, DesignSpec)
+    caps = isinstance(plan.family, Poisson) and design.has_intercept and design.offset is None
+    if planned is None or planned.mean is not None or not caps:
+        return plan
+    with contextlib.suppress(DPStatsError):  # as public as what is planned
+        return rescaled(plan, plan.request, replace(planned, mean=USUAL.count * design.response.high))
+    return plan
+
+
+def _count_level(plan: Plan) -> float:
+    """The mean of counts over the greatest one: as it was bought, and else as it usually is.
+
+    Noise goes by a bought mean too, so that rare counts say as much as others; beside a declared cap they would not.
+    """
+    bought, design = plan.response, plan.design
+    assert isinstance(design, DesignSpec)
+    if bought is None or bought.mean is None or design.offset is not None:  # with which it is a rate
+        return USUAL.count
+    return bought.mean / design.response.high
 
 
 def populations_of(candidates: Sequence[Plan], typical: object = None) -> list[Populations]:
@@ -348,9 +402,10 @@ def populations_of(candidates: Sequence[Plan], typical: object = None) -> list[P
     first = candidates[0]
     assert isinstance(first.design, DesignSpec)
     known = KnownColumns.from_arguments(first.design, typical, None)
-    usual = sample_rows(first, known, USUAL, None, DRAWS)
     # What is identified is judged by rows that say little; but poor counts would be rare besides.
-    poor = usual if first.family.response == "count" else sample_rows(first, known, POOR, None, DRAWS)
+    usual, poor = (
+        sample_rows(first, known, replace(prior, count=_count_level(first)), None, DRAWS) for prior in (USUAL, POOR)
+    )
     means = {
         cap: Populations(
             mean_information(first.family, poor, cap),
@@ -436,6 +491,8 @@ class AdaptiveForecast(Forecast):
         rows = float(f"{n:.2g}")
         if rows not in self._plans:
             plan = carried_out(self.followed, rows, self._known_columns)
+            if plan.request.options.unit is not None and self._known_columns is not None:
+                plan = with_likely_response(plan, self._known_columns, rows)
             found = _foreseen(plan, self.assumptions, self.simulated) if releases_errors(plan) else None
             self._plans[rows] = (plan, found)
         return self._plans[rows]
@@ -460,8 +517,9 @@ def forecast_by_rows(
     simulated, assumptions = {} if simulated is None else simulated, (residual_sd, typical, like)
     counts = plan.counts
     follows = counts is not None and bool(counts.settles_errors or counts.trimmable)
-    narrows = bool(plan.trimmed) and not (typical is None and like is None)
-    if not (follows or narrows) or not foreseeable(plan):
+    persons = plan.request.options.unit is not None and plan.screening is None
+    narrows = bool(plan.trimmed or (persons and plan.response)) and not (typical is None and like is None)
+    if not (follows or narrows) or not (foreseeable(plan) or persons):
         return forecast(plan, *assumptions)
     dearest = [plan, *candidates_of(plan)][-1]
     if interval_follows(plan.request):
@@ -499,11 +557,16 @@ class Expectation:
         rescaled_by = (plan.design.response_scaling()[1] / means.scaling[1]) ** 2
         self.units = usual.weight / usual.square * rescaled_by if usual.square > 0 else 0.0
 
+    @cached_property
+    def _usual_ratios(self) -> InformationRatios:
+        return InformationRatios(self.plan, self.row_information)
+
     def of(self, n: float) -> Outlook:
         """For `n` rows, at least one: a released count may be negative."""
         share, family, stage = self.share(n), self.plan.family, self.plan.stages[-1].plan
         if family.response == "count":
-            return Outlook(share, 1.0)
+            # By poor rows alone errors would be put off that fits of many counts would have.
+            return Outlook(share, 1.0, self._share(self._usual_ratios, n))
         noise, bias = stage.predicted_error(self._used(n) * self.row_information, self.coef - stage.shrunk_towards)
         excess = float(np.sum(self.row_information * (noise + bias))) * self.units
         excess *= SUPPOSED_LOSS if family.response == "continuous" else 1.0
@@ -515,7 +578,10 @@ class Expectation:
 
     def share(self, n: float) -> float:
         """Of the coefficients those that are expected to have an interval, of `n` rows."""
-        ratios = self.ratios.of(self._used(n))
+        return self._share(self.ratios, n)
+
+    def _share(self, by_rows: InformationRatios, n: float) -> float:
+        ratios = by_rows.of(self._used(n))
         # Near the threshold the noise decides, so that the chance is smooth in n.
         return float(np.mean(np.where(ratios > 0, special.ndtr(ratios - EXPECTED_RATIO), 0.0)))
 

@@ -56,9 +56,12 @@ from dpstats.models.population import (
     population_signal,
     response_level,
 )
+from dpstats.models.release import person_rows
 from dpstats.plan import Plan
 from dpstats.privacy.calibration import check_positive
+from dpstats.privacy.guarantee import Unit
 from dpstats.privacy.information import MatrixNoise, row_weights
+from dpstats.privacy.randomness import random_source
 from dpstats.progress import show_elapsed
 from dpstats.quiet import quiet
 from dpstats.results.ordinal import implied_spread
@@ -104,6 +107,11 @@ class RowMeans(NamedTuple):
     weight: float
     square: float
     moments: Vector
+
+    def person(self, record: Unit) -> RowMeans:
+        """What a person adds whose rows are all alike: as many as count, or of one weight together."""
+        k = record.rows
+        return self._replace(information=k * self.information, weight=k * self.weight, square=k**2 * self.square)
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,12 +302,15 @@ def forecast(
     known = KnownColumns.from_arguments(design, typical, like)
     residual = _residual(plan, known, residual_sd)
     everything = known.covers(design, () if pieces is None else pieces.clipping, response=residual is None)
-    priors = supposed(everything)
+    priors, record = supposed(everything), plan.request.options.record
     with quiet():
+        if record.column is not None and known.in_like((record.column, *design.columns)):
+            return Forecast(plan, dict.fromkeys(priors, panel_means(plan, known)))
         if pieces is not None:
             return Forecast(plan, {name: record_means(plan, pieces, known, prior) for name, prior in priors.items()})
         samples = {name: sample_rows(plan, known, prior, residual, DRAWS) for name, prior in priors.items()}
-        return Forecast(plan, {name: row_means(plan.family, one, weight_cap(plan)) for name, one in samples.items()})
+        means = {name: row_means(plan.family, one, weight_cap(plan)) for name, one in samples.items()}
+        return Forecast(plan, {name: one.person(record) for name, one in means.items()})
 
 
 def supposed(everything: bool) -> dict[str, ColumnPrior]:
@@ -328,10 +339,11 @@ def _check_plan(plan: Plan) -> None:
     """Refuse plans whose errors public facts do not tell."""
     design = plan.design
     if plan.screening is not None:
+        shows = phrase("plan.by_rows() shows", shell="the plan without --rows shows")
+        by_rows = f"{shows} from how many rows on there are any; " if plan.request.options.unit is None else ""
         raise ArgumentError(
             f"plan: the terms that {argument('screen')} will choose are not known, so no standard errors are predicted "
-            f"for them: {phrase('plan.by_rows() shows', shell='the plan without --rows shows')} from how many rows on "
-            f"there are any; leave out {argument('screen')} for a forecast of all terms"
+            f"for them: {by_rows}leave out {argument('screen')} for a forecast of all terms"
         )
     if plan.objective.statistics is not None:
         offered = plan.request.options.inference is not None and plan.request.penalty is None
@@ -340,9 +352,9 @@ def _check_plan(plan: Plan) -> None:
     if not offered:
         raise ArgumentError(f"plan: standard errors are {missing_information(plan)}")
     alike = design.score_ratio == 1.0 or plan.family.name in OF_PIECES
-    if not isinstance(design, DesignSpec) or not alike or plan.request.options.unit is not None:
+    if not isinstance(design, DesignSpec) or not alike:
         raise ArgumentError(
-            "plan: standard errors are predicted for formulas without weights, trials or a unit; plan.simulate(n, "
+            "plan: standard errors are predicted for formulas without weights or trials; plan.simulate(n, "
             "seed).bse has those of simulated rows"
         )
     unknown = [name for name in plan.bought if name not in plan.trimmed]
@@ -451,8 +463,20 @@ def record_means(plan: Plan, pieces: RecordPieces, known: KnownColumns, prior: C
     return RowMeans(found[0].coef, *means)
 
 
+def panel_means(plan: Plan, known: KnownColumns) -> RowMeans:
+    """What a person of public rows adds in the mean, at the coefficients that fit them best."""
+    assert isinstance(plan.design, DesignSpec)
+    rows = person_rows(plan.design, as_table(known.like), plan.request.options.record, random_source(SEED))
+    block = concatenate(rows.collect())
+    if block.person is None or not len(block.exog):
+        raise ArgumentError("like: no row is complete; check its numbers and levels against the domain")
+    persons, place = np.unique(block.person, return_inverse=True)
+    block = block._replace(endog=plan.family.clip_response(block.endog), person=place)
+    return made_up_means(Records(block, len(persons)), plan.family, weight_cap(plan))
+
+
 class Records(NamedTuple):
-    """Pieces of some records."""
+    """Pieces of some records, or rows of some persons."""
 
     block: Block
     number: int

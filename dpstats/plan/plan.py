@@ -160,6 +160,8 @@ class Plan(Simulated, PlanFacts):
         if self.counts is None and options.n is None:
             errors = "" if options.inference is True else f"; {argument('inference', True)} buys standard errors"
             return f"this plan counts no rows, so it is the same for every number of them{errors}"
+        if options.unit is not None:
+            return f"this plan is the same for every number of persons ({options.unit})"
         asked = argument("inference", options.inference)
         fix = "" if options.inference == "auto" else f"; leave out {asked} and it follows their number"
         return f"this plan is the same for every number of rows{fix}"

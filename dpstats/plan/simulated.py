@@ -47,7 +47,8 @@ class Simulated(ABC):
         Numbers have a standard deviation of a sixth of their range about a little below its middle, the k-th level is
         k^2 times as rare as the first, one in seven of 0 and 1 is 1, columns hardly correlate. The response follows
         from the family, with coefficients drawn at random: a quarter of second levels, counts of a mean of a twentieth
-        of the greatest; of a continuous one half of the spread is explained.
+        of the greatest; of a continuous one half of the spread is explained. `n` counts rows; with a unit every three
+        are one person's, so that `standard_errors(n)`, which counts persons, is the forecast for panel data.
 
         Parameters
         ----------
@@ -80,6 +81,10 @@ class Simulated(ABC):
         say more (numbers that fill their range); and ones that say less (narrow numbers off the middle, rarer levels,
         columns that go together). `typical` and `like` tell better, as for `made_up`; `residual_sd` is that of a
         continuous response, in its units, by default 0.07 of its range.
+
+        With a unit `n` counts persons. A person is one row of weight 1, or `max_rows` rows that are all alike: errors
+        are smaller as far as a person's rows differ. Public rows of `like` that have the unit's column, the response
+        and all others tell by how much.
 
         Returns
         -------

@@ -35,12 +35,13 @@ class _RowCount:
     """A number of rows; it prints as a short table, and its repr is one line."""
 
     n: int
+    of: str = "rows"
 
     def __int__(self) -> int:
         return self.n
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {self.n:,} rows>"
+        return f"<{type(self).__name__}: {self.n:,} {self.of}>"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -110,6 +111,8 @@ class ErrorSize(_RowCount):
         ``upper`` of `Plan.standard_errors`.
     known : bool
         Whether `typical` or `like` described the spread of all columns.
+    of : str
+        What is counted: "rows", or "persons" of a plan with a unit.
     """
 
     n: int
@@ -120,6 +123,7 @@ class ErrorSize(_RowCount):
     least: int = 0
     most: int = 0
     known: bool = False
+    of: str = "rows"
 
     @property
     def usual(self) -> int:
@@ -128,7 +132,7 @@ class ErrorSize(_RowCount):
 
     def __str__(self) -> str:
         """The numbers and the errors at `n`, at 80 columns."""
-        answer = f"About {self.n:,} rows for these standard errors at eps = {self.eps:.4g}. {self._assumptions()}"
+        answer = f"About {self.n:,} {self.of} for these standard errors at eps = {self.eps:.4g}. {self._assumptions()}"
         if self.free:
             paid = argument("inference", True)
             answer += (
@@ -149,7 +153,7 @@ class ErrorSize(_RowCount):
         later = "" if self.most == self.cautious else f", and meet the target from {self.most:,} on"
         return (
             f"This holds for {usual} Rows with narrow, off-centre numbers and rare levels are likely to {meets} from "
-            f"{self.cautious:,} rows on{later}. {simulated_rows_note()}"
+            f"{self.cautious:,} {self.of} on{later}. {simulated_rows_note()}"
         )
 
 
@@ -187,6 +191,8 @@ class RequiredEps:
         One row per coefficient: the target, and the forecast of `Plan.standard_errors` at `eps`, or at 20.
     known : bool
         Whether `typical` or `like` described the spread of all columns.
+    of : str
+        What is counted: "rows", or "persons" of a plan with a unit.
     """
 
     eps: float
@@ -194,6 +200,7 @@ class RequiredEps:
     n: int
     table: pd.DataFrame
     known: bool = False
+    of: str = "rows"
 
     def __float__(self) -> float:
         """The eps."""
@@ -207,9 +214,9 @@ class RequiredEps:
         rests_on = DESCRIBED_ROWS if self.known else simulated_rows_note()
         if math.isinf(self.eps):
             most = f"{LARGEST_EPS:g}"
-            answer = f"No eps up to {most} gives {self.n:,} rows these standard errors. The table is for {most}. "
+            answer = f"No eps up to {most} gives {self.n:,} {self.of} these standard errors. The table is for {most}. "
             return _text_with_table(answer + rests_on, self.table, self.known)
-        answer = f"About eps = {self.eps:.4g} for these standard errors of {self.n:,} rows. "
+        answer = f"About eps = {self.eps:.4g} for these standard errors of {self.n:,} {self.of}. "
         if not self.known:
             rare = "Rows with narrow, off-centre numbers and rare levels"
             if math.isfinite(self.cautious):
@@ -238,7 +245,7 @@ def required(
     se : dict
         Standard errors by coefficient, such as ``{"smoker": 0.1}``, in the user's units.
     n : int
-        The number of rows, public or assumed.
+        The number of rows, or of persons of a plan with a unit, public or assumed.
     residual_sd, typical, like : float, dict, DataFrame, optional
         A description of the rows, as for ``plan.standard_errors``; `like` must be public rows.
 
@@ -290,7 +297,7 @@ def required(
         shown = at(min(eps, LARGEST_EPS)) or forecast
         table = shown.errors(n).loc[targets.index]
     table.insert(0, "wanted", targets)
-    return RequiredEps(eps, sure, n, WideFrame(table), forecast.known)
+    return RequiredEps(eps, sure, n, WideFrame(table), forecast.known, _counted(plan))
 
 
 LARGEST_EPS = 20.0  # a larger eps is no guarantee worth its name
@@ -332,7 +339,13 @@ def rows_for_errors(
             most = search.met(forecast.last, ROUGH_TOLERANCE, cautious)
         table = forecast.errors(n).loc[targets.index]
     table.insert(0, "wanted", targets)
-    return ErrorSize(n, WideFrame(table), plan.eps, forecast.free(n), cautious, least, most, forecast.known)
+    known, of = forecast.known, _counted(plan)
+    return ErrorSize(n, WideFrame(table), plan.eps, forecast.free(n), cautious, least, most, known, of)
+
+
+def _counted(plan: Any) -> str:
+    """What numbers of rows are of."""
+    return "rows" if plan.guarantee.unit is None else "persons"
 
 
 @dataclass(frozen=True, eq=False)

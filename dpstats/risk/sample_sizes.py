@@ -83,6 +83,7 @@ def sample_size(
         Domain; real rows differ.
     residual_sd, typical, like : float, dict, DataFrame, optional
         With `se`, public facts about the rows, as for ``plan.standard_errors``; `like` must be public rows.
+        With a unit the number is of persons.
     radius : float
         Norm of the coefficients to compare with, in model units.
     pi : float

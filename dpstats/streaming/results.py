@@ -15,6 +15,8 @@ from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.frames import WideFrame
 from dpstats.inference.basis import self_adjoint
+from dpstats.mechanisms.design import constant_column
+from dpstats.plan.row_counts import about_rows
 from dpstats.plots import style
 from dpstats.quiet import quiet
 from dpstats.results.contrasts import inference_table
@@ -22,6 +24,7 @@ from dpstats.results.model import FittedModel
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.streaming.plan import StreamPlan, header, promise, ticks_table
 from dpstats.streaming.projected import stored_plan
+from dpstats.streaming.sums.workloads import Halflife
 from dpstats.summaries import Summary, format_number, full_width
 
 if TYPE_CHECKING:
@@ -31,6 +34,9 @@ Float = NDArray[np.float64]
 
 # Errors are withheld where linearisation moves coefficients by more, in standard errors
 MOST_REMAINDER = 0.5
+
+# A count below so many standard deviations may be of no row
+FEW_DEVIATIONS = 3.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,6 +142,25 @@ class StreamResults(FittedModel):
         return WideFrame([(charge.eps, charge.delta, "every tick")], columns=["eps", "delta", "buys"], index=names)
 
     @property
+    def rows(self) -> tuple[float, float] | None:
+        """About how many rows these ticks used, with the standard deviation of the noise: post-processing of the sums.
+
+        It is the sum of the rows' weights over the greatest, so that there are at least as many of other than linear
+        models, and with weights or a half-life. None without an intercept.
+
+        Examples
+        --------
+        >>> count, deviation = fit.rows
+        """
+        if (known := constant_column(self.plan.design)) is None:
+            return None
+        with quiet():
+            moments = self.plan.fitting.moments(self.sums, self.deviation)
+        at, unit = np.eye(len(moments.matrix))[[known[0]]], known[1] ** 2 * self.plan.vector.weight_bound
+        deviation = np.sqrt(moments.law.bilinear(at, at)[0])
+        return float(moments.matrix[known[0], known[0]] / unit), float(deviation / unit)
+
+    @property
     def noise_sd(self) -> pd.Series[float]:
         """Standard deviation that noise alone gives each coefficient of `debiased`, in the user's units.
 
@@ -197,6 +222,14 @@ class StreamResults(FittedModel):
 
     def _notes(self, errors: bool) -> list[str]:
         notes = ["One charge covers the whole stream; this regression cost nothing more."]
+        if self.rows is not None:
+            (count, deviation), plan = self.rows, self.plan
+            weighed = plan.design.weights is not None or isinstance(plan.sums.mechanism.workload, Halflife)
+            least = "at least " if weighed or plan.method != "linear" else ""
+            told = f"Rows used, by the noisy sums: {least}{about_rows(*self.rows)}."
+            if count < FEW_DEVIATIONS * deviation:
+                told += " That is no more than noise: if many were passed, compare their cells with the domain."
+            notes.append(told)
         if (reason := self._obstacle()) is not None:
             return [*notes, f"No errors are shown: {reason}."]
         if not errors:
@@ -282,7 +315,7 @@ def change_table(later: StreamResults, earlier: StreamResults, covariance: Float
         error = np.sqrt(one**2 + two**2 + 2 * abs(correlation) * (first * one) * (second * two))
         error = np.where(np.isnan(error), np.inf, error)
         change = later.debiased.to_numpy() - earlier.debiased.to_numpy()
-        z = change / error
+        z = np.where(np.isfinite(error), change / error, np.nan)
     half, p_value = stats.norm.ppf(0.975) * error, 2 * stats.norm.sf(np.abs(z))
     columns = {"change": change, "std_error": error, "z": z, "p_value": p_value}
     names = pd.Index(list(later.plan.names), name="term")

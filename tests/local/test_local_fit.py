@@ -271,3 +271,48 @@ def test_the_tidy_table_is_the_printed_one() -> None:
     assert list(lasso.tidy().columns) == ["term", "estimate", "released", "scaled_released", "noise_sd"]
     with pytest.raises(dp.errors.NotReleasedError):
         lasso.tidy(residual_sd=0.5)
+
+
+@pytest.mark.parametrize(("n", "rows"), [(None, 5000), (20_000, 20_000)])
+def test_errors_are_foreseen_as_collections_of_such_records_have_them(n: int | None, rows: int) -> None:
+    """The median of nine collections, whose own spread is below a tenth; seeds are fixed."""
+    spec = make(eps=None, local_eps=40.0, n=5000)
+    foreseen = spec.standard_errors(n, like=people(4000, 99))
+    fits = [dp.local.fit(noisy_total(spec, people(rows, seed), seed), spec) for seed in range(9)]
+    actual = np.median([fit.uncertainty()["std_error"] for fit in fits], axis=0)
+    assert foreseen["std_error"].to_numpy() == pytest.approx(actual, rel=0.2)
+    assert (foreseen["identified"] == 1.0).all()
+    sampled = spec.standard_errors(n, like=people(4000, 99), residual_sd=3.0)["std_error"]
+    assert (sampled > foreseen["std_error"]).all()
+
+
+def test_errors_that_are_foreseen_of_little_noise_and_much() -> None:
+    assert np.isinf(make(eps=0.01).standard_errors()["std_error"]).any()
+    known = {"x": (0.5, 0.29), "y": (5, 1.4), "g": {"a": 1 / 3, "b": 1 / 3}}
+    wide, narrow = (make(eps=eps, n=5000).standard_errors(typical=known)["std_error"] for eps in (1.0, 4.0))
+    assert (wide > 2 * narrow).all()
+
+
+def test_logistic_noise_is_foreseen() -> None:
+    """That of the coefficients as released; the median of nine collections, seeds fixed."""
+    spec = make("b ~ x", eps=4.0, n=5000, family="binomial")
+    foreseen = spec.standard_errors(like=people(4000, 99))
+    fits = [dp.local.fit(noisy_total(spec, people(5000, seed), seed), spec) for seed in range(9)]
+    actual = np.median([fit.tidy()["noise_sd"] for fit in fits], axis=0)
+    assert foreseen["noise_sd"].to_numpy() == pytest.approx(actual, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "given", "message"),
+    [
+        ({}, {"n": ROWS - 1}, "from 400, as promised"),
+        ({}, {"n": 500.0}, "whole number"),
+        ({}, {"typical": {"z": 1}}, "no column of the formula"),
+        ({}, {"residual_sd": -1.0}, "residual_sd must be"),
+        ({"family": "binomial", "formula": "b ~ x"}, {"residual_sd": 1.0}, "linear regression"),
+        ({"scheme": "features", "eps": None, "local_eps": 8.0}, {}, "scheme='statistics'"),
+    ],
+)
+def test_what_is_not_foreseen_of_reports_is_refused(changes: Any, given: Any, message: str) -> None:
+    with pytest.raises(dp.errors.ArgumentError, match=message):
+        make(**changes).standard_errors(**given)

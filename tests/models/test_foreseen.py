@@ -247,8 +247,8 @@ def test_the_spread_of_residuals_is_the_analysts() -> None:
     ("options", "formula", "given", "fix"),
     [
         ({"inference": None}, "y ~ x", {}, "inference=True"),
-        ({"inference": True, "unit": "who"}, "y ~ x", {}, "without weights, trials or a unit"),
-        ({"inference": True, "weights": "t"}, "y ~ x", {}, "without weights, trials or a unit"),
+        ({"inference": True, "weights": "t"}, "y ~ x", {}, "without weights or trials"),
+        ({"inference": True, "unit": "who"}, "y ~ x", {"like": {"who": [None], "x": [1], "y": [2]}}, "no row is compl"),
         ({"inference": True, "screen": 1}, "y ~ x + g", {}, "leave out screen="),
         ({"inference": True}, "y ~ other", {}, "declare other"),
         ({"inference": True}, "y ~ x", {"residual_sd": 0.0}, "residual_sd must be"),
@@ -268,6 +268,53 @@ def test_what_cannot_be_foreseen_is_refused(
 ) -> None:
     with pytest.raises(ArgumentError, match=fix):
         dp.plan(formula, DOMAIN, 1.0, **options).standard_errors(1000, **given)
+
+
+def panel(persons: int, rows: int, shared: float) -> pd.DataFrame:
+    """So many rows of each person; all that varies shares so much of its variance within a person."""
+    random, who = np.random.default_rng(5), np.repeat(np.arange(persons), rows)
+
+    def normal() -> Any:
+        own, each = random.standard_normal(persons)[who], random.standard_normal(len(who))
+        return np.sqrt(shared) * own + np.sqrt(1 - shared) * each
+
+    x = np.clip(5 + 2 * normal(), 0, 10)
+    y = np.clip(300 + 10 * (x - 5) + 40 * normal(), 0, 600)
+    return pd.DataFrame({"who": who, "x": x, "y": y, "b": np.where(0.5 * (x - 5) + normal() > 0, "yes", "no")})
+
+
+@pytest.mark.parametrize(("formula", "family"), [("y ~ x", "gaussian"), ("b ~ x", "binomial")])
+def test_errors_of_persons_are_those_of_as_many_rows_unless_public_rows_tell_better(formula: str, family: str) -> None:
+    """Of nine rows all alike nothing is new; of independent ones the sampling error is a third."""
+    plan = dp.plan(formula, DOMAIN, 2.0, family=family, unit="who", inference=True)
+    once = panel(4000, 1, 1.0)
+    publics = (once, pd.concat([once] * 9), panel(4000, 9, 0.0))
+    one, same, apart = (plan.standard_errors(8000, like=public) for public in publics)
+    assert np.allclose(one["sampling"], same["sampling"], rtol=1e-2)  # but for the ridge of the public fit
+    assert (apart["sampling"] / one["sampling"]).to_numpy() == pytest.approx([1 / 3, 1 / 3], rel=0.1)
+    as_rows = plan.standard_errors(8000, like=once.drop(columns="who"))
+    assert (one["sampling"] / as_rows["sampling"]).to_numpy() == pytest.approx([1, 1], rel=0.15)
+    few = dp.plan(formula, DOMAIN, 2.0, family=family, unit="who", inference=True, max_rows=4)
+    assert np.allclose(few.standard_errors(8000)["sampling"], plan.standard_errors(8000)["sampling"], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("formula", "family"), [("y ~ x", "gaussian"), ("b ~ x", "binomial")])
+@pytest.mark.parametrize("shared", [0.0, 0.9])
+def test_errors_of_persons_are_about_those_of_a_fit(formula: str, family: str, shared: float) -> None:
+    """The median of three fits; the interval of the response that is bought is seen coarsely. Seeds are fixed."""
+    plan, data = dp.plan(formula, DOMAIN, 2.0, family=family, unit="who", inference=True), panel(4000, 5, shared)
+    fits = pd.concat([plan.fit(data, seed=seed).bse for seed in range(3)], axis=1).median(axis=1)
+    ratios = plan.standard_errors(4000, like=data)["std_error"] / fits
+    assert ratios.between(0.6, 1.6).all()
+
+
+def test_numbers_that_are_sought_are_of_persons() -> None:
+    plan = dp.plan("b ~ x", DOMAIN, 2.0, family="binomial", unit="who", inference=True)
+    size = dp.sample_size(plan, se={"x": 0.05})
+    assert repr(size).endswith(" persons>")
+    assert str(size).startswith(f"About {size.n:,} persons")
+    assert f"of {size.n:,} persons" in str(dp.required(plan, se={"x": 0.05}, n=size.n))
+    assert dp.required(plan, se={"x": 0.05}, n=size.n).eps == pytest.approx(2.0, rel=0.1)
 
 
 @pytest.mark.parametrize("n", [0, -3, 1.5, True, "many"])

@@ -447,3 +447,34 @@ def test_pictures_of_a_window() -> None:
         dp.etable([stream.results, window])
     with pytest.raises(ArgumentError, match="fit must be a fitted model"):
         dp.evaluate(window, {"x": [0.5], "y": [0.5]}, 1.0)
+
+
+@pytest.mark.parametrize(("binary", "domain"), [(False, DOMAIN), (True, LOGIT)])
+def test_ticks_whose_rows_are_all_lost_show_in_the_number_of_rows(binary: bool, domain: dict[str, Any]) -> None:
+    """Twelve counts within 4.5 s.d. of theirs: a false alarm in 12,000 runs, and the seed is fixed."""
+    family = "binomial" if binary else "gaussian"
+    stream = Regression("y ~ x + g", domain, 2.0, 1e-6, family=family, horizon=12, seed=3)
+    for tick in range(12):
+        rows = frame(3000, tick, binary=binary)
+        stream.update(rows if tick < 6 else rows.assign(g=rows.g.str.upper()))
+    for tick in range(12):
+        count, deviation = stream.between(tick, tick + 1).rows
+        if tick >= 6 or not binary:
+            assert abs(count - 3000 * (tick < 6)) < 4.5 * deviation
+        elif tick:  # a row may weigh less than the most
+            assert 500 < count < 3000
+    lost, all_of_them = str(stream.window(6).summary()), str(stream.results.summary())
+    assert "no more than noise" in " ".join(lost.split())
+    assert "Rows used" in all_of_them
+    assert "no more than" not in all_of_them
+    wanted = Regression("y ~ 0 + x", domain, 2.0, 1e-6, family=family, horizon=2, seed=3).update(rows)
+    assert wanted.rows is None
+
+
+def test_changes_that_are_not_identified_have_no_test() -> None:
+    stream = Regression("y ~ x + g", DOMAIN, 0.01, 1e-6, horizon=4, seed=3)
+    for tick in range(4):
+        stream.update(frame(50, tick))
+    change = stream.change(2)
+    assert np.isinf(change["std_error"]).all()
+    assert change[["z", "p_value"]].isna().all(axis=None)

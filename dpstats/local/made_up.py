@@ -1,0 +1,64 @@
+"""Fits to collections that are made up: what reports are likely to tell, from public facts alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from dpstats.arguments import is_whole, safe_repr
+from dpstats.data import as_table
+from dpstats.data.passes import concatenate
+from dpstats.errors import ArgumentError
+from dpstats.families import get_family
+from dpstats.frames import WideFrame
+from dpstats.local.collector import fit
+from dpstats.local.compile import local_design
+from dpstats.local.contributor import statistics
+from dpstats.local.results import LocalResults
+from dpstats.local.spec import Spec
+from dpstats.local.transport import Total
+from dpstats.models.population import KNOWN, USUAL, KnownColumns, made_up_rows
+from dpstats.quiet import quiet
+
+RECORDS, COLLECTIONS = 4096, 20
+"""The sums are of so many records, times a factor; an error is the median of so many collections."""
+
+MOST = 10**9
+"""Sums of more reports need not fit into 64 bits."""
+
+
+def foreseen_errors(
+    spec: Spec, n: int | None, typical: object, like: object, residual_sd: float | None
+) -> pd.DataFrame:
+    """See `Spec.standard_errors`."""
+    count = spec.n if n is None else n
+    if not is_whole(count) or not spec.n <= count <= MOST:
+        raise ArgumentError(f"n must be a whole number of reports from {spec.n}, as promised, to {MOST:,}")
+    if spec.scheme == "features":
+        raise ArgumentError("standard_errors is for scheme='statistics': features have none")
+    if spec.family == "binomial" and residual_sd is not None:
+        raise ArgumentError(f"residual_sd is for linear regression, got {safe_repr(residual_sd)}")
+    fits, names = list(made_up_fits(spec, int(count), typical, like)), list(spec.names)
+    if spec.family == "binomial":
+        return WideFrame({"noise_sd": np.median([one.tidy()["noise_sd"] for one in fits], axis=0)}, index=names)
+    errors = np.array([one.uncertainty(residual_sd=residual_sd)["std_error"] for one in fits])
+    shares = np.isfinite(errors).mean(axis=0)
+    return WideFrame({"std_error": np.median(errors, axis=0), "identified": shares}, index=names)
+
+
+def made_up_fits(spec: Spec, n: int, typical: object, like: object) -> Iterator[LocalResults]:
+    """Fits to the sums of `n` reports: of records that are as the analyst says, and with the noise of so many."""
+    design, family, p = local_design(spec.formula, spec.domain, spec.family), get_family(spec.family), len(spec.names)
+    known = KnownColumns.from_arguments(design, typical, like)
+    prior = KNOWN if known.covers(design, response=True) else USUAL
+    units = np.repeat(spec.units, [p, spec.size - p])
+    for seed in range(COLLECTIONS):
+        random = np.random.default_rng(seed)
+        table = pd.DataFrame(made_up_rows(design, family, known, RECORDS, prior, random))
+        with quiet():  # a record that is not complete makes a null report
+            block = concatenate(design.rows(as_table(table)).collect())
+            means = statistics(block.exog, block.endog, spec).sum(axis=0) / RECORDS / units
+        noise = spec.lattice.scale * np.sqrt(n) * random.standard_normal(spec.size)
+        yield fit(Total(spec.hash, np.rint(n * means + noise).astype(np.int64), n), spec)
