@@ -27,7 +27,6 @@ from dpstats.call import make_request
 from dpstats.domain import Domain
 from dpstats.families import get_family
 from dpstats.inference import Inference, estimates, inverse
-from dpstats.mechanisms.information import Information
 from dpstats.models.sources import FormulaSource
 from dpstats.results import standard_errors
 from dpstats.solvers.newton import minimize
@@ -89,11 +88,11 @@ CELLS = {
     "weak": [
         *(
             Cell(f"{family} {design}", eps, 8_000)
-            for family in ("binomial", "gaussian", "poisson")
+            for family in ("binomial", "poisson")
             for design in WIDE
             for eps in (0.5, 1.0, 2.0)
         ),
-        *(Cell(f"{family} {design}", 1.0, 20_000) for family in ("gaussian", "binomial") for design in PAIRS),
+        *(Cell(f"binomial {design}", 1.0, 20_000) for design in PAIRS),
         *(Cell("adult 14", eps, 10_000) for eps in (0.3, 1.0, 3.0)),
         *(Cell("HMDA", eps) for eps in (1.0, 3.0)),
         *(Cell("DoctorVisits", eps) for eps in (1.0, 3.0)),
@@ -245,8 +244,6 @@ def weak_line(cell: Cell, fits: int) -> dict[str, Any]:
     truth = optimum(cell)[1:]
     intervals: dict[str, list[np.ndarray]] = {"without": [], "with": []}
     for fit in fitted(cell, fits):
-        if not isinstance(fit.released, Information):  # statistics, which have no second set
-            continue
         intervals["with"].append(fit._inference.conf_int()[1:])
         with mock.patch.object(inverse, "WEAK_RATIO", np.inf):
             without = standard_errors.inference_of(fit.plan, fit.scaled_params, fit.released)
