@@ -1,4 +1,4 @@
-"""Columns that are not identified and hide others: they stay as weak ones where that shows more, or a note names them."""
+"""Columns that are not identified and hide others: weak ones stay where that shows more, or a note names them."""
 
 from __future__ import annotations
 
