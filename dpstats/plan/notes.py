@@ -351,8 +351,8 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
             f"standard deviation of the privacy noise in a coefficient, for any rows. {few}"
         )
     if plan.counts is not None and plan.counts.settles_errors and plan.counts.rows is None:
-        foreseen = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
-        predicted = "" if plan.screening is not None else f"{foreseen} predicts them. "
+        foreseen = phrase("plan.standard_errors(n, typical=...)", shell="python -m dpstats plan --rows N")
+        predicted = "" if plan.screening is not None else f"{foreseen} forecasts them. "
         return (
             "The budget for standard errors depends on the number of rows, as in the table above. "
             f"{argument('inference', True)} always pays for them. {predicted}{few}"
