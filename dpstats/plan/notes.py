@@ -168,7 +168,8 @@ def counts_note(plan: Any) -> list[str]:
 
 def count_findings(plan: Any) -> list[str]:
     """Columns that certainly lose or clip rows, in sentences; what clips the response changes every coefficient."""
-    responses = plan.design.parsed.response_columns if isinstance(plan.design, DesignSpec) else ()
+    design = getattr(plan, "design", None)
+    responses = design.parsed.response_columns if isinstance(design, DesignSpec) else ()
     return plan.counts.findings(narrowed_columns(plan), responses)
 
 
