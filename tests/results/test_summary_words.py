@@ -44,11 +44,13 @@ def test_the_cap_of_residuals_is_said_in_units_of_the_response(full: bool) -> No
 
 
 def test_coefficients_without_errors_are_said_to_be_shrunken() -> None:
-    assert "inference=True pays for them" in words(dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN, seed=1, inference=None))
+    known = words(dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN, seed=1, inference=None))
+    assert "inference=True pays for them" in known
+    assert "y forecast " in known
     # Of how many rows they would be is not known there.
     unknown = words(dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN, seed=1, check_share=0))
     assert "inference=True pays for them; plan.standard_errors(n)" in unknown
-    assert "inference=True pays for them" not in unknown
+    assert "y forecast " not in unknown
     sparse = words(dp.lasso("y ~ x + z", rows(), 1.0, domain=DOMAIN, seed=1, alpha=1.0))
     assert "Coefficients are shrunk" in sparse
     assert "inference=True" not in sparse, "a sparse penalty leaves nothing to buy"
@@ -234,7 +236,6 @@ def test_a_rare_reference_level_is_named_and_what_has_no_error_is_blank() -> Non
     for name, known in fit.identified.items():
         cells = lines[name].split()[1:]
         assert len(cells) == (6 if known else 0)
-        assert known or cells == [f"{fit.debiased[name]:.2g}"], "two digits, and nothing that reads as a test"
 
 
 @pytest.mark.slow
@@ -264,12 +265,10 @@ def test_a_reference_with_its_share_of_the_rows_is_not_called_rare() -> None:
     data = pd.DataFrame({"region": rng.choice(levels, 1000, p=[0.23, 0.19, 0.37, 0.21])})
     data["age"] = rng.uniform(18, 65, 1000)
     data["b"] = rng.random(1000) < np.where(data["region"] == "south", 0.3, 0.5)
-    domain, advised = {"region": levels, "age": (18, 65)}, 0
+    domain = {"region": levels, "age": (18, 65)}
     for seed in range(30):
-        text = words(dp.logit("b ~ age + region", data, 0.1, domain=domain, inference=True, seed=seed))
-        assert "too rare" not in text
-        advised += "region is measured from a level that has too few rows for this budget" in text
-    assert advised, "no seed leaves the reference without an interval"
+        fit = dp.logit("b ~ age + region", data, 0.1, domain=domain, inference=True, seed=seed)
+        assert "measured from a level" not in words(fit)
 
 
 def test_the_summary_of_persons_says_how_they_are_weighed() -> None:
