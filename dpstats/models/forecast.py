@@ -273,15 +273,20 @@ class Forecast:
     def enough(
         self, n: int, columns: Sequence[int] | None = None, draws: int | None = None, name: str | None = None
     ) -> bool:
-        """Whether all coefficients, or some, are likely to have errors of `n` rows of a population, or of the last."""
-        places = slice(None) if columns is None else list(columns)
-        draws = FEW_NOISES[len(self.coefficients) > MANY] if draws is None else draws
-        allowed = int((1 - LIKELY) * draws + 1e-9)
+        """Whether all coefficients, or some, are likely to have errors of `n` rows of a population, or of the last.
+
+        Where the first `draws` all leave them one these are enough, else `NOISES` decide.
+        """
+        places, size = slice(None) if columns is None else list(columns), len(self.coefficients) > MANY
+        draws = FEW_NOISES[size] if draws is None else draws
+        most = max(draws, NOISES[size])
         missed = np.zeros(len(self.coefficients), dtype=int)[places]
-        for found in self.identified_draws(name or self.last, n, draws):
+        for number, found in enumerate(self.identified_draws(name or self.last, n, most), 1):
             missed += ~found[places]
-            if missed.max() > allowed:
+            if missed.max() > int((1 - LIKELY) * most + 1e-9):
                 return False
+            if number == draws and not missed.any():
+                return True
         return True
 
 

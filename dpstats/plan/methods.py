@@ -16,7 +16,7 @@ from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.families import Family, Gaussian, NegativeBinomial, Poisson, Quantile
 from dpstats.families.base import OF_PIECES
 from dpstats.formula.design import DesignSpec
-from dpstats.mechanisms.design import PublicDesign, averaged_variables, constant_column
+from dpstats.mechanisms.design import Bounds, PublicDesign, averaged_variables, constant_column
 from dpstats.mechanisms.fit_statistics import LEAST_EPS, SHARE, FitStatisticsPlan
 from dpstats.mechanisms.focus import SHARE as FOCUS_SUMS
 from dpstats.mechanisms.focus import FocusPlan, focus_obstacle, treated
@@ -155,12 +155,8 @@ def no_fit_statistics(request: Request, spec: FitSpec) -> str | None:
     options, family, design = spec.options, spec.family, spec.design
     if options.replicates:
         return "is not part of the replicated paper; leave it out"
-    if options.unit is not None:
-        return "averages over rows, and the rows of a unit share a weight; leave it out with a unit"
-    if design.score_ratio != 1.0:
-        return "averages over rows of equal weight; leave it out with weights or numbers of trials"
-    if design.offset_bound:
-        return "compares with a constant mean, which an offset changes; leave it out with an offset"
+    if (rows := no_averages(options, design)) is not None:
+        return f"averages over rows, which is not offered {rows}; leave it out"
     if not family.models_mean:
         return f"needs a mean response, which family {family.name!r} does not model; leave it out"
     if constant_column(design) is None:
@@ -168,6 +164,15 @@ def no_fit_statistics(request: Request, spec: FitSpec) -> str | None:
     if options.screen is not None or options.refit_share > 0:
         return "is not offered after a choice of columns from the same rows; leave it out"
     return None
+
+
+def no_averages(options: Options, design: Bounds) -> str | None:
+    """The option with which averages over the private rows are not offered, if a model has one."""
+    if options.unit is not None:
+        return "with a unit"
+    if design.score_ratio != 1.0:
+        return "with weights or numbers of trials"
+    return "with an offset or exposure" if design.offset_bound else None
 
 
 def uncertified_method(request: Request, design: PublicDesign) -> str | None:

@@ -20,6 +20,7 @@ from dpstats.inference.estimates import check_level
 from dpstats.mechanisms.design import Variable, find_variable, formula_variables
 from dpstats.mechanisms.options import Variables, named_variables
 from dpstats.plan import Plan
+from dpstats.plan.methods import no_averages
 from dpstats.results.contrasts import TESTED
 from dpstats.results.fit_statistics import (
     Average,
@@ -135,6 +136,9 @@ class PrivateRows:
         return means
 
     def _not_bought(self, of_what: str, remedy: str) -> NotReleasedError:
+        rows = no_averages(self.plan.request.options, self.plan.design)
+        if rows is not None:
+            return NotReleasedError(f"{self.name}{of_what}: averages over the rows are not offered {rows}; {HINT}")
         return NotReleasedError(f"{self.name}{of_what}: averages over the rows were not bought; {remedy}; {HINT}")
 
     def _not_bought_of(self, variable: Variable, step: float | None) -> NotReleasedError:

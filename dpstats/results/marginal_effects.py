@@ -21,6 +21,7 @@ from dpstats.frames import WideFrame
 from dpstats.inference.estimates import check_level
 from dpstats.mechanisms.design import divided_variables
 from dpstats.plan import Plan
+from dpstats.plan.methods import no_averages
 from dpstats.results.contrasts import inference_table
 from dpstats.results.fit_statistics import Effect, FitStatistics, HalfWidth, contrast_width, derivative
 from dpstats.results.standard_errors import ReleasedErrors
@@ -34,9 +35,9 @@ NOT_BOUGHT = (
     "get_margeff(at='overall') needs averages over the rows, and this fit bought no fit statistics: fitstats=0.05 "
     "buys them; at='zero' needs none"
 )
-WITH_OFFSET = (
-    "get_margeff(at='overall') needs averages over the rows, which are not offered with an offset or exposure; "
-    "at='zero' needs none, and comparisons(newdata=...) has effects at public values"
+NOT_OFFERED = (
+    "get_margeff(at='overall') needs averages over the rows, which are not offered {rows}; at='zero' needs none, and "
+    "comparisons(newdata=...) has effects at public values"
 )
 NO_MEANS = (
     "get_margeff(at='mean') needs the means of the columns, which no fit of this family releases; at='overall' "
@@ -159,7 +160,8 @@ def marginal_effects(
         columns = ", ".join(f"{name!r}: [...]" for name in names if name != "Intercept")
         raise NotReleasedError(NO_MEANS.format(columns=columns))
     elif statistics is None or (average := statistics.average_slope()) is None:
-        raise NotReleasedError(WITH_OFFSET if plan.design.offset_bound else NOT_BOUGHT)
+        rows = no_averages(plan.request.options, plan.design)
+        raise NotReleasedError(NOT_BOUGHT if rows is None else NOT_OFFERED.format(rows=rows))
     else:
         slope, moves, gradient = average
         effects = _slopes(model, slope, gradient, lambda coef: statistics.width_of(moves.times(coef)))

@@ -28,6 +28,7 @@ ROUGH_TOLERANCE = 1.1  # the same for rows that are more or less informative
 LONGEST_STEP = 2.0  # of the search, on the logarithm of the number of rows
 GROWTH = 4.0  # the factor between trials until coefficients are likely to be identified
 IDENTIFIED_TOLERANCE = 1.05  # the factor to which the number that identifies them is found
+BINDING = 0.9  # of the target: smaller forecasts show that something else binds
 SEARCH_DRAWS, FINAL_DRAWS = 6, 20  # of noise, in the search and for its answer
 
 
@@ -169,6 +170,11 @@ def simulated_rows_note() -> str:
 
 def _text_with_table(answer: str, table: pd.DataFrame, known: bool) -> str:
     """An answer in words, and the forecast for it."""
+    if float((table["std_error"] / table["wanted"]).max()) < BINDING:
+        answer += (
+            " The probability of a finite standard error decides this answer, not the target: with less, more than "
+            "one fit in twenty would have none."
+        )
     columns = table.drop(columns=["lower", "upper", "identified_upper"] if known else ["identified_upper"])
     shown = columns.map("{:.4g}".format).to_string(max_colwidth=30, line_width=WIDTH)
     return "\n".join([*textwrap.wrap(answer, WIDTH), "", shown])

@@ -605,8 +605,11 @@ def test_an_offset_says_shortly_why_no_fit_statistics_are_bought() -> None:
         "n ~ x", {"x": (0, 1), "t": (1, 2), "n": (0, 9)}, 1.0, family="poisson", exposure="t", inference=True
     )
     text = " ".join(str(plan.summary()).split())
-    assert "No fit statistics are bought: fitstats compares with a constant mean, which an offset changes." in text
-    with pytest.raises(dp.errors.ArgumentError, match="leave it out with an offset"):
+    assert (
+        "No fit statistics are bought: fitstats averages over rows, which is not offered with an offset or exposure."
+        in text
+    )
+    with pytest.raises(dp.errors.ArgumentError, match="not offered with an offset or exposure; leave it out"):
         dp.plan("n ~ x", {"x": (0, 1), "t": (1, 2), "n": (0, 9)}, 1.0, family="poisson", exposure="t", fitstats=0.1)
 
 
