@@ -300,6 +300,8 @@ class Options:
     n: float | None = None
 
     def __post_init__(self) -> None:
+        if self.inference is False:  # the other spelling of None, of every verb
+            object.__setattr__(self, "inference", None)
         for names, suits, requirement in REQUIREMENTS:
             for name in names:
                 if not suits(value := getattr(self, name)):
