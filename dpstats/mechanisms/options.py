@@ -300,8 +300,6 @@ class Options:
     n: float | None = None
 
     def __post_init__(self) -> None:
-        if self.inference is False:  # the other spelling of None, of every verb
-            object.__setattr__(self, "inference", None)
         for names, suits, requirement in REQUIREMENTS:
             for name in names:
                 if not suits(value := getattr(self, name)):
@@ -320,7 +318,10 @@ class Options:
 
     @classmethod
     def from_mapping(cls, given: Mapping[str, Any]) -> Options:
-        """The options of these names; ArgumentError for a name that is unknown, with what was probably meant."""
+        """The options of these names; ArgumentError for a name that is unknown, with what was probably meant.
+
+        False is another spelling of None for ``inference``.
+        """
         known = [item.name for item in fields(cls)]
         for name in given:
             if (instead := not_offered().get(name)) is not None:
@@ -331,7 +332,7 @@ class Options:
                 near = difflib.get_close_matches(name, [*known, *ARGUMENTS], n=1)
                 hint = f"did you mean {near[0]!r}? " if near else ""
                 raise ArgumentError(f"unknown option {name!r}; {hint}options: {', '.join(known)}")
-        return cls(**given)
+        return cls(**{**given, "inference": None} if given.get("inference") is False else given)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON; of `LATER` ones what older plans had is left out: they keep their digests."""
