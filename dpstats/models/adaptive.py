@@ -71,7 +71,11 @@ LOSS_PRICE = 2.0
 
 SUPPOSED_LOSS = 5.0
 """What noise adds to the loss of least squares counts so many times over: it is relative to what the columns leave
-unexplained, which is a fifth of what is supposed where they explain nine tenths."""
+unexplained, which is a fifth of what is supposed where they explain nine tenths.
+
+So it does of released statistics until an interval of the response is bought, and in proportion to `LIKELY_PART` over
+the part of the range that it is, squared, from then on: where responses fill their range statistics lose far less.
+"""
 
 LESS_INFORMATION = (1.0, 1 / 2, 1 / 4, 1 / 8)
 """Columns may go together more than is supposed: released statistics and a residual cap are compared by the shares of
@@ -569,8 +573,16 @@ class Expectation:
             return Outlook(share, 1.0, self._share(self._usual_ratios, n))
         noise, bias = stage.predicted_error(self._used(n) * self.row_information, self.coef - stage.shrunk_towards)
         excess = float(np.sum(self.row_information * (noise + bias))) * self.units
-        excess *= SUPPOSED_LOSS if family.response == "continuous" else 1.0
+        excess *= self._supposed_loss() if family.response == "continuous" else 1.0
         return Outlook(share, 1 + max(excess, 0.0))
+
+    def _supposed_loss(self) -> float:
+        """How many times what noise adds to the loss of least squares counts."""
+        response = self.plan.response
+        if response is None or self.plan.request.method != "statistics":
+            return SUPPOSED_LOSS
+        part = (response.high - response.low) / 2 / self.plan.design.response_scaling()[1]
+        return SUPPOSED_LOSS * (LIKELY_PART / part) ** 2
 
     def _used(self, n: float) -> float:
         n = max(float(n), 1.0)

@@ -168,7 +168,8 @@ def counts_note(plan: Any) -> list[str]:
 
 def count_findings(plan: Any) -> list[str]:
     """Columns that certainly lose or clip rows, in sentences; what clips the response changes every coefficient."""
-    responses = plan.design.parsed.response_columns if isinstance(plan.design, DesignSpec) else ()
+    design = getattr(plan, "design", None)
+    responses = design.parsed.response_columns if isinstance(design, DesignSpec) else ()
     return plan.counts.findings(narrowed_columns(plan), responses)
 
 
@@ -351,8 +352,8 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
             f"standard deviation of the privacy noise in a coefficient, for any rows. {few}"
         )
     if plan.counts is not None and plan.counts.settles_errors and plan.counts.rows is None:
-        foreseen = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
-        predicted = "" if plan.screening is not None else f"{foreseen} predicts them. "
+        foreseen = phrase("plan.standard_errors(n, typical=...)", shell="python -m dpstats plan --rows N")
+        predicted = "" if plan.screening is not None else f"{foreseen} forecasts them. "
         return (
             "The budget for standard errors depends on the number of rows, as in the table above. "
             f"{argument('inference', True)} always pays for them. {predicted}{few}"

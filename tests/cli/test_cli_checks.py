@@ -297,7 +297,7 @@ def test_a_plan_speaks_of_options(folder: Path, capfd: pytest.CaptureFixture[str
     capfd.readouterr()
     assert main(["plan", "age ~ sex", "--domain", "adult.yaml", "--eps", "1"]) == 0
     said = " ".join(capfd.readouterr().out.split())
-    assert "--inference yes spends" in said
+    assert "--inference yes always pays" in said
     assert "inference=True" not in said
     assert "--method statistics" in said
 

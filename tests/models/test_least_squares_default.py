@@ -351,21 +351,23 @@ def test_widths_decide_where_all_have_intervals_and_intervals_where_few_have() -
         assert (sums.intervals(rows) > capped.intervals(rows)) == taken
 
 
-def settled_method(inference: Any, rows: float) -> str:
-    """What a call takes for so many rows once (-25, 25) has been bought of (-50, 50)."""
+def settled_method(inference: Any, rows: float, high: float = 25.0) -> str:
+    """What a call takes for so many rows once (-high, high) has been bought of (-50, 50)."""
     request = make_request(eps=1.0, family="gaussian", inference=inference)
     plan = FormulaSource(EIGHT, None, Domain(COLUMNS | WIDE)).plan(request, alone=True)
     paid = replace(plan.request, options=replace(plan.request.options, inference=True))
     priced = rescaled(plan, paid).response
     assert priced is not None
-    found = settled(rescaled(plan, paid, replace(priced, low=-25.0, high=25.0)), rows, plan.request)
+    found = settled(rescaled(plan, paid, replace(priced, low=-high, high=high)), rows, plan.request)
     return "alone" if found.request.options.inference is None else found.request.method
 
 
 def test_statistics_are_taken_where_they_are_worth_more_than_coefficients_alone() -> None:
-    """Of 2,000 rows they are not, by their loss, but a cap is: unless errors are asked for."""
-    assert [settled_method(True, rows) for rows in (600, 2_000)] == ["statistics", "statistics"]
-    assert [settled_method("auto", rows) for rows in (600, 2_000)] == ["alone", "napp"]
+    """The more of the range is bought the fewer rows they take; but any number where errors are asked for."""
+    assert [settled_method(True, rows) for rows in (600, 1_500)] == ["statistics", "statistics"]
+    assert [settled_method("auto", rows) for rows in (600, 1_500, 2_000)] == ["alone", "napp", "statistics"]
+    assert [settled_method(inference, 1_500, 15.0) for inference in (True, "auto")] == ["statistics", "napp"]
+    assert settled_method("auto", 1_500, 50.0) == "statistics"
 
 
 def test_intervals_half_as_wide_are_worth_a_seventh_more_of_them() -> None:

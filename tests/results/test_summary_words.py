@@ -44,11 +44,13 @@ def test_the_cap_of_residuals_is_said_in_units_of_the_response(full: bool) -> No
 
 
 def test_coefficients_without_errors_are_said_to_be_shrunken() -> None:
-    assert "inference=True buys them" in words(dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN, seed=1, inference=None))
+    known = words(dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN, seed=1, inference=None))
+    assert "inference=True pays for them" in known
+    assert "y forecast " in known
     # Of how many rows they would be is not known there.
     unknown = words(dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN, seed=1, check_share=0))
     assert "inference=True pays for them; plan.standard_errors(n)" in unknown
-    assert "inference=True buys them" not in unknown
+    assert "y forecast " not in unknown
     sparse = words(dp.lasso("y ~ x + z", rows(), 1.0, domain=DOMAIN, seed=1, alpha=1.0))
     assert "Coefficients are shrunk" in sparse
     assert "inference=True" not in sparse, "a sparse penalty leaves nothing to buy"
@@ -144,7 +146,7 @@ def test_a_plan_says_which_alpha_means_something() -> None:
     fit = dp.lasso("y ~ x + z", rows(500), 1.0, domain=DOMAIN, alpha=1.01 * most * 500)
     assert np.all(fit.params[["x", "z"]] == 0)
     assert "alpha =" not in words(dp.plan("y ~ x", DOMAIN, 1.0, penalty="ridge", alpha=4.0))
-    assert "inference=True buys them" not in said
+    assert "inference=True pays for them" not in said
 
 
 @pytest.mark.parametrize("inference", [True, None])
@@ -233,8 +235,7 @@ def test_a_rare_reference_level_is_named_and_what_has_no_error_is_blank() -> Non
     lines = {line.split()[0]: line for line in str(fit).splitlines() if line}
     for name, known in fit.identified.items():
         cells = lines[name].split()[1:]
-        assert len(cells) == (6 if known else 1)
-        assert known or cells == [f"{fit.debiased[name]:.2g}"], "two digits, and nothing that reads as a test"
+        assert len(cells) == (6 if known else 0)
 
 
 @pytest.mark.slow
@@ -264,12 +265,10 @@ def test_a_reference_with_its_share_of_the_rows_is_not_called_rare() -> None:
     data = pd.DataFrame({"region": rng.choice(levels, 1000, p=[0.23, 0.19, 0.37, 0.21])})
     data["age"] = rng.uniform(18, 65, 1000)
     data["b"] = rng.random(1000) < np.where(data["region"] == "south", 0.3, 0.5)
-    domain, advised = {"region": levels, "age": (18, 65)}, 0
+    domain = {"region": levels, "age": (18, 65)}
     for seed in range(30):
-        text = words(dp.logit("b ~ age + region", data, 0.1, domain=domain, inference=True, seed=seed))
-        assert "too rare" not in text
-        advised += "region is measured from a level that has too few rows for this budget" in text
-    assert advised, "no seed leaves the reference without an interval"
+        fit = dp.logit("b ~ age + region", data, 0.1, domain=domain, inference=True, seed=seed)
+        assert "measured from a level" not in words(fit)
 
 
 def test_the_summary_of_persons_says_how_they_are_weighed() -> None:
@@ -488,12 +487,12 @@ def test_no_eps_is_advised_by_a_count_that_is_nearly_noise() -> None:
 def test_what_was_paid_for_and_noise_hides_is_named() -> None:
     formula, data, domain = wide_rows(3_000, 14)
     hidden = 0
-    for eps in (0.15, 0.15, 0.15, 0.15, 20.0):
+    for eps in (*(0.1,) * 8, 20.0):  # none of eight once in thousands
         fit = dp.logit(formula, data, eps, domain=domain, inference=True, fitstats=0.1)
         share = fit.fitstats.T.to_dict().get("deviance_explained")
         hidden += (named := share is not None and not share["std_error"] <= 0.25 and not fit.identified.all())
         assert ("Noise hides deviance explained." in words(fit)) == named
-    assert 0 < hidden < 5
+    assert 0 < hidden < 9
     without = dp.logit(formula, data, 0.5, domain=domain, inference=True, fitstats=None)
     assert "Noise hides" not in words(without)
 
@@ -546,7 +545,7 @@ def test_what_coefficients_are_comes_before_words_of_the_table() -> None:
         z, p = fit.tvalues, fit.pvalues
         if any(np.abs(p - 2 * special.ndtr(-np.abs(z)))[np.isfinite(z) & (z != 0)] > 0.02):
             far += 1
-            assert "P>|z| accounts for the distribution of the privacy noise" in words(fit)
+            assert "P>|z| follows the distribution of the privacy noise" in words(fit)
     assert far
 
 
