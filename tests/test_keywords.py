@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, fields
 from typing import Any, get_type_hints
 
+import numpy as np
 import pytest
 
 import dpstats as dp
@@ -95,3 +96,22 @@ def test_parted() -> None:
         {"ledger": 1, "label": None},
         {"delta": 0.5},
     )
+
+
+SURVIVAL, LEVELS = {"t": (0, 1), "e": (0, 1), "x": (0, 1)}, {"c": ["a", "b", "c"], "x": (0, 1)}
+
+VERBS: dict[str, Callable[..., Any]] = {
+    "glm": lambda **asked: dp.plan("y ~ x", DOMAIN, 1.0, family="binomial", **asked),
+    "classes": lambda **asked: dp.plan("c ~ x", LEVELS, 1.0, family="multinomial", **asked),
+    "hazard": lambda **asked: dp.plan_hazard("Surv(t, e) ~ x", SURVIVAL, 1.0, **asked),
+    "ordinal": lambda **asked: dp.plan_ordinal("c ~ x", LEVELS, 1.0, **asked),
+    "quantile": lambda **asked: dp.plan("y ~ x", DOMAIN, 1.0, family=dp.families.Quantile(0.5), **asked),
+    "quantiles": lambda **asked: dp.plan_quantreg("y ~ x", DOMAIN, 1.0, q=[0.2, 0.8], **asked),
+    "array": lambda **asked: GLM(np.ones(2), np.ones((2, 1)), "binomial", row_norm=1.0).plan(1.0, **asked),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_none_and_false_both_leave_standard_errors_out(verb: str) -> None:
+    paid, without, spelt = (str(VERBS[verb](inference=one).summary()) for one in (True, None, False))
+    assert spelt == without != paid

@@ -318,7 +318,10 @@ class Options:
 
     @classmethod
     def from_mapping(cls, given: Mapping[str, Any]) -> Options:
-        """The options of these names; ArgumentError for a name that is unknown, with what was probably meant."""
+        """The options of these names; ArgumentError for a name that is unknown, with what was probably meant.
+
+        False is another spelling of None for ``inference``.
+        """
         known = [item.name for item in fields(cls)]
         for name in given:
             if (instead := not_offered().get(name)) is not None:
@@ -329,7 +332,7 @@ class Options:
                 near = difflib.get_close_matches(name, [*known, *ARGUMENTS], n=1)
                 hint = f"did you mean {near[0]!r}? " if near else ""
                 raise ArgumentError(f"unknown option {name!r}; {hint}options: {', '.join(known)}")
-        return cls(**given)
+        return cls(**{**given, "inference": None} if given.get("inference") is False else given)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON; of `LATER` ones what older plans had is left out: they keep their digests."""

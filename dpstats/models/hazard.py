@@ -216,7 +216,7 @@ def plan_hazard(
     breaks: int | list[float] = 4,
     rate_cap: float | None = None,
     adjacency: str = "add_remove",
-    inference: bool = True,
+    inference: bool | None = True,
     **options: Any,
 ) -> Plan:
     """What `hazard` would release and cost; reads no rows.
@@ -259,7 +259,7 @@ def hazard(
     breaks: int | list[float] = 4,
     rate_cap: float | None = None,
     adjacency: str = "add_remove",
-    inference: bool = True,
+    inference: bool | None = True,
     ledger: LedgerLike = None,
     label: str | None = None,
     analyst: str | None = None,
@@ -286,14 +286,14 @@ def hazard(
     breaks : int or list of float
         Ends of the intervals with a hazard each; a number means so many of one width. Observation ends at the last.
     rate_cap : float, optional
-        A rate, in events per unit of time; ``2 / breaks[-1]`` by default. In an interval of length L a person
-        contributes at most rate_cap * L events. Time and events have full weight until the person's cumulative hazard
-        in the interval reaches 0.58 * rate_cap * L. The weight then falls, to zero at 1.58 * rate_cap * L. The noise
-        is proportional to the cap. If the model holds, the cap does not bias the coefficients, but persons with a
-        greater hazard contribute less information.
+        A rate, in events per unit of time; ``2 / breaks[-1]`` by default. In an interval of length L the time of a
+        person contributes at most rate_cap * L to the score. Time and events have full weight until the person's
+        cumulative hazard in the interval reaches 0.58 * rate_cap * L. The weight then falls, to zero at 1.58 * rate_cap
+        * L. The noise is proportional to the cap. If the model holds, the cap does not bias the coefficients, but
+        persons with a greater hazard contribute less information.
     adjacency : {"add_remove", "replace_one"}
-    inference : bool
-        Whether standard errors are paid for.
+    inference : {True, None}
+        True pays for standard errors; None releases coefficients alone.
     ledger : Ledger, Part or path, optional
         Charged durably before any row is read.
     label, analyst : str, optional
@@ -359,12 +359,12 @@ def _call(
     asked: Mapping[str, Any],
 ) -> DryRun:
     """What is asked for, and how rows become pieces."""
-    if not isinstance(asked["inference"], bool):
-        raise ArgumentError(f"inference must be True or False, got {safe_repr(asked['inference'])}")
+    if not (asked["inference"] is None or isinstance(asked["inference"], bool)):
+        raise ArgumentError(f"inference must be True or None, got {safe_repr(asked['inference'])}")
     read = survival_response(formula)
     times = bind_times(read, domain, breaks)
     family = _family(times, rate_cap)
-    settings = {**asked, "inference": "model" if asked["inference"] else None}
+    settings = {**asked, "inference": "model" if asked["inference"] else asked["inference"]}
     # A person is a piece an interval and an event at most.
     request = piece_request("hazard", eps, family, seed, len(times.breaks), OPTIONS, settings)
     design = requested_spec(_formula_of_pieces(read), _domain_of_pieces(read, times, domain), family=family)

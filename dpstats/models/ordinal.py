@@ -260,9 +260,9 @@ def ordinal(
 
 def _call(formula: str, domain: Domain, eps: float, seed: int | None, asked: Mapping[str, Any]) -> DryRun:
     """What is asked for, and the pieces of rows."""
-    check_choice("inference", asked["inference"], ("auto", "robust", True, None))
     family, pieces = CumulativeLogit(), _pieces(formula, domain)
     request = piece_request("ordinal", eps, family, seed, len(pieces.design.cut_points), OPTIONS, asked)
+    check_choice("inference", request.options.inference, ("auto", "robust", True, None))
     return DryRun(PieceSource(formula, domain, family, pieces), request)
 
 

@@ -496,7 +496,7 @@ def wording_notes(results: ReleasedModel) -> list[str]:
     """What the columns of a table with errors mean."""
     if not shows_errors(results):
         return []
-    notes = ["coef and std err are bias-corrected; params are the coefficients as released, with shrinkage."]
+    notes = ["coef is bias-corrected; params holds the coefficients as released, with shrinkage."]
     differs = differs_from_normal(results.tvalues.to_numpy(), results.pvalues.to_numpy())
     return [NOT_NORMAL, *notes] if differs else notes
 

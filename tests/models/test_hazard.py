@@ -452,7 +452,7 @@ def test_curves_end_where_observation_ends() -> None:
 
 def test_more_options() -> None:
     rows = survival_rows(500, 2)
-    fit = dp.hazard(FORMULA, rows, 1.0, domain=DOMAIN, inference=False, adjacency="replace_one", curvature=20.0)
+    fit = dp.hazard(FORMULA, rows, 1.0, domain=DOMAIN, inference=None, adjacency="replace_one", curvature=20.0)
     assert (fit.nobs, fit.has_errors) == (500, False)
     assert fit.guarantee.adjacency == "replace_one"
 
@@ -464,7 +464,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "cap": ({"rate_cap": 0}, "rate_cap"),
     "text cap": ({"rate_cap": "high"}, "rate_cap"),
     "tiny cap": ({"rate_cap": 1e-60}, "rate_cap"),
-    "inference": ({"inference": "robust"}, "True or False"),
+    "inference": ({"inference": "robust"}, "True or None"),
     "undeclared": ({"formula": "Surv(time, event) ~ ward"}, "'ward' is not declared"),
     "undeclared entry": ({"formula": "Surv(since, time, event) ~ arm"}, "'since' is not declared"),
     "reserved": ({"formula": "Surv(time, event) ~ interval", "domain": {**DOMAIN, "interval": (0, 1)}}, "rename it"),

@@ -533,7 +533,7 @@ def test_what_coefficients_are_comes_before_words_of_the_table() -> None:
     data = pd.DataFrame(random.normal(0, 1, (30_000, 3)), columns=["x", "z", "count"])
     data["count"] = random.poisson(np.exp(1.5 + 0.2 * data["x"]))
     domain = {"x": (-100, 100), "z": (-4, 4), "count": (0, 40)}
-    places = {"cap": "The link is the logarithm", "rows": "outside the bought range", "bias": "coef and std err are"}
+    places = {"cap": "The link is the logarithm", "rows": "outside the bought range", "bias": "coef is bias-corrected"}
     far = 0
     for seed in range(8):
         fit = dp.poisson("count ~ x + z", data, 0.2, domain=domain, ranges="bought", inference=True, seed=seed,
