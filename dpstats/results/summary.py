@@ -444,7 +444,7 @@ def what_would_help(results: ReleasedModel) -> str:
     budget = "" if rough or eps > GREATEST_EPS else f" (or eps = {eps:g} with these)"
     return (
         f"{insist} pays for them. By forecast nearly all of them need about {enough:,.0f} rows"
-        f"{budget}, or more if columns fill little of their ranges or are collinear. N{ways[1:]}"
+        f"{budget}, or more if columns fill little of their ranges or are collinear."
     )
 
 
