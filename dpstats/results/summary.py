@@ -380,7 +380,10 @@ def selection_note(results: ReleasedModel) -> str:
     names = ", ".join(out[:MOST_NAMES]) + (f" and {len(out) - MOST_NAMES} more" if len(out) > MOST_NAMES else "")
     meaning = " A coefficient above can include the effect of a similar column that was left out."
     shows_slopes = shows_errors(results) and bool({*results.plan.names} - {*out, "Intercept"})
-    return f"Left out: {names} (left_out).{meaning if shows_slopes else ''}"
+    # The penalty of a lasso before a refit is well above the noise, which a screen's choice is not.
+    weak = f" {phrase('screen=', shell='--set screen=K')} finds weaker effects than a lasso with a refit."
+    refitted = results.plan.stages[-1].role == "refit" and results.plan.screening is None
+    return f"Left out: {names} (left_out).{meaning if shows_slopes else ''}{weak if refitted else ''}"
 
 
 def no_errors_note(results: ReleasedModel) -> str:
