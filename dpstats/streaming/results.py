@@ -146,13 +146,14 @@ class StreamResults(FittedModel):
         """About how many rows these ticks used, with the standard deviation of the noise: post-processing of the sums.
 
         It is the sum of the rows' weights over the greatest, so that there are at least as many of other than linear
-        models, and with weights or a half-life. None without an intercept.
+        models, and with weights or a half-life. None without an intercept, and of a projected stream, whose sums are
+        of sketches.
 
         Examples
         --------
         >>> count, deviation = fit.rows
         """
-        if (known := constant_column(self.plan.design)) is None:
+        if (known := constant_column(self.plan.design)) is None or self.plan.method == "projected":
             return None
         with quiet():
             moments = self.plan.fitting.moments(self.sums, self.deviation)

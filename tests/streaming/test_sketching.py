@@ -137,6 +137,14 @@ def test_windows_and_results_have_no_errors(tmp_path: Path) -> None:
     assert len(stream.history) == 3 * 40
 
 
+def test_a_sketch_with_an_intercept_has_a_summary_and_no_number_of_rows() -> None:
+    """A sum of sketches does not count rows."""
+    found = make(seed=2, formula="y ~ x + word").update(frame(300))
+    assert found.rows is None
+    assert "projected" in str(found.summary())
+    assert "Rows used" not in str(found.summary())
+
+
 def test_a_plan_says_what_is_bought() -> None:
     plan = make(rows_guess=500).plan()
     text = str(plan)
