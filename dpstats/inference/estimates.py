@@ -19,7 +19,7 @@ from dpstats.inference.delta_method import (
     known_tilt,
     sampling_variances,
 )
-from dpstats.inference.inverse import LEAST_RATIO, Identified, identify
+from dpstats.inference.inverse import Identified, identify
 from dpstats.inference.noise_laws import (
     LinearLaw,
     MatrixLaw,
@@ -116,10 +116,6 @@ def check_level(alpha: float) -> float:
         raise ArgumentError(f"alpha must lie strictly between 0 and 1, got {safe_repr(alpha)}")
     return float(alpha)
 
-
-WEAK_GUARD = 4.0
-"""Where weak coefficients stay, each adds to the others so many times its own variance over the square of its ratio: a
-relative error of 1 / r in the information is one of 2 / r in what it passes on."""
 
 REACH = 1.5
 """A coefficient that was dropped is taken to be of this many typical sizes, times the root of its variance inflation:
@@ -273,13 +269,7 @@ class Estimates:
         weights[~active] = sizes**2
         # The products of released entries exceed those of the true ones by the noise's covariance, on average.
         excess = self.matrix.square(np.diag(weights))[np.ix_(active, active)]
-        both = alone + _positive_part(across @ across.T - excess, self.identified.inverse)
-        ratios, inverse = self.identified.ratios[active], self.identified.inverse
-        if np.all(ratios >= LEAST_RATIO):
-            return alone, both
-        own = sampling_variances(self.spread, self.identified, np.eye(len(inverse))).variance
-        own = own + np.diag(inverse @ both @ inverse) + self.correction[active] ** 2
-        return alone, both + np.diag(WEAK_GUARD / ratios**2 * own / np.diag(inverse) ** 2)
+        return alone, alone + _positive_part(across @ across.T - excess, self.identified.inverse)
 
     @cached_property
     def covariances(self) -> tuple[Float, Float]:

@@ -24,7 +24,7 @@ from dpstats.inference.basis import (
     reference_levels,
     self_adjoint,
 )
-from dpstats.inference.inverse import LEAST_RATIO, WEAK_RATIO, Identified
+from dpstats.inference.inverse import LEAST_RATIO, Identified
 
 Float = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -102,11 +102,11 @@ def forecast_information(
 
 
 def _identified(information: Float, law: ProjectedNoise, solve: Solve) -> Identified:
-    """As `identify`: the least coefficient is dropped until all reach `LEAST_RATIO`."""
+    """The least coefficient is dropped until all reach `LEAST_RATIO`."""
     size = len(information)
     kept = np.flatnonzero(law.bilinear(np.eye(size), np.eye(size)) > 0)
     ratios, inflations, start = np.zeros(size), np.ones(size), None
-    inverse, inner, weak = np.zeros((0, 0)), law.restrict(kept), None
+    inverse, inner = np.zeros((0, 0)), law.restrict(kept)
     while len(kept):
         part = information[np.ix_(kept, kept)]
         inverse, solved = solve(part, inner, start)
@@ -116,15 +116,13 @@ def _identified(information: Float, law: ProjectedNoise, solve: Solve) -> Identi
         worst = int(np.argmin(found))
         if solved and found[worst] >= LEAST_RATIO:
             break
-        if weak is None and solved and found[worst] >= WEAK_RATIO:
-            weak = Identified(np.isin(np.arange(size), kept), inverse, ratios.copy(), inflations.copy(), inner)
         rest = np.delete(np.arange(len(kept)), worst)
         # The inverse among the rest: a rank-one change.
         start = (inverse - np.outer(inverse[worst], inverse[worst]) / (inverse[worst, worst] or 1.0))[
             np.ix_(rest, rest)
         ]
         kept, inner, inverse = kept[rest], inner.restrict(rest), inverse[:0, :0]
-    return Identified(np.isin(np.arange(size), kept), inverse, ratios, inflations, inner, weak)
+    return Identified(np.isin(np.arange(size), kept), inverse, ratios, inflations, inner)
 
 
 def _plain(information: Float, law: ProjectedNoise, start: Float | None) -> tuple[Float, bool]:

@@ -150,9 +150,6 @@ def _newton_direction(residual: Float, curvature: MatrixMap) -> Float:
 LEAST_RATIO = 2.0
 """A coefficient's information must be so many standard deviations of its noise."""
 
-WEAK_RATIO = 1.0
-"""Down to so many the coefficients that stay are weak, where that shows more of the others."""
-
 LIKELY = 0.95
 """The chance of that with which forecasts count on a coefficient."""
 
@@ -166,7 +163,6 @@ class Identified:
     ratios: Float  # r_j = G_jj / sd(g_j'E g_j), shape (p,); where not identified that at which it was dropped
     inflations: Float  # of variance by the other columns, H_jj G_jj and at least 1, shape (p,); likewise
     law: MatrixLaw  # of the matrix noise among the active coefficients
-    weak: Identified | None = None  # with the weak coefficients among the active ones, if there are any
 
     @property
     def directions(self) -> Float:
@@ -179,15 +175,14 @@ class Identified:
 def identify(information: Float, law: MatrixLaw, least: float = LEAST_RATIO) -> Identified:
     """Drop the coefficient of the least information t-ratio until all are at least `least`, which is positive.
 
-    A column whose diagonal entry has no noise left is known to be 0 in every row: it is dropped first. Of the same
-    steps `weak` has that at which all are at least `WEAK_RATIO`.
+    A column whose diagonal entry has no noise left is known to be 0 in every row: it is dropped first.
     """
     if not (np.isfinite(least) and least > 0):
         raise ArgumentError(f"least must be finite and positive, got {safe_repr(least)}")
     information = check_symmetric("information", information, law.size)
     kept = np.flatnonzero(law.bilinear(np.eye(law.size), np.eye(law.size)) > 0)
     ratios, inflations, start = np.zeros(law.size), np.ones(law.size), None
-    inverse, weak = np.zeros((0, 0)), None
+    inverse = np.zeros((0, 0))
     while len(kept):
         inner = law.restrict(kept)
         inverse, solved = stabilised_solve(information[np.ix_(kept, kept)], inner, start)
@@ -199,8 +194,6 @@ def identify(information: Float, law: MatrixLaw, least: float = LEAST_RATIO) -> 
         # Without a solution the information is that of no positive definite matrix: some coefficient has to go.
         if solved and found[worst] >= least:
             break
-        if weak is None and solved and found[worst] >= WEAK_RATIO:
-            weak = Identified(np.isin(np.arange(law.size), kept), inverse, ratios.copy(), inflations.copy(), inner)
         kept = np.delete(kept, worst)
         rest = np.delete(np.arange(len(found)), worst)
         # (X_KK)^-1 for X = G^-1 and K all but one column: a rank-one change of G.
@@ -208,4 +201,4 @@ def identify(information: Float, law: MatrixLaw, least: float = LEAST_RATIO) -> 
     else:
         inner, inverse = law.restrict(np.arange(0)), np.zeros((0, 0))
     active = np.isin(np.arange(law.size), kept)
-    return Identified(active, inverse, ratios, inflations, inner, weak)
+    return Identified(active, inverse, ratios, inflations, inner)

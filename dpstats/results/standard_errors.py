@@ -20,7 +20,6 @@ from dpstats.inference import (
     LinearLaw,
     MappedLinear,
     MeanFunction,
-    ModelSpread,
     ReleasedLaw,
     RobustSpread,
     Spread,
@@ -84,34 +83,24 @@ def inference_of(
     rows, center = transform @ basis, stage.shrunk_towards
     coef = np.linalg.solve(basis, scaled_params[columns] - center)
     curvature = self_adjoint(basis.T @ np.diag(stage.curvature) @ basis)
-    cap = stage.information.purchase.weight_cap
-    linear = MappedLinear(noise or ReleasedLaw(stage.noise, stage.noise_shape), basis)
-
-    def estimates_of(identified: Identified) -> Estimates:
-        before = identified
-        if plan.family.link in CURVED and (plan.design.offset_bound == 0 or plan.family.name == "poisson"):
-            # Simulated rows have no offset; the ratio of two exponentials does not depend on it.
-            start = np.linalg.solve(basis, scaled_params[columns])
-            reach = None if cap is None else column_reach(part) @ np.abs(basis)
-            identified = average_along_path(
-                identified, start, curvature @ coef, response_of(plan, cap), constant_column(part), part.dummies, reach
-            )
-        return Estimates(
-            coef=coef,
-            information=known.matrix,
-            curvature=curvature,
-            linear=linear,
-            matrix=known.law,
-            spread=_rescaled(released.spread, basis, rows, before, identified),
-            typical_size=stage.radius / float(np.sqrt(stage.size)),
-            found=identified,
+    identified, cap = known.identified, stage.information.purchase.weight_cap
+    if plan.family.link in CURVED and (plan.design.offset_bound == 0 or plan.family.name == "poisson"):
+        # Simulated rows have no offset; the ratio of two exponentials does not depend on it.
+        start = np.linalg.solve(basis, scaled_params[columns])
+        reach = None if cap is None else column_reach(part) @ np.abs(basis)
+        identified = average_along_path(
+            identified, start, curvature @ coef, response_of(plan, cap), constant_column(part), part.dummies, reach
         )
-
-    # Without weak coefficients, or with them where that shows more (docs/proofs/inference, 4).
-    sets = [known.identified]
-    if known.identified.weak is not None and isinstance(released.spread, ModelSpread):
-        sets.append(known.identified.weak)
-    estimates = max(map(estimates_of, sets), key=lambda one: int(np.sum(np.isfinite(one.contrasts(rows).se))))
+    estimates = Estimates(
+        coef=coef,
+        information=known.matrix,
+        curvature=curvature,
+        linear=MappedLinear(noise or ReleasedLaw(stage.noise, stage.noise_shape), basis),
+        matrix=known.law,
+        spread=_rescaled(released.spread, basis, rows, known.identified, identified),
+        typical_size=stage.radius / float(np.sqrt(stage.size)),
+        found=identified,
+    )
     debiased = estimates.contrasts(basis).estimates + center
     withheld = stand_ins(plan, debiased, released)
     return ReleasedErrors(Inference(estimates, rows, transform @ center + shift, withheld), basis, center)
