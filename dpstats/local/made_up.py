@@ -29,7 +29,7 @@ MOST = 10**9
 """Sums of more reports need not fit into 64 bits."""
 
 
-def foreseen_errors(
+def forecast_errors(
     spec: Spec, n: int | None, typical: object, like: object, residual_sd: float | None
 ) -> pd.DataFrame:
     """See `Spec.standard_errors`."""

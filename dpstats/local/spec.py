@@ -411,9 +411,9 @@ class Spec:
         ['Intercept', 'x']
         """
         # Contributors do without what this needs.
-        from dpstats.local.made_up import foreseen_errors
+        from dpstats.local.made_up import forecast_errors
 
-        return foreseen_errors(self, n, typical, like, residual_sd)
+        return forecast_errors(self, n, typical, like, residual_sd)
 
     @property
     def mu_local(self) -> float:

@@ -112,8 +112,8 @@ class Outlook(NamedTuple):
     # Of predictions, over that of the best coefficients. That of counts is taken for one: their dispersion beyond
     # Poisson's is not known, and errors cost them at most a tenth.
     loss: float
-    # The share by rows that say more, where whether the table is worth having is for them to say.
-    hoped: float | None = None
+    # The same of usual rows, where these decide whether there is a table at all.
+    usual_share: float | None = None
 
     @property
     def worth(self) -> float:
@@ -123,7 +123,7 @@ class Outlook(NamedTuple):
     @property
     def worth_having(self) -> bool:
         """Whether there may be intervals enough for a table."""
-        return (self.share if self.hoped is None else self.hoped) >= LEAST_SHARE
+        return (self.share if self.usual_share is None else self.usual_share) >= LEAST_SHARE
 
 
 class Populations(NamedTuple):

@@ -233,7 +233,8 @@ def cap_note(plan: PlanFacts) -> list[str]:
     )
     settled = f"Residuals beyond {in_units(units)} (residual_cap, in units of the response) {linear}"
     uncapped = "" if request.options.unit is not None else f" {statistics} is least squares without a cap."
-    if plan.completed and request.options.inference is True:  # released sums buy no ranges when they are asked for
+    if plan.completed and request.options.inference is True and plan.response is not None:
+        # The cap follows an interval that may be wide; and sums that are asked for buy no ranges.
         cap = argument("residual_cap")
         uncapped = f" If their standard deviation is public, {cap} of 3 to 4 times it often gives smaller errors."
     if plan.completed or not is_open_least_squares(request):

@@ -40,6 +40,26 @@ def test_rows_for_errors_are_the_least_to_a_percent(plan: Any) -> None:
     assert int(found) == found.n
 
 
+@pytest.mark.slow
+def test_an_answer_says_where_the_chance_of_an_error_decides_it() -> None:
+    """19 of 20 draws are asked for, no more: six of six took 55 % more rows and eps."""
+    domain = {"b": [0, 1], "age": (18, 90), "g": ["I", "II", "III"], "treat": ["old", "new"], "bmi": (12, 60)}
+    spread = {"age": (60, 12), "bmi": (27, 5), "g": {"II": 0.3, "III": 0.2}, "treat": {"new": 0.5}, "b": 0.25}
+    plan = dp.plan("b ~ age + g + treat + bmi", domain, 0.5, family="binomial", inference=True)
+    name, reason = "treat[T.new]", "The probability of a finite standard error decides this answer"
+    rows, eps = (
+        dp.sample_size(plan, se={name: 0.1}, typical=spread),
+        dp.required(plan, se={name: 0.1}, n=8_000, typical=spread),
+    )
+    for answer in (rows, eps):
+        assert answer.table.loc[name, "identified"] >= 0.95
+        assert reason in " ".join(str(answer).split())
+    less = plan.standard_errors(int(rows.n / 1.25), typical=spread), plan.at(eps.eps / 1.25)
+    assert less[0].loc[name, "identified"] < 0.95
+    assert less[1].standard_errors(8_000, typical=spread).loc[name, "identified"] < 0.95
+    assert reason not in " ".join(str(dp.sample_size(plan, se={name: 0.02}, typical=spread)).split())
+
+
 def _columns(count: int) -> dict[str, Any]:
     return {**{f"v{at:02d}": (0, 10) for at in range(count)}, "b": bool}
 
