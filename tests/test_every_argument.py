@@ -116,6 +116,7 @@ def calls(folder: Path) -> Iterator[tuple[str, Callable[..., Any], dict[str, Any
     yield "Refits", dp.streaming.Refits, {**MODEL, "horizon": 4}
     yield "Spec", dp.local.Spec, {"domain": DOMAIN, "formula": "y ~ x", "eps": 1.0, "delta": 1e-6, "n": 10_000}
     yield "local.fit", dp.local.fit, {"reports": [report], "spec": spec}
+    yield "local.standard_errors", dp.local.standard_errors, {"spec": spec}
     yield "randomize", dp.local.randomize, {"record": {"x": 0.5, "y": 0.5}, "spec": spec}
     yield "total", dp.local.total, {"reports": [report], "spec": spec}
     yield "to_json", dp.local.to_json, {"report": report}

@@ -13,6 +13,7 @@ from dpstats.local.transport import Total, from_json, read, to_json, total, writ
 
 if TYPE_CHECKING:
     from dpstats.local.collector import fit
+    from dpstats.local.forecast import standard_errors
     from dpstats.local.results import LocalResults
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "from_json",
     "randomize",
     "read",
+    "standard_errors",
     "to_json",
     "total",
     "write",
@@ -40,6 +42,10 @@ def __getattr__(name: str) -> Any:
         from dpstats.local.collector import fit
 
         return fit
+    if name == "standard_errors":
+        from dpstats.local.forecast import standard_errors
+
+        return standard_errors
     if name == "LocalResults":
         from dpstats.local.results import LocalResults
 

@@ -372,49 +372,6 @@ class Spec:
         step = math.sqrt(self.n) * self.lattice.scale
         return self._noise[0] / step, self._noise[1] / step
 
-    def standard_errors(
-        self,
-        n: int | None = None,
-        *,
-        typical: Mapping[str, Any] | None = None,
-        like: Any = None,
-        residual_sd: float | None = None,
-    ) -> Any:
-        """Errors that a fit of `n` reports is likely to show: a forecast from public facts and the known noise.
-
-        The median of 20 collections of made-up records, which take a second or two.
-
-        Parameters
-        ----------
-        n : int, optional
-            The number of reports, at least the promised one, which it is by default.
-        typical, like : dict, DataFrame, optional
-            A description of the records, as for ``plan.standard_errors``; `like` must be PUBLIC rows.
-        residual_sd : float, optional
-            Adds the sample's error, as in ``LocalResults.uncertainty``.
-
-        Returns
-        -------
-        DataFrame
-            In the user's units, for linear regression: std_error, inf where most of the collections have none, and
-            identified, the share of those that have one. For logistic regression noise_sd, the standard deviation that
-            the noise gives the coefficient as released.
-
-        Raises
-        ------
-        ArgumentError
-            If an argument is outside its range, or for scheme="features".
-
-        Examples
-        --------
-        >>> spec.standard_errors(20_000, typical={"x": (0.5, 0.3)}).index.tolist()
-        ['Intercept', 'x']
-        """
-        # Contributors do without what this needs.
-        from dpstats.local.made_up import forecast_errors
-
-        return forecast_errors(self, n, typical, like, residual_sd)
-
     @property
     def mu_local(self) -> float:
         """Of one report, to whoever sees it: its (eps, delta) are those of a Gaussian mechanism of this mu."""

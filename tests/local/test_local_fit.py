@@ -277,26 +277,26 @@ def test_the_tidy_table_is_the_printed_one() -> None:
 def test_errors_are_foreseen_as_collections_of_such_records_have_them(n: int | None, rows: int) -> None:
     """The median of nine collections, whose own spread is below a tenth; seeds are fixed."""
     spec = make(eps=None, local_eps=40.0, n=5000)
-    foreseen = spec.standard_errors(n, like=people(4000, 99))
+    foreseen = dp.local.standard_errors(spec, n, like=people(4000, 99))
     fits = [dp.local.fit(noisy_total(spec, people(rows, seed), seed), spec) for seed in range(9)]
     actual = np.median([fit.uncertainty()["std_error"] for fit in fits], axis=0)
     assert foreseen["std_error"].to_numpy() == pytest.approx(actual, rel=0.2)
     assert (foreseen["identified"] == 1.0).all()
-    sampled = spec.standard_errors(n, like=people(4000, 99), residual_sd=3.0)["std_error"]
+    sampled = dp.local.standard_errors(spec, n, like=people(4000, 99), residual_sd=3.0)["std_error"]
     assert (sampled > foreseen["std_error"]).all()
 
 
 def test_errors_that_are_foreseen_of_little_noise_and_much() -> None:
-    assert np.isinf(make(eps=0.01).standard_errors()["std_error"]).any()
+    assert np.isinf(dp.local.standard_errors(make(eps=0.01))["std_error"]).any()
     known = {"x": (0.5, 0.29), "y": (5, 1.4), "g": {"a": 1 / 3, "b": 1 / 3}}
-    wide, narrow = (make(eps=eps, n=5000).standard_errors(typical=known)["std_error"] for eps in (1.0, 4.0))
+    wide, narrow = (dp.local.standard_errors(make(eps=eps, n=5000), typical=known)["std_error"] for eps in (1.0, 4.0))
     assert (wide > 2 * narrow).all()
 
 
 def test_logistic_noise_is_foreseen() -> None:
     """That of the coefficients as released; the median of nine collections, seeds fixed."""
     spec = make("b ~ x", eps=4.0, n=5000, family="binomial")
-    foreseen = spec.standard_errors(like=people(4000, 99))
+    foreseen = dp.local.standard_errors(spec, like=people(4000, 99))
     fits = [dp.local.fit(noisy_total(spec, people(5000, seed), seed), spec) for seed in range(9)]
     actual = np.median([fit.tidy()["noise_sd"] for fit in fits], axis=0)
     assert foreseen["noise_sd"].to_numpy() == pytest.approx(actual, rel=0.2)
@@ -315,4 +315,4 @@ def test_logistic_noise_is_foreseen() -> None:
 )
 def test_what_is_not_foreseen_of_reports_is_refused(changes: Any, given: Any, message: str) -> None:
     with pytest.raises(dp.errors.ArgumentError, match=message):
-        make(**changes).standard_errors(**given)
+        dp.local.standard_errors(make(**changes), **given)

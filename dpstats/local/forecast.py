@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,10 +30,47 @@ MOST = 10**9
 """Sums of more reports need not fit into 64 bits."""
 
 
-def forecast_errors(
-    spec: Spec, n: int | None, typical: object, like: object, residual_sd: float | None
+def standard_errors(
+    spec: Spec,
+    n: int | None = None,
+    *,
+    typical: Mapping[str, Any] | None = None,
+    like: Any = None,
+    residual_sd: float | None = None,
 ) -> pd.DataFrame:
-    """See `Spec.standard_errors`."""
+    """Errors that a fit of `n` reports is likely to show: a forecast from public facts and the known noise.
+
+    The median of 20 collections of made-up records, which take a second or two. Nobody reports for it.
+
+    Parameters
+    ----------
+    spec : Spec
+    n : int, optional
+        The number of reports, at least the promised one, which it is by default.
+    typical, like : dict, DataFrame, optional
+        A description of the records, as for ``plan.standard_errors``; `like` must be PUBLIC rows.
+    residual_sd : float, optional
+        Adds the sample's error, as in ``LocalResults.uncertainty``.
+
+    Returns
+    -------
+    DataFrame
+        In the user's units, for linear regression: std_error, inf where most of the collections have none, and
+        identified, the share of those that have one. For logistic regression noise_sd, the standard deviation that
+        the noise gives the coefficient as released.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is outside its range, or for scheme="features".
+
+    Examples
+    --------
+    >>> import dpstats as dp
+    >>> spec = dp.local.Spec({"x": (0, 1), "y": (0, 1)}, "y ~ x", eps=8.0, delta=1e-6, n=500)
+    >>> dp.local.standard_errors(spec, 20_000, typical={"x": (0.5, 0.3)}).index.tolist()
+    ['Intercept', 'x']
+    """
     count = spec.n if n is None else n
     if not is_whole(count) or not spec.n <= count <= MOST:
         raise ArgumentError(f"n must be a whole number of reports from {spec.n}, as promised, to {MOST:,}")
