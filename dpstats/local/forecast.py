@@ -71,6 +71,8 @@ def standard_errors(
     >>> dp.local.standard_errors(spec, 20_000, typical={"x": (0.5, 0.3)}).index.tolist()
     ['Intercept', 'x']
     """
+    if not isinstance(spec, Spec):
+        raise ArgumentError("spec must be a dp.local.Spec")
     count = spec.n if n is None else n
     if not is_whole(count) or not spec.n <= count <= MOST:
         raise ArgumentError(f"n must be a whole number of reports from {spec.n}, as promised, to {MOST:,}")
