@@ -167,7 +167,7 @@ class InstrumentedModel:
         within = identify(information[np.ix_(places, places)], noise.restrict(places))
         active, ratios, inflations = np.zeros(len(usable), dtype=bool), np.zeros(len(usable)), np.ones(len(usable))
         active[places], ratios[places], inflations[places] = within.active, within.ratios, within.inflations
-        equations = Equations(information, moments[:, 0], 0.0, columns, response, law)
+        equations = Equations(information, moments[:, 0], 0.0, columns, response, law, np.zeros(columns.shape[1]))
         coef = equations.solve(self.radius, None, np.ones(len(usable)))
         whole = np.zeros_like(information)
         whole[np.ix_(active, active)] = within.inverse

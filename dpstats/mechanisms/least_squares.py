@@ -97,6 +97,11 @@ class LeastSquaresPlan(StagePlan):
         return "X'X, X'y and y'y"
 
     @property
+    def shrunk_towards(self) -> Vector:
+        """The coefficients that residuals are about, or 0."""
+        return np.zeros(self.size) if self.statistics.residuals is None else np.array(self.statistics.residuals.coef)
+
+    @property
     def noise_facts(self) -> NoiseFacts:
         """The noise of the released sums."""
         return sums_facts(self.statistics)
@@ -139,7 +144,8 @@ class LeastSquaresPlan(StagePlan):
         # Coefficients u of z are K' theta.
         back = np.linalg.solve(axes.T, vectors)
         bias = back @ ((1 - values / steady) * (vectors.T @ turned))
-        variance = self.statistics.noise.gradient_variance(float(np.linalg.norm(turned))) / self.size
+        unit = self.statistics.response_unit
+        variance = unit**2 * self.statistics.noise.gradient_variance(float(np.linalg.norm(turned)) / unit) / self.size
         return (back * (variance / steady**2)) @ back.T, np.outer(bias, bias)
 
     def noise_bounds(self, transform: Matrix) -> Vector:
@@ -183,7 +189,13 @@ def plan_least_squares(spec: FitSpec, eps: float, delta: float) -> LeastSquaresP
         raise ArgumentError(f"penalty must be convex to be fitted from released statistics, got {penalty.name!r}")
     radius = RADIUS if options.radius is None else options.radius
     statistics = plan_statistics(
-        formula, eps=eps, delta=delta, adjacency=spec.adjacency, radius=radius, law=LAWS.get(options.noise)
+        formula,
+        eps=eps,
+        delta=delta,
+        adjacency=spec.adjacency,
+        radius=radius,
+        law=LAWS.get(options.noise),
+        residuals=spec.residuals,
     )
     size = len(design.names)
     curvature = ridge_of(statistics) * np.diag(statistics.law.metric)[:size]

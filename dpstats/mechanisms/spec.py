@@ -16,6 +16,7 @@ from dpstats.mechanisms.calibration import NoiseBudget
 from dpstats.mechanisms.design import Bounds, SubDesign, constant_column, find_variable, has_errors
 from dpstats.mechanisms.information import COVER, InformationPurchase, SpreadKind
 from dpstats.mechanisms.options import Options
+from dpstats.mechanisms.statistics import ResidualCentre
 from dpstats.penalties import Lasso, Penalty, split_curvature
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.information import headroom, weight_bound
@@ -36,6 +37,7 @@ class FitSpec:
     adjacency: Adjacency = "add_remove"
     mean: float | None = None  # of counts, once it has been bought
     choosing: Family | None = None  # of the stages before a refit, if their caps differ from its own
+    residuals: ResidualCentre | None = None  # what released sums are about, once it has been bought
 
     @property
     def weight_cap(self) -> float | None:

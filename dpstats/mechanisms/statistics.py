@@ -37,6 +37,7 @@ from dpstats.inference.basis import MappedMatrix, reference_levels, self_adjoint
 from dpstats.inference.inverse import identify
 from dpstats.mechanisms.design import has_errors
 from dpstats.penalties import Penalty
+from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.guarantee import Adjacency, Guarantee
 from dpstats.privacy.information import COVER_SHARE, JointColumns, MatrixLaw, MatrixNoise, design_metric
 from dpstats.privacy.information.statistics import (
@@ -59,6 +60,10 @@ RADIUS = 1.0
 """Default guess at the norm of the coefficients in the metric of the design: |x'theta| is at most that."""
 
 
+RESIDUAL_RADIUS = 2.5
+"""The noise of sums of residuals is divided as if their coefficients were so many times as large: it is X'X then that
+decides which coefficients have an interval."""
+
 WORTHWHILE = 0.5
 """See `worthwhile`; settled by `python -m benchmarks.methods.statistics joined`."""
 
@@ -66,9 +71,36 @@ LEAST, MOST = 1e-6, 1e6
 """Between which eps and the radius must lie: beyond, noise leaves the lattice, or means nothing."""
 
 
+@dataclass(frozen=True)
+class ResidualCentre:
+    """Released coefficients b and a cap c, in model units: sums are of r = (y - x'b) / c, cut to [-1, 1], for y."""
+
+    coef: tuple[float, ...]
+    cap: float
+
+    def __post_init__(self) -> None:
+        check_positive("cap", self.cap)
+
+    def of(self, exog: Matrix, endog: Vector) -> Vector:
+        """r of some rows, each by itself: a product of matrices may sum a row in an order that depends on others."""
+        left = np.array(endog, dtype=np.float64)
+        for column, coef in zip(exog.T, self.coef, strict=True):
+            left -= column * coef
+        return np.clip(left / self.cap, -1.0, 1.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON."""
+        return {"coef": list(self.coef), "cap": self.cap}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> ResidualCentre:
+        """What `to_dict` gave `stored` of."""
+        return cls(tuple(stored["coef"]), float(stored["cap"]))
+
+
 @dataclass(frozen=True, eq=False)
 class StatisticsPlan:
-    """One release of X'X, X'y and y'y, fixed before rows are read."""
+    """One release of X'X, X'y and y'y, fixed before rows are read; or of X'X, X'r and r'r, from which those follow."""
 
     design: DesignSpec  # of all columns, in model units
     noise: StatisticsNoise  # in the coordinates of `metric`
@@ -76,21 +108,36 @@ class StatisticsPlan:
     radius: float
     cover_eps: float  # the part of eps for floating point
     guarantee: Guarantee
+    residuals: ResidualCentre | None = None
+
+    @property
+    def units(self) -> Matrix:
+        """B with (x, y) = B (x, r), shape (p + 1, p + 1); r is y itself without residuals."""
+        units = np.eye(len(self.design.names) + 1)
+        if self.residuals is not None:
+            units[-1] = [*self.residuals.coef, self.residuals.cap]
+        return units
+
+    @property
+    def response_unit(self) -> float:
+        """What r is in units of."""
+        return 1.0 if self.residuals is None else self.residuals.cap
 
     @property
     def axes(self) -> Matrix:
-        """K with (x, y) = K (z, y), shape (p + 1, p + 1)."""
+        """K with (x, y) = K (z, r), shape (p + 1, p + 1)."""
         size = len(self.design.names)
         axes = np.eye(size + 1)
         axes[:size, :size] = np.diag(np.sqrt(self.metric.diagonal))
         if self.metric.mixing:
             axes[:size, :size] = np.array(self.metric.mixing) @ axes[:size, :size]
-        return axes
+        return np.asarray(self.units @ axes)
 
     @property
     def square_excess(self) -> float:
         """The variance of y'y less what `law` says it is."""
-        return self.noise.square_variance - 8 * self.noise.entry_variance / self.noise.response**4
+        excess = self.noise.square_variance - 8 * self.noise.entry_variance / self.noise.response**4
+        return excess * self.response_unit**4
 
     @property
     def intercept(self) -> tuple[int, float]:
@@ -102,12 +149,12 @@ class StatisticsPlan:
     def law(self) -> SpanNoise:
         """The noise in the coordinates (x, y); that of y'y, which no fit of y uses, is as if its weight were a^2/2."""
         axes = self.axes.copy()
-        axes[-1, -1] = np.sqrt(2) / self.noise.response
+        axes[-1, -1] *= np.sqrt(2) / self.noise.response
         return SpanNoise(self_adjoint(axes @ axes.T), self.noise.entry_variance)
 
     def release(self, rows: Rows[Block] | Iterable[tuple[Any, ...]], random: RandomSource) -> Matrix:
         """The matrix of sums of w w', w = (x, y), with its noise. Reads rows: charge first."""
-        exact = block_rows(rows).total(partial(_exact, self.metric), operator.add)
+        exact = block_rows(rows).total(partial(_exact, self.metric, self.residuals), operator.add)
         released = noisy_statistics(exact, self.noise, cover_eps=self.cover_eps, random=random)
         return self._carried(released)
 
@@ -116,7 +163,7 @@ class StatisticsPlan:
         return self._carried(self.noise.sample(random))
 
     def _carried(self, matrix: Matrix) -> Matrix:
-        """A matrix of sums in the coordinates (z, y), or their noise, in (x, y)."""
+        """A matrix of sums in the coordinates (z, r), or their noise, in (x, y)."""
         return self_adjoint(self.axes @ matrix @ self.axes.T)
 
     @cached_property
@@ -138,11 +185,13 @@ class StatisticsPlan:
             "radius": self.radius,
             "cover_eps": self.cover_eps,
             "guarantee": self.guarantee.to_dict(),
+            **({} if self.residuals is None else {"residuals": self.residuals.to_dict()}),
         }
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> StatisticsPlan:
         """The plan whose `to_dict` gave `stored`."""
+        residuals = stored.get("residuals")
         return cls(
             design=DesignSpec.from_dict(stored["design"]),
             noise=StatisticsNoise.from_dict(stored["noise"]),
@@ -150,6 +199,7 @@ class StatisticsPlan:
             radius=float(stored["radius"]),
             cover_eps=float(stored["cover_eps"]),
             guarantee=Guarantee(**stored["guarantee"]),
+            residuals=None if residuals is None else ResidualCentre.from_dict(residuals),
         )
 
 
@@ -161,11 +211,13 @@ def plan_statistics(
     adjacency: Adjacency = "add_remove",
     radius: float = RADIUS,
     law: MatrixLaw | None = None,
+    residuals: ResidualCentre | None = None,
 ) -> StatisticsPlan:
     """Weights, law and scale of the noise from public facts alone; ArgumentError if an argument is outside its range.
 
     Normal noise needs a positive delta, and pure noise is taken where it is less, unless a law is insisted on. `radius`
-    guesses at sqrt(theta'D theta) for the coefficients theta in model units, D the metric; it bounds |x'theta|.
+    guesses at sqrt(theta'D theta) for the coefficients theta in model units, D the metric; it bounds |x'theta|. Of
+    residuals it is a guess at their coefficients, in units of the cap.
     """
     check_size("eps", eps)
     radius = check_size("radius", radius)
@@ -176,7 +228,12 @@ def plan_statistics(
         )
     cover = COVER_SHARE * eps
     noise = statistics_noise(
-        len(design.names), eps=eps - cover, delta=delta, radius=radius, adjacency=adjacency, law=law
+        len(design.names),
+        eps=eps - cover,
+        delta=delta,
+        radius=radius if residuals is None else RESIDUAL_RADIUS * radius,
+        adjacency=adjacency,
+        law=law,
     )
     diagonal, mixing = design_metric(design.images, joined=worthwhile(design))
     if noise.law == "normal":
@@ -184,7 +241,8 @@ def plan_statistics(
         guarantee = Guarantee(eps, delta, adjacency, basis=PROOF, rho=(mu**2 + cover**2) / 2)
     else:
         guarantee = Guarantee(eps, 0.0, adjacency, basis=PROOF)
-    return StatisticsPlan(design, noise, MatrixNoise("normal", 1.0, diagonal, mixing), radius, cover, guarantee)
+    metric = MatrixNoise("normal", 1.0, diagonal, mixing)
+    return StatisticsPlan(design, noise, metric, radius, cover, guarantee, residuals)
 
 
 def worthwhile(design: DesignSpec) -> tuple[JointColumns, ...]:
@@ -207,9 +265,12 @@ def worthwhile(design: DesignSpec) -> tuple[JointColumns, ...]:
     return tuple(one for one in design.joined if spread((one,)) <= WORTHWHILE * plain)
 
 
-def _exact(metric: MatrixNoise, blocks: Iterable[Block]) -> NDArray[np.object_]:
+def _exact(metric: MatrixNoise, residuals: ResidualCentre | None, blocks: Iterable[Block]) -> NDArray[np.object_]:
     """The exact sums over some rows."""
-    return integer_statistics((block.doubles()[:2] for block in blocks), metric)
+    rows = (block.doubles()[:2] for block in blocks)
+    if residuals is not None:
+        rows = ((exog, residuals.of(exog, endog)) for exog, endog in rows)
+    return integer_statistics(rows, metric)
 
 
 def check_size(name: str, value: float) -> float:
@@ -261,6 +322,7 @@ class Moments:
     matrix: Matrix
     law: SpanNoise  # of all but y'y, which models that explain y have no use for
     square_excess: float = 0.0
+    residuals: ResidualCentre | None = None  # if those of r were released
 
     @property
     def whole_law(self) -> SumsNoise:
@@ -272,11 +334,18 @@ class Moments:
         """The released matrix projected on the span of possible ones."""
         law, size = plan.law, len(plan.design.names)
         if not len(plan.design.forms()):
-            return cls(released, law, plan.square_excess)
+            return cls(released, law, plan.square_excess, plan.residuals)
+        # What X'X loses X'y and y'y lose too, as far as they follow from it.
+        follows, information = plan.units[:, :size], released[:size, :size]
+        clean, taken = plan.projection.clean(information), plan.projection.law.removed
         matrix, removed = released.copy(), np.zeros((size + 1,) * 4)
-        matrix[:size, :size] = plan.projection.clean(released[:size, :size])
-        removed[:size, :size, :size, :size] = plan.projection.law.removed
-        return cls(matrix, SpanNoise(law.metric, law.variance, removed), plan.square_excess)
+        removed[:size, :size, :size, :size] = taken
+        if plan.residuals is not None:
+            matrix += self_adjoint(follows @ (clean - information) @ follows.T)
+            for _ in range(4):
+                removed = np.tensordot(removed, plan.units, axes=(0, 1))
+        matrix[:size, :size] = clean
+        return cls(matrix, SpanNoise(law.metric, law.variance, removed), plan.square_excess, plan.residuals)
 
     def products(self, left: Matrix, right: Matrix) -> Matrix:
         """Released sums of products of combinations of columns."""
@@ -294,7 +363,14 @@ class Moments:
 
     def equations(self, columns: Matrix, response: Vector) -> Equations:
         """The normal equations of a model of x = T'w and y = t'w, T of shape (k, q) and t of shape (k,)."""
+        centre, unit = np.zeros(columns.shape[1]), 1.0
+        if self.residuals is not None and response[-1] != 0:
+            unit = self.residuals.cap * abs(float(response[-1]))
+            known = response[:-1] + response[-1] * np.array(self.residuals.coef)
+            centre = np.linalg.lstsq(columns[:-1], known, rcond=None)[0]
         return Equations(
+            centre=centre,
+            unit=unit,
             information=self_adjoint(columns.T @ self.matrix @ columns),
             moments=columns.T @ self.matrix @ response,
             square=float(response @ self.matrix @ response),
@@ -314,6 +390,8 @@ class Equations:
     columns: Matrix  # T, shape (k, q)
     response: Vector  # t, shape (k,)
     law: SpanNoise  # of the noise of the whole matrix
+    centre: Vector  # what coefficients shrink towards, shape (q,)
+    unit: float = 1.0  # of distances from it
 
     @property
     def metric(self) -> Matrix:
@@ -330,16 +408,20 @@ class Equations:
         return self.noise_covariance(np.outer(residual, residual))
 
     def ridge(self, radius: float) -> float:
-        """m = sqrt(E |b|^2) / radius in the metric, b = v - H theta the noise for theta of norm `radius` at random."""
-        root, law = np.linalg.cholesky(self.metric), self.law
+        """m = sqrt(E |b|^2) / radius in the metric, b = v - H theta the noise for theta of norm `radius` at random.
+
+        The norm is that of the distance from the centre, in its unit.
+        """
+        root, law, radius = np.linalg.cholesky(self.metric), self.law, radius * self.unit
+        response = self.response - self.columns @ self.centre
         typical = linalg.solve_triangular(root, self.columns.T, lower=True) * (radius / math.sqrt(len(root)))
-        covariance = self.noise_covariance(np.outer(self.response, self.response) + typical.T @ typical)
+        covariance = self.noise_covariance(np.outer(response, response) + typical.T @ typical)
         square = float(np.trace(_in_metric(root, covariance)))
         # In closed form without what the design knows, which never adds: of columns that hardly differ, whose metric
         # has no inverse in doubles, the sum above may have no correct digit.
-        image = law.metric @ self.response
+        image = law.metric @ response
         inner = linalg.solve_triangular(root, self.columns.T @ image, lower=True)
-        size = float(self.response @ image) + radius**2
+        size = float(response @ image) + radius**2
         most = law.variance * (len(root) * size + float(inner @ inner) + radius**2)
         return math.sqrt(square if 0 < square < most else most) / radius
 
@@ -356,12 +438,17 @@ class Equations:
         return self_adjoint((axes * (cut / 2 + np.sqrt(cut**2 / 4 + ridge**2))) @ axes.T)
 
     def solve(self, radius: float, penalty: Penalty | None, weights: Vector) -> Vector:
-        """argmin of theta'S theta / 2 - v'theta + P(theta), shape (q,), for a convex P with column weights."""
+        """argmin of d'S d / 2 - (v - H c)'d + P(theta), d = theta - c with c the centre, shape (q,).
+
+        P is convex and has column weights.
+        """
         metric = self.stabilised(self.ridge(radius))
+        left = self.moments - self.information @ self.centre
         if penalty is None:
-            return np.asarray(linalg.solve(metric, self.moments, assume_a="pos"))
-        tolerance = PRECISION * float(np.linalg.norm(self.moments))
-        return minimize_quadratic(metric, -self.moments, penalty, weights, np.zeros(len(metric)), tolerance)
+            return self.centre + np.asarray(linalg.solve(metric, left, assume_a="pos"))
+        pulls = left + metric @ self.centre
+        tolerance = PRECISION * float(np.linalg.norm(pulls))
+        return minimize_quadratic(metric, -pulls, penalty, weights, np.zeros(len(metric)), tolerance)
 
 
 def _in_metric(root: NDArray[np.floating[Any]], matrix: Matrix) -> Matrix:

@@ -456,7 +456,8 @@ def _check_charge(plan: Plan, charged: Guarantee) -> None:
     parts = paid_apart(plan.stages, plan.request.options)
     deltas = max(sum(stage.delta for _, stage in part) for part in parts)
     request, response, counts = plan.request, plan.response, plan.counts
-    bought = range_eps(request, plan.bought) + (0.0 if response is None else response.eps)
+    bought = range_eps(request, plan.bought)
+    bought += sum(one.eps for one in (response, plan.residuals) if one is not None)
     fitted = max(sum(stage.cost for _, stage in part) for part in parts)
     screened = 0.0 if plan.screening is None else plan.screening.eps
     # Divided rows pay for the choice and for the fit side by side.

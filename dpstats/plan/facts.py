@@ -21,7 +21,7 @@ from dpstats.mechanisms.focus import FocusPlan
 from dpstats.mechanisms.information import InformationPlan
 from dpstats.mechanisms.screening import ScreeningPlan
 from dpstats.mechanisms.stage import LatticeCosts, Stage, StagePlan
-from dpstats.plan.methods import ResponsePurchase, range_eps
+from dpstats.plan.methods import ResidualPurchase, ResponsePurchase, range_eps
 from dpstats.plan.row_counts import RowCounts
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.k_norm import KNormNoise
@@ -87,6 +87,7 @@ class PlanFacts:
     trimmed: tuple[str, ...] = ()
     counts: RowCounts | None = None
     focus: FocusPlan | None = None
+    residuals: ResidualPurchase | None = None
 
     @property
     def objective(self) -> StagePlan:
@@ -291,6 +292,9 @@ def _budget_frame(plan: PlanFacts) -> pd.DataFrame:
         counts = "count, mean, alpha" if isinstance(plan.family, NegativeBinomial) else "greatest count, mean"
         facts = counts if plan.family.response == "count" else "centre, spread"
         rows.append(("response", cost, 0.0, cost, cost, 0.0, facts))
+    if plan.residuals is not None:
+        cost = plan.residuals.eps
+        rows.append(("residual spread", cost, 0.0, cost, cost, 0.0, "first fit, cap"))
     if plan.screening is not None:
         rows += _screening_rows(plan.screening)
     for role, stage in plan.stages:

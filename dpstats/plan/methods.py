@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from dpstats.mechanisms.posterior import EXACT_COLUMNS, NOT_EXACT, plan_posterio
 from dpstats.mechanisms.screening import ScreeningPlan, plan_choice
 from dpstats.mechanisms.spec import FitSpec, buys_errors, obstacle
 from dpstats.mechanisms.stage import Stage, StagePlan
+from dpstats.mechanisms.statistics import ResidualCentre
 from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
@@ -59,11 +60,18 @@ def penalty_weights(design: PublicDesign, options: Options) -> Vector:
     return weights
 
 
-def fit_spec(request: Request, design: PublicDesign, family: Family, mean: float | None = None) -> FitSpec:
+def fit_spec(
+    request: Request,
+    design: PublicDesign,
+    family: Family,
+    mean: float | None = None,
+    residuals: ResidualPurchase | None = None,
+) -> FitSpec:
     """What the request fits on this design, every cap of `family` filled in; `mean` is of counts, if it was bought."""
     weights = penalty_weights(design, request.options)
     choosing = choosing_family(request, family)
-    return FitSpec(design, family, request.penalty, weights, request.options, request.adjacency, mean, choosing)
+    centre = None if residuals is None else residuals.centre
+    return FitSpec(design, family, request.penalty, weights, request.options, request.adjacency, mean, choosing, centre)
 
 
 def plan_releases(
@@ -243,6 +251,28 @@ class ResponsePurchase:
         """Plain public values, for JSON; what is not known is left out where older versions did not know it."""
         later = {"alpha": None, "one_tail": False}
         return {name: value for name, value in asdict(self).items() if name not in later or value != later[name]}
+
+
+CENTRE_SHARE, TAILS_SHARE = 0.06, 0.03
+"""The shares of eps that buy coefficients for residuals to be about, and how far these reach."""
+
+
+@dataclass(frozen=True)
+class ResidualPurchase:
+    """What is bought of residuals: released coefficients that they are about, and a cap that few of them exceed."""
+
+    eps: float  # what both cost
+    centre: ResidualCentre | None = None  # in the model units of the declared response; None until it is bought
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain public values, for JSON."""
+        return {"eps": self.eps, "centre": None if self.centre is None else self.centre.to_dict()}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> ResidualPurchase:
+        """What `to_dict` gave `stored` of."""
+        centre = stored["centre"]
+        return cls(stored["eps"], None if centre is None else ResidualCentre.from_dict(centre))
 
 
 ERRORS_SHARE = 0.03

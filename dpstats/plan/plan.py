@@ -30,6 +30,7 @@ from dpstats.plan.methods import (
     INTERVAL_CAP,
     ONE_TAIL,
     WORKING_CAP,
+    ResidualPurchase,
     ResponsePurchase,
     caps_for_intervals,
     centre_stages,
@@ -287,6 +288,7 @@ class Plan(Simulated, PlanFacts):
             **({} if self.focus is None else {"focus": self.focus.to_dict()}),
             **({} if self.counts is None else {"counts": self.counts.to_dict()}),
             **({"trimmed": list(self.trimmed)} if self.trimmed else {}),
+            **({} if self.residuals is None else {"residuals": self.residuals.to_dict()}),
         }
 
     @classmethod
@@ -308,6 +310,7 @@ class Plan(Simulated, PlanFacts):
             focus=None if stored.get("focus") is None else FocusPlan(**stored["focus"]),
             counts=None if stored.get("counts") is None else RowCounts.from_dict(stored["counts"]),
             trimmed=tuple(stored.get("trimmed", ())),
+            residuals=None if stored.get("residuals") is None else ResidualPurchase.from_dict(stored["residuals"]),
         )
 
 
@@ -322,6 +325,7 @@ def make_plan(
     trimmed: tuple[str, ...] = (),
     response: ResponsePurchase | None = None,
     counts: RowCounts | None = None,
+    residuals: ResidualPurchase | None = None,
 ) -> Plan:
     """Split the budget and plan the release; reads no row. Every cap of `family` is filled in.
 
@@ -335,8 +339,8 @@ def make_plan(
     if isinstance(family, Quantile):
         check_cap("h, over half the response's range,", family.h)
     left = request.row_eps if counts is None else request.options.record.each(counts.rest)
-    left -= range_eps(request, bought) + (0.0 if response is None else response.eps)
-    spec = fit_spec(request, design, family, None if response is None else response.mean)
+    left -= range_eps(request, bought) + sum(one.eps for one in (response, residuals) if one is not None)
+    spec = fit_spec(request, design, family, None if response is None else response.mean, residuals)
     focus = None if request.options.focus is None else plan_focus(request, design, request.options.focus, spec)
     fitstats = plan_fit_statistics(request, design, spec)
     left -= 0.0 if focus is None else focus.eps
@@ -377,6 +381,7 @@ def make_plan(
         focus=focus,
         counts=counts,
         trimmed=trimmed,
+        residuals=residuals,
     )
 
 
@@ -445,8 +450,12 @@ def replan(plan: Plan, eps: float) -> Plan:
     response = plan.response
     if response is not None and (priced := response_purchase(request, plan.design)) is not None:
         response = replace(response, eps=priced.eps)
+    residuals = plan.residuals
+    if residuals is not None:
+        residuals = replace(residuals, eps=residuals.eps * eps / plan.request.eps)
     counts = None if plan.counts is None else plan.counts.at(eps)
-    again = settle_law(replan_request(replace(plan, response=response, counts=counts), request))
+    known = replace(plan, response=response, counts=counts, residuals=residuals)
+    again = settle_law(replan_request(known, request))
     return replace(again, call=None if plan.call is None else plan.call.at(eps))
 
 
@@ -461,6 +470,7 @@ def replan_request(plan: Plan, request: Request) -> Plan:
         trimmed=plan.trimmed,
         response=plan.response,
         counts=plan.counts,
+        residuals=plan.residuals,
     )
 
 
@@ -495,6 +505,7 @@ def plan_model(
     trimmed: tuple[str, ...],
     response: ResponsePurchase | None = None,
     counts: RowCounts | None,
+    residuals: ResidualPurchase | None = None,
 ) -> Plan:
     """The plan of a design with every range, and of what was bought of the response; the rest as for `make_plan`."""
     response = response or response_purchase(request, design)
@@ -516,15 +527,34 @@ def plan_model(
         trimmed=trimmed,
         response=response,
         counts=counts,
+        residuals=residuals,
     )
 
 
-def rescaled(plan: Plan, request: Request, response: ResponsePurchase | None = None) -> Plan:
-    """What another request, or a `response` that has been bought, plans for the same model of a formula."""
+def rescaled(
+    plan: Plan,
+    request: Request,
+    response: ResponsePurchase | None = None,
+    residuals: ResidualPurchase | None = None,
+) -> Plan:
+    """What another request, or what has been bought of response or residuals, plans for the same model of a formula."""
     assert isinstance(plan.design, DesignSpec)
     return plan_model(
-        request, plan.design, bought=plan.bought, trimmed=plan.trimmed, response=response, counts=plan.counts
+        request,
+        plan.design,
+        bought=plan.bought,
+        trimmed=plan.trimmed,
+        response=response,
+        counts=plan.counts,
+        residuals=residuals,
     )
+
+
+def interval_cap(design: DesignSpec, response: ResponsePurchase) -> float:
+    """The residual cap of a fit with errors, in half widths of the interval of the response that was bought."""
+    # No tail makes it wider than for a response that fills its range.
+    reach = (design.response.high - design.response.low) / (response.high - response.low)
+    return INTERVAL_CAP * (min(ONE_TAIL, reach) if response.one_tail else 1.0)
 
 
 def scaled_family(
@@ -549,10 +579,7 @@ def scaled_family(
             return Gaussian(given / half_width)
         if response is None:
             return family.resolve(UNIT_RESPONSE)
-        # No tail makes it wider than for a response that fills its range.
-        reach = (design.response.high - design.response.low) / (response.high - response.low)
-        wide = INTERVAL_CAP * (min(ONE_TAIL, reach) if response.one_tail else 1.0)
-        return Gaussian(wide if intervals else WORKING_CAP)
+        return Gaussian(interval_cap(design, response) if intervals else WORKING_CAP)
     if isinstance(family, Quantile):
         open_width = default_width(family.q, information)
         return replace(family, h=open_width if family.h is None else family.h / half_width)

@@ -1,0 +1,105 @@
+"""What least squares by released sums buys of its residuals: coefficients that they are about, and their spread."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.call import Request
+from dpstats.data import Block, Rows
+from dpstats.errors import DPStatsError
+from dpstats.formula.design import DesignSpec
+from dpstats.mechanisms.napp import release_stages
+from dpstats.mechanisms.statistics import ResidualCentre
+from dpstats.models.adaptive import foreseeable
+from dpstats.plan import Plan, fit_spec, with_settled_law
+from dpstats.plan.methods import CENTRE_SHARE, TAILS_SHARE, ResidualPurchase, may_take_statistics
+from dpstats.plan.plan import interval_cap, plan_model, rescaled
+from dpstats.privacy.randomness import RandomSource
+from dpstats.privacy.residuals import buy_residual_counts, class_edges, residual_tails
+
+Array = NDArray[np.float64]
+
+ROWS_A_COLUMN = 1000.0
+"""Rows times eps for each column from which on residuals are bought."""
+
+ERROR_OF_CAP = 3.0
+"""The noise of a coefficient is about so many caps over rows times eps, times the root of the columns."""
+
+CLEAR = 1.0
+"""Standard deviations by which a second tail of residuals has to be seen, or missed, if the response has one or two."""
+
+
+def planned_residuals(plan: Plan, rows: float, asked: Request) -> Plan | None:
+    """The plan of sums of residuals that takes the place of `plan`, once its response is bought; None to keep it.
+
+    `asked` was the request before the response was bought. Public facts and the number of rows that was counted decide.
+    """
+    if plan.response is None or plan.request.options.inference is not True or not may_take_statistics(asked):
+        return None
+    if not foreseeable(plan) or rows * asked.row_eps < ROWS_A_COLUMN * len(plan.names):
+        return None
+    # Some centre stands in: no plan depends on which it is but in its numbers.
+    centre = ResidualCentre((0.0,) * len(plan.names), 1.0)
+    purchase = ResidualPurchase((CENTRE_SHARE + TAILS_SHARE) * asked.row_eps, centre)
+    with contextlib.suppress(DPStatsError):  # as public as what is planned
+        return rescaled(plan, replace(with_settled_law(plan), method="statistics"), plan.response, purchase)
+    return None
+
+
+def bought_residuals(
+    plan: Plan, rows: float, read: Callable[[Plan], Rows[Block]], random: RandomSource
+) -> ResidualPurchase:
+    """Buy what `planned_residuals` sets aside: a fit without errors, then how far residuals about it reach.
+
+    `read` has the rows of a plan. Reads rows: charge first.
+    """
+    request, response, design, purchase = plan.request, plan.response, plan.design, plan.residuals
+    assert purchase is not None
+    assert response is not None
+    assert isinstance(design, DesignSpec)
+    share = CENTRE_SHARE / (CENTRE_SHARE + TAILS_SHARE)
+    first = first_fit(plan, share * purchase.eps)
+    encoded = read(first).persist()
+    spec = fit_spec(first.request, first.design, first.family)
+    coef = release_stages(first.stages, spec, encoded, random).params
+    own, declared = first.design.response_scaling(), design.without_working().response_scaling()
+    reach = (design.response.high - design.response.low) / own[1]
+    about = ResidualCentre(tuple(coef), reach)
+    values, eps = encoded.map(partial(_residuals, about)), (1 - share) * purchase.eps
+    counts = buy_residual_counts(values, 1.0, eps=eps, adjacency=request.adjacency, random=random)
+    sensitivity = 1 if request.adjacency == "add_remove" else 2
+    error = ERROR_OF_CAP * math.sqrt(len(coef)) / (max(rows, 1.0) * request.row_eps)
+    deviation = math.sqrt(2) * sensitivity / eps
+    tails = residual_tails(counts, class_edges(1.0), deviation=deviation, rows=rows, unit_error=error)
+    widest = interval_cap(design, response)
+    alike = tails.alike > (CLEAR if response.one_tail else -CLEAR)
+    cap = min(tails.cap * reach, widest) if alike else widest
+    # In model units of the declared response.
+    scale = own[1] / declared[1]
+    moved = scale * coef
+    at = design.names.index("Intercept")
+    moved[at] += design.scale[at] * (own[0] - declared[0]) / declared[1]
+    return replace(purchase, centre=ResidualCentre(tuple(moved.tolist()), scale * cap))
+
+
+def first_fit(plan: Plan, eps: float) -> Plan:
+    """Coefficients alone for `eps`, pure, under the cap of coefficients alone."""
+    options = replace(plan.request.options, inference=None, noise="laplace", fitstats=None)
+    request = replace(plan.request, eps=plan.request.options.record.rows * eps, delta=0.0, method="napp", options=options)
+    assert plan.response is not None
+    assert isinstance(plan.design, DesignSpec)
+    return plan_model(
+        request, plan.design, bought=(), trimmed=(), response=replace(plan.response, eps=0.0), counts=None
+    )
+
+
+def _residuals(about: ResidualCentre, block: Block) -> Array:
+    exog, endog = block.doubles()[:2]
+    return about.of(exog, endog)

@@ -1,0 +1,138 @@
+"""How far residuals reach, bought as a histogram of them (docs/proofs/purchases)."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.data import Rows
+from dpstats.privacy.guarantee import Adjacency
+from dpstats.privacy.randomness import RandomSource, noisy_integers
+
+Array = NDArray[np.float64]
+
+DOUBLINGS = 12
+"""Sizes are told apart from the greatest possible one down to 2^-12 of it, two classes a doubling and sign."""
+
+SHAPES, SCALES = (0.25, 2.2), (0.02, 3.0)
+"""Ends of the shapes of a Weibull tail that are tried, and of its scales in units of where the tail begins."""
+
+SHAPE, SHAPE_SPREAD = 1.2, 0.5
+"""Where the histogram tells nothing, log shape is normal about that of 1.2 with this standard deviation."""
+
+LEAST_CAP = 3.0
+"""A cap is so many root mean squares of the residuals at least."""
+
+BENDS = 0.2
+"""What residuals have beyond the cap may be so much of a standard error, if all of it were on one side."""
+
+ALIKE, TAILS = 0.35, (1.7, 5.0)
+"""Residuals have two tails if one of them has so much of the other's rows, at so many root mean squares."""
+
+
+class ResidualTails(NamedTuple):
+    """What a noisy histogram tells of residuals."""
+
+    rms: float
+    cap: float  # beyond which hardly anything is
+    alike: float  # how clearly both tails have rows, in standard deviations of the noise: negative if one lacks them
+
+
+def class_edges(reach: float) -> Array:
+    """The upper ends of the classes of sizes, the last of which has all that are greater too."""
+    return np.asarray(reach * 2.0 ** (np.arange(-2 * DOUBLINGS, 1) / 2))
+
+
+def residual_counts(values: Rows[Array], edges: Array) -> NDArray[np.int64]:
+    """How many values are of each sign and class of size, shape (2, classes), those below 0 first."""
+    return values.total(partial(_counts, edges), operator.add)
+
+
+def _counts(edges: Array, blocks: Iterable[Array]) -> NDArray[np.int64]:
+    counts = np.zeros(2 * len(edges), dtype=np.int64)
+    for block in blocks:
+        places = np.minimum(np.searchsorted(edges, np.abs(block)), len(edges) - 1)
+        counts += np.bincount(places + len(edges) * (block >= 0), minlength=len(counts))
+    return counts.reshape(2, len(edges))
+
+
+def buy_residual_counts(
+    values: Rows[Array], reach: float, *, eps: float, adjacency: Adjacency, random: RandomSource
+) -> NDArray[np.int64]:
+    """The counts of finite residuals with noise: eps-DP, for a row is in one of all classes."""
+    sensitivity, counts = 1 if adjacency == "add_remove" else 2, residual_counts(values, class_edges(reach))
+    return noisy_integers(counts.ravel(), sensitivity, eps, random).reshape(counts.shape)
+
+
+def residual_tails(
+    counts: NDArray[np.int64], edges: Array, *, deviation: float, rows: float, unit_error: float
+) -> ResidualTails:
+    """Post-processing of a histogram of about so many rows, with noise of that standard deviation, whatever it holds.
+
+    A standard error is that of the mean of residuals and of noise of `unit_error` for each unit of the cap. Sizes
+    beyond their median are taken for a Weibull tail: of its scale and shape a posterior mean over a grid.
+    """
+    rows, sizes = max(rows, 1.0), np.asarray(counts.sum(axis=0), dtype=np.float64)
+    start = min(int(np.argmax(np.cumsum(sizes) > rows / 2)) + 1, len(edges) - 2)
+    inside, begin = max(float(sizes[:start].sum()), 0.0), float(edges[start - 1])
+    tail = _Tail.fitted(sizes[start:], edges[start:], begin, max(rows - inside, 1.0), np.sqrt(2) * deviation)
+    middles = edges[:start] * 2.0**-0.25
+    points = np.geomspace(begin, edges[-1], 100)
+    beyond = begin**2 + np.trapezoid(2 * points * tail.above(points)[0], points)
+    total = float(np.sum(np.maximum(sizes[:start], 0.0) * middles**2)) + tail.rows * beyond
+    rms = float(np.sqrt(total / rows))
+    cap, candidates = float(edges[-1]), edges[-1] * 2.0 ** (-np.arange(8 * DOUBLINGS) / 8)
+    for candidate in candidates[candidates >= LEAST_CAP * rms]:
+        if tail.excess(candidate) > BENDS * rows * np.hypot(rms / np.sqrt(rows), unit_error * candidate):
+            break
+        cap = float(candidate)
+    far = (edges[:-1] >= TAILS[0] * rms) & (edges[:-1] <= TAILS[1] * rms)
+    less, more = np.sort(counts[:, 1:][:, far].sum(axis=1))
+    noise = deviation * np.sqrt(max(int(far.sum()), 1)) * np.hypot(1, ALIKE)
+    # Rounded, so that the last bits of a library's functions enter no plan.
+    return ResidualTails(float(f"{rms:.4g}"), float(f"{cap:.4g}"), float((less - ALIKE * more) / noise))
+
+
+class _Tail(NamedTuple):
+    """A posterior of Weibull tails of sizes beyond `begin`, which so many rows have."""
+
+    begin: float
+    end: float
+    rows: float
+    shapes: Array  # on a grid, and their scales, shape (shapes, scales)
+    scales: Array
+    weights: Array  # which add up to 1
+
+    @classmethod
+    def fitted(cls, counts: Array, edges: Array, begin: float, rows: float, deviation: float) -> _Tail:
+        shapes, scales = np.meshgrid(np.geomspace(*SHAPES, 28), begin * np.geomspace(*SCALES, 60), indexing="ij")
+        above = _survival(np.append(begin, edges[:-1]), begin, shapes, scales)
+        chances = above - np.append(above[..., 1:], np.zeros_like(above[..., :1]), axis=-1)
+        variance = deviation**2 + rows * chances
+        squares = np.sum((counts - rows * chances) ** 2 / variance + np.log(variance), axis=-1)
+        squares += (np.log(shapes / SHAPE) / SHAPE_SPREAD) ** 2
+        weights = np.exp(-(squares - squares.min()) / 2)
+        return cls(begin, float(edges[-1]), rows, shapes, scales, weights / weights.sum())
+
+    def above(self, sizes: Array) -> tuple[Array, Array]:
+        """The mean share of the rows beyond each size, and those of all tails."""
+        each = _survival(sizes, self.begin, self.shapes, self.scales)
+        return np.tensordot(self.weights, each, axes=2), each
+
+    def excess(self, cap: float) -> float:
+        """What all rows' sizes have beyond a cap, a standard deviation above its mean."""
+        points = np.geomspace(cap, max(self.end, cap * 1.001), 60)
+        each = np.trapezoid(self.above(points)[1], points, axis=-1) * self.rows
+        mean = float(np.sum(self.weights * each))
+        return mean + float(np.sqrt(np.sum(self.weights * (each - mean) ** 2)))
+
+
+def _survival(sizes: Array, begin: float, shapes: Array, scales: Array) -> Array:
+    """Pr(size > s | size > begin), shape (shapes, scales, sizes)."""
+    powers = (sizes / scales[..., None]) ** shapes[..., None] - (begin / scales[..., None]) ** shapes[..., None]
+    return np.asarray(np.exp(-np.minimum(powers, 700.0)))
