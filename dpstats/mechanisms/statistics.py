@@ -60,9 +60,9 @@ RADIUS = 1.0
 """Default guess at the norm of the coefficients in the metric of the design: |x'theta| is at most that."""
 
 
-RESIDUAL_RADIUS = 2.5
-"""The noise of sums of residuals is divided as if their coefficients were so many times as large: it is X'X then that
-decides which coefficients have an interval."""
+RESIDUAL_RADIUS = 1.5
+"""The noise of sums of residuals is divided as if their coefficients were so many times as large: more of the weight is
+X'X's, which decides which coefficients have an interval."""
 
 WORTHWHILE = 0.5
 """See `worthwhile`; settled by `python -m benchmarks.methods.statistics joined`."""

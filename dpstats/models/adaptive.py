@@ -32,6 +32,7 @@ from dpstats.inference import KnownInformation, MatrixLaw
 from dpstats.inference.inverse import LEAST_RATIO
 from dpstats.mechanisms.design import SubDesign
 from dpstats.mechanisms.spec import errors_are_free, obstacle
+from dpstats.mechanisms.statistics import ResidualCentre
 from dpstats.models.forecast import (
     Forecast,
     RowMeans,
@@ -46,6 +47,11 @@ from dpstats.models.forecast import (
 from dpstats.models.population import POOR, USUAL, KnownColumns
 from dpstats.plan import Plan, range_eps, replan_request, with_settled_law
 from dpstats.plan.methods import (
+    CENTRE_SHARE,
+    FULL_SHARES,
+    INTERVAL_CAP,
+    TAILS_SHARE,
+    ResidualPurchase,
     ResponsePurchase,
     is_open_least_squares,
     is_open_quantile,
@@ -86,6 +92,12 @@ WIDTH_PRICE = 0.2
 
 FAR = 1e6
 """So many times the rows: what shrinkage does to them is not seen."""
+
+ROWS_A_COLUMN = 1000.0
+"""Residuals are bought for so many rows times eps for each column or more."""
+
+LIKELY_CAP = 3.5
+"""Until it is bought the cap of residuals is taken for so many of their standard deviations."""
 
 FEWEST_BOUGHT = 50.0
 """An interval of the response that is not asked for is bought for so many rows times its eps or more."""
@@ -321,7 +333,9 @@ def settled(plan: Plan, rows: float, asked: Request | None = None) -> Plan:
     return plan
 
 
-def carried_out(plan: Plan, rows: float, known: KnownColumns | None = None) -> Plan:
+def carried_out(
+    plan: Plan, rows: float, known: KnownColumns | None = None, residual_sd: float | None = None
+) -> Plan:
     """What a plan that counts its rows becomes at so many; of what is bought, ranges as declared stand in.
 
     Of `known` columns those intervals do that the plan would buy.
@@ -335,8 +349,11 @@ def carried_out(plan: Plan, rows: float, known: KnownColumns | None = None) -> P
     request, chosen = with_settled_law(plan), settled(plan, rows)
     if not interval_follows(request):
         return chosen
-    chosen = chosen if chosen.response is None else settled(chosen, rows, request)
-    return rescaled(plan, chosen.request)
+    if chosen.response is None:
+        return rescaled(plan, chosen.request)
+    chosen = settled(chosen, rows, request)
+    found = with_residuals(chosen, rows, request, residual_sd)
+    return rescaled(plan, found.request, residuals=found.residuals)
 
 
 def _or_statistics(plan: Plan, alone: Sequence[Plan], rows: float) -> Plan:
@@ -349,6 +366,27 @@ def _or_statistics(plan: Plan, alone: Sequence[Plan], rows: float) -> Plan:
     sums = rescaled(plan, replace(with_settled_law(plan), method="statistics"), plan.response)
     capped, linear = (one.intervals(rows) for one in expectations([plan, sums]))
     return sums if linear > capped and all(choose([one, sums], rows) for one in alone) else plan
+
+
+def with_residuals(plan: Plan, rows: float, asked: Request, residual_sd: float | None = None) -> Plan:
+    """The plan of sums of residuals that takes the place of one with errors, if so many rows pay for it.
+
+    The plan has an interval of its response; `asked` was the request before. A likely cap stands in, and no
+    coefficients: public facts and `rows` decide whether residuals are bought, and nothing fails for those that are.
+    """
+    request, size = with_settled_law(plan), len(plan.names)
+    suits = plan.response is not None and request.options.inference is True and may_take_statistics(asked)
+    if not suits or not foreseeable(plan) or rows * request.row_eps < ROWS_A_COLUMN * size:
+        return plan
+    share = (CENTRE_SHARE + TAILS_SHARE) * math.sqrt(min(1.0, FULL_SHARES * size / (rows * request.row_eps)))
+    cap = INTERVAL_CAP
+    if residual_sd is not None:
+        assert isinstance(plan.design, DesignSpec)
+        cap = min(cap, LIKELY_CAP * residual_sd / plan.design.without_working().response_scaling()[1])
+    residuals = ResidualPurchase(float(f"{share:.2g}") * request.row_eps, ResidualCentre((0.0,) * size, cap))
+    with contextlib.suppress(DPStatsError):  # as public as what is planned
+        return rescaled(plan, replace(request, method="statistics"), plan.response, residuals)
+    return plan
 
 
 def choose(candidates: Sequence[Plan], n: float, typical: object = None) -> int:
@@ -494,7 +532,7 @@ class AdaptiveForecast(Forecast):
         """
         rows = float(f"{n:.2g}")
         if rows not in self._plans:
-            plan = carried_out(self.followed, rows, self._known_columns)
+            plan = carried_out(self.followed, rows, self._known_columns, self.assumptions[0])
             if plan.request.options.unit is not None and self._known_columns is not None:
                 plan = with_likely_response(plan, self._known_columns, rows)
             found = _foreseen(plan, self.assumptions, self.simulated) if releases_errors(plan) else None
@@ -605,7 +643,8 @@ class Expectation:
     def width(self, n: float) -> float:
         """Of a linear model the geometric mean of the slopes' standard errors in the user's units, of `n` rows."""
         design, information = _fitted_design(self.plan), self._used(n) * self.row_information
-        far, _ = self.plan.stages[-1].plan.predicted_error(FAR * information, self.coef)
+        stage = self.plan.stages[-1].plan
+        far, _ = stage.predicted_error(FAR * information, self.coef - stage.shrunk_towards)
         rows = design.back_transform()[0][[name != "Intercept" for name in design.names]]
         covariance = FAR**2 * far + np.linalg.pinv(information) / self.units
         squares = np.sum(rows @ covariance * rows, axis=1)

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpstats.call import Request
 from dpstats.data import Block, Rows
-from dpstats.errors import DPStatsError
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.napp import release_stages
 from dpstats.mechanisms.statistics import ResidualCentre
-from dpstats.models.adaptive import foreseeable
-from dpstats.plan import Plan, fit_spec, with_settled_law
-from dpstats.plan.methods import CENTRE_SHARE, TAILS_SHARE, ResidualPurchase, may_take_statistics
-from dpstats.plan.plan import interval_cap, plan_model, rescaled
+from dpstats.plan import Plan, fit_spec
+from dpstats.plan.methods import CENTRE_SHARE, TAILS_SHARE, ResidualPurchase
+from dpstats.plan.plan import interval_cap, plan_model
 from dpstats.privacy.randomness import RandomSource
 from dpstats.privacy.residuals import buy_residual_counts, class_edges, residual_tails
 
 Array = NDArray[np.float64]
-
-ROWS_A_COLUMN = 1000.0
-"""Rows times eps for each column from which on residuals are bought."""
 
 ERROR_OF_CAP = 3.0
 """The noise of a coefficient is about so many caps over rows times eps, times the root of the columns."""
@@ -36,27 +29,10 @@ CLEAR = 1.0
 """Standard deviations by which a second tail of residuals has to be seen, or missed, if the response has one or two."""
 
 
-def planned_residuals(plan: Plan, rows: float, asked: Request) -> Plan | None:
-    """The plan of sums of residuals that takes the place of `plan`, once its response is bought; None to keep it.
-
-    `asked` was the request before the response was bought. Public facts and the number of rows that was counted decide.
-    """
-    if plan.response is None or plan.request.options.inference is not True or not may_take_statistics(asked):
-        return None
-    if not foreseeable(plan) or rows * asked.row_eps < ROWS_A_COLUMN * len(plan.names):
-        return None
-    # Some centre stands in: no plan depends on which it is but in its numbers.
-    centre = ResidualCentre((0.0,) * len(plan.names), 1.0)
-    purchase = ResidualPurchase((CENTRE_SHARE + TAILS_SHARE) * asked.row_eps, centre)
-    with contextlib.suppress(DPStatsError):  # as public as what is planned
-        return rescaled(plan, replace(with_settled_law(plan), method="statistics"), plan.response, purchase)
-    return None
-
-
 def bought_residuals(
     plan: Plan, rows: float, read: Callable[[Plan], Rows[Block]], random: RandomSource
 ) -> ResidualPurchase:
-    """Buy what `planned_residuals` sets aside: a fit without errors, then how far residuals about it reach.
+    """Buy what a plan sets aside for them: a fit without errors, then how far residuals about it reach.
 
     `read` has the rows of a plan. Reads rows: charge first.
     """

@@ -41,11 +41,12 @@ from dpstats.models.adaptive import (
     offered_intervals,
     settled,
     with_intervals,
+    with_residuals,
 )
 from dpstats.models.population import RecordPieces
 from dpstats.models.ranges import STAND_IN, bought_ranges, bought_response, serve
 from dpstats.models.release import check_unit, counted_tables, person_rows
-from dpstats.models.residuals import bought_residuals, planned_residuals
+from dpstats.models.residuals import bought_residuals
 from dpstats.plan import Plan, make_plan, range_eps, settle_law, with_settled_law
 from dpstats.plan.methods import response_purchase, trimmable
 from dpstats.plan.plan import UNIT_RESPONSE, plan_model, rescaled
@@ -376,9 +377,10 @@ class FormulaSource:
                 plan = rescaled(plan, with_settled_law(plan), bought)
         if rows is not None and (plan.response is not None if follows else adapts):
             plan = settled(plan, rows, request if follows else None)
-            if follows and (about := planned_residuals(plan, rows, request)) is not None:
-                residuals = bought_residuals(about, rows, partial(self.rows, data=data, random=random), random)
-                plan = rescaled(about, with_settled_law(about), about.response, residuals)
+            plan = with_residuals(plan, rows, request) if follows else plan
+            if plan.residuals is not None:
+                residuals = bought_residuals(plan, rows, partial(self.rows, data=data, random=random), random)
+                plan = rescaled(plan, with_settled_law(plan), plan.response, residuals)
         return replace(plan, advice=advised)
 
     def rows(self, plan: Plan, data: Table, random: RandomSource) -> Rows[Block]:

@@ -254,7 +254,10 @@ class ResponsePurchase:
 
 
 CENTRE_SHARE, TAILS_SHARE = 0.06, 0.03
-"""The shares of eps that buy coefficients for residuals to be about, and how far these reach."""
+"""The shares of eps that buy coefficients for residuals to be about, and how far these reach: of `FULL_SHARES` rows
+times eps a column or fewer. Of more they fall with the root of these."""
+
+FULL_SHARES = 4000.0
 
 
 @dataclass(frozen=True)

@@ -146,6 +146,8 @@ def plan_notes(plan: PlanFacts, *, released: bool = True, what: str = "Everythin
             "range."
             + ("" if plan.completed else " This plan uses the whole range; the fit will have less noise than shown.")
         )
+    if plan.residuals is not None:
+        notes.append(f"{plan.residuals.eps:.4g} of eps buys a first fit and how far residuals about it reach.")
     if plan.response is not None and plan.response.mean is not None:
         notes.append(
             f"The intercept is shrunk towards a {'rate' if plan.design.offset_bound else 'mean'} of "
@@ -227,6 +229,12 @@ def cap_note(plan: PlanFacts) -> list[str]:
     if units is None:
         return []
     statistics = argument("method", "statistics")
+    if plan.residuals is not None:
+        return [
+            f"What a response has beyond {in_units(units)} of a first fit (in units of the response) is cut off. If "
+            "most of these rows are on one side of it, the fitted values differ from the mean of the response. "
+            f"{statistics} cuts nothing off."
+        ]
     linear = (
         "enter the loss linearly, as in Huber regression. If most of them have the same sign, the fitted values differ "
         "from the mean of the response."
@@ -258,7 +266,7 @@ def cap_note(plan: PlanFacts) -> list[str]:
         return [f"{settled}{uncapped}"]
     open_method = request.open_method and request.penalty is None and request.options.screen is None
     if open_method and (adapts or (alike and request.options.n is not None)):
-        uncapped = f" Such a fit may also take {statistics}, which has no cap."
+        uncapped = f" Such a fit may also take {statistics}, which has no cap, or cut off residuals about a first fit."
     return [f"Residuals beyond a cap (residual_cap) {linear} {cap}{uncapped}"]
 
 

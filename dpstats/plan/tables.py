@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Sequence
 
@@ -102,8 +103,12 @@ def facts_lines(facts: Sequence[str]) -> list[str]:
 
 def capped_at(plan: PlanFacts) -> float | None:
     """From which residual on least squares is no longer that, in the response's units; None if no row has one."""
-    cap, design = getattr(plan.family, "residual_cap", None), plan.design
-    if cap is None or not plan.objective.caps_loss:
+    cap, design, sums = getattr(plan.family, "residual_cap", None), plan.design, plan.objective.statistics
+    if sums is not None:
+        cap = None if sums.residuals is None else sums.residuals.cap
+    elif not plan.objective.caps_loss:
+        return None
+    if cap is None:
         return None
     units = float(cap * design.response_scaling()[1])
     return None if isinstance(design, DesignSpec) and units >= design.response.high - design.response.low else units
@@ -201,6 +206,8 @@ def bought_tables(plan: PlanFacts) -> list[SimpleTable]:
         if not plan.objective.caps_loss:
             use = "choice of method"
         rows.append((plan.design.response_name, [format_number(found.low), format_number(found.high), use]))
+        if plan.residuals is not None:
+            rows.append(("residuals", ["", format_number(capped_at(plan) or math.inf), "cap"]))
         if found.mean is not None:
             what = "rate, per exp(offset)" if plan.design.offset_bound else "mean"
             rows.append((plan.design.response_name, ["", format_number(found.mean), what]))
