@@ -60,10 +60,6 @@ RADIUS = 1.0
 """Default guess at the norm of the coefficients in the metric of the design: |x'theta| is at most that."""
 
 
-RESIDUAL_RADIUS = 1.5
-"""The noise of sums of residuals is divided as if their coefficients were so many times as large: more of the weight is
-X'X's, which decides which coefficients have an interval."""
-
 WORTHWHILE = 0.5
 """See `worthwhile`; settled by `python -m benchmarks.methods.statistics joined`."""
 
@@ -228,12 +224,7 @@ def plan_statistics(
         )
     cover = COVER_SHARE * eps
     noise = statistics_noise(
-        len(design.names),
-        eps=eps - cover,
-        delta=delta,
-        radius=radius if residuals is None else RESIDUAL_RADIUS * radius,
-        adjacency=adjacency,
-        law=law,
+        len(design.names), eps=eps - cover, delta=delta, radius=radius, adjacency=adjacency, law=law
     )
     diagonal, mixing = design_metric(design.images, joined=worthwhile(design))
     if noise.law == "normal":
