@@ -333,9 +333,7 @@ def settled(plan: Plan, rows: float, asked: Request | None = None) -> Plan:
     return plan
 
 
-def carried_out(
-    plan: Plan, rows: float, known: KnownColumns | None = None, residual_sd: float | None = None
-) -> Plan:
+def carried_out(plan: Plan, rows: float, known: KnownColumns | None = None, residual_sd: float | None = None) -> Plan:
     """What a plan that counts its rows becomes at so many; of what is bought, ranges as declared stand in.
 
     Of `known` columns those intervals do that the plan would buy.

@@ -68,7 +68,9 @@ def bought_residuals(
 def first_fit(plan: Plan, eps: float) -> Plan:
     """Coefficients alone for `eps`, pure, under the cap of coefficients alone."""
     options = replace(plan.request.options, inference=None, noise="laplace", fitstats=None)
-    request = replace(plan.request, eps=plan.request.options.record.rows * eps, delta=0.0, method="napp", options=options)
+    request = replace(
+        plan.request, eps=plan.request.options.record.rows * eps, delta=0.0, method="napp", options=options
+    )
     assert plan.response is not None
     assert isinstance(plan.design, DesignSpec)
     return plan_model(
