@@ -18,7 +18,9 @@ from dpstats.call import make_request
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.formula.design import design_spec
-from dpstats.models import glm, ranges, sources
+from dpstats.mechanisms.stage import StagesRelease
+from dpstats.mechanisms.statistics import ResidualCentre
+from dpstats.models import glm, ranges, residuals, sources
 from dpstats.models.adaptive import FEWEST_BOUGHT, WIDTH_PRICE, affordable, expectations, settled
 from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan
@@ -75,25 +77,22 @@ def test_the_cap_that_a_plan_states_holds_of_every_fit_of_it() -> None:
 
 
 @pytest.mark.slow
-def test_a_wide_range_buys_an_interval_and_a_full_one_takes_statistics() -> None:
-    bought, sums = fit(30_000), fit(30_000, domain=FULL)
+def test_a_cap_buys_an_interval_and_statistics_do_not() -> None:
+    bought, sums = fit(30_000, method="napp"), fit(30_000, domain=FULL, method="statistics")
     assert bought.plan.request.method == "napp"
     assert bought.plan.response is not None
     half = (bought.plan.response.high - bought.plan.response.low) / 2
     assert bought.family.residual_cap == pytest.approx(INTERVAL_CAP * half)
     assert bought.family.residual_cap < 100 / 8
-    # A cap that is forecast less than twice as wide as its price allows is not given up.
-    assert fit(30_000, domain={**FULL, "y": (-8, 8)}).plan.request.method == "napp"
     assert sums.plan.request.method == "statistics"
     assert sums.guarantee.basis == "docs/proofs/statistics"
     assert sums.statistics.fit("y ~ x").params.index.tolist() == ["Intercept", "x"]
     shown = " ".join(sums.summary().as_text().split())
     assert "method: statistics" in shown
     assert "R2 0." in shown
+    assert bought.budget.loc["response", "eps"] == pytest.approx(ERRORS_SHARE)
     for found in (bought, sums):
-        parts = found.budget["eps"].drop("total")
-        assert parts.sum() == pytest.approx(1.0, rel=1e-9)
-        assert parts["response"] == pytest.approx(ERRORS_SHARE)
+        assert found.budget["eps"].drop("total").sum() == pytest.approx(1.0, rel=1e-9)
         assert found.guarantee.eps == 1.0
 
 
@@ -119,7 +118,9 @@ def test_where_the_wide_cap_costs_all_errors_the_narrow_one_is_kept(monkeypatch:
     monkeypatch.setattr(ranges, "buy_interval", lambda *_, **__: (0.0, 50.0))
     domain, data = {**FULL, "y": (0, 200), "g": list(range(7))}, frame(20_000)
     data["g"] = np.arange(20_000) % 7
-    few, many = (dp.ols(f"{MODEL} + g", data[:rows], 0.5, domain=domain, seed=1) for rows in (8_000, 20_000))
+    few, many = (
+        dp.ols(f"{MODEL} + g", data[:rows], 0.5, domain=domain, method="napp", seed=1) for rows in (8_000, 20_000)
+    )
     assert few.has_errors
     assert few.family.residual_cap == pytest.approx(INTERVAL_CAP * 25)
     assert many.family.residual_cap == pytest.approx(INTERVAL_CAP * 25 * ONE_TAIL)
@@ -211,20 +212,27 @@ def test_every_count_and_interval_gives_a_plan_within_the_budget(
         low, high = np.sort(random.uniform(plan.response.low, plan.response.high, 2))
         return replace(plan.response, low=float(low), high=float(max(high, low + 0.01)))
 
+    def centre(plan: Plan, *_: Any) -> Any:
+        assert plan.residuals is not None
+        bought.append(plan.residuals.eps)
+        coef, cap = random.normal(size=len(plan.names)), random.exponential()
+        return replace(plan.residuals, centre=ResidualCentre(tuple(coef), cap))
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sources, "bought_response", interval)
+        patch.setattr(sources, "bought_residuals", centre)
         plan = source.complete(counted, None, np.random.default_rng(1))  # type: ignore[arg-type]
     statistics = 0.0 if plan.fitstats is None else plan.fitstats.eps
     spent = charged.counts.eps + sum(bought) + statistics + sum(stage.cost for _, stage in plan.stages)
-    assert len(bought) <= 1
+    assert len(bought) <= 2
     assert spent <= charged.guarantee.eps * (1 + 1e-9)
-    assert sum(bought) == (0.0 if plan.response is None else plan.response.eps)
+    assert sum(bought) == pytest.approx(sum(one.eps for one in (plan.response, plan.residuals) if one is not None))
     assert sum(stage.delta for _, stage in plan.stages) <= charged.guarantee.delta * (1 + 1e-12)
     assert (plan.request.method == "napp") or plan.design.response.working is None  # type: ignore[union-attr]
 
 
 def final_plan(monkeypatch: pytest.MonkeyPatch, data: pd.DataFrame) -> str:
-    """The completed plan as JSON, where count and interval come out the same whatever the rows are."""
+    """The completed plan as JSON, where all that is bought comes out the same whatever the rows are."""
 
     def fixed(plan: Plan, *_: Any) -> Any:
         assert plan.counts is not None
@@ -233,6 +241,8 @@ def final_plan(monkeypatch: pytest.MonkeyPatch, data: pd.DataFrame) -> str:
     with monkeypatch.context() as patch:
         patch.setattr(glm, "count_rows", fixed)
         patch.setattr(ranges, "buy_interval", lambda *_, **__: (-1.0, 3.0))
+        patch.setattr(residuals, "release_stages", lambda *_: StagesRelease(np.array([0.1, 0.2, 0.3]), ()))
+        patch.setattr(residuals, "buy_residual_counts", lambda *_, **__: np.full((2, 25), 400))
         return json.dumps(dp.ols(MODEL, data, 1.0, domain=WIDE, seed=1).plan.to_dict(), sort_keys=True)
 
 
