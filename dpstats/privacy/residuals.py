@@ -31,7 +31,7 @@ LEAST_CAP = 3.0
 BENDS = 0.2
 """What residuals have beyond the cap may be so much of a standard error, if all of it were on one side."""
 
-ALIKE, TAILS = 0.35, (1.7, 5.0)
+ALIKE, TAILS = 0.35, (2.0, 5.0)
 """Residuals have two tails if one of them has so much of the other's rows, at so many root mean squares."""
 
 

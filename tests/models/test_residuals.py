@@ -1,4 +1,4 @@
-"""Sums of residuals about a first fit: they are the sums of the rows, within the budget, and noise follows the spread."""
+"""Sums of residuals about a first fit: those of the rows, within the budget, with noise that follows the spread."""
 
 from __future__ import annotations
 
