@@ -8,8 +8,6 @@ from itertools import compress
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import special
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.families.base import OF_PIECES
@@ -76,7 +74,7 @@ FIGURE_WORDS = {
 
 WIDEST_SHARE = 0.25  # an explained share with a larger standard error is not shown in the table
 PVALUE_STEP = 0.001  # the last digit of a p-value in a table
-LARGE_CHI2 = 100  # larger chi-squared statistics have no decimals
+LARGE_WALD = 100  # larger statistics of joint tests have no decimals
 HALF_LINE = 21  # characters of a fact that fit on the right of a table's header
 LARGEST_COUNT_ERROR = 0.15  # no eps is advised if the relative error of the count is larger
 
@@ -87,12 +85,6 @@ MOST_HIDING, LEAST_HIDDEN = 3, 0.2  # terms that hide others are named if they a
 
 LARGEST_SHARE_SD = 0.02  # a share of rows with more noise is not printed
 MOST_NOTES = 3  # on the coefficients in a short summary, the most important first; `notes` has all
-PVALUE_GAP = 0.02  # a p-value this far from that of a normal table is always explained
-
-NOT_NORMAL = (
-    "P>|z| follows the distribution of the privacy noise, not a normal table; std err is the half-width of the 95 % "
-    "interval over 1.96."
-)
 
 
 def summarize(
@@ -110,14 +102,8 @@ def summarize(
         spent = budget_line(results) + (" Details: summary(full=True)." if details is None else "")
         asked, notes = (risk, []) if n is not None else ([], risk)
         notes = [*essential_notes(results), *notes]
-        rest = notes[MOST_NOTES:]
-        shown = []
-        if NOT_NORMAL in rest:
-            tests = results.tvalues.to_numpy(), results.pvalues.to_numpy()
-            shown = [NOT_NORMAL] if differs_from_normal(*tests, at_a_glance=True) else []
-        if more := len(rest) - len(shown):
-            shown.append(f"{more} more note{'s' * (more > 1)}: {phrase('fit.notes', shell='--full')}")
-        notes[MOST_NOTES:] = shown
+        if (more := len(notes) - MOST_NOTES) > 0:
+            notes[MOST_NOTES:] = [f"{more} more note{'s' * (more > 1)}: {phrase('fit.notes', shell='--full')}"]
         parts = [wrap_note(note) for note in (certified, spent, *notes, *asked)]
         parts.insert(2, [] if details is None else [f"  Details: {details}."])
         summary.add_extra_txt([line for lines in parts for line in lines])
@@ -188,8 +174,8 @@ def fit_facts(results: ReleasedModel) -> list[str]:
         value = test["value"]
         slopes = len(results._fitted_columns) - int("Intercept" in results.plan.names)
         tested = "slopes" if test["df"] == slopes else f"{test['df']:.0f} of {slopes} slopes"
-        statistic = f"{value:,.0f}" if value >= LARGE_CHI2 else f"{value:.3g}"
-        facts.append(f"{tested}: chi2({test['df']:.0f}) = {statistic}, {size}")
+        statistic = f"{value:,.0f}" if value >= LARGE_WALD else f"{value:.3g}"
+        facts.append(f"{tested}: Wald({test['df']:.0f}) = {statistic}, {size}")
     return facts
 
 
@@ -499,9 +485,7 @@ def wording_notes(results: ReleasedModel) -> list[str]:
     """What the columns of a table with errors mean."""
     if not shows_errors(results):
         return []
-    notes = ["coef is bias-corrected; params holds the coefficients as released, with shrinkage."]
-    differs = differs_from_normal(results.tvalues.to_numpy(), results.pvalues.to_numpy())
-    return [NOT_NORMAL, *notes] if differs else notes
+    return ["coef is bias-corrected; params holds the coefficients as released, with shrinkage."]
 
 
 FIRST = {
@@ -559,20 +543,6 @@ def fitted_last(results: ReleasedModel) -> SubDesign:
     """The columns that have errors."""
     assert results.released is not None
     return SubDesign(results.plan.design, np.array(results.released.columns))
-
-
-def differs_from_normal(statistics: NDArray[Any], pvalues: NDArray[Any], *, at_a_glance: bool = False) -> bool:
-    """Whether a printed p-value of a finite error differs visibly, or by a lot, from that of a normal table.
-
-    A statistic of 0 or NaN stands for a coefficient that is not identified.
-    """
-    tested = np.isfinite(statistics) & (statistics != 0)
-    values, normal = pvalues[tested], 2 * special.ndtr(-np.abs(statistics[tested]))
-    differs = np.abs(values - normal) > PVALUE_GAP
-    if not at_a_glance:
-        differs |= values > np.maximum(2 * normal, normal + PVALUE_STEP)
-        differs |= normal > np.maximum(2 * values, values + PVALUE_STEP)
-    return bool(np.any(differs))
 
 
 def selection_table(results: ReleasedModel) -> SimpleTable:

@@ -547,7 +547,7 @@ def test_the_header_shows_them() -> None:
     text = fitted("gaussian", method="napp").summary().as_text()
     assert "rows: about" in text
     assert "R2 (residuals capped) 0." in text
-    assert "slopes: chi2(4)" in text
+    assert "slopes: Wald(4)" in text
     facts = fitted("poisson").glance().iloc[0]
     assert facts["nobs"] == pytest.approx(20_000, abs=6 * facts["nobs_std_error"])
     assert 0 < facts["deviance_explained"] < 1
