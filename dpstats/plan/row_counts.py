@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -195,6 +195,18 @@ def _trimmed_effect(fault: Fault) -> str:
 def about_rows(count: float, deviation: float) -> str:
     """A number of rows with noise of that standard deviation, for a table."""
     return f"about {max(round(count), 0):,} (s.d. {_deviation(deviation)})"
+
+
+class RowCount(NamedTuple):
+    """A number of rows with the standard deviation of its noise; it prints as tables show it."""
+
+    value: float
+    std_error: float
+
+    def __str__(self) -> str:
+        return about_rows(*self)
+
+    __repr__ = __str__
 
 
 def _deviation(rows: float) -> str:
