@@ -92,7 +92,7 @@ class NotedFrame(WideFrame):
     def _repr_html_(self) -> Any:
         """What notebooks show."""
         note = self.attrs.get("note", "")
-        return super()._repr_html_() + (f"<p>{html.escape(note)}</p>" if note else "")  # type: ignore[operator]
+        return super()._repr_html_() + (f"<p>{html.escape(note)}</p>" if note else "")  # type: ignore[misc]
 
 
 class SpendingFrame(WideFrame):

@@ -269,7 +269,8 @@ class Comparer:
         steps = {name: None if one.factor is not None else 1 for name, one in inside.items() if one.alone}
         bought = [name for name in names if name in steps]
         of_which = "their slopes" if bought == names else f"slopes of {', '.join(bought)}"
-        buys = f"; get_margeff() has {of_which}, and {argument('fitstats_variables', steps)} in the call of the fit buys steps"
+        steps_of = f"{argument('fitstats_variables', steps)} in the call of the fit buys steps"
+        buys = f"; get_margeff() has {of_which}, and {steps_of}"
         return f"not compared: {', '.join(names)}{buys if bought else ''}; {HINT}" if names else ""
 
     def _default_variables(self, *, free: bool) -> list[tuple[str, float | None]]:

@@ -14,7 +14,7 @@ from dpstats.families.base import OF_PIECES
 from dpstats.formula.advice import dropped_note
 from dpstats.formula.design import DesignSpec
 from dpstats.inference import ModelSpread
-from dpstats.mechanisms.design import SubDesign
+from dpstats.mechanisms.design import SubDesign, formula_variables
 from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.mechanisms.options import ROWS_GUESS
 from dpstats.mechanisms.spec import obstacle
@@ -118,7 +118,7 @@ def summarize(
         tables.append(selection_table(results))
     notes = [*plan_notes(plan, released=results.has_errors), *outside_note(results), *beyond_cap_note(results), *risk]
     notes += [no_errors_note(results)] if not shows_errors(results) else []
-    notes += [*unadjusted_note(results), *missing_notes(results), *wording_notes(results)]
+    notes += [*suspects_note(results), *unadjusted_note(results), *missing_notes(results), *wording_notes(results)]
     return Summary([*tables, *plan_tables(plan)], notes)
 
 
@@ -302,7 +302,8 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     notes += [*design, *cut_points_note(results), *limit_note(plan), *wording_notes(results)]
     if plan.guarantee.basis == "docs/proofs/tuning":
         notes = ["dp.tune chose the settings on the same rows; the budget covers the whole tuning.", *notes]
-    notes = [*counts_note(plan), *outside, *assumed_response_note(plan), *notes]
+    counted = " ".join([*counts_note(plan), *suspects_note(results)])
+    notes = [*([counted] if counted else []), *outside, *assumed_response_note(plan), *notes]
     if plan.guarantee.unit is not None:
         notes.insert(0, persons_note(plan))
     if results.selects:
@@ -310,6 +311,43 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     if not shows_errors(results):
         notes.insert(0, no_errors_note(results))
     return [*weak_guarantee_note(plan), *notes]
+
+
+def suspect_levels(results: ReleasedModel) -> tuple[list[Any], set[str]]:
+    """Of factors that lose rows, the declared levels that too few rows have, and the coefficients unknown for that."""
+    plan, levels, names = results.plan, list[Any](), set[str]()
+    if not shows_errors(results) or plan.counts is None or plan.counts.rows is None:
+        return levels, names
+    variables, errors = formula_variables(plan.design), results.bse.to_numpy()
+    rare = rare_references(fitted_last(results), results._inferred)
+    for variable in (variables[name] for name in plan.counts.losing if name in variables):
+        if variable.factor is None:
+            continue
+        reference, *others = variable.levels
+        columns = list(variable.factor.columns)
+        unknown = np.isinf(errors[columns])
+        if variable.name in rare:
+            # All are measured from it, and the intercept is of its rows.
+            columns, found = [variable.factor.base, *columns], [reference]
+            unknown = np.ones(len(columns), dtype=bool)
+        else:
+            found = list(compress(others, unknown))
+        if 0 < len(found) <= max(len(others) - 1, 1):  # more are a matter of the budget
+            levels += found
+            names.update(compress([plan.names[column] for column in columns], unknown))
+    return levels, names
+
+
+def suspects_note(results: ReleasedModel) -> list[str]:
+    """Which levels to compare with the codebook first, where rows are lost to those that are not declared."""
+    levels, _ = suspect_levels(results)
+    if not levels:
+        return []
+    one = "it is misspelt, or rare" if len(levels) == 1 else "one is misspelt, or they are rare"
+    return [
+        f"Look first at the declared {', '.join(map(repr, levels))}, which too few rows have for this budget: {one} "
+        "and better merged with another."
+    ]
 
 
 def beyond_cap_note(results: ReleasedModel) -> list[str]:
@@ -453,7 +491,8 @@ def missing_notes(results: ReleasedModel) -> list[str]:
     # Columns that may stand for others that a lasso left out.
     hidden = results._inference.withheld
     withheld = [] if hidden is None else [results._fitted_names[place] for place in np.flatnonzero(hidden)]
-    unknown = [str(name) for name, error in results.bse.items() if np.isinf(error) and name not in withheld]
+    _, told = suspect_levels(results)
+    unknown = [str(name) for name, error in results.bse.items() if np.isinf(error) and name not in {*withheld, *told}]
     if withheld:
         few = withheld[:MOST_NAMES]
         more = f" and {len(withheld) - len(few)} more" if len(withheld) > len(few) else ""
@@ -464,7 +503,7 @@ def missing_notes(results: ReleasedModel) -> list[str]:
     if unknown:
         which = ", ".join(unknown) if len(unknown) <= MOST_NAMES else f"{len(unknown)} coefficients (see identified)"
         notes.append(f"Not identified at this budget: {which}.{unknown_fit(results)} {what_would_help(results)}")
-        notes += rare_note(results)
+        notes += rare_note(results, told)
     return notes
 
 
@@ -508,11 +547,14 @@ def cut_points_note(results: ReleasedModel) -> list[str]:
     return [f"Standard errors of cut-points are too large, by a factor of up to {wide:.2g}; {robust} has others."]
 
 
-def rare_note(results: ReleasedModel) -> list[str]:
-    """Which factors would show more from another reference level."""
+def rare_note(results: ReleasedModel, told: set[str]) -> list[str]:
+    """Which factors would show more from another reference level, but for coefficients of which that is `told`."""
     assert results.released is not None
-    notes = []
-    for name in rare_references(fitted_last(results), results._inferred):
+    design, notes = fitted_last(results), []
+    columns = {term.name: design.names[term.columns] for term in design.terms}
+    for name in rare_references(design, results._inferred):
+        if told.issuperset(columns[name]):
+            continue
         column = name.removeprefix("C(").partition(",")[0].rstrip(")")  # of a term such as g or C(g, Sum)
         if results.plan.family.name in OF_PIECES and column in FIRST:
             notes.append(f"{FIRST[column]}, to see the others.")
