@@ -362,8 +362,8 @@ def _header(results: LocalResults) -> SimpleTable:
         ("Ridge:", format_number(results.curvature)),
     ]
     right = [
-        ("No. Reports:", str(results.nobs)),
-        ("Promised at least:", str(spec.n)),
+        ("No. Reports:", f"{results.nobs:,}"),
+        ("Promised at least:", f"{spec.n:,}"),
         ("Central epsilon:", f"{guarantee.eps:.6g}"),
         ("Local epsilon:", f"{results.local_guarantee.eps:.6g}"),
         ("Delta:", f"{spec.delta:.6g}"),

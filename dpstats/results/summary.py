@@ -101,9 +101,13 @@ def summarize(
         certified = f"Certified: {guaranteed(plan)}" if plan.guarantee.certified else guarantee_note(plan)
         spent = budget_line(results) + (" Details: summary(full=True)." if details is None else "")
         asked, notes = (risk, []) if n is not None else ([], risk)
-        notes = [*essential_notes(results), *notes]
-        if (more := len(notes) - MOST_NOTES) > 0:
-            notes[MOST_NOTES:] = [f"{more} more note{'s' * (more > 1)}: {phrase('fit.notes', shell='--full')}"]
+        # What is the same in every table stands there if there is room, and is no reason to look for more.
+        words = wording_notes(results)
+        notes = [note for note in [*essential_notes(results), *notes] if note not in words]
+        more = len(notes) - MOST_NOTES
+        notes = [*notes, *words][:MOST_NOTES]
+        if more > 0:
+            notes.append(f"{more} more note{'s' * (more > 1)}: {phrase('fit.notes', shell='--full')}")
         parts = [wrap_note(note) for note in (certified, spent, *notes, *asked)]
         parts.insert(2, [] if details is None else [f"  Details: {details}."])
         summary.add_extra_txt([line for lines in parts for line in lines])
@@ -501,7 +505,7 @@ def missing_notes(results: ReleasedModel) -> list[str]:
             "its column, which may stand for a similar one. Its interval in the model chosen is that of fit.t_test."
         )
     if unknown:
-        which = ", ".join(unknown) if len(unknown) <= MOST_NAMES else f"{len(unknown)} coefficients (see identified)"
+        which = ", ".join(unknown) if len(unknown) <= MOST_NAMES else f"{len(unknown)} coefficients (blank above)"
         notes.append(f"Not identified at this budget: {which}.{unknown_fit(results)} {what_would_help(results)}")
         notes += rare_note(results, told)
     return notes
@@ -544,7 +548,7 @@ def cut_points_note(results: ReleasedModel) -> list[str]:
     if wide < 1.05:
         return []
     robust = argument("inference", "robust")
-    return [f"Standard errors of cut-points are too large, by a factor of up to {wide:.2g}; {robust} has others."]
+    return [f"Standard errors of cut-points are too large, by up to {wide:.2g} times; those of {robust} are not."]
 
 
 def rare_note(results: ReleasedModel, told: set[str]) -> list[str]:
