@@ -25,9 +25,6 @@ Array = NDArray[np.float64]
 ERROR_OF_CAP = 3.0
 """The noise of a coefficient is about so many caps over rows times eps, times the root of the columns."""
 
-CLEAR = 2.0
-"""Standard deviations of the noise by which a second tail of residuals has to be seen if the response has one tail."""
-
 
 def bought_residuals(
     plan: Plan, rows: float, read: Callable[[Plan], Rows[Block]], random: RandomSource
@@ -55,8 +52,7 @@ def bought_residuals(
     deviation = math.sqrt(2) * sensitivity / eps
     tails = residual_tails(counts, class_edges(1.0), deviation=deviation, rows=rows, unit_error=error)
     widest = interval_cap(design, response)
-    alike = tails.alike > (CLEAR if response.one_tail else 0.0)
-    cap = min(tails.cap * reach, widest) if alike else widest
+    cap = min(tails.cap * reach, widest) if tails.has_two(expected=not response.one_tail) else widest
     # In model units of the declared response.
     scale = own[1] / declared[1]
     moved = scale * coef

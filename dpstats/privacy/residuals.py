@@ -31,8 +31,11 @@ LEAST_CAP = 3.0
 BENDS = 0.2
 """What residuals have beyond the cap may be so much of a standard error, if all of it were on one side."""
 
-ALIKE, TAILS = 0.35, (2.0, 5.0)
-"""Residuals have two tails if one of them has so much of the other's rows, at so many root mean squares."""
+ALIKE, TAILS = 0.35, ((2.0, 5.0), (3.0, 7.5))
+"""Residuals have two tails if one of them has so much of the other's rows, between so many root mean squares."""
+
+SEEN, MISSED = 2.0, 1.5
+"""Standard deviations of the noise by which a second tail has to be seen where none is expected, and may be missed."""
 
 
 class ResidualTails(NamedTuple):
@@ -40,7 +43,13 @@ class ResidualTails(NamedTuple):
 
     rms: float
     cap: float  # beyond which hardly anything is
-    alike: float  # how clearly both tails have rows, in standard deviations of the noise: negative if one lacks them
+    # How clearly both tails have rows, near and far out, in standard deviations of the noise; negative if one lacks them
+    alike: tuple[float, float]
+
+    def has_two(self, *, expected: bool) -> bool:
+        """Whether to go by two tails, where these are `expected` or only one is."""
+        near, far = self.alike
+        return near > (-MISSED if expected else SEEN) and far > -MISSED
 
 
 def class_edges(reach: float) -> Array:
@@ -91,11 +100,17 @@ def residual_tails(
         if tail.excess(candidate) > BENDS * rows * np.hypot(rms / np.sqrt(rows), unit_error * candidate):
             break
         cap = float(candidate)
-    far = (edges[:-1] >= TAILS[0] * rms) & (edges[:-1] <= TAILS[1] * rms)
-    less, more = np.sort(counts[:, 1:][:, far].sum(axis=1))
-    noise = deviation * np.sqrt(max(int(far.sum()), 1)) * np.hypot(1, ALIKE)
+    near, far = (_alike(counts, edges, (low * rms, high * rms), deviation) for low, high in TAILS)
     # Rounded, so that the last bits of a library's functions enter no plan.
-    return ResidualTails(float(f"{rms:.4g}"), float(f"{cap:.4g}"), float((less - ALIKE * more) / noise))
+    return ResidualTails(float(f"{rms:.4g}"), float(f"{cap:.4g}"), (near, far))
+
+
+def _alike(counts: NDArray[np.int64], edges: Array, ends: tuple[float, float], deviation: float) -> float:
+    """How clearly the smaller of two tails has `ALIKE` of the other's rows in classes within some sizes."""
+    within = (edges[:-1] >= ends[0]) & (edges[:-1] <= ends[1])
+    less, more = np.sort(counts[:, 1:][:, within].sum(axis=1))
+    noise = deviation * np.sqrt(max(int(within.sum()), 1)) * np.hypot(1, ALIKE)
+    return float((less - ALIKE * more) / noise)
 
 
 class _Tail(NamedTuple):
