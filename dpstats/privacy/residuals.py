@@ -34,8 +34,8 @@ BENDS = 0.2
 ALIKE, TAILS = 0.35, ((2.0, 5.0), (3.0, 7.5))
 """Residuals have two tails if one of them has so much of the other's rows, between so many root mean squares."""
 
-SEEN, MISSED = 2.0, 1.5
-"""Standard deviations of the noise by which a second tail has to be seen where none is expected, and may be missed."""
+SEEN, MISSED = 2.0, 1.0
+"""Standard deviations of the noise by which a second tail is seen, and by which one that is expected may be missed."""
 
 
 class ResidualTails(NamedTuple):
@@ -43,13 +43,13 @@ class ResidualTails(NamedTuple):
 
     rms: float
     cap: float  # beyond which hardly anything is
-    # How clearly both tails have rows, near and far out, in standard deviations of the noise; negative if one lacks them
+    # How clearly both tails have rows, near and far out, in deviations of the noise; negative if one lacks them.
     alike: tuple[float, float]
 
     def has_two(self, *, expected: bool) -> bool:
         """Whether to go by two tails, where these are `expected` or only one is."""
         near, far = self.alike
-        return near > (-MISSED if expected else SEEN) and far > -MISSED
+        return near > SEEN or (expected and min(near, far) > -MISSED)
 
 
 def class_edges(reach: float) -> Array:
