@@ -308,7 +308,9 @@ def one(name: str, eps: float, way: str, seed: int) -> dict[str, Any]:
     line["method"] = fit.plan.request.method if fit.has_errors else "alone"
     if foreseen := FORESEEN.pop((name, eps, way, SEED + 1000 * seed), None):
         line["foreseen"] = foreseen
-    if cap is not None and line["method"] == "napp":
+    if fit.plan.residuals is not None:
+        line["method"], cap = "residuals", fit.plan.residuals.centre.cap
+    if cap is not None and line["method"] in ("napp", "residuals"):
         line["cap"] = round(float(cap * fit.plan.design.response_scaling()[1] / plain.sd), 3)
     return line
 

@@ -83,6 +83,9 @@ class Plan(Simulated, PlanFacts):
         For everything the call releases.
     response : ResponsePurchase or None
         The purchase on the response within its range; until then the declared range is used. None without a purchase.
+    residuals : ResidualPurchase or None
+        The first fit and the spread of the residuals about it, of least squares by sums; None until they are bought, and
+        without them.
     completed : bool
         Whether the bought ranges are known, and the columns that screening keeps; until then the plan uses (-1, 1) for
         each range, and the widest terms for those kept.
