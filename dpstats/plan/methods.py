@@ -253,7 +253,7 @@ class ResponsePurchase:
         return {name: value for name, value in asdict(self).items() if name not in later or value != later[name]}
 
 
-CENTRE_SHARE, TAILS_SHARE = 0.06, 0.03
+CENTRE_SHARE, TAILS_SHARE = 0.05, 0.04
 """The shares of eps that buy coefficients for residuals to be about, and how far these reach: of `FULL_SHARES` rows
 times eps a column or fewer. Of more they fall with the root of these."""
 

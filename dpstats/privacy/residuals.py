@@ -16,8 +16,8 @@ from dpstats.privacy.randomness import RandomSource, noisy_integers
 
 Array = NDArray[np.float64]
 
-DOUBLINGS = 12
-"""Sizes are told apart from the greatest possible one down to 2^-12 of it, two classes a doubling and sign."""
+DOUBLINGS, STEPS = 12, 3
+"""Sizes are told apart from the greatest possible one down to 2^-12 of it, three classes a doubling for each sign."""
 
 SHAPES, SCALES = (0.25, 2.2), (0.02, 3.0)
 """Ends of the shapes of a Weibull tail that are tried, and of its scales in units of where the tail begins."""
@@ -31,8 +31,9 @@ LEAST_CAP = 3.0
 BENDS = 0.2
 """What residuals have beyond the cap may be so much of a standard error, if all of it were on one side."""
 
-ALIKE, TAILS = 0.35, ((2.0, 5.0), (3.0, 7.5))
-"""Residuals have two tails if one of them has so much of the other's rows, between so many root mean squares."""
+ALIKE, TAIL, LEAN = 0.35, (2.0, 5.0), 0.1
+"""Residuals have two tails if one has so much of the other's rows, between so many root mean squares, and if no more of
+all rows have residuals of one sign rather than the other: a single tail leaves most rows on the other side."""
 
 SEEN, MISSED = 2.0, 1.0
 """Standard deviations of the noise by which a second tail is seen, and by which one that is expected may be missed."""
@@ -43,18 +44,17 @@ class ResidualTails(NamedTuple):
 
     rms: float
     cap: float  # beyond which hardly anything is
-    # How clearly both tails have rows, near and far out, in deviations of the noise; negative if one lacks them.
-    alike: tuple[float, float]
+    alike: float  # how clearly both tails have rows, in standard deviations of the noise; negative if one lacks them
+    lean: float  # the share of rows by which one sign has more of them than the other
 
     def has_two(self, *, expected: bool) -> bool:
         """Whether to go by two tails, where these are `expected` or only one is."""
-        near, far = self.alike
-        return near > SEEN or (expected and min(near, far) > -MISSED)
+        return self.lean < LEAN and self.alike > (-MISSED if expected else SEEN)
 
 
 def class_edges(reach: float) -> Array:
     """The upper ends of the classes of sizes, the last of which has all that are greater too."""
-    return np.asarray(reach * 2.0 ** (np.arange(-2 * DOUBLINGS, 1) / 2))
+    return np.asarray(reach * 2.0 ** (np.arange(-STEPS * DOUBLINGS, 1) / STEPS))
 
 
 def residual_counts(values: Rows[Array], edges: Array) -> NDArray[np.int64]:
@@ -90,7 +90,7 @@ def residual_tails(
     start = min(int(np.argmax(np.cumsum(sizes) > rows / 2)) + 1, len(edges) - 2)
     inside, begin = max(float(sizes[:start].sum()), 0.0), float(edges[start - 1])
     tail = _Tail.fitted(sizes[start:], edges[start:], begin, max(rows - inside, 1.0), np.sqrt(2) * deviation)
-    middles = edges[:start] * 2.0**-0.25
+    middles = edges[:start] * 2.0 ** (-0.5 / STEPS)
     points = np.geomspace(begin, edges[-1], 100)
     beyond = begin**2 + np.trapezoid(2 * points * tail.above(points)[0], points)
     total = float(np.sum(np.maximum(sizes[:start], 0.0) * middles**2)) + tail.rows * beyond
@@ -100,17 +100,12 @@ def residual_tails(
         if tail.excess(candidate) > BENDS * rows * np.hypot(rms / np.sqrt(rows), unit_error * candidate):
             break
         cap = float(candidate)
-    near, far = (_alike(counts, edges, (low * rms, high * rms), deviation) for low, high in TAILS)
-    # Rounded, so that the last bits of a library's functions enter no plan.
-    return ResidualTails(float(f"{rms:.4g}"), float(f"{cap:.4g}"), (near, far))
-
-
-def _alike(counts: NDArray[np.int64], edges: Array, ends: tuple[float, float], deviation: float) -> float:
-    """How clearly the smaller of two tails has `ALIKE` of the other's rows in classes within some sizes."""
-    within = (edges[:-1] >= ends[0]) & (edges[:-1] <= ends[1])
+    within = (edges[:-1] >= TAIL[0] * rms) & (edges[:-1] <= TAIL[1] * rms)
     less, more = np.sort(counts[:, 1:][:, within].sum(axis=1))
-    noise = deviation * np.sqrt(max(int(within.sum()), 1)) * np.hypot(1, ALIKE)
-    return float((less - ALIKE * more) / noise)
+    alike = (less - ALIKE * more) / (deviation * np.sqrt(max(int(within.sum()), 1)) * np.hypot(1, ALIKE))
+    lean = abs(float(counts[1].sum() - counts[0].sum())) / rows
+    # Rounded, so that the last bits of a library's functions enter no plan.
+    return ResidualTails(float(f"{rms:.4g}"), float(f"{cap:.4g}"), float(alike), lean)
 
 
 class _Tail(NamedTuple):

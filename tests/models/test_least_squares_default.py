@@ -242,7 +242,7 @@ def final_plan(monkeypatch: pytest.MonkeyPatch, data: pd.DataFrame) -> str:
         patch.setattr(glm, "count_rows", fixed)
         patch.setattr(ranges, "buy_interval", lambda *_, **__: (-1.0, 3.0))
         patch.setattr(residuals, "release_stages", lambda *_: StagesRelease(np.array([0.1, 0.2, 0.3]), ()))
-        patch.setattr(residuals, "buy_residual_counts", lambda *_, **__: np.full((2, 25), 400))
+        patch.setattr(residuals, "buy_residual_counts", lambda *_, **__: np.full((2, 37), 300))
         return json.dumps(dp.ols(MODEL, data, 1.0, domain=WIDE, seed=1).plan.to_dict(), sort_keys=True)
 
 
