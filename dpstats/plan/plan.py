@@ -84,8 +84,7 @@ class Plan(Simulated, PlanFacts):
     response : ResponsePurchase or None
         The purchase on the response within its range; until then the declared range is used. None without a purchase.
     residuals : ResidualPurchase or None
-        The first fit and the spread of the residuals about it, of least squares by sums; None until they are bought, and
-        without them.
+        The first fit and the spread of the residuals about it, of least squares by sums; None until they are bought.
     completed : bool
         Whether the bought ranges are known, and the columns that screening keeps; until then the plan uses (-1, 1) for
         each range, and the widest terms for those kept.
