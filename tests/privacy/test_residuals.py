@@ -96,13 +96,14 @@ def told(values: NDArray[np.float64], eps: float, reach: float = 30.0, seed: int
     return residual_tails(counts, edges, deviation=np.sqrt(2) / eps, rows=rows, unit_error=1e-3)
 
 
-def test_normal_residuals_have_a_cap_of_three_to_four_deviations() -> None:
+def test_normal_residuals_have_a_cap_of_three_to_five_deviations() -> None:
     values = 0.7 * np.random.default_rng(1).standard_normal(20_000)
-    for seed in range(10):  # at eps .02 a class has noise of 71 rows: 0 of 10 fail
-        found = told(values, 0.02, seed=seed)
-        assert found.rms == pytest.approx(0.7, rel=0.15)
-        assert 2.9 * 0.7 < found.cap < 4.5 * 0.7
-        assert found.has_two(expected=True)
+    tails = [told(values, 0.02, seed=seed) for seed in range(20)]  # a class has noise of 71 rows
+    assert all(found.rms == pytest.approx(0.7, rel=0.15) for found in tails)
+    assert all(2.9 * 0.7 < found.cap < 5 * 0.7 for found in tails)
+    assert sum(found.cap < 4 * 0.7 for found in tails) >= 15
+    assert sum(found.has_two(expected=True) for found in tails) >= 17
+    assert all(told(values, 0.1, seed=seed).has_two(expected=False) for seed in range(20))
 
 
 def test_a_longer_tail_has_a_wider_cap_and_a_single_one_is_seen() -> None:
