@@ -42,6 +42,7 @@ from dpstats.ledger import as_ledger
 from dpstats.mechanisms.calibration import NoiseBudget
 from dpstats.mechanisms.multinomial import (
     PROOF,
+    ClassesLaw,
     ReleasedClasses,
     class_basis,
     classes_inference,
@@ -252,6 +253,10 @@ class ClassesForecast(Forecast):
     def _projection(self) -> Projection:
         return Projection.of(classes_law(self.plan.stage), known_forms(self.plan.design, self.plan.stage.classes))
 
+    @cached_property
+    def _noise_law(self) -> ClassesLaw:  # type: ignore[override]
+        return ClassesLaw(self.plan.stage.noise)
+
     @property
     def _matrix_noise(self) -> MatrixNoise:
         assert self.plan.stage.information is not None
@@ -282,7 +287,7 @@ class ClassesForecast(Forecast):
         params = basis @ np.linalg.solve(matrix + curvature, start).reshape(-1, stage.classes - 1).T
         matrix = matrix if noise is None else matrix + noise
         known = partial(forecast_information, matrix, self._projection, (), noisy=noise is not None)
-        return classes_inference(stage, self.plan.design, ReleasedClasses(params, matrix), known)
+        return classes_inference(stage, self.plan.design, ReleasedClasses(params, matrix), known, self._noise_law)
 
 
 INFORMATION_SHARE = 0.4
