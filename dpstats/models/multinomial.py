@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -197,7 +197,11 @@ class ClassesCall:
         known = KnownColumns.from_arguments(plan.design, typical, like)
         priors = supposed(known.covers(plan.design, response=True))
         with quiet():
-            return ClassesForecast(plan, {name: class_means(plan, known, prior) for name, prior in priors.items()})
+            if typical is None and like is None:
+                means = {name: declared_means(plan.design, _family(plan), prior) for name, prior in priors.items()}
+            else:
+                means = {name: class_means(plan.design, _family(plan), known, prior) for name, prior in priors.items()}
+            return ClassesForecast(plan, means)
 
 
 def _family(plan: MultinomialPlan) -> Multinomial:
@@ -218,15 +222,20 @@ class ClassMeans(NamedTuple):
     information: Matrix  # in the coordinates of `class_basis`, those of a column one after the other
 
 
-def class_means(plan: MultinomialPlan, known: KnownColumns, prior: ColumnPrior) -> ClassMeans:
+@lru_cache(maxsize=12)
+def declared_means(design: DesignSpec, family: Multinomial, prior: ColumnPrior) -> ClassMeans:
+    """`class_means` by the Domain alone: the same for all numbers of rows and budgets that are asked about."""
+    return class_means(design, family, KnownColumns.from_arguments(design, None, None), prior)
+
+
+def class_means(design: DesignSpec, family: Multinomial, known: KnownColumns, prior: ColumnPrior) -> ClassMeans:
     """Of rows that are made up, a few draws of coefficients, or of those of `like` with their response."""
-    random, family = np.random.default_rng(SEED), _family(plan)
-    whole = known.has_response(plan.design)
+    random, whole = np.random.default_rng(SEED), known.has_response(design)
     size = min(len(known.like), PUBLIC_ROWS) if known.like is not None and whole else ROWS
     found = []
     for _ in range(1 if whole else DRAWS):
-        table = pd.DataFrame(made_up_rows(plan.design, family, known, size, prior, random))
-        block = concatenate(plan.design.blocks(table))
+        table = pd.DataFrame(made_up_rows(design, family, known, size, prior, random))
+        block = concatenate(design.blocks(table))
         count, columns = block.exog.shape
         if not count:
             raise ArgumentError("like: no row is complete; check its numbers and levels against the domain")
