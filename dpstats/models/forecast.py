@@ -313,10 +313,14 @@ def forecast(
         if record.column is not None and known.in_like((record.column, *design.columns)):
             return Forecast(plan, dict.fromkeys(priors, panel_means(plan, known)))
         if pieces is not None:
-            facts = pieces, plan.family, weight_cap(plan)
-            if typical is None and like is None:
-                return Forecast(plan, {name: declared_means(*facts, prior) for name, prior in priors.items()})
-            return Forecast(plan, {name: record_means(*facts, known, prior) for name, prior in priors.items()})
+            family, cap, declared = plan.family, weight_cap(plan), typical is None and like is None
+            means = {
+                name: declared_means(pieces, family, cap, prior)  # type: ignore[arg-type]
+                if declared
+                else record_means(pieces, family, cap, known, prior)
+                for name, prior in priors.items()
+            }
+            return Forecast(plan, means)
         samples = {name: sample_rows(plan, known, prior, residual, DRAWS) for name, prior in priors.items()}
         means = {name: row_means(plan.family, one, weight_cap(plan)) for name, one in samples.items()}
         return Forecast(plan, {name: one.person(record) for name, one in means.items()})
