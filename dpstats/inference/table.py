@@ -226,9 +226,9 @@ class Inference:
     def cov_params(self) -> Float:
         """Covariance of the coefficients' errors, shape (q, q).
 
-        On the diagonal A and the attenuation, the variance as if the information were exact: its root is a little below `se`, which pays
-        for noise in the information and for tails. For coefficients that are not identified infinite there, and NaN
-        elsewhere. `t_test` and `wald_test` are better for combinations than what this matrix gives.
+        On the diagonal A and the attenuation, the variance as if the information were exact: its root is a little below
+        `se`, which pays for noise in the information and for tails. For coefficients that are not identified infinite
+        there, and NaN elsewhere. `t_test` and `wald_test` are better for combinations than what this matrix gives.
         """
         size, where = len(self.map), np.flatnonzero(self.identified)
         covariance = np.full((size, size), np.nan)

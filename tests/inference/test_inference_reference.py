@@ -126,6 +126,8 @@ def test_one_column_in_closed_form(
     assert found.attenuation[0] == pytest.approx(attenuation, rel=1e-6, abs=1e-12)
     half = quantile * math.sqrt(total / room + attenuation) if room > 0 else math.inf
     assert found.half_width(alpha)[0] == pytest.approx(half, rel=1e-6)
+    if room > 1e-6:
+        assert found.pvalues(coef + shift + half)[0] == pytest.approx(alpha, rel=1e-4)
 
 
 def attuned(first: float, second: float, change: float, bend: float) -> float:
