@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
@@ -68,6 +69,30 @@ class ForecastFrame(WideFrame):
         shown = WideFrame(pd.DataFrame(self).drop(columns=[end for ends in equal.values() for end in ends]))
         notes = [f"{', '.join(ends)}: as {name}" for name, ends in equal.items() if ends]
         return "\n".join([WideFrame.__repr__(shown), *(["; ".join(notes)] if notes else [])])
+
+
+class NotedFrame(WideFrame):
+    """A DataFrame that prints a note below, its ``attrs["note"]``.
+
+    Examples
+    --------
+    >>> from dpstats.frames import NotedFrame
+    >>> table = NotedFrame({"estimate": [0.5]}, index=["x"])
+    >>> table.attrs["note"] = "not compared: z"
+    >>> print(table)
+       estimate
+    x       0.5
+    not compared: z
+    """
+
+    def __repr__(self) -> str:
+        note = textwrap.fill(self.attrs.get("note", ""), pd.get_option("display.width"))
+        return "\n".join([super().__repr__(), *([note] if note else [])])
+
+    def _repr_html_(self) -> Any:
+        """What notebooks show."""
+        note = self.attrs.get("note", "")
+        return super()._repr_html_() + (f"<p>{html.escape(note)}</p>" if note else "")  # type: ignore[misc]
 
 
 class SpendingFrame(WideFrame):

@@ -17,6 +17,7 @@ from statsmodels.iolib import summary as statsmodels_summary
 from statsmodels.iolib.summary import fmt_2cols, fmt_params
 from statsmodels.iolib.table import SimpleTable
 
+from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.wording import in_shell
 
@@ -75,12 +76,27 @@ class Summary(statsmodels_summary.Summary):
         """The tables one below the other, then the notes."""
         return str(super().as_text()).replace(GAP, " ")
 
-    def as_latex(self) -> str:
-        """Each table as a tabular of its own, then the notes; for a preamble with ``\\usepackage{booktabs}``."""
+    def as_latex(self, label: str = "", *, floating: bool = False) -> str:
+        """Each table as a tabular of its own, then the notes; for a preamble with ``\\usepackage{booktabs}``.
+
+        With a label, or if `floating`, all is in a table environment, whose caption is the first table's title.
+        """
+        floating = check_label(label) != "" or floating
         # statsmodels' own replacements know only some of the signs.
-        tables = [_as_text(table, _latex) for table in self._whole()]
-        parts = [table.as_latex_tabular(replacements={}, data_aligns="r", header_align="r") for table in tables]
-        return "\n\n".join([*parts, *map(_latex, self._notes())])
+        tables, notes = [_as_text(table, _latex) for table in self._whole()], list(map(_latex, self._notes()))
+        caption = tables[0].title
+        if floating:
+            tables[0].title = ""
+        look = {"replacements": {}, "data_aligns": "r", "header_align": "r"}
+        parts = [table.as_latex_tabular(center=not floating, **look) for table in tables]
+        if not floating:
+            return "\n\n".join([*parts, *notes])
+        head = [r"\begin{table}[htbp]", r"\centering", rf"\caption{{{caption}}}"]
+        head += [rf"\label{{{label}}}"] if label else []
+        below = [r"\begin{minipage}{\linewidth}", r"\footnotesize", "\n\n".join(notes), r"\end{minipage}"]
+        return "\n".join(
+            [*head, "\n\n\\medskip\n".join(parts), *(["", r"\medskip", *below] if notes else []), r"\end{table}"]
+        )
 
     def as_html(self) -> str:
         """Each table, then the notes."""
@@ -125,6 +141,13 @@ class Summary(statsmodels_summary.Summary):
 
     def _notes(self) -> list[str]:
         return [] if self.extra_txt is None else notes_of(DETAILS.sub("", self.extra_txt))
+
+
+def check_label(label: object) -> str:
+    """A label of LaTeX, for ``\\ref``; empty for none."""
+    if not isinstance(label, str) or not re.fullmatch(r"[\w:.+/ -]*", label):
+        raise ArgumentError(f"label must be letters, digits and signs such as ':', got {safe_repr(label)}")
+    return label
 
 
 def notes_of(text: str) -> list[str]:

@@ -362,8 +362,8 @@ def _header(results: LocalResults) -> SimpleTable:
         ("Ridge:", format_number(results.curvature)),
     ]
     right = [
-        ("No. Reports:", str(results.nobs)),
-        ("Promised at least:", str(spec.n)),
+        ("No. Reports:", f"{results.nobs:,}"),
+        ("Promised at least:", f"{spec.n:,}"),
         ("Central epsilon:", f"{guarantee.eps:.6g}"),
         ("Local epsilon:", f"{results.local_guarantee.eps:.6g}"),
         ("Delta:", f"{spec.delta:.6g}"),
@@ -376,7 +376,7 @@ def _coefficients(results: LocalResults) -> SimpleTable:
     if results.sums is not None:
         found = results.uncertainty()
         rows = [(str(name), _with_ends(row.to_numpy(dtype=np.float64))) for name, row in found.iterrows()]
-        return full_width(["coef", "noise sd", "[0.025", "0.975]"], rows, columns=[12, 12, 12, 12])
+        return full_width(["coef", "std err", "[0.025", "0.975]"], rows, columns=[12, 12, 12, 12])
     rows = [
         (
             row["term"],
@@ -393,7 +393,7 @@ def _coefficients(results: LocalResults) -> SimpleTable:
 
 
 def _with_ends(values: Float) -> list[str]:
-    """Coefficient, noise and ends of the interval, to the noise's digits; blank where the noise is infinite."""
+    """Coefficient, error and ends of the interval, to the error's digits; blank where the error is infinite."""
     coef, error = values[:2]
     if not np.isfinite(error):
         return [f"{coef:.2g}", "", "", ""]
@@ -430,7 +430,7 @@ def _notes(results: LocalResults) -> list[str]:
             "they follow a beta law on the range that the design allows."
         )
     notes.append(
-        "Intervals and noise sd cover only the known noise of the reports: they refer to the fit of the same "
+        "std err and intervals cover only the known noise of the reports: they refer to the fit of the same "
         "records without noise. conf_int(residual_sd=) adds sampling error. params are shrunken by a ridge penalty."
         if results.sums is not None
         else "noise sd is the standard deviation due to the noise of the reports, to first order. Sampling error "

@@ -228,15 +228,16 @@ def cap_note(plan: PlanFacts) -> list[str]:
         return []
     statistics = argument("method", "statistics")
     linear = (
-        "enter the loss linearly, as in Huber regression. If most of them have the same sign, the fitted values differ "
-        "from the mean of the response."
+        "enter the loss linearly, as in Huber regression. If most of these residuals have the same sign, the fitted "
+        "values differ from the mean of the response."
     )
     settled = f"Residuals beyond {in_units(units)} (residual_cap, in units of the response) {linear}"
     uncapped = "" if request.options.unit is not None else f" {statistics} is least squares without a cap."
     if plan.completed and request.options.inference is True and plan.response is not None:
         # The cap follows an interval that may be wide; and sums that are asked for buy no ranges.
         cap = argument("residual_cap")
-        uncapped = f" If their standard deviation is public, {cap} of 3 to 4 times it often gives smaller errors."
+        uncapped = " If the standard deviation of all residuals is public, 3 to 4 times this value often gives smaller "
+        uncapped += f"standard errors ({cap})."
     if plan.completed or not is_open_least_squares(request):
         return [f"{settled}{uncapped}"]
     counts, alike = plan.counts, plan.design.score_ratio == 1.0 and request.options.unit is None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -138,6 +138,11 @@ class RowCounts:
         """Columns that lose or clip so many rows that the fit had better not be made, in sentences."""
         return self._sentences(MOST_AT_FAULT, MOST_AT_FAULT, FALSE_STOPS, large=True)
 
+    @property
+    def losing(self) -> list[str]:
+        """The columns of which `findings` says that they lose rows."""
+        return [fault.column for fault, _, _ in self._seen(LEAST_LOST, 1.0, FALSE_NOTES) if fault.kind == "lost"]
+
     def _sentences(
         self,
         lost: float,
@@ -148,7 +153,22 @@ class RowCounts:
         narrowed: Container[str] = (),
         responses: Container[str] = (),
     ) -> list[str]:
-        """Faults of more than these shares of the rows, for sure if `large`; noise alone names any with `chance`."""
+        """What `_seen` finds, in words."""
+        return [
+            f"about {_percent(share, 2)} of the {self.of} (s.d. {_percent(error, 1)}) "
+            + (_trimmed_effect(fault) if trimmed else fault.large_effect if large else fault.effect)
+            + (CLIPPED_RESPONSE if fault.kind != "lost" and fault.column in responses else "")
+            for fault, share, error in self._seen(lost, clipped, chance, large=large)
+            for trimmed in [fault.kind != "lost" and fault.column in narrowed]
+        ]
+
+    def _seen(
+        self, lost: float, clipped: float, chance: float, *, large: bool = False
+    ) -> list[tuple[Fault, float, float]]:
+        """Faults of more than these shares of the rows, for sure if `large`, each with its share and the error of that.
+
+        Noise alone names any with `chance`.
+        """
         assert self.rows is not None
         assert self.at_fault is not None
         counts = np.array(self.at_fault, dtype=np.float64)
@@ -163,14 +183,8 @@ class RowCounts:
         least = np.where(losing, lost, clipped) * rows
         least = least + noise if large else np.maximum(least, noise)
         error = min(math.sqrt(2) * scale / max(rows, 1.0), 1.0)
-        return [
-            f"about {_percent(share, 2)} of the {self.of} (s.d. {_percent(error, 1)}) "
-            + (_trimmed_effect(fault) if trimmed else fault.large_effect if large else fault.effect)
-            + (CLIPPED_RESPONSE if fault.kind != "lost" and fault.column in responses else "")
-            for fault, share, seen in zip(self.faults, shares, counts > least, strict=True)
-            if seen
-            for trimmed in [fault.kind != "lost" and fault.column in narrowed]
-        ]
+        found = zip(self.faults, shares, counts > least, strict=True)
+        return [(fault, float(share), error) for fault, share, seen in found if seen]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""
@@ -195,6 +209,16 @@ def _trimmed_effect(fault: Fault) -> str:
 def about_rows(count: float, deviation: float) -> str:
     """A number of rows with noise of that standard deviation, for a table."""
     return f"about {max(round(count), 0):,} (s.d. {_deviation(deviation)})"
+
+
+class RowCount(NamedTuple):
+    """A number of rows with the standard deviation of its noise; it prints as tables show it."""
+
+    value: float
+    std_error: float
+
+    def __repr__(self) -> str:
+        return about_rows(self.value, self.std_error)
 
 
 def _deviation(rows: float) -> str:

@@ -196,9 +196,10 @@ def _spending_caption(ledger: Ledger, table: pd.DataFrame, counted: str, spent: 
         return [f"Protected: {protected}. Nothing has been charged yet."]
     parallel = "Only the worst part of a partition counts, so the lines do not add up."
     return [
-        f"Protected: {protected}. The guarantee for all charges together is {counted} = {spent:.4g}.",
+        f"Each step is a charge. Protected: {protected}.",
+        f"The guarantee for all charges together is {counted} = {spent:.4g}.",
         parallel if apart > spent * (1 + 1e-9) else "",
         f"The {MOST_ANALYSTS} who spent most, of {people}." if people > MOST_ANALYSTS else "",
         "Dashed: quotas." if counted == "eps" and ledger.spending()["quota_eps"].notna().any() else "",
-        "No row was read.",
+        "Drawn from the ledger, without the data: the picture costs nothing.",
     ]

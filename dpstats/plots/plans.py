@@ -238,7 +238,7 @@ def _caption(plan: Any, what: str, pi: float, known: bool) -> list[str]:
     delta = f", delta = {plan.guarantee.delta:.4g}" if plan.guarantee.delta else ""
     return [
         legend,
-        "Plans alone: no row was read and nothing spent.",
+        "Drawn from plans alone, without the data: the picture costs nothing.",
         f"Protected by a fit at eps{delta}: {style.neighbours(plan.guarantee)}.",
         "" if plan.guarantee.certified else f"{style.UNPROTECTED}: {plan.guarantee.reason}.",
     ]
@@ -292,7 +292,7 @@ def methods(
         f"Which method: {comparison.formula}",
         "A proved bound, for any rows." if proved else "A prediction for rows drawn evenly from the Domain.",
         f"{comparison.description}.",
-        "No row was read and nothing spent.",
+        "Drawn from plans alone, without the data: the picture costs nothing.",
         labels=("rows", MEASURES[what]),
         legend="best",
         caption=caption,

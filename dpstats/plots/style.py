@@ -30,7 +30,8 @@ SERIES = (BLUE, ORANGE, GREEN, PURPLE, SKY, RED)  # the colour-blind tell them a
 MARKERS = ("o", "s", "^", "D", "v", "P")
 LABEL_SIZE, TICK_SIZE, CAPTION_SIZE = 10.5, 9.5, 9.0
 WIDTH, HEIGHT = 7.0, 4.6
-NAME_WIDTH = 34
+NAME_WIDTH, LEAST_NAME = 34, 14  # letters of a row's name
+NAMES_PART = 0.55  # of the axes' width, at most, for these names
 COLUMN_WIDTH = 36  # letters of a label in one of two columns of a legend
 CAPTION = "caption"  # the gid of a picture's caption
 UNPROTECTED = "NO GUARANTEE is claimed"  # the start of a sentence that every picture keeps
@@ -67,8 +68,12 @@ def name_axes(ax: Axes, xlabel: str, ylabel: str) -> None:
 
 
 def name_rows(ax: Axes, names: Sequence[object]) -> None:
-    """Names down the left side, the first one on top."""
-    ax.set_yticks(np.arange(len(names)), [shorten(name, NAME_WIDTH) for name in names])
+    """Names down the left side, the first one on top; in narrow axes they are shorter."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    width = ax.get_window_extent().width / figure.dpi * 72
+    letters = min(NAME_WIDTH, max(LEAST_NAME, int(NAMES_PART * _characters(width, TICK_SIZE))))
+    ax.set_yticks(np.arange(len(names)), [shorten(name, letters) for name in names])
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.grid(False, axis="y")
     literal_text(ax.get_yticklabels())
@@ -86,6 +91,27 @@ def show_legend(ax: Axes, **arguments: Any) -> None:
     if shown:
         legend = ax.legend(list(shown.values()), list(shown), fontsize=TICK_SIZE, frameon=False, **arguments)
         literal_text(legend.get_texts())
+
+
+def _legend_above(ax: Axes) -> int:
+    """A legend above the axes, in two columns where they have room; returns its lines.
+
+    Where one column is wider than the axes it ends with them: to their left, names of rows leave room.
+    """
+    labels, figure = _labelled(ax), ax.get_figure(root=True)
+    assert figure is not None
+    ways = [(2, 0.0), (1, 0.0), (1, 1.0)]
+    for abreast, at in ways if max(map(len, labels), default=0) <= COLUMN_WIDTH else ways[1:]:
+        place = {"loc": "lower right" if at else "lower left", "bbox_to_anchor": (at, 1.0)}
+        show_legend(ax, **place, ncols=abreast, borderaxespad=0.1, handlelength=1.4)
+        shown = ax.get_legend()
+        if shown is None:
+            break
+        shown.set_in_layout(False)  # the title's pad leaves room for it; narrow axes are not made narrower still
+        figure.draw_without_rendering()
+        if shown.get_window_extent().width <= ax.get_window_extent().width:
+            break
+    return -(-len(labels) // abreast)
 
 
 def _labelled(ax: Axes) -> dict[str, Any]:
@@ -109,15 +135,14 @@ def finish(
     name_axes(ax, *labels)
     lines_above = 0
     if legend == "above":
-        abreast = 2 if max(map(len, _labelled(ax)), default=0) <= COLUMN_WIDTH else 1
-        show_legend(ax, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=abreast, borderaxespad=0.1, handlelength=1.4)
-        lines_above = -(-len(_labelled(ax)) // abreast)
+        lines_above = _legend_above(ax)
     elif legend is not None:
         show_legend(ax, loc=legend)
     figure = ax.get_figure(root=True)
     assert figure is not None
     figure.draw_without_rendering()
     width = ax.get_window_extent().width / figure.dpi * 72
+    ax.xaxis.label.set_text(wrapped(ax.get_xlabel(), _characters(width, LABEL_SIZE)))
     heading = ax.set_title(
         wrapped(title, _characters(width, LABEL_SIZE + 1)),
         loc="left",

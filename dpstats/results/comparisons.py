@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpstats.arguments import check_choice, safe_repr
 from dpstats.errors import ArgumentError, DataError, NotReleasedError
 from dpstats.formula.design import DesignSpec
-from dpstats.frames import WideFrame
+from dpstats.frames import NotedFrame, WideFrame
 from dpstats.inference.estimates import check_level
 from dpstats.mechanisms.design import Variable, find_variable, formula_variables
 from dpstats.mechanisms.options import Variables, named_variables
@@ -238,13 +238,13 @@ class Comparer:
         if ratio and link == "identity":
             raise ArgumentError("comparison='ratio' is for logit and log links, whose means are positive")
         named = named_variables("variables", variables)
+        # Where the figure is the coefficient, no sum is needed, and all groups have the same one.
+        free = isinstance(self.source, PrivateRows) and link == ("log" if ratio else "identity")
         lines = []
-        for name, step in self._default_variables() if named is None else named:
+        for name, step in self._default_variables(free=free) if named is None else named:
             variable = self._variable(name)
             if variable.factor is not None and step is not None:
                 raise ArgumentError(f"variables: {safe_repr(name)} is a factor, which has no step: give None")
-            # Where the figure is the coefficient, no sum is needed, and all groups have the same one.
-            free = isinstance(self.source, PrivateRows) and link == ("log" if ratio else "identity")
             groups = self.source.groups(None if free else by)
             if free and by is not None:
                 groups = dict.fromkeys(find_variable("by", self.plan.design, by, groups=True).levels)
@@ -253,16 +253,33 @@ class Comparer:
                     effect = self._coefficient(change) if free else self._effect(variable, change, group, ratio=ratio)
                     known = {"term": name, "contrast": change.label} | ({} if by is None else {by: level})
                     lines.append(known | effect_line(effect, alpha, ratio=ratio))
-        return WideFrame(pd.DataFrame(lines))
+        table = NotedFrame(pd.DataFrame(lines))
+        if named is None and isinstance(self.source, PrivateRows):
+            table.attrs["note"] = self._left_out({line["term"] for line in lines})
+        return table
 
-    def _default_variables(self) -> list[tuple[str, float | None]]:
-        """The variables compared by default: those that were bought, or those that cost nothing."""
+    def _left_out(self, compared: set[str]) -> str:
+        """Which variables of the formula are not compared by default, and what to type for them; empty if all are."""
+        design = self.plan.design
+        if not isinstance(design, DesignSpec) or (self.plan.fitstats is not None and self.plan.fitstats.variables):
+            return ""
+        inside = formula_variables(design)
+        dropped = [name for name, one in inside.items() if one.column not in self.model.columns]
+        names = [name for name in design.parsed.exog_columns if name not in compared.union(dropped)]
+        steps = {name: None if one.factor is not None else 1 for name, one in inside.items() if one.alone}
+        bought = [name for name in names if name in steps]
+        of_which = "their slopes" if bought == names else f"slopes of {', '.join(bought)}"
+        steps_of = f"{argument('fitstats_variables', steps)} in the call of the fit buys steps"
+        buys = f"; get_margeff() has {of_which}, and {steps_of}"
+        return f"not compared: {', '.join(names)}{buys if bought else ''}; {HINT}" if names else ""
+
+    def _default_variables(self, *, free: bool) -> list[tuple[str, float | None]]:
+        """The variables compared by default: those bought, or every factor and, where that is `free`, every number."""
         bought = None if self.plan.fitstats is None else self.plan.fitstats.variables
         if bought is not None:
             return list(bought)
         inside = formula_variables(self.plan.design).items()
         variables = [(name, one) for name, one in inside if one.column in self.model.columns]
-        free = self.plan.family.link != "logit"
         chosen: list[tuple[str, float | None]] = [
             (name, None)
             for name, one in variables

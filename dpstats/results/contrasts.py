@@ -85,14 +85,15 @@ class ContrastTests(Printed):
         return self.intervals
 
     def summary_frame(self) -> pd.DataFrame:
-        """One row a combination; columns as statsmodels names them."""
+        """One row a combination; columns as statsmodels names them, though the p-values are no normal table's."""
         columns = ["coef", "std err", "z", "P>|z|", "Conf. Int. Low", "Conf. Int. Upp."]
         values = np.column_stack((self.effect, self.sd, self.statistic, self.pvalue, self.intervals))
         return WideFrame(values, index=list(self.names), columns=columns)
 
     def summary(self) -> Summary:
         """The same as a table at 80 columns."""
-        return Summary([inference_table(self.summary_frame(), self.alpha, title="Test for Constraints")])
+        table = inference_table(self.summary_frame(), self.alpha, title="Test for Constraints", test="statistic")
+        return Summary([table])
 
 
 LARGEST_VALUE = 1e100  # that coefficients are tested against: its square is finite
@@ -100,16 +101,16 @@ LARGEST_VALUE = 1e100  # that coefficients are tested against: its square is fin
 TESTED = ("estimate", "std_error", "statistic", "p_value", "conf_low", "conf_high")
 """Broom's names of the columns of a regression table."""
 
-COEFFICIENT_WIDTHS = [9, 9, 8, 6, 11, 11]  # of the columns of a regression table
+COEFFICIENT_WIDTHS = [9, 9, 9, 7, 10, 10]  # of the columns of a regression table
 
 
-def coefficient_headers(alpha: float) -> list[str]:
-    """The headers of a regression table."""
-    return ["coef", "std err", "z", "P>|z|", f"[{alpha / 2:.3g}", f"{1 - alpha / 2:.3g}]"]
+def coefficient_headers(alpha: float, estimate: str = "coef", test: str = "coef/se") -> list[str]:
+    """The headers of a regression table: none names the normal distribution, which p-values do not follow."""
+    return [estimate, "std err", test, "p-value", f"[{alpha / 2:.3g}", f"{1 - alpha / 2:.3g}]"]
 
 
 def coefficient_cells(values: Sequence[float] | Float) -> list[str]:
-    """One row of a regression table: estimate, error, z, p, and both ends of the interval, to the noise's digits.
+    """One row of a regression table: estimate, error, statistic, p, and the interval, to the noise's digits.
 
     All is blank where the budget does not identify the coefficient: what was released may be noise alone.
     """
@@ -123,12 +124,15 @@ def coefficient_cells(values: Sequence[float] | Float) -> list[str]:
 
 
 def inference_table(
-    frame: pd.DataFrame, alpha: float = LEVEL, title: str | None = None, estimate: str = "coef"
+    frame: pd.DataFrame,
+    alpha: float = LEVEL,
+    title: str | None = None,
+    estimate: str = "coef",
+    test: str = "coef/se",
 ) -> SimpleTable:
-    """The regression table of estimates, errors, z, p and both ends of their intervals, a row each."""
+    """The regression table of estimates, errors, statistics, p and both ends of their intervals, a row each."""
     rows = [(str(name), coefficient_cells(row.to_numpy(dtype=np.float64))) for name, row in frame.iterrows()]
-    headers = [estimate, *coefficient_headers(alpha)[1:]]
-    return full_width(headers, rows, COEFFICIENT_WIDTHS, title=title)
+    return full_width(coefficient_headers(alpha, estimate, test), rows, COEFFICIENT_WIDTHS, title=title)
 
 
 def as_ratios(table: pd.DataFrame) -> pd.DataFrame:
@@ -188,7 +192,8 @@ class WaldTestTerms:
         return WideFrame(self.table.rename(columns=names))
 
     def __str__(self) -> str:
-        return self.summary_frame().to_string(float_format=lambda value: f"{value:.4g}")
+        names = {"pvalue": "p-value", "df_constraint": "df"}
+        return WideFrame(self.table.rename(columns=names)).to_string(float_format=lambda value: f"{value:.4g}")
 
     __repr__ = __str__
 

@@ -75,6 +75,8 @@ class ETable(Printed):
     >>> table = dp.etable(fits)
     >>> "education" in table.summary().as_text()
     False
+    >>> dp.etable(fits, title="Income").to_latex(label="tab:income").splitlines()[2:4]
+    ['\\\\caption{Income}', '\\\\label{tab:income}']
     """
 
     fits: tuple[Fit, ...]
@@ -111,6 +113,19 @@ class ETable(Printed):
             table.unbroken = None
         tables[0].unbroken = self._whole()
         return Summary([with_title(tables[0], self.title), *tables[1:]], self._notes())
+
+    def to_latex(self, label: str = "") -> str:
+        """The table as LaTeX, in the style of booktabs.
+
+        With a title or a label it is a table environment, with ``\\caption{title}`` and ``\\label{label}`` above the
+        tabular and the notes below it. Without either it is a tabular, for an environment of yours.
+
+        Raises
+        ------
+        ArgumentError
+            If `label` is no label of LaTeX.
+        """
+        return self.summary().as_latex(label, floating=self.title != "")
 
     def _abreast(self, width: int) -> int:
         """How many fits stand beside each other, if long names go on beside the errors, and in a third line."""
@@ -235,7 +250,7 @@ def etable(
     rename : dict, optional
         What rows are called, by the name of their coefficient: ``{"sex[T.Male]": "Men"}``.
     title : str
-        Above the table.
+        Above the table; the caption in LaTeX, HTML and Word.
 
     Returns
     -------

@@ -94,11 +94,13 @@ class GLMResults(ReleasedModel):
         return super()._as_released() | {"noise_at_most": self.noise_at_most.to_numpy()}
 
     def glance(self) -> pd.DataFrame:
-        """One row of facts about the model; nobs is missing if it is private.
+        """One row of facts about the model; nobs, the number of rows used, is missing if it is private.
 
-        Where rows were counted nobs is noisy, and nobs_std_error follows. With `fitstats` or method="statistics" these
-        columns follow too: r_squared or deviance_explained with its std_error, and statistic, p_value and df of the
-        joint test of all slopes.
+        Where it was counted nobs is noisy, and nobs_std_error follows. Where another number was counted nobs is missing
+        and that number follows with its std_error: rows_counted, if ranges bought after the count may have left some of
+        the rows out, and persons_counted, if each person's rows weigh as one. With `fitstats` or method="statistics"
+        these columns follow too: r_squared or deviance_explained with its std_error, and statistic, p_value and df of
+        the joint test of all slopes.
         """
         plan, request = self.plan, self.plan.request
         facts = {
@@ -115,6 +117,9 @@ class GLMResults(ReleasedModel):
         }
         if self.nobs is None and self._counted is not None:
             facts |= {"nobs": max(round(self._counted.value), 0), "nobs_std_error": self._counted.se}
+        elif self.nobs is None and plan.counts is not None and plan.counts.rows_eps:
+            counts, name = plan.counts, f"{plan.counts.of}_counted"
+            facts |= {name: max(counts.rows or 0, 0), f"{name}_std_error": counts.rows_sd}
         if self.fit_sums is None and not (isinstance(self.released, ReleasedSums) and self.has_errors):
             return WideFrame([facts])
         figures = self.fitstats

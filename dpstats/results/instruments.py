@@ -226,7 +226,7 @@ class InstrumentTests(InferenceMixin):
         for name, one in zip(self.endogenous, self._stages, strict=True):
             pvalue = f"{one.pvalue:.3f}" if one.df else ""
             rows.append((name, [format_number(one.f), pvalue, format_number(one.rows_f), format_number(one.rows_f_sd)]))
-        stages = full_width(["F", "P>F", "F of rows", "s.d."], rows, [11, 9, 11, 9], title="First Stage")
+        stages = full_width(["F", "p-value", "F of rows", "s.d."], rows, [11, 9, 11, 9], title="First Stage")
         names = self.endogenous
         alone = len(names) == 1
         tests = [(f"AR: {names[0] if alone else 'all endogenous'} = 0", self.ar_test())]

@@ -136,7 +136,8 @@ class MarginalEffects(Printed):
                 f"({', '.join(self.divided)}); fit.comparisons(..., newdata=...) has it at public rows, at no charge."
             )
         title = f"Marginal effects (dy/dx), {'at zero' if self.at == 'zero' else self.at}"
-        return Summary([inference_table(self.summary_frame(), self.alpha, title=title, estimate="dy/dx")], notes)
+        heads = {"estimate": "dy/dx", "test": "est/se"}
+        return Summary([inference_table(self.summary_frame(), self.alpha, title=title, **heads)], notes)
 
 
 def marginal_effects(

@@ -387,7 +387,7 @@ class ReleasedModel(FittedModel):
         that of the rows' weights in the information, at the coefficients as released, and at least 1. Its error is that
         of the noise. It is not Pearson's dispersion, statsmodels' `scale`, which divides every row's square by its own
         mean: they agree where variances are in proportion to means. slopes is the joint test that all coefficients but
-        the intercept are zero: its chi-squared statistic, with df and p_value. nobs and the share explained need
+        the intercept are zero: its Wald statistic, with df and p_value. nobs and the share explained need
         `fitstats` in the call, or follow from what else was released; the others follow from the errors.
 
         Raises
@@ -475,7 +475,7 @@ class ReleasedModel(FittedModel):
         variables : str, list of str or dict, optional
             What changes: a factor, from its reference level to each other one, or a number, by 1 or by a step,
             ``{"age": 10}``. By default what the call bought (`fitstats_variables`), else every factor, and every
-            number where it costs nothing.
+            number where it costs nothing; a line below the table names the others and what to type.
         comparison : {"difference", "ratio"}
             Of the average means before and after, "differenceavg" and "ratioavg" there: risk differences and risk
             ratios of a logistic model.

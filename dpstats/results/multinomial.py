@@ -424,9 +424,13 @@ class MultinomialResults(LevelPredictions, Released):
         return WideFrame(as_ratios(table) if check_flag("exponentiate", exponentiate) else table)
 
     def glance(self) -> pd.DataFrame:
-        """One row of facts on the model."""
-        guarantee = self.guarantee
-        facts = {"classes": len(self.classes), "nobs": self.nobs, "eps": guarantee.eps, "delta": guarantee.delta}
+        """One row of facts on the model; where rows were counted nobs is noisy, and nobs_std_error follows."""
+        guarantee, counts = self.guarantee, self.plan.counts
+        counted = None if self.nobs is not None or counts is None else counts.released_rows
+        rows: dict[str, Any] = {"nobs": self.nobs}
+        if counted is not None:
+            rows = {"nobs": max(round(counted[0]), 0), "nobs_std_error": counted[1]}
+        facts = {"classes": len(self.classes), **rows, "eps": guarantee.eps, "delta": guarantee.delta}
         return WideFrame([facts | {"adjacency": guarantee.adjacency, "certified": guarantee.certified}])
 
     def summary(self) -> Summary:

@@ -15,15 +15,22 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Quantile
 from dpstats.frames import WideFrame
 from dpstats.plan import Plan
+from dpstats.plan.notes import counts_note
 from dpstats.plots.by_group import quantiles as draw_quantiles
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.results.glm_results import GLMResults
+from dpstats.results.inference_mixin import shows_errors
 from dpstats.results.stored import Released, guarantee_sentence, marked_title
-from dpstats.results.summary import coefficient_table
+from dpstats.results.summary import coefficient_table, rows_text, wording_notes
 from dpstats.summaries import Summary, format_number, full_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+BLANK = (
+    "A blank line is not identified at this budget: more rows or eps, narrower ranges, fewer or less collinear columns "
+    "and merging rare levels help."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,13 +142,21 @@ class QuantileResults(Released):
     def summary(self) -> Summary:
         """A table of coefficients a quantile; as_text, as_html, as_latex and as_markdown."""
         tables: list[SimpleTable] = []
-        for fit in self.fits.values():
+        fits = list(self.fits.values())
+        # One of them has counted the rows of all.
+        first = next((fit for fit in fits if rows_text(fit) != "private"), fits[0])
+        kind = f"Private quantile regression\nrows: {rows_text(first)}"
+        for fit in fits:
             target = f"{fit.family.target[0].upper()}{fit.family.target[1:]} of {fit.plan.design.response_name}"
-            title = target if tables else marked_title(f"Private quantile regression\n{target}", self.guarantee)
+            title = target if tables else marked_title(f"{kind}\n{target}", self.guarantee)
             tables.append(coefficient_table(fit, title=title))
+        shown = [fit for fit in fits if shows_errors(fit)]
         widths = ", ".join(f"{fit.family.h:,.3g}" for fit in self.fits.values() if isinstance(fit.family, Quantile))
         notes = [
             guarantee_sentence(self.guarantee, "All quantiles together are"),
+            *counts_note(first.plan),
+            *([BLANK] if any(np.isinf(fit.bse).any() for fit in shown) else []),
+            *(wording_notes(shown[0]) if shown else []),
             f"The corners of the losses are rounded over widths of {widths} (h, in units of the response).",
             "Quantiles of separate fits may cross; predict sorts those of each row. results[q].summary() has the notes "
             "on one quantile.",

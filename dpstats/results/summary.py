@@ -8,15 +8,13 @@ from itertools import compress
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy import special
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.families.base import OF_PIECES
 from dpstats.formula.advice import dropped_note
 from dpstats.formula.design import DesignSpec
 from dpstats.inference import ModelSpread
-from dpstats.mechanisms.design import SubDesign
+from dpstats.mechanisms.design import SubDesign, formula_variables
 from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.mechanisms.options import ROWS_GUESS
 from dpstats.mechanisms.spec import obstacle
@@ -76,7 +74,7 @@ FIGURE_WORDS = {
 
 WIDEST_SHARE = 0.25  # an explained share with a larger standard error is not shown in the table
 PVALUE_STEP = 0.001  # the last digit of a p-value in a table
-LARGE_CHI2 = 100  # larger chi-squared statistics have no decimals
+LARGE_WALD = 100  # larger statistics of joint tests have no decimals
 HALF_LINE = 21  # characters of a fact that fit on the right of a table's header
 LARGEST_COUNT_ERROR = 0.15  # no eps is advised if the relative error of the count is larger
 
@@ -87,12 +85,6 @@ MOST_HIDING, LEAST_HIDDEN = 3, 0.2  # terms that hide others are named if they a
 
 LARGEST_SHARE_SD = 0.02  # a share of rows with more noise is not printed
 MOST_NOTES = 3  # on the coefficients in a short summary, the most important first; `notes` has all
-PVALUE_GAP = 0.02  # a p-value this far from that of a normal table is always explained
-
-NOT_NORMAL = (
-    "P>|z| follows the distribution of the privacy noise, not a normal table; std err is the half-width of the 95 % "
-    "interval over 1.96."
-)
 
 
 def summarize(
@@ -109,15 +101,13 @@ def summarize(
         certified = f"Certified: {guaranteed(plan)}" if plan.guarantee.certified else guarantee_note(plan)
         spent = budget_line(results) + (" Details: summary(full=True)." if details is None else "")
         asked, notes = (risk, []) if n is not None else ([], risk)
-        notes = [*essential_notes(results), *notes]
-        rest = notes[MOST_NOTES:]
-        shown = []
-        if NOT_NORMAL in rest:
-            tests = results.tvalues.to_numpy(), results.pvalues.to_numpy()
-            shown = [NOT_NORMAL] if differs_from_normal(*tests, at_a_glance=True) else []
-        if more := len(rest) - len(shown):
-            shown.append(f"{more} more note{'s' * (more > 1)}: {phrase('fit.notes', shell='--full')}")
-        notes[MOST_NOTES:] = shown
+        # What is the same in every table stands there if there is room, and is no reason to look for more.
+        words = wording_notes(results)
+        notes = [note for note in [*essential_notes(results), *notes] if note not in words]
+        more = len(notes) - MOST_NOTES
+        notes = [*notes, *words][:MOST_NOTES]
+        if more > 0:
+            notes.append(f"{more} more note{'s' * (more > 1)}: {phrase('fit.notes', shell='--full')}")
         parts = [wrap_note(note) for note in (certified, spent, *notes, *asked)]
         parts.insert(2, [] if details is None else [f"  Details: {details}."])
         summary.add_extra_txt([line for lines in parts for line in lines])
@@ -132,7 +122,7 @@ def summarize(
         tables.append(selection_table(results))
     notes = [*plan_notes(plan, released=results.has_errors), *outside_note(results), *beyond_cap_note(results), *risk]
     notes += [no_errors_note(results)] if not shows_errors(results) else []
-    notes += [*unadjusted_note(results), *missing_notes(results), *wording_notes(results)]
+    notes += [*suspects_note(results), *unadjusted_note(results), *missing_notes(results), *wording_notes(results)]
     return Summary([*tables, *plan_tables(plan)], notes)
 
 
@@ -188,8 +178,8 @@ def fit_facts(results: ReleasedModel) -> list[str]:
         value = test["value"]
         slopes = len(results._fitted_columns) - int("Intercept" in results.plan.names)
         tested = "slopes" if test["df"] == slopes else f"{test['df']:.0f} of {slopes} slopes"
-        statistic = f"{value:,.0f}" if value >= LARGE_CHI2 else f"{value:.3g}"
-        facts.append(f"{tested}: chi2({test['df']:.0f}) = {statistic}, {size}")
+        statistic = f"{value:,.0f}" if value >= LARGE_WALD else f"{value:.3g}"
+        facts.append(f"{tested}: Wald({test['df']:.0f}) = {statistic}, {size}")
     return facts
 
 
@@ -316,7 +306,8 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     notes += [*design, *cut_points_note(results), *limit_note(plan), *wording_notes(results)]
     if plan.guarantee.basis == "docs/proofs/tuning":
         notes = ["dp.tune chose the settings on the same rows; the budget covers the whole tuning.", *notes]
-    notes = [*counts_note(plan), *outside, *assumed_response_note(plan), *notes]
+    counted = " ".join([*counts_note(plan), *suspects_note(results)])
+    notes = [*([counted] if counted else []), *outside, *assumed_response_note(plan), *notes]
     if plan.guarantee.unit is not None:
         notes.insert(0, persons_note(plan))
     if results.selects:
@@ -324,6 +315,43 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     if not shows_errors(results):
         notes.insert(0, no_errors_note(results))
     return [*weak_guarantee_note(plan), *notes]
+
+
+def suspect_levels(results: ReleasedModel) -> tuple[list[Any], set[str]]:
+    """Of factors that lose rows, the declared levels that too few rows have, and the coefficients unknown for that."""
+    plan, levels, names = results.plan, list[Any](), set[str]()
+    if not shows_errors(results) or plan.counts is None or plan.counts.rows is None:
+        return levels, names
+    variables, errors = formula_variables(plan.design), results.bse.to_numpy()
+    rare = rare_references(fitted_last(results), results._inferred)
+    for variable in (variables[name] for name in plan.counts.losing if name in variables):
+        if variable.factor is None:
+            continue
+        reference, *others = variable.levels
+        columns = list(variable.factor.columns)
+        unknown = np.isinf(errors[columns])
+        if variable.name in rare:
+            # All are measured from it, and the intercept is of its rows.
+            columns, found = [variable.factor.base, *columns], [reference]
+            unknown = np.ones(len(columns), dtype=bool)
+        else:
+            found = list(compress(others, unknown))
+        if 0 < len(found) <= max(len(others) - 1, 1):  # more are a matter of the budget
+            levels += found
+            names.update(compress([plan.names[column] for column in columns], unknown))
+    return levels, names
+
+
+def suspects_note(results: ReleasedModel) -> list[str]:
+    """Which levels to compare with the codebook first, where rows are lost to those that are not declared."""
+    levels, _ = suspect_levels(results)
+    if not levels:
+        return []
+    one = "it is misspelt, or rare" if len(levels) == 1 else "one is misspelt, or they are rare"
+    return [
+        f"Look first at the declared {', '.join(map(repr, levels))}, which too few rows have for this budget: {one} "
+        "and better merged with another."
+    ]
 
 
 def beyond_cap_note(results: ReleasedModel) -> list[str]:
@@ -467,7 +495,8 @@ def missing_notes(results: ReleasedModel) -> list[str]:
     # Columns that may stand for others that a lasso left out.
     hidden = results._inference.withheld
     withheld = [] if hidden is None else [results._fitted_names[place] for place in np.flatnonzero(hidden)]
-    unknown = [str(name) for name, error in results.bse.items() if np.isinf(error) and name not in withheld]
+    _, told = suspect_levels(results)
+    unknown = [str(name) for name, error in results.bse.items() if np.isinf(error) and name not in {*withheld, *told}]
     if withheld:
         few = withheld[:MOST_NAMES]
         more = f" and {len(withheld) - len(few)} more" if len(withheld) > len(few) else ""
@@ -476,9 +505,9 @@ def missing_notes(results: ReleasedModel) -> list[str]:
             "its column, which may stand for a similar one. Its interval in the model chosen is that of fit.t_test."
         )
     if unknown:
-        which = ", ".join(unknown) if len(unknown) <= MOST_NAMES else f"{len(unknown)} coefficients (see identified)"
+        which = ", ".join(unknown) if len(unknown) <= MOST_NAMES else f"{len(unknown)} coefficients (blank above)"
         notes.append(f"Not identified at this budget: {which}.{unknown_fit(results)} {what_would_help(results)}")
-        notes += rare_note(results)
+        notes += rare_note(results, told)
     return notes
 
 
@@ -499,9 +528,7 @@ def wording_notes(results: ReleasedModel) -> list[str]:
     """What the columns of a table with errors mean."""
     if not shows_errors(results):
         return []
-    notes = ["coef is bias-corrected; params holds the coefficients as released, with shrinkage."]
-    differs = differs_from_normal(results.tvalues.to_numpy(), results.pvalues.to_numpy())
-    return [NOT_NORMAL, *notes] if differs else notes
+    return ["coef is bias-corrected; params holds the coefficients as released, with shrinkage."]
 
 
 FIRST = {
@@ -521,14 +548,17 @@ def cut_points_note(results: ReleasedModel) -> list[str]:
     if wide < 1.05:
         return []
     robust = argument("inference", "robust")
-    return [f"Standard errors of cut-points are too large, by a factor of up to {wide:.2g}; {robust} has others."]
+    return [f"Standard errors of cut-points are too large, by up to {wide:.2g} times; those of {robust} are not."]
 
 
-def rare_note(results: ReleasedModel) -> list[str]:
-    """Which factors would show more from another reference level."""
+def rare_note(results: ReleasedModel, told: set[str]) -> list[str]:
+    """Which factors would show more from another reference level, but for coefficients of which that is `told`."""
     assert results.released is not None
-    notes = []
-    for name in rare_references(fitted_last(results), results._inferred):
+    design, notes = fitted_last(results), []
+    columns = {term.name: design.names[term.columns] for term in design.terms}
+    for name in rare_references(design, results._inferred):
+        if told.issuperset(columns[name]):
+            continue
         column = name.removeprefix("C(").partition(",")[0].rstrip(")")  # of a term such as g or C(g, Sum)
         if results.plan.family.name in OF_PIECES and column in FIRST:
             notes.append(f"{FIRST[column]}, to see the others.")
@@ -559,20 +589,6 @@ def fitted_last(results: ReleasedModel) -> SubDesign:
     """The columns that have errors."""
     assert results.released is not None
     return SubDesign(results.plan.design, np.array(results.released.columns))
-
-
-def differs_from_normal(statistics: NDArray[Any], pvalues: NDArray[Any], *, at_a_glance: bool = False) -> bool:
-    """Whether a printed p-value of a finite error differs visibly, or by a lot, from that of a normal table.
-
-    A statistic of 0 or NaN stands for a coefficient that is not identified.
-    """
-    tested = np.isfinite(statistics) & (statistics != 0)
-    values, normal = pvalues[tested], 2 * special.ndtr(-np.abs(statistics[tested]))
-    differs = np.abs(values - normal) > PVALUE_GAP
-    if not at_a_glance:
-        differs |= values > np.maximum(2 * normal, normal + PVALUE_STEP)
-        differs |= normal > np.maximum(2 * values, values + PVALUE_STEP)
-    return bool(np.any(differs))
 
 
 def selection_table(results: ReleasedModel) -> SimpleTable:

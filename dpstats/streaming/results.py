@@ -16,7 +16,7 @@ from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.frames import WideFrame
 from dpstats.inference.basis import self_adjoint
 from dpstats.mechanisms.design import constant_column
-from dpstats.plan.row_counts import about_rows
+from dpstats.plan.row_counts import RowCount
 from dpstats.plots import style
 from dpstats.quiet import quiet
 from dpstats.results.contrasts import inference_table
@@ -142,16 +142,17 @@ class StreamResults(FittedModel):
         return WideFrame([(charge.eps, charge.delta, "every tick")], columns=["eps", "delta", "buys"], index=names)
 
     @property
-    def rows(self) -> tuple[float, float] | None:
-        """About how many rows these ticks used, with the standard deviation of the noise: post-processing of the sums.
+    def rows(self) -> RowCount | None:
+        """About how many rows these ticks used: `value` and `std_error`, that of the noise in the released sums.
 
-        It is the sum of the rows' weights over the greatest, so that there are at least as many of other than linear
-        models, and with weights or a half-life. None without an intercept, and of a projected stream, whose sums are
-        of sketches.
+        Models with another link than the identity, weights and a half-life count each row by its weight over the
+        greatest, so that there are more rows. None without an intercept, and of a projected stream, whose sums are of
+        sketches.
 
         Examples
         --------
-        >>> count, deviation = fit.rows
+        >>> str(fit.rows).startswith("about "), fit.rows.std_error > 0
+        (True, True)
         """
         if (known := constant_column(self.plan.design)) is None or self.plan.method == "projected":
             return None
@@ -159,7 +160,18 @@ class StreamResults(FittedModel):
             moments = self.plan.fitting.moments(self.sums, self.deviation)
         at, unit = np.eye(len(moments.matrix))[[known[0]]], known[1] ** 2 * self.plan.vector.weight_bound
         deviation = np.sqrt(moments.law.bilinear(at, at)[0])
-        return float(moments.matrix[known[0], known[0]] / unit), float(deviation / unit)
+        return RowCount(float(moments.matrix[known[0], known[0]] / unit), float(deviation / unit))
+
+    @property
+    def _row_weights(self) -> list[str]:
+        """By what a row counts for less than one in `rows`."""
+        plan = self.plan
+        reasons = {
+            "by its weight in the fit": plan.method != "linear",
+            "by its weight": plan.design.weights is not None,
+            "the less the older it is": isinstance(plan.sums.mechanism.workload, Halflife),
+        }
+        return [words for words, holds in reasons.items() if holds]
 
     @property
     def noise_sd(self) -> pd.Series[float]:
@@ -172,15 +184,20 @@ class StreamResults(FittedModel):
         return self._series(np.where(np.isnan(values), np.inf, values), "noise_sd")
 
     def glance(self) -> pd.DataFrame:
-        """One row of facts about the regression."""
+        """One row of facts about the regression.
+
+        nobs is noisy, by `rows`, and nobs_std_error follows; it is missing where rows count by weights.
+        """
         plan = self.plan
+        rows = None if self._row_weights else self.rows
         facts = {
             "family": plan.family.name,
             "link": plan.family.link,
             "method": plan.method,
             "penalty": "none" if plan.penalty is None else plan.penalty.name,
             "df_model": plan.df_model,
-            "nobs": pd.NA,
+            "nobs": pd.NA if rows is None else max(round(rows.value), 0),
+            **({} if rows is None else {"nobs_std_error": rows.std_error}),
             **{name: getattr(plan.guarantee, name) for name in ("eps", "delta", "adjacency", "unit", "certified")},
             "first_tick": self.first,
             "last_tick": self.last,
@@ -224,11 +241,10 @@ class StreamResults(FittedModel):
     def _notes(self, errors: bool) -> list[str]:
         notes = ["One charge covers the whole stream; this regression cost nothing more."]
         if self.rows is not None:
-            (count, deviation), plan = self.rows, self.plan
-            weighed = plan.design.weights is not None or isinstance(plan.sums.mechanism.workload, Halflife)
-            least = "at least " if weighed or plan.method != "linear" else ""
-            told = f"Rows used, by the noisy sums: {least}{about_rows(*self.rows)}."
-            if count < FEW_DEVIATIONS * deviation:
+            weights = " and ".join(self._row_weights)
+            told = f"Rows used, by the noisy sums: {self.rows}."
+            told += f" A row counts {weights}, so that there are more rows than that." if weights else ""
+            if self.rows.value < FEW_DEVIATIONS * self.rows.std_error:
                 told += " That is no more than noise: if many were passed, compare their cells with the domain."
             notes.append(told)
         if (reason := self._obstacle()) is not None:

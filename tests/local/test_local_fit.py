@@ -259,8 +259,12 @@ def test_the_tidy_table_is_the_printed_one() -> None:
     )
     assert table["released"].to_numpy() == pytest.approx(fit.params.to_numpy())
     assert not np.allclose(table["released"], table["estimate"])
+    printed = str(fit)
+    assert "std err" in printed
+    assert "noise sd" not in printed, "which is the error of released"
     for name in table.index:
-        line = next(line for line in str(fit).splitlines() if line.startswith(name))
+        line = next(line for line in printed.splitlines() if line.startswith(name))
+        assert float(line.split()[-3]) == pytest.approx(table.loc[name, "std_error"], rel=0.06)
         assert float(line.split()[-4]) == pytest.approx(
             table.loc[name, "estimate"], abs=table.loc[name, "std_error"] / 10
         )
@@ -268,6 +272,7 @@ def test_the_tidy_table_is_the_printed_one() -> None:
     assert (wider["std_error"].to_numpy() > table["std_error"].to_numpy()).all()
     assert "conf_low" not in fit.tidy(conf_int=False)
     lasso = dp.local.fit(reports(spec, data), spec, penalty="lasso", alpha=5.0)
+    assert "noise sd" in str(lasso)
     assert list(lasso.tidy().columns) == ["term", "estimate", "released", "scaled_released", "noise_sd"]
     with pytest.raises(dp.errors.NotReleasedError):
         lasso.tidy(residual_sd=0.5)

@@ -420,6 +420,21 @@ class TestComparisons:
             fitted("binomial", fitstats=None).comparisons("x", newdata={"x": [0], "z": [0], "g": ["a"]}).shape[0] == 1
         )
 
+    def test_numbers_left_out_are_named_with_what_to_type(self) -> None:
+        """They went by in silence, and a log link was refused for them."""
+        for family in ("binomial", "poisson"):
+            table = fitted(family).comparisons()
+            assert table["term"].tolist() == ["g", "g"]
+            told = " ".join(repr(table).split())
+            assert "not compared: x, z; get_margeff() has their slopes" in told
+            assert "fitstats_variables={'g': None, 'x': 1, 'z': 1}" in told
+            assert "not compared: x, z" in table._repr_html_()
+        everything = (fitted("gaussian").comparisons(), fitted("poisson").comparisons(comparison="ratio"))
+        for table in (*everything, fitted("binomial").comparisons("g")):
+            assert "not compared" not in repr(table)
+        curved = dp.ols("y ~ poly(x, 2) + g", frame("gaussian"), 5.0, domain={**DOMAIN, "y": (-6, 6)}, inference=True)
+        assert "not compared: x; newdata=" in repr(curved.comparisons())
+
     def test_what_is_not_identified_has_no_test(self) -> None:
         """As in `tidy`: a z of 0 and a p-value of 1 would be read as no effect."""
         data = frame("gaussian").assign(g=lambda rows: np.where(np.arange(len(rows)) < 2, "c", "a"))
@@ -547,7 +562,7 @@ def test_the_header_shows_them() -> None:
     text = fitted("gaussian", method="napp").summary().as_text()
     assert "rows: about" in text
     assert "R2 (residuals capped) 0." in text
-    assert "slopes: chi2(4)" in text
+    assert "slopes: Wald(4)" in text
     facts = fitted("poisson").glance().iloc[0]
     assert facts["nobs"] == pytest.approx(20_000, abs=6 * facts["nobs_std_error"])
     assert 0 < facts["deviance_explained"] < 1

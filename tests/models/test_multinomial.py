@@ -101,7 +101,9 @@ def test_tables() -> None:
         assert ("std err" in text) == (paid is True)
         assert len(fit.tidy()) == 6
         assert "NOT CERTIFIED" in text  # seeded
-        assert fit.glance().loc[0, "classes"] == 3
+        facts = fit.glance().iloc[0]
+        assert facts["classes"] == 3
+        assert facts["nobs"] == pytest.approx(len(data), abs=9 * facts["nobs_std_error"])
     unpaid = fitted(data)
     assert "inference=True pays for them" in unpaid.summary().as_text().replace("\n    ", " ")
     with pytest.raises(NotReleasedError, match="inference"):

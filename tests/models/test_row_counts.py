@@ -685,3 +685,21 @@ def test_persons_pay_for_counts_and_fit_together(arguments: dict[str, Any]) -> N
     assert "No. Persons:" in str(fit.summary(full=True))
     stored = dp.GLMResults.from_dict(fit.to_dict())
     assert str(stored.summary()) == str(fit.summary())
+
+
+def test_a_misspelt_level_is_one_note() -> None:
+    """A second one said that the level needs more rows or eps."""
+    random = np.random.default_rng(5)
+    data = pd.DataFrame({"x": random.uniform(0, 1, 20_000)})
+    data["g"] = random.choice(["north", "south", "east"], 20_000, p=[0.5, 0.42, 0.08])
+    data["y"] = random.random(20_000) < 0.2 + 0.3 * data["x"]
+    for levels in (["north", "south", "esat"], ["esat", "north", "south"]):
+        domain = {"x": (0, 1), "y": [0, 1], "g": levels}
+        fit = dp.logit("y ~ x + g", data, 2.0, domain=domain, inference=True, seed=2, allow_uncertified=True)
+        lost, *others = (note for note in fit.notes if "seed" not in note)
+        assert "are lost to `g`: missing, or a level that is not declared" in lost
+        assert "Look first at the declared 'esat', which too few rows have" in lost
+        assert "Not identified" not in " ".join(others)
+        assert "Look first at the declared 'esat'" in " ".join(str(fit.summary(full=True)).split())
+    rare = dp.logit("y ~ x + g", data.replace("east", "north"), 2.0, domain=domain, inference=True, seed=2)
+    assert "Look first" not in " ".join(rare.notes), "no row is lost"

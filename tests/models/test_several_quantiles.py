@@ -245,3 +245,13 @@ def test_other_arguments_that_are_refused() -> None:
     with pytest.raises(ArgumentError, match="q must be one of"):
         fit()[0.3]
     assert check_quantiles(np.array([0.2, 0.4])) == (0.2, 0.4)
+
+
+def test_the_table_says_how_many_rows_and_what_is_lost_or_blank() -> None:
+    lost = frame(20_000).assign(g=lambda rows: np.where(np.arange(len(rows)) % 12 == 0, "c", rows["g"]))
+    found = fit(data=lost, eps=1.0, inference=True)
+    words = " ".join(found.summary().as_text().split())
+    for said in ("rows: about", "are lost to `g`", "coef is bias-corrected"):
+        assert said in words
+    blank = any(np.isinf(one.bse).any() for one in found.fits.values())
+    assert ("A blank line is not identified" in words) == blank

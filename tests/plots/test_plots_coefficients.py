@@ -133,3 +133,18 @@ def test_fits_stand_side_by_side(rows: pd.DataFrame, fit: dp.GLMResults, bare: d
     assert any(text.startswith("(3): ") for text in legend(mixed))
     assert len(legend(mixed)) == len(set(legend(mixed)))
     assert not faults(mixed)
+
+
+def test_a_legend_in_narrow_axes_is_not_cut(fit: dp.GLMResults) -> None:
+    """Two columns of it ended beyond the figure."""
+    from matplotlib import pyplot
+
+    for across in (3.4, 7.0):
+        figure, ax = pyplot.subplots(figsize=(across, 3.6))
+        plots.shares(fit, ax=ax)
+        figure.draw_without_rendering()
+        shown = ax.get_legend().get_window_extent()
+        assert figure.bbox.x0 <= shown.x0 < shown.x1 <= figure.bbox.x1
+        assert ax.xaxis.label.get_window_extent().x1 <= figure.bbox.x1
+        assert all(figure.bbox.x0 <= name.get_window_extent().x0 for name in ax.get_yticklabels())
+        pyplot.close(figure)

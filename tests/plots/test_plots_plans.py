@@ -67,7 +67,7 @@ def test_the_risk_per_row_against_eps() -> None:
         ]
         assert marks(ax, f"{count:,} rows") == pytest.approx(np.column_stack([[0.5, 2.0, 4.0], expected]))
     assert set(marks(ax, "eps = 1")[:, 0]) == {1.0}
-    assert "no row was read" in caption(ax)
+    assert "without the data: the picture costs nothing" in caption(ax)
     assert "whether any one row is in the data" in caption(ax)
 
 

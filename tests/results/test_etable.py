@@ -273,3 +273,25 @@ def test_long_names_go_on_before_fits_go_to_another_panel() -> None:
     text = str(dp.etable([fit] * 3, exponentiate=True))
     assert max(map(len, text.splitlines())) <= 78
     assert any(line.split() == ["(1)", "(2)", "(3)"] for line in text.splitlines())
+
+
+def test_a_title_is_a_caption_and_a_label_can_be_referred_to(fits: dict[str, dp.GLMResults]) -> None:
+    """The title was a comment of LaTeX."""
+    table = dp.etable([fits["paid"], fits["plain"]], title="Wages & more_or_less")
+    shown = table.to_latex(label="tab:wages-2")
+    lines = shown.splitlines()
+    assert lines[0].startswith(r"\begin{table}")
+    assert lines[2:4] == [r"\caption{Wages \& more\_or\_less}", r"\label{tab:wages-2}"]
+    assert lines[-1] == r"\end{table}"
+    assert shown.index(r"\end{tabular}") < shown.index("Notes:") < shown.index(r"\end{minipage}")
+    for rule in ("toprule", "midrule", "bottomrule"):
+        assert rf"\{rule}" in shown
+    assert "%\\caption" not in shown
+    assert r"\label" not in table.to_latex()
+    assert r"\caption{Wages" in table.to_latex()
+    assert "<caption>Wages &amp; more_or_less</caption>" in table.to_html()
+    assert r"\begin{table}" not in dp.etable([fits["paid"]]).to_latex()
+    assert r"\label{a}" in fits["paid"].summary().as_latex("a")
+    for wrong in ("tab}{x", "a%b", 3):
+        with pytest.raises(ArgumentError, match="label must be letters"):
+            table.to_latex(label=wrong)  # type: ignore[arg-type]

@@ -646,6 +646,6 @@ def test_the_few_errors_that_there_are_are_shown() -> None:
     fit = dp.logit("b ~ " + " + ".join(columns), data, 0.3, domain=domain, seed=1, check_share=0)
     assert fit.identified.sum() == 1
     lines = fit.summary().as_text().splitlines()
-    assert "Not identified at this budget: 12 coefficients (see identified)" in " ".join(" ".join(lines).split())
+    assert "Not identified at this budget: 12 coefficients (blank above)" in " ".join(" ".join(lines).split())
     cells = [line.split()[1:] for line in lines if line.startswith(("x", "Intercept"))]
     assert sorted(map(len, cells)) == [0] * 12 + [6]

@@ -164,6 +164,7 @@ def test_frames(result: dp.GLMResults) -> None:
     counted = counts is not None and counts.rows is not None and result.plan.counts_rows_used
     known = result.guarantee.adjacency == "replace_one" or result.fit_sums is not None or counted
     assert (glance.loc[0, "nobs"] is pd.NA) != known
+    assert ("rows_counted" in glance) == (counts is not None and bool(counts.rows_eps) and not known)
     risk, printed = result.excess_risk(0.1), result.excess_risk(0.1, printed=True)
     assert (risk["value"] > 0).all()
     assert risk["bound"].is_unique
@@ -258,3 +259,15 @@ def test_notes_on_missing_values_are_sentences() -> None:
 def words(fit: dp.GLMResults, **arguments: Any) -> str:
     """The summary's text on one line, with single spaces."""
     return " ".join(fit.summary(**arguments).as_text().split())
+
+
+def test_a_count_that_is_not_of_the_rows_used_has_a_name_of_its_own() -> None:
+    random = np.random.default_rng(0)
+    data = pd.DataFrame({"x": random.uniform(0, 1, 4_000), "t": random.uniform(0.5, 2, 4_000)})
+    data = data.assign(y=random.poisson(data["t"]), who=np.arange(4_000) // 2)
+    domain = {"t": (0, 2), "y": (0, 9)}
+    open_range = dp.poisson("y ~ x", data, 2.0, domain=domain, exposure="t", seed=1).glance().iloc[0]
+    assert open_range["nobs"] is pd.NA
+    assert open_range["rows_counted"] == pytest.approx(4_000, abs=9 * open_range["rows_counted_std_error"])
+    persons = dp.poisson("y ~ x", data, 2.0, domain={**domain, "x": (0, 1)}, unit="who", seed=1).glance().iloc[0]
+    assert persons["persons_counted"] == pytest.approx(2_000, abs=9 * persons["persons_counted_std_error"])
