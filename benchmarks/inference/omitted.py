@@ -137,7 +137,8 @@ def settings(design: Design) -> dict[str, Any]:
 def optimum(design: Design) -> np.ndarray:
     """The population's own coefficients in the user's units."""
     whole = simulated(design)
-    plan = FormulaSource(whole.formula, None, whole.domain).plan(make_request(eps=design.eps, **settings(design)))
+    request = make_request(eps=design.eps, **settings(design))
+    plan: Any = FormulaSource(whole.formula, None, whole.domain).plan(request)
     blocks = [(exog, plan.family.clip_response(endog)) for exog, endog, *_ in plan.design.blocks(whole.frame)]
     size = len(plan.design.names)
     objective = PerturbedObjective(plan.family, blocks, np.full(size, 1e-8), np.zeros(size), 1.0)
@@ -151,8 +152,9 @@ def inferences(design: Design, fits: int) -> Iterator[Inference]:
     for number in range(fits):
         random = np.random.default_rng([SEED, zlib.crc32(design.label.encode()), number])
         drawn = whole.frame.iloc[random.integers(0, len(whole.frame), design.rows)].reset_index(drop=True)
-        seed = {"seed": int(random.integers(2**60)), "allow_uncertified": True}
-        yield dp.glm(whole.formula, drawn, design.eps, domain=whole.domain, **seed, **settings(design))._inference
+        seed: dict[str, Any] = {"seed": int(random.integers(2**60)), "allow_uncertified": True}
+        fit: Any = dp.glm(whole.formula, drawn, design.eps, domain=whole.domain, **seed, **settings(design))
+        yield fit._inference
 
 
 RULES = {"without": 0.0, "half": 0.5, "as shipped": 1.0}
@@ -168,9 +170,10 @@ def scaled(found: Inference, multiple: float) -> np.ndarray:
 
 def line(cell: Design | reach.Cell, fits: int) -> dict[str, Any]:
     """Shares that are shown, coverage of those without and with what is allowed, and how much wider the latter are."""
-    made_up = isinstance(cell, Design)
-    truth = (optimum(cell) if made_up else reach.optimum(cell))[1:]
-    runs = inferences(cell, fits) if made_up else reach.inferences(cell, fits)
+    if isinstance(cell, Design):
+        truth, runs = optimum(cell)[1:], inferences(cell, fits)
+    else:
+        truth, runs = reach.optimum(cell)[1:], reach.inferences(cell, fits)
     found: dict[str, list[np.ndarray]] = {name: [] for name in RULES}
     for one in runs:
         for name, multiple in RULES.items():
