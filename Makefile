@@ -3,6 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
 
+# A shell may ask for no compiled modules; tests start hundreds of interpreters that would compile the package anew.
+export PYTHONDONTWRITEBYTECODE :=
+
 CASES ?= 50000
 OLDEST := .venv/oldest
 

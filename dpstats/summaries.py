@@ -145,7 +145,7 @@ class Summary(statsmodels_summary.Summary):
 
 def check_label(label: object) -> str:
     """A label of LaTeX, for ``\\ref``; empty for none."""
-    if not isinstance(label, str) or not re.fullmatch(r"[\w:.+/ -]*", label):
+    if not isinstance(label, str) or not re.fullmatch(r"[\w+:/. -]*", label):
         raise ArgumentError(f"label must be letters, digits and signs such as ':', got {safe_repr(label)}")
     return label
 

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +52,12 @@ class Contrasts:
     attenuation: Float  # what noise may hide of the effects of weakly identified coefficients; 0 where not identified
     spread_noise: Float  # F, the variance of A by noise in the spread, over 4 A
     information_noise: Float  # beta, the variance of A by noise in the information, over 4 A^2
-    laws: StandardLaws  # of the standardised estimates
+    law_of: Callable[[], StandardLaws]  # what `laws` is: the noise is simulated for it
+
+    @cached_property
+    def laws(self) -> StandardLaws:
+        """The laws of the standardised estimates."""
+        return self.law_of()
 
     @cached_property
     def variances(self) -> Float:
@@ -190,7 +197,6 @@ class Estimates:
         sampling, noise, debiasing = (
             np.where(bad, np.inf, part) for part in (parts.sampling.variance, parts.noise, parts.debiasing)
         )
-        laws = standard_laws(self.widened(parts.directions), np.where(bad, 0, weights), self.linear, self.draws)
         return Contrasts(
             estimates=rows @ self.debiased,
             identified=~bad,
@@ -200,8 +206,12 @@ class Estimates:
             attenuation=np.where(bad, 0, attenuation),
             spread_noise=np.where(bad, 0, fixed),
             information_noise=np.where(bad, 0, beta),
-            laws=laws,
+            law_of=partial(self._laws, parts.directions, np.where(bad, 0, weights)),
         )
+
+    def _laws(self, directions: Float, weights: Float) -> StandardLaws:
+        """Of standardised estimates with directions among the active coefficients, shape (k, active)."""
+        return standard_laws(self.widened(directions), weights, self.linear, self.draws)
 
     def _information_noise(self, parts: VarianceParts) -> Float:
         """beta: what intervals pay for the noise of the information in A, shape (k,)."""

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpstats.cached import cached_property
 from dpstats.data import Block, Rows
 from dpstats.errors import ArgumentError
 from dpstats.families.base import pad_rows
@@ -325,7 +326,7 @@ class ClassesLaw:
         """Independent draws, shape (count, (K - 1) p)."""
         return (self.noise.draws(count, random) @ class_basis(self.noise.classes)).reshape(count, -1)
 
-    @property
+    @cached_property
     def seeded(self) -> Matrix:
         """The same draws each time."""
         return self.draws(DRAWS, np.random.default_rng(SEED))
@@ -370,11 +371,13 @@ def classes_inference(
     design: Bounds,
     released: ReleasedClasses,
     known_in: Callable[[Matrix], KnownInformation] | None = None,
+    noise: ClassesLaw | None = None,
 ) -> Inference:
     """Coefficients against the first class in the user's units, class by class, with their errors (theorem 3).
 
     Within they are measured from the class that leaves most of them identified: a rare one would tell little of all.
-    `known_in` is what is known of the released information in coordinates T, if it is at hand.
+    `known_in` is what is known of the released information in coordinates T, and `noise` the law of the coefficients'
+    noise, if at hand.
     """
     classes = stage.classes
     assert released.information is not None
@@ -382,7 +385,7 @@ def classes_inference(
         whole = KnownInformation.of(released.information, classes_law(stage), known_forms(design, classes), ())
         known_in = whole.turned
     basis, curvature = class_basis(classes), np.diag(np.repeat(stage.curvature, classes - 1))
-    found: list[Inference] = []
+    noise, found = noise or ClassesLaw(stage.noise), list[Inference]()
     for base in range(classes):
         inner = np.delete(basis, base, axis=0).T
         turned = np.asarray(np.kron(np.eye(len(design.names)), inner), dtype=np.float64)
@@ -391,7 +394,7 @@ def classes_inference(
             coef=(np.delete(released.params, base, axis=0) - released.params[base]).T.ravel(),
             information=known.matrix,
             curvature=self_adjoint(turned.T @ curvature @ turned),
-            linear=MappedLinear(ClassesLaw(stage.noise), turned),
+            linear=MappedLinear(noise, turned),
             matrix=known.law,
             spread=ModelSpread(1.0),
             typical_size=stage.radius / math.sqrt(len(turned)),

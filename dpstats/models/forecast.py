@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -312,7 +313,14 @@ def forecast(
         if record.column is not None and known.in_like((record.column, *design.columns)):
             return Forecast(plan, dict.fromkeys(priors, panel_means(plan, known)))
         if pieces is not None:
-            return Forecast(plan, {name: record_means(plan, pieces, known, prior) for name, prior in priors.items()})
+            family, cap, declared = plan.family, weight_cap(plan), typical is None and like is None
+            means = {
+                name: declared_means(pieces, family, cap, prior)  # type: ignore[arg-type]
+                if declared
+                else record_means(pieces, family, cap, known, prior)
+                for name, prior in priors.items()
+            }
+            return Forecast(plan, means)
         samples = {name: sample_rows(plan, known, prior, residual, DRAWS) for name, prior in priors.items()}
         means = {name: row_means(plan.family, one, weight_cap(plan)) for name, one in samples.items()}
         return Forecast(plan, {name: one.person(record) for name, one in means.items()})
@@ -461,9 +469,17 @@ def row_means(family: Family, sample: Sample, cap: float | None) -> RowMeans:
     )
 
 
-def record_means(plan: Plan, pieces: RecordPieces, known: KnownColumns, prior: ColumnPrior) -> RowMeans:
+@lru_cache(maxsize=12)
+def declared_means(pieces: RecordPieces, family: Family, cap: float | None, prior: ColumnPrior) -> RowMeans:
+    """`record_means` by the Domain alone: the same for all numbers of rows and budgets that are asked about."""
+    return record_means(pieces, family, cap, KnownColumns.from_arguments(pieces.records, None, None), prior)
+
+
+def record_means(
+    pieces: RecordPieces, family: Family, cap: float | None, known: KnownColumns, prior: ColumnPrior
+) -> RowMeans:
     """What a record that is divided into pieces adds in the mean, at coefficients that fit the records best."""
-    found = [made_up_means(one, plan.family, weight_cap(plan)) for one in made_up_records(pieces, known, prior)]
+    found = [made_up_means(one, family, cap) for one in made_up_records(pieces, known, prior)]
     means = (np.mean(np.array([one[at] for one in found], dtype=np.float64), axis=0) for at in range(1, len(found[0])))
     return RowMeans(found[0].coef, *means)
 

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,6 +42,7 @@ from dpstats.ledger import as_ledger
 from dpstats.mechanisms.calibration import NoiseBudget
 from dpstats.mechanisms.multinomial import (
     PROOF,
+    ClassesLaw,
     ReleasedClasses,
     class_basis,
     classes_inference,
@@ -196,7 +197,11 @@ class ClassesCall:
         known = KnownColumns.from_arguments(plan.design, typical, like)
         priors = supposed(known.covers(plan.design, response=True))
         with quiet():
-            return ClassesForecast(plan, {name: class_means(plan, known, prior) for name, prior in priors.items()})
+            if typical is None and like is None:
+                means = {name: declared_means(plan.design, _family(plan), prior) for name, prior in priors.items()}
+            else:
+                means = {name: class_means(plan.design, _family(plan), known, prior) for name, prior in priors.items()}
+            return ClassesForecast(plan, means)
 
 
 def _family(plan: MultinomialPlan) -> Multinomial:
@@ -217,15 +222,20 @@ class ClassMeans(NamedTuple):
     information: Matrix  # in the coordinates of `class_basis`, those of a column one after the other
 
 
-def class_means(plan: MultinomialPlan, known: KnownColumns, prior: ColumnPrior) -> ClassMeans:
+@lru_cache(maxsize=12)
+def declared_means(design: DesignSpec, family: Multinomial, prior: ColumnPrior) -> ClassMeans:
+    """`class_means` by the Domain alone: the same for all numbers of rows and budgets that are asked about."""
+    return class_means(design, family, KnownColumns.from_arguments(design, None, None), prior)
+
+
+def class_means(design: DesignSpec, family: Multinomial, known: KnownColumns, prior: ColumnPrior) -> ClassMeans:
     """Of rows that are made up, a few draws of coefficients, or of those of `like` with their response."""
-    random, family = np.random.default_rng(SEED), _family(plan)
-    whole = known.has_response(plan.design)
+    random, whole = np.random.default_rng(SEED), known.has_response(design)
     size = min(len(known.like), PUBLIC_ROWS) if known.like is not None and whole else ROWS
     found = []
     for _ in range(1 if whole else DRAWS):
-        table = pd.DataFrame(made_up_rows(plan.design, family, known, size, prior, random))
-        block = concatenate(plan.design.blocks(table))
+        table = pd.DataFrame(made_up_rows(design, family, known, size, prior, random))
+        block = concatenate(design.blocks(table))
         count, columns = block.exog.shape
         if not count:
             raise ArgumentError("like: no row is complete; check its numbers and levels against the domain")
@@ -251,6 +261,10 @@ class ClassesForecast(Forecast):
     @cached_property
     def _projection(self) -> Projection:
         return Projection.of(classes_law(self.plan.stage), known_forms(self.plan.design, self.plan.stage.classes))
+
+    @cached_property
+    def _noise_law(self) -> ClassesLaw:  # type: ignore[override]
+        return ClassesLaw(self.plan.stage.noise)
 
     @property
     def _matrix_noise(self) -> MatrixNoise:
@@ -282,7 +296,7 @@ class ClassesForecast(Forecast):
         params = basis @ np.linalg.solve(matrix + curvature, start).reshape(-1, stage.classes - 1).T
         matrix = matrix if noise is None else matrix + noise
         known = partial(forecast_information, matrix, self._projection, (), noisy=noise is not None)
-        return classes_inference(stage, self.plan.design, ReleasedClasses(params, matrix), known)
+        return classes_inference(stage, self.plan.design, ReleasedClasses(params, matrix), known, self._noise_law)
 
 
 INFORMATION_SHARE = 0.4

@@ -402,11 +402,13 @@ def _levels(
     if family.name == "ordinal":
         scale = population_signal(exog, random) + random.logistic(size=len(exog))
         return np.searchsorted(np.quantile(scale, np.cumsum(shares)[:-1]), scale)
-    # Contrasts of two levels vary by one.
-    eta = np.column_stack([population_signal(exog, random) for _ in shares]) / math.sqrt(2)
+    # Contrasts of two levels vary by one. A level a line: sums over few numbers that lie together are slow.
+    eta = np.array([population_signal(exog, random) for _ in shares]) / math.sqrt(2)
     for _ in range(BALANCED):
-        eta += np.log(shares / special.softmax(eta, axis=1).mean(axis=0))
-    return np.argmax(eta + random.gumbel(size=eta.shape), axis=1)
+        chances = np.exp(eta - eta.max(axis=0))
+        chances /= chances.sum(axis=0)
+        eta += np.log(shares / chances.mean(axis=1))[:, None]
+    return np.argmax(eta + random.gumbel(size=eta.T.shape).T, axis=0)
 
 
 def response_shares(declared: Levels, typical: Mapping[float | str | None, float], prior: ColumnPrior) -> Vector:

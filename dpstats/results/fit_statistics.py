@@ -15,7 +15,7 @@ from scipy import optimize
 
 from dpstats.cached import cached_property
 from dpstats.families import Binomial, Family, Gaussian, NegativeBinomial, Poisson
-from dpstats.inference import Dummies, Estimates, ModelSpread, similar_rows
+from dpstats.inference import Contrasts, Dummies, Estimates, ModelSpread, similar_rows
 from dpstats.inference.estimates import LEVEL, NORMAL
 from dpstats.mechanisms.design import Step, averaged_variables, constant_column
 from dpstats.mechanisms.fit_statistics import FitSums, MadeUpRows, RowFunctions
@@ -44,7 +44,7 @@ DISTANCE_SDS = 3.0  # a mean response nearer to the guess, in standard deviation
 BEYOND_SDS = 0.5  # rows beyond the cap count if their number exceeds so many standard deviations of its noise
 BEYOND_EXCESS = 1.5  # the most by which squares of rows beyond the cap exceed the cap's, on average, over it
 STEP = 1e-4  # of numerical derivatives, in the linear predictor
-SHALLOW, DEEP = 1e-9, 700.0  # the range of -log(p) in which p-values are sought
+LEAST_QUANTILE, LEAST_LEVEL = 1e-9, math.exp(-700.0)  # of the p-values that are sought
 LEAST_WIDTH = 1e-300  # a divisor is at least this
 
 
@@ -174,26 +174,55 @@ class Effect(NamedTuple):
     @property
     def pvalue(self) -> float:
         """The least alpha whose interval excludes zero, so that test and intervals agree at every level."""
-        size = abs(self.value)
+        if math.isnan(self.value):
+            return math.nan
+        # What is no combination of coefficients has no interval at any level.
+        return self.half_width.level_of(abs(self.value)) if isinstance(self.half_width, ContrastWidth) else 1.0
 
-        def miss(depth: float) -> float:
-            half = self.half_width(math.exp(-depth))
+
+@dataclass(frozen=True, eq=False)
+class ContrastWidth:
+    """The half-width of the interval of a combination of coefficients plus sums, by alpha."""
+
+    contrast: Contrasts  # of one row
+    sums: HalfWidth | None = None
+
+    def __call__(self, alpha: float) -> float:
+        return self._with_sums(float(self.contrast.half_width(alpha)[0]), alpha)
+
+    def _with_sums(self, alone: float, alpha: float) -> float:
+        return alone if self.sums is None else math.hypot(alone, self.sums(alpha))
+
+    def level_of(self, size: float) -> float:
+        """The alpha of the interval of half-width `size`; 0 below e^-700.
+
+        It is sought by quantiles of the contrast's law, of which every one tells its alpha: by alpha each step would
+        have to search for its quantile.
+        """
+
+        def miss(quantile: float) -> float:
+            alone = quantile * math.sqrt(float(self.contrast.inflated(np.array([quantile**2]))[0]))
+            half = self._with_sums(alone, max(self._level(quantile), LEAST_LEVEL))
             return 0.5 if math.isinf(half) else half / max(half + size, LEAST_WIDTH) - 0.5
 
-        if math.isnan(size) or miss(SHALLOW) >= 0:
-            return math.nan if math.isnan(size) else 1.0
-        return 0.0 if miss(DEEP) < 0 else math.exp(-float(optimize.brentq(miss, SHALLOW, DEEP)))
+        if miss(LEAST_QUANTILE) >= 0:
+            return 1.0
+        high = 2.0
+        while miss(high) < 0:
+            if self._level(high) < LEAST_LEVEL:
+                return 0.0
+            high *= 2
+        found = self._level(float(optimize.brentq(miss, LEAST_QUANTILE, high, xtol=1e-13)))
+        return found if found >= LEAST_LEVEL else 0.0
+
+    def _level(self, quantile: float) -> float:
+        """The alpha whose quantile this is."""
+        return min(float(self.contrast.laws.tail(np.array([quantile]))[0]), 1.0)
 
 
-def contrast_width(estimates: Estimates, row: Vector, sums: HalfWidth | None = None) -> HalfWidth:
+def contrast_width(estimates: Estimates, row: Vector, sums: HalfWidth | None = None) -> ContrastWidth:
     """The half-width of the interval of a combination of coefficients, weights (k,), plus sums, by alpha."""
-    contrast = estimates.contrasts(row[None, :])
-
-    def half(alpha: float) -> float:
-        alone = float(contrast.half_width(alpha)[0])
-        return alone if sums is None else math.hypot(alone, sums(alpha))
-
-    return half
+    return ContrastWidth(estimates.contrasts(row[None, :]), sums)
 
 
 class Derivatives(NamedTuple):
@@ -441,7 +470,12 @@ class FitStatistics:
 
         def half(alpha: float) -> float:
             beyond = alpha * DRAWS / TAIL
-            return float(np.quantile(sizes, 1 - alpha)) if beyond >= 1 else start - excess * math.log(beyond)
+            if beyond < 1:
+                return start - excess * math.log(beyond)
+            # What `np.quantile` has, which would sort again.
+            share, place = math.modf((1 - alpha) * (DRAWS - 1))
+            low, high = float(sizes[int(place)]), float(sizes[min(int(place) + 1, DRAWS - 1)])
+            return low + (high - low) * share if share < 0.5 else high - (high - low) * (1 - share)
 
         return half
 

@@ -498,4 +498,4 @@ def _unknown_name(r_matrix: Any, names: Sequence[str]) -> str | None:
 
 def shows_errors(results: InferenceMixin) -> bool:
     """Whether the budget identifies any coefficient, so that there are errors to show."""
-    return results.has_errors and bool(np.any(results.identified))
+    return results.has_errors and bool(np.isfinite(results._inference.se).any())

@@ -395,6 +395,11 @@ class ReleasedModel(FittedModel):
         NotReleasedError
             If no errors were released.
         """
+        return WideFrame(self._figures.copy())
+
+    @cached_property
+    def _figures(self) -> pd.DataFrame:
+        """What `fitstats` is: a summary asks for it several times."""
         inferred, statistics, plan = self._inferred, self._fit_statistics, self.plan
         rows: dict[str, tuple[float, ...]] = {}
         if self._counted is not None:
@@ -420,7 +425,7 @@ class ReleasedModel(FittedModel):
         if (test := self._slopes_test()) is not None:
             rows["slopes"] = (test.statistic, math.nan, math.nan, math.nan, test.df, test.pvalue)
         columns = ["value", "std_error", "low", "high", "df", "p_value"]
-        return WideFrame(pd.DataFrame.from_dict(rows, orient="index", columns=columns))
+        return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
 
     def _slopes_test(self) -> JointTest | None:
         """The test that all coefficients but the intercept, or cut-points, are zero; None where none can be tested."""

@@ -101,7 +101,7 @@ def inference_of(
         typical_size=stage.radius / float(np.sqrt(stage.size)),
         found=identified,
     )
-    debiased = estimates.contrasts(basis).estimates + center
+    debiased = basis @ estimates.debiased + center
     withheld = stand_ins(plan, debiased, released)
     return ReleasedErrors(Inference(estimates, rows, transform @ center + shift, withheld), basis, center)
 

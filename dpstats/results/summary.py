@@ -114,7 +114,8 @@ def summarize(
         return summary
     observations = rows_text(results).replace("about ", "")
     if len(observations) > HALF_LINE:
-        observations = observations.replace(" (s.d. ", " +- ").rstrip(")")
+        # The table of purchases says that ranges come after the count.
+        observations = observations.removesuffix(BEFORE_RANGES).replace(" (s.d. ", " +- ").rstrip(")")
     text = chosen_text(results) if results.selects else None
     title = None if text is None else text[0].upper() + text[1:]
     tables = [header_table(plan, observations, fit_facts(results)), coefficient_table(results, full=True, title=title)]
@@ -183,6 +184,9 @@ def fit_facts(results: ReleasedModel) -> list[str]:
     return facts
 
 
+BEFORE_RANGES = " before ranges were bought"
+
+
 def rows_text(results: ReleasedModel) -> str:
     """The number of rows: public, counted with noise, or private."""
     if results.nobs is not None:
@@ -192,7 +196,7 @@ def rows_text(results: ReleasedModel) -> str:
         return about_rows(counted.value, counted.se)
     if counts is None or counts.rows is None:
         return "private"
-    return counts.shown if counts.persons else f"{counts.shown} before ranges were bought"
+    return counts.shown if counts.persons else counts.shown + BEFORE_RANGES
 
 
 def counted_name(results: ReleasedModel) -> str:

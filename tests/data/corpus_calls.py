@@ -96,7 +96,7 @@ def again(found: Any) -> Any:
     """Whether what is saved is what is loaded; else what is."""
     found.save("kept.json")
     loaded = type(found).load("kept.json")
-    same = (str(loaded) == str(found) and not hasattr(found, "params")) or loaded.params.equals(found.params)
+    same = loaded.params.equals(found.params) if hasattr(found, "params") else str(loaded) == str(found)
     return True if same else loaded
 
 

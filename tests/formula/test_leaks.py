@@ -79,11 +79,6 @@ def frame_of(rows: list[Row], *, inferred: bool) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def alone(spec: DesignSpec, row: Row) -> list[tuple[bytes, float]]:
-    """The row as the only one of a frame of objects: a list of one encoded row, or empty if it is left out."""
-    return encoded(spec, frame_of([row], inferred=False))
-
-
 def encoded(spec: DesignSpec, frame: pd.DataFrame, block_rows: int = 65536) -> list[tuple[bytes, float]]:
     return [
         (x.tobytes(), float(y))
@@ -108,11 +103,13 @@ def encoded_as_alone(seed: int) -> None:
     formula, family = random_formula(random)
     spec = design_spec(formula, DOMAIN, family=family)
     rows = [random_row(random, oddity=0.1) for _ in range(random.integers(0, 25))]
-    expected = [line for row in rows for line in alone(spec, row)]
+    frame = frame_of(rows, inferred=False)
+    # Each row as the only one of a frame: a list of one encoded row, or empty if it is left out.
+    expected = [line for place in range(len(rows)) for line in encoded(spec, frame.iloc[[place]])]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert encoded(spec, frame_of(rows, inferred=False)) == expected
-        assert encoded(spec, frame_of(rows, inferred=False), block_rows=7) == expected
+        assert encoded(spec, frame) == expected
+        assert encoded(spec, frame, block_rows=7) == expected
         try:
             inferred = encoded(spec, frame_of(rows, inferred=True))
         except (DataError, DomainError) as error:

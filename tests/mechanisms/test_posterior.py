@@ -530,7 +530,7 @@ def best_on_region(plan, value, inside):
         length = float(np.linalg.norm(point / plan.semi_axes))
         return point * min(1.0, inside / length) if length else point
 
-    starts = sorted(plan.lattice, key=lambda point: value(shrunk(point)[None])[0])[:4]
+    starts = plan.lattice[np.argsort(value(np.array([shrunk(point) for point in plan.lattice])), kind="stable")[:4]]
     return min(
         optimize.minimize(lambda point: value(shrunk(point)[None])[0], start, method="Nelder-Mead").fun
         for start in starts
