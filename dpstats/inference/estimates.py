@@ -49,6 +49,7 @@ class Contrasts:
     sampling: Float  # this and the next two are infinite where not identified
     noise: Float
     debiasing: Float
+    attenuation: Float  # what noise may hide of the effects of weakly identified coefficients; 0 where not identified
     spread_noise: Float  # F, the variance of A by noise in the spread, over 4 A
     information_noise: Float  # beta, the variance of A by noise in the information, over 4 A^2
     law_of: Callable[[], StandardLaws]  # what `laws` is: the noise is simulated for it
@@ -67,7 +68,7 @@ class Contrasts:
         """The variance that an interval of q^2 = `square` standard deviations uses, shape (k,); perhaps infinite."""
         room = 1 - (square + 1) * self.information_noise
         with np.errstate(invalid="ignore", divide="ignore"):
-            values = (self.variances + (square + 1) * self.spread_noise) / room
+            values = (self.variances + (square + 1) * self.spread_noise) / room + self.attenuation
         return np.where(self.identified & (room > 0), values, np.inf)
 
     def half_width(self, alpha: float = LEVEL) -> Float:
@@ -96,11 +97,13 @@ class Contrasts:
         usable = self.identified & np.isfinite(self.variances) & (self.information_noise < 1)
         scale = np.where(usable, self.variances, 1.0)
         distance = np.where(usable, distance, 0.0) / scale
-        fixed, share = np.where(usable, self.spread_noise, 0.0) / scale, self.information_noise
-        last = distance * np.where(usable, 1 - share, 0.0)
-        middle = 1 + fixed + distance * np.where(usable, share, 0.0)
-        # The root q^2 of F q^4 + (A + F + u^2 beta) q^2 = u^2 (1 - beta), without cancellation.
-        square = 2 * last / (middle + np.sqrt(middle**2 + 4 * fixed * last))
+        fixed, share = np.where(usable, self.spread_noise, 0.0) / scale, np.where(usable, self.information_noise, 0.0)
+        hidden = np.where(usable, self.attenuation, 0.0) / scale
+        last, first = distance * (1 - share), fixed - hidden * share
+        middle = 1 + fixed + hidden * (1 - share) + distance * share
+        # The least root q^2 of (F - D beta) q^4 + (A + F + D (1 - beta) + u^2 beta) q^2 = u^2 (1 - beta), without
+        # cancellation, with D the attenuation.
+        square = 2 * last / (middle + np.sqrt(np.maximum(middle**2 + 4 * first * last, 0.0)))
         return np.where(usable, np.minimum(self.laws.tail(np.sqrt(square)), 1.0), 1.0)
 
     @cached_property
@@ -127,6 +130,9 @@ def check_level(alpha: float) -> float:
 REACH = 1.5
 """A coefficient that was dropped is taken to be of this many typical sizes, times the root of its variance inflation:
 what its column adds to the predictor beside the others is taken to be what one by itself of this size would add."""
+
+UNLUCKY = 2.0
+"""Noise may have raised the information on a coefficient by this many of its deviations."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,9 +189,10 @@ class Estimates:
         rows = self.check_rows(rows)
         parts = self.parts(rows)
         total, beta = parts.total, self._information_noise(parts)
+        attenuation = parts.directions**2 @ self.weak_scores
         with np.errstate(invalid="ignore", divide="ignore"):
             fixed = parts.sampling.deviation**2 / (4 * total)
-            weights = np.sqrt(parts.linear_share * parts.noise / total)
+            weights = np.sqrt(parts.linear_share * parts.noise / (total + attenuation))
         bad = ~(parts.inside & np.isfinite(total))
         sampling, noise, debiasing = (
             np.where(bad, np.inf, part) for part in (parts.sampling.variance, parts.noise, parts.debiasing)
@@ -196,6 +203,7 @@ class Estimates:
             sampling=sampling,
             noise=noise,
             debiasing=debiasing,
+            attenuation=np.where(bad, 0, attenuation),
             spread_noise=np.where(bad, 0, fixed),
             information_noise=np.where(bad, 0, beta),
             law_of=partial(self._laws, parts.directions, np.where(bad, 0, weights)),
@@ -267,6 +275,28 @@ class Estimates:
         own = np.maximum(np.diag(self.information)[~self.identified.active], 0.0) + least
         sizes = np.broadcast_to(REACH * np.asarray(self.typical_size), (self.size,))[~self.identified.active]
         return float(own @ sizes**2)
+
+    @cached_property
+    def weak_scores(self) -> Float:
+        """Of each active coefficient, the variance that noise in its information leaves its score, shape (active,).
+
+        More than the debiasing counts, where the information may be two deviations lower (docs/proofs/inference, 5).
+        """
+        found = self.identified
+        if not self.debiasing_moves:
+            return np.zeros(len(found.inverse))
+        active = found.active
+        own, ratios = 1 / np.diag(found.inverse), found.ratios[active]
+        curvature = np.diag(self.curvature)[active]
+        shrunk = curvature > 0
+        effects = np.where(shrunk, self.correction[active], self.coef[active]) ** 2
+        left = np.maximum(1 - (UNLUCKY + 1 / ratios) / ratios, 0.0)
+        typical = REACH * np.broadcast_to(self.typical_size, (self.size,))[active] * np.sqrt(found.inflations[active])
+        typical = np.where(shrunk, typical * curvature / (left * own + np.where(shrunk, curvature, 1.0)), typical)
+        scores = np.diag(self.linear.covariance)[active]
+        with np.errstate(divide="ignore"):
+            largest = np.minimum(typical**2, (effects + scores / own**2) / left**2)
+        return np.asarray(np.maximum(largest - effects, 0.0) * (own / ratios) ** 2, dtype=np.float64)
 
     @cached_property
     def _noise(self) -> tuple[Float, Float]:

@@ -98,7 +98,7 @@ def where_bounded(errors: Float, values: Float) -> Float:
 class Standardised:
     """The joint law of the errors over their standard deviations sqrt A, for k combinations."""
 
-    normal: Float  # covariance of the normal part, (k, k): sampling, debiasing, dropped coefficients
+    normal: Float  # covariance of the normal part, (k, k): sampling, debiasing, dropped and weak coefficients
     loadings: Float  # times b, the rest; shape (k, p)
     correlation: Float  # of the whole, shape (k, k)
 
@@ -116,11 +116,13 @@ def standardised_law(estimates: Estimates, rows: Float) -> Standardised:
     sampling = _with_diagonal(inner @ found.inverse @ inner.T, parts.sampling.variance)
     debiasing = parts.directions @ found.law.square(np.outer(shift, shift)) @ parts.directions.T
     noise = _with_diagonal(parts.noise_directions @ inner.T, parts.noise)
-    roots = np.sqrt(np.diag(sampling) + np.diag(debiasing) + np.diag(noise))
+    attenuation = parts.directions * estimates.weak_scores @ parts.directions.T
+    total = sampling + debiasing + noise + attenuation
+    roots = np.sqrt(np.diag(total))
     # The noise's variance in A is a little less than that of g'b: the same factor for its draws.
     factors = _root_ratio(parts.noise, np.sum(parts.noise_directions * inner, axis=1))
     loadings = estimates.widened(parts.directions * (factors / roots)[:, None])
-    correlation = (sampling + debiasing + noise) / np.outer(roots, roots)
+    correlation = total / np.outer(roots, roots)
     return Standardised(correlation - loadings @ estimates.linear.covariance @ loadings.T, loadings, correlation)
 
 
@@ -224,15 +226,15 @@ class Inference:
     def cov_params(self) -> Float:
         """Covariance of the coefficients' errors, shape (q, q).
 
-        On the diagonal A, the variance as if the information were exact: its root is a little below `se`, which pays
-        for noise in the information and for tails. For coefficients that are not identified infinite there, and NaN
-        elsewhere. `t_test` and `wald_test` are better for combinations than what this matrix gives.
+        On the diagonal A and the attenuation, the variance as if the information were exact: its root is a little below
+        `se`, which pays for noise in the information and for tails. For coefficients that are not identified infinite
+        there, and NaN elsewhere. `t_test` and `wald_test` are better for combinations than what this matrix gives.
         """
         size, where = len(self.map), np.flatnonzero(self.identified)
         covariance = np.full((size, size), np.nan)
         np.fill_diagonal(covariance, np.inf)
         if len(where):
-            roots = np.sqrt(self.contrasts.variances[where])
+            roots = np.sqrt((self.contrasts.variances + self.contrasts.attenuation)[where])
             law = standardised_law(self.estimates, self.map[where])
             covariance[np.ix_(where, where)] = law.correlation * np.outer(roots, roots)
         return covariance

@@ -118,8 +118,16 @@ def test_one_column_in_closed_form(
     assert found.information_noise[0] == pytest.approx(beta, rel=1e-8)
     quantile = found.laws.quantile(alpha)[0]
     room = 1 - (quantile**2 + 1) * beta
-    half = quantile * math.sqrt(total / room) if room > 0 else math.inf
+    # Two deviations less, the information bounds the effect by its score or by the typical size, shrunken.
+    left = max(1 - (2 + 1 / ratio) / ratio, 0.0)
+    typical = 1.5 * math.sqrt(max(information * inverse, 1.0)) * curvature / (left / inverse + curvature)
+    largest = min(typical**2, (shift**2 + variance * inverse**2) / left**2) if left > 0 else typical**2
+    attenuation = max(largest - shift**2, 0.0) / ratio**2
+    assert found.attenuation[0] == pytest.approx(attenuation, rel=1e-6, abs=1e-12)
+    half = quantile * math.sqrt(total / room + attenuation) if room > 0 else math.inf
     assert found.half_width(alpha)[0] == pytest.approx(half, rel=1e-6)
+    if room > 1e-6:
+        assert found.pvalues(coef + shift + half)[0] == pytest.approx(alpha, rel=1e-4)
 
 
 def attuned(first: float, second: float, change: float, bend: float) -> float:
@@ -163,7 +171,11 @@ class Mapped:
 
 
 def test_linear_maps_of_the_columns_change_nothing() -> None:
-    """x becomes T'x, so theta becomes T^-1 theta: every combination keeps its estimate and error."""
+    """x becomes T'x, so theta becomes T^-1 theta: every combination keeps its estimate and error.
+
+    But for what typical sizes allow for weak coefficients, as these belong to columns.
+    """
+    fixed = replace(CASE_B, typical_size=1e-9)
     back = np.array([[2.0, 0.5, 0.0], [0.0, 1.0, -0.7], [0.3, 0.0, 3.0]])
     forth = np.linalg.inv(back)
     moved = Estimates(
@@ -173,9 +185,10 @@ def test_linear_maps_of_the_columns_change_nothing() -> None:
         NormalLaw(back.T @ CASE_B.linear.covariance @ back),
         Mapped(wishart_difference(1.5, np.array([1, 1, 0.5])), back),
         CASE_B.spread,
+        1e-9,
     )
     rows = np.array([[1.0, 0, 0], [0, 0, 1], [1, -2, 0.5]])
-    ours, theirs = CASE_B.contrasts(rows), moved.contrasts(rows @ back)
+    ours, theirs = fixed.contrasts(rows), moved.contrasts(rows @ back)
     assert theirs.estimates == pytest.approx(ours.estimates, rel=1e-9)
     assert theirs.conf_int(0.1) == pytest.approx(ours.conf_int(0.1), rel=1e-9)
     assert theirs.pvalues(0.3) == pytest.approx(ours.pvalues(0.3), rel=1e-7)
@@ -234,7 +247,7 @@ def test_user_units() -> None:
     assert tested.pvalues[1:] == pytest.approx(result.pvalues[1:])
     assert tested.effect == pytest.approx(result.coef)
     assert result.t_test([1, 0, 0], null=result.coef[0]).pvalues == pytest.approx(1)
-    assert np.diag(result.cov_params()) == pytest.approx(model.variances)
+    assert np.diag(result.cov_params()) == pytest.approx(model.variances + model.attenuation)
     assert np.all(np.linalg.eigvalsh(result.cov_params()) > 0)
     assert np.all(result.se >= np.sqrt(np.diag(result.cov_params())))
     assert result.shares.sum(axis=1) == pytest.approx(1)
