@@ -48,8 +48,8 @@ from dpstats.models.ranges import STAND_IN, bought_ranges, bought_response, serv
 from dpstats.models.release import check_unit, counted_tables, person_rows
 from dpstats.models.residuals import bought_residuals
 from dpstats.plan import Plan, make_plan, range_eps, settle_law, with_settled_law
-from dpstats.plan.methods import response_purchase, trimmable
-from dpstats.plan.plan import UNIT_RESPONSE, plan_model, rescaled
+from dpstats.plan.methods import caps_for_intervals, response_purchase, trimmable
+from dpstats.plan.plan import plan_model, rescaled, unit_family
 from dpstats.plan.row_counts import CHECK_SHARE, LEAST_EPS, RowCounts
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.guarantee import ROW, Unit
@@ -268,7 +268,9 @@ class ArraySource:
             )
         if request.options.check_share:
             raise ArgumentError("check_share counts rows by their Domain; pass a formula and a frame instead of arrays")
-        family = request.family.resolve(UNIT_RESPONSE if request.family.response == "continuous" else None)
+        family = request.family
+        continuous = family.response == "continuous"
+        family = unit_family(family, intervals=caps_for_intervals(request)) if continuous else family.resolve(None)
         return make_plan(request, self.design, family, formula=None)
 
     def complete(self, plan: Plan, data: None, random: RandomSource) -> Plan:

@@ -15,6 +15,7 @@ from dpstats.domain import Range
 from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.families import Family, Gaussian, NegativeBinomial, Poisson, Quantile
 from dpstats.families.base import OF_PIECES
+from dpstats.families.gaussian import DEFAULT_CAP
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import Bounds, PublicDesign, averaged_variables, constant_column
 from dpstats.mechanisms.fit_statistics import LEAST_EPS, SHARE, FitStatisticsPlan
@@ -69,7 +70,7 @@ def fit_spec(
 ) -> FitSpec:
     """What the request fits on this design, every cap of `family` filled in; `mean` is of counts, if it was bought."""
     weights = penalty_weights(design, request.options)
-    choosing = choosing_family(request, family)
+    choosing = choosing_family(request, design, family)
     centre = None if residuals is None else residuals.centre
     return FitSpec(design, family, request.penalty, weights, request.options, request.adjacency, mean, choosing, centre)
 
@@ -349,7 +350,7 @@ def caps_for_intervals(request: Request) -> bool:
     return options.inference not in (None, "auto") and obstacle(request.family, request.penalty, options) is None
 
 
-def choosing_family(request: Request, family: Family) -> Family | None:
+def choosing_family(request: Request, design: PublicDesign, family: Family) -> Family | None:
     """That of a choice of columns for a refit on other rows, if it is not the refit's `family`.
 
     A choice has no errors, so an open residual cap is there that of coefficients alone.
@@ -357,7 +358,9 @@ def choosing_family(request: Request, family: Family) -> Family | None:
     apart = request.options.split is not None and request.options.refit_share > 0
     if not apart or not caps_for_intervals(request) or not isinstance(family, Gaussian):
         return None
-    return replace(family, residual_cap=WORKING_CAP) if family.lipschitz > WORKING_CAP else None
+    bought = isinstance(design, DesignSpec) and design.response.working is not None
+    narrow = WORKING_CAP if bought else DEFAULT_CAP
+    return replace(family, residual_cap=narrow) if family.lipschitz > narrow else None
 
 
 def centre_stages(stages: Sequence[Stage], design: PublicDesign, mean: float, kept: Sequence[int]) -> tuple[Stage, ...]:

@@ -552,6 +552,11 @@ def rescaled(
     )
 
 
+def unit_family(family: Family, *, intervals: bool) -> Family:
+    """The family of a continuous response in [-1, 1] of which nothing is bought; `intervals` as `caps_for_intervals`."""
+    return Gaussian(INTERVAL_CAP) if intervals else family.resolve(UNIT_RESPONSE)
+
+
 def interval_cap(design: DesignSpec, response: ResponsePurchase) -> float:
     """The residual cap of a fit with errors, in half widths of the interval of the response that was bought."""
     # No tail makes it wider than for a response that fills its range.
@@ -580,7 +585,7 @@ def scaled_family(
         if given is not None:
             return Gaussian(given / half_width)
         if response is None:
-            return family.resolve(UNIT_RESPONSE)
+            return unit_family(family, intervals=intervals)
         return Gaussian(interval_cap(design, response) if intervals else WORKING_CAP)
     if isinstance(family, Quantile):
         open_width = default_width(family.q, information)
