@@ -48,6 +48,7 @@ from dpstats.models.population import POOR, USUAL, KnownColumns
 from dpstats.plan import Plan, range_eps, replan_request, with_settled_law
 from dpstats.plan.methods import (
     CENTRE_SHARE,
+    FEWEST_BOUGHT,
     FULL_SHARES,
     INTERVAL_CAP,
     TAILS_SHARE,
@@ -100,9 +101,6 @@ From 1,000 on predictions gain, but a rough fit of columns that go together is t
 
 LIKELY_CAP = 3.5
 """Until it is bought the cap of residuals is taken for so many of their standard deviations."""
-
-FEWEST_BOUGHT = 50.0
-"""An interval of the response that is not asked for is bought for so many rows times its eps or more."""
 
 LIKELY_PART = 0.3
 """Until it is bought the interval is taken for so much of the middle of the response's range.
@@ -198,7 +196,7 @@ def affordable(plan: Plan, rows: float | None) -> Plan:
     It has the law of noise of the plan that is charged.
     """
     request, options = with_settled_law(plan), plan.request.options
-    open_cap = is_open_least_squares(request) and options.inference is not None
+    open_cap = is_open_least_squares(request) and (options.inference, options.focus) != (None, None)
     if rows is None or options.response != "auto" or not (open_cap or is_open_quantile(request)):
         return plan
     if rows * request.row_eps * share_of_response(request) >= FEWEST_BOUGHT:

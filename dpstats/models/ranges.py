@@ -23,7 +23,14 @@ from dpstats.formula.design import DesignSpec
 from dpstats.ledger import LedgerLike
 from dpstats.models.release import Release, check_unit, counted_rows, counted_values
 from dpstats.plan import Plan, range_eps
-from dpstats.plan.methods import MEAN_SHARE, ResponsePurchase, can_be_trimmed
+from dpstats.plan.methods import (
+    FEWEST_BOUGHT,
+    MEAN_SHARE,
+    NUMBER_SHARE,
+    ResponsePurchase,
+    can_be_trimmed,
+    caps_for_intervals,
+)
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.dispersion import buy_count_moments
 from dpstats.privacy.guarantee import ROW, Adjacency, Guarantee, Unit
@@ -32,6 +39,7 @@ from dpstats.privacy.ranges import (
     ROWS_AT_LEAST,
     buy_interval,
     buy_mean,
+    buy_number,
     buy_range,
     buy_rate,
     buy_reach,
@@ -301,9 +309,15 @@ def bought_response(plan: Plan, data: Table, random: RandomSource) -> ResponsePu
     assert isinstance(design, DesignSpec)
     eps, rows = planned.eps, _CountedRows(design, data, plan.request.options.record, random)
     if plan.family.response == "continuous":
-        low, high = design.response.low, design.response.high
+        low, high, number = design.response.low, design.response.high, counted_number(plan)
+        if caps_for_intervals(plan.request):
+            if number is None:
+                number = buy_number(rows.unexplained(), eps=NUMBER_SHARE * eps, random=random)
+                eps *= 1 - NUMBER_SHARE
+            if number * eps < FEWEST_BOUGHT:
+                return planned  # an interval of too few is noise, and may lie anywhere
         # Quantiles do not depend on how far the farthest responses are.
-        core = None if plan.family.models_mean else float(counted_number(plan) or 0.0)
+        core = None if plan.family.models_mean else float(number or 0.0)
         ends = buy_interval(rows.unexplained(), low, high, eps=eps, adjacency=adjacency, random=random, core=core)
         one_tail = plan.family.models_mean and (ends[0] == low) != (ends[1] == high)
         return replace(planned, low=ends[0], high=ends[1], one_tail=one_tail)

@@ -283,6 +283,13 @@ ERRORS_SHARE = 0.03
 """The share of eps that buys an interval of the response for the sake of errors, unless `response_share` is less."""
 
 
+FEWEST_BOUGHT = 50.0
+"""An interval of the response is bought for the sake of errors of so many rows times its eps or more."""
+
+NUMBER_SHARE = 1 / 8
+"""The part of the purchase that counts rows for that, where nothing else tells their number."""
+
+
 def response_purchase(request: Request, design: PublicDesign) -> ResponsePurchase | None:
     """What the request buys of its response, the declared range standing in for what is not known yet; None if nothing.
 

@@ -346,6 +346,16 @@ def buy_interval(
     return float(first), float(last)
 
 
+def buy_number(values: Values, *, eps: float, random: RandomSource) -> int:
+    """About how many values are finite, with eps-differential privacy for both adjacencies: a row has one or none."""
+    number = np.array([finite_rows(values).total(_number, operator.add)], dtype=np.int64)
+    return int(noisy_integers(number, 1, eps, random)[0])
+
+
+def _number(blocks: Iterable[Array]) -> int:
+    return sum(map(len, blocks))
+
+
 def count_candidates(high: float) -> Array:
     """Candidate greatest counts, increasing to `high`: four whole numbers a doubling, at least 1."""
     steps = np.floor(high * 2.0 ** (-np.arange(400) / 4))
