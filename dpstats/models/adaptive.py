@@ -323,12 +323,13 @@ def settled(plan: Plan, rows: float, asked: Request | None = None) -> Plan:
     """The candidate that suits `rows` best, `plan` where public facts foresee none; `asked` as for `candidates_of`."""
     candidates, response = candidates_of(plan, asked), plan.response
     with contextlib.suppress(DPStatsError, ArithmeticError, np.linalg.LinAlgError):  # as public as what is planned
-        chosen = candidates[choose(candidates, rows)] if candidates else plan
+        judged = candidates
+        if response is not None and response.one_tail:
+            # Under the wide cap of one tail more of the loss is foreseen than there is: errors would hardly ever pay.
+            judged = candidates_of(replace(plan, response=replace(response, one_tail=False)), asked)
+        chosen = candidates[choose(judged, rows)] if candidates else plan
         if _is_first(plan.request, asked):
             return chosen
-        if response is not None and response.one_tail and chosen.request.options.inference is None:
-            # Errors under the wide cap do not pay; noise is large here beside what the narrow one bends.
-            return settled(replace(plan, response=replace(response, one_tail=False)), rows, asked)
         return _or_statistics(chosen, [one for one in candidates if one.request.options.inference is None], rows)
     return plan
 
