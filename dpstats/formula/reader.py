@@ -380,7 +380,8 @@ class Fault(NamedTuple):
         """What it does to rows, and what to look at, in words."""
         if self.kind == "lost":
             return f"are lost to `{self.column}`: {self.advice}"
-        return f"have `{self.column}` {self.kind} its declared range {self.declared}, where they are clipped"
+        look = "look up the range and the codes for missing values, such as 999, in the codebook"
+        return f"have `{self.column}` {self.kind} its declared range {self.declared}, where they are clipped; {look}"
 
     @property
     def large_effect(self) -> str:
@@ -399,7 +400,7 @@ class Fault(NamedTuple):
         if self.column == FORMULA:
             return "a term or the response is not finite there; transform columns that can be zero or negative"
         if self.kind != "lost":
-            compare = "compare range and codes for missing with the codebook"
+            compare = "look up the range and the codes for missing values in the codebook"
             return f"{self.kind} the declared range {self.declared}; {compare}"
         if self.declared.endswith("levels"):
             return "missing, or a level that is not declared; compare the spelling with the codebook"

@@ -22,6 +22,7 @@ from dpstats.mechanisms.spec import obstacle
 from dpstats.mechanisms.stage import StagePlan
 from dpstats.plan.facts import PlanFacts
 from dpstats.plan.methods import (
+    FEWEST_BOUGHT,
     INTERVAL_CAP,
     ONE_TAIL,
     WORKING_CAP,
@@ -241,11 +242,14 @@ def cap_note(plan: PlanFacts) -> list[str]:
     )
     settled = f"Residuals beyond {in_units(units)} (residual_cap, in units of the response) {linear}"
     uncapped = "" if request.options.unit is not None else f" {statistics} is least squares without a cap."
-    if plan.completed and request.options.inference is True and plan.response is not None:
-        # The cap follows an interval that may be wide; and sums that are asked for buy no ranges.
-        cap = argument("residual_cap")
-        uncapped = " If the standard deviation of all residuals is public, 3 to 4 times this value often gives smaller "
-        uncapped += f"standard errors ({cap})."
+    if plan.completed and caps_for_intervals(request) and isinstance(plan.design, DesignSpec):
+        # The cap follows a range or an interval that may be wide; and sums that are asked for buy no ranges.
+        cap, uncapped = argument("residual_cap"), ""
+        if plan.response is None:
+            uncapped = " The cap follows the declared range, as no interval of the response was bought. A narrower "
+            uncapped += "range or more eps gives smaller standard errors."
+        uncapped += " If the standard deviation of all residuals is public, 3 to 4 times this value often gives "
+        uncapped += f"smaller standard errors ({cap})."
     if plan.completed or not is_open_least_squares(request):
         return [f"{settled}{uncapped}"]
     counts, alike = plan.counts, plan.design.score_ratio == 1.0 and request.options.unit is None
@@ -254,15 +258,16 @@ def cap_note(plan: PlanFacts) -> list[str]:
     if plan.response is not None and caps_for_intervals(request):
         cap = f"The fit buys an interval of the response. The cap is {INTERVAL_CAP:g} times half its width, or "
         cap += f"{INTERVAL_CAP * ONE_TAIL / 2:g} times its width if only one of its ends is an end of the declared "
-        cap += f"range. It is at most {in_units(most)} in units of the response."
+        fewest, of = float(f"{FEWEST_BOUGHT / plan.response.eps:.2g}"), "rows" if counts is None else counts.of
+        cap += f"range. It is at most {in_units(most)} in units of the response, and this value with fewer than about "
+        cap += f"{fewest:,.0f} {of}."
     elif plan.response is not None:
         cap = f"The fit buys an interval of the response. The cap is {WORKING_CAP:g} times half its width, and at most "
         cap += f"{in_units(units)} in units of the response."
-    elif adapts and request.options.response == "auto":
-        cap = (
-            f"Without standard errors the cap is {in_units(units)} in units of the response. A fit with standard "
-            f"errors buys an interval of the response, which determines the cap: at most {in_units(most)}."
-        )
+    elif adapts:
+        bought = "buys an interval of the response if there are enough rows; it determines the cap: at most"
+        cap = f"Without standard errors the cap is {in_units(units)} in units of the response. A fit with standard "
+        cap += f"errors {bought if request.options.response == 'auto' else 'has the cap'} {in_units(most)}."
     else:
         return [f"{settled}{uncapped}"]
     open_method = request.open_method and request.penalty is None and request.options.screen is None

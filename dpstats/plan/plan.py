@@ -553,7 +553,7 @@ def rescaled(
 
 
 def unit_family(family: Family, *, intervals: bool) -> Family:
-    """The family of a continuous response in [-1, 1] of which nothing is bought; `intervals` as `caps_for_intervals`."""
+    """The family of a continuous response in [-1, 1] of which nothing is bought; see `caps_for_intervals`."""
     return Gaussian(INTERVAL_CAP) if intervals else family.resolve(UNIT_RESPONSE)
 
 

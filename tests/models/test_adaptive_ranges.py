@@ -207,4 +207,4 @@ def test_rows_beyond_a_declared_range_are_left_out_where_a_narrower_one_was_boug
     texts = [" ".join(str(fit.summary()).split()) for fit in (bought, declared)]
     assert "have `x` outside its declared range (0, 200), and are left out." in texts[0]
     assert "clipped" not in texts[0]
-    assert "have `x` outside its declared range (0, 200), where they are clipped." in texts[1]
+    assert "have `x` outside its declared range (0, 200), where they are clipped; look up the range" in texts[1]
