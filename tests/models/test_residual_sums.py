@@ -157,9 +157,9 @@ def test_who_insists_buys_no_residuals(options: dict[str, Any]) -> None:
 
 
 def test_few_rows_a_column_buy_no_residuals() -> None:
-    """2,500 rows times eps for each of five columns."""
-    assert fitted(12_000, inference=True).plan.residuals is None
-    assert fitted(13_000, inference=True).plan.residuals is not None
+    """1,000 rows times eps for each of five columns."""
+    assert fitted(4_500, inference=True).plan.residuals is None
+    assert fitted(5_800, inference=True).plan.residuals is not None
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
@@ -215,7 +215,7 @@ def test_default_intervals_cover() -> None:
     """200 fits of 4 slopes of new rows: .95 less 3 standard errors of 800 such, were they independent, is .927."""
     truth, covered = pd.Series({"x": 8.0, "z": -2.0, "g[T.b]": 1.0, "g[T.c]": 0.0}), []
     for seed in range(200):
-        found = dp.ols(MODEL, frame(24_000, seed), 0.6, domain=WIDE, seed=seed)
+        found = dp.ols(MODEL, frame(12_000, seed), 0.6, domain=WIDE, seed=seed)
         assert found.plan.residuals is not None
         ends = found.conf_int().loc[truth.index].to_numpy()
         covered.append((ends[:, 0] <= truth) & (truth <= ends[:, 1]))
