@@ -96,8 +96,8 @@ FAR = 1e6
 ROWS_A_COLUMN = 1000.0
 """Residuals are bought for so many rows times eps for each column or more.
 
-From 2,500 on no intervals would be lost where columns go together, but predictions from sums without residuals are up to
-1.7 times as far off as coefficients alone there; with them 1.3 times."""
+From 2,500 on no intervals would be lost where columns go together. But predictions from sums without residuals are up
+to 1.7 times as far off as those of coefficients alone there; with residuals 1.3 times."""
 
 LIKELY_CAP = 3.5
 """Until it is bought the cap of residuals is taken for so many of their standard deviations."""
