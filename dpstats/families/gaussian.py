@@ -27,8 +27,8 @@ class Gaussian(Family):
     residual_cap : float, optional
         The cap tau. For plain arrays in the units of endog; with a formula in the units of the response, which is
         scaled to [-1, 1] before fitting. By default an eighth of the width of the response's range for coefficients
-        alone, and .9 half widths of a bought interval with standard errors (docs/proofs/purchases): noise grows with
-        the cap, and rows beyond it still have influence, as in Huber's regression (docs/defaults).
+        alone, and .9 half widths of a bought interval, or of the range, with standard errors (docs/proofs/purchases):
+        noise grows with the cap, and rows beyond it still have influence, as in Huber's regression (docs/defaults).
 
     Raises
     ------

@@ -252,3 +252,29 @@ def test_a_budget_too_small_for_ranges_is_refused_before_the_charge(tmp_path: Pa
     dp.ols("y ~ x", frame(), 0.1, rows_at_least=50_000)
     dp.buy_ranges(frame(), ["x", "y"], 0.03, rows_at_least=50_000)
     dp.plan_many({"one": "y ~ x"}, None, 0.1, rows_at_least=50_000).fit(frame())
+
+
+@pytest.mark.parametrize(("rows", "bought"), [(300, False), (30_000, True)])
+def test_rows_that_nobody_has_counted_are_counted_within_the_purchase(
+    rows: int, bought: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spent: list[float] = []
+    for name in ("buy_number", "buy_interval"):
+        honest = getattr(ranges, name)
+
+        def noted(*given: Any, honest: Any = honest, **named: Any) -> Any:
+            spent.append(named["eps"])
+            return honest(*given, **named)
+
+        monkeypatch.setattr(ranges, name, noted)
+    random = np.random.default_rng(0)
+    data = {"x": random.uniform(0, 1, rows), "y": random.normal(0, 1, rows)}
+    domain = {"x": (0, 1), "y": (-50, 50)}
+    found = dp.ols("y ~ x", data, 1.0, domain=domain, inference=True, check_share=0, seed=1)
+    response = found.plan.response
+    assert response is not None
+    assert ((response.low, response.high) != (-50, 50)) == bought
+    assert len(spent) == 1 + bought
+    assert spent[0] == pytest.approx(response.eps / 8)
+    assert sum(spent) <= response.eps * (1 + 1e-15)
+    assert found.has_errors
