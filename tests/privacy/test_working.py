@@ -96,7 +96,7 @@ def test_the_number_of_rows_spends_its_epsilon(adjacency: Adjacency, monkeypatch
 
 
 def test_the_number_of_rows_is_noisy() -> None:
-    """200 draws of a discrete Laplace law of scale 4, of standard deviation 5.6: off by 4 errors at most, 1 in 5,000."""
+    """200 draws of a discrete Laplace law of scale 4, of standard deviation 5.6: off by 4 errors in 1 of 5,000."""
     random = np.random.default_rng(1)
     drawn = [buy_number(np.zeros(50), eps=0.25, random=random) for _ in range(200)]
     assert abs(np.std(drawn) - 5.6) < 1.8
