@@ -33,7 +33,7 @@ def words(fit: Any, **arguments: Any) -> str:
 
 @pytest.mark.parametrize("full", [False, True])
 def test_the_cap_of_residuals_is_said_in_units_of_the_response(full: bool) -> None:
-    capped = dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN, method="napp")
+    capped = dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN, method="napp", inference=None)
     assert "Residuals beyond 1,000 (residual_cap" in words(capped, full=full)
     assert "Residuals beyond 1,000" in words(capped.plan)
     for other in ({"method": "statistics"}, {"residual_cap": 8000}):
@@ -129,7 +129,7 @@ def test_an_undeclared_response_of_two_values_is_said_to_be_taken_as_0_or_1(
 
 
 def test_the_heading_says_where_residuals_are_capped() -> None:
-    fit = dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN, method="napp")
+    fit = dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN, method="napp", inference=None)
     assert "residuals capped at 1,000" in " ".join(str(fit).split())
     exact = dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN, method="statistics")
     assert "capped" not in str(exact)
