@@ -192,10 +192,11 @@ class StreamPlan:
             return "errors are not valid after a selection by the same sums; leave the penalty out"
         if self.design.score_ratio is None:
             return "weights do not determine the variance of the response, and the stream has no sum of squared scores"
-        if self.method == "linear" and self.vector.square == 0:
-            return "errors of a linear stream need an intercept, which gives the number of rows"
-        if self.method == "renewable" and name not in ("binomial", "binomial_counts"):
-            return f"the sums do not hold the dispersion of family {name!r}; params and noise are released"
+        needs_square = self.method == "linear" or self.family.response == "count"
+        if needs_square and self.vector.square == 0:
+            return "errors need an intercept: it gives the dispersion its denominator"
+        if not needs_square and name not in ("binomial", "binomial_counts"):
+            return f"the sums do not hold the dispersion of family {name!r}"
         return None
 
     def deviation(self, tick: int) -> float:
