@@ -133,16 +133,23 @@ class TickFitting:
         return ModelSpread(phi, float(np.sqrt(noise + moments.square_excess + phi**2 * weight_noise)) / weight)
 
     def remainder(self, released: Float, deviation: float, params: Float, linearised: Float, weights: Float) -> float:
-        """About how far linearisation moves coefficients, in standard errors without noise, for ticks linearised at
-        `linearised`, shape (k, p), which stand for `weights` ticks each, shape (k,)."""
+        """About how far linearisation moves coefficients, in standard errors, for ticks linearised at `linearised`,
+        shape (k, p), which stand for `weights` ticks each, shape (k,).
+
+        Standard errors are those without noise, but of counts with it: it is most of them, as the noise is for the
+        greatest count and the greatest mean.
+        """
         if len(linearised) == 0:
             return 0.0
         moments = self.moments(released, deviation)
         equations = self.equations(moments)
         squares = squared_distances(linearised - params, equations.information) / float(weights.sum())
         # A row of several trials says more than its share of the information does, one of dispersed counts less.
-        errors = float(np.sqrt(self.spread(moments).value))
-        return remainder(float(squares @ weights), invert_information(equations, self.radius)) / errors
+        inverse = invert_information(equations, self.radius) / self.spread(moments).value
+        if self.vector.family.response == "count":
+            whole = np.linalg.inv(inverse) + equations.coefficient_noise(params)
+            inverse = np.asarray(np.linalg.inv(whole), dtype=np.float64)
+        return remainder(float(squares @ weights), inverse)
 
 
 def invert_information(equations: Equations, radius: float) -> Float:

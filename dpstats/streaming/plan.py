@@ -16,7 +16,8 @@ from statsmodels.iolib.table import SimpleTable
 from dpstats.arguments import is_whole
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
-from dpstats.families import Family
+from dpstats.families import Family, Poisson
+from dpstats.families.poisson import CAP_SHARE
 from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
 from dpstats.penalties import Penalty
@@ -307,6 +308,11 @@ class StreamPlan:
             f"Predictions are for {self.rows_guess:,.0f} rows a tick (rows_guess) and coefficients of norm "
             f"{self.radius:g} in the metric of the rows (radius)."
         )
+        if isinstance(self.family, Poisson) and self.family.mean_cap == CAP_SHARE * (self.family.y_max or 0.0):
+            notes.append(
+                f"Means have a log link up to {self.family.mean_cap:.4g}, two thirds of the greatest count. The noise "
+                "grows with this cap: if no mean is so great, declare a smaller one by Poisson(mean_cap=...)."
+            )
         if self.without_errors is not None:
             notes.append(f"No regression of this stream will have standard errors: {self.without_errors}.")
         return [*notes, *(f"{note}." for note in self.design.notes)]

@@ -151,6 +151,17 @@ def test_scores_of_counts_are_bounded_by_their_cap() -> None:
     assert reach_of(Poisson(mean_cap=10.0, y_max=10.0), 1e-9) == pytest.approx(23.03, abs=0.01)
 
 
+@pytest.mark.parametrize("offset", [0.0, 1.5])
+def test_squared_scores_take_a_fiftieth_of_the_squared_reach(offset: float) -> None:
+    """And they are there: the dispersion of counts follows from them."""
+    domain = {"x": (-1, 1), "o": (-offset - 0.1, offset + 0.1), "y": (0, 20)}
+    formula = "y ~ x + offset(o)" if offset else "y ~ x"
+    vector = make_plan(formula, domain, 1.0, 1e-5, family="poisson", horizon=8).vector
+    plain = reach_of(vector.family, vector.inner, offset + 0.1 if offset else 0.0)
+    assert vector.square > 0
+    assert plain <= vector.reach <= np.sqrt(1.0201) * plain
+
+
 @pytest.mark.parametrize("name", ["binomial", "poisson", "huber_svm", "smooth_svm"])
 @settings(max_examples=60)
 @given(eta=st.floats(-1e8, 1e8), endog=st.sampled_from([0.0, 1.0, 8.0]))
