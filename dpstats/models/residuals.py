@@ -18,7 +18,7 @@ from dpstats.plan import Plan, fit_spec
 from dpstats.plan.methods import CENTRE_SHARE, TAILS_SHARE, ResidualPurchase
 from dpstats.plan.plan import interval_cap, plan_model
 from dpstats.privacy.randomness import RandomSource
-from dpstats.privacy.residuals import buy_residual_counts, class_edges, residual_tails
+from dpstats.privacy.residuals import buy_residual_counts, class_edges, residual_tails, share_beyond
 
 Array = NDArray[np.float64]
 
@@ -53,12 +53,13 @@ def bought_residuals(
     tails = residual_tails(counts, class_edges(1.0), deviation=deviation, rows=rows, unit_error=error)
     widest = interval_cap(design, response)
     cap = min(tails.cap * reach, widest) if tails.has_two(expected=not response.one_tail) else widest
+    beyond = share_beyond(counts, class_edges(1.0), cap / reach, deviation=deviation, rows=rows)
     # In model units of the declared response.
     scale = own[1] / declared[1]
     moved = scale * coef
     at = design.names.index("Intercept")
     moved[at] += design.scale[at] * (own[0] - declared[0]) / declared[1]
-    return replace(purchase, centre=ResidualCentre(tuple(moved.tolist()), scale * cap))
+    return replace(purchase, centre=ResidualCentre(tuple(moved.tolist()), scale * cap), beyond=beyond)
 
 
 def first_fit(plan: Plan, eps: float) -> Plan:

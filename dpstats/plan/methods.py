@@ -266,16 +266,19 @@ class ResidualPurchase:
 
     eps: float  # what both cost
     centre: ResidualCentre | None = None  # in the model units of the declared response; None until it is bought
+    beyond: tuple[float, float] | None = None  # the share of the rows beyond the cap, and the deviation of its noise
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""
-        return {"eps": self.eps, "centre": None if self.centre is None else self.centre.to_dict()}
+        centre = None if self.centre is None else self.centre.to_dict()
+        return {"eps": self.eps, "centre": centre, "beyond": None if self.beyond is None else list(self.beyond)}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> ResidualPurchase:
         """What `to_dict` gave `stored` of."""
         centre = stored["centre"]
-        return cls(stored["eps"], None if centre is None else ResidualCentre.from_dict(centre))
+        beyond = None if stored["beyond"] is None else (stored["beyond"][0], stored["beyond"][1])
+        return cls(stored["eps"], None if centre is None else ResidualCentre.from_dict(centre), beyond)
 
 
 ERRORS_SHARE = 0.03

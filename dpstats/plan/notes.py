@@ -231,9 +231,9 @@ def cap_note(plan: PlanFacts) -> list[str]:
     statistics = argument("method", "statistics")
     if plan.residuals is not None:
         return [
-            f"What a response has beyond {in_units(units)} of a first fit (in units of the response) is cut off. If "
-            "most of these rows are on one side of it, the fitted values differ from the mean of the response. "
-            f"{statistics} cuts nothing off."
+            f"A response that is more than {in_units(units)} away from a rough first fit (in units of the response) "
+            "is moved to that distance. If most of the moved responses lie on one side, the fitted values differ from "
+            f"the mean of the response. {statistics} moves none."
         ]
     linear = (
         "enter the loss linearly, as in Huber regression. If most of these residuals have the same sign, the fitted "

@@ -108,6 +108,18 @@ def residual_tails(
     return ResidualTails(float(f"{rms:.4g}"), float(f"{cap:.4g}"), float(alike), lean)
 
 
+def share_beyond(
+    counts: NDArray[np.int64], edges: Array, cap: float, *, deviation: float, rows: float
+) -> tuple[float, float]:
+    """The share of the rows with a residual beyond a cap, and the standard deviation of its noise.
+
+    Post-processing. In the class that the cap divides, logarithms of sizes are taken to be spread evenly.
+    """
+    weights, rows = np.clip(STEPS * np.log2(edges / cap), 0.0, 1.0), max(rows, 1.0)
+    share = float(counts.sum(axis=0) @ weights) / rows
+    return float(f"{share:.4g}"), float(f"{deviation * np.sqrt(2 * np.sum(weights**2)) / rows:.4g}")
+
+
 class _Tail(NamedTuple):
     """A posterior of Weibull tails of sizes beyond `begin`, which so many rows have."""
 

@@ -145,8 +145,11 @@ def sums_inference(
 def beyond_cap(plan: Plan, released: Information | ReleasedSums | None, rows: tuple[float, float]) -> Estimate | None:
     """The share of rows with a residual beyond the cap, of about so many with a standard deviation; None if not known.
 
-    Rows within weigh 1 in the information and the others nothing: the intercept's entry counts them.
+    Residuals about a first fit were counted. Else rows within weigh 1 in the information and the others nothing: the
+    intercept's entry counts them.
     """
+    if plan.residuals is not None and plan.residuals.beyond is not None:
+        return Estimate(*plan.residuals.beyond)
     stage, (count, count_sd) = plan.stages[-1].plan, rows
     if plan.request.options.split is not None:  # the last fit has about half of them
         count, count_sd = count / 2, math.hypot(count_sd, math.sqrt(max(count, 0.0))) / 2
