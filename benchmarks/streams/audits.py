@@ -153,7 +153,7 @@ def of_copies(side: Side, row: dict[str, Any], params: Float) -> Integers:
     block = plan.design.blocks(pd.DataFrame([row]))[0]
     runs, weight = len(params), 1.0 if block.weights is None else float(block.weights[0])
     exog, endog = np.repeat(block.exog, runs, axis=0), np.repeat(block.endog, runs)
-    found, slope = vectors.linearise(vector, exog[:, 0] * params, endog, np.zeros(runs))
+    found, slope, _ = vectors.linearise(vector, exog[:, 0] * params, endog, np.zeros(runs))
     diagonal = np.array(vector.metric.diagonal)
     inner = integer_rows(vector.metric.coordinates(exog), weight * found, diagonal, vector.weight_bound)[:, 0]
     plain = integer_rows(vector.metric.coordinates(exog), np.ones(runs), diagonal, 1.0)[:, 0]

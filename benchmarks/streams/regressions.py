@@ -235,18 +235,26 @@ def coverage(streams: int = 60, ticks: int = 12, rows: int = 1500) -> None:
         ("logistic", "binomial", 1.0),
         ("logistic x 2", "binomial", 2.0),
         ("logistic x 4", "binomial", 4.0),
+        ("counts", "poisson", 1.0),
+        ("counts, dispersion 3", "poisson", 3.0),
     ):
         inside, late, change, given = list[bool](), list[bool](), list[bool](), list[bool]()
-        domain: dict[str, Any] = {"a": (-1, 1), "b": (-1, 1), "y": (-4, 4) if family == "gaussian" else [0, 1]}
-        truth = np.array([0.3, 1.0, -0.5]) * scale
+        response = {"gaussian": (-4, 4), "binomial": [0, 1], "poisson": (0, 30)}[family]
+        domain: dict[str, Any] = {"a": (-1, 1), "b": (-1, 1), "y": response}
+        # Of counts `scale` is the dispersion; half of the coefficients keeps means below the cap.
+        truth = np.array([0.3, 1.0, -0.5]) * (0.5 if family == "poisson" else scale)
+        law = dp.families.Poisson(mean_cap=6.0) if family == "poisson" else family
         for seed in range(streams):
             random = np.random.default_rng(seed)
-            stream = Regression("y ~ a + b", domain, EPS, DELTA, family=family, horizon=ticks, seed=seed)
+            stream = Regression("y ~ a + b", domain, EPS, DELTA, family=law, horizon=ticks, seed=seed)
             for _ in range(ticks):
                 cells = random.uniform(-1, 1, (rows, 2))
                 eta = truth[0] + cells @ truth[1:]
                 drawn = random.random(rows) < expit(eta)
                 endog = drawn.astype(int) if family == "binomial" else eta + random.standard_normal(rows) / 2
+                if family == "poisson":
+                    spread = 1.0 if scale == 1 else random.gamma(np.exp(eta) / (scale - 1), scale - 1) / np.exp(eta)
+                    endog = random.poisson(np.exp(eta) * spread)
                 result = stream.update(pd.DataFrame({"a": cells[:, 0], "b": cells[:, 1], "y": endog}))
                 given.append(result.has_errors)
                 inside += holds(result, truth)
@@ -256,7 +264,7 @@ def coverage(streams: int = 60, ticks: int = 12, rows: int = 1500) -> None:
                 table = stream.change(ticks // 2)
                 change += ((table.low <= 0) & (table.high >= 0)).tolist()
         found = [f"{np.mean(part):.3f} of {len(part):,}" if part else "none" for part in (inside, late, change)]
-        print(f"{name:14}ticks {found[0]}  last half {found[1]}  change {found[2]}  with errors {np.mean(given):.2f}")
+        print(f"{name:22}ticks {found[0]}  last half {found[1]}  change {found[2]}  with errors {np.mean(given):.2f}")
 
 
 def holds(result: StreamResults, truth: Float) -> list[bool]:

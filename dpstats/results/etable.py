@@ -190,10 +190,15 @@ class ETable(Printed):
                 levels = ", ".join(f"{mark} p < {level:g}" for mark, level in STARS.items())
                 notes.append(f"{levels}, by p-values that account for the privacy noise.")
         if UNIDENTIFIED in brackets:
-            notes.append(f"{UNIDENTIFIED} at this budget: the number above is the coefficient as released.")
+            notes.append(
+                f"{UNIDENTIFIED} at this budget: the number above is the coefficient as released, shrunk towards zero."
+            )
         exact = [one.exact and not self.exponentiate for one in self._columns if not one.errors]
         if any(exact):
-            notes.append("In square brackets: the standard deviation of the noise in coefficients as released.")
+            notes.append(
+                "In square brackets: the standard deviation of the privacy noise in coefficients as released, which "
+                "are shrunk towards zero; it is not a standard error."
+            )
         if not all(exact):
             notes.append("Nothing in brackets: coefficients as released, shrunk towards zero, without standard errors.")
         about: dict[str, list[str]] = {}

@@ -269,8 +269,12 @@ def null_loss(plan: Plan) -> float | None:
 
 
 def coefficient_table(results: ReleasedModel, *, full: bool = False, title: str | None = None) -> SimpleTable:
-    """Coefficients in the user's units, with what is known of their errors; of a screened fit those kept."""
-    if not shows_errors(results):
+    """Coefficients in the user's units, with what is known of their errors; of a screened fit those kept.
+
+    A fit that has errors keeps their table where the budget identifies none: the noise of shrunken coefficients beside
+    them would read like their errors.
+    """
+    if not results.has_errors:
         return bounded_table(results, full, title)
     frame = results.uncertainty()
     return inference_table(frame[frame["std_error"].notna()], title=title)
@@ -421,11 +425,19 @@ def selection_note(results: ReleasedModel) -> str:
 def no_errors_note(results: ReleasedModel) -> str:
     """What coefficients without standard errors are, and what buys those errors."""
     plan = results.plan
+    if results.has_errors:
+        check = phrase("dp.check", shell="python -m dpstats check")
+        uncounted = plan.counts is None and isinstance(plan.design, DesignSpec)
+        return (
+            "Not identified: the budget identifies no coefficient, so that the table is blank. params holds them as "
+            f"released, shrunk towards zero and with privacy noise.{unknown_fit(results)} {what_would_help(results)}"
+        ) + (f" Rows may also be lost to levels that are not declared, which {check} counts." if uncounted else "")
+    exact = "coef is shrunk towards zero. 'noise sd' is that of the privacy noise in it and not a standard error"
     if isinstance(results.released, ReleasedSums):
-        return "'noise sd' is the standard deviation of the noise at the released sums."
+        return f"{exact}."
     napp = f"{argument('method', 'napp')} releases standard errors"
     if is_output(plan):
-        return f"'noise sd' is the exact standard deviation of the noise; {napp}."
+        return f"{exact}; {napp}."
     if plan.request.method == "posterior":
         return f"The coefficients are one draw from a posterior flattened by the privacy budget; {napp}."
     without = "Coefficients are shrunk towards zero and contain privacy noise; this fit has no standard errors"
@@ -434,12 +446,6 @@ def no_errors_note(results: ReleasedModel) -> str:
     reason = obstacle(plan.family, plan.request.penalty, plan.request.options)
     if reason is not None:
         return f"{without}. Inference {reason}."
-    if results.has_errors:
-        check = phrase("dp.check", shell="python -m dpstats check")
-        uncounted = plan.counts is None and isinstance(plan.design, DesignSpec)
-        return f"{without}: the budget identifies no coefficient.{unknown_fit(results)} {what_would_help(results)}" + (
-            f" Rows may also be lost to levels that are not declared, which {check} counts." if uncounted else ""
-        )
     lost = lost_errors(plan)
     if lost is not None:
         return f"{without}: they were planned, but {lost}."
@@ -456,7 +462,7 @@ def what_would_help(results: ReleasedModel) -> str:
     chooses = "" if plan.screening is not None or plan.family.name in OF_PIECES else f" ({screen} chooses them)"
     ways = f"narrower ranges, fewer or less collinear columns{chooses} and merging rare levels help."
     insist, hiding = argument("inference", True), hiding_note(results) if results.has_errors else ""
-    if plan.request.options.inference not in (None, "auto"):
+    if plan.request.options.inference not in (None, "auto") or isinstance(results.released, ReleasedSums):
         return f"{hiding}More rows or eps help too." if hiding else f"More rows or eps, {ways}"
     if results.has_errors:
         more = "more rows or eps help too." if hiding else f"more rows or eps, {ways}"

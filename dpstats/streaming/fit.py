@@ -112,7 +112,7 @@ class TickFitting:
             plan = self.law(deviation)
             return inference_of(plan, moments, self.design, (columns, response), None, self.radius)
         basis = reference_levels(self.equations(moments).information, self.design.dummies)
-        equations, spread = moments.equations(columns @ basis, response), ModelSpread(self.design.score_ratio or 1.0)
+        equations, spread = moments.equations(columns @ basis, response), self.spread(moments)
         transform, shift = self.design.back_transform()
         inference = equations_inference(equations, self.radius, (transform @ basis, shift), lambda *_: spread)
         noise = equations.coefficient_noise(inference.estimates.coef)
@@ -120,16 +120,36 @@ class TickFitting:
         widened = NormalLaw(noise + (REMAINDER_MARGIN * off) ** 2 * (noise + spread.value * positive))
         return replace(inference, estimates=replace(inference.estimates, linear=widened)), basis
 
+    def spread(self, moments: Moments) -> ModelSpread:
+        """The dispersion of a renewed model's scores: of counts that of sum l'^2 / sum l'', as released."""
+        if self.vector.square == 0:
+            return ModelSpread(self.design.score_ratio or 1.0)
+        at, constant = self._unit.intercept
+        ends = np.eye(len(moments.matrix))[[at, -1]] / [[constant], [1.0]]
+        weight, squares = (float(end @ moments.matrix @ end) for end in ends)
+        weight_noise, noise = (float(moments.law.bilinear(end[None], end[None])[0]) for end in ends)
+        weight = max(weight, float(np.sqrt(weight_noise)))
+        phi = squares / weight
+        return ModelSpread(phi, float(np.sqrt(noise + moments.square_excess + phi**2 * weight_noise)) / weight)
+
     def remainder(self, released: Float, deviation: float, params: Float, linearised: Float, weights: Float) -> float:
-        """About how far linearisation moves coefficients, in standard errors without noise, for ticks linearised at
-        `linearised`, shape (k, p), which stand for `weights` ticks each, shape (k,)."""
+        """About how far linearisation moves coefficients, in standard errors, for ticks linearised at `linearised`,
+        shape (k, p), which stand for `weights` ticks each, shape (k,).
+
+        Standard errors are those without noise, but of counts with it: it is most of them, as the noise is for the
+        greatest count and the greatest mean.
+        """
         if len(linearised) == 0:
             return 0.0
-        equations = self.equations(self.moments(released, deviation))
+        moments = self.moments(released, deviation)
+        equations = self.equations(moments)
         squares = squared_distances(linearised - params, equations.information) / float(weights.sum())
-        # A row of several trials says more than its share of the information does.
-        errors = float(np.sqrt(self.design.score_ratio or 1.0))
-        return remainder(float(squares @ weights), invert_information(equations, self.radius)) / errors
+        # A row of several trials says more than its share of the information does, one of dispersed counts less.
+        inverse = invert_information(equations, self.radius) / self.spread(moments).value
+        if self.vector.family.response == "count":
+            whole = np.linalg.inv(inverse) + equations.coefficient_noise(params)
+            inverse = np.asarray(np.linalg.inv(whole), dtype=np.float64)
+        return remainder(float(squares @ weights), inverse)
 
 
 def invert_information(equations: Equations, radius: float) -> Float:

@@ -16,7 +16,8 @@ from statsmodels.iolib.table import SimpleTable
 from dpstats.arguments import is_whole
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
-from dpstats.families import Family
+from dpstats.families import Family, Poisson
+from dpstats.families.poisson import CAP_SHARE
 from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
 from dpstats.penalties import Penalty
@@ -192,10 +193,11 @@ class StreamPlan:
             return "errors are not valid after a selection by the same sums; leave the penalty out"
         if self.design.score_ratio is None:
             return "weights do not determine the variance of the response, and the stream has no sum of squared scores"
-        if self.method == "linear" and self.vector.square == 0:
-            return "errors of a linear stream need an intercept, which gives the number of rows"
-        if self.method == "renewable" and name not in ("binomial", "binomial_counts"):
-            return f"the sums do not hold the dispersion of family {name!r}; params and noise are released"
+        needs_square = self.method == "linear" or self.family.response == "count"
+        if needs_square and self.vector.square == 0:
+            return "errors need an intercept: it gives the dispersion its denominator"
+        if not needs_square and name not in ("binomial", "binomial_counts"):
+            return f"the sums do not hold the dispersion of family {name!r}"
         return None
 
     def deviation(self, tick: int) -> float:
@@ -306,6 +308,11 @@ class StreamPlan:
             f"Predictions are for {self.rows_guess:,.0f} rows a tick (rows_guess) and coefficients of norm "
             f"{self.radius:g} in the metric of the rows (radius)."
         )
+        if isinstance(self.family, Poisson) and self.family.mean_cap == CAP_SHARE * (self.family.y_max or 0.0):
+            notes.append(
+                f"Means have a log link up to {self.family.mean_cap:.4g}, two thirds of the greatest count. The noise "
+                "grows with this cap: if no mean is so great, declare a smaller one by Poisson(mean_cap=...)."
+            )
         if self.without_errors is not None:
             notes.append(f"No regression of this stream will have standard errors: {self.without_errors}.")
         return [*notes, *(f"{note}." for note in self.design.notes)]

@@ -115,11 +115,12 @@ def make_plan(
 
     family, extra = scaled_family(loss, design), dict[str, Any]()
     vector: RowVector
+    errors = design.has_intercept and budget[1] > 0 and design.score_ratio is not None
     if method == "linear":
-        errors = design.has_intercept and budget[1] > 0 and design.score_ratio is not None
         vector, sensitivity = linear_vector(design, family, radius, adjacency, square=errors)
     elif method == "renewable":
-        vector, sensitivity = renewed_vector(design, family, radius, adjacency)
+        dispersed = errors and family.response == "count"
+        vector, sensitivity = renewed_vector(design, family, radius, adjacency, square=dispersed)
     else:
         assert constraint is not None
         # A late release is of so many ticks. The noise is that of the middle of a stream, for rows of about the

@@ -32,8 +32,12 @@ if TYPE_CHECKING:
 
 Float = NDArray[np.float64]
 
-# Errors are withheld where linearisation moves coefficients by more, in standard errors
+# Errors are withheld where linearisation moves coefficients by more, in standard errors as of `remainder`
 MOST_REMAINDER = 0.5
+
+SHRUNK = (
+    "coef is shrunk towards zero according to the noise, and contains noise: a small one may stand for a large effect."
+)
 
 # A count below so many standard deviations may be of no row
 FEW_DEVIATIONS = 3.0
@@ -119,7 +123,7 @@ class StreamResults(FittedModel):
 
     @cached_property
     def _remainder(self) -> float:
-        """About how far linearisation moves coefficients, in standard errors without noise."""
+        """About how far linearisation moves coefficients, in standard errors; see `TickFitting.remainder`."""
         if self.plan.method != "renewable":
             return 0.0
         with quiet():
@@ -146,8 +150,8 @@ class StreamResults(FittedModel):
         """About how many rows these ticks used: `value` and `std_error`, that of the noise in the released sums.
 
         Models with another link than the identity, weights and a half-life count each row by its weight over the
-        greatest, so that there are more rows. None without an intercept, and of a projected stream, whose sums are of
-        sketches.
+        greatest: the number is an effective one, and there are more rows. None without an intercept, and of a projected
+        stream, whose sums are of sketches.
 
         Examples
         --------
@@ -177,7 +181,7 @@ class StreamResults(FittedModel):
     def noise_sd(self) -> pd.Series[float]:
         """Standard deviation that noise alone gives each coefficient of `debiased`, in the user's units.
 
-        Infinite where the budget does not identify the coefficient.
+        A part of `bse`, and released where that is. Infinite where the budget does not identify the coefficient.
         """
         shares = self._inferred.table.shares
         values = np.sqrt((shares[:, 1] + shares[:, 2]) * np.where(np.isfinite(self.bse), self.bse, np.nan) ** 2)
@@ -242,15 +246,15 @@ class StreamResults(FittedModel):
         notes = ["One charge covers the whole stream; this regression cost nothing more."]
         if self.rows is not None:
             weights = " and ".join(self._row_weights)
-            told = f"Rows used, by the noisy sums: {self.rows}."
+            told = f"{'Effective number of rows' if weights else 'Rows used'}, by the noisy sums: {self.rows}."
             told += f" A row counts {weights}, so that there are more rows than that." if weights else ""
             if self.rows.value < FEW_DEVIATIONS * self.rows.std_error:
                 told += " That is no more than noise: if many were passed, compare their cells with the domain."
             notes.append(told)
         if (reason := self._obstacle()) is not None:
-            return [*notes, f"No errors are shown: {reason}."]
+            return [*notes, f"No errors are shown: {reason}.", SHRUNK]
         if not errors:
-            return [*notes, "At this tick the budget identifies no coefficient; coef is shrunk towards 0."]
+            return [*notes, "At this tick the budget identifies no coefficient.", SHRUNK]
         notes.append(
             "coef, std err and the tests are bias-corrected; params holds the coefficients shrunk according to "
             "the noise. Standard errors (model-based) account for sampling and for the "
@@ -294,7 +298,10 @@ class StreamResults(FittedModel):
 
     @property
     def noise_at_most(self) -> NoReturn:
-        raise NotReleasedError("noise_at_most: a stream's noise is not bounded without rows; noise_sd is estimated")
+        raise NotReleasedError(
+            "noise_at_most: the noise in a stream's coefficients is not bounded without rows; noise_sd estimates it "
+            "where there are standard errors"
+        )
 
     @property
     def selection(self) -> pd.DataFrame:

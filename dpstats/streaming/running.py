@@ -140,6 +140,7 @@ def checksum(tick: int, numbers: bytes) -> bytes:
     return hashlib.sha256(b"%d:" % tick + numbers).digest()[:8]
 
 
+COUNTS_FACTOR = 2.0  # Of counts |l'''| / l'' is 1, twice what `remainder` is for (docs/benchmarks_streams)
 BURN_IN_SHARE = 1 / 2  # Largest share of the ticks that is left out
 
 
@@ -154,7 +155,7 @@ def choose_burn_in(
     linearised, and the latest ones last.
     """
     fitting, latest = plan.fitting, params[-1]
-    size = len(latest)
+    size, factor = len(latest), COUNTS_FACTOR if plan.family.response == "count" else 1.0
     starts = [0, *(2**power for power in range(7) if 2**power <= min(tick * BURN_IN_SHARE, EARLY, len(totals) - 1))]
     full = fitting.equations(fitting.moments(total, plan.interval_deviation(0, tick)))
     distances = np.array(params[: min(tick, EARLY)]) - latest
@@ -165,7 +166,7 @@ def choose_burn_in(
         equations = fitting.equations(fitting.moments(sums, deviation)) if start else full
         inverse = invert_information(equations, plan.radius)
         noise = float(np.sum(equations.coefficient_noise(latest) * inverse))
-        bias = remainder(float(squares[start:].sum()), inverse) ** 2
+        bias = (factor * remainder(float(squares[start:].sum()), inverse)) ** 2
         fewer = size * start / (tick - start) * (plan.design.score_ratio or 1.0)
         solved = fitting.solve(equations, deviation, latest, tick - start)
         candidates.append((noise + bias + fewer, (start, sums, solved)))

@@ -35,20 +35,20 @@ WEIGHT_BITS = 64  # Binary places of the weights as fractions: the loss is far b
 
 @dataclass(frozen=True)
 class RowVector:
-    """The vector that a row adds: r vech(w z z'), a g z and c y^2, z the row in the coordinates of a metric, |z| <= 1.
+    """The vector that a row adds: r vech(w z z'), a g z and c q, z the row in the coordinates of a metric, |z| <= 1.
 
     vech holds the upper triangle, entries off the diagonal times sqrt(2), so that its norm is that of the matrix.
-    Linear least squares has w = 1 and g = y, `square` for y^2. A renewed fit has w = l'' and g = w x'theta - l' at
-    coefficients that were released before the tick, and g is cut to what w leaves of `reach`. In place of y there is
-    what an offset leaves of it; a row of weight u in [0, 1] adds u times all that.
+    Linear least squares has w = 1, g = y and q = y^2. A renewed fit has w = l'', g = w x'theta - l' and q = l'^2 at
+    coefficients that were released before the tick; g is cut to what w leaves of `reach`, and q to what both leave. In
+    place of y there is what an offset leaves of it; a row of weight u in [0, 1] adds u times all that.
     """
 
     method: Method  # {"linear", "renewable"}
     family: Family  # Every cap filled in
     metric: MatrixNoise  # Holds D and L with z = D^-1/2 L^-1 x; its scale means nothing
-    inner: float  # r, a and c; c = 0 leaves y^2 out
+    inner: float  # r and a; c = 0 leaves q out
     cross: float
-    square: float
+    square: float  # c, from which the dispersion follows
     reach: float  # The most that a row's vector is long
 
     @property
@@ -71,6 +71,11 @@ class RowVector:
         """The greatest |g|."""
         return 1.0 if self.method == "linear" else self.reach / self.cross
 
+    @property
+    def square_bound(self) -> float:
+        """The greatest q."""
+        return 1.0 if self.method == "linear" or self.square == 0 else self.reach / self.square
+
     @cached_property
     def weights(self) -> Float:
         """Factors of the entries of the matrix of sums, in the order of vectors, shape (size,)."""
@@ -83,7 +88,8 @@ class RowVector:
     def units(self) -> Float:
         """One unit of the exact sums, in the order of vectors, shape (size,)."""
         triangle = self.columns * (self.columns + 1) // 2
-        return np.repeat([self.weight_bound, self.slope_bound], [triangle, self.size - triangle]) * 4.0**-PLACES
+        bounds = [self.weight_bound, self.slope_bound, self.square_bound]
+        return np.repeat(bounds, [triangle, self.columns, int(self.square > 0)]) * 4.0**-PLACES
 
     def exact(self, rows: Rows[Block], params: Float) -> Integers:
         """The exact sum over rows in `units`, Python integers of shape (size,). Reads rows: charge first.
@@ -106,7 +112,7 @@ class RowVector:
         return math.sqrt(self.size) * step + 1e-9 * self.reach
 
     def matrix(self, vector: Float) -> Float:
-        """The symmetric matrix of sums of (z, y) (z, y)' that `vector` holds, shape (p + 1, p + 1), 0 without y^2."""
+        """The symmetric matrix of sums of w z z', g z and q that `vector` holds, shape (p + 1, p + 1), 0 without q."""
         size, upper = self.columns, np.triu_indices(self.columns)
         entries = vector / self.weights
         moments = np.zeros((size + 1, size + 1))
@@ -143,30 +149,40 @@ def exact_linear(vector: RowVector, blocks: Iterable[Block]) -> Integers:
 
 
 def exact_renewed(vector: RowVector, params: Float, blocks: Iterable[Block]) -> Integers:
-    """The exact sums over some rows of w z z' and g z at `params`, in `RowVector.units`, in the order of vectors.
+    """The exact sums over some rows of w z z', g z and q at `params`, in `RowVector.units`, in the order of vectors.
 
-    A row's g is cut to what its w leaves of the reach, whatever family and coefficients are: the bound on its vector
-    does not rest on the loss curve.
+    A row's g and q are cut to what its w leaves of the reach, whatever family and coefficients are: the bound on its
+    vector does not rest on the loss curve.
     """
-    size = vector.columns
+    size, squares = vector.columns, 0
     inner, cross = np.full((size, size), 0, dtype=object), np.full(size, 0, dtype=object)
     for exog, endog, weights, offset in _parts(blocks):
-        weight, slope = linearise(vector, linear_predictor(exog, params), endog, offset)
+        weight, slope, square = linearise(vector, linear_predictor(exog, params), endog, offset)
         rows = _inner(vector, exog, weights * weight, vector.weight_bound)
         inner = inner + (rows.T @ rows).astype(np.int64)
         plain = _inner(vector, exog, np.ones(len(exog)), 1.0)
         integers = np.trunc(weights * slope / vector.slope_bound * 2.0**PLACES)
         cross = cross + (plain.T @ integers).astype(np.int64)
-    return as_integers([*inner[np.triu_indices(size)], *cross])
+        squares += int(np.trunc(weights * square / vector.square_bound * 4.0**PLACES).astype(np.int64).sum())
+    return as_integers([*inner[np.triu_indices(size)], *cross, *([squares] if vector.square > 0 else [])])
 
 
-def linearise(vector: RowVector, linear: Float, endog: Float, offset: Float) -> tuple[Float, Float]:
-    """w = l'' and g = w x'theta - l' at x'theta + offset, shapes (rows,), with (a g)^2 + (r w)^2 at most reach^2."""
+def linearise(vector: RowVector, linear: Float, endog: Float, offset: Float) -> tuple[Float, Float, Float]:
+    """w = l'', g = w x'theta - l' and q = l'^2 at x'theta + offset, shapes (rows,), cut to the reach.
+
+    (r w)^2 + (a g)^2 + (c q)^2 is at most reach^2; q is 0 where there is no c.
+    """
     curve = vector.family.derivatives(linear + offset, endog)
     weight = np.clip(np.nan_to_num(curve.curvature), 0.0, vector.weight_bound)
-    slope = np.nan_to_num(weight * linear - curve.gradient)
-    room = np.sqrt(np.maximum(vector.reach**2 - (vector.inner * weight) ** 2, 0.0)) / vector.cross
-    return np.asarray(weight), np.asarray(np.clip(slope, -room, room))
+    gradient = np.nan_to_num(curve.gradient)
+    slope = np.nan_to_num(weight * linear - gradient)
+    left = np.maximum(vector.reach**2 - (vector.inner * weight) ** 2, 0.0)
+    room = np.sqrt(left) / vector.cross
+    slope = np.asarray(np.clip(slope, -room, room))
+    if vector.square == 0:
+        return np.asarray(weight), slope, np.zeros_like(slope)
+    rest = np.sqrt(np.maximum(left - (vector.cross * slope) ** 2, 0.0)) / vector.square
+    return np.asarray(weight), slope, np.minimum(np.abs(gradient), np.sqrt(rest)) ** 2
 
 
 def _parts(blocks: Iterable[Block]) -> Iterator[tuple[Float, Float, Float, Float]]:
@@ -219,10 +235,13 @@ def linear_vector(
     return RowVector("linear", family, metric, 1.0, weight, squared(weight), reach), sensitivity(weight)
 
 
-def renewed_vector(design: DesignSpec, family: Family, radius: float, adjacency: Adjacency) -> tuple[RowVector, float]:
+def renewed_vector(
+    design: DesignSpec, family: Family, radius: float, adjacency: Adjacency, *, square: bool
+) -> tuple[RowVector, float]:
     """The vector of rows linearised at released coefficients, and the most that a neighbour moves their sum by.
 
-    Parameters as for `linear_vector`. To replace a row moves the sum by twice the reach.
+    Parameters as for `linear_vector`; with `square` there is the sum of squared scores. To replace a row moves the sum
+    by twice the reach.
 
     ArgumentError if the family's loss is not made of a score and a weight that its curve bounds.
     """
@@ -239,16 +258,33 @@ def renewed_vector(design: DesignSpec, family: Family, radius: float, adjacency:
     if not math.isfinite(reach):
         raise ArgumentError(f"family {family.name!r} has no bounded scores for mechanism='renewable': give it caps")
     rows = 2 if adjacency == "replace_one" else 1
-    return RowVector("renewable", family, metric, inner, 1.0, 0.0, reach), rows * reach
+    weight = _free_square(family, inner, offset, reach) if square else 0.0
+    reach = reach_of(family, inner, offset, weight)
+    return RowVector("renewable", family, metric, inner, 1.0, weight, reach), rows * reach
 
 
-def reach_of(family: Family, inner: float, offset: float = 0.0) -> float:
-    """sup of ((w (eta - o) - l')^2 + (inner w)^2)^1/2 along the loss curve, up to a grid: rows beyond it are cut.
+def _free_square(family: Family, inner: float, offset: float, reach: float) -> float:
+    """The greatest weight of squared scores for which they take `SQUARE_SHARE` of the squared reach at most.
 
-    Over offsets o up to `offset` on either side, at the ends of which it is greatest. For a logistic regression
-    without one 1 up to `FREE_WEIGHT`.
+    They take nothing where the loss curve reaches farther elsewhere.
     """
-    if isinstance(family, Binomial) and inner <= FREE_WEIGHT and offset == 0:
+    least = math.inf
+    for outcome, added in itertools.product(_outcomes(family), sorted({-offset, offset})):
+        eta = np.linspace(-MOST_PREDICTOR, MOST_PREDICTOR, 20_001)
+        curve = family.derivatives(eta, np.full_like(eta, outcome))
+        taken = (curve.curvature * (eta - added) - curve.gradient) ** 2 + (inner * curve.curvature) ** 2
+        room = np.maximum((1 + SQUARE_SHARE) * reach**2 - taken, 0.0)
+        least = min(least, float(np.min(room / np.maximum(curve.gradient**4, 1e-300))))
+    return math.sqrt(least)
+
+
+def reach_of(family: Family, inner: float, offset: float = 0.0, square: float = 0.0) -> float:
+    """sup of ((w (eta - o) - l')^2 + (inner w)^2 + (square l'^2)^2)^1/2 along the loss curve; rows beyond it are cut.
+
+    Up to a grid, over offsets o up to `offset` on either side, at the ends of which it is greatest. For a logistic
+    regression without one and without squares 1 up to `FREE_WEIGHT`.
+    """
+    if isinstance(family, Binomial) and inner <= FREE_WEIGHT and offset == 0 and square == 0:
         return 1.0
     most = 0.0
     for outcome, added in itertools.product(_outcomes(family), sorted({-offset, offset})):
@@ -257,6 +293,7 @@ def reach_of(family: Family, inner: float, offset: float = 0.0) -> float:
             eta = np.linspace(low, high, 2001)
             curve = family.derivatives(eta, np.full_like(eta, outcome))
             squares = (curve.curvature * (eta - added) - curve.gradient) ** 2 + (inner * curve.curvature) ** 2
+            squares += (square * curve.gradient**2) ** 2
             place, step = int(np.argmax(squares)), (high - low) / 2000
             low, high = eta[place] - step, eta[place] + step
             most = max(most, float(squares[place]))

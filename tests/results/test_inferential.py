@@ -619,8 +619,8 @@ def reference_error(family: str, data: pd.DataFrame) -> Any:
     return smf.glm(f"{RESPONSES[family]} ~ g + x", data, family=law).fit().bse
 
 
-def test_a_table_of_infinite_errors_is_not_shown() -> None:
-    """Where nothing is identified, the coefficients stand alone, and the notes say why."""
+def test_a_table_without_identified_coefficients_is_blank() -> None:
+    """Where nothing is identified neither coefficients nor their noise stand in place of errors; the notes say why."""
     random = np.random.default_rng(3)
     columns = [f"x{j}" for j in range(12)]
     data = pd.DataFrame(random.uniform(-1, 1, (100, 12)), columns=columns).assign(b=random.integers(0, 2, 100))
@@ -630,11 +630,36 @@ def test_a_table_of_infinite_errors_is_not_shown() -> None:
     assert not fit.identified.any()
     shown = fit.summary().as_text()
     assert "noise at most" not in shown
-    assert "std err" not in shown
+    assert "std err" in shown
+    assert [line.split() for line in shown.splitlines() if line.startswith("x")] == [[name] for name in columns]
     assert "the budget identifies no coefficient" in " ".join(shown.split())
     assert "inference=True spends eps on more of them" in " ".join(shown.split())
     paid = dp.logit("b ~ " + " + ".join(columns), data, 0.3, domain=domain, seed=4, inference=True)
     assert "inference=True" not in paid.summary().as_text().split("identifies no coefficient")[-1]
+
+
+def test_released_sums_that_identify_nothing_show_no_noise_like_errors() -> None:
+    """A range ten times too wide hides all: beside shrunken coefficients their noise would read like their errors."""
+    random = np.random.default_rng(0)
+    data = pd.DataFrame({"age": random.integers(18, 91, 1000), "edu": random.integers(8, 19, 1000)})
+    data["sex"] = random.choice(["f", "m"], 1000)
+    data["score"] = np.clip(20 + 0.3 * data.age + 0.8 * data.edu + 8 * random.standard_normal(1000), 0, 100)
+    domain = {"age": (0, 900), "sex": ["f", "m"], "edu": (0, 20), "score": (0, 100)}
+    # Of the first eleven seeds seven identify nothing.
+    found = dp.ols("score ~ age + sex + edu", data, 1.0, domain=domain, method="statistics", seed=1)
+    assert not found.identified.any()
+    shown = " ".join(found.summary().as_text().split())
+    assert "noise sd" not in shown
+    assert "std err" in shown
+    assert "`age` hides 2 other coefficients: leave it out or declare a range that its values fill" in shown
+    assert "shrunk towards zero" in shown
+    assert "inference=True" not in shown, "the sums have been paid for"
+    assert np.isinf(found.tidy()["std_error"]).all()
+    output = dp.ols("score ~ age + edu", data, 1.0, domain=domain, method="output", seed=1)
+    assert "shrunk towards zero. 'noise sd' is that of the privacy noise in it and not a standard error" in " ".join(
+        output.summary().as_text().split()
+    )
+    assert "it is not a standard error" in " ".join(str(dp.etable([found, output]).summary()).split())
 
 
 def test_the_few_errors_that_there_are_are_shown() -> None:

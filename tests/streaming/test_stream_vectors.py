@@ -102,10 +102,10 @@ def test_sums_are_exact_and_do_not_depend_on_blocks(name: str) -> None:
     )
     # The same in floating point, from the definition.
     z = plan.vector.metric.coordinates(exog) / np.sqrt(np.array(plan.vector.metric.diagonal))
-    weight, slope = np.ones(9000), endog
+    weight, slope, squares = np.ones(9000), endog, endog**2
     if plan.method == "renewable":
-        weight, slope = linearise(plan.vector, exog @ params, endog, np.zeros(9000))
-    square = [plan.vector.square * endog @ endog] if plan.vector.square else []
+        weight, slope, squares = linearise(plan.vector, exog @ params, endog, np.zeros(9000))
+    square = [plan.vector.square * squares.sum()] if plan.vector.square else []
     inner = ((z * weight[:, None]).T @ z)[np.triu_indices(size)]
     want = np.concatenate([inner, z.T @ slope, square])
     want[: size * (size + 3) // 2] *= plan.vector.weights[: size * (size + 3) // 2]
@@ -151,17 +151,31 @@ def test_scores_of_counts_are_bounded_by_their_cap() -> None:
     assert reach_of(Poisson(mean_cap=10.0, y_max=10.0), 1e-9) == pytest.approx(23.03, abs=0.01)
 
 
+@pytest.mark.parametrize("offset", [0.0, 1.5])
+def test_squared_scores_take_a_fiftieth_of_the_squared_reach(offset: float) -> None:
+    """And they are there: the dispersion of counts follows from them."""
+    domain = {"x": (-1, 1), "o": (-offset - 0.1, offset + 0.1), "y": (0, 20)}
+    formula = "y ~ x + offset(o)" if offset else "y ~ x"
+    vector = make_plan(formula, domain, 1.0, 1e-5, family="poisson", horizon=8).vector
+    plain = reach_of(vector.family, vector.inner, offset + 0.1 if offset else 0.0)
+    assert vector.square > 0
+    assert plain <= vector.reach <= np.sqrt(1.0201) * plain
+
+
 @pytest.mark.parametrize("name", ["binomial", "poisson", "huber_svm", "smooth_svm"])
 @settings(max_examples=60)
 @given(eta=st.floats(-1e8, 1e8), endog=st.sampled_from([0.0, 1.0, 8.0]))
 def test_slopes_are_cut_to_what_the_weight_leaves(name: str, eta: float, endog: float) -> None:
     vector = plan_of(name).vector
     outcome = np.array([min(endog, 1.0) if name != "poisson" else endog])
-    weight, slope = linearise(vector, np.array([eta]), outcome, np.zeros(1))
-    assert (vector.cross * slope[0]) ** 2 + (vector.inner * weight[0]) ** 2 <= vector.reach**2 * (1 + 1e-12)
+    weight, slope, square = linearise(vector, np.array([eta]), outcome, np.zeros(1))
+    parts = vector.inner * weight[0], vector.cross * slope[0], vector.square * square[0]
+    assert np.sum(np.square(parts)) <= vector.reach**2 * (1 + 1e-12)
     if abs(eta) < 30:  # within the curve nothing is cut
         found = vector.family.derivatives(np.array([eta]), outcome)
         assert slope[0] == pytest.approx(float((found.curvature * eta - found.gradient)[0]), rel=1e-6, abs=1e-6)
+        if vector.square:
+            assert square[0] == pytest.approx(float(found.gradient[0] ** 2), rel=1e-6, abs=1e-6)
 
 
 def test_joint_sensitivities_are_those_of_the_paper_s_setting() -> None:

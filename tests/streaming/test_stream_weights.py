@@ -135,7 +135,7 @@ def test_an_offset_at_the_price_of_none_is_caught(monkeypatch: Any) -> None:
 
     def uncut(vector: Any, linear: np.ndarray, endog: np.ndarray, offset: np.ndarray) -> Any:
         found = vector.family.derivatives(linear + offset, endog)
-        return found.curvature, found.curvature * linear - found.gradient
+        return found.curvature, found.curvature * linear - found.gradient, np.zeros_like(linear)
 
     monkeypatch.setattr(vectors, "linearise", uncut)
     assert stick(plain, moved(plain)) > 1e-5
