@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import html
+import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, ClassVar
 
 import pandas as pd
+
+MOST_NAMED = 6  # names that a note lists
 
 LONGEST, LONGEST_NAME = 64, 36
 """Letters of a text and of a row's name on one line, where a table would be too wide; the rest follows below."""
@@ -86,13 +89,57 @@ class NotedFrame(WideFrame):
     """
 
     def __repr__(self) -> str:
-        note = textwrap.fill(self.attrs.get("note", ""), pd.get_option("display.width"))
-        return "\n".join([super().__repr__(), *([note] if note else [])])
+        lines = [textwrap.fill(line, pd.get_option("display.width")) for line in self.attrs.get("note", "").split("\n")]
+        return "\n".join([super().__repr__(), *filter(None, lines)])
 
     def _repr_html_(self) -> Any:
         """What notebooks show."""
         note = self.attrs.get("note", "")
         return super()._repr_html_() + (f"<p>{html.escape(note)}</p>" if note else "")  # type: ignore[misc]
+
+
+class EffectFrame(NotedFrame):
+    """A DataFrame of estimates that prints blank what is not identified, whose error is infinite, and names it below.
+
+    An estimate is left of its error, what says of what it is further left or in the index.
+
+    Examples
+    --------
+    >>> from dpstats.frames import EffectFrame
+    >>> print(EffectFrame({"g": ["a", "b"], "estimate": [0.5, 0.7], "std_error": [0.1, float("inf")]}))
+       g estimate std_error
+    0  a      0.5       0.1
+    1  b
+    not identified at this budget: b
+    """
+
+    errors: ClassVar[Sequence[str]] = ("std_error", "mean_se", "Std. Err.")
+
+    def _printed(self) -> NotedFrame | None:
+        """The same with texts in the place of figures; None where none is blank."""
+        table, at = pd.DataFrame(self), next((place for place, one in enumerate(self) if one in self.errors), None)
+        if at is None or not (unknown := table.iloc[:, at] == math.inf).any():
+            return None
+        shown, figures = table.iloc[:, : at - 1], table.iloc[:, at - 1 :]
+        for name, column in figures.items():
+            texts = iter(column[~unknown].to_string(index=False, header=False).split("\n"))
+            shown = shown.assign(**{str(name): ["" if blank else next(texts).strip() for blank in unknown]})
+        named = [", ".join(map(str, cells)) for cells in table.loc[unknown].iloc[:, : at - 1].itertuples(index=False)]
+        named = named if at > 1 else [str(one) for one in table.index[unknown]]
+        more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+        note = f"not identified at this budget: {'; '.join(named[:MOST_NAMED])}{more}"
+        printed = NotedFrame(shown)
+        printed.attrs["note"] = "\n".join([note, *filter(None, [self.attrs.get("note", "")])])
+        return printed
+
+    def __repr__(self) -> str:
+        printed = self._printed()
+        return super().__repr__() if printed is None else "\n".join(map(str.rstrip, repr(printed).split("\n")))
+
+    def _repr_html_(self) -> Any:
+        """What notebooks show."""
+        printed = self._printed()
+        return super()._repr_html_() if printed is None else printed._repr_html_()
 
 
 class SpendingFrame(WideFrame):

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,7 @@ from dpstats.privacy.randomness import RandomSource
 from dpstats.quiet import hide_frames
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.ordinal import CUT, cut_points
-from dpstats.wording import part_of
+from dpstats.wording import argument, part_of, phrase
 
 NOT_EVALUATED = {
     "AbsorbedResults": "the effects of the groups are not released, so it predicts differences and no responses",
@@ -49,6 +49,9 @@ NOT_EVALUATED = {
     "KaplanMeier": "its intervals, and logrank, say what the curves are worth",
 }
 """Why results of other kinds have no metrics."""
+
+PER_UNIT = "The guarantee is per {unit}, as that of the model: one row of each {unit} counts."
+"""What is said of a unit that the caller did not name."""
 
 Model = BinaryModel | LevelModel | NumericModel
 
@@ -68,7 +71,7 @@ def evaluate(
     bins: int = 10,
     weights: Any = None,
     offset: Any = None,
-    unit: str | None = None,
+    unit: str | Literal[False] | None = None,
     engine: str | None = None,
 ) -> Evaluation:
     """Evaluate a released model: accuracy, calibration, ROC curve, R2 and residuals in one release, with errors.
@@ -99,9 +102,10 @@ def evaluate(
         release, and there are fewer if the noise is large.
     weights, offset : array_like, shape (rows,), optional
         For plain arrays, within the bounds of the fit.
-    unit : str, optional
+    unit : str or False, optional
         The column that identifies persons, for a guarantee for persons: one complete row of each person is drawn and
-        counted, so sampling errors are valid.
+        counted, so sampling errors are valid. By default that of the fit; False protects single rows all the same, and
+        sampling errors take rows as independent.
     engine : {"dask"}, optional
         Read files on the Dask cluster of this process; see `dpstats.glm`.
 
@@ -133,11 +137,14 @@ def evaluate(
     >>> "r2" in found.metrics.index
     True
     """
-    privacy = check_privacy(eps, delta, adjacency=adjacency, seed=seed, unit=unit, max_rows=None if unit is None else 1)
     if not isinstance(fit, GLMResults):
         raise _not_evaluated(fit)
+    inherited = fit.plan.guarantee.unit if unit is None else None
+    person = inherited if unit is None else None if unit is False else unit
+    most = None if person is None else 1
+    privacy = check_privacy(eps, delta, adjacency=adjacency, seed=seed, unit=person, max_rows=most)
     model = plan_evaluation(fit, metrics, bins)
-    table, auxiliary = _checked_data(fit.plan, data, weights, offset, privacy.record, engine)
+    table, auxiliary = _checked_data(fit.plan, data, weights, offset, privacy.record, engine, inherited)
     blocks = _weighted(model.blocks(), fit.plan, auxiliary)
     largest, square = (sum(getattr(block, name) for block in blocks) for name in ("largest", "square"))
     noise = choose_noise(largest, square, privacy.eps, privacy.delta, privacy.adjacency)
@@ -147,7 +154,8 @@ def evaluate(
         random = privacy.random()
         complete = _complete_rows(fit.plan, rows, data, auxiliary, privacy.record, random)
         values = count_rows(model, blocks, complete, fit.scaled_params)
-        return describe(fit.plan, model, blocks, noise.add(values, random), noise, guarantee)
+        found = describe(fit.plan, model, blocks, noise.add(values, random), noise, guarantee)
+        return found if inherited is None else replace(found, notes=(*found.notes, PER_UNIT.format(unit=inherited)))
 
     return Release(
         guarantee,
@@ -320,7 +328,7 @@ def _check_metrics(metrics: Sequence[str] | None, known: Sequence[str], family: 
 
 
 def _checked_data(
-    plan: Plan, data: Any, weights: Any, offset: Any, record: Unit, engine: str | None
+    plan: Plan, data: Any, weights: Any, offset: Any, record: Unit, engine: str | None, inherited: str | None
 ) -> tuple[Table | None, AuxiliaryArrays]:
     """The rows of a model by formula, or weights and offsets of one of arrays; checked by schema and shapes alone."""
     design = plan.design
@@ -329,6 +337,12 @@ def _checked_data(
             raise ArgumentError("weights and offset come from the formula; leave them out")
         table = as_table(data, engine)
         check_columns(table, design.domain, _columns(plan))
+        if inherited is not None and not table.count(inherited):
+            rows = phrase("pass unit=False", shell="pass --no-unit")
+            raise ArgumentError(
+                f"unit: the fit protects persons by {inherited!r}, and data has no such column; add it to data, name "
+                f"another by {argument('unit')}, or {rows} for a guarantee for single rows"
+            )
         check_unit(table, record)
         if design.cut_points and record.column is not None:
             raise ArgumentError("unit is not offered for ordered levels; leave it out")

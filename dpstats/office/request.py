@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import dpstats as dp
 from dpstats.arguments import is_number, near_miss, safe_repr
@@ -235,8 +235,10 @@ def call_arguments(request: Request, dataset: Any, find: Callable[[str], Mapping
         dp.families.get_family(given["family"])  # refuses what an office does not release
     if absorbed_factor(given.get("formula", ""))[1] is not None:
         raise ArgumentError("formula: an absorbed factor, y ~ x | g, is not offered here; write + C(g)")
+    unit: str | Literal[False] | None = dataset.unit
     if request.verb == "evaluate":
         given["fit"] = released("fit", given["fit"], dp.GLMResults)
+        unit = dataset.unit or False  # of the data, whatever that of the fit was
     else:
         bought = given.get("domain")
         given["domain"] = dataset.domain if bought is None else released("domain", bought, dp.BoughtRanges).domain
@@ -248,4 +250,4 @@ def call_arguments(request: Request, dataset: Any, find: Callable[[str], Mapping
         read_parts = [candidate(one) for one in parts]
         given["candidates"] = dict(zip(made, read_parts, strict=True)) if isinstance(made, Mapping) else read_parts
     given["adjacency"] = dataset.adjacency
-    return given if request.verb == "release_statistics" else {**given, "unit": dataset.unit}
+    return given if request.verb == "release_statistics" else {**given, "unit": unit}

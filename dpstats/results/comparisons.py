@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dpstats.arguments import check_choice, safe_repr
 from dpstats.errors import ArgumentError, DataError, NotReleasedError
 from dpstats.formula.design import DesignSpec
-from dpstats.frames import NotedFrame, WideFrame
+from dpstats.frames import EffectFrame
 from dpstats.inference.estimates import check_level
 from dpstats.mechanisms.design import Variable, find_variable, formula_variables
 from dpstats.mechanisms.options import Variables, named_variables
@@ -149,9 +149,9 @@ class PrivateRows:
         """Whether a group stands out from its noise."""
         return self.bought_sums().knows(group)
 
-    def half_widths(self, parts: list[tuple[Average, float]], group: int | None, column: int | None) -> HalfWidth:
-        """Half the width of the interval of a combination of averages, a change of a column or none."""
-        return self.bought_sums().half_widths(parts, group, column)
+    def half_widths(self, parts: list[tuple[Average, float]], group: int | None) -> HalfWidth:
+        """Half the width of the interval of a combination of averages."""
+        return self.bought_sums().half_widths(parts, group)
 
 
 HINT = "newdata= has public rows, at no charge"
@@ -212,7 +212,7 @@ class PublicRows:
         """Public rows have no noise."""
         return True
 
-    def half_widths(self, parts: list[tuple[Average, float]], group: int | None, column: int | None) -> HalfWidth:
+    def half_widths(self, parts: list[tuple[Average, float]], group: int | None) -> HalfWidth:
         """Half the width of the interval of a combination of averages."""
         row = np.sum([factor * average.gradient for average, factor in parts], axis=0) @ self.errors.basis
         return contrast_width(self.errors.table.estimates, row)
@@ -253,7 +253,7 @@ class Comparer:
                     effect = self._coefficient(change) if free else self._effect(variable, change, group, ratio=ratio)
                     known = {"term": name, "contrast": change.label} | ({} if by is None else {by: level})
                     lines.append(known | effect_line(effect, alpha, ratio=ratio))
-        table = NotedFrame(pd.DataFrame(lines))
+        table = EffectFrame(pd.DataFrame(lines))
         if named is None and isinstance(self.source, PrivateRows):
             table.attrs["note"] = self._left_out({line["term"] for line in lines})
         return table
@@ -314,7 +314,7 @@ class Comparer:
         weights = (1 / after.value, -1 / before.value) if ratio else (1.0, -1.0)
         value = math.log(after.value / before.value) if ratio else after.value - before.value
         parts = list(zip((after, before), weights, strict=True))
-        return Effect(value, self.source.half_widths(parts, group, change.column))
+        return Effect(value, self.source.half_widths(parts, group))
 
     def predictions(self, variables: str | None, by: str | None, alpha: float) -> pd.DataFrame:
         """The table of `ReleasedModel.predictions`."""
@@ -335,14 +335,14 @@ class Comparer:
             for place, value in enumerate(variable.levels):
                 average = self.source.level(variable, place, group)
                 lines.append({name: value} | known | self._prediction_columns(average, group, alpha))
-        return WideFrame(pd.DataFrame(lines))
+        return EffectFrame(pd.DataFrame(lines))
 
     def _prediction_columns(self, average: Average, group: int | None, alpha: float) -> dict[str, float]:
         """The columns of a table, with the interval within the range of a mean."""
         low, high = {"logit": (0.0, 1.0), "log": (0.0, math.inf)}.get(self.plan.family.link, (-math.inf, math.inf))
         if not self.source.knows(group):
             return {"estimate": math.nan, "std_error": math.inf, "conf_low": low, "conf_high": high}
-        effect = Effect(average.value, self.source.half_widths([(average, 1.0)], group, None))
+        effect = Effect(average.value, self.source.half_widths([(average, 1.0)], group))
         half = effect.half_width(alpha)
         values = (effect.value, effect.se, max(effect.value - half, low), min(effect.value + half, high))
         return dict(zip(("estimate", "std_error", "conf_low", "conf_high"), values, strict=True))

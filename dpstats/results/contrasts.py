@@ -14,7 +14,7 @@ from statsmodels.iolib.table import SimpleTable
 
 from dpstats.arguments import check_numbers
 from dpstats.errors import ArgumentError
-from dpstats.frames import WideFrame
+from dpstats.frames import EffectFrame, WideFrame
 from dpstats.inference import CombinationTests
 from dpstats.inference.estimates import LEVEL
 from dpstats.results.stored import Printed
@@ -251,7 +251,7 @@ class PredictionResults:
             "mean_ci_lower": self.intervals[:, 0],
             "mean_ci_upper": self.intervals[:, 1],
         }
-        return WideFrame(columns, index=self.index)
+        return EffectFrame(columns, index=self.index)
 
     def __str__(self) -> str:
         return repr(self.summary_frame())

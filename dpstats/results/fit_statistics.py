@@ -46,6 +46,7 @@ BEYOND_EXCESS = 1.5  # the most by which squares of rows beyond the cap exceed t
 STEP = 1e-4  # of numerical derivatives, in the linear predictor
 LEAST_QUANTILE, LEAST_LEVEL = 1e-9, math.exp(-700.0)  # of the p-values that are sought
 LEAST_WIDTH = 1e-300  # a divisor is at least this
+CANCELLED = 1e-12  # a weight of a coefficient below this share of the largest one is rounding
 
 
 def debiased_params(errors: ReleasedErrors) -> Vector:
@@ -222,6 +223,8 @@ class ContrastWidth:
 
 def contrast_width(estimates: Estimates, row: Vector, sums: HalfWidth | None = None) -> ContrastWidth:
     """The half-width of the interval of a combination of coefficients, weights (k,), plus sums, by alpha."""
+    # Weights of averages over rows that cancel leave rounding, on coefficients that are not identified too.
+    row = np.where(np.abs(row) > CANCELLED * np.max(np.abs(row), initial=0.0), row, 0.0)
     return ContrastWidth(estimates.contrasts(row[None, :]), sums)
 
 
@@ -245,6 +248,7 @@ class Average(NamedTuple):
     value: float
     parts: dict[int, float]
     gradient: Vector
+    moved: tuple[int, ...] = ()  # the coefficients theta' of the level that every row is given, or of the step
 
 
 @dataclass(frozen=True, eq=False)
@@ -536,7 +540,8 @@ class FitStatistics:
         assert reference is not None
         exog = np.array(self.made_up.exog)
         exog[:, list(factor.columns)] = 0.0
-        before = Average(self.mean(reference, group), {reference: 1.0}, self._gradient(exog, group))
+        moved = self._moved_by(factor, column)
+        before = Average(self.mean(reference, group), {reference: 1.0}, self._gradient(exog, group), moved)
         if column is None:
             return before
         code = factor.codes[factor.columns.index(column)]
@@ -549,35 +554,53 @@ class FitStatistics:
     def _moved(self, before: Average, place: int, exog: Vector, group: int | None) -> Average:
         """The average mean response of changed rows (m, p): the former one plus the change, a quantity of its own."""
         value = before.value + self.mean(place, group)
-        return Average(value, {**before.parts, place: 1.0}, self._gradient(exog, group))
+        return Average(value, {**before.parts, place: 1.0}, self._gradient(exog, group), before.moved)
 
     def _multiplied(self, before: Average, column: int, amount: float) -> Average:
         """The average mean response, with a log link, after every row's column gains an amount."""
         times = math.exp(min(float(self.functions.params[column]) * amount, LARGEST_EFFECT))
         gradient = np.array(before.gradient)
         gradient[column] += before.value * amount
-        return Average(times * before.value, dict.fromkeys(before.parts, times), times * gradient)
+        return Average(times * before.value, dict.fromkeys(before.parts, times), times * gradient, before.moved)
 
     def step_means(self, step: Step, group: int | None = None) -> tuple[Average, Average] | None:
         """The average mean response as it is, and with a number higher by a step; None if it was not bought."""
         before = self.fitted_mean(group)
-        if before is None or self.functions.family.link == "log":
-            return None if before is None else (before, self._multiplied(before, *step))
+        if before is None:
+            return None
+        start = before._replace(moved=(step.column,))
+        if self.functions.family.link == "log":
+            return before, self._multiplied(start, *step)
         place = self.sums.place("step", step.column)
         if place is None or step not in self.functions.steps:
             return None
         exog = np.array(self.made_up.exog)
         exog[:, step.column] += step.amount
-        return before, self._moved(before, place, exog, group)
+        return before, self._moved(start, place, exog, group)
 
-    def half_widths(
-        self, parts: Sequence[tuple[Average, float]], group: int | None = None, column: int | None = None
-    ) -> HalfWidth:
+    def _moved_by(self, factor: Dummies, column: int | None) -> tuple[int, ...]:
+        """The coefficient theta' of a level, the reference without a column; none of the level that has none.
+
+        A factor is measured from its commonest level, whose column then stands for the reference.
+        """
+        turned = [one for one in factor.columns if self.errors.basis[one, one] < 0]
+        return tuple(turned) if column is None else () if column in turned else (column,)
+
+    @cached_property
+    def _bounded(self) -> NDArray[np.bool_]:
+        """Which coefficients theta' have a bounded interval, shape (p,)."""
+        return np.isfinite(self.estimates.contrasts(np.eye(self.estimates.size)).se)
+
+    def half_widths(self, parts: Sequence[tuple[Average, float]], group: int | None = None) -> HalfWidth:
         """The half-width of the interval of a combination of averages, by alpha.
 
-        Of a change of a `column` infinite where its coefficient is not identified.
+        Infinite where every row has a level, or takes a step, whose coefficient is not identified. Those that a few
+        rows have hardly move an average: the made-up rows have none of them.
         """
-        if column is not None and not np.isfinite(self.errors.table.se[column]):
+        moved = {place for average, _ in parts for place in average.moved}
+        if group is not None and (by := self.functions.by) is not None:
+            moved.update(self._moved_by(by, by.columns[group - 1] if group else None))
+        if not self._bounded[list(moved)].all():
             return lambda alpha: math.inf
         row = np.sum([factor * average.gradient for average, factor in parts], axis=0)
         weights: dict[int, float] = {}

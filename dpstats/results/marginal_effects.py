@@ -17,7 +17,7 @@ from dpstats.arguments import check_choice, check_flag
 from dpstats.errors import NotReleasedError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
-from dpstats.frames import WideFrame
+from dpstats.frames import EffectFrame, WideFrame
 from dpstats.inference.estimates import check_level
 from dpstats.mechanisms.design import divided_variables
 from dpstats.plan import Plan
@@ -125,11 +125,13 @@ class MarginalEffects(Printed):
         """One row an effect; columns as statsmodels names them."""
         columns = ["dy/dx", "Std. Err.", "z", "Pr(>|z|)", "Conf. Int. Low", "Conf. Int. Hi."]
         values = np.column_stack((self.margeff, self.margeff_se, self.tvalues, self.pvalues, self.conf_int(alpha)))
-        return WideFrame(values, index=list(self.names), columns=columns)
+        return EffectFrame(values, index=list(self.names), columns=columns)
 
     def summary(self) -> Summary:
         """The same as a table at 80 columns."""
         notes = []
+        if unknown := [name for name, error in zip(self.names, self.margeff_se, strict=True) if math.isinf(error)]:
+            notes.append(f"Not identified at this budget: {', '.join(unknown)}.")
         if self.divided:
             notes.append(
                 "A line holds all other columns fixed, so no line is the effect of a variable with several columns "
@@ -165,7 +167,9 @@ def marginal_effects(
         raise NotReleasedError(NOT_BOUGHT if rows is None else NOT_OFFERED.format(rows=rows))
     else:
         slope, moves, gradient = average
-        effects = _slopes(model, slope, gradient, lambda coef: statistics.width_of(moves.times(coef)))
+        # The average hardly depends on coefficients that are not identified: those of rare levels.
+        bends = np.where(model.errors.table.estimates.identified.active, gradient @ model.errors.basis, 0.0)
+        effects = _slopes(model, slope, bends, lambda coef: statistics.width_of(moves.times(coef)))
     ratios: dict[str, tuple[float, float, float]] = {}
     if dummy and statistics is not None and at == "overall" and family.link != "identity":
         changes, ratios = _changes(model, statistics, alpha)
@@ -179,11 +183,12 @@ def marginal_effects(
 
 
 def _slopes(
-    model: FittedColumns, slope: float, gradient: Vector, sums: Callable[[float], HalfWidth] | None = None
+    model: FittedColumns, slope: float, bends: Vector, sums: Callable[[float], HalfWidth] | None = None
 ) -> dict[str, Effect]:
     """The effect of a unit of each column: its coefficient times a slope that depends on coefficients and sums.
 
-    `sums` gives half the width of what sums over rows add to the interval of an effect, by its coefficient.
+    `bends` is the slope's gradient by the coefficients theta'. `sums` gives half the width of what sums over rows add
+    to the interval of an effect, by its coefficient.
     """
     rows, errors, effects = model.rows, model.errors, {}
     estimates = errors.table.estimates
@@ -191,9 +196,7 @@ def _slopes(
         if name == "Intercept":
             continue
         coef = float(errors.table.coef[place])
-        inner = (slope * rows[place]) @ errors.basis
-        # The average hardly depends on coefficients that are not identified: those of rare levels.
-        inner = inner + np.where(estimates.identified.active, (coef * gradient) @ errors.basis, 0.0)
+        inner = (slope * rows[place]) @ errors.basis + coef * bends
         width = contrast_width(estimates, inner, None if sums is None else sums(coef))
         effects[name] = Effect(coef * slope, width)
     return effects
@@ -208,7 +211,7 @@ def _at_zero(model: FittedColumns) -> dict[str, Effect]:
     eta = np.array([float(model.errors.table.coef[place])])
     slope = float(_slope(family, eta)[0])
     bend = float(derivative(partial(_slope, family), eta)[0])
-    return _slopes(model, slope, bend * model.rows[place])
+    return _slopes(model, slope, bend * model.rows[place] @ model.errors.basis)
 
 
 def _slope(family: Family, eta: Vector) -> Vector:
@@ -225,13 +228,13 @@ def _changes(
         before = statistics.level_mean(factor, None)
         for column in factor.columns:
             after, name = statistics.level_mean(factor, column), model.plan.names[column]
-            half = statistics.half_widths([(after, 1.0), (before, -1.0)], column=column)
+            half = statistics.half_widths([(after, 1.0), (before, -1.0)])
             effects[name] = Effect(after.value - before.value, half)
             ratios[name] = (math.nan, 0.0, math.inf)
             if min(after.value, before.value) > 0:
                 ratio = after.value / before.value
                 parts = [(after, 1 / after.value), (before, -1 / before.value)]
-                width = statistics.half_widths(parts, column=column)(alpha)
+                width = statistics.half_widths(parts)(alpha)
                 with np.errstate(over="ignore"):
                     low, high = np.exp(math.log(ratio) + width * np.array([-1.0, 1.0]))
                 ratios[name] = (ratio, float(low), float(high))

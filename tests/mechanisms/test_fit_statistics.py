@@ -391,6 +391,81 @@ def test_much_budget_gives_the_averages_of_statsmodels(family: str) -> None:
     assert ratios["estimate"][:2].tolist() == pytest.approx(effects.ratios["ratio"].tolist())
 
 
+def rare_frame(family: str, rows: int = 20_000) -> pd.DataFrame:
+    """A level "c" of .15 % of the rows, with an effect of 1.4."""
+    random = np.random.default_rng(0)
+    data = pd.DataFrame(
+        {"x": random.uniform(-1, 1, rows), "g": random.choice(list("abc"), rows, p=[0.7, 0.2985, 0.0015])}
+    )
+    eta = -0.4 + 0.8 * data["x"] + data["g"].map({"a": 0.0, "b": 0.7, "c": 1.4})
+    binary = random.random(rows) < special.expit(eta)
+    return data.assign(y=binary.astype(int) if family == "binomial" else random.poisson(np.exp(eta - 0.5)))
+
+
+class TestIdentification:
+    """One rule says what is not identified, of comparisons, predictions, slopes and public rows."""
+
+    @staticmethod
+    def fits(family: str, levels: str, seeds: range) -> Iterator[dp.GLMResults]:
+        domain = {"x": (-1, 1), "g": list(levels), "y": RESPONSES[family]}
+        options: dict[str, Any] = {"inference": True, "fitstats": 0.05, "fitstats_by": "g", "domain": domain}
+        for seed in seeds:
+            yield dp.glm("y ~ x + g", rare_frame(family), 0.5, family=family, seed=seed, **options)
+
+    @pytest.mark.parametrize("family", ["binomial", "poisson"])
+    @pytest.mark.parametrize("levels", ["abc", "bca", "cab"])
+    def test_a_level_is_identified_as_its_difference_from_one_that_is(self, family: str, levels: str) -> None:
+        """The rare level had a tight interval around what noise and shrinkage had left of it."""
+        unknown = 0
+        public = {"x": np.linspace(-1, 1, 57), "g": ["a"] * 57}
+        for fit in self.fits(family, levels, range(4)):
+            for newdata in (None, public):
+                found = fit.predictions("g", newdata=newdata).set_index("g")
+                known = np.isfinite(found["std_error"])
+                changes = np.isfinite(fit.comparisons("g", newdata=newdata)["std_error"]).to_numpy()
+                assert known["a"]
+                assert known["b"]
+                if levels[0] == "c":
+                    assert (changes == known["c"]).all()
+                else:
+                    assert changes.tolist() == known[list(levels[1:])].tolist()
+                lost = found[~known]
+                assert (lost["conf_low"] == 0).all()
+                assert (lost["conf_high"] == (1 if family == "binomial" else math.inf)).all()
+            unknown += len(lost)
+            by = fit.predictions(by="g").set_index("g")["std_error"]
+            assert np.isinf(by["c"]) or known["c"]
+            zero = np.isfinite(fit.get_margeff("zero", dummy=True).margeff_se)
+            # At zero every row is of the reference.
+            assert known["c"] or not zero.all()
+            assert known["c"] or levels[0] != "c" or not zero.any()
+            assert np.isinf(fit.get_margeff(dummy=True).margeff_se).any() != known["c"]
+            each = fit.get_prediction({"x": [0.1] * 3, "g": list("abc")})
+            assert np.isfinite(each.se_mean).tolist() == [True, True, known["c"]]
+        assert unknown
+
+    def test_intervals_of_a_rare_level_cover(self) -> None:
+        """Of 30 draws at least 27: with a coverage of .95 or more that fails in 6 % of seeds, which is fixed."""
+        x = np.linspace(-1, 1, 20_001)
+        truth = special.expit(1.0 + 0.8 * x).mean()
+        tables = [fit.predictions("g").set_index("g").loc["c"] for fit in self.fits("binomial", "abc", range(30))]
+        covered = [one["conf_low"] <= truth <= one["conf_high"] for one in tables]
+        assert sum(np.isinf(one["std_error"]) for one in tables) >= 10
+        assert sum(covered) >= 27
+
+    def test_what_is_not_identified_is_printed_blank_and_named(self) -> None:
+        fit = next(fit for fit in self.fits("binomial", "abc", range(9)) if np.isinf(fit.bse["g[T.c]"]))
+        lines = repr(fit.predictions("g")).splitlines()
+        assert lines[3:] == ["2  c", "not identified at this budget: c"]
+        changes = fit.comparisons()
+        assert "not identified at this budget: g, c - a\nnot compared: x;" in repr(changes)
+        assert "inf" not in repr(changes)
+        assert "<p>not identified at this budget: g, c - a" in changes._repr_html_()
+        assert "Not identified at this budget: g[T.c]." in fit.get_margeff().summary().as_text()
+        each = fit.get_prediction(pd.DataFrame({"x": 0.1, "g": list("ac")}, index=["usual", "rare"]))
+        assert str(each).splitlines()[-2:] == ["rare", "not identified at this budget: rare"]
+
+
 class TestComparisons:
     """Where comparisons and predictions are to be had, and what is said where not."""
 

@@ -286,6 +286,30 @@ class TestFiles:
         assert other.params.to_numpy() == pytest.approx(one.params.to_numpy(), abs=1e-9)
         assert other.bse.to_numpy() == pytest.approx(one.bse.to_numpy(), rel=1e-6, nan_ok=True)
 
+    def test_an_evaluation_protects_whom_the_fit_protects(self, tmp_path: Path) -> None:
+        """It protected single rows without a word, with sampling errors as if a person's rows were independent."""
+        frame = data(500, seed=8)
+        fit = dp.logit(FORMULA, frame, 2.0, domain=DOMAIN, unit="who")
+        persons = frame.dropna()["who"].nunique()
+        found = dp.evaluate(fit, frame, 20.0)
+        assert found.guarantee.unit == "who"
+        assert found.rows == pytest.approx(persons, abs=5)
+        assert "The guarantee is per who, as that of the model" in str(found)
+        named = dp.evaluate(fit, frame.rename(columns={"who": "person"}), 20.0, unit="person")
+        assert named.guarantee.unit == "person"
+        assert named.rows == pytest.approx(persons, abs=5)
+        assert "as that of the model" not in str(named)
+        rows = dp.evaluate(fit, frame, 20.0, unit=False)
+        assert rows.guarantee.unit is None
+        assert rows.rows == pytest.approx(len(frame.dropna(subset=["y", "x", "z", "g"])), abs=5)
+        plain = dp.logit(FORMULA, frame, 2.0, domain=DOMAIN)
+        assert dp.evaluate(plain, frame, 20.0).guarantee.unit is None
+        ledger = dp.Ledger(tmp_path / "a.ledger", "data", 2.0, unit="who")
+        with pytest.raises(ArgumentError, match=r"the fit protects persons by 'who', and .* or pass unit=False"):
+            dp.evaluate(fit, frame.drop(columns="who"), 1.0, ledger=ledger)
+        assert ledger.remaining.eps == 2.0
+        assert dp.evaluate(fit, frame, 1.0, ledger=ledger).guarantee.unit == "who"
+
     def test_draws_and_counts(self, tmp_path: Path) -> None:
         frame = data(500, seed=8)
         path = tmp_path / "rows.parquet"
