@@ -67,9 +67,9 @@ def test_a_fit_says_what_was_asked_for_and_the_time_alone(monkeypatch: pytest.Mo
     shown = terminal(monkeypatch)
     slow = FormulaSource.rows
 
-    def waiting(*arguments: Any) -> Any:
+    def waiting(*arguments: Any, **named: Any) -> Any:
         time.sleep(0.1)
-        return slow(*arguments)
+        return slow(*arguments, **named)
 
     monkeypatch.setattr(FormulaSource, "rows", waiting)
     monkeypatch.setattr(release, "show_elapsed", partial(show_elapsed, patience=0.01))

@@ -159,9 +159,9 @@ def test_a_hessian_weight_above_the_free_one_is_caught(monkeypatch: Any) -> None
     heavy = replace(right.vector, inner=4.0)
     plan = StreamPlan(right.design, heavy, right.sums, right.radius, None, None, "accelerated", 1e3, right.guarantee)
 
-    def uncut(vector: vectors.RowVector, eta: np.ndarray, endog: np.ndarray, _: Any) -> tuple[np.ndarray, np.ndarray]:
+    def uncut(vector: vectors.RowVector, eta: np.ndarray, endog: np.ndarray, _: Any) -> tuple[np.ndarray, ...]:
         found = vector.family.derivatives(eta, endog)
-        return found.curvature, found.curvature * eta - found.gradient
+        return found.curvature, found.curvature * eta - found.gradient, np.zeros_like(eta)
 
     first = [[1]]
     assert hockey_stick(plan, worst_shift(plan, as_it_should(plan), first)) <= DELTA  # the cut alone keeps the bound
