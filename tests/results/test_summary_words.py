@@ -254,7 +254,9 @@ def test_a_common_reference_is_advised_wherever_the_others_have_errors_among_one
             assert np.isfinite(fit.t_test("g[T.c] - g[T.b]").sd).all()
             within.append(bool(fit._inferred.table.estimates.identified.active.all()))
         common = {**domain, "g": ["b", "c", "d", "rare"]}
-        assert advice not in words(dp.ols("z ~ x + g + f", data, 1.0, domain=common, inference=True, method="napp", seed=seed))
+        assert advice not in words(
+            dp.ols("z ~ x + g + f", data, 1.0, domain=common, inference=True, method="napp", seed=seed)
+        )
     assert any(within), "one whose information is identified, though its interval is unbounded"
 
 
