@@ -8,7 +8,7 @@ Rows go the way of `Regression.update`: a frame, the formula, exact sums, the pr
 system's generator. What is replaced, so that 100,000 transcripts take minutes: all runs are one stream of vectors that
 are laid end to end, so that one step serves all of them; and where rows are linearised at released coefficients, which
 differ by run, the exact sums of that tick's copies of a row are computed for all runs at once by the package's own
-`linearised` and `integer_rows` (`check_copies` compares them with the package's sums, number by number). Coefficients
+`linearise` and `integer_rows` (`check_copies` compares them with the package's sums, number by number). Coefficients
 are the package's, for each run.
 
 A stream's claim is a curve, and 100,000 runs say little of delta = 1e-5: it is audited at eps = .1 of the same curve,
@@ -287,10 +287,10 @@ def a_heavy_hessian() -> tuple[Side, Side]:
     return sides(case, replace(plan, vector=replace(plan.vector, inner=4 * plan.vector.inner)))
 
 
-def uncut(vector: Any, linear: Float, endog: Float, offset: Float) -> tuple[Float, Float]:
-    """`vectors.linearised` without its cut."""
+def uncut(vector: Any, linear: Float, endog: Float, offset: Float) -> tuple[Float, Float, Float]:
+    """`vectors.linearise` without its cut."""
     found = vector.family.derivatives(linear + offset, endog)
-    return found.curvature, found.curvature * linear - found.gradient
+    return found.curvature, found.curvature * linear - found.gradient, np.zeros_like(linear)
 
 
 PLANTED: dict[str, tuple[Callable[[], tuple[Side, Side]], Any]] = {

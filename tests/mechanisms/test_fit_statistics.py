@@ -719,7 +719,7 @@ def test_tails_are_not_clipped_unseen() -> None:
     model = smf.ols("y ~ x", rows).fit()
     figure = fit.fitstats.loc["r_squared"]
     assert figure["low"] < model.rsquared < figure["high"]
-    assert abs(figure["value"] - model.rsquared) < 2 * figure["std_error"] < 0.05
+    assert abs(figure["value"] - model.rsquared) < 2 * figure["std_error"] < 0.1  # .02 if no row is counted beyond
     averaged, sums = fit._averaged, fit.fit_sums
     assert averaged is not None
     assert sums is not None
