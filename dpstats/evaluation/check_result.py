@@ -278,9 +278,10 @@ class Check(Released):
         return f"declare the range without it, {dropped}, or {masked}"
 
     def _too_wide(self, place: ColumnHistogram) -> list[str]:
-        """Whether hardly any rows lie outside a small part of a column's range."""
-        counts, total = self._counts_at(place), max(float(self.counts[0]), 1.0)
-        if total < LEAST_CLEAN * self.rows:  # few rows without a fault say little of all
+        """Whether hardly any rows lie outside a small part of a column's range; of a logarithm that may be right."""
+        counts, total, parsed = self._counts_at(place), max(float(self.counts[0]), 1.0), parse(self.formula)
+        # Few rows without a fault say little of all.
+        if total < LEAST_CLEAN * self.rows or place.column not in parsed.untransformed_columns:
             return []
         for width in (1, 2):
             inside = np.convolve(counts[:PARTS], np.ones(width), mode="valid")
@@ -291,7 +292,7 @@ class Check(Released):
             if outside - noise <= LEAST_OUTSIDE * total and outside + CERTAIN_SDS * noise <= MOST_OUTSIDE * total:
                 low, high = place.ends[start], place.ends[start + width]
                 declared = next(fault.declared for fault in self.faults if fault.column == place.column)
-                is_response = place.column in parse(self.formula).response_columns
+                is_response = place.column in parsed.response_columns
                 buys = argument("response" if is_response else "ranges", "bought")
                 return [
                     f"nearly all rows have `{place.column}` between {low:.4g} and {high:.4g}, {PART_NAMES[width]} "

@@ -162,6 +162,15 @@ def test_rows_without_a_fault_are_counted_by_where_they_lie() -> None:
     assert check.counts[0] == pytest.approx(len(clean), abs=0.01)
 
 
+def test_the_range_of_a_logarithm_is_not_judged_by_eighths() -> None:
+    """Half of the logarithms lie in the lowest eighth of the range of what they are taken of."""
+    random = np.random.default_rng(4)
+    data = pd.DataFrame({"x": random.uniform(0, 1, 20_000), "y": np.exp(random.normal(3, 0.7, 20_000))})
+    domain = {"x": (0, 1), "y": (1, 4_000)}
+    assert not dp.check("np.log(y) ~ x", data, domain, 1.0, family="gaussian", seed=1).findings
+    assert "`y` between" in dp.check("y ~ x", data, domain, 1.0, seed=1).findings[0]
+
+
 @pytest.mark.slow
 def test_ranges_far_too_wide_are_found_and_right_ones_are_not() -> None:
     """40 seeded checks each: a wide range is missed, or a right one blamed, once in some 75 at worst."""
