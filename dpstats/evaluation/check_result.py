@@ -220,7 +220,7 @@ class Check(Released):
         certain = table[table["advice"] != ""].sort_values("rows", ascending=False)
         clipped = {"below": "are clipped in", "above": "are clipped in"}
         faults = [
-            f"about {row['rows']:,.0f} +- {self.std_err:,.0f} of {self._rows_text} rows "
+            f"about {row['rows']:,.0f} (s.d. {self.std_err:,.0f}) of {self._rows_text} rows "
             f"{clipped.get(row['fault'], 'are lost to')} `{row['column']}`: {row['advice']}"
             f"{self._empty_levels(row['column'], row['fault'])}"
             for _, row in certain.iterrows()
@@ -232,7 +232,7 @@ class Check(Released):
     def _rows_text(self) -> str:
         """The number of rows, with its error unless it is public."""
         value, error = self.totals.loc["rows", ["rows", "std_err"]]
-        return f"{value:,.0f}" if self.nobs is not None else f"{value:,.0f} +- {error:,.0f}"
+        return f"{value:,.0f}" if self.nobs is not None else f"{value:,.0f} (s.d. {error:,.0f})"
 
     def _counts_at(self, place: ColumnHistogram) -> NDArray[np.float64]:
         """The released counts of a place's levels or parts, in rows."""
@@ -259,7 +259,7 @@ class Check(Released):
             if sure < CERTAIN_SDS * self.place_err:
                 continue
             sentences.append(
-                f"about {count:,.0f} +- {self.place_err:,.0f} of {self._rows_text} rows have `{place.column}` equal to "
+                f"about {count:,.0f} (s.d. {self.place_err:,.0f}) of {self._rows_text} rows have `{place.column}` equal to "
                 f"{code:g}, far from most other values. If {code:g} stands for missing, "
                 + self._without_code(place.column, code)
             )

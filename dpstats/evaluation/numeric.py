@@ -296,7 +296,7 @@ def _form(block: ReleasedHistogram, function: Callable[[Array], Array]) -> Cellw
 def _rows_text(counts: Array, block: ReleasedHistogram) -> str:
     """About how many rows, in words."""
     deviation = math.sqrt(block.count_variance * max(counts.size, 1))
-    return f"about {max(float(counts.sum()), 0.0):,.0f} +- {deviation:,.0f}"
+    return f"about {max(float(counts.sum()), 0.0):,.0f} (s.d. {deviation:,.0f})"
 
 
 def _rows_beyond(block: ReleasedHistogram, end: float) -> str:

@@ -232,7 +232,7 @@ def cap_note(plan: PlanFacts) -> list[str]:
         return [
             f"A response that is more than {in_units(units)} away from a rough first fit (in units of the response) "
             "is moved to that distance. If most of the moved responses lie on one side, the fitted values differ from "
-            f"the mean of the response. If you pass {statistics}, no response is moved."
+            f"the mean of the response. To move no response, pass {statistics}."
         ]
     linear = (
         "enter the loss linearly, as in Huber regression. If most of these residuals have the same sign, the fitted "
@@ -270,7 +270,7 @@ def cap_note(plan: PlanFacts) -> list[str]:
         return [f"{settled}{uncapped}"]
     open_method = request.open_method and request.penalty is None and request.options.screen is None
     if open_method and (adapts or (alike and request.options.n is not None)):
-        uncapped = f" Such a fit may also take {statistics}, which has no cap, or cut off residuals about a first fit."
+        uncapped = f" Such a fit may also take {statistics}, which has no cap, or sums with a cap on residuals about a first fit."
     return [f"Residuals beyond a cap (residual_cap) {linear} {cap}{uncapped}"]
 
 

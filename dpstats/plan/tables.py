@@ -50,7 +50,7 @@ def header_table(plan: PlanFacts, observations: str, figures: Sequence[str] = ()
         ("Link:", plan.family.link),
         (
             "Method:",
-            f"{request.method}, two stages" if any(role == "pilot" for role, _ in plan.stages) else request.method,
+            f"{request.method}, two stages" if any(role == "pilot" for role, _ in plan.stages) else method_name(plan),
         ),
         ("Penalty:", "None" if request.penalty is None else request.penalty.name),
         ("Df Model:", str(plan.df_model)),
@@ -112,6 +112,11 @@ def capped_at(plan: PlanFacts) -> float | None:
         return None
     units = float(cap * design.response_scaling()[1])
     return None if isinstance(design, DesignSpec) and units >= design.response.high - design.response.low else units
+
+
+def method_name(plan: PlanFacts) -> str:
+    """As in the call; sums that cap residuals about a first fit are not what ``method="statistics"`` releases."""
+    return plan.request.method if plan.residuals is None or capped_at(plan) is None else "sums with a cap"
 
 
 def penalty_text(plan: PlanFacts) -> str:

@@ -46,6 +46,7 @@ from dpstats.plan.tables import (
     header_table,
     in_units,
     is_output,
+    method_name,
     model_title,
     modelled_level,
     penalty_text,
@@ -136,7 +137,7 @@ def heading(results: ReleasedModel) -> list[str]:
     if plan.guarantee.unit is not None:
         facts.append(weighing(plan))
     if plan.request.method in ("output", "posterior", "statistics"):
-        facts.append(f"method: {plan.request.method}")
+        facts.append(f"method: {method_name(plan)}")
     if plan.guarantee.basis == "docs/proofs/tuning":
         facts.append("tuned")
     if plan.request.penalty is not None:
@@ -211,9 +212,9 @@ def budget_line(results: ReleasedModel) -> str:
     found: dict[str, list[str]] = {}
     for name in plan.bought:
         narrowed = name in plan.trimmed and getattr(plan.design, "domain", {})[name].inner is not None
-        what = "Ranges narrowed" if narrowed else "Declared ranges kept" if name in plan.trimmed else "Ranges bought"
+        what = "Ranges narrowed" if narrowed else "No narrower range found" if name in plan.trimmed else "Ranges bought"
         found.setdefault(what, []).append(name)
-    order = ("Ranges bought", "Ranges narrowed", "Declared ranges kept")
+    order = ("Ranges bought", "Ranges narrowed", "No narrower range found")
     ranges = "".join(f" {what}: {', '.join(found[what])}." for what in order if what in found)
     delta = f", delta {guarantee.delta:.3g}" if guarantee.delta else ""
     return f"Budget: eps {guarantee.eps:.4g}{delta}: {_purchases(results)}.{ranges}"
@@ -376,7 +377,7 @@ def part_text(share: Estimate | None) -> str | None:
         return None
     value, error = 100 * max(share.value, 0.0), 100 * share.sd
     if value < 3 * error:
-        return f"No more than about {max(value + 2 * error, 0.1):.1f} % of the rows"
+        return f"At most about {max(value + 2 * error, 0.1):.1f} % of the rows (noisy estimate plus 2 s.d.)"
     digits = 1 if error >= 0.05 else min(-math.floor(math.log10(max(error, 1e-4))), 4)
     return f"About {value:.{digits}f} % of the rows (s.d. {error:.{digits}f} %)"
 

@@ -273,7 +273,7 @@ def test_findings_have_the_errors_of_both_their_figures() -> None:
     check = dp.check("y ~ x + g", data, DOMAIN, 0.5, seed=3)
     rows, error = check.totals.loc["rows"]
     assert (
-        f"about {rows_of(check, 'g', 'undeclared'):,.0f} +- {check.std_err:,.0f} of {rows:,.0f} +- {error:,.0f} rows"
+        f"about {rows_of(check, 'g', 'undeclared'):,.0f} (s.d. {check.std_err:,.0f}) of {rows:,.0f} (s.d. {error:,.0f}) rows"
         in (check.findings[0])
     )
     public = dp.check("y ~ x + g", data, DOMAIN, 0.5, seed=3, adjacency="replace_one")
