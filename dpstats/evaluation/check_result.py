@@ -259,8 +259,8 @@ class Check(Released):
             if sure < CERTAIN_SDS * self.place_err:
                 continue
             sentences.append(
-                f"about {count:,.0f} (s.d. {self.place_err:,.0f}) of {self._rows_text} rows have `{place.column}` equal to "
-                f"{code:g}, far from most other values. If {code:g} stands for missing, "
+                f"about {count:,.0f} (s.d. {self.place_err:,.0f}) of {self._rows_text} rows have `{place.column}` "
+                f"equal to {code:g}, far from most other values. If {code:g} stands for missing, "
                 + self._without_code(place.column, code)
             )
         return sentences

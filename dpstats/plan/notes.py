@@ -270,7 +270,8 @@ def cap_note(plan: PlanFacts) -> list[str]:
         return [f"{settled}{uncapped}"]
     open_method = request.open_method and request.penalty is None and request.options.screen is None
     if open_method and (adapts or (alike and request.options.n is not None)):
-        uncapped = f" Such a fit may also take {statistics}, which has no cap, or sums with a cap on residuals about a first fit."
+        uncapped = f" Such a fit may also take {statistics}, which has no cap, or sums that cap residuals about a "
+        uncapped += "first fit."
     return [f"Residuals beyond a cap (residual_cap) {linear} {cap}{uncapped}"]
 
 

@@ -575,8 +575,8 @@ def rare_note(results: ReleasedModel, told: set[str]) -> list[str]:
             notes.append(f"{FIRST[column]}, to see the others.")
             continue
         notes.append(
-            f"{name} is measured from a level that is too rare for this budget. Name a common one as its reference, as "
-            f"in C({column}, Treatment('a common level')), to see the others."
+            f"{name} is measured from a level that is too rare for this budget. Name a frequent one as its reference, "
+            f"as in C({column}, Treatment('a frequent level')), to see the others."
         )
     return notes
 

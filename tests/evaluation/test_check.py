@@ -272,10 +272,9 @@ def test_findings_have_the_errors_of_both_their_figures() -> None:
     data = pd.DataFrame({"y": [1.0] * 400, "x": [0.5] * 400, "g": ["other"] * 400})
     check = dp.check("y ~ x + g", data, DOMAIN, 0.5, seed=3)
     rows, error = check.totals.loc["rows"]
-    assert (
-        f"about {rows_of(check, 'g', 'undeclared'):,.0f} (s.d. {check.std_err:,.0f}) of {rows:,.0f} (s.d. {error:,.0f}) rows"
-        in (check.findings[0])
-    )
+    lost = rows_of(check, "g", "undeclared")
+    total = f"{rows:,.0f} (s.d. {error:,.0f}) rows"
+    assert f"about {lost:,.0f} (s.d. {check.std_err:,.0f}) of {total}" in check.findings[0]
     public = dp.check("y ~ x + g", data, DOMAIN, 0.5, seed=3, adjacency="replace_one")
     assert "of 400 rows are lost" in public.findings[0]
 
