@@ -63,11 +63,15 @@ def residual_counts(values: Rows[Array], edges: Array) -> NDArray[np.int64]:
 
 
 def _counts(edges: Array, blocks: Iterable[Array]) -> NDArray[np.int64]:
-    counts = np.zeros(2 * len(edges), dtype=np.int64)
+    counts = np.zeros((2, len(edges)), dtype=np.int64)
     for block in blocks:
-        places = np.minimum(np.searchsorted(edges, np.abs(block)), len(edges) - 1)
-        counts += np.bincount(places + len(edges) * (block >= 0), minlength=len(counts))
-    return counts.reshape(2, len(edges))
+        # Of values in order an edge is looked up, not each value among the edges.
+        ordered = np.sort(block)
+        below, at_most = np.searchsorted(ordered, -edges[:-1]), np.searchsorted(ordered, edges[:-1], side="right")
+        negative = np.searchsorted(ordered, 0.0)
+        counts[0] += np.diff(negative - below, prepend=0, append=negative)
+        counts[1] += np.diff(at_most - negative, prepend=0, append=len(block) - negative)
+    return counts
 
 
 def buy_residual_counts(

@@ -59,8 +59,13 @@ def integer_rows(exog: Float, weights: Float, diagonal: Float, weight_bound: flo
     x' D^-1 x > 1 is shortened to 1, and one beyond `FARTHEST_ROW` to nothing; w is clipped to [0, h]. Every step is
     elementwise or a sum of integers without rounding: a row's integers do not depend on the other rows.
     """
-    cells, shares = _unit_integers(columns_of(exog), diagonal)
-    return _weighted_integers(cells, shares, weights, weight_bound, cells).T
+    return integer_columns(columns_of(exog), weights, diagonal, weight_bound).T
+
+
+def integer_columns(columns: Float, weights: Float, diagonal: Float, weight_bound: float) -> Float:
+    """The integers of `integer_rows`, shape (p, rows), in place of the columns."""
+    cells, shares = _unit_integers(columns, diagonal)
+    return _weighted_integers(cells, shares, weights, weight_bound, cells)
 
 
 def columns_of(exog: Float) -> Float:
