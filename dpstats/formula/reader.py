@@ -80,8 +80,11 @@ def encode(
 
 def take(encoded: Mapping[str, Encoded], rows: NDArray[np.bool_]) -> dict[str, Encoded]:
     """The rows where `rows` holds, of every encoded column."""
+    chosen = np.flatnonzero(rows)  # found once
     return {
-        name: Codes(column.values[rows], column.levels, column.contrast) if isinstance(column, Codes) else column[rows]
+        name: Codes(column.values[chosen], column.levels, column.contrast)
+        if isinstance(column, Codes)
+        else column[chosen]
         for name, column in encoded.items()
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import operator
 from collections.abc import Iterable
 from functools import partial
@@ -99,11 +100,15 @@ def residual_tails(
     beyond = begin**2 + np.trapezoid(2 * points * tail.above(points)[0], points)
     total = float(np.sum(np.maximum(sizes[:start], 0.0) * middles**2)) + tail.rows * beyond
     rms = float(np.sqrt(total / rows))
-    cap, candidates = float(edges[-1]), edges[-1] * 2.0 ** (-np.arange(8 * DOUBLINGS) / 8)
-    for candidate in candidates[candidates >= LEAST_CAP * rms]:
-        if tail.excess(candidate) > BENDS * rows * np.hypot(rms / np.sqrt(rows), unit_error * candidate):
-            break
-        cap = float(candidate)
+    candidates = edges[-1] * 2.0 ** (-np.arange(8 * DOUBLINGS) / 8)
+    candidates = candidates[candidates >= LEAST_CAP * rms]
+    # The narrower a cap is the more is beyond it and the less its noise: the least that serves is found by halving.
+    last = bisect.bisect_left(
+        candidates,
+        True,
+        key=lambda cap: tail.excess(cap) > BENDS * rows * np.hypot(rms / np.sqrt(rows), unit_error * cap),
+    )
+    cap = float(candidates[last - 1]) if last else float(edges[-1])
     within = (edges[:-1] >= TAIL[0] * rms) & (edges[:-1] <= TAIL[1] * rms)
     less, more = np.sort(counts[:, 1:][:, within].sum(axis=1))
     alike = (less - ALIKE * more) / (deviation * np.sqrt(max(int(within.sum()), 1)) * np.hypot(1, ALIKE))
