@@ -59,10 +59,11 @@ def bought_residuals(
     scale = own[1] / declared[1]
     moved = scale * coef
     at = design.names.index("Intercept")
-    shift = (own[0] - declared[0]) / declared[1]
-    moved[at] += design.scale[at] * shift
+    moved[at] += design.scale[at] * (own[0] - declared[0]) / declared[1]
     found = replace(purchase, centre=ResidualCentre(tuple(moved.tolist()), scale * cap), beyond=beyond)
-    return found, encoded if own == declared else encoded.map_rows(partial(_in_units, scale, shift))
+    return found, encoded if own == declared else encoded.map_rows(
+        partial(_in_units, scale, (own[0] - declared[0]) / declared[1])
+    )
 
 
 def first_fit(plan: Plan, eps: float) -> Plan:

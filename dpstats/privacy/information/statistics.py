@@ -183,8 +183,7 @@ def integer_statistics(blocks: Iterable[tuple[Float, Float]], noise: MatrixNoise
         for start in range(0, len(exog), BLOCK_ROWS):
             inner, outcome = noise.coordinates(exog[start : start + BLOCK_ROWS]), endog[start : start + BLOCK_ROWS]
             columns = np.empty((size, len(outcome)))
-            columns[:-1] = inner.T
-            integer_columns(columns[:-1], np.ones(len(outcome)), diagonal, 1.0)
+            integer_columns(inner.T, np.ones(len(outcome)), diagonal, 1.0, columns[:-1])
             np.trunc(np.clip(outcome, -1.0, 1.0) * 2.0**PLACES, out=columns[-1])
             total += np.dot(columns, columns.T).astype(np.int64)
     return total
