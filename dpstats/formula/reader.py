@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.data import Block, PackedRows, Rows, Table, as_table, slices
-from dpstats.data.columns import MISSING_TOKEN, usable_kind
+from dpstats.data.columns import MISSING_TOKEN, Column, usable_kind
 from dpstats.data.passes import cut_even
 from dpstats.data.persons import OwnedRows
 from dpstats.domain import Domain, Levels, Range
@@ -27,7 +27,7 @@ from dpstats.formula.coding import factor_values
 from dpstats.formula.expression import Column as ColumnNode
 from dpstats.formula.parse import Formula
 from dpstats.formula.public_frame import Codes, Encoded
-from dpstats.formula.scaled_design import ScaledDesign, all_within, packed_rows
+from dpstats.formula.scaled_design import ScaledDesign, packed_rows
 from dpstats.quiet import quiet
 from dpstats.wording import days_since
 
@@ -69,7 +69,7 @@ def encode(
     for name in names:
         declared, cells = domain[name], table.column(name).select(rows)
         if isinstance(declared, Range):
-            encoded[name], known = _within(cells.numbers(), declared, beyond)
+            encoded[name], known = _within(cells, declared, beyond)
             complete &= known
         else:
             codes = cells.codes(declared.code_of())
@@ -80,19 +80,24 @@ def encode(
 
 def take(encoded: Mapping[str, Encoded], rows: NDArray[np.bool_]) -> dict[str, Encoded]:
     """The rows where `rows` holds, of every encoded column."""
+    chosen = np.flatnonzero(rows)  # found once
     return {
-        name: Codes(column.values[rows], column.levels, column.contrast) if isinstance(column, Codes) else column[rows]
+        name: Codes(column.values[chosen], column.levels, column.contrast)
+        if isinstance(column, Codes)
+        else column[chosen]
         for name, column in encoded.items()
     }
 
 
-def _within(numbers: Array, declared: Range, beyond: bool) -> tuple[Array, NDArray[np.bool_]]:
+def _within(cells: Column, declared: Range, beyond: bool) -> tuple[Array, NDArray[np.bool_]]:
     """Numbers within a range, NaN where there is none, and where there is one."""
+    numbers = cells.numbers()
+    if cells.all_within(numbers, *(declared.interval if declared.drops else (declared.low, declared.high))):
+        return numbers, np.ones(len(numbers), dtype=bool)
+    numbers = np.ascontiguousarray(numbers)
     if declared.drops:
         known = np.isfinite(numbers) if beyond else declared.holds(numbers)
         return np.where(known, numbers, np.nan), known
-    if all_within(numbers := np.ascontiguousarray(numbers), declared.low, declared.high):
-        return numbers, np.ones(len(numbers), dtype=bool)
     clipped, known = np.clip(numbers, declared.low, declared.high), np.isfinite(numbers)
     if not known.all():
         clipped[~known] = np.nan
@@ -506,7 +511,7 @@ def _states(table: Table, name: str, fact: Range | Levels | None) -> dict[str, F
         return {"lost": ~np.isfinite(numbers)}
     if fact.drops:
         return {"lost": ~fact.holds(numbers)}
-    if all_within(numbers, fact.low, fact.high):
+    if cells.all_within(numbers, fact.low, fact.high):
         return {"lost": NOWHERE, "below": NOWHERE, "above": NOWHERE}
     lost = ~np.isfinite(numbers)
     return {"lost": lost, "below": ~lost & (numbers < fact.low), "above": ~lost & (numbers > fact.high)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import operator
 from collections.abc import Iterable
 from functools import partial
@@ -63,11 +64,15 @@ def residual_counts(values: Rows[Array], edges: Array) -> NDArray[np.int64]:
 
 
 def _counts(edges: Array, blocks: Iterable[Array]) -> NDArray[np.int64]:
-    counts = np.zeros(2 * len(edges), dtype=np.int64)
+    counts = np.zeros((2, len(edges)), dtype=np.int64)
     for block in blocks:
-        places = np.minimum(np.searchsorted(edges, np.abs(block)), len(edges) - 1)
-        counts += np.bincount(places + len(edges) * (block >= 0), minlength=len(counts))
-    return counts.reshape(2, len(edges))
+        # Of values in order an edge is looked up, not each value among the edges.
+        ordered = np.sort(block)
+        below, at_most = np.searchsorted(ordered, -edges[:-1]), np.searchsorted(ordered, edges[:-1], side="right")
+        negative = np.searchsorted(ordered, 0.0)
+        counts[0] += np.diff(negative - below, prepend=0, append=negative)
+        counts[1] += np.diff(at_most - negative, prepend=0, append=len(block) - negative)
+    return counts
 
 
 def buy_residual_counts(
@@ -95,11 +100,15 @@ def residual_tails(
     beyond = begin**2 + np.trapezoid(2 * points * tail.above(points)[0], points)
     total = float(np.sum(np.maximum(sizes[:start], 0.0) * middles**2)) + tail.rows * beyond
     rms = float(np.sqrt(total / rows))
-    cap, candidates = float(edges[-1]), edges[-1] * 2.0 ** (-np.arange(8 * DOUBLINGS) / 8)
-    for candidate in candidates[candidates >= LEAST_CAP * rms]:
-        if tail.excess(candidate) > BENDS * rows * np.hypot(rms / np.sqrt(rows), unit_error * candidate):
-            break
-        cap = float(candidate)
+    candidates = edges[-1] * 2.0 ** (-np.arange(8 * DOUBLINGS) / 8)
+    candidates = candidates[candidates >= LEAST_CAP * rms]
+    # The narrower a cap is the more is beyond it and the less its noise: the least that serves is found by halving.
+    last = bisect.bisect_left(
+        candidates,
+        True,
+        key=lambda cap: tail.excess(cap) > BENDS * rows * np.hypot(rms / np.sqrt(rows), unit_error * cap),
+    )
+    cap = float(candidates[last - 1]) if last else float(edges[-1])
     within = (edges[:-1] >= TAIL[0] * rms) & (edges[:-1] <= TAIL[1] * rms)
     less, more = np.sort(counts[:, 1:][:, within].sum(axis=1))
     alike = (less - ALIKE * more) / (deviation * np.sqrt(max(int(within.sum()), 1)) * np.hypot(1, ALIKE))
