@@ -661,7 +661,7 @@ def cells() -> Iterator[Any]:
 
 @pytest.mark.slow
 def test_intervals_cover(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The truth is of a million rows: its error adds 3 % to the variance of 30,000, and .4 % to the chance of a miss."""
+    """The truth is of a million rows: its error adds 3 % to the variance of 30,000, and .4 % to the chance to miss."""
     from benchmarks.inference import fit_statistics as benchmark
 
     monkeypatch.setattr(benchmark, "LARGE", 1_000_000)
