@@ -445,7 +445,7 @@ def test_the_auditor_does_not_refute_it_and_refutes_a_colder_one(delta):
     def mechanism(plan):
         return lambda rows, rng: plan.coefficients(block_rows([rows]), rng)
 
-    sound = dp.audit(mechanism(plan), data, neighbour, eps=plan.eps, delta=delta, runs=800, seed=1)
+    sound = dp.audit(mechanism(plan), data, neighbour, eps=plan.eps, delta=delta, runs=500, seed=1)
     assert sound.passed, sound.summary()
     cold = replace(
         plan,
@@ -453,7 +453,7 @@ def test_the_auditor_does_not_refute_it_and_refutes_a_colder_one(delta):
         temperature=plan.temperature * 60,
         noise=plan.noise.scaled(plan.noise.scale / math.sqrt(60)),
     )
-    assert not dp.audit(mechanism(cold), data, neighbour, eps=plan.eps, delta=delta, runs=800, seed=1).passed
+    assert not dp.audit(mechanism(cold), data, neighbour, eps=plan.eps, delta=delta, runs=500, seed=1).passed
 
 
 def test_offsets_and_trials_are_refused(frame):
