@@ -212,11 +212,11 @@ def test_plans_foresee_what_is_bought() -> None:
 
 @pytest.mark.slow
 def test_default_intervals_cover() -> None:
-    """200 fits of 4 slopes of new rows: .95 less 3 standard errors of 800 such, were they independent, is .927."""
+    """100 fits of 4 slopes of new rows: .95 less 3 standard errors of 400 such, were they independent, is .917."""
     truth, covered = pd.Series({"x": 8.0, "z": -2.0, "g[T.b]": 1.0, "g[T.c]": 0.0}), []
-    for seed in range(200):
+    for seed in range(100):
         found = dp.ols(MODEL, frame(12_000, seed), 0.6, domain=WIDE, seed=seed)
         assert found.plan.residuals is not None
         ends = found.conf_int().loc[truth.index].to_numpy()
         covered.append((ends[:, 0] <= truth) & (truth <= ends[:, 1]))
-    assert np.mean(covered) > 0.927
+    assert np.mean(covered) > 0.917
