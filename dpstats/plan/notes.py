@@ -48,8 +48,8 @@ ROWS_TRIED = tuple(250 * 2**doubled for doubled in range(16))
 MOST_FORETOLD = 20
 """A forecast of more coefficients takes longer than printing a plan should."""
 
-FEWEST_SCREENED = 5
-"""Of no more coefficients a choice by screening is not worth its cost."""
+FEWEST_CHOSEN = 5
+"""Of no more coefficients a sparse penalty hardly chooses: a fit of all has their errors."""
 
 NEIGHBOURS = {
     ("add_remove", True): "adding or removing one row",
@@ -300,18 +300,19 @@ def alpha_note(plan: PlanFacts) -> list[str]:
 
 def may_screen(plan: PlanFacts) -> bool:
     """Whether screening could choose the columns in the place of a sparse penalty."""
-    barred = plan.screening is not None or plan.request.options.retrieval == "return" or plan.family.name in OF_PIECES
-    return not barred and len(plan.names) > FEWEST_SCREENED
+    barred = plan.screening is not None or plan.family.name in OF_PIECES
+    return not barred and plan.request.options.retrieval != "return"
 
 
 def kept_note(plan: PlanFacts) -> list[str]:
     """That a sparse penalty keeps columns without effect too, how many of them, and which call tests effects."""
     objective, options = plan.objective, plan.request.options
-    if objective.penalty is None or not objective.penalty.sparse or options.refit_share > 0:
+    penalty, few = objective.penalty, len(plan.names) <= FEWEST_CHOSEN
+    if penalty is None or not penalty.sparse or options.refit_share > 0 or few:
         return []
     note = "Columns are kept for prediction and may have no effect."
-    if type(objective) is ObjectivePlan and objective.penalty.convex:
-        slopes = objective.penalty.slope(np.full(objective.size, NEGLIGIBLE), objective.penalty_weights)
+    if type(objective) is ObjectivePlan and penalty.convex:
+        slopes = penalty.slope(np.full(objective.size, NEGLIGIBLE), objective.penalty_weights)
         # The default alpha is as large as noise and sampling error; of others only the noise is known.
         auto = automatic_alpha(plan.request.penalty, options)
         spread = objective.threshold if auto else np.sqrt(objective.noise_variances)

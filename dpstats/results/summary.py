@@ -311,7 +311,7 @@ def bounded_table(results: ReleasedModel, full: bool, title: str | None = None) 
         rows += [(name, list(compress(cells, shown)))] if kept else []
     widths, heads = list(compress(headers.values(), shown)), list(compress(headers, shown))
     # Columns stand beside the names and not at the far end of the line.
-    taken = sum(widths) + len(widths) + max([SHORT_NAME, *(len(name) for name, _ in rows)])
+    taken = sum(widths) + len(widths) + max([SHORT_NAME, *(len(str(name)) for name, _ in rows)])
     spare = max(WIDTH - taken, 0)
     for line in (heads, *(cells for _, cells in rows)):
         line[-1] = f"{line[-1]:>{widths[-1]}}{'':{spare}}"
@@ -341,7 +341,7 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     if plan.guarantee.unit is not None:
         notes.insert(0, persons_note(plan))
     if results.selects:
-        notes = [*kept_note(plan), selection_note(results), *notes]
+        notes.insert(0, " ".join([*kept_note(plan), selection_note(results)]))
     if not shows_errors(results):
         notes.insert(0, no_errors_note(results))
     return [*weak_guarantee_note(plan), *notes]
