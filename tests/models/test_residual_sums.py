@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -255,10 +256,10 @@ def purchases_of_one_release(monkeypatch: pytest.MonkeyPatch) -> list[ResidualPu
         return bought(*arguments)
 
     monkeypatch.setattr(sources, "bought_residuals", noted)
-    data = frame(20_000)
+    data = frame(6_000)
     wide = data.assign(y=data["y"] + 2.5 * np.random.default_rng(5).standard_normal(len(data)))
     for rows in (data, wide):
-        dp.ols(MODEL, rows, 1.0, domain=WIDE, seed=1, n=20_000)
+        dp.ols(MODEL, rows, 1.0, domain=WIDE, seed=1, n=6_000)
 
     def first_of(honest: Callable[..., Any]) -> Callable[..., Any]:
         released: list[Any] = []
@@ -313,12 +314,48 @@ def test_a_planted_purchase_that_costs_more_is_not_released(monkeypatch: pytest.
         fitted(20_000)
 
 
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+@pytest.mark.parametrize(
+    "given", [{}, {"delta": 0.01}, {"eps": 0.2}, {"inference": None}, {"n": 4_500, "inference": True}]
+)
+def test_a_plan_with_public_rows_costs_what_the_fit_does(given: dict[str, Any], adjacency: str, tmp_path: Path) -> None:
+    """To the last bit, whether residuals are bought (1,000 rows times eps for each of five columns) or not."""
+    settings = {"eps": 1.0, "n": 20_000, "adjacency": adjacency, **given}
+    plan = dp.plan(MODEL, WIDE, **settings)
+    ledger = dp.Ledger(tmp_path / "rows.ledger", dataset="rows", eps=1.0, delta=0.1, adjacency=adjacency)
+    found = dp.ols(MODEL, frame(20_000), domain=WIDE, ledger=ledger, **settings)
+    if found.plan.request.method == plan.request.method:  # sums without residuals may follow from the interval
+        pd.testing.assert_frame_equal(plan.budget, found.budget)
+    assert found.guarantee == plan.guarantee
+    entry = ledger.entries().iloc[-1]
+    assert (entry["method"], entry["eps"]) == (plan.request.method, settings["eps"])
+    bought = not given or "delta" in given
+    assert ("residual spread" in plan.budget.index) == bought
+    assert ("how far residuals about it reach" in " ".join(str(plan).split())) == bought
+    assert found.plan.request.method == "statistics" or not bought
+
+
+def test_a_plan_with_public_rows_is_that_of_its_eps() -> None:
+    plan = dp.plan(MODEL, WIDE, 0.2, n=20_000)
+    assert plan.at(1.0).digest() == dp.plan(MODEL, WIDE, 1.0, n=20_000).digest()
+    assert plan.at(1.0).at(0.2).digest() == plan.digest()
+
+
+def test_a_normal_release_of_sums_does_not_stand_for_all_that_is_bought() -> None:
+    """rho-zCDP of the sums alone would leave out a first fit, a histogram and an interval."""
+    plan = dp.plan(MODEL, WIDE, 1.0, delta=0.1, noise="gaussian", n=20_000)
+    assert plan.residuals is not None
+    assert plan.stages[0].plan.statistics.guarantee.rho
+    assert plan.guarantee.rho is None
+
+
 def test_plans_foresee_what_is_bought() -> None:
     plan = dp.plan(MODEL, WIDE, 1.0)
     said, wide = (plan.standard_errors(20_000, residual_sd=sd) for sd in (0.5, 5.0))
     assert (said["std_error"] < 0.7 * wide["std_error"]).all()
     known = dp.plan(MODEL, WIDE, 1.0, n=20_000.0)
-    assert known.response is not None
+    said, wide = (known.standard_errors(20_000, residual_sd=sd, typical={"x": (0.5, 0.2)}) for sd in (0.5, 5.0))
+    assert (said["std_error"] < 0.9 * wide["std_error"]).all()
 
 
 @pytest.mark.slow
