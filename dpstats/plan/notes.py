@@ -234,9 +234,9 @@ def cap_note(plan: PlanFacts) -> list[str]:
         return []
     statistics = argument("method", "statistics")
     if plan.residuals is not None:
-        most = in_units(units) if plan.completed else f"a cap of at most {in_units(units)}"
+        cap = in_units(units) if plan.completed else f"a cap of at most {in_units(units)}"
         return [
-            f"A response that is more than {most} away from a rough first fit (in units of the response) "
+            f"A response that is more than {cap} away from a rough first fit (in units of the response) "
             "is moved to that distance. If most of the moved responses lie on one side, the fitted values differ from "
             f"the mean of the response. {statistics} moves none."
         ]

@@ -251,6 +251,22 @@ def test_other_options_reach_the_model(folder: Path, capfd: pytest.CaptureFixtur
     assert "information" not in [row["purchase"] for row in without]
 
 
+def test_true_and_false_are_written_as_elsewhere(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """In YAML, JSON or Python; what is none of the words is refused with all of them."""
+    plain = ["plan", "income ~ age + C(sex)", "--domain", "adult.yaml", *LOGIT]
+    for word, meant in {"true": "yes", "True": "yes", "AUTO": "auto", "false": "no", "None": "no"}.items():
+        found, same = (printed(capfd, [*plain, "--inference", one]) for one in (word, meant))
+        assert found == same, word
+    for word in ("false", "False"):
+        assert printed(capfd, [*plain, "--set", f"allow_uncertified={word}"]) == printed(capfd, plain)
+    lossy = [*plain, "--penalty", "scad", "--alpha", "1", "--set", "realization=augmented"]
+    assert main([*lossy, "--set", "allow_uncertified=true"]) == main([*lossy, "--set", "allow_uncertified=True"])
+    capfd.readouterr()
+    with pytest.raises(SystemExit):
+        main([*plain, "--inference", "ture"])
+    assert "--inference: 'ture' is none of auto, model, robust, yes, no" in " ".join(capfd.readouterr().err.split())
+
+
 @pytest.mark.slow
 def test_caps_are_options(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     plain = ["plan", "age ~ C(sex)", "--domain", "adult.yaml", "--eps", "1"]
