@@ -87,13 +87,13 @@ class Summary(statsmodels_summary.Summary):
         caption = tables[0].title
         if floating:
             tables[0].title = ""
-        look = {"replacements": {}, "data_aligns": "r", "header_align": "r"}
+        look = {"replacements": {}, "data_aligns": "r", "header_align": "r", "stub": "%s", "header": "%s"}
         parts = [table.as_latex_tabular(center=not floating, **look) for table in tables]
+        below = [r"\begin{minipage}{\linewidth}", r"\footnotesize", "\n\n".join(notes), r"\end{minipage}"]
         if not floating:
-            return "\n\n".join([*parts, *notes])
+            return "\n\n".join([*parts, *(["\n".join(below)] if notes else [])])
         head = [r"\begin{table}[htbp]", r"\centering", rf"\caption{{{caption}}}"]
         head += [rf"\label{{{label}}}"] if label else []
-        below = [r"\begin{minipage}{\linewidth}", r"\footnotesize", "\n\n".join(notes), r"\end{minipage}"]
         return "\n".join(
             [*head, "\n\n\\medskip\n".join(parts), *(["", r"\medskip", *below] if notes else []), r"\end{table}"]
         )

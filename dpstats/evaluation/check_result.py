@@ -173,7 +173,7 @@ class Check(Released):
     @property
     def totals(self) -> pd.DataFrame:
         """All rows, those that a fit uses, and those that it loses; columns rows and std_err."""
-        losing = np.array([False, *(fault.kind == "lost" for fault in self.faults)])
+        losing = np.array([False, *(fault.loses for fault in self.faults)])
         every = np.ones(len(losing), dtype=bool)
         totals = {}
         for name, chosen in (("rows", every), ("complete", ~losing), ("lost", losing)):
@@ -202,7 +202,7 @@ class Check(Released):
 
     def _advice(self, fault: Fault, count: float) -> str:
         """What to do about a figure that matters and that noise cannot explain."""
-        if count < CERTAIN_SDS * self.std_err or (fault.kind != "lost" and count < CLIPPED_SHARE * self.rows):
+        if count < CERTAIN_SDS * self.std_err or (not fault.loses and count < CLIPPED_SHARE * self.rows):
             return ""
         return fault.advice
 
@@ -218,10 +218,11 @@ class Check(Released):
         """The faults that are there for sure, in sentences, the greatest first; then ranges that are far too wide."""
         table = self.table
         certain = table[table["advice"] != ""].sort_values("rows", ascending=False)
-        what = {"lost": "are lost to", "below": "are clipped in", "above": "are clipped in"}
+        clipped = {"below": "are clipped in", "above": "are clipped in"}
         faults = [
             f"about {row['rows']:,.0f} +- {self.std_err:,.0f} of {self._rows_text} rows "
-            f"{what[row['fault']]} `{row['column']}`: {row['advice']}{self._empty_levels(row['column'], row['fault'])}"
+            f"{clipped.get(row['fault'], 'are lost to')} `{row['column']}`: {row['advice']}"
+            f"{self._empty_levels(row['column'], row['fault'])}"
             for _, row in certain.iterrows()
         ]
         ranges = [place for place in self.places if place.ends]
@@ -241,7 +242,7 @@ class Check(Released):
     def _empty_levels(self, column: str, fault: str) -> str:
         """The declared levels without a certain count in a column that loses rows, if other levels have one."""
         place = next((one for one in self.places if one.column == column and not one.ends), None)
-        if place is None or fault != "lost":
+        if place is None or fault not in ("undeclared", "lost"):
             return ""
         stands_out = self._counts_at(place) >= CERTAIN_SDS * self.place_err
         missing = [repr(name) for name, there in zip(place.names, stands_out, strict=True) if not there]
@@ -277,9 +278,10 @@ class Check(Released):
         return f"declare the range without it, {dropped}, or {masked}"
 
     def _too_wide(self, place: ColumnHistogram) -> list[str]:
-        """Whether hardly any rows lie outside a small part of a column's range."""
-        counts, total = self._counts_at(place), max(float(self.counts[0]), 1.0)
-        if total < LEAST_CLEAN * self.rows:  # few rows without a fault say little of all
+        """Whether hardly any rows lie outside a small part of a column's range; of a logarithm that may be right."""
+        counts, total, parsed = self._counts_at(place), max(float(self.counts[0]), 1.0), parse(self.formula)
+        # Few rows without a fault say little of all.
+        if total < LEAST_CLEAN * self.rows or place.column not in parsed.untransformed_columns:
             return []
         for width in (1, 2):
             inside = np.convolve(counts[:PARTS], np.ones(width), mode="valid")
@@ -290,7 +292,7 @@ class Check(Released):
             if outside - noise <= LEAST_OUTSIDE * total and outside + CERTAIN_SDS * noise <= MOST_OUTSIDE * total:
                 low, high = place.ends[start], place.ends[start + width]
                 declared = next(fault.declared for fault in self.faults if fault.column == place.column)
-                is_response = place.column in parse(self.formula).response_columns
+                is_response = place.column in parsed.response_columns
                 buys = argument("response" if is_response else "ranges", "bought")
                 return [
                     f"nearly all rows have `{place.column}` between {low:.4g} and {high:.4g}, {PART_NAMES[width]} "
@@ -312,14 +314,15 @@ class Check(Released):
     def _by_column(self) -> SimpleTable:
         """Rows lost and clipped, one column of the data a line."""
         table = self.table
-        figures = {(row["column"], row["fault"]): f"{row['rows']:,.0f}" for _, row in table.iterrows()}
+        shown = {"missing": "lost"}
+        figures = {
+            (row["column"], shown.get(row["fault"], row["fault"])): f"{row['rows']:,.0f}" for _, row in table.iterrows()
+        }
+        kinds = ["lost", "undeclared", "below", "above"]
         declared = dict(zip(table["column"], table["declared"], strict=True))
-        rows = [
-            (name, [*(figures.get((name, kind), "") for kind in ("lost", "below", "above")), fact])
-            for name, fact in declared.items()
-        ]
+        rows = [(name, [*(figures.get((name, kind), "") for kind in kinds), fact]) for name, fact in declared.items()]
         title = f"Rows lost and clipped by column (std err of each figure: {self.std_err:,.0f})"
-        return full_width(["lost", "below", "above", "declared"], rows, [9, 9, 9, 22], title=title)
+        return full_width([*kinds, "declared"], rows, [9, 12, 9, 9, 18], title=title)
 
     def _notes(self) -> list[str]:
         private = f"The counts are {privacy_level(self.guarantee)}-differentially private"
@@ -361,7 +364,7 @@ class Check(Released):
 
     def to_dict(self) -> dict[str, Any]:
         return {each.name: getattr(self, each.name) for each in fields(self)} | {
-            "faults": [list(fault) for fault in self.faults],
+            "faults": [list(fault.stored) for fault in self.faults],
             "counts": self.counts.tolist(),
             "guarantee": self.guarantee.to_dict(),
             "places": [list(place if place.codes else place[:-1]) for place in self.places],

@@ -137,7 +137,7 @@ def check(
     design = None if open_ranges else requested_spec(formula, known, family=kind)
     parsed = parse(formula)
     facts = column_facts(parsed, clipping_response(parsed, known), kind)
-    faults = possible_faults(facts, design)
+    faults = possible_faults(facts, design, parsed)
     places = column_histograms(facts)
     noise = choose_noise(STEPS, STEPS**2, privacy.eps, privacy.delta, privacy.adjacency)
     check_unit(table, privacy.record)

@@ -16,7 +16,7 @@ from typing import Any
 from dpstats.cached import cached_property
 from dpstats.domain import Domain
 from dpstats.errors import FormulaError
-from dpstats.formula.expression import Transform, columns_of
+from dpstats.formula.expression import Apply, Transform, columns_of
 from dpstats.formula.patsy_internals import ModelDesc, ParseNode, PatsyError, Term, factor_codes, parse_tree
 from dpstats.formula.syntax import as_python, auxiliary_call, dots, locate, one_at_most, refuse_symbols, share_hint
 from dpstats.formula.translate import STANDS, Factor, compile_factor, first_line
@@ -75,6 +75,19 @@ class Formula:
         read = Counter(name for node in factors.values() for name in columns_of(node))
         bent = {name for node in factors.values() if isinstance(node, Transform) for name in columns_of(node)}
         return bent | {name for name, times in read.items() if times > 1}
+
+    @property
+    def untransformed_columns(self) -> set[str]:
+        """Columns that some factor reads other than by an elementwise function, such as a logarithm."""
+        factors = (
+            self.response,
+            self.failures,
+            *self.offsets,
+            self.weights,
+            *(one for term in self.terms for one in term),
+        )
+        nodes = [factor.node for factor in factors if factor is not None]
+        return {name for node in nodes if not isinstance(node, Apply) for name in columns_of(node)}
 
 
 def _columns(*factors: Factor | None) -> tuple[str, ...]:

@@ -375,13 +375,25 @@ class Fault(NamedTuple):
     """What may be wrong with a row: the column, how, and what was declared of it."""
 
     column: str
-    kind: Literal["lost", "below", "above", "outside"]  # the last one where the two before are not told apart
+    # "missing" and "undeclared" of levels, "lost" of other columns; "outside" where below and above are one
+    kind: Literal["lost", "missing", "undeclared", "below", "above", "outside"]
     declared: str
+    response: bool = False  # whether the model explains the column
+
+    @property
+    def stored(self) -> tuple[object, ...]:
+        """As older versions stored it, unless it is the response's: a plan keeps its digest."""
+        return tuple(self) if self.response else tuple(self)[:3]
+
+    @property
+    def loses(self) -> bool:
+        """Whether a row that has it is left out; else a cell is clipped."""
+        return self.kind in ("lost", "missing", "undeclared")
 
     @property
     def effect(self) -> str:
         """What it does to rows, and what to look at, in words."""
-        if self.kind == "lost":
+        if self.loses:
             return f"are lost to `{self.column}`: {self.advice}"
         look = "look up the range and the codes for missing values, such as 999, in the codebook"
         return f"have `{self.column}` {self.kind} its declared range {self.declared}, where they are clipped; {look}"
@@ -402,6 +414,10 @@ class Fault(NamedTuple):
         """What to look at, where many rows have it."""
         if self.column == FORMULA:
             return "a term or the response is not finite there; transform columns that can be zero or negative"
+        if self.kind == "missing":
+            return "missing"
+        if self.kind == "undeclared":
+            return "a level that is not declared; compare the spelling with the codebook"
         if self.kind != "lost":
             compare = "look up the range and the codes for missing values in the codebook"
             return f"{self.kind} the declared range {self.declared}; {compare}"
@@ -434,15 +450,21 @@ def column_facts(parsed: Formula, known: Mapping[str, Range | Levels], family: F
     return facts
 
 
-def possible_faults(facts: Facts, design: ReadableDesign | None) -> tuple[Fault, ...]:
+def possible_faults(facts: Facts, design: ReadableDesign | None, parsed: Formula) -> tuple[Fault, ...]:
     """What may be wrong with a row: first what loses it, then what clips it; public. A design has no range open."""
     words = {name: _declared(declared) for name, declared in facts.items()}
-    faults = [Fault(name, "lost", declared) for name, declared in words.items()]
+    faults: list[Fault] = []
+    for name, declared in facts.items():
+        if isinstance(declared, Levels):
+            faults += [Fault(name, "missing", words[name]), Fault(name, "undeclared", words[name])]
+        else:
+            faults.append(Fault(name, "lost", words[name]))
     if design is not None and design.has_gaps:
         faults.append(Fault(FORMULA, "lost", "finite everywhere"))
     for name, declared in facts.items():
         if isinstance(declared, Range) and not declared.drops:
-            faults += [Fault(name, "below", words[name]), Fault(name, "above", words[name])]
+            is_response = name in parsed.response_columns
+            faults += [Fault(name, "below", words[name], is_response), Fault(name, "above", words[name], is_response)]
     return tuple(faults)
 
 
@@ -479,16 +501,21 @@ def fault_flags(block: Table, facts: Facts, design: ReadableDesign | None, fault
     flags = np.empty((block.rows, len(faults)), dtype=bool)
     lost = np.zeros(block.rows, dtype=bool)
     for own, fault, raw in zip(flags.T, faults, raw_flags(block, facts, design, faults), strict=True):
-        own[:] = raw if fault.kind == "lost" and fault.column != FORMULA else raw & ~lost
-        lost |= own & (fault.kind == "lost")
+        own[:] = raw if fault.loses and fault.column != FORMULA else raw & ~lost
+        lost |= own & fault.loses
     return flags
 
 
 def _states(table: Table, name: str, fact: Range | Levels | None) -> dict[str, Flags]:
-    """Which cells are lost, below and above, each of shape (r,), or (1,) for none."""
+    """Which cells have each kind of fault, of shape (r,), or (1,) for none."""
     cells = table.column(name)
     if isinstance(fact, Levels):
-        return {"lost": cells.codes(fact.code_of()) < 0}
+        without = cells.codes(fact.code_of()) < 0
+        if not without.any():
+            return dict.fromkeys(("missing", "undeclared", "lost"), NOWHERE)
+        missing = without.copy()
+        missing[without] = cells.select(without).tokens() == MISSING_TOKEN
+        return {"missing": missing, "undeclared": without & ~missing, "lost": without}  # the last one in older plans
     numbers = cells.numbers()
     if fact is None:
         return {"lost": ~np.isfinite(numbers)}

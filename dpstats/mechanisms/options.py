@@ -252,8 +252,9 @@ class Options:
         0.03 for a single fit of a formula by napp or statistics, also with an absorbed factor, and 0 for other methods,
         arrays, fits that share a budget, persons under "replace_one", and a given `n`.
     on_mismatch : {"stop", "go"}
-        If a column certainly loses or clips more than a fifth of the rows, "stop" raises MismatchError, and only the
-        count is charged; "go" fits all the same.
+        If a column certainly loses or clips more than a fifth of the rows, or has an undeclared level in more than a
+        tenth, or if the response is clipped in more than a tenth, "stop" raises MismatchError, and only the count is
+        charged. "go" fits all the same.
     n : float, optional
         A PUBLIC guess at the number of rows. With ``inference="auto"`` it decides how much of the budget goes to
         errors, in place of a private count of rows. Then no rows are counted, and a wrong Domain does not stop the fit,

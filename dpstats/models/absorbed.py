@@ -321,7 +321,9 @@ def _planned_counts(
         raise ArgumentError(
             f"check_share: groups are not counted under {argument('adjacency', 'replace_one')}; leave it out"
         )
-    planned = RowCounts.planned(privacy.eps, share, privacy.adjacency, possible_faults(_facts(design), design))
+    planned = RowCounts.planned(
+        privacy.eps, share, privacy.adjacency, possible_faults(_facts(design), design, design.parsed)
+    )
     return replace(planned, persons=persons)
 
 

@@ -132,7 +132,7 @@ def _planned_counts(privacy: PrivacyParameters, options: Options, design: Design
         raise ArgumentError(
             f"check_share counts rows, and the guarantee is for persons: leave it out with {argument('unit')}"
         )
-    faults = possible_faults(_facts(design), design)
+    faults = possible_faults(_facts(design), design, design.parsed)
     return RowCounts.planned(privacy.eps, share, privacy.adjacency, faults) if share else None
 
 

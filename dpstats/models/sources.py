@@ -443,7 +443,7 @@ def plan_counts(request: Request, design: DesignSpec, open_ranges: Sequence[str]
     if obstacle is not None:
         raise ArgumentError(f"check_share {obstacle}")
     facts = known_facts(design, open_ranges, request.family)
-    faults = possible_faults(facts, None if open_ranges else design)
+    faults = possible_faults(facts, None if open_ranges else design, design.parsed)
     persons = request.options.unit is not None  # of whom nothing is forecast
     adapts = not persons and adaptive_errors(request, request.family)
     # A public guess at the number of rows has settled what is bought.

@@ -173,10 +173,8 @@ def counts_note(plan: Any) -> list[str]:
 
 
 def count_findings(plan: Any) -> list[str]:
-    """Columns that certainly lose or clip rows, in sentences; what clips the response changes every coefficient."""
-    design = getattr(plan, "design", None)
-    responses = design.parsed.response_columns if isinstance(design, DesignSpec) else ()
-    return plan.counts.findings(narrowed_columns(plan), responses)
+    """Columns that certainly lose or clip rows, in sentences."""
+    return plan.counts.findings(narrowed_columns(plan))
 
 
 def narrowed_columns(plan: Any) -> dict[str, Range]:
@@ -238,7 +236,7 @@ def cap_note(plan: PlanFacts) -> list[str]:
         return [
             f"A response that is more than {cap} away from a rough first fit (in units of the response) "
             "is moved to that distance. If most of the moved responses lie on one side, the fitted values differ from "
-            f"the mean of the response. {statistics} moves none."
+            f"the mean of the response. If you pass {statistics}, no response is moved."
         ]
     linear = (
         "enter the loss linearly, as in Huber regression. If most of these residuals have the same sign, the fitted "

@@ -27,8 +27,9 @@ LEAST_EPS = 1e-9
 ROWS_PART = 1 / 3
 """The part of the purchase that counts the rows used; the rest counts rows at fault, where more counts have noise."""
 
-MOST_AT_FAULT = 0.2
-"""A fit stops if one column loses or clips more of the rows."""
+MOST_AT_FAULT, MOST_UNDECLARED = 0.2, 0.1
+"""A fit stops if one column loses or clips more of the rows; or if more have an undeclared level, or have the response
+clipped: a level is missing there, or every coefficient biased."""
 
 LEAST_LOST, LEAST_CLIPPED = 0.005, 0.03
 """A summary names a column that loses, or clips, more of the rows, where noise alone does not explain it."""
@@ -70,7 +71,7 @@ class RowCounts:
         paid = share if adjacency == "add_remove" else (1 - ROWS_PART) * share
         (cost, _), (rest, _) = split_budget(eps, 0.0, [paid, 1 - paid])
         # Those beyond either end of a range are counted together.
-        told = tuple(dict.fromkeys(one if one.kind == "lost" else one._replace(kind="outside") for one in faults))
+        told = tuple(dict.fromkeys(one if one.loses else one._replace(kind="outside") for one in faults))
         return cls(share, cost, rest, adjacency, told, settles_errors, trimmable=trimmable)
 
     def at(self, eps: float) -> RowCounts:
@@ -127,45 +128,42 @@ class RowCounts:
             return f"to be counted (s.d. {_deviation(self.rows_sd)})" if self.rows_eps else "public"
         return about_rows(self.rows, self.rows_sd) if self.rows_eps else f"{self.rows:,}"
 
-    def findings(self, narrowed: Container[str] = (), responses: Container[str] = ()) -> list[str]:
-        """Columns that certainly lose or clip rows, in sentences; a range bought of `narrowed` ones leaves rows out.
-
-        What clips one of the `responses` is said to move the coefficients.
-        """
-        return self._sentences(LEAST_LOST, LEAST_CLIPPED, FALSE_NOTES, narrowed=narrowed, responses=responses)
+    def findings(self, narrowed: Container[str] = ()) -> list[str]:
+        """Columns that certainly lose or clip rows, in sentences; a range bought of `narrowed` ones leaves rows out."""
+        least = [LEAST_LOST if fault.loses else LEAST_CLIPPED for fault in self.faults]
+        return self._sentences(least, FALSE_NOTES, narrowed=narrowed)
 
     def mismatch(self) -> list[str]:
         """Columns that lose or clip so many rows that the fit had better not be made, in sentences."""
-        return self._sentences(MOST_AT_FAULT, MOST_AT_FAULT, FALSE_STOPS, large=True)
+        serious = [fault.kind == "undeclared" or fault.response for fault in self.faults]
+        least = [MOST_UNDECLARED if one else MOST_AT_FAULT for one in serious]
+        return self._sentences(least, FALSE_STOPS, large=True)
 
     @property
     def losing(self) -> list[str]:
         """The columns of which `findings` says that they lose rows."""
-        return [fault.column for fault, _, _ in self._seen(LEAST_LOST, 1.0, FALSE_NOTES) if fault.kind == "lost"]
+        least = [LEAST_LOST if fault.loses else 1.0 for fault in self.faults]
+        return list(dict.fromkeys(fault.column for fault, _, _ in self._seen(least, FALSE_NOTES) if fault.loses))
 
     def _sentences(
         self,
-        lost: float,
-        clipped: float,
+        least: Sequence[float],
         chance: float,
         *,
         large: bool = False,
         narrowed: Container[str] = (),
-        responses: Container[str] = (),
     ) -> list[str]:
         """What `_seen` finds, in words."""
         return [
             f"about {_percent(share, 2)} of the {self.of} (s.d. {_percent(error, 1)}) "
             + (_trimmed_effect(fault) if trimmed else fault.large_effect if large else fault.effect)
-            + (CLIPPED_RESPONSE if fault.kind != "lost" and fault.column in responses else "")
-            for fault, share, error in self._seen(lost, clipped, chance, large=large)
-            for trimmed in [fault.kind != "lost" and fault.column in narrowed]
+            + CLIPPED_RESPONSE * fault.response
+            for fault, share, error in self._seen(least, chance, large=large)
+            for trimmed in [not fault.loses and fault.column in narrowed]
         ]
 
-    def _seen(
-        self, lost: float, clipped: float, chance: float, *, large: bool = False
-    ) -> list[tuple[Fault, float, float]]:
-        """Faults of more than these shares of the rows, for sure if `large`, each with its share and the error of that.
+    def _seen(self, least: Sequence[float], chance: float, *, large: bool = False) -> list[tuple[Fault, float, float]]:
+        """Faults of more than `least` of the rows, for sure if `large`, each with its share and the error of that.
 
         Noise alone names any with `chance`.
         """
@@ -175,20 +173,20 @@ class RowCounts:
         # P(Z > z) is at most exp(-z / scale) / (1 + exp(-1 / scale)).
         scale = self.fault_sensitivity / self.fault_eps  # of the discrete Laplace noise in each count, in rows
         noise = scale * math.log(len(counts) / (chance * (1 + math.exp(-1 / scale))))
-        losing = np.array([fault.kind == "lost" for fault in self.faults], dtype=bool)
+        losing = np.array([fault.loses for fault in self.faults], dtype=bool)
         rows = max(float(self.rows), 0.0)
         if self.rows_eps:  # where it is public the number of rows has those lost among them
             rows += float(counts[losing & (counts > noise)].sum())
         shares = np.minimum(counts / max(rows, 1.0), 1.0)
-        least = np.where(losing, lost, clipped) * rows
-        least = least + noise if large else np.maximum(least, noise)
+        fewest = np.array(least) * rows
+        fewest = fewest + noise if large else np.maximum(fewest, noise)
         error = min(math.sqrt(2) * scale / max(rows, 1.0), 1.0)
-        found = zip(self.faults, shares, counts > least, strict=True)
+        found = zip(self.faults, shares, counts > fewest, strict=True)
         return [(fault, float(share), error) for fault, share, seen in found if seen]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""
-        stored = asdict(self) | {"faults": [list(fault) for fault in self.faults]}
+        stored = asdict(self) | {"faults": [list(fault.stored) for fault in self.faults]}
         # Without these it is as older versions stored it, and keeps its digest.
         return {name: value for name, value in stored.items() if name not in ("trimmable", "persons") or value}
 

@@ -51,7 +51,7 @@ def sums(rows: list[tuple[Any, ...]], formula: str = FORMULA, domain: dict[str, 
     table, declared, family = as_table(frame(rows)), Domain(domain or DOMAIN), get_family("binomial")
     design = design_spec(formula, declared, family=family)
     facts = column_facts(design.parsed, design.domain, family)
-    counted = RowCounts.planned(1.0, 0.03, "add_remove", possible_faults(facts, design)).faults
+    counted = RowCounts.planned(1.0, 0.03, "add_remove", possible_faults(facts, design, design.parsed)).faults
     return _row_sums(design, facts, counted, design.used_rows, [table])
 
 
@@ -90,8 +90,10 @@ def test_counting_every_fault_of_a_row_is_caught(monkeypatch: pytest.MonkeyPatch
 
 def test_the_first_fault_is_of_a_loss_then_of_a_clipped_column() -> None:
     counted = sums([(7.0, 9.0, "zz", 1), (7.0, 9.0, "a", 1), (0.5, 1.0, "a", 0), (0.5, 1.0, "a", 2)])
-    # y, x, z, g are lost in turn, then x and z are outside: two rows used, one of them clipped first in x.
-    assert counted.tolist() == [2, 1, 0, 0, 1, 1, 0]
+    # y, missing and undeclared, x, z, g, the same, then x and z are outside: two rows used, one clipped first in x.
+    assert counted.tolist() == [2, 0, 1, 0, 0, 0, 1, 1, 0]
+    missing = sums([(7.0, 9.0, None, math.nan), (0.5, 1.0, None, 1)])
+    assert missing.tolist() == [0, 1, 0, 0, 0, 1, 0, 0, 0]
 
 
 def test_rows_that_a_condition_leaves_out_are_no_faults() -> None:
@@ -208,17 +210,31 @@ def test_right_domains_are_stopped_and_named_as_seldom_as_proved(method: str, ch
 
 
 CLIPPED, LOST = Fault("x", "outside", "(0, 1)"), Fault("x", "lost", "(0, 1)")
+RESPONSE, UNDECLARED = CLIPPED._replace(response=True), Fault("g", "undeclared", "2 levels")
 SHARES = [(CLIPPED, 20, 0, 0), (CLIPPED, 45, 1, 0), (CLIPPED, 180, 1, 0), (CLIPPED, 230, 1, 1)]
+SERIOUS = [(RESPONSE, 45, 1, 0), (RESPONSE, 90, 1, 0), (RESPONSE, 110, 1, 1), (UNDECLARED, 80, 1, 0)]
 
 
 @pytest.mark.parametrize(
-    ("fault", "at_fault", "named", "stopped"), [*SHARES, (LOST, 2, 0, 0), (LOST, 10, 1, 0), (LOST, 180, 1, 0)]
+    ("fault", "at_fault", "named", "stopped"),
+    [*SHARES, *SERIOUS, (UNDECLARED, 140, 1, 1), (LOST, 2, 0, 0), (LOST, 10, 1, 0), (LOST, 180, 1, 0)],
 )
 def test_what_share_at_fault_is_named_and_stops(fault: Fault, at_fault: int, named: int, stopped: int) -> None:
     """Without noise to speak of: of 1,000 rows, clipped ones are among those used."""
     planned = RowCounts.planned(1e5, 0.1, "add_remove", [fault])
     counts = planned.released(1_000, [at_fault])
     assert (len(counts.findings()), len(counts.mismatch())) == (named, stopped)
+
+
+def test_missing_cells_are_told_from_levels_that_are_not_declared() -> None:
+    """A tenth of g is missing, which loses rows; 15 % is spelt otherwise, which stops the fit."""
+    data = good_rows(20_000).assign(g=np.tile(["a", "b", "a", "b", None], 4_000)[:20_000])
+    data.loc[data.index % 100 < 15, "g"] = "A"
+    arguments: dict[str, Any] = {"family": "binomial", "domain": DOMAIN, "seed": 1}
+    with pytest.raises(MismatchError, match=r"15 % of the rows .* are lost to `g`: a level that is not declared"):
+        dp.glm("y ~ g", data, 5.0, **arguments)
+    (told,) = (note for note in dp.glm("y ~ g", data[data["g"] != "A"], 5.0, **arguments).notes if "lost" in note)
+    assert "are lost to `g`: missing." in told
 
 
 def test_a_column_is_named_for_a_count_that_noise_does_not_make() -> None:
@@ -251,8 +267,8 @@ def test_counts_are_drawn_with_the_noise_that_is_charged(
 
     monkeypatch.setattr(sources, "noisy_integers", watched)
     fit = dp.glm("y ~ x", good_rows(500), 2.0, family="binomial", domain=DOMAIN, adjacency=adjacency, seed=1)
-    # Lost in y or x, or outside in x: .02 of eps. The number of rows: .01, unless it is public.
-    assert drawn[0] == (3, sensitivity, pytest.approx(0.04))
+    # y missing or undeclared, x lost or outside: .02 of eps. The number of rows: .01, unless it is public.
+    assert drawn[0] == (4, sensitivity, pytest.approx(0.04))
     assert drawn[1:] == ([(1, 1, pytest.approx(0.02))] if adjacency == "add_remove" else [])
     assert fit.plan.counts.eps == pytest.approx(sum(eps for _, _, eps in drawn), abs=1e-12)
 
@@ -534,7 +550,7 @@ def test_a_rare_level_that_is_misspelt_is_named_at_no_further_charge() -> None:
     for _ in range(20):
         fit = dp.logit("y ~ g", rows, 1.0, domain=domain)
         text = " ".join(str(fit.summary()).split())
-        told += "are lost to `g`: missing, or a level that is not declared; compare the spelling" in text
+        told += "are lost to `g`: a level that is not declared; compare the spelling" in text
         assert fit.guarantee.eps == 1.0
     assert told >= 18
 
@@ -570,8 +586,8 @@ def classes(data: Any, domain: Any, eps: float, **arguments: Any) -> Any:
 
 
 OTHERS = {
-    "classes": (classes, levelled, LEVELLED, {"y": ["Low", "Middle", "High"]}, r"lost to `y`: missing, or a level"),
-    "levels": (ordered, levelled, LEVELLED, {"y": ["Low", "Middle", "High"]}, r"lost to `y`: missing, or a level"),
+    "classes": (classes, levelled, LEVELLED, {"y": ["Low", "Middle", "High"]}, r"lost to `y`: a level"),
+    "levels": (ordered, levelled, LEVELLED, {"y": ["Low", "Middle", "High"]}, r"lost to `y`: a level"),
     "times": (hazard, timed, TIMED, {"event": ["No", "Yes"]}, r"lost to `event`"),
     "codes": (hazard, timed, TIMED, {"x": (5, 9)}, r"have `x` outside its declared range \(5, 9\)"),
 }
@@ -606,7 +622,7 @@ def test_times_beyond_the_end_of_the_observation_are_no_fault() -> None:
     assert {fault.column: fault.kind for fault in fit.plan.counts.faults if "t" in fault.column} == {
         "entry": "lost",
         "time": "lost",
-        "event": "lost",
+        "event": "undeclared",
     }
 
 
@@ -697,7 +713,7 @@ def test_a_misspelt_level_is_one_note() -> None:
         domain = {"x": (0, 1), "y": [0, 1], "g": levels}
         fit = dp.logit("y ~ x + g", data, 2.0, domain=domain, inference=True, seed=2, allow_uncertified=True)
         lost, *others = (note for note in fit.notes if "seed" not in note)
-        assert "are lost to `g`: missing, or a level that is not declared" in lost
+        assert "are lost to `g`: a level that is not declared" in lost
         assert "Look first at the declared 'esat', which too few rows have" in lost
         assert "Not identified" not in " ".join(others)
         assert "Look first at the declared 'esat'" in " ".join(str(fit.summary(full=True)).split())

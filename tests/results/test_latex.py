@@ -25,12 +25,11 @@ SPECIAL = re.compile(r"[&%$#_{}~^<>|]")
 def escaped_away(text: str) -> str:
     """What is left without the commands and escapes that LaTeX is to read."""
     text = re.sub(r"^%\\caption\{.*\}$", "", text, flags=re.MULTILINE)  # the title stands in a comment
-    text = re.sub(r"\\(begin|end)\{(center|tabular)\}(\{[lcr]+\})?", "", text)
+    text = re.sub(r"\\(begin|end)\{(center|tabular|minipage)\}(\{([lcr]+|\\linewidth)\})?", "", text)
     text = re.sub(r"\\text(backslash|asciitilde|asciicircum|less|greater|bar)\{\}", "", text)
     text = re.sub(r"\\[&%$#_{}]", "", text)
-    text = re.sub(r"\\(toprule|midrule|bottomrule)", "", text)
-    text = re.sub(r" & |&(?= )", " ", text.replace(r"\\", ""))
-    return re.sub(r"\\textbf\{([^{}]*)\}", r"\1", text)
+    text = re.sub(r"\\(toprule|midrule|bottomrule|footnotesize)", "", text)
+    return re.sub(r" & |&(?= )", " ", text.replace(r"\\", ""))
 
 
 @pytest.fixture(scope="module")
