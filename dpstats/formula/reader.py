@@ -416,17 +416,17 @@ class Fault(NamedTuple):
             return "a term or the response is not finite there; transform columns that can be zero or negative"
         if self.kind == "missing":
             return "missing"
+        if self.kind == "undeclared" and self.declared.endswith(AS_LEVELS):
+            two = self.declared.removesuffix(AS_LEVELS)
+            return (
+                f"neither of the levels {two}; compare the codebook, and if numbers between them are meant, declare "
+                f"the range ({two}), in a file {{range: [{two}]}}"
+            )
         if self.kind == "undeclared":
             return "a level that is not declared; compare the spelling with the codebook"
         if self.kind != "lost":
             compare = "look up the range and the codes for missing values in the codebook"
             return f"{self.kind} the declared range {self.declared}; {compare}"
-        if self.declared.endswith(AS_LEVELS):
-            two = self.declared.removesuffix(AS_LEVELS)
-            return (
-                f"missing, or neither of the levels {two}; compare the codebook, and if numbers between them are "
-                f"meant, declare the range ({two}), in a file {{range: [{two}]}}"
-            )
         if self.declared.endswith("levels"):
             return "missing, or a level that is not declared; compare the spelling with the codebook"
         if self.declared.endswith(DROPS):
