@@ -20,7 +20,7 @@ from dpstats.data import Block, PackedRows, Rows, Table, as_table, slices
 from dpstats.data.columns import MISSING_TOKEN, Column, usable_kind
 from dpstats.data.passes import cut_even
 from dpstats.data.persons import OwnedRows
-from dpstats.domain import Domain, Levels, Range
+from dpstats.domain import Domain, Levels, Range, number_pair
 from dpstats.errors import DomainError
 from dpstats.families import Family
 from dpstats.formula.coding import factor_values
@@ -369,6 +369,9 @@ FORMULA = "(formula)"
 NO_NUMBER = "missing, or not a number"
 """What is wrong with a cell that is lost to a column of numbers."""
 
+AS_LEVELS = " as levels"
+"""What stands behind two numbers that are levels."""
+
 DROPS = " drops"
 """What stands behind a declared interval that drops rows beyond it."""
 
@@ -418,6 +421,12 @@ class Fault(NamedTuple):
             return "a term or the response is not finite there; transform columns that can be zero or negative"
         if self.kind == "missing":
             return "missing"
+        if self.kind == "undeclared" and self.declared.endswith(AS_LEVELS):
+            two = self.declared.removesuffix(AS_LEVELS)
+            return (
+                f"neither of the levels {two}; compare the codebook, and if numbers between them are meant, declare "
+                f"the range ({two}), in a file {{range: [{two}]}}"
+            )
         if self.kind == "undeclared":
             return "a level that is not declared; compare the spelling with the codebook"
         if self.kind != "lost":
@@ -431,6 +440,10 @@ class Fault(NamedTuple):
         return f"{NO_NUMBER}; convert text and dates before the call"
 
 
+BINARY = Levels((0, 1))
+"""Of a response of two values that is declared by no levels."""
+
+
 def column_facts(parsed: Formula, known: Mapping[str, Range | Levels], family: Family) -> Facts:
     """What is known of each column that a formula reads, as its fit reads it."""
     facts: dict[str, Range | Levels | None] = {name: known.get(name) for name in parsed.columns}
@@ -438,7 +451,7 @@ def column_facts(parsed: Formula, known: Mapping[str, Range | Levels], family: F
     if family.response == "binary" and parsed.failures is None and isinstance(response, ColumnNode):
         declared = facts[response.name]
         # Neither 0 nor 1 is missing, not clipped.
-        facts[response.name] = Levels((0, 1)) if declared is None or isinstance(declared, Range) else declared
+        facts[response.name] = BINARY if declared is None or isinstance(declared, Range) else declared
     return facts
 
 
@@ -466,6 +479,8 @@ def _declared(fact: Range | Levels | None) -> str:
     if isinstance(fact, Range):
         low, high = fact.interval
         return f"({low:g}, {high:g})" + DROPS * fact.drops
+    if fact is not BINARY and (pair := number_pair(fact)) is not None:
+        return f"{pair[0]}, {pair[1]}{AS_LEVELS}"
     return f"{len(fact.values)} levels"
 
 

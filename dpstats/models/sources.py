@@ -37,10 +37,12 @@ from dpstats.mechanisms.spec import automatic_alpha
 from dpstats.models.adaptive import (
     adaptive_errors,
     affordable,
+    before_residuals,
     interval_follows,
     offered_intervals,
     settled,
     with_intervals,
+    with_public_residuals,
     with_residuals,
 )
 from dpstats.models.population import RecordPieces
@@ -343,6 +345,7 @@ class FormulaSource:
             plan = affordable(plan, rows)
             chosen = settled(plan, rows)
             plan = rescaled(plan, chosen.request) if interval_follows(plan.request) else chosen
+            plan = with_public_residuals(plan)
         return replace(plan, advice=advised)
 
     def reading(self, table: Table) -> FormulaSource:
@@ -353,6 +356,7 @@ class FormulaSource:
         """Buy what the Domain and the options leave open and plan with it. Reads rows: charge first."""
         design, counts, advised = plan.design, plan.counts, plan.advice
         rows = plan.request.options.n if counts is None else counts.rows
+        plan = before_residuals(plan)
         if counts is not None and counts.trimmable:
             assert counts.rows is not None
             plan = with_intervals(plan, counts.trimmable, counts.rows)

@@ -154,7 +154,10 @@ def plan_notes(plan: PlanFacts, *, released: bool = True, what: str = "Everythin
             + ("" if plan.completed else " This plan uses the whole range; the fit will have less noise than shown.")
         )
     if plan.residuals is not None:
-        notes.append(f"{plan.residuals.eps:.4g} of eps buys a first fit and how far residuals about it reach.")
+        notes.append(
+            f"{plan.residuals.eps:.4g} of eps buys a first fit and how far residuals about it reach."
+            + ("" if plan.completed else " This plan has the widest cap; the fit will have less noise than shown.")
+        )
     if plan.response is not None and plan.response.mean is not None:
         notes.append(
             f"The intercept is shrunk towards a {'rate' if plan.design.offset_bound else 'mean'} of "
@@ -235,8 +238,9 @@ def cap_note(plan: PlanFacts) -> list[str]:
         return []
     statistics = argument("method", "statistics")
     if plan.residuals is not None:
+        cap = in_units(units) if plan.completed else f"a cap of at most {in_units(units)}"
         return [
-            f"A response that is more than {in_units(units)} away from a rough first fit (in units of the response) "
+            f"A response that is more than {cap} away from a rough first fit (in units of the response) "
             "is moved to that distance. If most of the moved responses lie on one side, the fitted values differ from "
             f"the mean of the response. If you pass {statistics}, no response is moved."
         ]
