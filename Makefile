@@ -41,11 +41,12 @@ lint: .stamp-test
 types: .stamp-test
 	$(BIN)/mypy
 
+# Each process works from its own end, so that what the tests of a file share is made once.
 unit: .stamp-test
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow"
 
 slow: .stamp-test
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -m slow --ignore tests/browser
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m slow --ignore tests/browser
 
 # The pages of an office in Chromium (Debian's package chromium).
 test-browser: .stamp-test

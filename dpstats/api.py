@@ -447,6 +447,9 @@ def lasso(
 ) -> GLMResults:
     """A sparse fit: `glm` with penalty="lasso".
 
+    It keeps columns for prediction, and many of them have no effect. `glm` with screen=k, split="rows" and
+    inference=True tests which columns have one.
+
     Parameters
     ----------
     alpha : float or "auto"

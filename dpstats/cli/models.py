@@ -76,6 +76,19 @@ def _strength(text: str) -> float | str:
     return text if text == "auto" else float(text)
 
 
+def _inference(text: str) -> str:
+    """A word of `INFERENCE`, or what YAML or Python has for yes and no."""
+    word = _LITERALS.get(text.lower(), text.lower())
+    word = {True: "yes", False: "no", None: "no"}.get(word, word)
+    if word not in INFERENCE:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(INFERENCE)}")
+    return word
+
+
+_LITERALS: dict[str, Any] = {"true": True, "false": False, "null": None, "none": None}
+"""As YAML, JSON or Python write them, in any case."""
+
+
 def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--domain", type=Path, help="YAML, CSV or JSON file with the columns' ranges and levels")
     parser.add_argument("--eps", type=float, required=True, help="the budget of this model")
@@ -91,7 +104,13 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", metavar="COLUMN", help="a column, or an expression of columns")
     parser.add_argument("--subset", metavar="CONDITION", help='a condition on the rows, such as "age >= 18"')
     parser.add_argument("--unit", metavar="COLUMN", help="guarantee for persons, identified by this column")
-    parser.add_argument("--inference", choices=list(INFERENCE), default="auto", help="standard errors and tests")
+    parser.add_argument(
+        "--inference",
+        type=_inference,
+        metavar=f"{{{','.join(INFERENCE)}}}",
+        default="auto",
+        help="standard errors and tests; true is yes, and false is no",
+    )
     parser.add_argument("--n", type=float, help="a public guess at the number of rows, instead of a private count")
     parser.add_argument("--check-share", type=float, help="share of eps for counting the rows first; 0 for no count")
     parser.add_argument(
@@ -244,7 +263,9 @@ def _family(options: argparse.Namespace) -> Any:
 
 
 def _value(text: str) -> Any:
-    """A number, True, False, None or another literal of Python; else the text itself."""
+    """A literal of Python, such as a number, or true, false, null and none in any case; else the text itself."""
+    if text.lower() in _LITERALS:
+        return _LITERALS[text.lower()]
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):

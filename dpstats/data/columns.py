@@ -57,6 +57,13 @@ class Column:
         """The cells as doubles, shape (rows,); what is not a finite number is NaN or infinite."""
         raise AssertionError(UNREAD)
 
+    def all_within(self, numbers: Array, low: float, high: float) -> bool:
+        """Whether none of the `numbers` that it has is missing or outside of a finite range.
+
+        Two quick looks save what would be done about them.
+        """
+        return bool(numbers.size) and bool(low <= numbers.min() and numbers.max() <= high)
+
     def codes(self, code_of: CodeOf) -> Codes:
         """The code of each cell's canonical value, -1 where there is none; shape (rows,)."""
         raise AssertionError(UNREAD)
@@ -90,6 +97,17 @@ class NumericColumn(Column):
         kind = values.dtype.kind
         super().__init__(str(values.dtype), "boolean" if kind == "b" else "numeric", integral=kind in "iub")
         self.values = values
+        # The least and the greatest cell of runs of rows: one release looks at the same rows several times.
+        self._ends: dict[tuple[int, int], tuple[float, float]] = {}
+        self._start = 0
+
+    def all_within(self, numbers: Array, low: float, high: float) -> bool:
+        run = self._start, len(numbers)
+        if numbers.size and run not in self._ends:
+            together = np.ascontiguousarray(numbers)
+            self._ends[run] = float(together.min()), float(together.max())
+        least, greatest = self._ends.get(run, (np.nan, np.nan))
+        return low <= least and greatest <= high
 
     def numbers(self) -> Array:
         # A long double too large for float64 becomes infinite.
@@ -111,7 +129,9 @@ class NumericColumn(Column):
         return of_integers(exact, ~np.asarray(self.values.isna()))
 
     def select(self, rows: Chosen) -> NumericColumn:
-        return self._with(values=self.values[rows])
+        if isinstance(rows, slice) and rows.step in (None, 1):
+            return self._with(values=self.values[rows], _start=self._start + rows.indices(len(self))[0])
+        return self._with(values=self.values[rows], _ends={}, _start=0)
 
     def __len__(self) -> int:
         return len(self.values)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dpstats.arguments import name_of_type, near_miss, safe_repr
-from dpstats.domain.declarations import Range
+from dpstats.domain.declarations import Levels, Range, like_a_range
 from dpstats.errors import ArgumentError, DataError, DomainError
 
 HEADINGS = {
@@ -276,10 +276,10 @@ def _from_yaml(name: str, value: Any, number: Callable[[object], float]) -> Any:
             return range_of(repr(name), _short_numbers(ends), extras)
         case {"levels": [*levels], **rest} if not rest:
             return levels
-        case [str(low), str(high)] if number(high) - number(low) > 1:  # looks like a range, as in Domain itself
+        case [str(low), str(high)] if like_a_range(Levels((number(low), number(high)))) is not None:
+            pair = ", ".join(sorted((low, high), key=number))
             raise DomainError(
-                f"declare {name!r} as {{range: [{low}, {high}]}} for a range, as {{levels: [{low}, {high}]}} for two "
-                "levels"
+                f"declare {name!r} as {{range: [{pair}]}} for a range, as {{levels: [{low}, {high}]}} for two levels"
             )
         case [*levels]:
             return [int(level) if _WHOLE.fullmatch(str(level)) else level for level in levels]

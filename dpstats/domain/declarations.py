@@ -202,7 +202,7 @@ def declaration_of(name: object, value: object) -> Range | Levels:
         checked = _range(name, (value.low, value.high))
         return _with_extras(name, replace(value, low=checked.low, high=checked.high))
     if isinstance(value, Levels):
-        value = list(value.values)
+        return _levels(name, list(value.values))
     if value is bool:
         return Range(0, 1)
     if isinstance(value, (set, frozenset)):
@@ -212,7 +212,10 @@ def declaration_of(name: object, value: object) -> Range | Levels:
         )
     levels = value if isinstance(value, list) else _typed_levels(name, value)
     if levels is not None:
-        return _levels(name, levels)
+        if (ends := like_a_range(found := _levels(name, levels))) is not None:
+            low, high = found.values
+            raise DomainError(f"declare {name!r} as {ends} for a range, as ['{low}', '{high}'] for two levels")
+        return found
     # By the module of its class: a Domain is read where pandas is not installed.
     if isinstance(value, np.ndarray) or any(kind.__module__.split(".")[0] == "pandas" for kind in type(value).__mro__):
         # Such as data["sex"].unique(): levels found in the data are not public.
@@ -301,11 +304,28 @@ def _levels(name: object, values: list[object]) -> Levels:
             f"the levels of {name!r} are not distinct (1, 1.0, '1' and '01' are the same level, since cells are "
             "compared by value)"
         )
-    # Taken as levels, [17, 90] would drop every other age, silently: missing rows are private.
-    if len(levels) == 2 and all(type(level) in (int, float) for level in levels) and levels[1] - levels[0] > 1:
-        low, high = levels
-        raise DomainError(f"declare {name!r} as ({low}, {high}) for a range, as ['{low}', '{high}'] for two levels")
     return Levels(levels)
+
+
+def number_pair(levels: Levels) -> tuple[Any, Any] | None:
+    """Two levels that are numbers, or texts of numbers, in order; None for others, and for truths."""
+    numbers = [level for level in levels.values if not isinstance(level, bool) and math.isfinite(as_number(level))]
+    if not len(numbers) == len(levels.values) == 2:
+        return None
+    low, high = sorted(numbers, key=as_number)
+    return low, high
+
+
+def like_a_range(levels: Levels) -> tuple[float, float] | None:
+    """The ends of a range that two numbers may stand for; None for other levels, and for codes: 0 and 1, 2 and 1.
+
+    Taken as levels, [17, 90] would drop every other age, silently: missing rows are private.
+    """
+    if (ends := number_pair(levels)) is None or any(isinstance(level, str) for level in levels.values):
+        return None
+    low, high = ends
+    whole = all(float(end).is_integer() for end in ends)
+    return None if whole and high - low <= 1 else (low, high)
 
 
 def _python_scalar(value: object) -> Any:

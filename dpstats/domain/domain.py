@@ -11,7 +11,7 @@ from typing import Any
 from dpstats.arguments import safe_repr
 from dpstats.domain import codebook
 from dpstats.domain.codebook import Template, template_of
-from dpstats.domain.declarations import EXTRAS, Levels, Range, as_number, canonical, declaration_of
+from dpstats.domain.declarations import EXTRAS, Levels, Range, as_number, canonical, declaration_of, like_a_range
 from dpstats.errors import DomainError
 
 
@@ -286,7 +286,13 @@ class Domain(Mapping[str, Range | Levels]):
                         {str(key): extra for key, extra in extras.items()},
                     )
                 case {"levels": [*levels], **rest} if not rest:
-                    declared[name] = levels
+                    declared[name] = Levels(tuple(levels))
+                case [int() | float(), int() | float()] if column[0] != column[1] and bool not in map(type, column):
+                    key = json.dumps(name, ensure_ascii=False)
+                    raise DomainError(
+                        f'the stored domain of {name!r} is neither a range nor levels; write {key}: {{"levels": '
+                        f'{column}}} for two levels, or {key}: {{"range": {sorted(column)}}} for a range'
+                    )
                 case _:
                     raise DomainError(
                         f"the stored domain of {name!r} is neither a range nor levels; write "
@@ -334,7 +340,8 @@ def _short(column: Range | Levels) -> Any:
     """A declaration as one would write it: a pair where that says all."""
     if isinstance(column, Range):
         return column if column.extras else (column.low, column.high)
-    return list(column.values)
+    # As texts two levels cannot be taken for a range.
+    return list(column.values) if like_a_range(column) is None else list(map(str, column.values))
 
 
 def support_of(domain: Domain) -> Domain:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
+from scipy import optimize, special
 
 from dpstats.evaluation.histograms import (
     MARGIN,
@@ -56,6 +56,11 @@ class LevelModel:
         ones, zeros = np.ones((1, *above.shape[1:])), np.zeros((1, *above.shape[1:]))
         return np.maximum(-np.diff(np.concatenate([ones, above, zeros]), axis=0), math.exp(-MARGIN))
 
+    def _lead(self, place: float, level: int) -> float:
+        """By how much a level is more probable than all others."""
+        chances = self.chances(np.array([place]))[:, 0]
+        return float(chances[level] - np.delete(chances, level).max())
+
     def grid(self) -> Grid:
         """Cells in which the chances move about as far; where the most probable level changes is the end of one."""
         low, high = max(self.low, self.points[0] - MARGIN), min(self.high, self.points[-1] + MARGIN)
@@ -66,7 +71,9 @@ class LevelModel:
         moved = np.arcsin(np.sqrt(self.above(fine))).sum(axis=0) + np.linspace(0.0, 1e-6, len(fine))
         inner = np.interp(np.linspace(moved[0], moved[-1], CELLS + 1)[1:-1], moved, fine)
         decided = self.chances(fine).argmax(axis=0)
-        for change in fine[1:][decided[1:] != decided[:-1]]:
+        for at in np.flatnonzero(decided[1:] != decided[:-1]):
+            # Where the level that is left loses its lead, to the last digit: rows beside it count for another level.
+            change = optimize.brentq(lambda place, at=at: self._lead(place, decided[at]), fine[at], fine[at + 1])
             inner[np.argmin(np.abs(inner - change))] = change
         return Grid(np.unique(np.concatenate([[low], inner, [high]])))
 

@@ -44,7 +44,7 @@ class Evaluation(Released):
     calibration : DataFrame or None
         Predicted and observed frequency by bins of neighbouring cells.
     roc : DataFrame or None
-        False and true positive rate by threshold, with their errors.
+        False and true positive rate by threshold, with their errors; `auc` is the area under them.
     residuals : DataFrame or None
         Mean residual (response less prediction) by bins of the fitted value.
     confusion : DataFrame or None
@@ -82,6 +82,18 @@ class Evaluation(Released):
     guarantee: Guarantee
     noise: IntegerNoise
     notes: tuple[str, ...]
+
+    @property
+    def auc(self) -> pd.Series[float] | None:
+        """The row of `metrics` that is the area under `roc`: estimate, errors and interval; None without that curve.
+
+        Examples
+        --------
+        >>> found.auc is None  # of a numeric response
+        True
+        """
+        area = PRINTED_NAMES["roc"]
+        return self.metrics.T[area] if area in self.metrics.index else None
 
     @property
     def budget(self) -> pd.DataFrame:

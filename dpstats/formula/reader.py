@@ -17,17 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.data import Block, PackedRows, Rows, Table, as_table, slices
-from dpstats.data.columns import MISSING_TOKEN, usable_kind
+from dpstats.data.columns import MISSING_TOKEN, Column, usable_kind
 from dpstats.data.passes import cut_even
 from dpstats.data.persons import OwnedRows
-from dpstats.domain import Domain, Levels, Range
+from dpstats.domain import Domain, Levels, Range, number_pair
 from dpstats.errors import DomainError
 from dpstats.families import Family
 from dpstats.formula.coding import factor_values
 from dpstats.formula.expression import Column as ColumnNode
 from dpstats.formula.parse import Formula
 from dpstats.formula.public_frame import Codes, Encoded
-from dpstats.formula.scaled_design import ScaledDesign, all_within, packed_rows
+from dpstats.formula.scaled_design import ScaledDesign, packed_rows
 from dpstats.quiet import quiet
 from dpstats.wording import days_since
 
@@ -69,7 +69,7 @@ def encode(
     for name in names:
         declared, cells = domain[name], table.column(name).select(rows)
         if isinstance(declared, Range):
-            encoded[name], known = _within(cells.numbers(), declared, beyond)
+            encoded[name], known = _within(cells, declared, beyond)
             complete &= known
         else:
             codes = cells.codes(declared.code_of())
@@ -80,19 +80,24 @@ def encode(
 
 def take(encoded: Mapping[str, Encoded], rows: NDArray[np.bool_]) -> dict[str, Encoded]:
     """The rows where `rows` holds, of every encoded column."""
+    chosen = np.flatnonzero(rows)  # found once
     return {
-        name: Codes(column.values[rows], column.levels, column.contrast) if isinstance(column, Codes) else column[rows]
+        name: Codes(column.values[chosen], column.levels, column.contrast)
+        if isinstance(column, Codes)
+        else column[chosen]
         for name, column in encoded.items()
     }
 
 
-def _within(numbers: Array, declared: Range, beyond: bool) -> tuple[Array, NDArray[np.bool_]]:
+def _within(cells: Column, declared: Range, beyond: bool) -> tuple[Array, NDArray[np.bool_]]:
     """Numbers within a range, NaN where there is none, and where there is one."""
+    numbers = cells.numbers()
+    if cells.all_within(numbers, *(declared.interval if declared.drops else (declared.low, declared.high))):
+        return numbers, np.ones(len(numbers), dtype=bool)
+    numbers = np.ascontiguousarray(numbers)
     if declared.drops:
         known = np.isfinite(numbers) if beyond else declared.holds(numbers)
         return np.where(known, numbers, np.nan), known
-    if all_within(numbers := np.ascontiguousarray(numbers), declared.low, declared.high):
-        return numbers, np.ones(len(numbers), dtype=bool)
     clipped, known = np.clip(numbers, declared.low, declared.high), np.isfinite(numbers)
     if not known.all():
         clipped[~known] = np.nan
@@ -364,6 +369,9 @@ FORMULA = "(formula)"
 NO_NUMBER = "missing, or not a number"
 """What is wrong with a cell that is lost to a column of numbers."""
 
+AS_LEVELS = " as levels"
+"""What stands behind two numbers that are levels."""
+
 DROPS = " drops"
 """What stands behind a declared interval that drops rows beyond it."""
 
@@ -413,6 +421,12 @@ class Fault(NamedTuple):
             return "a term or the response is not finite there; transform columns that can be zero or negative"
         if self.kind == "missing":
             return "missing"
+        if self.kind == "undeclared" and self.declared.endswith(AS_LEVELS):
+            two = self.declared.removesuffix(AS_LEVELS)
+            return (
+                f"neither of the levels {two}; compare the codebook, and if numbers between them are meant, declare "
+                f"the range ({two}), in a file {{range: [{two}]}}"
+            )
         if self.kind == "undeclared":
             return "a level that is not declared; compare the spelling with the codebook"
         if self.kind != "lost":
@@ -426,6 +440,10 @@ class Fault(NamedTuple):
         return f"{NO_NUMBER}; convert text and dates before the call"
 
 
+BINARY = Levels((0, 1))
+"""Of a response of two values that is declared by no levels."""
+
+
 def column_facts(parsed: Formula, known: Mapping[str, Range | Levels], family: Family) -> Facts:
     """What is known of each column that a formula reads, as its fit reads it."""
     facts: dict[str, Range | Levels | None] = {name: known.get(name) for name in parsed.columns}
@@ -433,7 +451,7 @@ def column_facts(parsed: Formula, known: Mapping[str, Range | Levels], family: F
     if family.response == "binary" and parsed.failures is None and isinstance(response, ColumnNode):
         declared = facts[response.name]
         # Neither 0 nor 1 is missing, not clipped.
-        facts[response.name] = Levels((0, 1)) if declared is None or isinstance(declared, Range) else declared
+        facts[response.name] = BINARY if declared is None or isinstance(declared, Range) else declared
     return facts
 
 
@@ -461,6 +479,8 @@ def _declared(fact: Range | Levels | None) -> str:
     if isinstance(fact, Range):
         low, high = fact.interval
         return f"({low:g}, {high:g})" + DROPS * fact.drops
+    if fact is not BINARY and (pair := number_pair(fact)) is not None:
+        return f"{pair[0]}, {pair[1]}{AS_LEVELS}"
     return f"{len(fact.values)} levels"
 
 
@@ -506,7 +526,7 @@ def _states(table: Table, name: str, fact: Range | Levels | None) -> dict[str, F
         return {"lost": ~np.isfinite(numbers)}
     if fact.drops:
         return {"lost": ~fact.holds(numbers)}
-    if all_within(numbers, fact.low, fact.high):
+    if cells.all_within(numbers, fact.low, fact.high):
         return {"lost": NOWHERE, "below": NOWHERE, "above": NOWHERE}
     lost = ~np.isfinite(numbers)
     return {"lost": lost, "below": ~lost & (numbers < fact.low), "above": ~lost & (numbers > fact.high)}

@@ -326,7 +326,7 @@ def _scale(spec: ScaledDesign, places: NDArray[np.intp], parts: Iterable[list[Pa
     known = np.ones(1, dtype=bool)
     for column, place, factors in zip(out, places, parts, strict=True):
         each = (part if levels is None else part[levels] for part, levels in factors)
-        values = next(each, np.ones(1))
+        values = np.ascontiguousarray(next(each, np.ones(1)))
         for other in each:
             values = values * other
         low, high, center = spec.lower[place], spec.upper[place], spec.center[place]

@@ -80,9 +80,11 @@ class ResidualCentre:
     def of(self, exog: Matrix, endog: Vector) -> Vector:
         """r of some rows, each by itself: a product of matrices may sum a row in an order that depends on others."""
         left = np.array(endog, dtype=np.float64)
+        product = np.empty_like(left)
         for column, coef in zip(exog.T, self.coef, strict=True):
-            left -= column * coef
-        return np.clip(left / self.cap, -1.0, 1.0)
+            left -= np.multiply(column, coef, out=product)
+        left /= self.cap
+        return np.clip(left, -1.0, 1.0, out=left)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""

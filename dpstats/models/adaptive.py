@@ -341,6 +341,10 @@ def carried_out(plan: Plan, rows: float, known: KnownColumns | None = None, resi
     Of `known` columns those intervals do that the plan would buy.
     """
     counts = plan.counts
+    if plan.residuals is not None:
+        plan = before_residuals(plan)
+        plan = plan if known is None else with_likely_intervals(plan, known, rows)
+        return with_public_residuals(plan, residual_sd)
     plan = plan if counts is None else with_intervals(plan, counts.trimmable, rows)
     plan = plan if known is None else with_likely_intervals(plan, known, rows)
     if counts is None:
@@ -387,6 +391,18 @@ def with_residuals(plan: Plan, rows: float, asked: Request, residual_sd: float |
     with contextlib.suppress(DPStatsError):  # as public as what is planned
         return rescaled(plan, replace(request, method="statistics"), plan.response, residuals)
     return plan
+
+
+def with_public_residuals(plan: Plan, residual_sd: float | None = None) -> Plan:
+    """The plan `with_residuals`, if it is for a public number of rows that decides so before any is read."""
+    rows = plan.request.options.n
+    follows = rows is not None and interval_follows(plan.request)
+    return with_residuals(plan, rows, plan.request, residual_sd) if rows is not None and follows else plan
+
+
+def before_residuals(plan: Plan) -> Plan:
+    """The plan that `with_public_residuals` gave this one for."""
+    return plan if plan.residuals is None else rescaled(plan, replace(with_settled_law(plan), method="napp"))
 
 
 def choose(candidates: Sequence[Plan], n: float, typical: object = None) -> int:
@@ -557,6 +573,7 @@ def forecast_by_rows(
     `simulated` is what has been foreseen of the same call at other budgets.
     """
     simulated, assumptions = {} if simulated is None else simulated, (residual_sd, typical, like)
+    plan = plan if plan.residuals is None else with_public_residuals(before_residuals(plan), residual_sd)
     counts = plan.counts
     follows = counts is not None and bool(counts.settles_errors or counts.trimmable)
     persons = plan.request.options.unit is not None and plan.screening is None

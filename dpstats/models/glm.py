@@ -392,9 +392,10 @@ def release_fit(
     encoded: Rows[Block] | None = None,
 ) -> GLMResults:
     """Read the rows, those of `data` if the source is a formula's, and release; the budget is spent by now."""
-    completed = source.complete(plan, data, random)
+    completed, rows = source.complete(plan, data, random)
     same = completed.design is plan.design and completed.family == plan.family
-    rows = encoded if same and encoded is not None else source.rows(completed, data, random)
+    if rows is None:
+        rows = encoded if same and encoded is not None else source.rows(completed, data, random)
     # The adaptive plan may have settled on another method, which another page proves.
     charged = replace(plan.guarantee, basis=completed.guarantee.basis)
     released = release_rows(completed, charged, rows, source.nobs(plan.request, data), random)

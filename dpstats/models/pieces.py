@@ -14,7 +14,7 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.mechanisms.release import MOST_COVERED, ROWS_AT_MOST
 from dpstats.models.population import RecordPieces
-from dpstats.models.sources import cap_rows, plan_counts
+from dpstats.models.sources import Completed, cap_rows, plan_counts
 from dpstats.plan import Plan
 from dpstats.plan.plan import make_plan
 from dpstats.privacy.randomness import RandomSource
@@ -66,9 +66,9 @@ class PieceSource:
         counts = plan_counts(request, self.pieces.records, self.pieces.clipping, alone=alone)
         return make_plan(request, self.pieces.design, self.family, formula=self.formula, counts=counts)
 
-    def complete(self, plan: Plan, data: Table, random: RandomSource) -> Plan:
+    def complete(self, plan: Plan, data: Table, random: RandomSource) -> Completed:
         """The plan itself: all ranges are declared."""
-        return plan
+        return Completed(plan)
 
     def rows(self, plan: Plan, data: Table, random: RandomSource) -> Rows[Block]:
         """Pieces in model units. Reads rows: charge first."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -28,10 +28,11 @@ ERROR_OF_CAP = 3.0
 
 def bought_residuals(
     plan: Plan, rows: float, read: Callable[[Plan], Rows[Block]], random: RandomSource
-) -> ResidualPurchase:
+) -> tuple[ResidualPurchase, Rows[Block]]:
     """Buy what a plan sets aside for them: a fit without errors, then how far residuals about it reach.
 
-    `read` has the rows of a plan. Reads rows: charge first.
+    `read` has the rows of a plan. Reads rows: charge first. They come back with the response in model units of its
+    declared range, for the sums of residuals: only these units have changed.
     """
     request, response, design, purchase = plan.request, plan.response, plan.design, plan.residuals
     assert purchase is not None
@@ -39,7 +40,7 @@ def bought_residuals(
     assert isinstance(design, DesignSpec)
     share = CENTRE_SHARE / (CENTRE_SHARE + TAILS_SHARE)
     first = first_fit(plan, share * purchase.eps)
-    encoded = read(first).persist()
+    encoded = read(first)
     spec = fit_spec(first.request, first.design, first.family)
     coef = release_stages(first.stages, spec, encoded, random).params
     own, declared = first.design.response_scaling(), design.without_working().response_scaling()
@@ -59,7 +60,10 @@ def bought_residuals(
     moved = scale * coef
     at = design.names.index("Intercept")
     moved[at] += design.scale[at] * (own[0] - declared[0]) / declared[1]
-    return replace(purchase, centre=ResidualCentre(tuple(moved.tolist()), scale * cap), beyond=beyond)
+    found = replace(purchase, centre=ResidualCentre(tuple(moved.tolist()), scale * cap), beyond=beyond)
+    return found, encoded if own == declared else encoded.map_rows(
+        partial(_in_units, scale, (own[0] - declared[0]) / declared[1])
+    )
 
 
 def first_fit(plan: Plan, eps: float) -> Plan:
@@ -73,6 +77,10 @@ def first_fit(plan: Plan, eps: float) -> Plan:
     return plan_model(
         request, plan.design, bought=(), trimmed=(), response=replace(plan.response, eps=0.0), counts=None
     )
+
+
+def _in_units(scale: float, shift: float, _: int, blocks: Iterable[Block]) -> Iterator[Block]:
+    return (block._replace(endog=block.endog * scale + shift) for block in blocks)
 
 
 def _residuals(about: ResidualCentre, block: Block) -> Array:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,10 +37,12 @@ from dpstats.mechanisms.spec import automatic_alpha
 from dpstats.models.adaptive import (
     adaptive_errors,
     affordable,
+    before_residuals,
     interval_follows,
     offered_intervals,
     settled,
     with_intervals,
+    with_public_residuals,
     with_residuals,
 )
 from dpstats.models.population import RecordPieces
@@ -97,6 +99,13 @@ class AuxiliaryArrays:
 
 NO_ARRAYS = AuxiliaryArrays()
 """Rows without weights and offsets."""
+
+
+class Completed(NamedTuple):
+    """A plan of which nothing is left open, and its rows if a purchase has encoded them already."""
+
+    plan: Plan
+    rows: Rows[Block] | None = None
 
 
 def auxiliary_arrays(weights: Any, offset: Any, weight_bound: float, offset_bound: float, rows: int) -> AuxiliaryArrays:
@@ -273,9 +282,9 @@ class ArraySource:
         family = unit_family(family, intervals=caps_for_intervals(request)) if continuous else family.resolve(None)
         return make_plan(request, self.design, family, formula=None)
 
-    def complete(self, plan: Plan, data: None, random: RandomSource) -> Plan:
+    def complete(self, plan: Plan, data: None, random: RandomSource) -> Completed:
         """The plan itself: nothing is left open."""
-        return plan
+        return Completed(plan)
 
     def rows(self, plan: Plan, data: None, random: RandomSource) -> Rows[Block]:
         """Clipped row blocks. Reads rows: charge first."""
@@ -336,16 +345,18 @@ class FormulaSource:
             plan = affordable(plan, rows)
             chosen = settled(plan, rows)
             plan = rescaled(plan, chosen.request) if interval_follows(plan.request) else chosen
+            plan = with_public_residuals(plan)
         return replace(plan, advice=advised)
 
     def reading(self, table: Table) -> FormulaSource:
         """The same of the rows of a table."""
         return FormulaSource(self.formula, table, self.domain)
 
-    def complete(self, plan: Plan, data: Table, random: RandomSource) -> Plan:
+    def complete(self, plan: Plan, data: Table, random: RandomSource) -> Completed:
         """Buy what the Domain and the options leave open and plan with it. Reads rows: charge first."""
         design, counts, advised = plan.design, plan.counts, plan.advice
         rows = plan.request.options.n if counts is None else counts.rows
+        plan = before_residuals(plan)
         if counts is not None and counts.trimmable:
             assert counts.rows is not None
             plan = with_intervals(plan, counts.trimmable, counts.rows)
@@ -354,7 +365,7 @@ class FormulaSource:
         weighs = automatic_alpha(plan.request.penalty, plan.request.options)
         counted = rows if weighs and counts is not None else None
         if not plan.bought and plan.response is None and not adapts and counted is None:
-            return replace(plan, advice=advised)
+            return Completed(replace(plan, advice=advised))
         assert isinstance(design, DesignSpec)
         request = with_settled_law(plan)
         if counted is not None:
@@ -377,13 +388,15 @@ class FormulaSource:
             # What cannot be planned is decided by released and public values alone; the plan that was charged serves.
             with contextlib.suppress(DPStatsError):
                 plan = rescaled(plan, with_settled_law(plan), bought)
+        encoded = None
         if rows is not None and (plan.response is not None if follows else adapts):
             plan = settled(plan, rows, request if follows else None)
             plan = with_residuals(plan, rows, request) if follows else plan
             if plan.residuals is not None:
-                residuals = bought_residuals(plan, rows, partial(self.rows, data=data, random=random), random)
+                read = partial(self.rows, data=data, random=random)
+                residuals, encoded = bought_residuals(plan, rows, read, random)
                 plan = rescaled(plan, with_settled_law(plan), plan.response, residuals)
-        return replace(plan, advice=advised)
+        return Completed(replace(plan, advice=advised), encoded)
 
     def rows(self, plan: Plan, data: Table, random: RandomSource) -> Rows[Block]:
         """Clipped, scaled row blocks. Reads rows: charge first."""

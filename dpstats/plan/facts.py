@@ -67,6 +67,9 @@ class PlannedCall(Protocol):
     def at(self, eps: float) -> PlannedCall:
         """The same call at another budget."""
 
+    def plan(self) -> Any:
+        """Its plan."""
+
 
 @dataclass(frozen=True, eq=False)
 class PlanFacts:

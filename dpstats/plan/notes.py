@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from dpstats.domain import Range
 from dpstats.errors import ArgumentError
@@ -17,9 +18,11 @@ from dpstats.families.hazard import PiecewiseExponential
 from dpstats.formula.advice import MOST_LISTED, TAKEN
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
+from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.mechanisms.release import MOST_COVERED
-from dpstats.mechanisms.spec import obstacle
+from dpstats.mechanisms.spec import automatic_alpha, obstacle
 from dpstats.mechanisms.stage import StagePlan
+from dpstats.penalties.base import NEGLIGIBLE
 from dpstats.plan.facts import PlanFacts
 from dpstats.plan.methods import (
     FEWEST_BOUGHT,
@@ -44,6 +47,9 @@ ROWS_TRIED = tuple(250 * 2**doubled for doubled in range(16))
 
 MOST_FORETOLD = 20
 """A forecast of more coefficients takes longer than printing a plan should."""
+
+FEWEST_CHOSEN = 5
+"""Of no more coefficients a sparse penalty hardly chooses: a fit of all has their errors."""
 
 NEIGHBOURS = {
     ("add_remove", True): "adding or removing one row",
@@ -148,7 +154,10 @@ def plan_notes(plan: PlanFacts, *, released: bool = True, what: str = "Everythin
             + ("" if plan.completed else " This plan uses the whole range; the fit will have less noise than shown.")
         )
     if plan.residuals is not None:
-        notes.append(f"{plan.residuals.eps:.4g} of eps buys a first fit and how far residuals about it reach.")
+        notes.append(
+            f"{plan.residuals.eps:.4g} of eps buys a first fit and how far residuals about it reach."
+            + ("" if plan.completed else " This plan has the widest cap; the fit will have less noise than shown.")
+        )
     if plan.response is not None and plan.response.mean is not None:
         notes.append(
             f"The intercept is shrunk towards a {'rate' if plan.design.offset_bound else 'mean'} of "
@@ -229,8 +238,9 @@ def cap_note(plan: PlanFacts) -> list[str]:
         return []
     statistics = argument("method", "statistics")
     if plan.residuals is not None:
+        cap = in_units(units) if plan.completed else f"a cap of at most {in_units(units)}"
         return [
-            f"A response that is more than {in_units(units)} away from a rough first fit (in units of the response) "
+            f"A response that is more than {cap} away from a rough first fit (in units of the response) "
             "is moved to that distance. If most of the moved responses lie on one side, the fitted values differ from "
             f"the mean of the response. To move no response, pass {statistics}."
         ]
@@ -289,6 +299,35 @@ def alpha_note(plan: PlanFacts) -> list[str]:
         f"{noise:.3g}, below which alpha selects noise. Each row adds at most {most:.3g}, so no column is kept "
         f"above {most * rows:.3g} for {rows:,.0f} rows (rows_guess); the practical limit is far lower."
     ]
+
+
+def may_screen(plan: PlanFacts) -> bool:
+    """Whether screening could choose the columns in the place of a sparse penalty."""
+    barred = plan.screening is not None or plan.family.name in OF_PIECES
+    return not barred and plan.request.options.retrieval != "return"
+
+
+def kept_note(plan: PlanFacts) -> list[str]:
+    """That a sparse penalty keeps columns without effect too, how many of them, and which call tests effects."""
+    objective, options = plan.objective, plan.request.options
+    penalty, few = objective.penalty, len(plan.names) <= FEWEST_CHOSEN
+    if penalty is None or not penalty.sparse or options.refit_share > 0 or few:
+        return []
+    note = "Columns are kept for prediction and may have no effect."
+    if type(objective) is ObjectivePlan and penalty.convex:
+        slopes = penalty.slope(np.full(objective.size, NEGLIGIBLE), objective.penalty_weights)
+        # The default alpha is as large as noise and sampling error; of others only the noise is known.
+        auto = automatic_alpha(plan.request.penalty, options)
+        spread = objective.threshold if auto else np.sqrt(objective.noise_variances)
+        penalised = slopes > 0
+        exceed = float(f"{np.sum(2 * special.ndtr(-slopes[penalised] / spread[penalised])):.1g}")
+        if exceed >= 1:
+            cause = "Noise and chance" if auto else "Noise"
+            note += f" {cause} alone would keep about {exceed:.0f} of {np.sum(penalised)}."
+    if not may_screen(plan):
+        return [note]
+    screen, apart = phrase("screen=K", shell="--set screen=K"), argument("split", "rows")
+    return [f"{note} {screen} with {apart} and {argument('inference', True)} tests effects."]
 
 
 def link_note(plan: PlanFacts) -> list[str]:

@@ -84,7 +84,8 @@ class Plan(Simulated, PlanFacts):
     response : ResponsePurchase or None
         The purchase on the response within its range; until then the declared range is used. None without a purchase.
     residuals : ResidualPurchase or None
-        The first fit and the spread of the residuals about it, of least squares by sums; None until they are bought.
+        The first fit and the spread of the residuals about it, of least squares by sums; None if none are bought, and
+        until rows are counted unless their number is public (`n`).
     completed : bool
         Whether the bought ranges are known, and the columns that screening keeps; until then the plan uses (-1, 1) for
         each range, and the widest terms for those kept.
@@ -165,8 +166,9 @@ class Plan(Simulated, PlanFacts):
             return f"this plan counts no rows, so it is the same for every number of them{errors}"
         if options.unit is not None:
             return f"this plan is the same for every number of persons ({options.unit})"
-        asked = argument("inference", options.inference)
-        fix = "" if options.inference == "auto" else f"; leave out {asked} and it follows their number"
+        asked = argument("inference", options.inference) if options.n is None else argument("n")
+        fixed = options.inference != "auto" or options.n is not None
+        fix = f"; leave out {asked} and it follows their number" if fixed else ""
         return f"this plan is the same for every number of rows{fix}"
 
     def at(self, eps: float) -> Plan:
@@ -177,8 +179,9 @@ class Plan(Simulated, PlanFacts):
         >>> plan.at(2.0).eps
         2.0
         """
-        self._call("at")
-        return replan(self, eps)
+        call = self._call("at")
+        # With a public number of rows eps decides what is bought.
+        return replan(self, eps) if self.request.options.n is None else call.at(eps).plan()
 
     @property
     def charges(self) -> tuple[Guarantee, ...]:
@@ -366,7 +369,7 @@ def make_plan(
         stages = centre_stages(stages, design, response.mean, kept)
     if request.options.replicates:
         stages = plan_replication(stages, spec)
-    guarantee = _guarantee(request, design, stages, screening, alone=not bought and counts is None)
+    guarantee = _guarantee(request, design, stages, screening, alone=not (bought or counts or response or residuals))
     first = counts is not None and request.method == "statistics" and not bought and response is None
     if counts is not None and first and (rho := zcdp_of(stages)) is not None:
         guarantee = replace(guarantee, rho=rho + counts.eps**2 / 2)  # eps-DP is eps^2 / 2-zCDP

@@ -235,8 +235,8 @@ def _cell_counts(edges: Array, atom: float | None, clip: bool, blocks: Iterable[
     total = np.zeros(2 * len(edges) + 1, dtype=np.int64)
     within, at_edge = total[: len(edges)], total[len(edges) : -1]
     # The steps of a chunk stay in the cache.
-    for chunk in (block[start : start + CHUNK] for block in blocks for start in range(0, len(block), CHUNK)):
-        bulk = chunk
+    for part in (block[start : start + CHUNK] for block in blocks for start in range(0, len(block), CHUNK)):
+        bulk = chunk = np.ascontiguousarray(part)
         if not (chunk.min() >= low and chunk.max() <= high):
             bulk = np.clip(chunk[np.isfinite(chunk)], low, high) if clip else chunk[(chunk >= low) & (chunk <= high)]
         cells, edge = _cells(edges, bulk)
@@ -256,13 +256,15 @@ def _cells(edges: Array, values: Array) -> tuple[NDArray[np.intp], NDArray[np.in
     if unsure >= 0.5:
         cells = np.searchsorted(edges, values, side="right") - 1
         return cells, cells[values == edges[cells]]
-    places = (values - low) * (CELLS / width)
+    places = values - low
+    places *= CELLS / width
     nearest = np.rint(places)
     cells = places.astype(np.intp)
     places -= nearest
-    near = np.flatnonzero(np.abs(places, out=places) <= unsure)
-    if not len(near):
-        return cells, near
+    np.abs(places, out=places)
+    if places.min(initial=1.0) > unsure:
+        return cells, cells[:0]
+    near = np.flatnonzero(places <= unsure)
     edge, close = nearest[near].astype(np.intp), values[near]
     cells[near] = edge - (close < edges[edge])
     return cells, edge[close == edges[edge]]

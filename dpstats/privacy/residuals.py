@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import operator
 from collections.abc import Iterable
 from functools import partial
@@ -31,12 +32,11 @@ LEAST_CAP = 3.0
 BENDS = 0.2
 """What residuals have beyond the cap may be so much of a standard error, if all of it were on one side."""
 
-ALIKE, TAIL, LEAN = 0.35, (2.0, 5.0), 0.1
-"""Residuals have two tails if one has so much of the other's rows, between so many root mean squares, and if no more of
-all rows have residuals of one sign rather than the other: a single tail leaves most rows on the other side."""
+ALIKE, TAIL = 0.35, (2.0, 5.0)
+"""Residuals have two tails if one has so much of the other's rows, between so many root mean squares of the median."""
 
-SEEN, MISSED = 2.0, 1.0
-"""Standard deviations of the noise by which a second tail is seen, and by which one that is expected may be missed."""
+UNEXPECTED = 2.0
+"""Standard deviations of the noise by which a second tail must be seen if only one is expected."""
 
 
 class ResidualTails(NamedTuple):
@@ -45,11 +45,10 @@ class ResidualTails(NamedTuple):
     rms: float
     cap: float  # beyond which hardly anything is
     alike: float  # how clearly both tails have rows, in standard deviations of the noise; negative if one lacks them
-    lean: float  # the share of rows by which one sign has more of them than the other
 
     def has_two(self, *, expected: bool) -> bool:
         """Whether to go by two tails, where these are `expected` or only one is."""
-        return self.lean < LEAN and self.alike > (-MISSED if expected else SEEN)
+        return self.alike > (0.0 if expected else UNEXPECTED)
 
 
 def class_edges(reach: float) -> Array:
@@ -63,11 +62,15 @@ def residual_counts(values: Rows[Array], edges: Array) -> NDArray[np.int64]:
 
 
 def _counts(edges: Array, blocks: Iterable[Array]) -> NDArray[np.int64]:
-    counts = np.zeros(2 * len(edges), dtype=np.int64)
+    counts = np.zeros((2, len(edges)), dtype=np.int64)
     for block in blocks:
-        places = np.minimum(np.searchsorted(edges, np.abs(block)), len(edges) - 1)
-        counts += np.bincount(places + len(edges) * (block >= 0), minlength=len(counts))
-    return counts.reshape(2, len(edges))
+        # Of values in order an edge is looked up, not each value among the edges.
+        ordered = np.sort(block)
+        below, at_most = np.searchsorted(ordered, -edges[:-1]), np.searchsorted(ordered, edges[:-1], side="right")
+        negative = np.searchsorted(ordered, 0.0)
+        counts[0] += np.diff(negative - below, prepend=0, append=negative)
+        counts[1] += np.diff(at_most - negative, prepend=0, append=len(block) - negative)
+    return counts
 
 
 def buy_residual_counts(
@@ -95,17 +98,35 @@ def residual_tails(
     beyond = begin**2 + np.trapezoid(2 * points * tail.above(points)[0], points)
     total = float(np.sum(np.maximum(sizes[:start], 0.0) * middles**2)) + tail.rows * beyond
     rms = float(np.sqrt(total / rows))
-    cap, candidates = float(edges[-1]), edges[-1] * 2.0 ** (-np.arange(8 * DOUBLINGS) / 8)
-    for candidate in candidates[candidates >= LEAST_CAP * rms]:
-        if tail.excess(candidate) > BENDS * rows * np.hypot(rms / np.sqrt(rows), unit_error * candidate):
-            break
-        cap = float(candidate)
-    within = (edges[:-1] >= TAIL[0] * rms) & (edges[:-1] <= TAIL[1] * rms)
-    less, more = np.sort(counts[:, 1:][:, within].sum(axis=1))
-    alike = (less - ALIKE * more) / (deviation * np.sqrt(max(int(within.sum()), 1)) * np.hypot(1, ALIKE))
-    lean = abs(float(counts[1].sum() - counts[0].sum())) / rows
+    candidates = edges[-1] * 2.0 ** (-np.arange(8 * DOUBLINGS) / 8)
+    candidates = candidates[candidates >= LEAST_CAP * rms]
+    # The narrower a cap is the more is beyond it and the less its noise: the least that serves is found by halving.
+    last = bisect.bisect_left(
+        candidates,
+        True,
+        key=lambda cap: tail.excess(cap) > BENDS * rows * np.hypot(rms / np.sqrt(rows), unit_error * cap),
+    )
+    cap = float(candidates[last - 1]) if last else float(edges[-1])
     # Rounded, so that the last bits of a library's functions enter no plan.
-    return ResidualTails(float(f"{rms:.4g}"), float(f"{cap:.4g}"), float(alike), lean)
+    return ResidualTails(float(f"{rms:.4g}"), float(f"{cap:.4g}"), _alike(counts, edges, rms, deviation))
+
+
+def _alike(counts: NDArray[np.int64], edges: Array, rms: float, deviation: float) -> float:
+    """By how many standard deviations the lesser tail has more rows than `ALIKE` of the greater one's.
+
+    Tails lie about the median of the residuals, for the first fit that they are about has an error of its own. In a
+    class that an end divides, logarithms of sizes are taken to be spread evenly.
+    """
+    excess = int(counts[1].sum() - counts[0].sum())
+    side = int(excess > 0)
+    half = np.interp(abs(excess) / 2, np.maximum.accumulate(np.cumsum(counts[side])), edges)
+    median = min(float(half), rms) * (2 * side - 1)
+    ends = np.array([[TAIL[0] * rms + sign * median, TAIL[1] * rms + sign * median] for sign in (-1, 1)])
+    parts = np.diff(np.clip(STEPS * np.log2(edges[None, :, None] / ends[:, None, :]), 0.0, 1.0), axis=-1)[..., 0]
+    tails, variances = np.sum(-parts * counts, axis=1), np.sum(parts**2, axis=1)
+    less, more = np.argsort(tails)
+    noise = deviation * np.sqrt(max(float(variances[less] + ALIKE**2 * variances[more]), 1.0))
+    return float((tails[less] - ALIKE * tails[more]) / noise)
 
 
 def share_beyond(

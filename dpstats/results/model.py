@@ -16,7 +16,7 @@ from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.families import Family, Gaussian, Quantile
 from dpstats.formula.design import DesignSpec
-from dpstats.frames import WideFrame
+from dpstats.frames import NotedFrame, WideFrame
 from dpstats.inference import JointTest, ModelSpread, wald_test
 from dpstats.inference.estimates import NORMAL
 from dpstats.mechanisms.design import PublicDesign
@@ -26,6 +26,7 @@ from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.mechanisms.options import Variables
 from dpstats.mechanisms.screening import split_terms
 from dpstats.plan import Plan, penalty_weights
+from dpstats.plan.notes import kept_note
 from dpstats.plan.tables import capped_at
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import quiet
@@ -291,7 +292,8 @@ class ReleasedModel(FittedModel):
         Columns: coef, as in `params`; with screening how, "screened", or "always" for what is kept unasked; with a
         sparse penalty weight, the lasso weight of the column in model units (the slope at zero of another sparse
         penalty), and threshold, what the noise brought into it: a bound noise alone rarely passes ("noise_aware"), or
-        the least weight ("auto"). `left_out` has the names of all others.
+        the least weight ("auto"). `left_out` has the names of all others. Without a refit the columns are kept for
+        prediction, some without an effect; a note below the table says about how many.
         """
         plan, objective = self.plan, self.plan.objective
         if not self.selects:
@@ -309,7 +311,9 @@ class ReleasedModel(FittedModel):
             weight[plan.kept] = float(slope) * objective.penalty_weights
             threshold[plan.kept] = objective.threshold
             table |= {"weight": weight, "threshold": threshold}
-        return WideFrame(pd.DataFrame(table, index=pd.Index(plan.names, name="term"))[self.in_model])
+        frame = NotedFrame(pd.DataFrame(table, index=pd.Index(plan.names, name="term"))[self.in_model])
+        frame.attrs["note"] = " ".join(kept_note(plan))
+        return frame
 
     @property
     def left_out(self) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
 from collections.abc import Iterable
 from itertools import compress
@@ -17,7 +19,7 @@ from dpstats.inference import ModelSpread
 from dpstats.mechanisms.design import SubDesign, formula_variables
 from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.mechanisms.options import ROWS_GUESS
-from dpstats.mechanisms.spec import obstacle
+from dpstats.mechanisms.spec import automatic_alpha, obstacle
 from dpstats.plan.notes import (
     GREATEST_EPS,
     assumed_response_note,
@@ -26,9 +28,11 @@ from dpstats.plan.notes import (
     design_notes,
     guarantee_note,
     guaranteed,
+    kept_note,
     limit_note,
     link_note,
     lost_errors,
+    may_screen,
     narrowed_columns,
     persons_note,
     plan_notes,
@@ -57,13 +61,18 @@ from dpstats.results.contrasts import inference_table, to_the_noise
 from dpstats.results.inference_mixin import shows_errors
 from dpstats.results.model import ReleasedModel
 from dpstats.results.standard_errors import Estimate, beyond_cap, hiding_terms, rare_references
-from dpstats.summaries import Summary, format_number, full_width, wrap_note
+from dpstats.summaries import WIDTH, Summary, format_number, full_width, wrap_note
 from dpstats.wording import argument, phrase
 
 __all__ = ["Summary", "summarize"]
 
 OF_ALL_ROWS = ("row counts", "ranges", "response")  # purchases before the rows are divided
-MOST_NAMES = 8  # coefficients that a note lists; more are counted
+MOST_NAMES, NAMES_ROOM = 8, 100  # coefficients that a note lists, and their characters; more are counted
+SHORT_NAME = 18  # the room of names in a regression table, and in one of coefficients alone if all are shorter
+
+SCREENING_FINDS_MORE = (200.0, 1000.0)
+"""Rows times eps for each column where screening finds weaker effects than a lasso with a refit in most fits: with
+fewer neither finds any, with more both find all (benchmarks.methods.lasso)."""
 
 FIGURE_WORDS = {
     "r_squared": "R2",
@@ -124,7 +133,13 @@ def summarize(
         tables.append(selection_table(results))
     notes = [*plan_notes(plan, released=results.has_errors), *outside_note(results), *beyond_cap_note(results), *risk]
     notes += [no_errors_note(results)] if not shows_errors(results) else []
-    notes += [*suspects_note(results), *unadjusted_note(results), *missing_notes(results), *wording_notes(results)]
+    notes += [
+        *kept_note(plan),
+        *suspects_note(results),
+        *unadjusted_note(results),
+        *missing_notes(results),
+        *wording_notes(results),
+    ]
     return Summary([*tables, *plan_tables(plan)], notes)
 
 
@@ -295,7 +310,14 @@ def bounded_table(results: ReleasedModel, full: bool, title: str | None = None) 
         # A bound leaves more digits, of which the noise itself may be less.
         cells = [to_the_noise(value, bound / 10), format_number(scaled), to_the_noise(bound, bound)]
         rows += [(name, list(compress(cells, shown)))] if kept else []
-    return full_width(list(compress(headers, shown)), rows, list(compress(headers.values(), shown)), title=title)
+    widths, heads = list(compress(headers.values(), shown)), list(compress(headers, shown))
+    # Columns stand beside the names and not at the far end of the line.
+    taken = sum(widths) + len(widths) + max([SHORT_NAME, *(len(str(name)) for name, _ in rows)])
+    spare = max(WIDTH - taken, 0)
+    for line in (heads, *(cells for _, cells in rows)):
+        line[-1] = f"{line[-1]:>{widths[-1]}}{'':{spare}}"
+    widths[-1] += spare
+    return full_width(heads, rows, widths, title=title)
 
 
 def has_exact_noise(results: ReleasedModel) -> bool:
@@ -320,7 +342,7 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     if plan.guarantee.unit is not None:
         notes.insert(0, persons_note(plan))
     if results.selects:
-        notes.insert(0, selection_note(results))
+        notes.insert(0, " ".join([*kept_note(plan), selection_note(results)]))
     if not shows_errors(results):
         notes.insert(0, no_errors_note(results))
     return [*weak_guarantee_note(plan), *notes]
@@ -414,13 +436,26 @@ def selection_note(results: ReleasedModel) -> str:
     out = results.left_out
     if not out:
         return "Selection: no column was left out."
-    names = ", ".join(out[:MOST_NAMES]) + (f" and {len(out) - MOST_NAMES} more" if len(out) > MOST_NAMES else "")
+    ends = list(itertools.accumulate(len(name) + 2 for name in out[:MOST_NAMES]))
+    few = max(bisect.bisect_right(ends, NAMES_ROOM), 1)
+    names = ", ".join(out[:few]) + (f" and {len(out) - few} more" if len(out) > few else "")
     meaning = " A coefficient above can include the effect of a similar column that was left out."
     shows_slopes = shows_errors(results) and bool({*results.plan.names} - {*out, "Intercept"})
-    # The penalty of a lasso before a refit is well above the noise, which a screen's choice is not.
-    weak = f" {phrase('screen=', shell='--set screen=K')} finds weaker effects than a lasso with a refit."
-    refitted = results.plan.stages[-1].role == "refit" and results.plan.screening is None
-    return f"Left out: {names} (left_out).{meaning if shows_slopes else ''}{weak if refitted else ''}"
+    screen = phrase("screen=K", shell="--set screen=K")
+    weak = f" {screen} usually finds weaker effects at this eps and number of rows." if finds_fewer(results) else ""
+    return f"Left out: {names} (left_out).{meaning if shows_slopes else ''}{weak}"
+
+
+def finds_fewer(results: ReleasedModel) -> bool:
+    """Whether screening would probably find weaker effects than this fit, a lasso of the default alpha with a refit."""
+    plan, rows = results.plan, results._counted
+    if plan.screening is not None or plan.request.options.refit_share == 0:
+        return False
+    known = results.nobs if rows is None else rows.value
+    low, high = SCREENING_FINDS_MORE
+    slopes = len(set(plan.names) - {"Intercept"})
+    automatic = automatic_alpha(plan.request.penalty, plan.request.options)
+    return automatic and known is not None and low <= known * plan.guarantee.eps / slopes <= high
 
 
 def no_errors_note(results: ReleasedModel) -> str:
@@ -445,6 +480,8 @@ def no_errors_note(results: ReleasedModel) -> str:
     if plan.focus is not None:
         return f"{without}, except for the randomised {plan.focus.treatment}: fit.focus() has its interval."
     reason = obstacle(plan.family, plan.request.penalty, plan.request.options)
+    if kept_note(plan) and may_screen(plan):  # it says what has errors
+        return f"{without}."
     if reason is not None:
         return f"{without}. Inference {reason}."
     lost = lost_errors(plan)

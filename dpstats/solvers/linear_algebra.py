@@ -18,7 +18,7 @@ CHUNK_ROWS = 4096
 CHUNK_CELLS = 2**17
 """and of wide designs so many cells;"""
 
-CERTIFIED_CELLS = 2**16
+CERTIFIED_CELLS = 2**17
 """fewer where errors are bounded: rows are there three times over, with a leading part and a rest."""
 
 LEAST_CHUNK = 256

@@ -60,7 +60,7 @@ class CandidateFits:
 
     def fit(self, plan: Plan) -> tuple[GLMResults, Rows[Block]]:
         """A candidate's fit to all rows, and the rows of its design."""
-        completed = self.source.complete(plan, self.data, self.random)
+        completed = self.source.complete(plan, self.data, self.random).plan
         rows = self.rows(completed)
         return self.fit_to(completed, rows, self.source.nobs(plan.request, self.data)), rows
 
@@ -115,7 +115,7 @@ def best_on_public_rows(plan: TuningPlan, fitting: CandidateFits) -> int:
     for _ in range(PUBLIC_FITS):
         key = secret_key(fitting.random)
         for place, one in enumerate(plan.plans):
-            completed = fitting.source.complete(one, fitting.data, fitting.random)
+            completed = fitting.source.complete(one, fitting.data, fitting.random).plan
             train, test = partition(fitting.rows(completed), key, 2)
             losses[place] += block_loss(fitting.fit_to(completed, train), plan.score, test)
     return int(np.argmin(losses))

@@ -15,10 +15,13 @@ from hypothesis import strategies as st
 from scipy import special, stats
 
 import dpstats as dp
+from dpstats.errors import ArgumentError
+from dpstats.evaluation import numeric
 from dpstats.evaluation.histograms import (
     TAIL,
     Grid,
     Histogram,
+    ReleasedHistogram,
     deviance_grid,
     display_bins,
     linear_range,
@@ -519,6 +522,65 @@ def test_binned_residuals_of_skewed_counts_allow_for_what_their_clipping_hides()
         assert "Residuals are clipped" in words
 
 
+DEVIATION = 20.0
+"""Of the noise of a count of rows by fitted value and residual."""
+
+
+def clipped_bins(far: float, moved: int = 0, rows: float = 0.0) -> tuple[pd.DataFrame, float]:
+    """The one bin of 4,000 rows with small residuals and of `far` beyond, and the size to which it clips them.
+
+    No noise is drawn, so that figures follow exactly; `rows` more are in the cell `moved` from the middle.
+    """
+    model = plan_evaluation(fitted("gaussian"), ["residuals"], 1)
+    (block,) = model.blocks()
+    counts, middle = np.zeros((block.groups, block.grid.size)), block.grid.size // 2
+    counts[8, middle - 3 : middle + 4] = 4000 / 7
+    counts[8, -1] = far
+    counts[8, middle + moved] += rows
+    held = ReleasedHistogram(block.grid, counts, np.zeros_like(counts), DEVIATION**2, 0.0, 3.0)
+    tables = model.tables([held])
+    assert tables.residuals is not None
+    (note,) = (note for note in tables.notes if "bins clip residuals" in note)
+    return tables.residuals, float(note.split("to a size of ")[1].split(":")[0])
+
+
+def allowance_for_clipping(far: float) -> tuple[float, float]:
+    """What the error of the bin has beside that of the noise in it, and what clipping `far` rows may hide by the note.
+
+    These and a standard deviation of their noise may be at 1.5 times the size where they are clipped.
+    """
+    table, most = clipped_bins(far)
+    (row,) = table.to_dict("records")
+    grid = residual_grid(20.0)
+    slopes = [
+        clipped_bins(far, place - grid.size // 2, 1.0)[0]["residual"].iloc[0] - row["residual"]
+        for place in range(grid.size)
+    ]
+    noise = DEVIATION * float(np.sqrt(16 * np.sum(np.square(slopes))))  # alike in all sixteen cells of fitted values
+    outer = 16 * int((np.abs(grid.middle) > most).sum())
+    hidden = (far + DEVIATION * outer**0.5) / row["rows"] * most / 2
+    return float(np.sqrt(row["noise_se"] ** 2 - noise**2)), hidden
+
+
+@pytest.mark.parametrize("far", [0.0, 200.0])
+def test_bins_allow_for_the_tail_that_their_note_tells(far: float) -> None:
+    """No draw, so no false alarm."""
+    allowed, hidden = allowance_for_clipping(far)
+    assert allowed == pytest.approx(hidden, rel=0.01)
+
+
+@pytest.mark.parametrize("far", [0.0, 200.0])
+def test_a_planted_half_of_that_allowance_is_caught(far: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = numeric.estimate
+
+    def halved(value: float, influences: Any, cells: float = 0.0, hidden: float = 0.0) -> Any:
+        return honest(value, influences, cells, hidden / 2)
+
+    monkeypatch.setattr(numeric, "estimate", halved)
+    allowed, hidden = allowance_for_clipping(far)
+    assert allowed == pytest.approx(hidden / 2, rel=0.04)
+
+
 @pytest.mark.parametrize(("family", "high"), [("gaussian", 40.0), ("poisson", 80.0)])
 @pytest.mark.parametrize("spiked", [0, 1], ids=["deviances", "responses"])
 def test_noise_that_passes_for_rows_far_out_is_not_a_confident_figure(family: str, high: float, spiked: int) -> None:
@@ -551,8 +613,31 @@ def test_hardly_any_noise_passes_for_rows_without_doubt(cells: int) -> None:
     assert weights @ (stats.gamma.pdf(at, cells) * stats.gamma.sf(limit + at, cells)) * end / 2 < 1e-4
 
 
+@pytest.mark.parametrize("family", ["binomial", "huber_svm"])
+def test_the_area_stands_beside_its_curve(family: str, tmp_path: Path) -> None:
+    """Its interval holds the area of these rows, which sampling would let vary: a miss in fewer than 1 of 20 seeds."""
+    fit, data = fitted(family), frame(8000, 3)
+    found = dp.evaluate(fit, data, 1.0, metrics=["auc"], seed=2)
+    area = found.auc
+    assert area is not None
+    assert found.roc is not None
+    assert area["low"] < truth(fit, data)["area under ROC"] < area["high"]
+    assert area["std_err"] == pytest.approx(np.hypot(area["noise_se"], area["sampling_se"]))
+    rates = found.roc[["false_positive", "true_positive"]].to_numpy().T
+    assert area["estimate"] == pytest.approx(np.trapezoid(rates[1], rates[0]), abs=0.01)
+    (line,) = (line.split() for line in str(found).splitlines() if line.startswith("area under ROC"))
+    assert float(line[3]) == pytest.approx(area["estimate"], abs=0.001)
+    found.save(tmp_path / "found.json")
+    again = dp.Evaluation.load(tmp_path / "found.json").auc
+    assert again is not None
+    pd.testing.assert_series_equal(again, area)
+    assert dp.evaluate(fit, data, 1.0, metrics=["accuracy"], seed=2).auc is None
+
+
 def test_metrics_are_asked_for_by_their_printed_names() -> None:
     fit, data = fitted("poisson"), frame(2000, 1)
     found = dp.evaluate(fit, data, 1.0, metrics=["deviance explained", "deviance"], seed=1)
     pd.testing.assert_frame_equal(found.metrics, dp.evaluate(fit, data, 1.0, metrics=["deviance"], seed=1).metrics)
     assert list(found.metrics.index) == ["deviance explained"]
+    with pytest.raises(ArgumentError, match=r"metrics must be among .* got \['auc'\]$"):
+        dp.evaluate(fit, data, 1.0, metrics=["auc"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -36,13 +38,20 @@ def frame(rows: int, seed: int = 0) -> pd.DataFrame:
     return pd.DataFrame({**columns, "g": rng.choice(["u", "v", "w"], rows)})
 
 
+@cache
+def read(design: DesignSpec, rows: int) -> tuple[Any, np.ndarray]:
+    """Rows as blocks, and their matrix."""
+    blocks = design.blocks(frame(rows))
+    [(exog, endog, *_)] = blocks
+    stacked = np.column_stack([exog, endog])
+    return blocks, stacked.T @ stacked
+
+
 def released(plan: StatisticsPlan, rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """The released matrix and its noise."""
-    blocks = plan.design.blocks(frame(rows))
-    [(exog, endog, *_)] = blocks
+    blocks, exact = read(plan.design, rows)
     matrix = plan.release(blocks, np.random.default_rng(seed))
-    stacked = np.column_stack([exog, endog])
-    return matrix, matrix - stacked.T @ stacked
+    return matrix, matrix - exact
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-2])

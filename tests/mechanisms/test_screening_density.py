@@ -60,6 +60,7 @@ def sequences(scores: Sequence[int], choices: int, scale: float) -> dict[tuple[i
 
 
 def scores_of(candidates: Sequence[Candidate]) -> Callable[[Rows], tuple[int, ...]]:
+    """The scores of rows, kept: many tests are of the same rows."""
     residual = NullResidual.at(Binomial(), 0.0)
 
     @cache
@@ -71,6 +72,8 @@ def scores_of(candidates: Sequence[Candidate]) -> Callable[[Rows], tuple[int, ..
     return scores
 
 
+OF_COLUMNS, OF_TERMS = scores_of(SINGLES), scores_of(GROUPS)
+
 COEFFICIENTS = np.array([1.5, -0.7])
 """Released before the choice among what is left."""
 
@@ -81,6 +84,9 @@ def scores_at_fit(rows: Rows, coefficients: np.ndarray = COEFFICIENTS) -> tuple[
     endog = np.array([response for _, response in rows], dtype=float)
     residual = FitResidual(Binomial(), (0, 1), coefficients)
     return tuple(term_scores(SINGLES, residual, [(exog, endog)], centred=True))
+
+
+AT_FIT = cache(scores_at_fit)
 
 
 def neighbours(adjacency: str) -> Iterator[tuple[Rows, Rows]]:
@@ -121,11 +127,11 @@ def largest_loss(
 class TestExactProbabilities:
     @pytest.mark.slow
     @pytest.mark.parametrize("choices", [1, 2])
-    @pytest.mark.parametrize("candidates", [SINGLES, GROUPS], ids=["columns", "terms"])
-    def test_no_outcome_tells_more_than_was_charged(self, adjacency, choices, candidates):
-        if choices == len(candidates):
+    @pytest.mark.parametrize("scores", [OF_COLUMNS, OF_TERMS], ids=["columns", "terms"])
+    def test_no_outcome_tells_more_than_was_charged(self, adjacency, choices, scores):
+        if scores is OF_TERMS and choices == len(GROUPS):
             pytest.skip("both of two terms")
-        loss = largest_loss(scores_of(candidates), adjacency, choices, noise_scale(EPS, adjacency))
+        loss = largest_loss(scores, adjacency, choices, noise_scale(EPS, adjacency))
         assert loss <= choices * EPS * (1 + 1e-9)
         # The bound is nearly reached on so few rows, or the tests below would have no power.
         assert loss > 0.5 * choices * EPS
@@ -133,13 +139,13 @@ class TestExactProbabilities:
     @pytest.mark.slow
     @pytest.mark.parametrize(("name", "factor"), [("half the sensitivity", 0.5), ("the scale of monotone scores", 0.5)])
     def test_planted_scale(self, adjacency, name, factor):
-        loss = largest_loss(scores_of(SINGLES), adjacency, 1, noise_scale(EPS, adjacency) * factor)
+        loss = largest_loss(OF_COLUMNS, adjacency, 1, noise_scale(EPS, adjacency) * factor)
         assert loss > EPS, name
 
     @pytest.mark.slow
     def test_planted_whole_budget_for_each_choice(self, adjacency):
         """Two choices at EPS each, charged as EPS together."""
-        assert largest_loss(scores_of(SINGLES), adjacency, 2, noise_scale(EPS, adjacency)) > EPS
+        assert largest_loss(OF_COLUMNS, adjacency, 2, noise_scale(EPS, adjacency)) > EPS
 
     @pytest.mark.slow
     def test_planted_centre_of_the_data(self, adjacency):
@@ -152,13 +158,13 @@ class TestExactProbabilities:
 
         scale = noise_scale(EPS, adjacency)
         assert largest_loss(centred, adjacency, 1, scale, larger_neighbours) > EPS
-        assert largest_loss(scores_of(SINGLES), adjacency, 1, scale, larger_neighbours) <= EPS
+        assert largest_loss(OF_COLUMNS, adjacency, 1, scale, larger_neighbours) <= EPS
 
     @pytest.mark.slow
     def test_at_a_fit_no_outcome_tells_more_than_was_charged(self, adjacency):
-        loss = largest_loss(cache(scores_at_fit), adjacency, 1, noise_scale(EPS, adjacency))
+        loss = largest_loss(AT_FIT, adjacency, 1, noise_scale(EPS, adjacency))
         assert 0.3 * EPS < loss <= EPS * (1 + 1e-9)
-        assert largest_loss(cache(scores_at_fit), adjacency, 1, noise_scale(EPS, adjacency) / 2) > 0.6 * EPS
+        assert largest_loss(AT_FIT, adjacency, 1, noise_scale(EPS, adjacency) / 2) > 0.6 * EPS
 
     @pytest.mark.slow
     def test_planted_fit_that_is_not_released(self, adjacency):
@@ -170,20 +176,19 @@ class TestExactProbabilities:
 
         scale = noise_scale(EPS, adjacency)
         assert largest_loss(cache(followed), adjacency, 1, scale, larger_neighbours) > EPS
-        assert largest_loss(cache(scores_at_fit), adjacency, 1, scale, larger_neighbours) <= EPS
+        assert largest_loss(AT_FIT, adjacency, 1, scale, larger_neighbours) <= EPS
 
     def test_planted_one_row_replaced_at_the_price_of_one_added(self, adjacency):
         if adjacency == "replace_one":
-            assert largest_loss(scores_of(SINGLES), adjacency, 1, noise_scale(EPS, "add_remove")) > EPS
+            assert largest_loss(OF_COLUMNS, adjacency, 1, noise_scale(EPS, "add_remove")) > EPS
 
 
 @pytest.mark.slow
 def test_planted_group_measured_by_the_sum_of_its_columns():
     """The l1 length moves by sqrt(2) of the l2 bound."""
-    single = scores_of(SINGLES)
 
     def summed(rows: Rows) -> tuple[int, ...]:
-        first, *rest = single(rows)
+        first, *rest = OF_COLUMNS(rows)
         return first, int(sum(rest) / math.sqrt(2))
 
     assert largest_loss(summed, "add_remove", 1, noise_scale(EPS, "add_remove")) > EPS

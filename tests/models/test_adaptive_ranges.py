@@ -150,7 +150,7 @@ def test_the_budget_is_the_same_whatever_is_counted(options: dict[str, Any]) -> 
     charged = source.plan(make_request(eps=1.0, **options), alone=True)
     for rows in (-50, 200, 8_000, 10**5, 10**8):
         counted = replace(charged, counts=charged.counts.released(rows, [0] * len(charged.counts.faults)))
-        plan = source.complete(counted, table, np.random.default_rng(1))
+        plan = source.complete(counted, table, np.random.default_rng(1)).plan
         assert bool(plan.trimmed) == (rows >= 8_000)
         spent = charged.counts.eps + range_eps(plan.request, plan.bought) + sum(stage.cost for _, stage in plan.stages)
         spent += 0.0 if plan.fitstats is None else plan.fitstats.eps

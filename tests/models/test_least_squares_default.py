@@ -339,12 +339,12 @@ def test_every_count_and_interval_gives_a_plan_within_the_budget(
         assert plan.residuals is not None
         bought.append(plan.residuals.eps)
         coef, cap = random.normal(size=len(plan.names)), random.exponential()
-        return replace(plan.residuals, centre=ResidualCentre(tuple(coef), cap))
+        return replace(plan.residuals, centre=ResidualCentre(tuple(coef), cap)), None
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sources, "bought_response", interval)
         patch.setattr(sources, "bought_residuals", centre)
-        plan = source.complete(counted, None, np.random.default_rng(1))  # type: ignore[arg-type]
+        plan = source.complete(counted, None, np.random.default_rng(1)).plan  # type: ignore[arg-type]
     statistics = 0.0 if plan.fitstats is None else plan.fitstats.eps
     spent = charged.counts.eps + sum(bought) + statistics + sum(stage.cost for _, stage in plan.stages)
     assert len(bought) <= 2

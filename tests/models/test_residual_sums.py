@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,17 @@ import dpstats as dp
 from dpstats.data import Block
 from dpstats.families import Gaussian
 from dpstats.formula.design import design_spec
+from dpstats.mechanisms import statistics
 from dpstats.mechanisms.least_squares import whole_model
 from dpstats.mechanisms.statistics import Moments, ResidualCentre, StatisticsPlan, inference_of, plan_statistics
 from dpstats.models import residuals, sources
 from dpstats.models.residuals import first_fit
 from dpstats.plan import Plan
+from dpstats.plan.methods import ResidualPurchase
+from dpstats.privacy.gaussian import analytic_mu
 from dpstats.privacy.guarantee import Adjacency
+from dpstats.privacy.information import statistics as information
+from dpstats.privacy.residuals import residual_counts
 
 WIDE = {"x": (0, 1), "z": (-1, 1), "g": ["a", "b", "c"], "y": (-50, 50)}
 MODEL = "y ~ x + z + g"
@@ -115,12 +121,60 @@ def test_the_auditor_finds_a_cap_that_cuts_nothing_off() -> None:
     assert not audited("add_remove", cut=False).passed
 
 
+CORNERS = pd.DataFrame([{"y": y, "a": a} for y in (-1.0, 0.25, 1.0) for a in (-1.0, 0.0, 1.0)])
+
+
+def charge_of_sums(delta: float, adjacency: Adjacency) -> float:
+    """What the most telling rows of a grid cost by the norm of the noise, over what is set aside for their sums.
+
+    The norm of a change is the nuclear one where the noise is a difference of Wishart matrices, the Frobenius one where
+    it is normal. Exact: no draw, so no false alarm.
+    """
+    residuals = ResidualCentre((0.1, 0.1), 0.2)  # of most of the rows they reach beyond the cap
+    plan = plan_statistics(ONE_DESIGN, eps=1.0, delta=delta, adjacency=adjacency, residuals=residuals)
+    assert plan.noise.law == ("normal" if delta else "wishart")
+    (block,) = ONE_DESIGN.blocks(CORNERS)
+    sums = []
+    for at in range(len(CORNERS)):
+        row = Block(block[0][at : at + 1], block[1][at : at + 1])
+        exact = statistics._exact(plan.metric, plan.residuals, [row]).astype(np.float64) * 2.0**-40
+        # The noise of U is independent of the place; an entry of X'r is weighed once, and that of U twice.
+        sums.append(exact / plan.noise.factors)
+    others = sums if adjacency == "replace_one" else [np.zeros_like(sums[0])]
+    worst = max(float(np.linalg.norm(one - other, ord="fro" if delta else "nuc")) for one in sums for other in others)
+    allowed = plan.guarantee.eps - plan.cover_eps if not delta else analytic_mu(1.0 - plan.cover_eps, delta)
+    return worst / plan.noise.scale / allowed
+
+
+LAWS = pytest.mark.parametrize("delta", [0.0, 0.1], ids=["wishart", "normal"])
+BOTH = pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+
+
+@LAWS
+@BOTH
+def test_the_sums_of_the_most_telling_row_cost_what_is_set_aside(delta: float, adjacency: Adjacency) -> None:
+    assert 0.9 < charge_of_sums(delta, adjacency) <= 1 + 1e-9
+
+
+@LAWS
+@BOTH
+def test_a_planted_half_of_the_sensitivity_is_caught(
+    delta: float, adjacency: Adjacency, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("trace_sensitivity", "frobenius_sensitivity"):
+        honest = getattr(information, name)
+        monkeypatch.setattr(information, name, lambda *given, honest=honest: honest(*given) / 2)
+    assert charge_of_sums(delta, adjacency) > 1.8
+
+
 def fitted(rows: int, **options: Any) -> Any:
     return dp.ols(MODEL, frame(rows), 1.0, domain=WIDE, **{"seed": 1, **options})
 
 
 def test_the_default_is_within_a_tenth_of_a_known_cap_and_far_below_that_of_the_response() -> None:
-    found, capped, known = fitted(20_000), fitted(20_000, method="napp"), fitted(20_000, residual_cap=1.75)
+    found, capped, known = (
+        fitted(20_000, seed=3, **given) for given in ({}, {"method": "napp"}, {"residual_cap": 1.75})
+    )
     assert found.plan.residuals is not None
     cap = found.plan.residuals.centre.cap * 50
     assert 1.4 < cap < 2.5
@@ -190,16 +244,111 @@ def test_the_first_fit_and_the_histogram_cost_what_is_set_aside(
     assert found.guarantee.delta <= delta
 
 
+def purchases_of_one_release(monkeypatch: pytest.MonkeyPatch) -> list[ResidualPurchase]:
+    """What two data sets buy by one plan if their first fit and histogram come out alike.
+
+    Both are what has been released of the first one, and residuals of the second are five times as large: whatever
+    differs follows from rows. No false alarm, for one release serves both.
+    """
+    calls: list[tuple[Any, ...]] = []
+    bought = sources.bought_residuals
+
+    def noted(*arguments: Any) -> Any:
+        calls.append(arguments)
+        return bought(*arguments)
+
+    monkeypatch.setattr(sources, "bought_residuals", noted)
+    data = frame(6_000)
+    wide = data.assign(y=data["y"] + 2.5 * np.random.default_rng(5).standard_normal(len(data)))
+    for rows in (data, wide):
+        dp.ols(MODEL, rows, 1.0, domain=WIDE, seed=1, n=6_000)
+
+    def first_of(honest: Callable[..., Any]) -> Callable[..., Any]:
+        released: list[Any] = []
+
+        def release(*arguments: Any, **others: Any) -> Any:
+            released.append(honest(*arguments, **others))
+            return released[0]
+
+        return release
+
+    for name in ("release_stages", "buy_residual_counts"):
+        monkeypatch.setattr(residuals, name, first_of(getattr(residuals, name)))
+    plan, n, *_ = calls[0]
+    return [bought(plan, n, read, np.random.default_rng(1))[0] for _, _, read, _ in calls]
+
+
+def test_cap_and_share_follow_from_what_is_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = purchases_of_one_release(monkeypatch)
+    assert one.centre is not None
+    assert one.beyond is not None
+    assert one == other
+
+
+@pytest.mark.parametrize(("name", "moved"), [("residual_tails", "centre"), ("share_beyond", "beyond")])
+def test_planted_clean_counts_are_caught(name: str, moved: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cap, or the share of rows beyond it, by the counts before their noise."""
+    read: list[Any] = []
+    honest_purchase, honest = residuals.buy_residual_counts, getattr(residuals, name)
+
+    def noted(values: Any, *arguments: Any, **others: Any) -> Any:
+        read.append(values)
+        return honest_purchase(values, *arguments, **others)
+
+    def peeking(counts: Any, edges: Any, *arguments: Any, **others: Any) -> Any:
+        return honest(residual_counts(read[-1], edges), edges, *arguments, **others)
+
+    monkeypatch.setattr(residuals, "buy_residual_counts", noted)
+    monkeypatch.setattr(residuals, name, peeking)
+    one, other = purchases_of_one_release(monkeypatch)
+    assert getattr(one, moved) != getattr(other, moved)
+
+
 def test_a_planted_purchase_that_costs_more_is_not_released(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = sources.bought_residuals
 
     def dearer(plan: Plan, *arguments: Any) -> Any:
-        found = honest(plan, *arguments)
-        return replace(found, eps=1.5)
+        found, rows = honest(plan, *arguments)
+        return replace(found, eps=1.5), rows
 
     monkeypatch.setattr(sources, "bought_residuals", dearer)
     with pytest.raises((AssertionError, dp.errors.DPStatsError)):
         fitted(20_000)
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+@pytest.mark.parametrize(
+    "given", [{}, {"delta": 0.01}, {"eps": 0.2}, {"inference": None}, {"n": 4_500, "inference": True}]
+)
+def test_a_plan_with_public_rows_costs_what_the_fit_does(given: dict[str, Any], adjacency: str, tmp_path: Path) -> None:
+    """To the last bit, whether residuals are bought (1,000 rows times eps for each of five columns) or not."""
+    settings = {"eps": 1.0, "n": 20_000, "adjacency": adjacency, **given}
+    plan = dp.plan(MODEL, WIDE, **settings)
+    ledger = dp.Ledger(tmp_path / "rows.ledger", dataset="rows", eps=1.0, delta=0.1, adjacency=adjacency)
+    found = dp.ols(MODEL, frame(20_000), domain=WIDE, ledger=ledger, **settings)
+    if found.plan.request.method == plan.request.method:  # sums without residuals may follow from the interval
+        pd.testing.assert_frame_equal(plan.budget, found.budget)
+    assert found.guarantee == plan.guarantee
+    entry = ledger.entries().iloc[-1]
+    assert (entry["method"], entry["eps"]) == (plan.request.method, settings["eps"])
+    bought = not given or "delta" in given
+    assert ("residual spread" in plan.budget.index) == bought
+    assert ("how far residuals about it reach" in " ".join(str(plan).split())) == bought
+    assert found.plan.request.method == "statistics" or not bought
+
+
+def test_a_plan_with_public_rows_is_that_of_its_eps() -> None:
+    plan = dp.plan(MODEL, WIDE, 0.2, n=20_000)
+    assert plan.at(1.0).digest() == dp.plan(MODEL, WIDE, 1.0, n=20_000).digest()
+    assert plan.at(1.0).at(0.2).digest() == plan.digest()
+
+
+def test_a_normal_release_of_sums_does_not_stand_for_all_that_is_bought() -> None:
+    """rho-zCDP of the sums alone would leave out a first fit, a histogram and an interval."""
+    plan = dp.plan(MODEL, WIDE, 1.0, delta=0.1, noise="gaussian", n=20_000)
+    assert plan.residuals is not None
+    assert plan.stages[0].plan.statistics.guarantee.rho
+    assert plan.guarantee.rho is None
 
 
 def test_plans_foresee_what_is_bought() -> None:
@@ -207,16 +356,17 @@ def test_plans_foresee_what_is_bought() -> None:
     said, wide = (plan.standard_errors(20_000, residual_sd=sd) for sd in (0.5, 5.0))
     assert (said["std_error"] < 0.7 * wide["std_error"]).all()
     known = dp.plan(MODEL, WIDE, 1.0, n=20_000.0)
-    assert known.response is not None
+    said, wide = (known.standard_errors(20_000, residual_sd=sd, typical={"x": (0.5, 0.2)}) for sd in (0.5, 5.0))
+    assert (said["std_error"] < 0.9 * wide["std_error"]).all()
 
 
 @pytest.mark.slow
 def test_default_intervals_cover() -> None:
-    """200 fits of 4 slopes of new rows: .95 less 3 standard errors of 800 such, were they independent, is .927."""
+    """100 fits of 4 slopes of new rows: .95 less 3 standard errors of 400 such, were they independent, is .917."""
     truth, covered = pd.Series({"x": 8.0, "z": -2.0, "g[T.b]": 1.0, "g[T.c]": 0.0}), []
-    for seed in range(200):
+    for seed in range(100):
         found = dp.ols(MODEL, frame(12_000, seed), 0.6, domain=WIDE, seed=seed)
         assert found.plan.residuals is not None
         ends = found.conf_int().loc[truth.index].to_numpy()
         covered.append((ends[:, 0] <= truth) & (truth <= ends[:, 1]))
-    assert np.mean(covered) > 0.927
+    assert np.mean(covered) > 0.917

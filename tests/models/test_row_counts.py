@@ -502,7 +502,7 @@ def test_every_count_gives_a_plan_within_the_budget(people: pd.DataFrame, rows: 
     charged = source.plan(request, alone=True)
     assert charged.counts is not None
     counted = replace(charged, counts=charged.counts.released(rows, [0] * len(charged.counts.faults)))
-    plan = source.complete(counted, table, np.random.default_rng(1))
+    plan = source.complete(counted, table, np.random.default_rng(1)).plan
     assert bool(plan.bought) == (rows * eps > 7_300) or 7_100 < rows * eps < 7_300
     spent = charged.counts.eps + range_eps(plan.request, plan.bought) + sum(stage.cost for _, stage in plan.stages)
     assert spent <= charged.guarantee.eps * (1 + 1e-12)

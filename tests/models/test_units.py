@@ -310,6 +310,28 @@ class TestFiles:
         assert ledger.remaining.eps == 2.0
         assert dp.evaluate(fit, frame, 1.0, ledger=ledger).guarantee.unit == "who"
 
+    def test_an_evaluation_is_charged_to_those_whom_it_protects(self, tmp_path: Path) -> None:
+        frame = data(500, seed=8)
+        fit = dp.logit(FORMULA, frame, 2.0, domain=DOMAIN, unit="who")
+        ledgers = {unit: dp.Ledger(tmp_path / f"{unit}.ledger", "data", 2.0, unit=unit) for unit in ("who", None)}
+        with pytest.raises(LedgerError, match="it is for rows, and the ledger is per who"):
+            dp.evaluate(fit, frame, 0.5, ledger=ledgers["who"], unit=False)
+        with pytest.raises(LedgerError, match="it is per who, and the ledger is for rows"):
+            dp.evaluate(fit, frame, 0.5, ledger=ledgers[None])
+        assert [ledger.remaining.eps for ledger in ledgers.values()] == [2.0, 2.0]
+        persons = dp.evaluate(fit, frame, 0.5, ledger=ledgers["who"])
+        rows = dp.evaluate(fit, frame, 0.5, ledger=ledgers[None], unit=False)
+        for unit, ledger in ledgers.items():
+            assert ledger.remaining.eps == 1.5
+            (entry,) = ledger.entries()[["eps", "unit"]].to_dict("records")
+            assert entry == {"eps": 0.5, "unit": unit}
+        words = [" ".join(str(found).split()) for found in (persons, rows)]
+        assert "0.5-differentially private under add_remove per who, by" in words[0]
+        assert "0.5-differentially private under add_remove, by" in words[1]
+        assert "who" not in words[1]
+        again = dp.Evaluation.from_dict(persons.to_dict())
+        assert (again.guarantee, again.notes) == (persons.guarantee, persons.notes)
+
     def test_draws_and_counts(self, tmp_path: Path) -> None:
         frame = data(500, seed=8)
         path = tmp_path / "rows.parquet"

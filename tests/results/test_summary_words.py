@@ -617,3 +617,64 @@ def test_a_cap_has_four_digits() -> None:
         "1,234",
         "0.1235",
     ]
+
+
+def sparse_rows(n: int) -> tuple[str, pd.DataFrame, dict[str, tuple[float, float]]]:
+    """A formula of 30 columns with long names of which two matter, rows, and their Domain."""
+    rng = np.random.default_rng(5)
+    names = [f"a_measurement_at_clinic_number_{j}" for j in range(30)]
+    data = pd.DataFrame(rng.uniform(-1, 1, (n, 30)), columns=names)
+    data["b"] = (rng.random(n) < 1 / (1 + np.exp(-3 * data[names[0]] + 2 * data[names[1]]))).astype(int)
+    return f"b ~ {' + '.join(names)}", data, {**dict.fromkeys(names, (-1.0, 1.0)), "b": (0.0, 1.0)}
+
+
+def test_a_lasso_says_how_many_columns_noise_keeps_and_which_call_tests_effects() -> None:
+    """A third of a normal law lies beyond its standard deviation, which the default alpha is."""
+    formula, data, domain = sparse_rows(3000)
+    fit = dp.lasso(formula, data, 1.0, family="binomial", domain=domain, seed=1)
+    note = (
+        "Columns are kept for prediction and may have no effect. Noise and chance alone would keep about 10 of 30. "
+        "screen=K with split='rows' and inference=True tests effects."
+    )
+    assert any(line.startswith(note) for line in fit.notes)
+    assert note in words(fit)
+    assert note in words(fit, full=True)
+    assert note in " ".join(repr(fit.selection).split())
+    # An alpha that noise never passes, and one far below the noise.
+    none, most = (
+        dp.lasso(formula, data, 1.0, family="binomial", domain=domain, seed=1, alpha=alpha) for alpha in (500, 1e-6)
+    )
+    assert "alone would keep" not in words(none)
+    assert "Noise alone would keep about 30 of 30" in words(most)
+    # What it names runs, and has errors.
+    tested = dp.logit(formula, data, 1.0, domain=domain, seed=1, screen=3, split="rows", inference=True)
+    assert tested.has_errors
+    assert "kept for prediction" not in words(tested)
+    assert "kept for prediction" not in repr(tested.selection)
+
+
+def test_screening_is_named_after_a_refit_only_where_it_finds_more() -> None:
+    """Between 200 and 1,000 rows times eps for each column (benchmarks.methods.lasso)."""
+    formula, data, domain = sparse_rows(10_000)
+    options: dict[str, Any] = {"family": "binomial", "domain": domain, "seed": 1, "refit_share": 0.5, "split": "rows"}
+    more = "screen=K usually finds weaker effects"
+    assert more in words(dp.lasso(formula, data, 1.0, **options))
+    assert more not in words(dp.lasso(formula, data, 0.1, **options)), "neither finds any"
+    assert more not in words(dp.lasso(formula, data, 8.0, **options)), "both find all"
+    assert more not in words(dp.lasso(formula, data, 1.0, alpha=30.0, **options)), "not the alpha that was measured"
+    assert more not in words(dp.logit(formula, data, 1.0, domain=domain, seed=1, screen=3))
+
+
+def test_coefficients_stand_beside_their_names_and_long_names_fit() -> None:
+    formula, data, domain = sparse_rows(3000)
+    lines = str(dp.lasso(formula, data, 1.0, family="binomial", domain=domain, seed=1).summary()).splitlines()
+    row = next(line for line in lines if line.startswith("a_measurement_at_clinic_number_0"))
+    assert len(row.rstrip()) == len("a_measurement_at_clinic_number_10") + 13
+    assert max(map(len, lines)) <= 80
+    left_out = " ".join(lines).split("Left out: ")[1]
+    assert len(left_out.split("(left_out)")[0]) < 140
+    short = dp.lasso("y ~ x + z", rows(), 1.0, domain=DOMAIN, alpha=1.0, seed=1).summary()
+    line = next(line for line in str(short).splitlines() if line.startswith("Intercept"))
+    assert len(line.rstrip()) == 31
+    assert "<td>" in short.as_html()
+    assert "  </td>" not in short.as_html(), "blanks are for lines of fixed width"

@@ -59,8 +59,13 @@ def integer_rows(exog: Float, weights: Float, diagonal: Float, weight_bound: flo
     x' D^-1 x > 1 is shortened to 1, and one beyond `FARTHEST_ROW` to nothing; w is clipped to [0, h]. Every step is
     elementwise or a sum of integers without rounding: a row's integers do not depend on the other rows.
     """
-    cells, shares = _unit_integers(columns_of(exog), diagonal)
-    return _weighted_integers(cells, shares, weights, weight_bound, cells).T
+    return integer_columns(exog.T, weights, diagonal, weight_bound, np.empty(exog.shape[::-1])).T
+
+
+def integer_columns(columns: Float, weights: Float, diagonal: Float, weight_bound: float, out: Float) -> Float:
+    """The integers of `integer_rows`, shape (p, rows), in `out`, of columns (p, rows)."""
+    cells, shares = _unit_integers(columns, diagonal, out)
+    return _weighted_integers(cells, shares, weights, weight_bound, cells)
 
 
 def columns_of(exog: Float) -> Float:
@@ -68,19 +73,19 @@ def columns_of(exog: Float) -> Float:
     return np.array(exog.T, dtype=np.float64, order="C")
 
 
-def _unit_integers(columns: Float, diagonal: Float) -> Pair:
-    """In place of x, u = D^-1/2 x 2^22 truncated, shape (p, rows), and what takes a row to 20 places and its length.
+def _unit_integers(columns: Float, diagonal: Float, out: Float) -> Pair:
+    """In `out` u = D^-1/2 x 2^22 truncated, shape (p, rows), and what takes a row to 20 places and its length.
 
     The latter, shape (rows,), is KEPT 2^20 / max(2^22, |u|). |u|^2 is a sum of squares of integers: exact below 2^53 in
     any order, and above 2^52, where the row is left out, whenever the exact one is.
     """
-    for column, scale in zip(columns, 2.0**UNIT_PLACES / np.sqrt(diagonal), strict=True):
-        column *= scale
-    np.trunc(columns, out=columns)
-    squares = np.einsum("ji,ji->i", columns, columns)
+    for column, scale, product in zip(columns, 2.0**UNIT_PLACES / np.sqrt(diagonal), out, strict=True):
+        np.multiply(column, scale, out=product, dtype=np.float64)
+    np.trunc(out, out=out)
+    squares = np.einsum("ji,ji->i", out, out)
     shares = KEPT * 2.0**PLACES / np.sqrt(np.maximum(squares, 4.0**UNIT_PLACES))
     shares[~(squares < FARTHEST_ROW**2 * 4.0**UNIT_PLACES)] = 0.0
-    return columns, shares
+    return out, shares
 
 
 def _weighted_integers(cells: Float, shares: Float, weights: Float, weight_bound: float, out: Float) -> Float:
@@ -107,7 +112,7 @@ def integer_sums(parts: Iterable[Weighted], diagonal: Float, weight_bounds: tupl
     shape = len(weight_bounds), len(diagonal), len(diagonal)
     total, subtotal = np.zeros(shape, dtype=object), np.zeros(shape, dtype=np.int64)
     for count, (columns, weights) in enumerate(parts, 1):
-        cells, shares = _unit_integers(columns, diagonal)
+        cells, shares = _unit_integers(columns, diagonal, columns)
         spare = cells if len(weights) == 1 else np.empty_like(cells)
         for place, (row_weights, bound) in enumerate(zip(weights, weight_bounds, strict=True), 1):
             integers = _weighted_integers(cells, shares, row_weights, bound, cells if place == len(weights) else spare)

@@ -22,7 +22,7 @@ from dpstats.privacy.information.exact_sums import (
     LATTICE_LIMIT,
     PLACES,
     cover_sensitivity,
-    integer_rows,
+    integer_columns,
 )
 from dpstats.privacy.information.matrix import MatrixLaw, MatrixNoise
 from dpstats.privacy.randomness import RandomSource, noisy_integers
@@ -181,11 +181,11 @@ def integer_statistics(blocks: Iterable[tuple[Float, Float]], noise: MatrixNoise
     total = np.zeros((size, size), dtype=object)
     for exog, endog in blocks:
         for start in range(0, len(exog), BLOCK_ROWS):
-            part = slice(start, start + BLOCK_ROWS)
-            inner = integer_rows(noise.coordinates(exog[part]), np.ones(len(exog[part])), diagonal, 1.0)
-            outcome = np.trunc(np.clip(endog[part], -1.0, 1.0) * 2.0**PLACES)
-            rows = np.column_stack([inner, outcome])
-            total += (rows.T @ rows).astype(np.int64)
+            inner, outcome = noise.coordinates(exog[start : start + BLOCK_ROWS]), endog[start : start + BLOCK_ROWS]
+            columns = np.empty((size, len(outcome)))
+            integer_columns(inner.T, np.ones(len(outcome)), diagonal, 1.0, columns[:-1])
+            np.trunc(np.clip(outcome, -1.0, 1.0) * 2.0**PLACES, out=columns[-1])
+            total += np.dot(columns, columns.T).astype(np.int64)
     return total
 
 

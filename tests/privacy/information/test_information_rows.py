@@ -15,7 +15,6 @@ from dpstats.privacy.information.exact_sums import (
     PLACES,
     UNIT_PLACES,
     _unit_integers,
-    columns_of,
     cover_sensitivity,
     cover_with_noise,
     integer_information,
@@ -91,13 +90,13 @@ def test_squares_are_the_same_in_any_order(size: int) -> None:
     exog, _ = rows(5000, size)
     exog *= np.random.default_rng(6).choice([0.5, 3, 12], (5000, 1))
     order, diagonal = np.random.default_rng(7).permutation(size), np.linspace(1, 2, size)
-    cells, shares = _unit_integers(columns_of(exog), diagonal)
-    others, again = _unit_integers(columns_of(exog[:, order]), diagonal[order])
+    cells, shares = _unit_integers(exog.T, diagonal, np.empty((size, 5000)))
+    others, again = _unit_integers(exog[:, order].T, diagonal[order], np.empty((size, 5000)))
     assert np.array_equal(others, cells[order])
     assert np.array_equal(again, shares)
     assert (shares < 0.9 * shares.max()).sum() > 500
     for row in (0, 17, 4999):
-        assert _unit_integers(columns_of(exog[[row]]), diagonal)[1][0] == shares[row]
+        assert _unit_integers(exog[[row]].T, diagonal, np.empty((size, 1)))[1][0] == shares[row]
 
 
 def test_planted_squares_of_fractions_depend_on_the_order() -> None:
