@@ -238,9 +238,9 @@ def cap_note(plan: PlanFacts) -> list[str]:
         return []
     statistics = argument("method", "statistics")
     if plan.residuals is not None:
-        cap = in_units(units) if plan.completed else f"a cap of at most {in_units(units)}"
+        cap = in_units(units) if plan.completed else f"a cap (at most {in_units(units)})"
         return [
-            f"A response that is more than {cap} away from a rough first fit (in units of the response) "
+            f"A response that is further than {cap} from a rough first fit (in units of the response) "
             "is moved to that distance. If most of the moved responses lie on one side, the fitted values differ from "
             f"the mean of the response. To move no response, pass {statistics}."
         ]
