@@ -31,6 +31,9 @@ CodeOf = Mapping[float | str, int]
 MISSING_TOKEN = 0x7FF8000000000000
 """The token of a missing cell: the bits of NaN."""
 
+MISSING_WORDS = ("", ".", "?", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>", "#N/A")
+"""Texts that stand for missing in the files of R, pandas, Stata and SAS, where no level is declared so."""
+
 FEW_LEVELS = 8
 """Numbers are compared with so few levels one by one, in less time than a search takes."""
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.data import Block, PackedRows, Rows, Table, as_table, slices
-from dpstats.data.columns import MISSING_TOKEN, Column, usable_kind
+from dpstats.data.columns import MISSING_TOKEN, MISSING_WORDS, Column, token_of, usable_kind
 from dpstats.data.passes import cut_even
 from dpstats.data.persons import OwnedRows
 from dpstats.domain import Domain, Levels, Range, number_pair
@@ -484,6 +484,9 @@ def _declared(fact: Range | Levels | None) -> str:
     return f"{len(fact.values)} levels"
 
 
+MISSING_TOKENS = np.array([MISSING_TOKEN, *map(token_of, MISSING_WORDS)], dtype=np.uint64)
+"""The tokens of cells that are missing, not of an undeclared level."""
+
 NOWHERE = np.zeros(1, dtype=bool)
 """The flag of every row, where none has it."""
 
@@ -519,7 +522,7 @@ def _states(table: Table, name: str, fact: Range | Levels | None) -> dict[str, F
         if not without.any():
             return dict.fromkeys(("missing", "undeclared", "lost"), NOWHERE)
         missing = without.copy()
-        missing[without] = cells.select(without).tokens() == MISSING_TOKEN
+        missing[without] = np.isin(cells.select(without).tokens(), MISSING_TOKENS)
         return {"missing": missing, "undeclared": without & ~missing, "lost": without}  # the last one in older plans
     numbers = cells.numbers()
     if fact is None:

@@ -211,7 +211,10 @@ def _at_zero(model: FittedColumns) -> dict[str, Effect]:
     eta = np.array([float(model.errors.table.coef[place])])
     slope = float(_slope(family, eta)[0])
     bend = float(derivative(partial(_slope, family), eta)[0])
-    return _slopes(model, slope, bend * model.rows[place] @ model.errors.basis)
+    effects = _slopes(model, slope, bend * model.rows[place] @ model.errors.basis)
+    if np.isinf(model.errors.table.se[place]):  # a small weight on it does not make the slope known
+        return {name: effect._replace(half_width=lambda _: math.inf) for name, effect in effects.items()}
+    return effects
 
 
 def _slope(family: Family, eta: Vector) -> Vector:

@@ -23,6 +23,7 @@ from dpstats.evaluation.integer_noise import IntegerNoise, choose_noise
 from dpstats.evaluation.model_quality import count_rows, plan_evaluation
 from dpstats.families import get_family
 from dpstats.formula.design import design_spec
+from dpstats.formula.parse import parse
 from dpstats.formula.reader import column_facts, possible_faults
 from dpstats.models.ordinal import _blocks, rows_at_first
 from dpstats.privacy.guarantee import Adjacency
@@ -175,7 +176,9 @@ def test_check_keeps_its_eps_exactly(adjacency: Adjacency, family: str) -> None:
             table = as_table(data)
             design = design_spec(formula, Domain(DOMAIN), family=get_family(family))
             facts = column_facts(design.parsed, design.domain, get_family(family))
-            counts = count_faults(table, facts, design, possible_faults(facts, design), column_histograms(facts))
+            counts = count_faults(
+                table, facts, design, possible_faults(facts, design, design.parsed), column_histograms(facts)
+            )
             found.append(counts)
             sums.append(counts.sum() == CHECK_STEPS * len(data))
         ratios.append(log_ratio(noise, *found))
@@ -187,7 +190,7 @@ def test_places_beside_a_whole_row_without_a_fault_are_caught() -> None:
     """Planted: what a row gives its places is not taken from what it gives "no fault"."""
     facts = {"x": Range(0, 9.5), "g": Levels(("a", "b"))}
     table, places = as_table({"x": [0.3], "g": ["b"]}), column_histograms(facts)
-    counts = count_faults(table, facts, None, possible_faults(facts, None), places)
+    counts = count_faults(table, facts, None, possible_faults(facts, None, parse("x ~ g")), places)
     noise, nothing = choose_noise(CHECK_STEPS, CHECK_STEPS**2, 0.3, 0.0, "add_remove"), np.zeros_like(counts)
     assert counts.sum() == CHECK_STEPS
     assert np.count_nonzero(counts) == 3

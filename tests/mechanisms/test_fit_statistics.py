@@ -702,7 +702,7 @@ def heavy_rows(rows: int = 40_000) -> pd.DataFrame:
 
 
 def test_the_lattice_of_squares_reaches_the_cap_of_the_loss() -> None:
-    fit = fitted("gaussian", rows=3_000)
+    fit = fitted("gaussian", rows=3_000, method="napp")
     averaged, sums = fit._averaged, fit.fit_sums
     assert averaged is not None
     assert sums is not None

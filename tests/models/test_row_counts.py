@@ -237,6 +237,15 @@ def test_missing_cells_are_told_from_levels_that_are_not_declared() -> None:
     assert "are lost to `g`: missing." in told
 
 
+def test_words_for_missing_are_no_misspelt_levels(tmp_path: Path) -> None:
+    """R writes NA into a CSV file, pandas nothing, Stata a dot."""
+    data = good_rows(4_000).assign(g=np.tile(["a", "b", "a", "b", "b"], 800))
+    for word in ("NA", "", "."):
+        data.assign(g=data["g"].where(data.index % 6 > 0, word)).to_csv(tmp_path / "rows.csv", index=False)
+        fit = dp.glm("y ~ g", tmp_path / "rows.csv", 50.0, family="binomial", domain=DOMAIN, seed=1)
+        assert "are lost to `g`: missing" in " ".join(fit.notes)
+
+
 def test_a_column_is_named_for_a_count_that_noise_does_not_make() -> None:
     """The noise is exceeded, and the least share: not the sum of both, which hides what there is."""
     clipped = [Fault(name, "outside", "(0, 1)") for name in "abcdefghijk"]
