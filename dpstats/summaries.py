@@ -203,7 +203,7 @@ def _latex(text: str) -> str:
 
 
 def _html(text: str) -> str:
-    return html.escape(text).replace(GAP, '<span style="visibility: hidden">*</span>')
+    return html.escape(text).replace(GAP, "&nbsp;")
 
 
 def markdown_table(table: SimpleTable) -> str:

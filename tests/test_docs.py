@@ -185,13 +185,16 @@ def test_readme_leads_with_its_two_commands() -> None:
 
 
 def test_readme_shows_the_present_output(run_page: Callable[..., str]) -> None:
-    """All but the figures, which the noise moves; ``python docs/executed.py README.md`` renews it."""
+    """All but the figures, which the noise moves; ``python docs/executed.py README.md`` renews it.
+
+    A right Domain has a note by chance in at most 3 of 100 fits, so that one of three runs must be as shown.
+    """
 
     def without_figures(text: str) -> list[str]:
         return re.sub(r"-?\d[\d.]*(e[-+]?\d+)?", "0", text).split()
 
     shown = (ROOT / "README.md").read_text()
-    assert without_figures(run_page(shown, "README.md")) == without_figures(shown)
+    assert without_figures(shown) in (without_figures(run_page(shown, "README.md")) for _ in range(3))
 
 
 def test_a_page_shows_what_it_prints_and_the_value_of_its_last_line(run_page: Callable[..., str]) -> None:

@@ -18,7 +18,6 @@ from dpstats.families.hazard import PiecewiseExponential
 from dpstats.formula.advice import MOST_LISTED, TAKEN
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
-from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.mechanisms.release import MOST_COVERED
 from dpstats.mechanisms.spec import automatic_alpha, obstacle
 from dpstats.mechanisms.stage import StagePlan
@@ -314,7 +313,7 @@ def kept_note(plan: PlanFacts) -> list[str]:
     if penalty is None or not penalty.sparse or options.refit_share > 0 or few:
         return []
     note = "Columns are kept for prediction and may have no effect."
-    if type(objective) is ObjectivePlan and penalty.convex:
+    if objective.released is None and penalty.convex:  # objective perturbation
         slopes = penalty.slope(np.full(objective.size, NEGLIGIBLE), objective.penalty_weights)
         # The default alpha is as large as noise and sampling error; of others only the noise is known.
         auto = automatic_alpha(plan.request.penalty, options)

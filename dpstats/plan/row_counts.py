@@ -155,7 +155,7 @@ class RowCounts:
     ) -> list[str]:
         """What `_seen` finds, in words."""
         return [
-            f"about {_percent(share, 2)} of the {self.of} (s.d. {_percent(error, 1)}) "
+            f"about {_percent(share, 2)} of the {self.of} (s.d. {_percent(error, 2)}) "
             + (_trimmed_effect(fault) if trimmed else fault.large_effect if large else fault.effect)
             + CLIPPED_RESPONSE * fault.response
             for fault, share, error in self._seen(least, chance, large=large)

@@ -298,6 +298,9 @@ class Comparer:
             if isinstance(self.source, PublicRows) or (one.alone and (free or one.factor is not None))
         ]
         if not chosen:
+            barred = no_averages(self.plan.request.options, self.plan.design)
+            if barred is not None:
+                raise NotReleasedError(f"comparisons: averages over the rows are not offered {barred}; {HINT}")
             named = argument("fitstats_variables")
             raise NotReleasedError(f"comparisons: no factor is a term by itself; {named} buys steps of numbers; {HINT}")
         return chosen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,14 @@ def test_stars_leave_digits_below_each_other(fits: dict[str, dp.GLMResults]) -> 
     lines = str(dp.etable([fits["paid"]], stars=True)).splitlines()
     ends = {len(line.rstrip("* ")) for line in lines[3:9]}
     assert len(ends) == 1 or {end - min(ends) for end in ends} == {0, 1}, "a bracket is the one sign beyond"
+
+
+def test_text_of_html_has_the_stars_of_the_table(fits: dict[str, dp.GLMResults]) -> None:
+    """Cells without stars were padded with invisible ones, which pandas and Word read."""
+    table = dp.etable([fits["paid"]], stars=True)
+    text = re.sub("<[^>]*>", "", table.to_html())
+    assert re.findall(r"\d(\*+)", text) == re.findall(r"\d(\*+)", str(table))
+    assert "visibility" not in table.to_html()
 
 
 def test_figures_of_the_fit_stand_in_every_table_that_has_them(fits: dict[str, dp.GLMResults]) -> None:
