@@ -166,16 +166,20 @@ class PublicRows:
     frame: pd.DataFrame
     model_rows: Callable[[Any], tuple[Vector, Vector]]  # of the fitted columns, and what is added to predictors
     mean: Callable[[Vector], Vector]
+    by: str | None = None  # the column whose values divide the rows into groups
 
     def groups(self, by: str | None) -> dict[Any, int | None]:
-        """All rows: the caller chooses others by `newdata`."""
-        if by is not None:
-            raise ArgumentError(f"by of {self.name} is for the rows of the fit; pass the rows of a group as newdata")
-        return {None: None}
+        """The groups of rows with the same value of `by`, in the order of their first rows; else all rows."""
+        if by is None:
+            return {None: None}
+        if by not in self.frame:
+            raise DataError(f"newdata has no column {by!r}, which by names")
+        return {value: place for place, value in enumerate(self.frame[by].dropna().unique())}
 
-    def at(self, **cells: Any) -> Average:
-        """The average prediction with some columns replaced."""
-        exog, added = self.model_rows(self.frame.assign(**cells))
+    def at(self, group: int | None, **cells: Any) -> Average:
+        """The average prediction of a group's rows with some columns replaced."""
+        frame = self.frame if group is None else self.frame[pd.factorize(self.frame[self.by])[0] == group]
+        exog, added = self.model_rows(frame.assign(**cells))
         if not len(exog):
             raise ArgumentError("newdata has no complete row; pass the columns of the formula within the Domain")
         eta = exog @ debiased_params(self.errors) + added
@@ -183,19 +187,19 @@ class PublicRows:
 
     def fitted(self, group: int | None) -> Average:
         """The average prediction as the rows are."""
-        return self.at()
+        return self.at(group)
 
     def level(self, variable: Variable, place: int, group: int | None) -> Average:
         """The average prediction were all rows of a level."""
-        return self.at(**{variable.column_name: variable.levels[place]})
+        return self.at(group, **{variable.column_name: variable.levels[place]})
 
     def change(self, variable: Variable, change: Change, group: int | None) -> tuple[Average, Average]:
         """The averages before and after a change."""
         column = variable.column_name
         if variable.factor is not None:
-            return self.at(**{column: change.before}), self.at(**{column: change.after})
+            return self.at(group, **{column: change.before}), self.at(group, **{column: change.after})
         moved = self._numbers(column) + change.size
-        return self.at(), self.at(**{column: moved})
+        return self.at(group), self.at(group, **{column: moved})
 
     def _numbers(self, column: str) -> pd.Series[float]:
         """A column of numbers."""
@@ -211,6 +215,12 @@ class PublicRows:
     def knows(self, group: int | None) -> bool:
         """Public rows have no noise."""
         return True
+
+    @property
+    def note(self) -> str:
+        """What the figures are averages of."""
+        rows = len(self.frame)
+        return f"averages over the {rows:,} rows of newdata{'' if self.by is None else f' by {self.by}'}" * (rows > 1)
 
     def half_widths(self, parts: list[tuple[Average, float]], group: int | None) -> HalfWidth:
         """Half the width of the interval of a combination of averages."""
@@ -254,7 +264,9 @@ class Comparer:
                     known = {"term": name, "contrast": change.label} | ({} if by is None else {by: level})
                     lines.append(known | effect_line(effect, alpha, ratio=ratio))
         table = EffectFrame(pd.DataFrame(lines))
-        if named is None and isinstance(self.source, PrivateRows):
+        if isinstance(self.source, PublicRows):
+            table.attrs["note"] = self.source.note
+        elif named is None:
             table.attrs["note"] = self._left_out({line["term"] for line in lines})
         return table
 
@@ -335,7 +347,10 @@ class Comparer:
             for place, value in enumerate(variable.levels):
                 average = self.source.level(variable, place, group)
                 lines.append({name: value} | known | self._prediction_columns(average, group, alpha))
-        return EffectFrame(pd.DataFrame(lines))
+        table = EffectFrame(pd.DataFrame(lines))
+        if isinstance(self.source, PublicRows):
+            table.attrs["note"] = self.source.note
+        return table
 
     def _prediction_columns(self, average: Average, group: int | None, alpha: float) -> dict[str, float]:
         """The columns of a table, with the interval within the range of a mean."""

@@ -489,7 +489,8 @@ class ReleasedModel(FittedModel):
             Of the average means before and after, "differenceavg" and "ratioavg" there: risk differences and risk
             ratios of a logistic model.
         by : str, optional
-            Over the rows of each level of this factor, the one that `fitstats_by` named in the call.
+            Over the rows of each level of this factor, the one that `fitstats_by` named in the call. With `newdata`,
+            over its rows with each value of this column, which may be any.
         newdata : DataFrame or dict of columns, optional
             Public rows to average over in the place of the private ones, at no charge, such as one of typical values.
         alpha : float
@@ -513,7 +514,7 @@ class ReleasedModel(FittedModel):
         ['+0.5']
         """
         with quiet():
-            return self._comparer("comparisons", newdata).comparisons(variables, comparison, by, alpha)
+            return self._comparer("comparisons", newdata, by).comparisons(variables, comparison, by, alpha)
 
     def predictions(
         self, variables: str | None = None, *, by: str | None = None, newdata: Any = None, alpha: float = 0.05
@@ -543,7 +544,7 @@ class ReleasedModel(FittedModel):
         ['estimate', 'std_error', 'conf_low', 'conf_high']
         """
         with quiet():
-            return self._comparer("predictions", newdata).predictions(variables, by, alpha)
+            return self._comparer("predictions", newdata, by).predictions(variables, by, alpha)
 
     def focus(self, alpha: float = 0.05) -> pd.DataFrame:
         """The coefficient of the randomised treatment that the call had in focus, with its interval.
@@ -578,7 +579,7 @@ class ReleasedModel(FittedModel):
         with quiet():
             return focus_table(self.plan, self.scaled_params, self.arm_sums, alpha)
 
-    def _comparer(self, name: str, newdata: Any) -> Comparer:
+    def _comparer(self, name: str, newdata: Any, by: str | None) -> Comparer:
         model, family = FittedColumns(self.plan, self._inferred, self._fitted_columns), self.plan.family
         if family.link == "none" or family.name.endswith("svm"):
             raise NotReleasedError("comparisons and predictions: a support vector machine has no mean response")
@@ -589,7 +590,7 @@ class ReleasedModel(FittedModel):
 
         source: PrivateRows | PublicRows = PrivateRows(name, self.plan, self._fit_statistics)
         if newdata is not None:
-            source = PublicRows(name, model.errors, public_frame(newdata), rows, self._mean)
+            source = PublicRows(name, model.errors, public_frame(newdata), rows, self._mean, by)
         return Comparer(model, source)
 
     @property

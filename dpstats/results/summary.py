@@ -521,9 +521,10 @@ def what_would_help(results: ReleasedModel) -> str:
     enough = math.ceil(needed.usual / unit) * unit
     eps = float(f"{plan.guarantee.eps * needed.usual / needed.rows:.2g}")
     budget = "" if rough or eps > GREATEST_EPS else f" (or eps = {eps:g} with these)"
+    table = phrase("dp.plan(..., inference=True).by_rows()", shell="python -m dpstats plan --inference true")
     return (
-        f"{insist} pays for them. By forecast nearly all of them need about {enough:,.0f} rows"
-        f"{budget}, or more if columns fill little of their ranges or are collinear."
+        f"{insist} pays for them. If columns fill their ranges and are not collinear, nearly all of them need about "
+        f"{enough:,.0f} rows{budget}. If not, they may need ten times as many: {table} has cautious numbers."
     )
 
 

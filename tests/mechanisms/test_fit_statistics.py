@@ -546,6 +546,20 @@ class TestComparisons:
         with pytest.raises(ArgumentError, match="which dropped it"):
             fit.comparisons("x" if name != "x" else "z")
 
+    def test_public_rows_are_averaged_by_the_values_of_a_column(self) -> None:
+        """A line for each value is that of its rows alone, and the line without `by` their average."""
+        fit, new = fitted("binomial"), pd.DataFrame({"x": [0.1, 0.5, 0.1], "z": [0.0, 0.2, 0.4], "g": ["a", "a", "b"]})
+        by = fit.predictions(newdata=new, by="x").set_index("x")["estimate"]
+        rows = fit.get_prediction(new).predicted_mean
+        assert by.tolist() == pytest.approx([(rows[0] + rows[2]) / 2, rows[1]])
+        assert fit.predictions(newdata=new)["estimate"][0] == pytest.approx(rows.mean())
+        steps = fit.comparisons({"x": 0.2}, newdata=new, by="x").set_index("x")
+        alone = fit.comparisons({"x": 0.2}, newdata=new.loc[[1]])
+        assert steps.loc[0.5, ["estimate", "std_error"]].tolist() == pytest.approx(
+            alone.loc[0, ["estimate", "std_error"]].tolist()
+        )
+        assert "averages over the 3 rows of newdata by x" in str(fit.comparisons("g", newdata=new, by="x"))
+
     def test_models_of_arrays_have_no_variables(self) -> None:
         rows = frame("gaussian")[["x", "z"]].to_numpy()
         model = dp.GLM(frame("gaussian")["y"].to_numpy(), rows, row_norm=2.0, family="gaussian")
@@ -563,7 +577,7 @@ class TestComparisons:
             ({"variables": {"x": 0}}, "steps of numbers"),
             ({"comparison": "lnor"}, "comparison"),
             ({"by": "x"}, "by must name a factor"),
-            ({"by": "g", "newdata": {"x": [0], "z": [0], "g": ["a"]}}, "rows of a group as newdata"),
+            ({"by": "h", "newdata": {"x": [0], "z": [0], "g": ["a"]}}, "newdata has no column 'h'"),
             ({"newdata": [1, 2]}, "newdata must be a DataFrame"),
             ({"variables": "x", "newdata": {"x": ["low"], "z": [0], "g": ["a"]}}, "numbers in column 'x'"),
             ({"variables": "x", "newdata": {"z": [0], "g": ["a"]}}, "no column 'x'"),

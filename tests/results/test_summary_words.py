@@ -437,8 +437,8 @@ def test_what_is_advised_gives_intervals() -> None:
     formula, data, domain = wide_rows(4_000, 20)
     fit = dp.logit(formula, data, 0.5, domain=domain, inference=None, check_share=0.03)
     found = re.search(
-        r"By forecast nearly all of them need about ([\d,]+) rows \(or eps = ([\d.]+) with these\), or more if columns "
-        r"fill little of their ranges or are collinear",
+        r"If columns fill their ranges and are not collinear, nearly all of them need about ([\d,]+) rows "
+        r"\(or eps = ([\d.]+) with these\)\. If not, they may need ten times as many: dp\.plan\(",
         words(fit),
     )
     assert found is not None, words(fit)
@@ -471,7 +471,7 @@ def test_a_fit_that_bought_errors_is_not_told_that_its_rows_are_enough() -> None
 def test_a_stored_fit_gives_the_same_advice() -> None:
     formula, data, domain = wide_rows(600, 14)
     fit = dp.logit(formula, data, 0.5, domain=domain, inference=None)
-    assert "By forecast" in words(fit)
+    assert "nearly all of them need about" in words(fit)
     stored = type(fit).from_dict(json.loads(json.dumps(fit.to_dict())))
     for full in (False, True):
         assert words(stored, full=full) == words(fit, full=full)
@@ -504,7 +504,7 @@ def test_a_table_without_errors_names_what_helps_in_every_form() -> None:
     fit = dp.logit(formula, data, 0.5, domain=domain)
     assert not fit.has_errors
     for text in (words(fit), " ".join(str(fit.summary(full=True)).split())):
-        assert "By forecast nearly all of them need about" in text
+        assert "nearly all of them need about" in text
         assert "inference=True buys" not in text
     with pytest.raises(NotReleasedError, match="summary\\(\\) says what would be enough"):
         _ = fit.bse
