@@ -94,6 +94,14 @@ WIDTH_PRICE = 0.2
 FAR = 1e6
 """So many times the rows: what shrinkage does to them is not seen."""
 
+SMALL_COUNT = 2.0
+"""A forecast takes the count of the rows for so many of its standard deviations less: 97 of 100 are larger."""
+
+LIKELY, SURE = 0.9, 0.99
+"""A forecast counts on intervals than which so many of the purchases are no wider; a cautious one on the other share.
+
+By design one purchase in twenty keeps its declared range once the rows pay for it, at nearly all numbers of rows."""
+
 ROWS_A_COLUMN = 1000.0
 """Residuals are bought for so many rows times eps for each column or more.
 
@@ -223,8 +231,8 @@ def with_intervals(plan: Plan, names: tuple[str, ...], rows: float) -> Plan:
     return plan
 
 
-def with_likely_intervals(plan: Plan, known: KnownColumns, rows: float) -> Plan:
-    """The plan once it has bought intervals, as so many rows with the known columns would have it but for the noise."""
+def with_likely_intervals(plan: Plan, known: KnownColumns, rows: float, share: float = LIKELY) -> Plan:
+    """The plan once it has bought intervals than which a share of those of such rows are no wider."""
     request, design = with_settled_law(plan), plan.design
     found: dict[str, Range] = {}
     assert isinstance(design, DesignSpec)
@@ -235,7 +243,9 @@ def with_likely_intervals(plan: Plan, known: KnownColumns, rows: float) -> Plan:
         if values is not None:
             ends = float(declared.low), float(declared.high)
             eps, columns = range_eps(request, plan.bought) / len(plan.bought), len(plan.trimmed)
-            bought = likely_interval(values, *ends, rows=rows, eps=eps, adjacency=request.adjacency, columns=columns)
+            bought = likely_interval(
+                values, *ends, rows=rows, eps=eps, adjacency=request.adjacency, columns=columns, share=share
+            )
             found |= {} if bought == ends else {name: replace(declared, inner=bought)}
     with contextlib.suppress(DPStatsError):  # the declared ranges serve then, as in a fit
         narrowed = design_spec(design.formula, design.domain.with_(found), family=request.family) if found else design
@@ -335,18 +345,24 @@ def settled(plan: Plan, rows: float, asked: Request | None = None) -> Plan:
     return plan
 
 
-def carried_out(plan: Plan, rows: float, known: KnownColumns | None = None, residual_sd: float | None = None) -> Plan:
+def carried_out(
+    plan: Plan,
+    rows: float,
+    known: KnownColumns | None = None,
+    residual_sd: float | None = None,
+    share: float = LIKELY,
+) -> Plan:
     """What a plan that counts its rows becomes at so many; of what is bought, ranges as declared stand in.
 
-    Of `known` columns those intervals do that the plan would buy.
+    Of `known` columns those intervals do than which a share of the purchases are no wider.
     """
     counts = plan.counts
     if plan.residuals is not None:
         plan = before_residuals(plan)
-        plan = plan if known is None else with_likely_intervals(plan, known, rows)
+        plan = plan if known is None else with_likely_intervals(plan, known, rows, share)
         return with_public_residuals(plan, residual_sd)
     plan = plan if counts is None else with_intervals(plan, counts.trimmable, rows)
-    plan = plan if known is None else with_likely_intervals(plan, known, rows)
+    plan = plan if known is None else with_likely_intervals(plan, known, rows, share)
     if counts is None:
         return plan
     plan = affordable(plan, rows)
@@ -514,6 +530,7 @@ class AdaptiveForecast(Forecast):
     followed: Plan
     assumptions: Assumptions
     simulated: Simulated
+    likely_share: float = LIKELY
     _plans: dict[float, tuple[Plan, Forecast | None]] = field(init=False, repr=False, default_factory=dict)
 
     @cached_property
@@ -527,6 +544,9 @@ class AdaptiveForecast(Forecast):
     def at(self, plan: Plan) -> Forecast:
         check_type("plan", plan, Plan, "a plan of the same call, as plan.at(eps) makes it")
         return forecast_by_rows(plan, *self.assumptions, simulated=self.simulated)
+
+    def cautious(self) -> Forecast:
+        return replace(self, likely_share=SURE)
 
     def plan_at(self, n: float) -> Plan:
         return self._settled(n)[0]
@@ -542,13 +562,15 @@ class AdaptiveForecast(Forecast):
         return found.identified_draws(name, n, draws)
 
     def _settled(self, n: float) -> tuple[Plan, Forecast | None]:
-        """The plan for `n` rows, to two digits, and what is foreseen of its errors; None if it has none.
+        """The plan for `n` rows, to three digits, and what is foreseen of its errors; None if it has none.
 
-        A search asks for many numbers of rows, and the choice changes at few.
+        A search asks for many numbers of rows, and the choice changes at few. It is that of a count which the noise
+        has made small: what more rows decide may not come.
         """
-        rows = float(f"{n:.2g}")
+        counts = self.followed.counts
+        rows = float(f"{max(n - (SMALL_COUNT * counts.rows_sd if counts is not None else 0.0), 1.0):.3g}")
         if rows not in self._plans:
-            plan = carried_out(self.followed, rows, self._known_columns, self.assumptions[0])
+            plan = carried_out(self.followed, rows, self._known_columns, self.assumptions[0], self.likely_share)
             if plan.request.options.unit is not None and self._known_columns is not None:
                 plan = with_likely_response(plan, self._known_columns, rows)
             found = _foreseen(plan, self.assumptions, self.simulated) if releases_errors(plan) else None

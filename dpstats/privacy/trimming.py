@@ -28,6 +28,9 @@ ROWS_NEEDED = 60.0
 COUNT_SHARE = 0.1
 """Of the budget, for counting these rows first."""
 
+PURCHASES = 400
+"""So many purchases are drawn for a forecast."""
+
 Array = NDArray[np.float64]
 
 
@@ -115,14 +118,29 @@ def buy_inner_interval(
 
 
 def likely_interval(
-    values: Array, low: float, high: float, *, rows: float, eps: float, adjacency: Adjacency, columns: int = 1
+    values: Array,
+    low: float,
+    high: float,
+    *,
+    rows: float,
+    eps: float,
+    adjacency: Adjacency,
+    columns: int = 1,
+    share: float,
 ) -> tuple[float, float]:
-    """What `buy_inner_interval` would choose of so many rows like public `values`, but for its noise."""
-    scale = trimming_scale((1 - COUNT_SHARE) * eps, adjacency) * len(values) / rows
-    counts = cell_counts(values, low, high, atom=0.0 if low <= 0 <= high else None)
-    if counts.away * STEPS < ROWS_NEEDED * scale:
-        return low, high
-    return _candidate(low, high, int(np.argmax(trimming_scores(counts, low, high, scale, columns=columns))))
+    """An interval than which a `share` of purchases by `buy_inner_interval` are no wider, of rows like public `values`.
+
+    By draws of the noise: it is the declared range where more than the rest of the purchases find no other.
+    """
+    count_eps, part = COUNT_SHARE * eps, len(values) / rows
+    scale = trimming_scale(eps - count_eps, adjacency) * part
+    counts, random = cell_counts(values, low, high, atom=0.0 if low <= 0 <= high else None), np.random.default_rng(0)
+    enough = counts.away + random.laplace(0.0, part / count_eps, PURCHASES) >= ROWS_NEEDED * scale / STEPS
+    scores = trimming_scores(counts, low, high, scale, columns=columns)
+    chosen = np.argmax(scores + random.exponential(scale, (PURCHASES, len(scores))), axis=1) * enough
+    ends = inner_intervals(low, high)[0][chosen]
+    by_width = np.argsort(ends[:, 1] - ends[:, 0], kind="stable")
+    return _candidate(low, high, int(chosen[by_width[math.ceil(share * PURCHASES) - 1]]))
 
 
 def _candidate(low: float, high: float, chosen: int) -> tuple[float, float]:

@@ -190,7 +190,8 @@ class RequiredEps:
         The eps at which usual rows, or those described, are forecast to meet the target, to a few percent; inf where no
         eps up to 20 is enough.
     cautious : float
-        The eps at which uninformative rows are also likely to have finite errors; `eps` where the rows are described.
+        The eps at which uninformative rows are also likely to have finite errors. Where the rows are described, the one
+        at which they meet the target even if the fit's search for narrower ranges goes as badly as one in a hundred.
     n : int
         The number of rows.
     table : DataFrame
@@ -230,6 +231,12 @@ class RequiredEps:
             else:
                 sure = f"{rare} are unlikely to have finite errors at any eps up to {LARGEST_EPS:g}."
             answer += f"This holds for usual rows. {sure} "
+        elif self.cautious > self.eps:
+            unlucky = "If a search for narrower ranges fails, as up to one in ten may,"
+            if math.isfinite(self.cautious):
+                answer += f"{unlucky} eps = {self.cautious:.4g} is needed. "
+            else:
+                answer += f"{unlucky} no eps up to {LARGEST_EPS:g} is enough. "
         return _text_with_table(answer + rests_on, self.table, self.known)
 
 
@@ -285,20 +292,22 @@ def required(
             except ArgumentError:  # too small for the ranges to be bought, or the errors are not free there
                 return None
 
-        def usual(eps: float) -> bool:
-            forecast_there = at(eps)
+        def meets(forecast_there: Any) -> bool:
             name = forecast.names[0]
             met = forecast_there is not None and bool(np.all(forecast_there.expected(name, n)[places] <= wanted))
             return met and forecast_there.enough(n, places, name=name)
 
         def cautious(eps: float) -> bool:
             forecast_there = at(eps)
-            return forecast_there is not None and forecast_there.enough(n, places)
+            if forecast_there is None:
+                return False
+            unlucky = forecast_there.cautious()
+            return meets(unlucky) if forecast.known else unlucky.enough(n, places)
 
         forecast.errors(n)  # raises ArgumentError unless n is a number of rows
-        eps = _least_eps(usual, EPS_LADDER)
+        eps = _least_eps(lambda eps: meets(at(eps)), EPS_LADDER)
         sure = eps
-        if not (forecast.known or math.isinf(eps)):
+        if not math.isinf(eps):
             sure = _least_eps(cautious, [eps, *(step for step in EPS_LADDER if step > eps)])
         shown = at(min(eps, LARGEST_EPS)) or forecast
         table = shown.errors(n).loc[targets.index]

@@ -184,7 +184,8 @@ def test_forecasts_are_those_of_what_the_number_of_rows_settles(n: int) -> None:
     share = share_to_spend(n, "add_remove", 2)
     options: dict[str, Any] = {"ranges": "bought", "range_share": share} if share else {"ranges": "declared"}
     same = dp.plan(FORMULA, WIDE, 1.0, inference=True, **options).standard_errors(n, typical=known)
-    pd.testing.assert_frame_equal(foreseen, same)
+    # What is spent follows a count that the noise makes small: a step of the share, at most.
+    pd.testing.assert_frame_equal(foreseen, same, rtol=0.01)
 
 
 @pytest.mark.slow

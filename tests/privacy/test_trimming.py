@@ -17,6 +17,7 @@ from dpstats.privacy.trimming import (
     buy_inner_interval,
     cell_counts,
     inner_intervals,
+    likely_interval,
     rows_to_narrow,
     score_range,
     trimming_scale,
@@ -181,6 +182,23 @@ def test_few_rows_keep_the_declared_range() -> None:
             low, high = buy_inner_interval(values, -10.0, 10.0, eps=1.0, adjacency="add_remove", random=random)
             lost += np.mean((values >= low) & (values <= high)) < 0.95
         assert lost <= 9, rows
+
+
+@pytest.mark.parametrize("rows_eps", [150, 220, 300])
+def test_a_forecast_is_no_narrower_than_what_its_share_of_purchases_find(rows_eps: int) -> None:
+    """Half of 200 purchases less five deviations are no wider than what half of them are forecast to be, and so on;
+    a step narrower would not do, unless there is none. False alarm < 1e-4."""
+    random = np.random.default_rng(4)
+    bell, price = random.normal(27, 4.5, 4000), rows_eps / 4000
+    drawn = [
+        np.subtract(*buy_inner_interval(bell, 12, 70, eps=price, adjacency="add_remove", random=random))
+        for _ in range(200)
+    ]
+    for share in (0.5, 0.9, 0.99):
+        found = likely_interval(bell, 12, 70, rows=4000, eps=price, adjacency="add_remove", share=share)
+        slack = 5 * np.sqrt(share * (1 - share) * (1 / 200 + 1 / trimming.PURCHASES))
+        assert np.mean(np.array(drawn) >= np.subtract(*found) * (1 + 1e-9)) >= share - slack
+        assert np.mean(np.array(drawn) > np.subtract(*found) * (1 - 1e-9)) <= share + slack
 
 
 @pytest.mark.parametrize(("spread", "most"), [(1.0, 0.4), (0.2, 0.08)])

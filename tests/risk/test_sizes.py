@@ -138,6 +138,24 @@ def test_the_eps_for_a_number_of_rows_is_the_least(known: dict[str, Any]) -> Non
     assert dp.sample_size(paid, se=wanted, eps=found.eps, **known).n <= 4_000
 
 
+def test_an_eps_does_not_rest_on_a_purchase_that_may_fail() -> None:
+    """From .62 on ranges are bought if the noise of the count allows it; with more eps the declared ones are enough."""
+    levels = {"sex": ["f", "m"], "smoker": ["no", "yes"], "g": list("abcd"), "b": bool}
+    formula, se, n = "b ~ bmi + age + sex + smoker + g", {"sex[T.m]": 0.12}, 12_000
+    shares = {"sex": {"m": 0.5}, "smoker": {"yes": 0.2}, "g": dict.fromkeys("abcd", 0.25), "b": 0.38}
+    typical = {"bmi": (27, 4.5), "age": (45, 15), **shares}
+    open_, published = (
+        dp.required(dp.plan(formula, {**one, **levels}, 1.0, family="binomial"), se=se, n=n, typical=typical)
+        for one in (
+            {"bmi": dp.Range(12, 70, outside="drop"), "age": (18, 90)},
+            {"bmi": dp.Range(12, 70, typical=(27, 5)), "age": dp.Range(18, 90, typical=(45, 15))},
+        )
+    )
+    assert 0.64 < open_.eps < open_.cautious < 1.0
+    assert f"fails, as up to one in ten may, eps = {open_.cautious:.4g} is needed" in " ".join(str(open_).split())
+    assert published.eps == published.cautious < open_.eps
+
+
 def test_where_no_eps_is_enough() -> None:
     """The error without any noise is larger."""
     plan = dp.plan("b ~ x", DOMAIN, 0.5, family="binomial", inference=True)
