@@ -96,7 +96,7 @@ CERTAIN_SDS = 4.0
 LEAST_CLEAN = 0.5
 """Ranges are judged by rows without a fault, where these are more than this share of all."""
 
-CLIPPED_SHARE = 0.01  # ranges are meant to clip a smaller share of the rows
+CLIPPED_SHARE = 0.005  # ranges are meant to clip a smaller share of the rows
 
 LEAST_OUTSIDE, MOST_OUTSIDE = 0.05, 0.3
 """A range is too wide if a share up to the first lies outside a part of it, and certainly no more than the second."""

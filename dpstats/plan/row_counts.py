@@ -31,8 +31,11 @@ MOST_AT_FAULT, MOST_UNDECLARED = 0.2, 0.1
 """A fit stops if one column loses or clips more of the rows; or if more have an undeclared level, or have the response
 clipped: a level is missing there, or every coefficient biased."""
 
-LEAST_LOST, LEAST_CLIPPED = 0.005, 0.03
-"""A summary names a column that loses, or clips, more of the rows, where noise alone does not explain it."""
+LEAST_NAMED = 0.005
+"""A summary names a column that loses or clips more of the rows, where noise alone does not explain it.
+
+A hundredth of the rows with a code such as 999, clipped to the end of a range, takes a third off a slope.
+"""
 
 FALSE_STOPS, FALSE_NOTES = 1e-3, 3e-2
 """How often noise alone may stop a fit, or name a column, where nothing is wrong."""
@@ -130,8 +133,7 @@ class RowCounts:
 
     def findings(self, narrowed: Container[str] = ()) -> list[str]:
         """Columns that certainly lose or clip rows, in sentences; a range bought of `narrowed` ones leaves rows out."""
-        least = [LEAST_LOST if fault.loses else LEAST_CLIPPED for fault in self.faults]
-        return self._sentences(least, FALSE_NOTES, narrowed=narrowed)
+        return self._sentences([LEAST_NAMED] * len(self.faults), FALSE_NOTES, narrowed=narrowed)
 
     def mismatch(self) -> list[str]:
         """Columns that lose or clip so many rows that the fit had better not be made, in sentences."""
@@ -142,7 +144,7 @@ class RowCounts:
     @property
     def losing(self) -> list[str]:
         """The columns of which `findings` says that they lose rows."""
-        least = [LEAST_LOST if fault.loses else 1.0 for fault in self.faults]
+        least = [LEAST_NAMED if fault.loses else 1.0 for fault in self.faults]
         return list(dict.fromkeys(fault.column for fault, _, _ in self._seen(least, FALSE_NOTES) if fault.loses))
 
     def _sentences(
