@@ -143,8 +143,9 @@ class Plan(Simulated, PlanFacts):
             or "paid"; and share, the share of coefficients that are expected to have an interval. It is a cautious
             forecast, for uninformative rows (narrow, off-centre numbers; rare levels) and the declared ranges
             (docs/proofs/adaptive); `standard_errors` and `dp.sample_size` also forecast for usual rows, which show
-            intervals with far fewer. Of a screened model the widest terms stand for those that will be chosen. The
-            frame is empty, and a warning says why, if the number of rows changes nothing or nothing can be foreseen.
+            intervals with far fewer. Of a screened model the widest terms stand for those that will be chosen. With
+            ``inference=True`` errors are paid for in every line. The frame is empty, and a warning says why, if the
+            number of rows changes nothing or nothing can be foreseen.
 
         Examples
         --------

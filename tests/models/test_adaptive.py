@@ -219,7 +219,7 @@ def test_screened_least_squares_has_intervals_where_there_are_rows_enough(tmp_pa
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"inference": True, "ranges": "declared", "family": "binomial"}, "leave out inference=True"),
+        ({"inference": None, "ranges": "declared", "family": "binomial"}, "leave out inference=None"),
         ({"check_share": 0, "family": "binomial"}, "counts no rows"),
         ({"weights": "b", "family": "binomial"}, "nothing is foreseen with weights"),
     ],

@@ -418,7 +418,9 @@ def test_what_the_count_settled_is_said(people: pd.DataFrame) -> None:
     insists = dp.glm(MODEL, people[:150], 1.0, family="binomial", domain=CENSUS, seed=1, inference=None)
     with pytest.raises(NotReleasedError, match="asked for coefficients alone"):
         _ = insists.bse
-    assert dp.plan(MODEL, CENSUS, 1.0, family="binomial", inference=True, ranges="declared").by_rows().empty
+    table = dp.plan(MODEL, CENSUS, 1.0, family="binomial", inference=True, ranges="declared").by_rows()
+    assert (table["errors"].loc[3_000:] == "paid").all()
+    assert table["share"].is_monotonic_increasing
 
 
 @pytest.mark.parametrize("eps", [1e-9, 1e3, 1e6, 1e14])
