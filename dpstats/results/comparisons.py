@@ -172,8 +172,8 @@ class PublicRows:
         """The groups of rows with the same value of `by`, in the order of their first rows; else all rows."""
         if by is None:
             return {None: None}
-        if by not in self.frame:
-            raise DataError(f"newdata has no column {by!r}, which by names")
+        if not isinstance(by, str) or by not in self.frame:
+            raise ArgumentError(f"by: newdata has no column {safe_repr(by)}")
         return {value: place for place, value in enumerate(self.frame[by].dropna().unique())}
 
     def at(self, group: int | None, **cells: Any) -> Average:
