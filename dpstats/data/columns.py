@@ -61,11 +61,8 @@ class Column:
         raise AssertionError(UNREAD)
 
     def all_within(self, numbers: Array, low: float, high: float) -> bool:
-        """Whether none of the `numbers` that it has is missing or outside of a finite range.
-
-        Two quick looks save what would be done about them.
-        """
-        return bool(numbers.size) and bool(low <= numbers.min() and numbers.max() <= high)
+        """Whether all its cells, read as `numbers`, lie within a finite range: none is missing, and none is clipped."""
+        return all_within(numbers, low, high)
 
     def codes(self, code_of: CodeOf) -> Codes:
         """The code of each cell's canonical value, -1 where there is none; shape (rows,)."""
@@ -207,6 +204,11 @@ def _once_for_text(read: Callable[[object], Value]) -> Callable[[object], Value]
         return known[cell]
 
     return read_once
+
+
+def all_within(values: Array, low: float, high: float) -> bool:
+    """Whether no value is missing or outside of a finite range: two quick looks save what would be done about them."""
+    return bool(values.size) and bool(low <= values.min() and values.max() <= high)
 
 
 def look_up(table: NDArray[Any], positions: NDArray[np.integer[Any]], missing: Any) -> NDArray[Any]:

@@ -70,12 +70,12 @@ class LevelModel:
         fine = np.unique(np.concatenate([np.linspace(low, high, FINE), np.clip(near, low, high)]))
         moved = np.arcsin(np.sqrt(self.above(fine))).sum(axis=0) + np.linspace(0.0, 1e-6, len(fine))
         inner = np.interp(np.linspace(moved[0], moved[-1], CELLS + 1)[1:-1], moved, fine)
-        decided, moved_ends = self.chances(fine).argmax(axis=0), np.zeros(len(inner), dtype=bool)
+        decided, taken = self.chances(fine).argmax(axis=0), np.zeros(len(inner), dtype=bool)
         for at in np.flatnonzero(decided[1:] != decided[:-1]):
             # Where the level that is left loses its lead, to the last digit: rows beside it count for another level.
             change = optimize.brentq(lambda place, at=at: self._lead(place, decided[at]), fine[at], fine[at + 1])
-            nearest = np.argmin(np.where(moved_ends, np.inf, np.abs(inner - change)))
-            inner[nearest], moved_ends[nearest] = change, True
+            nearest = np.argmin(np.where(taken, np.inf, np.abs(inner - change)))
+            inner[nearest], taken[nearest] = change, True
         return Grid(np.unique(np.concatenate([[low], inner, [high]])))
 
     def blocks(self) -> tuple[Histogram, ...]:

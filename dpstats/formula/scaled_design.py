@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from dpstats.cached import cached_property
 from dpstats.data import CodedColumns, RowPacking
+from dpstats.data.columns import all_within
 from dpstats.domain import Domain, Range, support_of
 from dpstats.formula.bounds import Array, Term, TermBody, term_norm
 from dpstats.formula.coding import Part, coded_dummies, combination_index, factor_values, level_combinations, products
@@ -310,11 +311,6 @@ def packed_rows(
             combined = combination_index([values[factor] for factor in subterm.factors], counts)
             np.copyto(own_levels, combined, casting="unsafe")
     return numbers.T, None if levels is None else levels.T, np.broadcast_to(known, rows)
-
-
-def all_within(values: Array, low: float, high: float) -> bool:
-    """Whether no value is missing or outside of a finite range: two quick looks save what would be done about them."""
-    return bool(values.size) and bool(low <= values.min() and values.max() <= high)
 
 
 def _scale(spec: ScaledDesign, places: NDArray[np.intp], parts: Iterable[list[Part]], out: Array) -> NDArray[np.bool_]:

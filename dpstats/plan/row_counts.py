@@ -28,8 +28,8 @@ ROWS_PART = 1 / 3
 """The part of the purchase that counts the rows used; the rest counts rows at fault, where more counts have noise."""
 
 MOST_AT_FAULT, MOST_UNDECLARED = 0.2, 0.1
-"""A fit stops if one column loses or clips more of the rows; or if more have an undeclared level, or have the response
-clipped: a level is missing there, or every coefficient biased."""
+"""A fit stops if one column loses or clips more than the first share of the rows. The second is for undeclared levels,
+which are probably misspelt, and for a clipped response, which biases every coefficient."""
 
 LEAST_NAMED = 0.005
 """A summary names a column that loses or clips more of the rows, where noise alone does not explain it.

@@ -347,6 +347,10 @@ class Comparer:
                 raise ArgumentError(
                     f"variables of predictions must be one factor; comparisons has steps of {safe_repr(name)}"
                 )
+            if by == name:
+                raise ArgumentError(
+                    f"by: every row is of each level of {safe_repr(name)} in turn; leave out one of both"
+                )
             for place, value in enumerate(variable.levels):
                 average = self.source.level(variable, place, group)
                 lines.append({name: value} | known | self._prediction_columns(average, group, alpha))

@@ -558,6 +558,8 @@ class TestComparisons:
         assert steps.loc[0.5, ["estimate", "std_error"]].tolist() == pytest.approx(
             alone.loc[0, ["estimate", "std_error"]].tolist()
         )
+        with pytest.raises(ArgumentError, match="by: every row is of each level"):
+            fit.predictions("g", newdata=new, by="g")
         assert "averages over the 3 rows of newdata by x" in str(fit.comparisons("g", newdata=new, by="x"))
 
     def test_models_of_arrays_have_no_variables(self) -> None:

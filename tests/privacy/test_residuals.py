@@ -127,6 +127,21 @@ def test_tails_are_told_about_the_median_and_not_about_the_first_fit() -> None:
     assert seen == 0
 
 
+def test_a_second_tail_has_at_least_35_percent_of_the_rows_of_the_first() -> None:
+    """By exact counts: half of the rows on each side, of which some lie between 2 and 5 root mean squares."""
+    edges = class_edges(1.0)
+    middle, tail = np.searchsorted(edges, 0.02), np.searchsorted(edges, 0.3)
+    for less, alike in ((330, False), (370, True)):
+        counts = np.zeros((2, len(edges)), dtype=np.int64)
+        counts[:, middle], counts[:, tail] = (10_000 - less, 9_000), (less, 1_000)
+        assert (residuals._alike(counts, edges, 0.1, 1.0) > 0) == alike
+
+
+@pytest.mark.parametrize(("alike", "expected", "two"), [(0.1, 1, 1), (-0.1, 1, 0), (1.9, 0, 0), (2.1, 0, 1)])
+def test_a_tail_that_is_not_expected_must_exceed_the_noise(alike: float, expected: int, two: int) -> None:
+    assert residuals.ResidualTails(1.0, 3.0, alike).has_two(expected=bool(expected)) == bool(two)
+
+
 def test_the_share_beyond_a_cap_has_the_error_that_is_told() -> None:
     """Standardised errors of 200 histograms have a spread of 1 (.05): outside .8 to 1.2 in 1 of 10,000."""
     values, eps = np.random.default_rng(3).standard_normal(20_000), 0.05

@@ -226,3 +226,24 @@ def test_rows_of_arrow_text_can_be_chosen(declared: Any) -> None:
     assert chosen.select(slice(1, 3)).codes(CODE_OF).tolist() == [-1, 1]
     assert chosen.select(np.array([False, True, False])).codes(CODE_OF).tolist() == [-1]
     assert len(column.select(np.zeros(4, dtype=bool)).numbers()) == 0
+
+
+@pytest.mark.parametrize("kind", ["numpy", "Float64", "strided"])
+def test_remembered_ends_are_those_of_the_rows_that_are_chosen(kind: str) -> None:
+    """A column remembers the ends of runs of rows: slices of slices and masks get no other rows' answer.
+
+    A cell beyond its range that were taken for one within would not be clipped, and its row count for more than 1.
+    """
+    random = np.random.default_rng(3)
+    values = random.choice([0.0, 0.5, 1.0, 7.0, np.nan], 20, p=[0.3, 0.3, 0.2, 0.1, 0.1])
+    cells: Any = {"numpy": values, "Float64": pd.array(values, dtype="Float64"), "strided": np.repeat(values, 2)[::2]}
+    whole = as_table({"x": cells[kind]}).column("x")
+    for _ in range(300):
+        column, left = whole, values
+        for _ in range(random.integers(1, 5)):
+            start, stop = sorted(random.integers(-5, len(left) + 5, 2))
+            mask = random.random(len(left)) < 0.5
+            chosen: Any = mask if random.random() < 0.3 else slice(int(start), int(stop), int(random.integers(1, 3)))
+            column, left = column.select(chosen), left[chosen]
+            expected = len(left) > 0 and bool(np.all((left >= 0) & (left <= 1)))
+            assert column.all_within(column.numbers(), 0.0, 1.0) == expected
