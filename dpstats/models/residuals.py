@@ -18,6 +18,7 @@ from dpstats.plan.plan import interval_cap, plan_model
 from dpstats.privacy.randomness import RandomSource
 from dpstats.privacy.residuals import buy_residual_counts, class_edges, residual_tails, share_beyond
 
+
 def bought_residuals(
     plan: Plan, rows: float, read: Callable[[Plan], Rows[Block]], random: RandomSource
 ) -> tuple[ResidualPurchase, Rows[Block]]:
