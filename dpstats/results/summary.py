@@ -93,7 +93,6 @@ LARGEST_COUNT_ERROR = 0.15  # no eps is advised if the relative error of the cou
 FEW_ROWS = 2.0
 """Fewer rows than so many times the error of their count, about 280 over eps, mostly predict as badly as a constant."""
 
-TYPICAL = "typical=(mean, sd) in the Domain (free)"
 UNLIKE = 10.0  # times the p-value of a normal distribution: one that a reader would not expect
 MOST_HIDING, LEAST_HIDDEN = 3, 0.15  # terms that hide others are named if they are few and hide this share of all
 
@@ -507,7 +506,8 @@ def what_would_help(results: ReleasedModel) -> str:
     plan, needed, counted = results.plan, results.needed_rows, results._counted
     screen = phrase("screen=", shell="--set screen=K")
     chooses = "" if plan.screening is not None or plan.family.name in OF_PIECES else f" ({screen} chooses them)"
-    typical = f", {TYPICAL}" if may_be_typical(plan) else ""
+    typical = f", {phrase('typical=(mean, sd)', shell='typical values')} in the Domain (free)"
+    typical = typical if may_be_typical(plan) else ""
     ways = f"narrower ranges{typical}, fewer or less collinear columns{chooses} and merging rare levels help."
     insist, hiding = argument("inference", True), hiding_note(results) if results.has_errors else ""
     if plan.request.options.inference not in (None, "auto") or isinstance(results.released, ReleasedSums):
