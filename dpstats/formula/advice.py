@@ -157,10 +157,14 @@ def _check_response(parsed: Formula, declared: Domain, family: Family, kinds: Ma
     column = declared.get(node.name)
     if family.response == "binary" and kinds.get(node.name, "boolean") != "boolean":
         raise DomainError(_two_values(node.name))
-    if family.response == "count" and isinstance(column, Range) and column.low < 0 < column.high:
+    # A range that was bought of counts may begin below 0 too, at a power of two.
+    if not isinstance(column, Range) or family.response != "count":
+        return
+    if column.low < 0 and column.low in column.missing_codes:
         raise DomainError(
-            f"the response {node.name!r} is a count and cannot be negative: declare (0, {column.high:g}). If negative "
-            "numbers stand for missing, make those cells missing in the data: they would count as 0"
+            f"the response {node.name!r} is a count, and its range begins at {column.low:g}: declare "
+            f"(0, {max(column.high, 1):g}), and if {column.low:g} stands for missing, make those cells missing: they "
+            "would count as 0"
         )
 
 

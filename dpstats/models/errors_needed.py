@@ -32,6 +32,9 @@ ENOUGH = 0.9
 INFORMATIVE = replace(RICH, count=0.3)
 """Rows that say so much; counts near the greatest one say more than common ones."""
 
+ROWS_A_COLUMN = 100.0
+"""With so many rows times eps for each column nothing is forecast: up to 100 columns some would have an error."""
+
 CLOSE = 1.1
 """A number of rows is sought to this factor."""
 
@@ -74,7 +77,9 @@ def too_few_rows(plan: Plan, rows: float) -> str | None:
     """
     inference, counts = plan.request.options.inference, plan.counts
     deviation = 0.0 if counts is None or counts.rows is None else counts.rows_sd
-    if inference in (None, "auto") or not _hopeless(plan, max(rows, 1.0) + deviation):
+    most = max(rows, 1.0) + deviation
+    enough_rows = most * plan.request.row_eps >= ROWS_A_COLUMN * len(plan.names)
+    if inference in (None, "auto") or enough_rows or not _hopeless(plan, most):
         return None
     needed, enough = needed_rows(plan, rows), ""
     if needed is not None and needed.usual is not None:
@@ -82,10 +87,10 @@ def too_few_rows(plan: Plan, rows: float) -> str | None:
         enough = f" Nearly all of them usually need about {rows_or_eps(needed, plan.guarantee.eps, rough=rough)}."
     counted = f"{max(rows, 0):,.0f} rows{f' by a count with noise of s.d. {deviation:,.0f}' if deviation else ''}"
     return (
-        f"too few rows for {argument('inference', inference)}: with {counted}, hardly any coefficient is expected to "
-        f"have a standard error, even if columns fill their ranges and are not collinear.{enough} Fewer columns help "
-        f"too. {argument('inference', None)} releases coefficients alone, and {argument('on_mismatch', 'go')} fits in "
-        "any case"
+        f"the rows are too few for {argument('inference', inference)}: with {counted}, hardly any coefficient is "
+        f"expected to have a standard error, even if columns fill their ranges and are not collinear.{enough} Fewer "
+        f"columns help too. {argument('inference', None)} releases coefficients alone, and "
+        f"{argument('on_mismatch', 'go')} fits in any case"
     )
 
 

@@ -329,10 +329,11 @@ def fit_source(
     signed = {"analyst": charge.get("analyst"), "label": charge.get("label")}
     rest = plan.guarantee if further is None else compose([plan.guarantee, further.guarantee])
     rows: Rows[Block] | None = None
-    stops = alone and request.options.on_mismatch == "stop" and isinstance(source, FormulaSource)
-    known = request.options.n if data is None else request.options.n or source.nobs(request, data)
-    if stops and known is not None and (few := too_few_rows(plan, known)):
-        raise ArgumentError(few)
+    stops = alone and request.options.on_mismatch == "stop" and not isinstance(source, PieceSource)
+    if stops and isinstance(source, FormulaSource) and data is not None:
+        public = request.options.n or source.nobs(request, data)
+        if public is not None and (few := too_few_rows(plan, public)):
+            raise ArgumentError(few)
     if plan.counts is not None:
         counted, rest = plan.counts.guarantees(plan.guarantee)
         rest = rest if further is None else compose([rest, further.guarantee])
@@ -341,7 +342,7 @@ def fit_source(
         counts, rows = count_first(counting, [counted, rest], ledger, request.options.on_mismatch, **signed)
         plan = replace(plan, counts=counts)
         if stops and counts.rows is not None and (few := too_few_rows(plan, counts.rows)):
-            raise MismatchError(f"no fit was made; counting the rows cost {counted}. {sentence(few)}")
+            raise MismatchError(f"{sentence(few)} No fit was made; counting the rows cost {counted}")
     fit = partial(release_fit, source, plan, random, encoded=rows)
     work = fit if further is None else lambda data: further.release(fit(data), data, random)
     return release(rest, work=work, label=title, method=plan.entries[-1]["method"]).run(ledger, **signed)

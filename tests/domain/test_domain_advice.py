@@ -49,8 +49,8 @@ CODED = frame().assign(b=lambda rows: 1 + (rows["y"] > 0.5), c=lambda rows: (5 *
         ("b ~ age", "binomial", {"age": (17, 90), "b": (1, 2)}, r"two levels, such as \[1, 2\], of which the second"),
         ("b ~ age", "binomial", {"age": (17, 90), "b": (0, 100)}, r"has the range \(0, 100\)"),
         ("b ~ age", "binomial", {"age": (17, 90), "b": [0, 1, 2]}, "has 3 levels"),
-        ("c ~ age", "poisson", {"age": (17, 90), "c": (-9, 20)}, r"cannot be negative: declare \(0, 20\)"),
-        ("c ~ age", "negative_binomial", {"age": (17, 90), "c": (-9, 20)}, "cannot be negative"),
+        ("c ~ age", "poisson", {"age": (17, 90), "c": (-9, 20)}, r"begins at -9: declare \(0, 20\)"),
+        ("c ~ age", "negative_binomial", {"age": (17, 90), "c": (-99, 20)}, "make those cells missing"),
     ],
 )
 def test_a_domain_that_cannot_be_right_is_refused_for_nothing(
@@ -67,7 +67,7 @@ def test_what_may_be_right_is_fitted(caplog: pytest.LogCaptureFixture) -> None:
     boolean = CODED.assign(b=CODED["b"] == 2)
     assert dp.logit("b ~ age", boolean, 1.0, domain=domain, seed=1).plan.advice == ()
     assert dp.logit("b ~ age", CODED, 1.0, domain=domain | {"b": [1, 2]}, seed=1).plan.design.response.levels == (1, 2)
-    for formula, declared in (("c ~ age", (1, 20)), ("I(c - 1) ~ age", (0, 20))):
+    for formula, declared in (("c ~ age", (1, 20)), ("c ~ age", (-8, 8)), ("I(c - 1) ~ age", (0, 20))):
         assert dp.plan(formula, domain | {"c": declared}, 1.0, family="poisson").family.name == "poisson"
     # Both spellings are columns.
     both = CODED.assign(Age=1.0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,10 @@ import pytest
 
 import dpstats as dp
 from dpstats.errors import ArgumentError, MismatchError
+from dpstats.models import errors_needed
 from dpstats.models.errors_needed import too_few_rows
 
-NAMES = [f"x{place}" for place in range(30)]
+NAMES = [f"x{place}" for place in range(60)]
 DOMAIN: dict[str, Any] = {"y": (0, 1), "v": (0, 100), "c": (0, 20), "w": (0, 1)} | dict.fromkeys(NAMES, (0, 1))
 MANY = " + ".join(NAMES)
 
@@ -34,15 +34,14 @@ def ledger(tmp_path: Path) -> dp.Ledger:
 @pytest.mark.parametrize("family", ["binomial", "gaussian", "poisson"])
 def test_it_stops_after_the_count(family: str, ledger: dp.Ledger) -> None:
     response = {"binomial": "y", "gaussian": "v", "poisson": "c"}[family]
-    arguments: dict[str, Any] = {"domain": DOMAIN, "family": family, "inference": True, "seed": 1}
-    with pytest.raises(
-        MismatchError, match=r"counting the rows cost eps=0\.03.*too few rows for inference=True"
-    ) as told:
-        dp.glm(f"{response} ~ {MANY}", frame(50), 1.0, ledger=ledger, **arguments)
+    arguments: dict[str, Any] = {"domain": DOMAIN, "family": family, "inference": True, "ledger": ledger}
+    # By chance 1,100 rows too many are counted, so that it goes on, once in 100,000 runs.
+    with pytest.raises(MismatchError, match=r"too few for inference=True.*the rows cost eps=0\.03") as told:
+        dp.glm(f"{response} ~ {MANY}", frame(50), 1.0, **arguments)
     assert "on_mismatch='go' fits in any case" in str(told.value)
     assert ledger.remaining.eps == pytest.approx(4.97)
-    fit = dp.glm(f"{response} ~ {MANY}", frame(50), 1.0, ledger=ledger, on_mismatch="go", **arguments)
-    assert np.isfinite(fit.bse).sum() <= 3
+    fit = dp.glm(f"{response} ~ {MANY}", frame(50), 1.0, on_mismatch="go", **arguments)
+    assert np.isfinite(fit.bse).mean() <= 0.2
     assert ledger.remaining.eps == pytest.approx(3.97)
 
 
@@ -57,8 +56,8 @@ def test_nothing_is_charged_where_the_number_of_rows_is_public(public: dict[str,
     dp.logit(f"y ~ {MANY}", frame(50), 1.0, on_mismatch="go", **arguments)
 
 
-def test_it_goes_on_where_the_forecast_is_not_clear(ledger: dp.Ledger) -> None:
-    arguments: dict[str, Any] = {"domain": DOMAIN, "ledger": ledger, "seed": 1}
+def test_it_goes_on_where_the_forecast_is_not_clear() -> None:
+    arguments: dict[str, Any] = {"domain": DOMAIN, "seed": 1}
     dp.logit(f"y ~ {MANY}", frame(50), 1.0, **arguments)  # that insists on nothing
     dp.logit("y ~ x0", frame(300), 1.0, inference=True, **arguments)
     dp.logit(f"y ~ {MANY}", frame(50), 1.0, inference=True, weights="w", **arguments)  # of which nothing is foreseen
@@ -66,7 +65,7 @@ def test_it_goes_on_where_the_forecast_is_not_clear(ledger: dp.Ledger) -> None:
         assert too_few_rows(dp.plan(formula, DOMAIN, 1.0, family="binomial", inference=True), 200) is None
 
 
-@pytest.mark.parametrize(("slopes", "rows"), [(1, 20), (8, 50), (15, 100)])
+@pytest.mark.parametrize(("slopes", "rows"), [(1, 8), (8, 50), (15, 100)])
 def test_where_it_stops_hardly_any_slope_has_an_error(slopes: int, rows: int) -> None:
     """Columns that fill their ranges evenly say more than what is forecast: 10 fits by fixed seeds."""
     formula = f"y ~ {' + '.join(NAMES[:slopes])}"
@@ -77,10 +76,9 @@ def test_where_it_stops_hardly_any_slope_has_an_error(slopes: int, rows: int) ->
     assert np.mean(shares) <= 0.1
 
 
-def test_the_forecast_takes_little_time() -> None:
+def test_where_rows_are_many_no_forecast_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes .05 s for ten columns."""
+    monkeypatch.setattr(errors_needed, "carried_out", None)
+    monkeypatch.setattr(errors_needed, "sample_rows", None)
     plan = dp.plan("y ~ x0 + x1 + x2 + x3", DOMAIN, 1.0, family="binomial", inference=True)
-    too_few_rows(plan, 5_000)
-    began = time.process_time()
-    for _ in range(5):
-        too_few_rows(plan, 5_000)
-    assert (time.process_time() - began) / 5 < 0.5, "it takes .03 s"
+    assert too_few_rows(plan, 600) is None
