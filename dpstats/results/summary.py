@@ -211,7 +211,26 @@ def rows_text(results: ReleasedModel) -> str:
         return about_rows(counted.value, counted.se)
     if counts is None or counts.rows is None:
         return "private"
-    return counts.shown if counts.persons else counts.shown + BEFORE_RANGES
+    left_out = _ranges(results).keys() - {KEPT}
+    return counts.shown + BEFORE_RANGES * bool(left_out and not counts.persons)
+
+
+KEPT = "No narrower range found"
+
+
+def _ranges(results: ReleasedModel) -> dict[str, list[str]]:
+    """The columns whose ranges were bought, by what came of it."""
+    order = ("Ranges bought", "Ranges bought, which clip", "Ranges narrowed", KEPT)
+    found: dict[str, list[str]] = {what: [] for what in order}
+    plan = results.plan
+    for name in plan.bought:
+        known = getattr(plan.design, "domain", {})[name]
+        if name in plan.trimmed:
+            what = KEPT if known.inner is None else "Ranges narrowed"
+        else:
+            what = "Ranges bought" if known.drops else "Ranges bought, which clip"
+        found[what].append(name)
+    return {what: names for what, names in found.items() if names}
 
 
 def counted_name(results: ReleasedModel) -> str:
@@ -222,17 +241,8 @@ def counted_name(results: ReleasedModel) -> str:
 
 def budget_line(results: ReleasedModel) -> str:
     """What was spent, and on what, in a line; small parts that go together are added up."""
-    plan, guarantee = results.plan, results.guarantee
-    found: dict[str, list[str]] = {}
-    for name in plan.bought:
-        known = getattr(plan.design, "domain", {})[name]
-        if name in plan.trimmed:
-            what = "No narrower range found" if known.inner is None else "Ranges narrowed"
-        else:
-            what = "Ranges bought" if known.drops else "Ranges bought, which clip"
-        found.setdefault(what, []).append(name)
-    order = ("Ranges bought", "Ranges bought, which clip", "Ranges narrowed", "No narrower range found")
-    ranges = "".join(f" {what}: {', '.join(found[what])}." for what in order if what in found)
+    guarantee = results.guarantee
+    ranges = "".join(f" {what}: {', '.join(names)}." for what, names in _ranges(results).items())
     delta = f", delta {guarantee.delta:.3g}" if guarantee.delta else ""
     return f"Budget: eps {guarantee.eps:.4g}{delta}: {_purchases(results)}.{ranges}"
 
