@@ -27,7 +27,7 @@ from dpstats.families import Family, Poisson
 from dpstats.families.base import OF_PIECES
 from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.formula.submodels import SEED
-from dpstats.frames import WideFrame
+from dpstats.frames import NotedFrame
 from dpstats.inference import KnownInformation, MatrixLaw
 from dpstats.inference.inverse import LEAST_RATIO
 from dpstats.mechanisms.design import SubDesign
@@ -40,11 +40,13 @@ from dpstats.models.forecast import (
     information_law,
     mean_information,
     releases_errors,
+    response_words,
     row_means,
     sample_rows,
+    typical_response,
     weight_cap,
 )
-from dpstats.models.population import POOR, USUAL, KnownColumns
+from dpstats.models.population import POOR, RAREST, USUAL, KnownColumns
 from dpstats.plan import Plan, range_eps, replan_request, with_settled_law
 from dpstats.plan.methods import (
     CENTRE_SHARE,
@@ -67,6 +69,7 @@ from dpstats.plan.plan import plan_model, rescaled
 from dpstats.privacy.randomness import random_source
 from dpstats.privacy.ranges import buy_interval
 from dpstats.privacy.trimming import likely_interval, share_to_spend
+from dpstats.wording import phrase
 
 Vector = NDArray[np.float64]
 
@@ -97,8 +100,8 @@ FAR = 1e6
 SMALL_COUNT = 2.0
 """A forecast takes the count of the rows for so many of its standard deviations less: 97 of 100 are larger."""
 
-LIKELY, SURE = 0.9, 0.99
-"""A forecast counts on intervals than which so many of the purchases are no wider; a cautious one on the other share.
+MIDDLE, LIKELY, SURE = 0.5, 0.9, 0.99
+"""A forecast counts on intervals than which nine in ten of the purchases are no wider; `lower` and `upper` on the others.
 
 By design one purchase in twenty keeps its declared range once the rows pay for it, at nearly all numbers of rows."""
 
@@ -447,15 +450,20 @@ def expectations(candidates: Sequence[Plan], typical: object = None) -> list[Exp
     return [Expectation(*both) for both in zip(plans, populations_of(plans, typical), strict=True)]
 
 
-def _with_likely_mean(plan: Plan) -> Plan:
+def _with_likely_mean(plan: Plan, known: KnownColumns | None = None) -> Plan:
     """The plan of counts once it has bought their mean, to which it caps the information, as far as it can be told."""
     planned, design = plan.response, plan.design
-    assert isinstance(design, DesignSpec)
+    if not isinstance(design, DesignSpec):
+        return plan
     caps = isinstance(plan.family, Poisson) and design.has_intercept and design.offset is None
     if planned is None or planned.mean is not None or not caps:
         return plan
+    declared, mean = design.domain.get(design.response_name), USUAL.count * design.response.high
+    if known is not None and isinstance(declared, Range):
+        values = known.numbers(design.response_name, declared)
+        mean = mean if values is None else max(float(np.nanmean(values)), RAREST)
     with contextlib.suppress(DPStatsError):  # as public as what is planned
-        return rescaled(plan, plan.request, replace(planned, mean=USUAL.count * design.response.high))
+        return rescaled(plan, plan.request, replace(planned, mean=mean))
     return plan
 
 
@@ -548,6 +556,15 @@ class AdaptiveForecast(Forecast):
     def cautious(self) -> Forecast:
         return replace(self, likely_share=SURE)
 
+    def errors(self, n: int) -> pd.DataFrame:
+        """As of any forecast; of described rows the ends are those of searches that go well and badly."""
+        table = super().errors(n)
+        if self.known and self.plan_at(n).trimmed:
+            well, badly = (replace(self, likely_share=share).likely(self.last, n)[0] for share in (MIDDLE, SURE))
+            table["lower"] = np.minimum(table["std_error"], well)
+            table["upper"] = np.maximum(table["std_error"], badly)
+        return table
+
     def plan_at(self, n: float) -> Plan:
         return self._settled(n)[0]
 
@@ -573,6 +590,7 @@ class AdaptiveForecast(Forecast):
             plan = carried_out(self.followed, rows, self._known_columns, self.assumptions[0], self.likely_share)
             if plan.request.options.unit is not None and self._known_columns is not None:
                 plan = with_likely_response(plan, self._known_columns, rows)
+            plan = _with_likely_mean(plan, self._known_columns)
             found = _foreseen(plan, self.assumptions, self.simulated) if releases_errors(plan) else None
             self._plans[rows] = (plan, found)
         return self._plans[rows]
@@ -622,7 +640,13 @@ def by_rows(plan: Plan) -> pd.DataFrame:
         setting = choices.candidates[place].request.options.inference
         paid = "none" if not expected.share else "free" if setting == "auto" else "paid"
         found.append((rows, "bought" if choices.share(rows) else "declared", paid, expected.share))
-    return WideFrame(pd.DataFrame(found, columns=["rows", "ranges", "errors", "share"]).set_index("rows"))
+    table = NotedFrame(pd.DataFrame(found, columns=["rows", "ranges", "errors", "share"]).set_index("rows"))
+    if found and plan.family.response == "binary":
+        assert isinstance(plan.design, DesignSpec)
+        share = sample_rows(plan, KnownColumns.from_arguments(plan.design, None, None), POOR, None, 1).mean
+        known = phrase(f"plan.standard_errors(n, {typical_response(plan, share)})", shell=typical_response(plan, share))
+        table.attrs["note"] = f"This assumes that {response_words(plan, share)}; {known} takes the share that you know."
+    return table
 
 
 class Expectation:
