@@ -549,6 +549,15 @@ class AdaptiveForecast(Forecast):
         nothing = all(one is None for one in given)
         return None if nothing else KnownColumns.from_arguments(self.followed.design, *given)
 
+    @cached_property
+    def _residual_sd(self) -> float | None:
+        """That of the residuals of least squares in the user's units, if it is said or follows from a known response."""
+        said, known, design = self.assumptions[0], self._known_columns, self.plan.design
+        assert isinstance(design, DesignSpec)
+        if said is not None or known is None or not known.has(design.parsed.response_columns):
+            return said
+        return math.sqrt(self.populations[self.names[0]].square) * design.response_scaling()[1]
+
     def at(self, plan: Plan) -> Forecast:
         check_type("plan", plan, Plan, "a plan of the same call, as plan.at(eps) makes it")
         return forecast_by_rows(plan, *self.assumptions, simulated=self.simulated)
@@ -587,7 +596,7 @@ class AdaptiveForecast(Forecast):
         counts = self.followed.counts
         rows = float(f"{max(n - (SMALL_COUNT * counts.rows_sd if counts is not None else 0.0), 1.0):.3g}")
         if rows not in self._plans:
-            plan = carried_out(self.followed, rows, self._known_columns, self.assumptions[0], self.likely_share)
+            plan = carried_out(self.followed, rows, self._known_columns, self._residual_sd, self.likely_share)
             if plan.request.options.unit is not None and self._known_columns is not None:
                 plan = with_likely_response(plan, self._known_columns, rows)
             plan = _with_likely_mean(plan, self._known_columns)
