@@ -101,7 +101,7 @@ SMALL_COUNT = 2.0
 """A forecast takes the count of the rows for so many of its standard deviations less: 97 of 100 are larger."""
 
 MIDDLE, LIKELY, SURE = 0.5, 0.9, 0.99
-"""A forecast counts on intervals than which nine in ten of the purchases are no wider; `lower` and `upper` on the others.
+"""A forecast counts on intervals than which nine in ten of the purchases are no wider; its ends on the other shares.
 
 By design one purchase in twenty keeps its declared range once the rows pay for it, at nearly all numbers of rows."""
 
@@ -551,7 +551,7 @@ class AdaptiveForecast(Forecast):
 
     @cached_property
     def _residual_sd(self) -> float | None:
-        """That of the residuals of least squares in the user's units, if it is said or follows from a known response."""
+        """That of residuals of least squares in the user's units, if it is said or follows from a known response."""
         said, known, design = self.assumptions[0], self._known_columns, self.plan.design
         assert isinstance(design, DesignSpec)
         if said is not None or known is None or not known.has(design.parsed.response_columns):

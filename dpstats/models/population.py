@@ -210,8 +210,9 @@ def _check_typical(design: DesignSpec, typical: object) -> dict[str, Any]:
             found[str(name)] = _check_shares(name, declared, given)
             continue
         checked = _check_number(name, declared, given)
-        events = design.response.kind == "binary" and name == design.response_name and isinstance(checked, tuple)
-        found[str(name)] = checked[0] if events else checked  # of 0 and 1 the mean tells the spread
+        events = design.response.kind == "binary" and name == design.response_name
+        # Of 0 and 1 the mean tells the spread.
+        found[str(name)] = checked[0] if events and isinstance(checked, tuple) else checked
     return found
 
 

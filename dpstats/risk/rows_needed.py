@@ -248,18 +248,17 @@ class RequiredEps:
                 answer += f"{unlucky} no eps up to {LARGEST_EPS:g} is enough. "
         return _text_with_table(answer + rests_on, self.table, self.known)
 
-
     def _why(self) -> str:
         """Which error is beyond its target whatever the eps, if one is, and what helps."""
-        excess = self.table["sampling"] / self.table["wanted"]
-        if excess.max() <= 1:
-            return "More rows or larger targets are needed. "
-        name, row = excess.idxmax(), self.table.loc[excess.idxmax()]
-        rows = math.ceil(self.n * excess.max() ** 2)
+        wanted, sampling = (self.table[name].to_numpy() for name in ("wanted", "sampling"))
+        place = int(np.argmax(sampling / wanted))
+        if sampling[place] <= wanted[place]:
+            return f"Take more {self.of} or larger targets. "
+        rows = _round_up(self.n * float(sampling[place] / wanted[place]) ** 2)
         return (
-            f"The sampling error alone is too large: without any privacy noise the standard error of {name} is "
-            f"{row['sampling']:.3g}, the target {row['wanted']:.3g}. Take more {self.of} (more than {_round_up(rows):,}) or a "
-            "larger target. "
+            f"The sampling error alone is too large: without any privacy noise the standard error of "
+            f"{self.table.index[place]} is {sampling[place]:.3g}, the target {wanted[place]:.3g}. Take more {self.of} "
+            f"(more than {rows:,}) or a larger target. "
         )
 
 
