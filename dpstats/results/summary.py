@@ -212,7 +212,21 @@ def rows_text(results: ReleasedModel) -> str:
         return about_rows(counted.value, counted.se)
     if counts is None or counts.rows is None:
         return "private"
-    return counts.shown if counts.persons else counts.shown + BEFORE_RANGES
+    left_out = _ranges(results).keys() - {KEPT}
+    return counts.shown + BEFORE_RANGES * bool(left_out and not counts.persons)
+
+
+KEPT = "No narrower range found"
+
+
+def _ranges(results: ReleasedModel) -> dict[str, list[str]]:
+    """The columns whose ranges were bought, by what came of it."""
+    found: dict[str, list[str]] = {"Ranges bought": [], "Ranges narrowed": [], KEPT: []}
+    plan = results.plan
+    for name in plan.bought:
+        narrowed = name in plan.trimmed and getattr(plan.design, "domain", {})[name].inner is not None
+        found["Ranges narrowed" if narrowed else KEPT if name in plan.trimmed else "Ranges bought"].append(name)
+    return {what: names for what, names in found.items() if names}
 
 
 def counted_name(results: ReleasedModel) -> str:
@@ -223,14 +237,8 @@ def counted_name(results: ReleasedModel) -> str:
 
 def budget_line(results: ReleasedModel) -> str:
     """What was spent, and on what, in a line; small parts that go together are added up."""
-    plan, guarantee = results.plan, results.guarantee
-    found: dict[str, list[str]] = {}
-    for name in plan.bought:
-        narrowed = name in plan.trimmed and getattr(plan.design, "domain", {})[name].inner is not None
-        what = "Ranges narrowed" if narrowed else "No narrower range found" if name in plan.trimmed else "Ranges bought"
-        found.setdefault(what, []).append(name)
-    order = ("Ranges bought", "Ranges narrowed", "No narrower range found")
-    ranges = "".join(f" {what}: {', '.join(found[what])}." for what in order if what in found)
+    guarantee = results.guarantee
+    ranges = "".join(f" {what}: {', '.join(names)}." for what, names in _ranges(results).items())
     delta = f", delta {guarantee.delta:.3g}" if guarantee.delta else ""
     return f"Budget: eps {guarantee.eps:.4g}{delta}: {_purchases(results)}.{ranges}"
 
