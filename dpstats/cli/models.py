@@ -158,7 +158,8 @@ def _plan(options: argparse.Namespace) -> None:
 
 FORECAST_NOTES = (
     "std error is the forecast for usual rows or those described, lower for rows whose numbers nearly fill their "
-    "ranges, upper for rows with narrow, off-centre numbers and rare levels; sampling is that of usual rows without privacy.",
+    "ranges, upper for rows with narrow, off-centre numbers and rare levels; sampling is that of usual rows without "
+    "privacy.",
     "finite and at upper are the chances that an error is finite, of usual rows and of those of upper.",
 )
 
