@@ -643,7 +643,8 @@ ROWS = (300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 def by_rows(plan: Plan) -> pd.DataFrame:
     """What would be chosen by number of rows: which ranges, how errors are paid for, and how many to expect."""
     choices, found = Choices(plan), []
-    for rows in ROWS if choices.open or (plan.request.options.inference is True and comparable(plan)) else ():
+    asked = plan.request.options.inference is True and comparable(plan) and plan.family.name not in OF_PIECES
+    for rows in ROWS if choices.open or asked else ():
         with np.errstate(all="ignore"):  # of units that are far apart
             place, expected = choices.outlook(rows)
         setting = choices.candidates[place].request.options.inference

@@ -361,8 +361,8 @@ def typical_response(plan: Plan, mean: float) -> str:
     assert isinstance(plan.design, DesignSpec)
     name, declared, known = plan.design.response_name, plan.design.domain.get(plan.design.response_name), f"{mean:.3g}"
     if declared is None:  # an expression
-        return f"{argument('typical')} for {', '.join(plan.design.parsed.response_columns)}"
-    if plan.family.response != "binary":
+        name, known = plan.design.parsed.response_columns[0], "..."
+    elif plan.family.response != "binary":
         known = f"[{known}, {math.sqrt(2 * mean):.2g}]"
     elif isinstance(declared, Levels):
         known = f"{{{json.dumps(declared.values[1])}: {known}}}"

@@ -156,6 +156,7 @@ def test_forecasts_say_which_share_of_events_they_assume() -> None:
     assert "This assumes that 6 % of y are 1." in " ".join(str(rare).split())
     assert rare.n > 1.5 * usual.n
     assert "12 % of y are 1" in repr(plan.by_rows())
+    assert dp.plan_ordinal("g ~ x", {"x": (0, 1), "g": ["a", "b", "c"]}, 2.0).by_rows().empty
     # A mean and any sd, and what the Domain says, are the same share.
     declared = dp.plan("y ~ x", {**columns, "y": dp.Range(0, 1, typical=0.06)}, 1.0, family="binomial")
     foreseen = [plan.standard_errors(5000, typical={"y": share}) for share in (0.06, (0.06, 0.2))]
