@@ -13,8 +13,10 @@ import pandas as pd
 from dpstats.evaluation.histograms import (
     DOUBT,
     LEAST_MEAN,
+    NODES,
     TAIL,
     UNKNOWN,
+    WEIGHTS,
     Array,
     CellwiseLinear,
     Estimate,
@@ -165,10 +167,13 @@ class NumericModel:
             size = _clipped_mean(block, tail.far, tail, lambda d: np.sqrt(np.maximum(d, 0.0)))
             tables.metrics["mae"] = (size.estimate(), 0.0, self.width)
         if "responses" in blocks:
-            self._explained(blocks["responses"], square, tail, tables)
+            self._explained(blocks, square, tail, tables)
 
-    def _explained(self, block: ReleasedHistogram, square: ClippedMean, tail: Tail, tables: Tables) -> None:
+    def _explained(
+        self, blocks: Mapping[str, ReleasedHistogram], square: ClippedMean, tail: Tail, tables: Tables
+    ) -> None:
         """R2, or the share of the deviance explained."""
+        block = blocks["responses"]
         ends, far = self._clipping_range(block, tail.end, TAIL), self._clipping_range(block, tail.far, DOUBT)
         if ends != (block.grid.ends[0], block.grid.ends[-1]):
             near, wide = (f"({max(low, 0.0) if self.count else low:.4g}, {high:.4g})" for low, high in (ends, far))
@@ -182,8 +187,36 @@ class NumericModel:
             influences = [scaled(square.influence, -1 / spread), scaled(by_spread, ratio / spread)]
             # Rows far out would be in both tails.
             hidden = abs(square.doubt - ratio * (further - spread)) / 2 + math.hypot(square.unseen, ratio * unseen)
-            figure = estimate(1 - ratio, influences, hidden=hidden / spread)
+            most = math.inf
+            if "residuals" in blocks:
+                center, _, _ = mean(block, _form(block, lambda y: np.clip(y, *ends)))
+                joint = self._joint_variance(blocks["residuals"], tail.end, ends, center, ratio)
+                most = joint / (square.influence.block.rows * spread) ** 2
+            figure = estimate(1 - ratio, influences, hidden=hidden / spread, most=most)
         tables.metrics[PRINTED_NAMES["deviance"] if self.count else "r2"] = (figure, -math.inf, 1.0)
+
+    def _joint_variance(
+        self, block: ReleasedHistogram, most: float, ends: tuple[float, float], center: float, ratio: float
+    ) -> float:
+        """The sampling variance of the sum of d - ratio * d0, from residuals by fitted value.
+
+        d and d0 are deviances from the model and from `center`. They go together, which histograms of each do not tell:
+        here a row's fitted value and residual, hence its response, are known to a cell. Both are spread evenly over it,
+        which errs to the side of larger variances, and one standard deviation of the noise is added.
+        """
+        fitted_cells, deviation = self._fitted(), math.sqrt(block.count_variance)
+        first, last = _support(block.counts.sum(axis=1), deviation * math.sqrt(block.grid.size), DOUBT)
+        fitted, residual = (grid.middle[:, None] + grid.half[:, None] * NODES for grid in (fitted_cells, block.grid))
+        fitted, residual = (part.ravel() for part in np.broadcast_arrays(fitted[:, None, :, None], residual[:, None]))
+        response = np.clip(fitted + residual, self.low, self.high)
+        held = np.clip(response, max(ends[0], self.low), ends[1])
+        own = np.minimum(self._deviances(response, fitted), most)
+        null = self._deviances(held, np.full(len(held), max(center, LEAST_MEAN) if self.count else center))
+        squares = ((own - ratio * null) ** 2).reshape(*block.counts.shape, -1) @ np.outer(WEIGHTS, WEIGHTS).ravel() / 4
+        squares[:, np.abs(block.grid.middle) > _residual_reach(block)[0]] = 0.0
+        squares[:first] = squares[last + 1 :] = 0.0
+        variance = float((block.counts * squares).sum()) + deviation * math.sqrt(float((squares**2).sum()))
+        return block.score_ratio * max(variance, 0.0)
 
     def _spread(self, block: ReleasedHistogram, low: float, high: float) -> tuple[float, Influence, float]:
         """Mean deviance of the responses from their own mean: their variance, or twice a sum of y log(y / mean).
@@ -223,7 +256,8 @@ class NumericModel:
         return further
 
     def _clipping_range(self, block: ReleasedHistogram, most: float, limit: tuple[float, float]) -> tuple[float, float]:
-        low, high = _support(block, limit)
+        first, last = _support(block.counts[0], math.sqrt(block.count_variance), limit)
+        low, high = block.grid.ends[[first, last + 1]].tolist()
         center, _, _ = mean(block, _form(block, lambda y: np.clip(y, low, high)))
         center = max(center, LEAST_MEAN) if self.count else center
         ends = block.grid.ends
@@ -379,10 +413,7 @@ def _residual_reach(block: ReleasedHistogram) -> tuple[float, str]:
     return float(block.grid.ends[middle + last + 1]), _rows_text(outer, block)
 
 
-def _support(block: ReleasedHistogram, limit: tuple[float, float]) -> tuple[float, float]:
-    """The ends between which responses stand out from the noise."""
-    counts, deviation = block.counts[0], math.sqrt(block.count_variance)
+def _support(counts: Array, deviation: float, limit: tuple[float, float]) -> tuple[int, int]:
+    """The first and the last cell that stand out from the noise."""
     mode = int(np.argmax(counts))
-    up = mode + reach(counts[mode:], deviation, limit)
-    down = mode - reach(counts[: mode + 1][::-1], deviation, limit)
-    return float(block.grid.ends[down]), float(block.grid.ends[up + 1])
+    return mode - reach(counts[: mode + 1][::-1], deviation, limit), mode + reach(counts[mode:], deviation, limit)
