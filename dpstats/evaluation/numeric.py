@@ -187,36 +187,47 @@ class NumericModel:
             influences = [scaled(square.influence, -1 / spread), scaled(by_spread, ratio / spread)]
             # Rows far out would be in both tails.
             hidden = abs(square.doubt - ratio * (further - spread)) / 2 + math.hypot(square.unseen, ratio * unseen)
-            most = math.inf
+            share = 1.0
             if "residuals" in blocks:
                 center, _, _ = mean(block, _form(block, lambda y: np.clip(y, *ends)))
-                joint = self._joint_variance(blocks["residuals"], tail.end, ends, center, ratio)
-                most = joint / (square.influence.block.rows * spread) ** 2
-            figure = estimate(1 - ratio, influences, hidden=hidden / spread, most=most)
+                share = self._joint_share(blocks["residuals"], tail.end, ends, center, ratio)
+            figure = estimate(1 - ratio, influences, hidden=hidden / spread, share=share)
         tables.metrics[PRINTED_NAMES["deviance"] if self.count else "r2"] = (figure, -math.inf, 1.0)
 
-    def _joint_variance(
+    def _joint_share(
         self, block: ReleasedHistogram, most: float, ends: tuple[float, float], center: float, ratio: float
     ) -> float:
-        """The sampling variance of the sum of d - ratio * d0, from residuals by fitted value.
+        """The variance of d - ratio * d0 as a share of what it were if d and d0 were independent, at most 1.
 
-        d and d0 are deviances from the model and from `center`. They go together, which histograms of each do not tell:
-        here a row's fitted value and residual, hence its response, are known to a cell. Both are spread evenly over it,
-        which errs to the side of larger variances, and one standard deviation of the noise is added.
+        These are deviances from the model and from `center`. Histograms of each do not tell that they go together; in
+        that of residuals by fitted value both of these, hence the response, are known to a cell. They are spread evenly
+        over it, which errs to the side of larger shares, and one standard deviation of the noise is added.
         """
         fitted_cells, deviation = self._fitted(), math.sqrt(block.count_variance)
-        first, last = _support(block.counts.sum(axis=1), deviation * math.sqrt(block.grid.size), DOUBT)
         fitted, residual = (grid.middle[:, None] + grid.half[:, None] * NODES for grid in (fitted_cells, block.grid))
         fitted, residual = (part.ravel() for part in np.broadcast_arrays(fitted[:, None, :, None], residual[:, None]))
         response = np.clip(fitted + residual, self.low, self.high)
         held = np.clip(response, max(ends[0], self.low), ends[1])
         own = np.minimum(self._deviances(response, fitted), most)
-        null = self._deviances(held, np.full(len(held), max(center, LEAST_MEAN) if self.count else center))
-        squares = ((own - ratio * null) ** 2).reshape(*block.counts.shape, -1) @ np.outer(WEIGHTS, WEIGHTS).ravel() / 4
-        squares[:, np.abs(block.grid.middle) > _residual_reach(block)[0]] = 0.0
-        squares[:first] = squares[last + 1 :] = 0.0
-        variance = float((block.counts * squares).sum()) + deviation * math.sqrt(float((squares**2).sum()))
-        return block.score_ratio * max(variance, 0.0)
+        null = ratio * self._deviances(held, np.full(len(held), max(center, LEAST_MEAN) if self.count else center))
+        first, last = _support(block.counts.sum(axis=1), deviation * math.sqrt(block.grid.size), DOUBT)
+        inner = (slice(first, last + 1), np.abs(block.grid.middle) <= _residual_reach(block)[0])
+        rows = block.counts[inner]
+
+        def squares(deviances: Array) -> Array:
+            """Mean squared distance from the mean in each cell."""
+
+            def cells(values: Array) -> Array:
+                points = values.reshape(*block.counts.shape, -1)
+                return (points @ np.outer(WEIGHTS, WEIGHTS).ravel() / 4)[inner]
+
+            middle = float((rows * cells(deviances)).sum()) / max(float(rows.sum()), 1.0)
+            return cells((deviances - middle) ** 2)
+
+        together, apart = squares(own - null), squares(own) + squares(null)
+        noise = deviation * float(np.linalg.norm(together))
+        alone = float((rows * apart).sum())
+        return min((float((rows * together).sum()) + noise) / alone, 1.0) if alone > 0 else 1.0
 
     def _spread(self, block: ReleasedHistogram, low: float, high: float) -> tuple[float, Influence, float]:
         """Mean deviance of the responses from their own mean: their variance, or twice a sum of y log(y / mean).
