@@ -665,8 +665,8 @@ def test_the_sampling_error_of_r2_takes_both_its_means_together(kind: str) -> No
     """
     family, formula, data, domain = explained(kind, 40_000, 1)
     fit = dp.glm(formula, data, 20.0, family=family, domain=domain, seed=1)
-    inside = fit.plan.design.domain["x"]  # type: ignore[union-attr]
-    kept = data[data["x"].between(inside.low, inside.high)]  # type: ignore[union-attr]
+    inside = fit.plan.design.domain["x"]  # type: ignore[attr-defined]
+    kept = data[data["x"].between(inside.low, inside.high)]
     y, mean = kept["y"].to_numpy(float), fit.predict(kept).to_numpy()
     if kind == "counts":
         own, null = (2 * (special.xlogy(y, y / m) - (y - m)) for m in (mean, y.mean()))
