@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from dpstats.cached import cached_property
 from dpstats.data import Block, Rows
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
+from dpstats.formula.design import DesignSpec
 from dpstats.inference import ReleasedLaw, noise_bound
 from dpstats.mechanisms.calibration import (
     PAID_ROOM,
@@ -155,13 +156,9 @@ def plan_objective(
     size = len(design.names)
     weights = np.ones(size) if penalty_weights is None else penalty_weights
     ridge, remainder = (0.0, None) if penalty is None else split_curvature(penalty)
-    sizes = typical_sizes(family, design, budget.radius)
-    best: _Choice | None = None
-    for candidate in noise_candidates(design, budget):
-        choice = _choose(candidate, design, family, budget, sizes, math.inf if best is None else best.risk)
-        best = choice if best is None or (choice is not None and choice.risk < best.risk) else best
-    assert best is not None
-    metric, default, _ = best
+    # A response that is scaled anew leaves the columns as they are.
+    columns = design.origin or design if isinstance(design, DesignSpec) else design
+    metric, default, _ = _best_choice(columns, family, budget)  # type: ignore[arg-type]
     penalised = ridge * weights
     total = np.maximum(penalised, default) if budget.curvature is None else penalised + budget.curvature
     row_length = float(np.sqrt(design.curvature_ratio(np.ones(size))))
@@ -187,7 +184,7 @@ def plan_objective(
         penalty_weights=weights,
         threshold=np.zeros(size),
         linear=np.zeros(size),
-        radius=float(np.linalg.norm(sizes)),
+        radius=float(np.linalg.norm(typical_sizes(family, design, budget.radius))),
         tolerance=tolerance,
         final=final,
         information=information,
@@ -265,6 +262,18 @@ class _Choice(NamedTuple):
     metric: NoiseCandidate
     curvature: Vector
     risk: float
+
+
+@lru_cache(maxsize=32)
+def _best_choice(design: Bounds, family: Family, budget: NoiseBudget) -> _Choice:
+    """Of the laws that the budget permits that of the least risk bound; a fit asks for each of its plans twice."""
+    sizes = typical_sizes(family, design, budget.radius)
+    best: _Choice | None = None
+    for candidate in noise_candidates(design, budget):
+        choice = _choose(candidate, design, family, budget, sizes, math.inf if best is None else best.risk)
+        best = choice if best is None or (choice is not None and choice.risk < best.risk) else best
+    assert best is not None
+    return best
 
 
 def _choose(

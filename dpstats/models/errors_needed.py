@@ -39,9 +39,10 @@ def needed_rows(plan: Plan, rows: float) -> NeededRows | None:
         if not (comparable(plan) and releases_errors(dearest)):
             return None
         assert isinstance(dearest.design, DesignSpec)
-        cap = weight_cap(dearest)
-        usual = sample_rows(dearest, KnownColumns.from_arguments(dearest.design, None, None), USUAL, None, DRAWS)
-        information, means = mean_information(dearest.family, usual, cap), row_means(dearest.family, usual, cap)
+        cap, family = weight_cap(dearest), dearest.family
+        known = KnownColumns.from_arguments(dearest.design, None, None)
+        usual = sample_rows(dearest.design, family, known, USUAL, None, DRAWS)
+        information, means = mean_information(family, usual, cap), row_means(family, usual, cap)
         expected = Expectation(dearest, Populations(information, means, dearest.design.response_scaling()))
 
         def suffices(n: float) -> bool:
