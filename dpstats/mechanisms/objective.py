@@ -156,9 +156,8 @@ def plan_objective(
     size = len(design.names)
     weights = np.ones(size) if penalty_weights is None else penalty_weights
     ridge, remainder = (0.0, None) if penalty is None else split_curvature(penalty)
-    # A response that is scaled anew leaves the columns as they are.
-    columns = design.origin or design if isinstance(design, DesignSpec) else design
-    metric, default, _ = _best_choice(columns, family, budget)  # type: ignore[arg-type]
+    best_choice = _kept_choice if isinstance(design, DesignSpec) else _best_choice
+    metric, default, _ = best_choice(design, family, budget)  # type: ignore[arg-type]
     penalised = ridge * weights
     total = np.maximum(penalised, default) if budget.curvature is None else penalised + budget.curvature
     row_length = float(np.sqrt(design.curvature_ratio(np.ones(size))))
@@ -264,9 +263,8 @@ class _Choice(NamedTuple):
     risk: float
 
 
-@lru_cache(maxsize=32)
 def _best_choice(design: Bounds, family: Family, budget: NoiseBudget) -> _Choice:
-    """Of the laws that the budget permits that of the least risk bound; a fit asks for each of its plans twice."""
+    """Of the laws that the budget permits that of the least risk bound."""
     sizes = typical_sizes(family, design, budget.radius)
     best: _Choice | None = None
     for candidate in noise_candidates(design, budget):
@@ -274,6 +272,10 @@ def _best_choice(design: Bounds, family: Family, budget: NoiseBudget) -> _Choice
         best = choice if best is None or (choice is not None and choice.risk < best.risk) else best
     assert best is not None
     return best
+
+
+_kept_choice = lru_cache(maxsize=32)(_best_choice)
+"""For a formula, whose design is the same object in the plan, in the fit and in the next fit."""
 
 
 def _choose(
