@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 import pandas as pd
 
 MOST_NAMED = 6  # names that a note lists
+LARGE = 1e4  # estimates from here on are printed in whole numbers
+TINY = 1e-16  # p-values below are printed as such
 
 LONGEST, LONGEST_NAME = 64, 36
 """Letters of a text and of a row's name on one line, where a table would be too wide; the rest follows below."""
@@ -101,7 +103,8 @@ class NotedFrame(WideFrame):
 class EffectFrame(NotedFrame):
     """A DataFrame of estimates that prints blank what is not identified, whose error is infinite, and names it below.
 
-    An estimate is left of its error, what says of what it is further left or in the index.
+    An estimate is left of its error, what says of what it is further left or in the index. Four digits are printed; the
+    frame itself has all.
 
     Examples
     --------
@@ -133,13 +136,26 @@ class EffectFrame(NotedFrame):
         return printed
 
     def __repr__(self) -> str:
-        printed = self._printed()
-        return super().__repr__() if printed is None else "\n".join(map(str.rstrip, repr(printed).split("\n")))
+        with _few_digits():
+            printed = self._printed()
+            return super().__repr__() if printed is None else "\n".join(map(str.rstrip, repr(printed).split("\n")))
 
     def _repr_html_(self) -> Any:
         """What notebooks show."""
-        printed = self._printed()
-        return super()._repr_html_() if printed is None else printed._repr_html_()
+        with _few_digits():
+            printed = self._printed()
+            return super()._repr_html_() if printed is None else printed._repr_html_()
+
+
+def _few_digits() -> Any:
+    """Four significant digits in what pandas prints, unless the user has chosen a format."""
+    return pd.option_context("display.float_format", pd.get_option("display.float_format") or _four_digits)
+
+
+def _four_digits(value: float) -> str:
+    if 0 < value < TINY:
+        return f"<{TINY:g}"
+    return f"{value:,.0f}" if abs(value) >= LARGE else f"{value:.4g}"
 
 
 class SpendingFrame(WideFrame):

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
-from dpstats.frames import LONGEST, ForecastFrame, LogFrame, SpendingFrame, WideFrame
+from dpstats.frames import LONGEST, EffectFrame, ForecastFrame, LogFrame, SpendingFrame, WideFrame
 
 ROWS = 400
 RNG = np.random.default_rng(1)
@@ -191,3 +191,14 @@ def test_a_table_of_spending_prints_what_there_is() -> None:
     assert repr(table).endswith("not printed: delta, rho, remaining_delta")
     assert "remaining_delta" in repr(SpendingFrame({**facts, "delta": [1e-6]}, index=["Ada"])).splitlines()[0]
     assert list(table) == list(facts)
+
+
+def test_effects_print_four_digits_on_one_line() -> None:
+    figures = {"estimate": 0.0874781, "std_error": 0.000685123, "statistic": 127.70703, "p_value": 1.8e-150}
+    ends = {"conf_low": 0.0861361, "conf_high": 12_345.678}
+    table = EffectFrame({"term": ["x"], "contrast": ["+1"], **{name: [at] for name, at in (figures | ends).items()}})
+    _, line = repr(table).splitlines()
+    assert line.split() == ["0", "x", "+1", "0.08748", "0.0006851", "127.7", "<1e-16", "0.08614", "12,346"]
+    with pd.option_context("display.float_format", "{:.1f}".format):
+        assert "127.7" in repr(table)
+        assert "0.08748" not in repr(table)

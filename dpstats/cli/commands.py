@@ -8,8 +8,6 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
-import pandas as pd
-
 from dpstats.cli.shared import (
     ADJACENCIES,
     NAMED,
@@ -28,6 +26,7 @@ from dpstats.domain.codebook import json_template_of, yaml_template_of
 from dpstats.errors import ArgumentError, DataError
 from dpstats.evaluation import Check, Evaluation, check, evaluate
 from dpstats.evaluation.result import FRAMES
+from dpstats.results.etable import etable
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.summary import summarize
 
@@ -153,18 +152,14 @@ def _show(options: argparse.Namespace) -> None:
             raise ArgumentError(
                 f"--{apart[0]} prints a separate table: leave out {others}, and any --format except json"
             )
-        table = found.uncertainty() if options.uncertainty else _ratios(found)
-        print(table.to_string(float_format="{:.5g}".format))  # on one line: --format json has all digits
+        if options.exponentiate:
+            print(etable([found], exponentiate=True))
+        else:  # on one line each: --format json has all digits
+            print(found.uncertainty().to_string(float_format="{:.5g}".format))
         return
     more = "--full" if options.format == "text" else None
     summary = summarize(found, full=options.full, details=more) if isinstance(found, GLMResults) else found.summary()
     print(getattr(summary, f"as_{options.format}")())
-
-
-def _ratios(fit: GLMResults) -> pd.DataFrame:
-    """Exponentiated coefficients, with their intervals if there are errors."""
-    table = fit.tidy(exponentiate=True).set_index("term").rename_axis(None)
-    return table[[name for name in ("estimate", "conf_low", "conf_high") if name in table]]
 
 
 def _loaded(path: Path) -> GLMResults | Check | Evaluation:

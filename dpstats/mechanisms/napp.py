@@ -23,6 +23,7 @@ from dpstats.mechanisms.least_squares import LeastSquaresPlan
 from dpstats.mechanisms.objective import ObjectivePlan, plan_objective
 from dpstats.mechanisms.output import OutputPlan
 from dpstats.mechanisms.posterior import PosteriorPlan
+from dpstats.mechanisms.residuals import suited_family
 from dpstats.mechanisms.selection import allocate, noise_aware, noise_threshold
 from dpstats.mechanisms.spec import FitSpec, automatic_alpha, with_inference
 from dpstats.mechanisms.stage import Role, Stage, StagePlan, StagesRelease
@@ -79,7 +80,8 @@ def plan_stages(spec: FitSpec, eps: float, delta: float, *, charged: bool = Fals
     for role, share in shares.items():
         if share == 0:
             continue
-        budget = replace(spec.budget(share * eps, share * delta), charged=charged)
+        cap_eps = spec.cap_eps if role == "refit" else 0.0
+        budget = replace(spec.budget(share * eps - cap_eps, share * delta), charged=charged)
         if role == last:
             budget = with_inference(budget, spec if role == "fit" else replace(spec, penalty=None))
         own = spec if role == last or spec.choosing is None else replace(spec, family=spec.choosing)
@@ -203,20 +205,25 @@ def _refit(
     # The charge is fixed by now. On fewer columns noise of the classical scale may cost more than was charged, so what
     # "return" left is spent on whatever noise it buys here.
     inference, part = planned.information, spec.among(columns)
+    part_rows = rows.map(partial(Block.columns, kept=columns)).persist()
+    family = suited_family(replace(part, family=planned.family), planned.cost, part_rows, random)
+    if inference is not None:  # the noise of the matrix keeps its scale, and the fit's follows the cap
+        ratio = inference.purchase.ratio * family.lipschitz / planned.family.lipschitz
+        purchase = replace(inference.purchase, ratio=ratio)
     budget = replace(
         spec.budget(planned.eps, planned.delta),
         eps=planned.eps + (0.0 if inference is None else inference.eps),
         final_eps=planned.final.eps,
         retrieval=None if spec.options.retrieval is None else "recycle",
-        information=None if inference is None else inference.purchase.suited(part.design),
+        information=None if inference is None else purchase.suited(part.design),
         charged=True,
     )
-    plan = plan_objective(part.design, planned.family, budget)
+    plan = plan_objective(part.design, family, budget)
     if inference is None:
         plan = replace(plan, planned_eps=planned.planned_eps, joint_need=planned.joint_need)
     if np.any(planned.linear):
         plan = plan.recentred(plan.curvature, plan.curvature * (planned.linear / planned.curvature)[columns])
-    params, part_rows = np.zeros(len(selected)), rows.map(partial(Block.columns, kept=columns)).persist()
+    params = np.zeros(len(selected))
     params[columns], information = plan.release(part.design, part_rows, random)
     if isinstance(information, Information):
         information = information.among(columns.tolist())

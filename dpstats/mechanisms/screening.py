@@ -22,12 +22,12 @@ from dpstats.errors import ArgumentError
 from dpstats.families import BinomialCounts, Family
 from dpstats.families.base import pad_rows
 from dpstats.formula.design import DesignSpec
-from dpstats.mechanisms.calibration import NoiseBudget
 from dpstats.mechanisms.design import ArrayDesign, Bounds, constant_column
 from dpstats.mechanisms.information import Information
 from dpstats.mechanisms.napp import plan_stages, release_stages
 from dpstats.mechanisms.objective import ObjectivePlan, plan_objective
 from dpstats.mechanisms.options import Options
+from dpstats.mechanisms.residuals import suited_family
 from dpstats.mechanisms.spec import FitSpec, check_units
 from dpstats.mechanisms.stage import Stage, StagePlan, StagesRelease
 from dpstats.privacy.guarantee import Adjacency
@@ -263,22 +263,14 @@ def plan_screening(spec: FitSpec, eps: float, delta: float) -> ScreeningPlan:
     null = None
     if always.size:
         intercept = ArrayDesign(("Intercept",), {"l2": 1.0}, offset_bound=design.offset_bound)
-        null = plan_objective(intercept, spec.family, _refit_budget(spec, share))
+        null = plan_objective(intercept, spec.family, spec.pure_budget(share))
     widest = sorted(range(len(candidates)), key=lambda index: -candidates[index].columns.size)[:choices]
     kept = _columns(always, [candidates[index] for index in widest])
-    left = eps if options.split is not None else eps - cost
+    left = (eps if options.split is not None else eps - cost) - spec.cap_eps
     refit_eps = REFIT_PRICE * share if choices > 1 else 0.0
     if refit_eps:  # what cannot be planned is refused before the charge
-        plan_objective(spec.among(np.array(kept)).design, spec.family, _refit_budget(spec, refit_eps))
+        plan_objective(spec.among(np.array(kept)).design, spec.family, spec.pure_budget(refit_eps))
     return ScreeningPlan(cost, choices, len(candidates), spec.adjacency, null, refit_eps, kept, left, delta)
-
-
-def _refit_budget(spec: FitSpec, eps: float) -> NoiseBudget:
-    """That of a fit that scores are taken at: pure noise, by the defaults."""
-    options, final = spec.options, spec.options.release_share * eps
-    return NoiseBudget(
-        eps - final, 0.0, final, spec.adjacency, rows_at_most=options.rows_at_most, shared=options.record.shared
-    )
 
 
 def _plan_part(
@@ -295,11 +287,12 @@ def release_screened(
     choosing, fitting = divide(rows, secret_key(random)) if spec.options.split else (rows, rows)
     chosen = release_screening(screening, spec, choosing, random)
     columns, size = np.array(chosen), len(spec.weights)
+    part_rows = fitting.map(partial(Block.columns, kept=columns)).persist()
+    spec = replace(spec, family=suited_family(spec.among(columns), screening.fit_eps, part_rows, random))
     planned = tuple(
         Stage(role, _shrunk_as_planned(plan, stand_in, screening.kept, columns, size))
         for (role, plan), (_, stand_in) in zip(_plan_part(screening, columns, spec, charged=True), stages, strict=True)
     )
-    part_rows = fitting.map(partial(Block.columns, kept=columns)).persist()
     fitted = release_stages(planned, spec.among(columns), part_rows, random)
     params = np.zeros(size)
     params[columns] = fitted.params
@@ -349,7 +342,7 @@ def _refit(
     kept = np.array(columns)
     part = spec.among(kept)
     try:
-        fit = plan_objective(part.design, spec.family, _refit_budget(spec, plan.refit_eps))
+        fit = plan_objective(part.design, spec.family, spec.pure_budget(plan.refit_eps))
     except ArgumentError:  # of the columns chosen, which are released: the next choice is made at the last fit
         return last
     fit = fit.recentred(fit.curvature, -fit.curvature * last[kept])

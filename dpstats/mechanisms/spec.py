@@ -4,6 +4,7 @@ budget."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,19 @@ from dpstats.wording import argument
 Vector = NDArray[np.float64]
 
 
+class CapPurchase(NamedTuple):
+    """What a fit of chosen columns spends on its residual cap before all else, by its own rows; pure."""
+
+    first_eps: float  # for coefficients that residuals are about
+    tails_eps: float  # for how far these reach
+    one_tail: bool  # whether the response has a single tail
+
+    @property
+    def eps(self) -> float:
+        """What both cost."""
+        return self.first_eps + self.tails_eps
+
+
 @dataclass(frozen=True, eq=False)
 class FitSpec:
     """Public facts of a fit."""
@@ -38,6 +52,7 @@ class FitSpec:
     mean: float | None = None  # of counts, once it has been bought
     choosing: Family | None = None  # of the stages before a refit, if their caps differ from its own
     residuals: ResidualCentre | None = None  # what released sums are about, once it has been bought
+    cap: CapPurchase | None = None  # until which the family has the widest cap
 
     @property
     def weight_cap(self) -> float | None:
@@ -85,6 +100,18 @@ class FitSpec:
             shared=options.record.shared or self.family.pieced,
             focus=None if options.focus is None else find_variable("focus", self.design, options.focus).column,
         )
+
+    def pure_budget(self, eps: float) -> NoiseBudget:
+        """That of a fit which only prepares a release: pure noise, by the defaults."""
+        options, final = self.options, self.options.release_share * eps
+        return NoiseBudget(
+            eps - final, 0.0, final, self.adjacency, rows_at_most=options.rows_at_most, shared=options.record.shared
+        )
+
+    @property
+    def cap_eps(self) -> float:
+        """What the last fit spends on its cap."""
+        return 0.0 if self.cap is None else self.cap.eps
 
     def among(self, columns: NDArray[np.intp]) -> FitSpec:
         """Of the columns at these positions alone."""

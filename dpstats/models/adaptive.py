@@ -55,6 +55,7 @@ from dpstats.plan.methods import (
     TAILS_SHARE,
     ResidualPurchase,
     ResponsePurchase,
+    caps_for_intervals,
     is_open_least_squares,
     is_open_quantile,
     may_take_statistics,
@@ -108,6 +109,9 @@ ROWS_A_COLUMN = 1000.0
 
 From 2,500 on no intervals would be lost where columns go together. But predictions from sums without residuals are up
 to 1.7 times as far off as those of coefficients alone there; with residuals 1.3 times."""
+
+LIKELY_CHOSEN = 8
+"""Columns that a lasso with a refit is taken to choose, with the intercept: it keeps 2 to 8 of 60 (docs/guide)."""
 
 LIKELY_CAP = 3.5
 """Until it is bought the cap of residuals is taken for so many of their standard deviations."""
@@ -399,27 +403,58 @@ def with_residuals(plan: Plan, rows: float, asked: Request, residual_sd: float |
     suits = plan.response is not None and request.options.inference is True and may_take_statistics(asked)
     if not suits or not foreseeable(plan) or rows * request.row_eps < ROWS_A_COLUMN * size:
         return plan
-    share = (CENTRE_SHARE + TAILS_SHARE) * math.sqrt(min(1.0, FULL_SHARES * size / (rows * request.row_eps)))
     cap = INTERVAL_CAP
     if residual_sd is not None:
         assert isinstance(plan.design, DesignSpec)
         cap = min(cap, LIKELY_CAP * residual_sd / plan.design.without_working().response_scaling()[1])
-    residuals = ResidualPurchase(float(f"{share:.2g}") * request.row_eps, ResidualCentre((0.0,) * size, cap))
+    residuals = ResidualPurchase(
+        residual_share(rows * request.row_eps, size) * request.row_eps, ResidualCentre((0.0,) * size, cap)
+    )
     with contextlib.suppress(DPStatsError):  # as public as what is planned
         return rescaled(plan, replace(request, method="statistics"), plan.response, residuals)
     return plan
 
 
+def with_refit_residuals(plan: Plan, rows: float) -> Plan:
+    """The plan of columns that are chosen on half of so many rows, if the other half pays for a cap of its residuals.
+
+    The plan has an interval of its response. The widest terms stand for those chosen, `LIKELY_CHOSEN` columns for what
+    a lasso keeps.
+    """
+    request, options = with_settled_law(plan), plan.request.options
+    screened, alike = plan.screening is not None, plan.design.score_ratio == 1.0 and not plan.design.offset_bound
+    chooses = options.split is not None and (screened or options.refit_share > 0)
+    suits = chooses and alike and options.unit is None and plan.response is not None and caps_for_intervals(request)
+    used, size = rows * request.row_eps / 2, int(plan.kept.sum()) if screened else min(len(plan.names), LIKELY_CHOSEN)
+    if not suits or plan.residuals is not None or used < ROWS_A_COLUMN * size:
+        return plan
+    with contextlib.suppress(DPStatsError):  # as public as what is planned
+        purchase = ResidualPurchase(residual_share(used, size) * request.row_eps)
+        return rescaled(plan, request, plan.response, purchase)
+    return plan
+
+
+def residual_share(information: float, size: int) -> float:
+    """The share of eps that residuals cost by rows times eps, of so many columns."""
+    share = (CENTRE_SHARE + TAILS_SHARE) * math.sqrt(min(1.0, FULL_SHARES * size / information))
+    return float(f"{share:.2g}")
+
+
 def with_public_residuals(plan: Plan, residual_sd: float | None = None) -> Plan:
-    """The plan `with_residuals`, if it is for a public number of rows that decides so before any is read."""
+    """The plan with residuals, if it is for a public number of rows that decides so before any is read."""
     rows = plan.request.options.n
-    follows = rows is not None and interval_follows(plan.request)
-    return with_residuals(plan, rows, plan.request, residual_sd) if rows is not None and follows else plan
+    if rows is None:
+        return plan
+    plan = with_refit_residuals(plan, rows)
+    return with_residuals(plan, rows, plan.request, residual_sd) if interval_follows(plan.request) else plan
 
 
 def before_residuals(plan: Plan) -> Plan:
     """The plan that `with_public_residuals` gave this one for."""
-    return plan if plan.residuals is None else rescaled(plan, replace(with_settled_law(plan), method="napp"))
+    if plan.residuals is None:
+        return plan
+    request = with_settled_law(plan)
+    return rescaled(plan, replace(request, method="napp") if request.method == "statistics" else request)
 
 
 def choose(candidates: Sequence[Plan], n: float, typical: object = None) -> int:

@@ -413,8 +413,8 @@ def release_rows(
     """
     # The completed plan's options insist on the law of noise that was charged.
     request, design = plan.request, plan.design
-    mean = None if plan.response is None else plan.response.mean
-    arguments = (plan.stages, fit_spec(request, design, plan.family, mean), rows, random)
+    spec = fit_spec(request, design, plan.family, plan.response, plan.residuals)
+    arguments = (plan.stages, spec, rows, random)
     with single_blas_thread(len(design.names)):
         if plan.screening is not None:
             screening, fitted = release_screened(plan.screening, *arguments)
@@ -457,9 +457,10 @@ def _check_charge(plan: Plan, charged: Guarantee) -> None:
     parts = paid_apart(plan.stages, plan.request.options)
     deltas = max(sum(stage.delta for _, stage in part) for part in parts)
     request, response, counts = plan.request, plan.response, plan.counts
-    bought = range_eps(request, plan.bought)
-    bought += sum(one.eps for one in (response, plan.residuals) if one is not None)
-    fitted = max(sum(stage.cost for _, stage in part) for part in parts)
+    bought = range_eps(request, plan.bought) + (0.0 if response is None else response.eps)
+    costs = [sum(stage.cost for _, stage in part) for part in parts]
+    costs[-1] += 0.0 if plan.residuals is None else plan.residuals.eps  # by the rows of the last fit
+    fitted = max(costs)
     screened = 0.0 if plan.screening is None else plan.screening.eps
     # Divided rows pay for the choice and for the fit side by side.
     fits = rows * (bought + (max(fitted, screened) if request.options.split is not None else fitted + screened))

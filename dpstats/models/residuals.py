@@ -7,23 +7,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dpstats.data import Block, Rows
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.napp import release_stages
+from dpstats.mechanisms.residuals import ERROR_OF_CAP, residuals_about
 from dpstats.mechanisms.statistics import ResidualCentre
 from dpstats.plan import Plan, fit_spec
 from dpstats.plan.methods import CENTRE_SHARE, TAILS_SHARE, ResidualPurchase
 from dpstats.plan.plan import interval_cap, plan_model
 from dpstats.privacy.randomness import RandomSource
 from dpstats.privacy.residuals import buy_residual_counts, class_edges, residual_tails, share_beyond
-
-Array = NDArray[np.float64]
-
-ERROR_OF_CAP = 3.0
-"""The noise of a coefficient is about so many caps over rows times eps, times the root of the columns."""
 
 
 def bought_residuals(
@@ -46,7 +39,7 @@ def bought_residuals(
     own, declared = first.design.response_scaling(), design.without_working().response_scaling()
     reach = (design.response.high - design.response.low) / own[1]
     about = ResidualCentre(tuple(coef), reach)
-    values, eps = encoded.map(partial(_residuals, about)), (1 - share) * purchase.eps
+    values, eps = encoded.map(partial(residuals_about, about)), (1 - share) * purchase.eps
     counts = buy_residual_counts(values, 1.0, eps=eps, adjacency=request.adjacency, random=random)
     sensitivity = 1 if request.adjacency == "add_remove" else 2
     error = ERROR_OF_CAP * math.sqrt(len(coef)) / (max(rows, 1.0) * request.row_eps)
@@ -81,8 +74,3 @@ def first_fit(plan: Plan, eps: float) -> Plan:
 
 def _in_units(scale: float, shift: float, _: int, blocks: Iterable[Block]) -> Iterator[Block]:
     return (block._replace(endog=block.endog * scale + shift) for block in blocks)
-
-
-def _residuals(about: ResidualCentre, block: Block) -> Array:
-    exog, endog = block.doubles()[:2]
-    return about.of(exog, endog)

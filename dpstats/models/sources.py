@@ -43,6 +43,7 @@ from dpstats.models.adaptive import (
     settled,
     with_intervals,
     with_public_residuals,
+    with_refit_residuals,
     with_residuals,
 )
 from dpstats.models.population import RecordPieces
@@ -396,6 +397,8 @@ class FormulaSource:
                 read = partial(self.rows, data=data, random=random)
                 residuals, encoded = bought_residuals(plan, rows, read, random)
                 plan = rescaled(plan, with_settled_law(plan), plan.response, residuals)
+        if rows is not None:
+            plan = with_refit_residuals(plan, rows)
         return Completed(replace(plan, advice=advised), encoded)
 
     def rows(self, plan: Plan, data: Table, random: RandomSource) -> Rows[Block]:

@@ -295,12 +295,15 @@ def _budget_frame(plan: PlanFacts) -> pd.DataFrame:
         counts = "count, mean, alpha" if isinstance(plan.family, NegativeBinomial) else "greatest count, mean"
         facts = counts if plan.family.response == "count" else "centre, spread"
         rows.append(("response", cost, 0.0, cost, cost, 0.0, facts))
+    apart, residuals = plan.request.options.split is not None, list[tuple[Any, ...]]()
     if plan.residuals is not None:
         cost = plan.residuals.eps
-        rows.append(("residual spread", cost, 0.0, cost, cost, 0.0, "first fit, cap"))
+        residuals.append(("residual spread", cost, 0.0, cost, cost, 0.0, "first fit, cap"))
+    rows += [] if apart else residuals
     if plan.screening is not None:
         rows += _screening_rows(plan.screening)
     for role, stage in plan.stages:
+        rows += residuals if apart and role == plan.stages[-1].role else []  # by the rows of the last fit
         retrieved = max(0.0, stage.planned_eps - stage.joint_need)
         need, final = stage.planned_eps - retrieved, stage.final.eps
         rows.append((role, stage.eps, stage.delta, stage.planned_eps, need, retrieved, stage.bought_law))

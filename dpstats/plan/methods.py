@@ -27,7 +27,7 @@ from dpstats.mechanisms.options import Options, named_variables
 from dpstats.mechanisms.output import plan_output
 from dpstats.mechanisms.posterior import EXACT_COLUMNS, NOT_EXACT, plan_posterior
 from dpstats.mechanisms.screening import ScreeningPlan, plan_choice
-from dpstats.mechanisms.spec import FitSpec, buys_errors, obstacle
+from dpstats.mechanisms.spec import CapPurchase, FitSpec, buys_errors, obstacle
 from dpstats.mechanisms.stage import Stage, StagePlan
 from dpstats.mechanisms.statistics import ResidualCentre
 from dpstats.wording import argument
@@ -65,14 +65,26 @@ def fit_spec(
     request: Request,
     design: PublicDesign,
     family: Family,
-    mean: float | None = None,
+    response: ResponsePurchase | None = None,
     residuals: ResidualPurchase | None = None,
 ) -> FitSpec:
-    """What the request fits on this design, every cap of `family` filled in; `mean` is of counts, if it was bought."""
+    """What the request fits on this design, every cap of `family` filled in, and what it buys of the response."""
     weights = penalty_weights(design, request.options)
     choosing = choosing_family(request, design, family)
+    mean, one_tail = (None, False) if response is None else (response.mean, response.one_tail)
     centre = None if residuals is None else residuals.centre
-    return FitSpec(design, family, request.penalty, weights, request.options, request.adjacency, mean, choosing, centre)
+    return FitSpec(
+        design,
+        family,
+        request.penalty,
+        weights,
+        request.options,
+        request.adjacency,
+        mean,
+        choosing,
+        centre,
+        cap_purchase(request, residuals, one_tail=one_tail),
+    )
 
 
 def plan_releases(
@@ -263,7 +275,10 @@ FULL_SHARES = 4000.0
 
 @dataclass(frozen=True)
 class ResidualPurchase:
-    """What is bought of residuals: released coefficients that they are about, and a cap that few of them exceed."""
+    """What is bought of residuals: released coefficients that they are about, and a cap that few of them exceed.
+
+    A fit of chosen columns buys them between the choice and the fit, and has the cap in its family.
+    """
 
     eps: float  # what both cost
     centre: ResidualCentre | None = None  # in the model units of the declared response; None until it is bought
@@ -280,6 +295,14 @@ class ResidualPurchase:
         centre = stored["centre"]
         beyond = None if stored["beyond"] is None else (stored["beyond"][0], stored["beyond"][1])
         return cls(stored["eps"], None if centre is None else ResidualCentre.from_dict(centre), beyond)
+
+
+def cap_purchase(request: Request, residuals: ResidualPurchase | None, *, one_tail: bool) -> CapPurchase | None:
+    """What is bought of residuals by the rows that columns chosen on other rows are fitted to."""
+    if residuals is None or request.options.split is None:
+        return None
+    first = CENTRE_SHARE / (CENTRE_SHARE + TAILS_SHARE) * residuals.eps
+    return CapPurchase(first, residuals.eps - first, one_tail)
 
 
 ERRORS_SHARE = 0.03

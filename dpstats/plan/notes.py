@@ -236,7 +236,7 @@ def cap_note(plan: PlanFacts) -> list[str]:
     if units is None:
         return []
     statistics = argument("method", "statistics")
-    if plan.residuals is not None:
+    if plan.objective.statistics is not None:
         cap = in_units(units) if plan.completed else f"a cap (at most {in_units(units)})"
         return [
             f"A response that is further than {cap} from a rough first fit (in units of the response) "
@@ -249,7 +249,9 @@ def cap_note(plan: PlanFacts) -> list[str]:
     )
     settled = f"Residuals beyond {in_units(units)} (residual_cap, in units of the response) {linear}"
     uncapped = "" if request.options.unit is not None else f" {statistics} is least squares without a cap."
-    if plan.completed and caps_for_intervals(request) and isinstance(plan.design, DesignSpec):
+    if plan.completed and plan.residuals is not None:
+        uncapped = ""  # the cap fits the residuals
+    elif plan.completed and caps_for_intervals(request) and isinstance(plan.design, DesignSpec):
         # The cap follows a range or an interval that may be wide; and sums that are asked for buy no ranges.
         cap, uncapped = argument("residual_cap"), ""
         if plan.response is None:

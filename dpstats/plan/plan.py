@@ -345,8 +345,9 @@ def make_plan(
     if isinstance(family, Quantile):
         check_cap("h, over half the response's range,", family.h)
     left = request.row_eps if counts is None else request.options.record.each(counts.rest)
+    spec = fit_spec(request, design, family, response, residuals)
     left -= range_eps(request, bought) + sum(one.eps for one in (response, residuals) if one is not None)
-    spec = fit_spec(request, design, family, None if response is None else response.mean, residuals)
+    left += spec.cap_eps  # by the rows of the last fit, beside what the others pay for the choice
     focus = None if request.options.focus is None else plan_focus(request, design, request.options.focus, spec)
     fitstats = plan_fit_statistics(request, design, spec)
     left -= 0.0 if focus is None else focus.eps

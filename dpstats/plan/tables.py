@@ -116,7 +116,10 @@ def capped_at(plan: PlanFacts) -> float | None:
 
 def method_name(plan: PlanFacts) -> str:
     """As in the call; sums that cap residuals about a first fit are not what ``method="statistics"`` releases."""
-    return plan.request.method if plan.residuals is None or capped_at(plan) is None else "sums with a cap"
+    sums = plan.objective.statistics
+    return (
+        plan.request.method if sums is None or sums.residuals is None or capped_at(plan) is None else "sums with a cap"
+    )
 
 
 def penalty_text(plan: PlanFacts) -> str:

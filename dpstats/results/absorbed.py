@@ -26,7 +26,7 @@ from dpstats.quiet import quiet
 from dpstats.results.contrasts import inference_table
 from dpstats.results.inference_mixin import InferenceMixin
 from dpstats.results.standard_errors import ReleasedErrors
-from dpstats.results.stored import Released, marked_title
+from dpstats.results.stored import Released, guarantee_sentence, marked_title
 from dpstats.summaries import Summary, paired_facts, shorten
 from dpstats.wording import argument
 
@@ -52,7 +52,7 @@ def header(plan: WithinPlan, title: str, counted: str) -> Any:
         ("Model:", "Linear, within"),
         ("Absorbed:", shorten(plan.absorbed, 18)),
         ("Std. Errors:", "clustered" if plan.whole else "by the model"),
-        ("Groups:" if plan.whole else "Rows - Groups:", counted),
+        ("Groups of 2 or more:" if plan.whole else "Rows - Groups:", counted),
     ]
     right = [
         ("Epsilon:", f"{guarantee.eps:.6g}"),
@@ -79,20 +79,23 @@ def noise_facts(plan: WithinPlan) -> NoiseFacts:
 
 def plan_notes(plan: WithinPlan) -> list[str]:
     """What a reader must know of any such model."""
-    weighed = (
-        f"The guarantee is for each {plan.absorbed} with all its rows. Every one counts the same, whatever its number "
-        "of rows: squares and products within it are divided by that."
-        if plan.whole
-        else f"The guarantee is for each row, with its {plan.absorbed}."
+    protected = (
+        f", for each {plan.absorbed} with all its rows" if plan.whole else f", for each row, with its {plan.absorbed}"
     )
+    weighed = (
+        f"Every {plan.absorbed} counts the same: squares and products within it are divided by its number of rows."
+    )
+    purchases = ", ".join(f"{purchase} {eps:.4g}" for purchase, eps, *_ in plan.budget)
     errors = (
         f"Standard errors are clustered by {plan.absorbed}."
         if plan.whole
-        else "Standard errors (model-based) suppose that residuals of rows are independent and vary alike; with "
-        f"{argument('unit', plan.absorbed)} they are clustered."
+        else "Standard errors (model-based) suppose that residuals of rows are independent and have equal variance; "
+        f"with {argument('unit', plan.absorbed)} they are clustered."
     )
     return [
-        weighed,
+        guarantee_sentence(plan.guarantee, "The fit is", protected),
+        f"Budget: eps {plan.guarantee.eps:.4g}: {purchases}.",
+        *([weighed] if plan.whole else []),
         f"The effects of {plan.absorbed} are not released, and there is no noise for them.",
         f"{errors} They account for the noise.",
         *(f"{note}." for note in plan.design.notes),

@@ -265,13 +265,15 @@ def hiding_terms(design: Bounds, inferred: ReleasedErrors) -> HidingTerms:
     dropped = np.flatnonzero(~estimates.identified.active)
     terms = [one for one in design.terms if any(one.columns.start <= place < one.columns.stop for place in dropped)]
     coded = {place for factor in design.dummies for place in factor.columns}
+    factors = {one.name for one in design.terms if one.columns.start in coded}
+    factors |= {one.name for one in terms if factors.issuperset(one.name.split(":"))}  # and their interactions
     absent = replace(
         estimates, typical_size=ABSENT * np.asarray(estimates.typical_size), found=estimates.identified
     ).contrasts(table.map)
     hidden = np.isfinite(absent.se) & ~np.isfinite(estimates.contrasts(table.map).se)
     return HidingTerms(
-        [one.name for one in terms if one.columns.start not in coded and one.name != "Intercept"],
-        [one.name for one in terms if one.columns.start in coded],
+        [one.name for one in terms if one.name not in {*factors, "Intercept"}],
+        [one.name for one in terms if one.name in factors],
         int(np.sum(hidden)),
     )
 

@@ -10,8 +10,10 @@ from itertools import compress
 from typing import Any
 
 import numpy as np
+from scipy import special
 from statsmodels.iolib.table import SimpleTable
 
+from dpstats.domain import Range
 from dpstats.families.base import OF_PIECES
 from dpstats.formula.advice import dropped_note
 from dpstats.formula.design import DesignSpec
@@ -91,7 +93,8 @@ LARGEST_COUNT_ERROR = 0.15  # no eps is advised if the relative error of the cou
 FEW_ROWS = 2.0
 """Fewer rows than so many times the error of their count, about 280 over eps, mostly predict as badly as a constant."""
 
-MOST_HIDING, LEAST_HIDDEN = 3, 0.2  # terms that hide others are named if they are few and hide this share of all
+UNLIKE = 10.0  # times the p-value of a normal distribution: one that a reader would not expect
+MOST_HIDING, LEAST_HIDDEN = 3, 0.15  # terms that hide others are named if they are few and hide this share of all
 
 LARGEST_SHARE_SD = 0.02  # a share of rows with more noise is not printed
 MOST_NOTES = 3  # on the coefficients in a short summary, the most important first; `notes` has all
@@ -138,6 +141,7 @@ def summarize(
         *suspects_note(results),
         *unadjusted_note(results),
         *missing_notes(results),
+        *pvalues_note(results),
         *wording_notes(results),
     ]
     return Summary([*tables, *plan_tables(plan)], notes)
@@ -212,7 +216,21 @@ def rows_text(results: ReleasedModel) -> str:
         return about_rows(counted.value, counted.se)
     if counts is None or counts.rows is None:
         return "private"
-    return counts.shown if counts.persons else counts.shown + BEFORE_RANGES
+    left_out = _ranges(results).keys() - {KEPT}
+    return counts.shown + BEFORE_RANGES * bool(left_out and not counts.persons)
+
+
+KEPT = "No narrower range found"
+
+
+def _ranges(results: ReleasedModel) -> dict[str, list[str]]:
+    """The columns whose ranges were bought, by what came of it."""
+    found: dict[str, list[str]] = {"Ranges bought": [], "Ranges narrowed": [], KEPT: []}
+    plan = results.plan
+    for name in plan.bought:
+        narrowed = name in plan.trimmed and getattr(plan.design, "domain", {})[name].inner is not None
+        found["Ranges narrowed" if narrowed else KEPT if name in plan.trimmed else "Ranges bought"].append(name)
+    return {what: names for what, names in found.items() if names}
 
 
 def counted_name(results: ReleasedModel) -> str:
@@ -223,14 +241,8 @@ def counted_name(results: ReleasedModel) -> str:
 
 def budget_line(results: ReleasedModel) -> str:
     """What was spent, and on what, in a line; small parts that go together are added up."""
-    plan, guarantee = results.plan, results.guarantee
-    found: dict[str, list[str]] = {}
-    for name in plan.bought:
-        narrowed = name in plan.trimmed and getattr(plan.design, "domain", {})[name].inner is not None
-        what = "Ranges narrowed" if narrowed else "No narrower range found" if name in plan.trimmed else "Ranges bought"
-        found.setdefault(what, []).append(name)
-    order = ("Ranges bought", "Ranges narrowed", "No narrower range found")
-    ranges = "".join(f" {what}: {', '.join(found[what])}." for what in order if what in found)
+    guarantee = results.guarantee
+    ranges = "".join(f" {what}: {', '.join(names)}." for what, names in _ranges(results).items())
     delta = f", delta {guarantee.delta:.3g}" if guarantee.delta else ""
     return f"Budget: eps {guarantee.eps:.4g}{delta}: {_purchases(results)}.{ranges}"
 
@@ -250,7 +262,8 @@ def _purchases(results: ReleasedModel) -> str:
     if results.plan.request.options.split is None:
         return listed(names)
     of_all = [name for name in names if name in OF_ALL_ROWS]
-    fitted = names[names.index(results.plan.stages[-1][0]) :]
+    first = results.plan.stages[-1].role if results.plan.residuals is None else "residual spread"
+    fitted = names[names.index(first) :]
     chosen = [name for name in names if name not in (*of_all, *fitted)]
     counted = f"{listed(of_all)}; " if of_all else ""
     return f"{counted}rows that choose: {listed(chosen)}; other rows, which are fitted: {listed(fitted)}"
@@ -333,7 +346,10 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     if outside and isinstance(plan.design, DesignSpec):  # it says which rows are left out, too
         design = [note for note in design if note.rstrip(".") not in dropped_note(plan.design.domain)]
     # What the coefficients are, then which are missing, then the words of the table.
-    notes = [*unadjusted_note(results), *capped, *link_note(plan), *missing_notes(results)]
+    told = [*link_note(plan), *missing_notes(results)]
+    unlike = pvalues_note(results)
+    # The line above the table has the cap too.
+    notes = [*unadjusted_note(results), *([*told, *unlike, *capped] if unlike else [*capped, *told])]
     notes += [*design, *cut_points_note(results), *limit_note(plan), *wording_notes(results)]
     if plan.guarantee.basis == "docs/proofs/tuning":
         notes = ["dp.tune chose the settings on the same rows; the budget covers the whole tuning.", *notes]
@@ -498,7 +514,9 @@ def what_would_help(results: ReleasedModel) -> str:
     plan, needed, counted = results.plan, results.needed_rows, results._counted
     screen = phrase("screen=", shell="--set screen=K")
     chooses = "" if plan.screening is not None or plan.family.name in OF_PIECES else f" ({screen} chooses them)"
-    ways = f"narrower ranges, fewer or less collinear columns{chooses} and merging rare levels help."
+    typical = f", {phrase('typical=(mean, sd)', shell='typical values')} in the Domain (free)"
+    typical = typical if may_be_typical(plan) else ""
+    ways = f"narrower ranges{typical}, fewer or less collinear columns{chooses} and merging rare levels help."
     insist, hiding = argument("inference", True), hiding_note(results) if results.has_errors else ""
     if plan.request.options.inference not in (None, "auto") or isinstance(results.released, ReleasedSums):
         return f"{hiding}More rows or eps help too." if hiding else f"More rows or eps, {ways}"
@@ -526,6 +544,15 @@ def what_would_help(results: ReleasedModel) -> str:
         f"{insist} pays for them. If columns fill their ranges and are not collinear, nearly all of them need about "
         f"{enough:,.0f} rows{budget}. If not, they may need ten times as many: {table} has cautious numbers."
     )
+
+
+def may_be_typical(plan: Plan) -> bool:
+    """Whether columns that explain have ranges, and no typical values beside one."""
+    if not isinstance(plan.design, DesignSpec):
+        return False
+    declared = [plan.design.domain.get(name) for name in plan.design.parsed.exog_columns]
+    ranges = [one for one in declared if isinstance(one, Range) and not one.is_binary]
+    return bool(ranges) and all(one.typical is None for one in ranges)
 
 
 def unadjusted_note(results: ReleasedModel) -> list[str]:
@@ -578,6 +605,17 @@ def wording_notes(results: ReleasedModel) -> list[str]:
     if not shows_errors(results):
         return []
     return ["coef is bias-corrected; params holds the coefficients as released, with shrinkage."]
+
+
+def pvalues_note(results: ReleasedModel) -> list[str]:
+    """That a p-value is not that of a normal distribution, where the table shows one that is far larger."""
+    if not shows_errors(results):
+        return []
+    shown = results.pvalues.to_numpy()
+    normal = 2 * special.ndtr(-np.abs(results.tvalues.to_numpy()))
+    if not np.any((shown >= PVALUE_STEP) & (shown > UNLIKE * normal)):
+        return []
+    return ["p-values account for noise in std err, and can be far larger than coef/se suggests."]
 
 
 FIRST = {

@@ -42,3 +42,17 @@ def test_a_note_names_the_column_that_hides_others() -> None:
         without = fitted(seed, 0.7, "y ~ z + x + g")
         assert np.isfinite(without.bse).sum() > np.isfinite(fit.bse).sum(), "as the note has it"
     assert named >= 2, "the case is one of hidden coefficients"
+
+
+def test_an_interaction_of_factors_is_named_with_what_helps_it() -> None:
+    """It has rare cells and no range, and 2 of 12 coefficients are enough for the note."""
+    adult = dp.datasets.load_adult()
+    named = set[str]()
+    for seed in (2, 3):
+        formula = "income ~ age + sex*C(race) + hours_per_week"
+        fit = dp.logit(formula, adult.data, 0.2 if seed == 3 else 0.3, domain=adult.domain, seed=seed, inference=True)
+        (note,) = (one for one in fit.notes if "hide" in one)
+        assert "or merge rare levels" in note
+        assert "range that" not in note
+        named |= {name for name in ("`C(race)`", "`sex:C(race)`") if name in note}
+    assert named == {"`C(race)`", "`sex:C(race)`"}

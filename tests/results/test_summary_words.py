@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 
 import dpstats as dp
 from dpstats.errors import ArgumentError, DataError, DomainError, NotReleasedError
@@ -464,8 +465,28 @@ def test_a_fit_that_bought_errors_is_not_told_that_its_rows_are_enough() -> None
     fit = dp.ols(f"y ~ {' + '.join(names)}", data, 1.0, domain=dict.fromkeys([*names, "y"], (-4, 4)),
                  inference=True, method="napp")  # fmt: skip
     assert not fit.identified.all()
-    assert "More rows or eps, narrower ranges, fewer or less collinear columns" in words(fit)
+    asked = "More rows or eps, narrower ranges, typical=(mean, sd) in the Domain (free), fewer or less collinear"
+    assert asked in words(fit)
     assert "forecast" not in words(fit)
+    known = {**dict.fromkeys([*names, "y"], (-4, 4)), "x3": dp.Range(-4, 4, typical=(0, 1.4))}
+    fit = dp.ols(f"y ~ {' + '.join(names)}", data, 1.0, domain=known, inference=True, method="napp")
+    assert not fit.identified.all()
+    assert "narrower ranges, fewer or less collinear columns" in words(fit)
+
+
+def test_a_p_value_far_above_that_of_a_normal_distribution_has_a_note() -> None:
+    """Adult at a small eps: coef/se of the intercept is -9.3 and p .014."""
+    said, noted = "p-values account for noise in std err, and can be far larger than coef/se suggests.", set[bool]()
+    adult, formula = dp.datasets.load_adult(), "income ~ age + sex*C(race) + hours_per_week"
+    for eps in (0.3, 1.0):
+        fit = dp.logit(formula, adult.data, eps, domain=adult.domain, seed=1, inference=True)
+        p, z = fit.pvalues, fit.tvalues
+        unlike = bool(((p >= 0.001) & (p > 20 * norm.sf(z.abs()))).any())
+        assert (said in words(fit)) == unlike
+        assert (said in fit.notes) == unlike
+        assert (said in words(fit, full=True)) == unlike
+        noted.add(unlike)
+    assert noted == {False, True}
 
 
 def test_a_stored_fit_gives_the_same_advice() -> None:
