@@ -72,8 +72,9 @@ class ForecastFrame(WideFrame):
             if name in self
         }
         shown = WideFrame(pd.DataFrame(self).drop(columns=[end for ends in equal.values() for end in ends]))
-        notes = [f"{', '.join(ends)}: as {name}" for name, ends in equal.items() if ends]
-        return "\n".join([WideFrame.__repr__(shown), *(["; ".join(notes)] if notes else [])])
+        notes = "; ".join(f"{', '.join(ends)}: as {name}" for name, ends in equal.items() if ends)
+        more = textwrap.fill(self.attrs.get("note", ""), pd.get_option("display.width"))
+        return "\n".join([WideFrame.__repr__(shown), *filter(None, [notes, more])])
 
 
 class NotedFrame(WideFrame):

@@ -57,6 +57,13 @@ def add_commands(commands: Commands) -> None:
         metavar="NAME=ERROR",
         help="the number of rows for a standard error of a coefficient; with --rows, the eps for it",
     )
+    dry.add_argument(
+        "--typical",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help='what is publicly known of a column, for --rows and --se: ill=0.06, "age=[45, 15]", \'sex={"M": 0.7}\'',
+    )
     _add_model(dry)
     add_output(dry)
     dry.set_defaults(run=_plan)
@@ -135,10 +142,13 @@ def _plan(options: argparse.Namespace) -> None:
             domain = ledger.domain
     found = plan(options.formula, domain, options.eps, **_arguments(options))
     _warn(found, options)
+    typical = _typical(options.typical)
+    if typical is not None and options.rows is None and not options.se:
+        raise ArgumentError("--typical describes rows for a forecast: add --rows N, or --se NAME=ERROR")
     if options.se:
-        _print_needed(found, _errors_wanted(options.se), options)
+        _print_needed(found, _errors_wanted(options.se), typical, options)
         return
-    foreseen = None if options.rows is None else found.standard_errors(options.rows)
+    foreseen = None if options.rows is None else found.standard_errors(options.rows, typical=typical)
     if options.json:
         more = {} if foreseen is None else {"standard_errors": records(foreseen.rename_axis("term"))}
         print(as_json({**_plan_facts(found), **more}), end="")
@@ -147,8 +157,9 @@ def _plan(options: argparse.Namespace) -> None:
 
 
 FORECAST_NOTES = (
-    "std error is the forecast for usual rows, lower for rows whose numbers nearly fill their ranges, upper for rows "
-    "with narrow, off-centre numbers and rare levels; sampling is that of usual rows without privacy.",
+    "std error is the forecast for usual rows or those described, lower for rows whose numbers nearly fill their "
+    "ranges, upper for rows with narrow, off-centre numbers and rare levels; sampling is that of usual rows without "
+    "privacy.",
     "finite and at upper are the chances that an error is finite, of usual rows and of those of upper.",
 )
 
@@ -161,9 +172,10 @@ def _forecast_text(table: pd.DataFrame, rows: float) -> Summary:
         for name, row in table.iterrows()
     ]
     headers = ["std error", "lower", "upper", "sampling", "finite", "at upper"]
+    title = f"Standard errors foreseen for {rows:,.0f} rows"
     return Summary(
-        [full_width(headers, lines, [10, 10, 10, 10, 8, 10], title=f"Standard errors foreseen for {rows:,.0f} rows")],
-        FORECAST_NOTES,
+        [full_width(headers, lines, [10, 10, 10, 10, 8, 10], title=title)],
+        (*FORECAST_NOTES, *filter(None, [table.attrs["note"]])),
     )
 
 
@@ -186,15 +198,23 @@ def _errors_wanted(settings: list[str]) -> dict[str, float]:
     return wanted
 
 
-def _print_needed(found: Plan, wanted: dict[str, float], options: argparse.Namespace) -> None:
+def _typical(settings: list[str]) -> dict[str, Any] | None:
+    """What is known of columns by name, None of none."""
+    found = {name: _value(text) for name, _, text in (setting.partition("=") for setting in settings)}
+    return found or None
+
+
+def _print_needed(
+    found: Plan, wanted: dict[str, float], typical: dict[str, Any] | None, options: argparse.Namespace
+) -> None:
     """How many rows standard errors need, or which eps where the number of rows is given."""
     if options.rows is None:
-        size = sample_size(found, se=wanted)
+        size = sample_size(found, se=wanted, typical=typical)
         assert isinstance(size, ErrorSize)
         answer: ErrorSize | RequiredEps = size
         facts = {name: getattr(size, name) for name in ("n", "cautious", "eps")}
     else:
-        answer = required(found, se=wanted, n=options.rows)
+        answer = required(found, se=wanted, n=options.rows, typical=typical)
         facts = {name: getattr(answer, name) for name in ("eps", "cautious", "n")}
     table = records(answer.table.rename_axis("term"))
     print(as_json({**facts, "standard_errors": table}) if options.json else f"{answer}\n", end="")

@@ -270,7 +270,11 @@ def _from_yaml(name: str, value: Any, number: Callable[[object], float]) -> Any:
                     f"the range of {name!r} must be a pair of numbers [low, high]; for levels write {{levels: [a, b]}}"
                 )
             extras = {
-                str(key): [number(one) for one in given] if isinstance(given, list) else given
+                str(key): [number(one) for one in given]
+                if isinstance(given, list)
+                else number(given)
+                if key == "typical"
+                else given
                 for key, given in rest.items()
             }
             return range_of(repr(name), _short_numbers(ends), extras)

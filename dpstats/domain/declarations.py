@@ -93,10 +93,11 @@ class Range:
         like a row with a missing cell. Clipping an explanatory column changes its slope; dropping rows by an
         explanatory column does not, if the model is right. Dropping rows by the response biases the model and is
         refused. A model that drops rows extrapolates by its formula.
-    typical : (float, float), optional
+    typical : (float, float) or float, optional
         Mean and standard deviation, from a published table: public, never computed from the data. Rows further than
         three standard deviations from the mean are left out, and the noise follows this interval instead of the range.
-        A response, and a column of codes with the range (0, 1), keep their range.
+        A response, and a column of codes with the range (0, 1), keep their range; of the latter the share of ones is
+        enough.
     inner : (float, float), optional
         An interval within the range; rows with a cell outside it are left out. `dpstats.buy_ranges` buys such
         intervals.
@@ -118,11 +119,13 @@ class Range:
     low: float
     high: float
     outside: Literal["clip", "drop"] = "clip"
-    typical: tuple[float, float] | None = field(default=None, kw_only=True)
+    typical: Any = field(default=None, kw_only=True)  # a share of ones is kept as the pair that it means
     inner: tuple[float, float] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_choice("outside", self.outside, OUTSIDE)
+        if self.is_binary and is_number(share := self.typical) and 0 < share < 1:
+            object.__setattr__(self, "typical", (share, math.sqrt(share * (1 - share))))
         for name, form in (("typical", "(mean, sd)"), ("inner", "(low, high)")):
             pair = getattr(self, name)
             if pair is None:

@@ -298,11 +298,13 @@ class Estimate(NamedTuple):
 UNKNOWN = Estimate(math.nan, math.nan, math.nan)
 
 
-def estimate(value: float, influences: Iterable[Influence], cells: float = 0.0, hidden: float = 0.0) -> Estimate:
+def estimate(
+    value: float, influences: Iterable[Influence], cells: float = 0.0, hidden: float = 0.0, share: float = 1.0
+) -> Estimate:
     """A figure's errors by the delta method: of the noise, whose law is known, and of the rows as a sample.
 
-    Blocks are taken to be independent as samples. `hidden` is what rows that the noise may hide in a tail could add to
-    the figure; it counts as an error of the noise.
+    Blocks are taken to be independent as samples, or else to have `share` of the variance that follows from that.
+    `hidden` is what rows that the noise may hide in a tail could add to the figure; it counts as an error of the noise.
     """
     noise, fourth, sampling = hidden**2, 0.0, 0.0
     for block, by_count, by_place in influences:
@@ -313,6 +315,7 @@ def estimate(value: float, influences: Iterable[Influence], cells: float = 0.0, 
         squares = block.counts * (by_count**2 + by_place**2 / 3) + 2 * block.places * by_count * by_place
         sampling += block.score_ratio * max(float(squares.sum()), 0.0)
         excess = block.excess
+    sampling *= share
     spread = (noise + sampling) ** 2
     return Estimate(value, math.sqrt(noise), math.sqrt(sampling), excess * fourth / spread if spread else 0.0, cells)
 

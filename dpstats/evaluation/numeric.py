@@ -13,8 +13,10 @@ import pandas as pd
 from dpstats.evaluation.histograms import (
     DOUBT,
     LEAST_MEAN,
+    NODES,
     TAIL,
     UNKNOWN,
+    WEIGHTS,
     Array,
     CellwiseLinear,
     Estimate,
@@ -54,6 +56,12 @@ RESPONSE_PLACE = 0.25
 COUNT_RESIDUAL_PLACE = 0.25
 """Weights of places, near the best (docs/proofs/evaluation). Residuals of a small count are all on one side of their
 cells: their places keep the mean from moving there."""
+
+LONG_TAIL = 2.5  # The variance of a row's squared residual over the squared mean is 2 for normal residuals
+LONG_TAIL_NOTE = (
+    "Residuals have a long tail: rmse, mae and their errors can be too small by what the noise hides of it and by rows "
+    "too rare to be among these, and intervals can then miss the truth from below."
+)
 
 
 @dataclass(frozen=True)
@@ -157,6 +165,8 @@ class NumericModel:
             end, far = (x if self.count else math.sqrt(x) for x in (tail.end, tail.far))
             doubt = _doubt_text(f"{far:.4g}") if end < far else ""
             tables.notes.append(f"The metrics clip {what} {end:.4g}: {rows}.{doubt}")
+        if not self.count and square.relative_variance() > LONG_TAIL and {"rmse", "mae"} & set(self.metrics):
+            tables.notes.append(LONG_TAIL_NOTE)
         if "rmse" in self.metrics:
             root = math.sqrt(max(square.value, 0.0))
             figure = square.estimate(root, 0.5 / root) if root else UNKNOWN
@@ -165,32 +175,74 @@ class NumericModel:
             size = _clipped_mean(block, tail.far, tail, lambda d: np.sqrt(np.maximum(d, 0.0)))
             tables.metrics["mae"] = (size.estimate(), 0.0, self.width)
         if "responses" in blocks:
-            self._explained(blocks["responses"], square, tail, tables)
+            self._explained(blocks, square, tail, tables)
 
-    def _explained(self, block: ReleasedHistogram, square: ClippedMean, tail: Tail, tables: Tables) -> None:
+    def _explained(
+        self, blocks: Mapping[str, ReleasedHistogram], square: ClippedMean, tail: Tail, tables: Tables
+    ) -> None:
         """R2, or the share of the deviance explained."""
+        block = blocks["responses"]
         ends, far = self._clipping_range(block, tail.end, TAIL), self._clipping_range(block, tail.far, DOUBT)
         if ends != (block.grid.ends[0], block.grid.ends[-1]):
             near, wide = (f"({max(low, 0.0) if self.count else low:.4g}, {high:.4g})" for low, high in (ends, far))
             doubt = _doubt_text(wide) if ends != far else ""
             tables.notes.append(f"The model of comparison clips responses to {near}.{doubt}")
-        spread, by_spread, _ = self._spread(block, *ends)
-        further, _, unseen = self._spread(block, *far)
+        spread, by_spread, off, _ = self._spread(block, *ends)
+        further, _, _, unseen = self._spread(block, *far)
         figure = UNKNOWN
         if spread > 2 * estimate(spread, [by_spread]).noise_se and spread > 0:
             ratio = square.value / spread
             influences = [scaled(square.influence, -1 / spread), scaled(by_spread, ratio / spread)]
             # Rows far out would be in both tails.
             hidden = abs(square.doubt - ratio * (further - spread)) / 2 + math.hypot(square.unseen, ratio * unseen)
-            figure = estimate(1 - ratio, influences, hidden=hidden / spread)
+            share = 1.0
+            if "residuals" in blocks:
+                center, _, _ = mean(block, _form(block, lambda y: np.clip(y, *ends)))
+                share = self._joint_share(blocks["residuals"], tail.end, ends, center, ratio)
+            figure = estimate(1 - ratio, influences, (square.off + ratio * off) / spread, hidden / spread, share)
         tables.metrics[PRINTED_NAMES["deviance"] if self.count else "r2"] = (figure, -math.inf, 1.0)
 
-    def _spread(self, block: ReleasedHistogram, low: float, high: float) -> tuple[float, Influence, float]:
+    def _joint_share(
+        self, block: ReleasedHistogram, most: float, ends: tuple[float, float], center: float, ratio: float
+    ) -> float:
+        """The variance of d - ratio * d0 as a share of what it were if d and d0 were independent, at most 1.
+
+        These are deviances from the model and from `center`. Histograms of each do not tell that they go together; in
+        that of residuals by fitted value both of these, hence the response, are known to a cell, and spread evenly over
+        it. The share errs to the larger side: what they vary within cells counts above and not below, and one standard
+        deviation of the noise is added.
+        """
+        fitted_cells, deviation = self._fitted(), math.sqrt(block.count_variance)
+        fitted, residual = (grid.middle[:, None] + grid.half[:, None] * NODES for grid in (fitted_cells, block.grid))
+        fitted, residual = (part.ravel() for part in np.broadcast_arrays(fitted[:, None, :, None], residual[:, None]))
+        response = np.clip(fitted + residual, self.low, self.high)
+        held = np.clip(response, max(ends[0], self.low), ends[1])
+        own = np.minimum(self._deviances(response, fitted), most)
+        null = ratio * self._deviances(held, np.full(len(held), max(center, LEAST_MEAN) if self.count else center))
+        first, last = _support(block.counts.sum(axis=1), deviation * math.sqrt(block.grid.size), DOUBT)
+        inner = (slice(first, last + 1), np.abs(block.grid.middle) <= _residual_reach(block)[0])
+        rows = block.counts[inner]
+
+        def cells(values: Array) -> Array:
+            """Means over each cell."""
+            points = values.reshape(*block.counts.shape, -1)
+            return (points @ np.outer(WEIGHTS, WEIGHTS).ravel() / 4)[inner]
+
+        def middle(values: Array) -> float:
+            return float((rows * cells(values)).sum()) / max(float(rows.sum()), 1.0)
+
+        together = cells((own - null - middle(own - null)) ** 2)
+        apart = (cells(own) - middle(own)) ** 2 + (cells(null) - middle(null)) ** 2
+        noise = deviation * float(np.linalg.norm(together))
+        alone = float((rows * apart).sum())
+        return min((float((rows * together).sum()) + noise) / alone, 1.0) if alone > 0 else 1.0
+
+    def _spread(self, block: ReleasedHistogram, low: float, high: float) -> tuple[float, Influence, float, float]:
         """Mean deviance of the responses from their own mean: their variance, or twice a sum of y log(y / mean).
 
         Responses are held where they no longer stand out, but none whose deviance from the mean is below `most`: the
-        model's own deviances are held there, and what it is compared with must not be held sooner. The last value is
-        what rows beyond could add.
+        model's own deviances are held there, and what it is compared with must not be held sooner. The last values
+        are a bound on the error of its lines and what rows beyond could add.
         """
         low = max(low, 0.0) if self.count else low
         center = 0.0 if self.count else (low + high) / 2
@@ -198,16 +250,19 @@ class NumericModel:
         def clipped(y: Array) -> Array:
             return np.clip(y, low, high) - center
 
-        first, by_first, _ = mean(block, _form(block, clipped))
+        first, by_first, off = mean(block, _form(block, clipped))
         if not self.count:
-            second, by_second, _ = mean(block, _form(block, lambda y: clipped(y) ** 2))
+            second, by_second, further = mean(block, _form(block, lambda y: clipped(y) ** 2))
             influences = [by_second, scaled(by_first, -2 * first)]
-            return second - first**2, combine_influences(influences)[0], self._unseen(block, low, high, first + center)
+            off = further + 2 * abs(first) * off
+            unseen = self._unseen(block, low, high, first + center)
+            return second - first**2, combine_influences(influences)[0], off, unseen
         first = max(first, LEAST_MEAN)
-        second, by_second, _ = mean(block, _form(block, lambda y: _y_log_y(clipped(y))))
+        second, by_second, further = mean(block, _form(block, lambda y: _y_log_y(clipped(y))))
         influences = [scaled(by_second, 2.0), scaled(by_first, -2 * (math.log(first) + 1))]
+        off = 2 * (further + abs(math.log(first) + 1) * off)
         unseen = self._unseen(block, low, high, first)
-        return 2 * (second - first * math.log(first)), combine_influences(influences)[0], unseen
+        return 2 * (second - first * math.log(first)), combine_influences(influences)[0], off, unseen
 
     def _unseen(self, block: ReleasedHistogram, low: float, high: float, center: float) -> float:
         """What rows beyond (low, high), which the noise may hide, could add to the mean deviance from `center`."""
@@ -223,7 +278,8 @@ class NumericModel:
         return further
 
     def _clipping_range(self, block: ReleasedHistogram, most: float, limit: tuple[float, float]) -> tuple[float, float]:
-        low, high = _support(block, limit)
+        first, last = _support(block.counts[0], math.sqrt(block.count_variance), limit)
+        low, high = block.grid.ends[[first, last + 1]].tolist()
         center, _, _ = mean(block, _form(block, lambda y: np.clip(y, low, high)))
         center = max(center, LEAST_MEAN) if self.count else center
         ends = block.grid.ends
@@ -355,6 +411,11 @@ class ClippedMean(NamedTuple):
         shown, hidden = self.value if value is None else value, abs(self.doubt) / 2 + self.unseen
         return estimate(shown, [scaled(self.influence, slope)], slope * self.off, slope * hidden)
 
+    def relative_variance(self) -> float:
+        """The variance of one row's number over the squared mean."""
+        rows = self.influence.block.rows
+        return rows * (self.estimate().sampling_se / self.value) ** 2 if self.value > 0 else 0.0
+
 
 def _clipped_mean(block: ReleasedHistogram, most: float, tail: Tail, function: Callable[[Array], Array]) -> ClippedMean:
     """The mean of an increasing function of the block's number, held at `most`, which is one end of the tail."""
@@ -379,10 +440,7 @@ def _residual_reach(block: ReleasedHistogram) -> tuple[float, str]:
     return float(block.grid.ends[middle + last + 1]), _rows_text(outer, block)
 
 
-def _support(block: ReleasedHistogram, limit: tuple[float, float]) -> tuple[float, float]:
-    """The ends between which responses stand out from the noise."""
-    counts, deviation = block.counts[0], math.sqrt(block.count_variance)
+def _support(counts: Array, deviation: float, limit: tuple[float, float]) -> tuple[int, int]:
+    """The first and the last cell that stand out from the noise."""
     mode = int(np.argmax(counts))
-    up = mode + reach(counts[mode:], deviation, limit)
-    down = mode - reach(counts[: mode + 1][::-1], deviation, limit)
-    return float(block.grid.ends[down]), float(block.grid.ends[up + 1])
+    return mode - reach(counts[: mode + 1][::-1], deviation, limit), mode + reach(counts[mode:], deviation, limit)

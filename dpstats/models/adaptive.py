@@ -28,7 +28,7 @@ from dpstats.families import Family, Poisson
 from dpstats.families.base import OF_PIECES
 from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.formula.submodels import SEED
-from dpstats.frames import WideFrame
+from dpstats.frames import NotedFrame
 from dpstats.inference import KnownInformation, MatrixLaw
 from dpstats.inference.inverse import LEAST_RATIO
 from dpstats.mechanisms.design import SubDesign
@@ -41,11 +41,13 @@ from dpstats.models.forecast import (
     information_law,
     mean_information,
     releases_errors,
+    response_words,
     row_means,
     sample_rows,
+    typical_response,
     weight_cap,
 )
-from dpstats.models.population import POOR, USUAL, KnownColumns
+from dpstats.models.population import POOR, RAREST, USUAL, KnownColumns
 from dpstats.plan import Plan, range_eps, replan_request, with_settled_law
 from dpstats.plan.methods import (
     CENTRE_SHARE,
@@ -69,6 +71,7 @@ from dpstats.plan.plan import plan_model, rescaled
 from dpstats.privacy.randomness import random_source
 from dpstats.privacy.ranges import buy_interval
 from dpstats.privacy.trimming import likely_interval, share_to_spend
+from dpstats.wording import phrase
 
 Vector = NDArray[np.float64]
 
@@ -99,8 +102,8 @@ FAR = 1e6
 SMALL_COUNT = 2.0
 """A forecast takes the count of the rows for so many of its standard deviations less: 97 of 100 are larger."""
 
-LIKELY, SURE = 0.9, 0.99
-"""A forecast counts on intervals than which so many of the purchases are no wider; a cautious one on the other share.
+MIDDLE, LIKELY, SURE = 0.5, 0.9, 0.99
+"""A forecast counts on intervals than which nine in ten of the purchases are no wider; its ends on the other shares.
 
 By design one purchase in twenty keeps its declared range once the rows pay for it, at nearly all numbers of rows."""
 
@@ -483,15 +486,20 @@ def expectations(candidates: Sequence[Plan], typical: object = None) -> list[Exp
     return [Expectation(*both) for both in zip(plans, populations_of(plans, typical), strict=True)]
 
 
-def _with_likely_mean(plan: Plan) -> Plan:
+def _with_likely_mean(plan: Plan, known: KnownColumns | None = None) -> Plan:
     """The plan of counts once it has bought their mean, to which it caps the information, as far as it can be told."""
     planned, design = plan.response, plan.design
-    assert isinstance(design, DesignSpec)
+    if not isinstance(design, DesignSpec):
+        return plan
     caps = isinstance(plan.family, Poisson) and design.has_intercept and design.offset is None
     if planned is None or planned.mean is not None or not caps:
         return plan
+    declared, mean = design.domain.get(design.response_name), USUAL.count * design.response.high
+    if known is not None and isinstance(declared, Range):
+        values = known.numbers(design.response_name, declared)
+        mean = mean if values is None else max(float(np.nanmean(values)), RAREST)
     with contextlib.suppress(DPStatsError):  # as public as what is planned
-        return rescaled(plan, plan.request, replace(planned, mean=USUAL.count * design.response.high))
+        return rescaled(plan, plan.request, replace(planned, mean=mean))
     return plan
 
 
@@ -585,12 +593,30 @@ class AdaptiveForecast(Forecast):
         nothing = all(one is None for one in given)
         return None if nothing else KnownColumns.from_arguments(self.followed.design, *given)
 
+    @cached_property
+    def _residual_sd(self) -> float | None:
+        """That of residuals of least squares in the user's units, if it is said or follows from a known response."""
+        said, known, design = self.assumptions[0], self._known_columns, self.plan.design
+        assert isinstance(design, DesignSpec)
+        if said is not None or known is None or not known.has(design.parsed.response_columns):
+            return said
+        return math.sqrt(self.populations[self.names[0]].square) * design.response_scaling()[1]
+
     def at(self, plan: Plan) -> Forecast:
         check_type("plan", plan, Plan, "a plan of the same call, as plan.at(eps) makes it")
         return forecast_by_rows(plan, *self.assumptions, simulated=self.simulated)
 
     def cautious(self) -> Forecast:
         return replace(self, likely_share=SURE)
+
+    def errors(self, n: int) -> pd.DataFrame:
+        """As of any forecast; of described rows the ends are those of searches that go well and badly."""
+        table = super().errors(n)
+        if self.known and self.plan_at(n).trimmed:
+            well, badly = (replace(self, likely_share=share).likely(self.last, n)[0] for share in (MIDDLE, SURE))
+            table["lower"] = np.minimum(table["std_error"], well)
+            table["upper"] = np.maximum(table["std_error"], badly)
+        return table
 
     def plan_at(self, n: float) -> Plan:
         return self._settled(n)[0]
@@ -614,9 +640,10 @@ class AdaptiveForecast(Forecast):
         counts = self.followed.counts
         rows = float(f"{max(n - (SMALL_COUNT * counts.rows_sd if counts is not None else 0.0), 1.0):.3g}")
         if rows not in self._plans:
-            plan = carried_out(self.followed, rows, self._known_columns, self.assumptions[0], self.likely_share)
+            plan = carried_out(self.followed, rows, self._known_columns, self._residual_sd, self.likely_share)
             if plan.request.options.unit is not None and self._known_columns is not None:
                 plan = with_likely_response(plan, self._known_columns, rows)
+            plan = _with_likely_mean(plan, self._known_columns)
             found = _foreseen(plan, self.assumptions, self.simulated) if releases_errors(plan) else None
             self._plans[rows] = (plan, found)
         return self._plans[rows]
@@ -660,13 +687,20 @@ ROWS = (300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 def by_rows(plan: Plan) -> pd.DataFrame:
     """What would be chosen by number of rows: which ranges, how errors are paid for, and how many to expect."""
     choices, found = Choices(plan), []
-    for rows in ROWS if choices.open or (plan.request.options.inference is True and comparable(plan)) else ():
+    asked = plan.request.options.inference is True and comparable(plan) and plan.family.name not in OF_PIECES
+    for rows in ROWS if choices.open or asked else ():
         with np.errstate(all="ignore"):  # of units that are far apart
             place, expected = choices.outlook(rows)
         setting = choices.candidates[place].request.options.inference
         paid = "none" if not expected.share else "free" if setting == "auto" else "paid"
         found.append((rows, "bought" if choices.share(rows) else "declared", paid, expected.share))
-    return WideFrame(pd.DataFrame(found, columns=["rows", "ranges", "errors", "share"]).set_index("rows"))
+    table = NotedFrame(pd.DataFrame(found, columns=["rows", "ranges", "errors", "share"]).set_index("rows"))
+    if found and plan.family.response == "binary":
+        assert isinstance(plan.design, DesignSpec)
+        share = sample_rows(plan, KnownColumns.from_arguments(plan.design, None, None), POOR, None, 1).mean
+        known = phrase(f"plan.standard_errors(n, {typical_response(plan, share)})", shell=typical_response(plan, share))
+        table.attrs["note"] = f"This assumes that {response_words(plan, share)}; {known} takes the share that you know."
+    return table
 
 
 class Expectation:

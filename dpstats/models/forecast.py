@@ -6,7 +6,9 @@ the same inference as those of a fit; which coefficients are identified is told 
 
 from __future__ import annotations
 
+import json
 import math
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -21,6 +23,7 @@ from dpstats.arguments import check_type, safe_repr
 from dpstats.cached import cached_property
 from dpstats.data import Block, as_table
 from dpstats.data.passes import concatenate
+from dpstats.domain import Levels
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, Quantile
 from dpstats.families.base import OF_PIECES
@@ -100,7 +103,8 @@ PUBLIC_RIDGE, PUBLIC_GRADIENT = 1e-6, 1e-7
 class RowMeans(NamedTuple):
     """What a row adds in the mean: l'' x x', shape (p, p); l'' and l'^2; and (x, y)(x, y)', shape (p + 1, p + 1).
 
-    `coef`, shape (p,), are the coefficients in model units of one draw.
+    `coef`, shape (p,), are the coefficients in model units of one draw. `response` is the share of events or the mean
+    of counts; NaN of other responses, and of pieces of records.
     """
 
     coef: Vector
@@ -108,6 +112,7 @@ class RowMeans(NamedTuple):
     weight: float
     square: float
     moments: Vector
+    response: float = math.nan
 
     def person(self, record: Unit) -> RowMeans:
         """What a person adds whose rows are all alike: as many as count, or of one weight together."""
@@ -186,7 +191,9 @@ class Forecast:
         }
         pairs = isinstance(self.coefficients[0], tuple)
         index = pd.MultiIndex.from_tuples(self.coefficients) if pairs else self.coefficients
-        return ForecastFrame(columns, index=index)
+        table = ForecastFrame(columns, index=index)
+        table.attrs["note"] = self.assumption
+        return table
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -197,6 +204,11 @@ class Forecast:
     def last(self) -> str:
         """The population that says least."""
         return self.names[-1]
+
+    @property
+    def assumption(self) -> str:
+        """What is supposed of a response of 0 and 1 or of counts, in a sentence; nothing of others."""
+        return response_assumption(self.plan, [one.response for one in self.populations.values()])
 
     @property
     def known(self) -> bool:
@@ -336,6 +348,44 @@ def supposed(everything: bool) -> dict[str, ColumnPrior]:
     return {"known": KNOWN} if everything else {"usual": USUAL, "rich": RICH, "poor": POOR}
 
 
+def response_words(plan: Plan, mean: float) -> str:
+    """What share of a response are events, or which mean counts have, in words."""
+    assert isinstance(plan.design, DesignSpec)
+    name, declared = plan.design.response_name, plan.design.domain.get(plan.design.response_name)
+    if plan.family.response != "binary":
+        return f"{name} has a mean of {mean:.3g}"
+    return f"{100 * mean:.3g} % of {name} are {declared.values[1] if isinstance(declared, Levels) else 1}"
+
+
+def typical_response(plan: Plan, mean: float) -> str:
+    """How to type what is typical of a response whose mean is known."""
+    assert isinstance(plan.design, DesignSpec)
+    name, declared, known = plan.design.response_name, plan.design.domain.get(plan.design.response_name), f"{mean:.3g}"
+    if declared is None:  # an expression
+        name, known = plan.design.parsed.response_columns[0], "..."
+    elif plan.family.response != "binary":
+        known = f"[{known}, {math.sqrt(2 * mean):.2g}]"
+    elif isinstance(declared, Levels):
+        known = f"{{{json.dumps(declared.values[1])}: {known}}}"
+    return phrase(f"typical={{{name!r}: {known}}}", shell=f"--typical {shlex.quote(f'{name}={known}')}")
+
+
+def response_assumption(plan: Plan, means: Sequence[float]) -> str:
+    """What is supposed of a response, in a sentence: `means` of usual, informative and uninformative rows."""
+    if not np.all(np.isfinite(means)):
+        return ""
+    said, binary = f"This assumes that {response_words(plan, means[0])}", plan.family.response == "binary"
+    if len(set(means)) == 1:  # as it is known
+        return f"{said}."
+    rich, poor = (f"{100 * mean:.3g} %" if binary else f"{mean:.3g}" for mean in means[1:])
+    varies = "" if binary else " and varies as Poisson counts do"
+    fact = "the share" if binary else "mean and standard deviation"
+    return (
+        f"{said}{varies} (informative rows: {rich}, uninformative: {poor}). If you know {fact}, type "
+        f"{'it' if binary else 'them'} as {typical_response(plan, means[0])}."
+    )
+
+
 def releases_errors(plan: Plan) -> bool:
     """Whether standard errors follow from what a plan releases."""
     return plan.objective.statistics is not None or plan.stages[-1].plan.information is not None
@@ -410,6 +460,7 @@ class Sample(NamedTuple):
     endog: Vector
     size: int
     coef: Vector | None = None  # those of the linear predictor, where they are known
+    mean: float = math.nan  # of a response of 0 and 1 or of counts
 
 
 def sample_rows(
@@ -436,14 +487,17 @@ def sample_rows(
     if known.has_response(design):
         coef = _fitted(family, Block(np.ascontiguousarray(exog), family.clip_response(endog), None, offset))
         endog = np.asarray(family.clip_response(endog), dtype=np.float64)
-        return Sample(exog, offset, exog @ coef + offset, endog, len(exog), coef)
+        mean = math.nan if family.response == "continuous" else float(endog.mean())
+        return Sample(exog, offset, exog @ coef + offset, endog, len(exog), coef, mean)
     level = response_level(design, known, prior, lambda: decoded(encoded) if known.like is None else table)
     size = len(exog)
     exog, offset = np.tile(exog, (draws, 1)), np.tile(offset, draws)
     signal = np.concatenate([population_signal(part, random) for part in np.split(exog, draws)])
     eta = linear_predictor(design, signal, offset, level)
-    deviation = np.sqrt(1 - EXPLAINED) * level.deviation if residual is None else residual
-    return Sample(exog, offset, eta, _endog(family, eta, deviation, random), size)
+    if family.response == "continuous":
+        deviation = np.sqrt(1 - EXPLAINED) * level.deviation if residual is None else residual
+        return Sample(exog, offset, eta, _endog(family, eta, deviation, random), size)
+    return Sample(exog, offset, eta, _endog(family, eta, level.deviation, random), size, mean=level.mean)
 
 
 def weight_cap(plan: Plan) -> float | None:
@@ -460,7 +514,7 @@ def mean_information(family: Family, sample: Sample, cap: float | None) -> Vecto
 
 def row_means(family: Family, sample: Sample, cap: float | None) -> RowMeans:
     """What a row of the sample adds in the mean."""
-    exog, offset, eta, endog, size, coef = sample
+    exog, offset, eta, endog, size, coef, mean = sample
     if coef is None:
         coef = np.asarray(np.linalg.lstsq(exog[:size], (eta - offset)[:size], rcond=None)[0], dtype=np.float64)
     # Of one draw: over all of them the response would go with no column.
@@ -471,6 +525,7 @@ def row_means(family: Family, sample: Sample, cap: float | None) -> RowMeans:
         float(np.mean(row_weights(family, eta, endog, cap))),
         float(np.mean(family.slope(eta, endog) ** 2)),
         both.T @ both / len(both),
+        mean,
     )
 
 
@@ -548,15 +603,15 @@ def _fitted(family: Family, rows: Block) -> Vector:
     return np.asarray(found, dtype=np.float64)
 
 
-def _endog(family: Family, eta: Vector, residual: float, random: np.random.Generator) -> Vector:
-    """Responses in model units for linear predictors."""
+def _endog(family: Family, eta: Vector, deviation: float, random: np.random.Generator) -> Vector:
+    """Responses in model units for linear predictors, with the deviation of residuals, or of counts if it is known."""
     if family.response == "binary":
         return (random.uniform(size=len(eta)) < 1 / (1 + np.exp(-eta))).astype(np.float64)
     if family.response == "count":
-        return np.asarray(family.clip_response(counts(family, np.exp(eta), random)))
+        return np.asarray(family.clip_response(counts(family, np.exp(eta), random, deviation)))
     # So many of the residuals lie below a quantile as it says.
     below = special.ndtri(family.q) if isinstance(family, Quantile) else 0.0
-    return np.asarray(eta + residual * (random.standard_normal(len(eta)) - below), dtype=np.float64)
+    return np.asarray(eta + deviation * (random.standard_normal(len(eta)) - below), dtype=np.float64)
 
 
 def _sampling(plan: Plan, means: RowMeans) -> Vector:

@@ -258,6 +258,10 @@ class ClassesForecast(Forecast):
     plan: MultinomialPlan  # type: ignore[assignment]
     populations: Mapping[str, ClassMeans]  # type: ignore[assignment]
 
+    @property
+    def assumption(self) -> str:
+        return ""
+
     @cached_property
     def _projection(self) -> Projection:
         return Projection.of(classes_law(self.plan.stage), known_forms(self.plan.design, self.plan.stage.classes))

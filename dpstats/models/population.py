@@ -206,11 +206,13 @@ def _check_typical(design: DesignSpec, typical: object) -> dict[str, Any]:
                 f"typical: {safe_repr(name)} is no column of the formula; it reads {', '.join(design.domain)}"
             )
         declared = design.domain[name]
-        found[str(name)] = (
-            _check_shares(name, declared, given)
-            if isinstance(declared, Levels)
-            else _check_number(name, declared, given)
-        )
+        if isinstance(declared, Levels):
+            found[str(name)] = _check_shares(name, declared, given)
+            continue
+        checked = _check_number(name, declared, given)
+        events = design.response.kind == "binary" and name == design.response_name
+        # Of 0 and 1 the mean tells the spread.
+        found[str(name)] = checked[0] if events and isinstance(checked, tuple) else checked
     return found
 
 
@@ -432,6 +434,11 @@ def response_level(
     design: DesignSpec, known: KnownColumns, prior: ColumnPrior, table: Callable[[], Mapping[str, Any]]
 ) -> Level:
     """Where the response of the rows of `table` lies: as `typical` says, or else as the prior has it."""
+    typical, declared = known.typical.get(design.response_name), design.domain.get(design.response_name)
+    if typical is not None and design.response.kind in ("binary", "count"):
+        if isinstance(declared, Levels):
+            return Level(float(response_shares(declared, typical, prior)[1]), 0.0)
+        return Level(*typical) if isinstance(typical, tuple) else Level(typical, 0.0)
     if any(name in known.typical for name in design.parsed.response_columns):
         values = design.endog(table())
         values = values[np.isfinite(values)]
@@ -467,10 +474,12 @@ def _shift(signal: Vector, share: float) -> float:
     return float(optimize.brentq(excess, -end, end, xtol=1e-6))
 
 
-def counts(family: Family, means: Vector, random: np.random.Generator) -> Vector:
-    """Counts of some means that vary as the family has it, shape (rows,)."""
-    if isinstance(family, NegativeBinomial):
-        alpha = closed_cap("alpha", family.alpha)
+def counts(family: Family, means: Vector, random: np.random.Generator, deviation: float = 0.0) -> Vector:
+    """Counts of some means that vary as the family has it, or with a standard deviation if it is known; (rows,)."""
+    alpha = closed_cap("alpha", family.alpha) if isinstance(family, NegativeBinomial) else 0.0
+    if deviation:
+        alpha = max(0.0, float((deviation**2 - means.mean() - means.var()) / np.mean(means**2)))
+    if alpha:
         means = means * random.gamma(1 / alpha, alpha, len(means))
     return np.asarray(random.poisson(np.minimum(means, MOST_COUNTS)), dtype=np.float64)
 
@@ -487,7 +496,7 @@ def _response(
         return [levels[int(one)] for one in second]
     if design.response.kind == "count":
         high = design.response.high
-        return np.minimum(counts(family, np.minimum(np.exp(eta), high), random), high)
+        return np.minimum(counts(family, np.minimum(np.exp(eta), high), random, level.deviation), high)
     low, high = design.response.low, design.response.high
     unit = eta + np.sqrt(1 - EXPLAINED) * level.deviation * random.standard_normal(len(signal))
     return np.clip((low + high) / 2 + (high - low) / 2 * unit, low, high)

@@ -229,6 +229,7 @@ def rows_table(found: pd.DataFrame) -> SimpleTable:
     rows = [(f"{rows:,}", [row["ranges"], row["errors"], f"{row['share']:.0%}"]) for rows, row in found.iterrows()]
     title = "Ranges and standard errors by the number of rows that is counted"
     title += "\ncautious forecast: numbers fill little of their ranges, levels are rare"
+    title += f"\n{assumed}" if (assumed := found.attrs.get("note", "").partition(";")[0]) else ""
     return full_width(["ranges", "standard errors", "coefficients with one"], rows, [12, 20, 24], title=title)
 
 

@@ -116,7 +116,7 @@ def budget(
         else f"{plan.design.formula} (multinomial)"
     )
     title = f"What eps buys: {model}"
-    sentences = _caption(plan, what, pi, forecast is not None and forecast.known)
+    sentences = _caption(plan, what, pi, forecast)
     return style.finish(ax, title, *sentences, labels=("eps", cost), legend="best", caption=caption)
 
 
@@ -224,10 +224,12 @@ COSTS = {
 """What the vertical axis shows: of a row, or of all."""
 
 
-def _caption(plan: Any, what: str, pi: float, known: bool) -> list[str]:
+def _caption(plan: Any, what: str, pi: float, forecast: Any) -> list[str]:
     """The caption's sentences."""
     rows = "simulated from the Domain. Band: from more to less informative rows"
-    rows = "as described by typical= or like=" if known else rows
+    if forecast is not None:
+        rows = "as described by typical= or like=" if forecast.known else rows
+        rows = f"{rows}. {forecast.assumption}".removesuffix(".").removesuffix(". ")
     finite = "Dashed: without noise. Marks and band: where the error is likely to be finite."
     proved = f"Proved bound on the loss that privacy adds, with probability {1 - pi:g}."
     legend = {

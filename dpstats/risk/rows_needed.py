@@ -114,6 +114,8 @@ class ErrorSize(_RowCount):
         Whether `typical` or `like` described the spread of all columns.
     of : str
         What is counted: "rows", or "persons" of a plan with a unit.
+    assumption : str
+        The share of events, or the mean of counts, that the numbers are for, and how to say another.
     """
 
     n: int
@@ -125,6 +127,7 @@ class ErrorSize(_RowCount):
     most: int = 0
     known: bool = False
     of: str = "rows"
+    assumption: str = ""
 
     @property
     def usual(self) -> int:
@@ -140,12 +143,12 @@ class ErrorSize(_RowCount):
                 f" These errors cost no extra budget, and with real rows they are more often infinite. {paid} reserves "
                 "budget for them."
             )
-        return _text_with_table(answer, self.table, self.known)
+        return _text_with_table(f"{answer} {self.assumption}", self.table, self.known)
 
     def _assumptions(self) -> str:
         """The assumptions behind the number."""
         if self.known:
-            return DESCRIBED_ROWS
+            return described_rows_note()
         inside = "rows whose numbers fill their ranges"
         usual = f"usual rows and {inside}."
         if self.least < self.n:
@@ -158,13 +161,14 @@ class ErrorSize(_RowCount):
         )
 
 
-DESCRIBED_ROWS = "This is a forecast for rows as described by typical= or like=."
-"""The assumption of an answer about described rows; a shell describes none."""
+def described_rows_note() -> str:
+    """The assumption of an answer about described rows."""
+    return f"This is a forecast for rows as described by {phrase('typical= or like=', shell='--typical')}."
 
 
 def simulated_rows_note() -> str:
     """The assumption of an answer if no rows are described."""
-    described = phrase("; typical= and like= describe other rows", shell="")
+    described = phrase("; typical= and like= describe other rows", shell="; --typical describes other rows")
     return f"This is a forecast for rows simulated from the Domain{described}."
 
 
@@ -175,7 +179,8 @@ def _text_with_table(answer: str, table: pd.DataFrame, known: bool) -> str:
             " The probability of a finite standard error decides this answer, not the target: with less, more than "
             "one fit in twenty would have none."
         )
-    columns = table.drop(columns=["lower", "upper", "identified_upper"] if known else ["identified_upper"])
+    ends = [name for name in ("lower", "upper") if known and table[name].equals(table["std_error"])]
+    columns = table.drop(columns=[*ends, "identified_upper"])
     shown = columns.map("{:.4g}".format).to_string(max_colwidth=30, line_width=WIDTH)
     return "\n".join([*textwrap.wrap(answer, WIDTH), "", shown])
 
@@ -200,6 +205,8 @@ class RequiredEps:
         Whether `typical` or `like` described the spread of all columns.
     of : str
         What is counted: "rows", or "persons" of a plan with a unit.
+    assumption : str
+        The share of events, or the mean of counts, that the answer is for, and how to say another.
     """
 
     eps: float
@@ -208,6 +215,7 @@ class RequiredEps:
     table: pd.DataFrame
     known: bool = False
     of: str = "rows"
+    assumption: str = ""
 
     def __float__(self) -> float:
         """The eps."""
@@ -218,10 +226,11 @@ class RequiredEps:
 
     def __str__(self) -> str:
         """The eps and the errors at it, at 80 columns."""
-        rests_on = DESCRIBED_ROWS if self.known else simulated_rows_note()
+        rests_on = f"{described_rows_note() if self.known else simulated_rows_note()} {self.assumption}"
         if math.isinf(self.eps):
             most = f"{LARGEST_EPS:g}"
-            answer = f"No eps up to {most} gives {self.n:,} {self.of} these standard errors. The table is for {most}. "
+            answer = f"No eps up to {most} gives {self.n:,} {self.of} these standard errors. {self._why()}"
+            answer += f"The table is for eps = {most}. "
             return _text_with_table(answer + rests_on, self.table, self.known)
         answer = f"About eps = {self.eps:.4g} for these standard errors of {self.n:,} {self.of}. "
         if not self.known:
@@ -238,6 +247,19 @@ class RequiredEps:
             else:
                 answer += f"{unlucky} no eps up to {LARGEST_EPS:g} is enough. "
         return _text_with_table(answer + rests_on, self.table, self.known)
+
+    def _why(self) -> str:
+        """Which error is beyond its target whatever the eps, if one is, and what helps."""
+        wanted, sampling = (self.table[name].to_numpy() for name in ("wanted", "sampling"))
+        place = int(np.argmax(sampling / wanted))
+        if sampling[place] <= wanted[place]:
+            return f"Take more {self.of} or larger targets. "
+        rows = _round_up(self.n * float(sampling[place] / wanted[place]) ** 2)
+        return (
+            f"The sampling error alone is too large: without any privacy noise the standard error of "
+            f"{self.table.index[place]} is {sampling[place]:.3g}, the target {wanted[place]:.3g}. Take more {self.of} "
+            f"(more than {rows:,}) or a larger target. "
+        )
 
 
 def required(
@@ -312,7 +334,7 @@ def required(
         shown = at(min(eps, LARGEST_EPS)) or forecast
         table = shown.errors(n).loc[targets.index]
     table.insert(0, "wanted", targets)
-    return RequiredEps(eps, sure, n, WideFrame(table), forecast.known, _counted(plan))
+    return RequiredEps(eps, sure, n, WideFrame(table), forecast.known, _counted(plan), forecast.assumption)
 
 
 LARGEST_EPS = 20.0  # a larger eps is no guarantee worth its name
@@ -355,7 +377,8 @@ def rows_for_errors(
         table = forecast.errors(n).loc[targets.index]
     table.insert(0, "wanted", targets)
     known, of = forecast.known, _counted(plan)
-    return ErrorSize(n, WideFrame(table), plan.eps, forecast.free(n), cautious, least, most, known, of)
+    free = forecast.free(n)
+    return ErrorSize(n, WideFrame(table), plan.eps, free, cautious, least, most, known, of, forecast.assumption)
 
 
 def _counted(plan: Any) -> str:

@@ -194,6 +194,10 @@ def test_a_plan_answers_how_many_rows_and_which_eps(folder: Path, capfd: pytest.
     assert found["eps"] < 1
     assert main([*words[:-1], "x"]) == 1
     assert "--se takes NAME=ERROR" in capfd.readouterr().err
+    assert main([*words, "--typical", "y=0.06"]) == 0
+    assert "6 % of y are 1" in " ".join(capfd.readouterr().out.split())
+    assert main([*words[:-2], "--typical", "y=0.06"]) == 1
+    assert "add --rows N, or --se" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

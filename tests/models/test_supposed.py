@@ -144,3 +144,42 @@ def test_a_response_that_is_no_column_needs_rows_that_have_it() -> None:
     assert np.isfinite(plan.standard_errors(50_000, like=rows)["std_error"]).all()
     known = plan.standard_errors(50_000, typical={"bmi": (36, 10), "sbp": (130, 5)})
     assert known.loc["bmi", "sampling"] < plan.standard_errors(50_000).loc["bmi", "sampling"]
+
+
+@pytest.mark.slow
+def test_forecasts_say_which_share_of_events_they_assume() -> None:
+    columns = {"x": (-4, 4), "y": bool, "b": ["no", "yes"], "k": (0, 20)}
+    plan = dp.plan("y ~ x", columns, 1.0, family="binomial")
+    usual, rare = dp.sample_size(plan, se={"x": 0.1}), dp.sample_size(plan, se={"x": 0.1}, typical={"y": 0.06})
+    assert "25 % of y are 1" in (text := " ".join(str(usual).split()))
+    assert "typical={'y': 0.25}" in text
+    assert "This assumes that 6 % of y are 1." in " ".join(str(rare).split())
+    assert rare.n > 1.5 * usual.n
+    assert "12 % of y are 1" in repr(plan.by_rows())
+    assert dp.plan_ordinal("g ~ x", {"x": (0, 1), "g": ["a", "b", "c"]}, 2.0).by_rows().empty
+    # A mean and any sd, and what the Domain says, are the same share.
+    declared = dp.plan("y ~ x", {**columns, "y": dp.Range(0, 1, typical=0.06)}, 1.0, family="binomial")
+    foreseen = [plan.standard_errors(5000, typical={"y": share}) for share in (0.06, (0.06, 0.2))]
+    for other in (foreseen[1], declared.standard_errors(5000)):
+        assert np.allclose(foreseen[0]["sampling"], other["sampling"])
+    levels = dp.plan("b ~ x", columns, 1.0, family="binomial").standard_errors(5000)
+    assert "typical={'b': {\"yes\": 0.25}}" in levels.attrs["note"]
+    enough = dp.required(plan, se={"x": 0.01}, n=500)
+    assert "The sampling error alone is too large" in " ".join(str(enough).split())
+    counts = dp.plan("k ~ x", columns, 1.0, family="poisson", inference=True)
+    assert "k has a mean of 1 and varies" in counts.standard_errors(5000).attrs["note"]
+    wide, narrow = (counts.standard_errors(5000, typical={"k": (1, sd)}).loc["x", "sampling"] for sd in (3, 1))
+    assert wide > 1.5 * narrow
+
+
+@pytest.mark.slow
+def test_described_counts_have_errors_as_fits_do() -> None:
+    """The mean of the counts is bought and caps the noise; the median of five seeded fits."""
+    random = np.random.default_rng(2)
+    rows = pd.DataFrame({"x": random.normal(0, 1, 20_000).clip(-4, 4)})
+    rows["k"] = np.minimum(random.poisson(random.gamma(1, np.exp(0.3 * rows["x"]))), 12)
+    plan = dp.plan("k ~ x", {"x": (-4, 4), "k": (0, 12)}, 2.0, family="poisson")
+    fits = pd.concat([plan.fit(rows, seed=seed).bse for seed in range(5)], axis=1).median(axis=1)
+    known = {"x": (0, 1), "k": (float(rows["k"].mean()), float(rows["k"].std()))}
+    for foreseen in (plan.standard_errors(20_000, like=rows), plan.standard_errors(20_000, typical=known)):
+        assert np.all(np.abs(np.log(foreseen["std_error"] / fits)) < np.log(1.5))
