@@ -697,7 +697,8 @@ def by_rows(plan: Plan) -> pd.DataFrame:
     table = NotedFrame(pd.DataFrame(found, columns=["rows", "ranges", "errors", "share"]).set_index("rows"))
     if found and plan.family.response == "binary":
         assert isinstance(plan.design, DesignSpec)
-        share = sample_rows(plan, KnownColumns.from_arguments(plan.design, None, None), POOR, None, 1).mean
+        nothing = KnownColumns.from_arguments(plan.design, None, None)
+        share = sample_rows(plan.design, plan.family, nothing, POOR, None, 1).mean
         known = phrase(f"plan.standard_errors(n, {typical_response(plan, share)})", shell=typical_response(plan, share))
         table.attrs["note"] = f"This assumes that {response_words(plan, share)}; {known} takes the share that you know."
     return table
