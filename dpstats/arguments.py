@@ -214,10 +214,15 @@ def _mismatch(function: str, complaint: str, given: Mapping[str, object], names:
 def near_miss(name: str, choices: Iterable[str]) -> str | None:
     """The choice that `name` most probably meant, if any: the same letters, or nearly the same."""
     known = [one for one in choices if one != name]
-    same = [one for one in known if _letters(one) == _letters(name)]
+    same = [one for one in known if same_letters(one, name)]
     same = same or [one for one in known if sorted(_letters(one)) == sorted(_letters(name))]
     near = same or difflib.get_close_matches(name, known, n=1, cutoff=0.75)
     return near[0] if near else None
+
+
+def same_letters(one: str, other: str) -> bool:
+    """Whether two names differ in case and punctuation alone."""
+    return _letters(one) == _letters(other)
 
 
 def _letters(name: str) -> str:

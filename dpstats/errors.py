@@ -33,7 +33,10 @@ class ReleaseError(DPStatsError, RuntimeError):
 
 
 class MismatchError(DPStatsError, RuntimeError):
-    """The rows, counted privately, do not suit the Domain; no fit was made, and the count alone was charged."""
+    """The rows, counted privately, do not suit the Domain, or are too few for the standard errors that were asked for.
+
+    No fit was made, and the count alone was charged.
+    """
 
 
 class RowsChangedError(ReleaseError):

@@ -3,11 +3,11 @@ a fit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from dpstats.arguments import near_miss
+from dpstats.arguments import near_miss, same_letters
 from dpstats.data import Table
 from dpstats.data.columns import usable_kind
 from dpstats.domain import Domain, Levels, Range
@@ -18,9 +18,6 @@ from dpstats.formula.expression import Column, bind, columns_of, evaluate
 from dpstats.formula.parse import Formula, parse
 from dpstats.formula.response import Kind
 from dpstats.wording import days_since, phrase
-
-TAKEN = "not declared: it is taken as 0 or 1"
-"""What the reader of a result must be told too, since rows may have been lost."""
 
 MOST_LISTED = 8
 """Names in a note; more are counted."""
@@ -39,7 +36,9 @@ def advice(
     """
     parsed = parse(formula)
     notes = [doubt for name in bought if (doubt := _bought(name, declared, table))]
-    notes += [] if kind != "binary" else _taken(parsed, declared, table)
+    response = parsed.response.node
+    if kind == "binary" and table is None and parsed.failures is None and isinstance(response, Column):
+        notes += [_two_values(response.name)] if response.name not in declared else []
     notes += [doubt for name in parsed.columns if (doubt := _missing_code(name, parsed, declared.get(name)))]
     notes += [
         f"{name} is declared with one level and has no coefficient next to an intercept; list its other levels"
@@ -84,14 +83,16 @@ def _missing_code(name: str, parsed: Formula, declared: Range | Levels | None) -
     )
 
 
-def _taken(parsed: Formula, declared: Domain, table: Table | None) -> list[str]:
-    """That an undeclared response of two values is taken as 0 or 1, unless its type says so."""
-    node = parsed.response.node
-    if parsed.failures is not None or not isinstance(node, Column) or node.name in declared:
-        return []
-    if table is not None and table.count(node.name) == 1 and table.column(node.name).kind == "boolean":
-        return []
-    return [f"{node.name} is {TAKEN}, and rows of any other code are left out; declare its two levels if it has others"]
+def _two_values(name: str) -> str:
+    """What to type for a response of two values that is not declared."""
+    codes, levels = (
+        phrase(f"{{{name!r}: {python}}}", shell=f"{name!r}: {{{shell}}}")
+        for python, shell in (("(0, 1)", "range: [0, 1]"), ("[1, 2]", "levels: [1, 2]"))
+    )
+    return (
+        f"the response {name!r} is not declared: declare {codes} in the domain if its codes are 0 and 1, and its two "
+        f"levels if they are others, such as {levels}, of which the second is modelled"
+    )
 
 
 def _absent(declared: Domain, parsed: Formula, table: Table) -> list[str]:
@@ -118,28 +119,53 @@ def schema_domain(
 ) -> tuple[Domain, tuple[str, ...]]:
     """`declared` with what schema and family imply, and the numeric columns that the formula reads and it leaves open.
 
-    Boolean columns and the response of two values range over (0, 1). Without data every undeclared column is taken to
-    be numeric. Raises DataError if `table` lacks a column, DomainError for undeclared text.
+    Boolean columns range over (0, 1). Without data every undeclared column is taken to be numeric, and a response of
+    two values to be boolean. Raises DataError if `table` lacks a column, DomainError for undeclared text, an undeclared
+    response of two codes, and a column that is declared in another spelling.
     """
     parsed = parse(formula)
     known = declared if family is None else with_response(parsed, declared, family)
     kinds: dict[str, str] = {}
+    columns = () if table is None else table.labels
     if table is not None:
         kinds = {name: usable_kind(name, table.column(name)) for name in parsed.columns if name not in declared}
         boolean = [name for name, kind in kinds.items() if kind == "boolean" and name not in known]
         known = known.with_ranges(dict.fromkeys(boolean, (0, 1))) if boolean else known
         reader.check_columns(table, known, parsed.columns)
     for name, kind in kinds.items():
+        near = near_miss(name, declared)
+        spelt = near is not None and same_letters(near, name) and near not in columns
+        if near is not None and (kind == "text" or spelt):
+            raise DomainError(f"column {name!r} is not declared; the domain declares {near!r}: did you mean that?")
         if kind == "text":
-            if near := near_miss(name, declared):
-                raise DomainError(f"column {name!r} is not declared; the domain declares {near!r}: did you mean that?")
             levels = phrase(f"domain={{{name!r}: [...]}}", shell=f"{name!r}: {{levels: [...]}} in the file of --domain")
             ends = phrase(f"domain={{{name!r}: (low, high)}}", shell=f"{name!r}: {{range: [low, high]}}")
             raise DomainError(
                 f"column {name!r} is not numeric and not declared; list its levels: {levels}, or give its range if it "
                 f"holds numbers as text: {ends}; make a date a number, {days_since(name)}"
             )
+    if family is not None:
+        _check_response(parsed, declared, family, kinds)
     return known, tuple(name for name in parsed.columns if name not in known)
+
+
+def _check_response(parsed: Formula, declared: Domain, family: Family, kinds: Mapping[str, str]) -> None:
+    """Raise DomainError if what is declared of the response, or is not, cannot be right; `kinds` of open columns."""
+    node = parsed.response.node
+    if not isinstance(node, Column) or parsed.failures is not None:
+        return
+    column = declared.get(node.name)
+    if family.response == "binary" and kinds.get(node.name, "boolean") != "boolean":
+        raise DomainError(_two_values(node.name))
+    # A range that was bought of counts may begin below 0 too, at a power of two.
+    if not isinstance(column, Range) or family.response != "count":
+        return
+    if column.low < 0 and column.low in column.missing_codes:
+        raise DomainError(
+            f"the response {node.name!r} is a count, and its range begins at {column.low:g}: declare "
+            f"(0, {max(column.high, 1):g}), and if {column.low:g} stands for missing, make those cells missing: they "
+            "would count as 0"
+        )
 
 
 def with_response(parsed: Formula, domain: Domain, family: Family) -> Domain:

@@ -175,9 +175,11 @@ def _binary_column(domain: Domain, name: str) -> Domain:
     if isinstance(declared, Levels):
         return domain
     if (declared.low, declared.high) != (0, 1):
+        ends = [declared.low, declared.high]
+        codes = f", such as {ends}, of which the second is modelled" if ends[1] == ends[0] + 1 else ""
         raise DomainError(
             f"the response {name!r} has the range ({declared.low}, {declared.high}), but the family needs 0 and 1; "
-            f"declare (0, 1) or two levels, or compare it in the formula: I({name} > value) ~ ..."
+            f"declare (0, 1) or two levels{codes}, or compare it in the formula: I({name} > value) ~ ..."
         )
     return Domain({**domain, name: [0, 1]})
 

@@ -748,10 +748,18 @@ class Expectation:
         """Of the coefficients those that are expected to have an interval, of `n` rows."""
         return self._share(self.ratios, n)
 
+    def slopes(self, n: float) -> float:
+        """The same share of the slopes, of all if there are none."""
+        slopes = np.array([name != "Intercept" for name in _fitted_design(self.plan).names])
+        return float(np.mean(self._chances(self.ratios, n)[slopes if slopes.any() else ...]))
+
     def _share(self, by_rows: InformationRatios, n: float) -> float:
+        return float(np.mean(self._chances(by_rows, n)))
+
+    def _chances(self, by_rows: InformationRatios, n: float) -> Vector:
         ratios = by_rows.of(self._used(n))
         # Near the threshold the noise decides, so that the chance is smooth in n.
-        return float(np.mean(np.where(ratios > 0, special.ndtr(ratios - EXPECTED_RATIO), 0.0)))
+        return np.where(ratios > 0, special.ndtr(ratios - EXPECTED_RATIO), 0.0)
 
     def intervals(self, n: float) -> float:
         """What those of a linear model are worth beside those of another, of `n` rows."""

@@ -1,4 +1,5 @@
-"""How many rows would give nearly every coefficient an interval, by the closed form that settles adaptive plans."""
+"""How many rows would give nearly every coefficient an interval, and whether so many give any, by the closed form that
+settles adaptive plans."""
 
 from __future__ import annotations
 
@@ -9,14 +10,30 @@ import numpy as np
 
 from dpstats.errors import DPStatsError
 from dpstats.formula.design import DesignSpec
-from dpstats.models.adaptive import DRAWS, Choices, Expectation, Populations, comparable
+from dpstats.models.adaptive import (
+    DRAWS,
+    LEAST_SHARE,
+    Choices,
+    Expectation,
+    Populations,
+    carried_out,
+    comparable,
+)
 from dpstats.models.forecast import mean_information, releases_errors, row_means, sample_rows, weight_cap
-from dpstats.models.population import USUAL, KnownColumns
+from dpstats.models.population import RICH, USUAL, ColumnPrior, KnownColumns
 from dpstats.plan import Plan, replan_request, with_settled_law
 from dpstats.results.model import NeededRows
+from dpstats.results.summary import LARGEST_COUNT_ERROR, rows_or_eps
+from dpstats.wording import argument
 
 ENOUGH = 0.9
 """Of the coefficients, expected to have an interval if columns are spread as usual."""
+
+INFORMATIVE = replace(RICH, count=0.3)
+"""Rows that say so much; counts near the greatest one say more than common ones."""
+
+ROWS_A_COLUMN = 100.0
+"""With so many rows times eps for each column nothing is forecast: up to 100 columns some would have an error."""
 
 CLOSE = 1.1
 """A number of rows is sought to this factor."""
@@ -38,12 +55,16 @@ def needed_rows(plan: Plan, rows: float) -> NeededRows | None:
         dearest = choices.candidates[-1]
         if not (comparable(plan) and releases_errors(dearest)):
             return None
+<<<<<<< HEAD
         assert isinstance(dearest.design, DesignSpec)
         cap, family = weight_cap(dearest), dearest.family
         known = KnownColumns.from_arguments(dearest.design, None, None)
         usual = sample_rows(dearest.design, family, known, USUAL, None, DRAWS)
         information, means = mean_information(family, usual, cap), row_means(family, usual, cap)
         expected = Expectation(dearest, Populations(information, means, dearest.design.response_scaling()))
+=======
+        expected = _expectation(dearest, USUAL)
+>>>>>>> main
 
         def suffices(n: float) -> bool:
             return expected.of(n * (1 - choices.share(n))).share >= ENOUGH
@@ -55,3 +76,49 @@ def needed_rows(plan: Plan, rows: float) -> NeededRows | None:
             low, high = (low, middle) if suffices(middle) else (middle, high)
         return NeededRows(rows, high)
     return None
+
+
+def too_few_rows(plan: Plan, rows: float) -> str | None:
+    """Why to make no fit that insists on errors, where hardly any slope will have one though all columns say much.
+
+    None where nothing can be forecast. If `rows` were counted there may be a standard deviation more: seven of eight
+    counts hide no more.
+    """
+    inference, counts = plan.request.options.inference, plan.counts
+    deviation = 0.0 if counts is None or counts.rows is None else counts.rows_sd
+    most = max(rows, 1.0) + deviation
+    enough_rows = most * plan.request.row_eps >= ROWS_A_COLUMN * len(plan.names)
+    if inference in (None, "auto") or enough_rows or not _hopeless(plan, most):
+        return None
+    needed, enough = needed_rows(plan, rows), ""
+    if needed is not None and needed.usual is not None:
+        rough = deviation > LARGEST_COUNT_ERROR * rows
+        enough = f" Nearly all of them usually need about {rows_or_eps(needed, plan.guarantee.eps, rough=rough)}."
+    counted = f"{max(rows, 0):,.0f} rows{f' by a count with noise of s.d. {deviation:,.0f}' if deviation else ''}"
+    return (
+        f"the rows are too few for {argument('inference', inference)}: with {counted}, hardly any coefficient is "
+        f"expected to have a standard error, even if columns fill their ranges and are not collinear.{enough} Fewer "
+        f"columns help too. {argument('inference', None)} releases coefficients alone, and "
+        f"{argument('on_mismatch', 'go')} fits in any case"
+    )
+
+
+def _hopeless(plan: Plan, rows: float) -> bool:
+    with contextlib.suppress(DPStatsError, ArithmeticError, np.linalg.LinAlgError), np.errstate(all="ignore"):
+        # What the rows make of the plan takes longer, and is looked at where it may matter alone.
+        dearest = Choices(plan).candidates[-1]
+        return comparable(plan) and _too_few(dearest, rows) and _too_few(carried_out(plan, rows), rows)
+    return False
+
+
+def _too_few(plan: Plan, rows: float) -> bool:
+    return releases_errors(plan) and _expectation(plan, INFORMATIVE).slopes(rows) < LEAST_SHARE
+
+
+def _expectation(plan: Plan, prior: ColumnPrior) -> Expectation:
+    """What is expected of a plan's rows if their columns are spread so."""
+    assert isinstance(plan.design, DesignSpec)
+    cap = weight_cap(plan)
+    rows = sample_rows(plan, KnownColumns.from_arguments(plan.design, None, None), prior, None, DRAWS)
+    information, means = mean_information(plan.family, rows, cap), row_means(plan.family, rows, cap)
+    return Expectation(plan, Populations(information, means, plan.design.response_scaling()))

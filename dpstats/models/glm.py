@@ -35,7 +35,7 @@ from dpstats.mechanisms.focus import release_arm_sums
 from dpstats.mechanisms.napp import release_stages
 from dpstats.mechanisms.screening import release_screened
 from dpstats.models.adaptive import by_rows, forecast_by_rows, interval_follows
-from dpstats.models.errors_needed import needed_rows
+from dpstats.models.errors_needed import needed_rows, too_few_rows
 from dpstats.models.forecast import Forecast, forecast
 from dpstats.models.pieces import PieceSource, ReadPieces
 from dpstats.models.population import population_rows
@@ -329,6 +329,11 @@ def fit_source(
     signed = {"analyst": charge.get("analyst"), "label": charge.get("label")}
     rest = plan.guarantee if further is None else compose([plan.guarantee, further.guarantee])
     rows: Rows[Block] | None = None
+    stops = alone and request.options.on_mismatch == "stop" and not isinstance(source, PieceSource)
+    if stops and isinstance(source, FormulaSource) and data is not None:
+        public = request.options.n or source.nobs(request, data)
+        if public is not None and (few := too_few_rows(plan, public)):
+            raise ArgumentError(few)
     if plan.counts is not None:
         counted, rest = plan.counts.guarantees(plan.guarantee)
         rest = rest if further is None else compose([rest, further.guarantee])
@@ -336,6 +341,8 @@ def fit_source(
         counting = release(counted, work=partial(_release_counts, source, plan, random), label=label, method=method)
         counts, rows = count_first(counting, [counted, rest], ledger, request.options.on_mismatch, **signed)
         plan = replace(plan, counts=counts)
+        if stops and counts.rows is not None and (few := too_few_rows(plan, counts.rows)):
+            raise MismatchError(f"{sentence(few)} No fit was made; counting the rows cost {counted}")
     fit = partial(release_fit, source, plan, random, encoded=rows)
     work = fit if further is None else lambda data: further.release(fit(data), data, random)
     return release(rest, work=work, label=title, method=plan.entries[-1]["method"]).run(ledger, **signed)

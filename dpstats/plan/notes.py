@@ -15,7 +15,7 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Family, NegativeBinomial, Poisson, Quantile
 from dpstats.families.base import OF_PIECES, closed_cap
 from dpstats.families.hazard import PiecewiseExponential
-from dpstats.formula.advice import MOST_LISTED, TAKEN
+from dpstats.formula.advice import MOST_LISTED
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.release import MOST_COVERED
@@ -165,8 +165,8 @@ def plan_notes(plan: PlanFacts, *, released: bool = True, what: str = "Everythin
         )
     notes += pieces_note(plan.family) if plan.family.name in OF_PIECES else weights_note(plan.design)
     notes += counts_note(plan)
-    advised = [] if plan.completed else [sentence(one) for one in plan.advice if TAKEN not in one]
-    return [*notes, *assumed_response_note(plan), *design_notes(plan), *advised]
+    advised = [] if plan.completed else [sentence(one) for one in plan.advice]
+    return [*notes, *design_notes(plan), *advised]
 
 
 def counts_note(plan: Any) -> list[str]:
@@ -218,11 +218,6 @@ def trimmed_note(plan: PlanFacts) -> list[str]:
         f"nearly all rows. Rows outside it are left out. With fewer than about {least:,.0f} rows the declared "
         f"range stays.{until}"
     ]
-
-
-def assumed_response_note(plan: PlanFacts) -> list[str]:
-    """What an undeclared response was taken for."""
-    return [f"{one}." for one in plan.advice if TAKEN in one]
 
 
 def design_notes(plan: PlanFacts) -> list[str]:

@@ -24,7 +24,6 @@ from dpstats.mechanisms.options import ROWS_GUESS
 from dpstats.mechanisms.spec import automatic_alpha, obstacle
 from dpstats.plan.notes import (
     GREATEST_EPS,
-    assumed_response_note,
     cap_note,
     counts_note,
     design_notes,
@@ -61,7 +60,7 @@ from dpstats.plan.tables import (
 )
 from dpstats.results.contrasts import inference_table, to_the_noise
 from dpstats.results.inference_mixin import shows_errors
-from dpstats.results.model import ReleasedModel
+from dpstats.results.model import NeededRows, ReleasedModel
 from dpstats.results.standard_errors import Estimate, beyond_cap, hiding_terms, rare_references
 from dpstats.summaries import WIDTH, Summary, format_number, full_width, wrap_note
 from dpstats.wording import argument, phrase
@@ -225,11 +224,16 @@ KEPT = "No narrower range found"
 
 def _ranges(results: ReleasedModel) -> dict[str, list[str]]:
     """The columns whose ranges were bought, by what came of it."""
-    found: dict[str, list[str]] = {"Ranges bought": [], "Ranges narrowed": [], KEPT: []}
+    order = ("Ranges bought", "Ranges bought, which clip", "Ranges narrowed", KEPT)
+    found: dict[str, list[str]] = {what: [] for what in order}
     plan = results.plan
     for name in plan.bought:
-        narrowed = name in plan.trimmed and getattr(plan.design, "domain", {})[name].inner is not None
-        found["Ranges narrowed" if narrowed else KEPT if name in plan.trimmed else "Ranges bought"].append(name)
+        known = getattr(plan.design, "domain", {})[name]
+        if name in plan.trimmed:
+            what = KEPT if known.inner is None else "Ranges narrowed"
+        else:
+            what = "Ranges bought" if known.drops else "Ranges bought, which clip"
+        found[what].append(name)
     return {what: names for what, names in found.items() if names}
 
 
@@ -354,7 +358,7 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     if plan.guarantee.basis == "docs/proofs/tuning":
         notes = ["dp.tune chose the settings on the same rows; the budget covers the whole tuning.", *notes]
     counted = " ".join([*counts_note(plan), *suspects_note(results)])
-    notes = [*([counted] if counted else []), *outside, *assumed_response_note(plan), *notes]
+    notes = [*([counted] if counted else []), *outside, *notes]
     if plan.guarantee.unit is not None:
         notes.insert(0, persons_note(plan))
     if results.selects:
@@ -535,15 +539,21 @@ def what_would_help(results: ReleasedModel) -> str:
             "rows are enough for nearly all of them if columns fill their ranges and are not collinear."
         )
     rough = counted is not None and counted.se > LARGEST_COUNT_ERROR * counted.value
-    unit = 10.0 ** (math.floor(math.log10(needed.usual)) - 1)
-    enough = math.ceil(needed.usual / unit) * unit
-    eps = float(f"{plan.guarantee.eps * needed.usual / needed.rows:.2g}")
-    budget = "" if rough or eps > GREATEST_EPS else f" (or eps = {eps:g} with these)"
+    enough = rows_or_eps(needed, plan.guarantee.eps, rough=rough)
     table = phrase("dp.plan(..., inference=True).by_rows()", shell="python -m dpstats plan --inference true")
     return (
         f"{insist} pays for them. If columns fill their ranges and are not collinear, nearly all of them need about "
-        f"{enough:,.0f} rows{budget}. If not, they may need ten times as many: {table} has cautious numbers."
+        f"{enough}. If not, they may need ten times as many: {table} has cautious numbers."
     )
+
+
+def rows_or_eps(needed: NeededRows, spent: float, *, rough: bool) -> str:
+    """Rows that are enough at the eps spent, and the eps that is for these, unless their number is too `rough`."""
+    assert needed.usual is not None
+    unit = 10.0 ** (math.floor(math.log10(needed.usual)) - 1)
+    eps = float(f"{spent * needed.usual / needed.rows:.2g}")
+    budget = "" if rough or eps > GREATEST_EPS else f" (or eps = {eps:g} with these)"
+    return f"{math.ceil(needed.usual / unit) * unit:,.0f} rows{budget}"
 
 
 def may_be_typical(plan: Plan) -> bool:

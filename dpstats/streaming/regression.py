@@ -5,6 +5,8 @@ What it has released is looked at again at no charge: past ticks, intervals, cha
 
 from __future__ import annotations
 
+import logging
+import math
 import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
@@ -21,6 +23,7 @@ from dpstats.families import Family
 from dpstats.frames import WideFrame
 from dpstats.ledger.ledger import LedgerLike
 from dpstats.models.sources import FormulaSource, model_formula
+from dpstats.plan.row_counts import RowCount
 from dpstats.privacy.guarantee import Guarantee, check_budget
 from dpstats.quiet import hide_frames, quiet
 from dpstats.results.glm_results import GLMResults
@@ -38,6 +41,14 @@ if TYPE_CHECKING:
 Float = NDArray[np.float64]
 
 RECALL = 512  # Releases kept in memory without a state file
+
+FALLEN = 0.5
+"""A stream warns where its last ticks used less than this part of the rows that the ticks before them used."""
+
+SURE = 5.0
+"""So many standard deviations of the noise beyond that: noise alone warns in fewer than one tick of 100,000."""
+
+_log = logging.getLogger("dpstats")
 
 
 class _Stream:
@@ -211,6 +222,7 @@ class Regression(_Stream):
     ) -> None:
         plan = make_plan(formula, domain, eps, delta, seeded=seed is not None, **arguments)
         self._running: RunningStream = RunningStream(plan, ledger=ledger, state=state, recall=recall, seed=seed)
+        self._warned = False
         self._domain = Domain.coerce(domain)
 
     @hide_frames
@@ -240,7 +252,7 @@ class Regression(_Stream):
             If it fails after rows were read; the tick is still open.
         """
         self._running.update(rows, label)
-        return self.results
+        return self._closed()
 
     def run(self, data: object, *, tick: int | str | None = None, until: int | None = None) -> Iterator[StreamResults]:
         """Close one tick after another with the rows of a table, of files, or of an iterator.
@@ -278,7 +290,7 @@ class Regression(_Stream):
         ['May', 'June']
         """
         feed = TickFeed(self._running, self._domain, data, tick, until)
-        return (self.results for _ in feed)
+        return (self._closed() for _ in feed)
 
     def plan(self) -> StreamPlan:
         """What the stream releases and costs, by tick: reads nothing and charges nothing."""
@@ -330,6 +342,41 @@ class Regression(_Stream):
         """The regression of the ticks a + 1, ..., b."""
         linearised, weights = self._running.linearised(a, b)
         return StreamResults(self._running.plan, params, sums, deviation, a + 1, b, linearised, weights)
+
+    def _closed(self) -> StreamResults:
+        """The regression of the tick that was just closed; a warning, once a process, if ticks use far fewer rows."""
+        if not self._warned and (fallen := self._fallen_rows()) is not None:
+            self._warned = True
+            _log.warning("dpstats: %s", fallen)
+        return self.results
+
+    def _fallen_rows(self) -> str | None:
+        """That the last ticks use far fewer rows than those before, by the noisy sums; None if noise may explain it."""
+        # Rows count by their weight in the fit, which the first ticks move.
+        tick, start = self.tick, self.tick // 4
+        start = max(start, self._running.releases.first) if start else 0
+        for length in (2**power for power in range(tick.bit_length()) if 2 * 2**power <= tick - start):
+            later, before = self._rows(tick - length, tick), self._rows(start, tick - length)
+            if later is None or before is None:
+                return None
+            number = tick - length - start
+            part = FALLEN * length / number
+            if later.value + SURE * math.hypot(later.std_error, part * before.std_error) < part * before.value:
+                ticks = f"each of the last {length} ticks" if length > 1 else "the last tick"
+                rows = "rows" if self._running.plan.method == "linear" else "effective rows"
+                return (
+                    f"{ticks} used about {max(later.value, 0) / length:,.0f} {rows}, by the noisy sums, and each of "
+                    f"the {number} before about {before.value / number:,.0f}: if no fewer rows were passed, compare "
+                    "their cells with the Domain, since a level may have been renamed"
+                )
+        return None
+
+    def _rows(self, a: int, b: int) -> RowCount | None:
+        """About how many rows the ticks a + 1, ..., b used; see `StreamResults.rows`."""
+        plan, releases = self._running.plan, self._running.releases
+        sums, deviation = releases.at(b).total - releases.at(a).total, plan.interval_deviation(a, b)
+        none = np.zeros((0, len(plan.names)))
+        return StreamResults(plan, releases.last.params, sums, deviation, a + 1, b, none, none[:, 0]).rows
 
     def window(self, ticks: int) -> StreamResults:
         """The regression of the last `ticks` ticks; see `between`."""

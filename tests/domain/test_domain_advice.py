@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,9 +30,52 @@ def test_a_near_miss_is_said_by_plan_and_before_a_fit(caplog: pytest.LogCaptureF
         == "age is not declared, and its range will be bought; the domain declares Age: did you mean that?"
     )
     assert "did you mean that?" in " ".join(str(plan).split())
-    dp.ols("y ~ age", frame(), 1.0, domain={"y": (0, 1), "Age": (17, 90)})
-    assert "the domain declares Age: did you mean that?" in said(caplog)
+    dp.ols("y ~ age", frame(), 1.0, domain={"y": (0, 1), "ages": (17, 90)})
+    assert "the domain declares ages: did you mean that?" in said(caplog)
     assert "the budget buys the ranges of age" in said(caplog)
+
+
+CODED = frame().assign(b=lambda rows: 1 + (rows["y"] > 0.5), c=lambda rows: (5 * rows["y"]).astype(int))
+
+
+@pytest.mark.parametrize("verb", [dp.glm, dp.check])
+@pytest.mark.parametrize(
+    ("formula", "family", "domain", "told"),
+    [
+        ("y ~ age", "gaussian", {"y": (0, 1), "Age": (17, 90)}, "'age' is not declared; the domain declares 'Age'"),
+        ("b ~ age", "binomial", {"age": (17, 90)}, r"declare {'b': \(0, 1\)} in the domain .* such as {'b': \[1, 2\]}"),
+        ("b ~ age", "huber_svm", {"age": (17, 90)}, "the response 'b' is not declared"),
+        ("b ~ age", "binomial", {"age": (17, 90), "B": [1, 2]}, "the domain declares 'B': did you mean that"),
+        ("b ~ age", "binomial", {"age": (17, 90), "b": (1, 2)}, r"two levels, such as \[1, 2\], of which the second"),
+        ("b ~ age", "binomial", {"age": (17, 90), "b": (0, 100)}, r"has the range \(0, 100\)"),
+        ("b ~ age", "binomial", {"age": (17, 90), "b": [0, 1, 2]}, "has 3 levels"),
+        ("c ~ age", "poisson", {"age": (17, 90), "c": (-9, 20)}, r"begins at -9: declare \(0, 20\)"),
+        ("c ~ age", "negative_binomial", {"age": (17, 90), "c": (-99, 20)}, "make those cells missing"),
+    ],
+)
+def test_a_domain_that_cannot_be_right_is_refused_for_nothing(
+    tmp_path: Path, verb: Any, formula: str, family: str, domain: dict[str, Any], told: str
+) -> None:
+    ledger = dp.Ledger(tmp_path / "data.ledger", eps=1.0, dataset="people")
+    with pytest.raises(DomainError, match=told):
+        verb(formula, CODED, eps=0.5, domain=domain, family=family, ledger=ledger)
+    assert ledger.remaining.eps == 1.0
+
+
+def test_what_may_be_right_is_fitted(caplog: pytest.LogCaptureFixture) -> None:
+    domain = {"age": (17, 90)}
+    boolean = CODED.assign(b=CODED["b"] == 2)
+    assert dp.logit("b ~ age", boolean, 1.0, domain=domain, seed=1).plan.advice == ()
+    assert dp.logit("b ~ age", CODED, 1.0, domain=domain | {"b": [1, 2]}, seed=1).plan.design.response.levels == (1, 2)
+    for formula, declared in (("c ~ age", (1, 20)), ("c ~ age", (-8, 8)), ("I(c - 1) ~ age", (0, 20))):
+        assert dp.plan(formula, domain | {"c": declared}, 1.0, family="poisson").family.name == "poisson"
+    # Both spellings are columns.
+    both = CODED.assign(Age=1.0)
+    assert dp.plan("c ~ age", domain | {"c": (0, 20)}, 1.0).bought == ()
+    dp.ols("y ~ age", both, 1.0, domain={"y": (0, 1), "Age": (17, 90)}, seed=1)
+    assert "the budget buys the ranges of age" in said(caplog)
+    # A plan does not know the type of the response.
+    assert "the response 'b' is not declared" in dp.plan("b ~ age", domain, 1.0, family="binomial").advice[0]
 
 
 def test_what_is_well_declared_is_said_nothing_of(caplog: pytest.LogCaptureFixture) -> None:

@@ -21,7 +21,9 @@ def test_undeclared_columns_by_schema() -> None:
     assert schema_domain("y ~ x + z:a + b", Domain(x=(0, 1), a=["p"]), frame)[1] == ("y", "z", "b")
     assert schema_domain("y ~ flag + x", Domain(x=(0, 1)), frame)[1] == ("y",)
     assert schema_domain("flag ~ x", nothing, frame, family=Binomial())[1] == ("x",)
-    assert schema_domain("b ~ x", nothing, frame, family=Binomial())[1] == ("x",)
+    with pytest.raises(DomainError, match="the response 'b' is not declared"):
+        schema_domain("b ~ x", nothing, frame, family=Binomial())
+    assert schema_domain("b ~ x", nothing, None, family=Binomial())[1] == ("x",)
     assert schema_domain("y ~ x", nothing, None)[1] == ("y", "x")
     for name in ("text", "category"):
         with pytest.raises(

@@ -39,7 +39,8 @@ def check_one_guarantee(tmp_path: Path, eps: float, hidden: tuple[str, ...], out
     except DPStatsError as refused:
         pytest.skip(str(refused))
     ledger = dp.Ledger(tmp_path / "one.ledger", "rows", eps=100, delta=0.1, **whose)
-    fit = model.fit(eps, rows_at_least=1e6, ledger=ledger, **options)
+    # The rows are too few for the errors that some options insist on.
+    fit = model.fit(eps, rows_at_least=1e6, ledger=ledger, on_mismatch="go", **options)
     fit.save(tmp_path / "fit.json")
     loaded = dp.GLMResults.load(tmp_path / "fit.json")
     charged = ledger.entries()[["eps", "delta"]].sum()  # of a count of the rows and of the rest

@@ -543,3 +543,26 @@ def test_changes_that_are_not_identified_have_no_test() -> None:
     change = stream.change(2)
     assert np.isinf(change["std_error"]).all()
     assert change[["z", "p_value"]].isna().all(axis=None)
+
+
+@pytest.mark.parametrize(("family", "options"), [("gaussian", {"horizon": 12}), ("binomial", {"window": 6})])
+def test_a_stream_warns_once_of_ticks_that_use_far_fewer_rows(
+    family: str, options: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    binary = family == "binomial"
+    months = Regression("y ~ x + g", LOGIT if binary else DOMAIN, 1.0, 1e-6, family=family, seed=1, **options)
+    for tick in range(12):
+        rows = frame(3000, tick, binary=binary)
+        months.update(rows if tick < 8 else rows.replace({"g": {"a": "A", "b": "B"}}))
+        assert len(caplog.messages) == (tick >= 8)
+    assert "if no fewer rows were passed, compare their cells with the Domain" in caplog.text
+    assert "effective rows" in caplog.text or not binary
+
+
+def test_a_stream_whose_rows_are_used_does_not_warn(caplog: pytest.LogCaptureFixture) -> None:
+    """Of few rows, more noise than rows, and of as many as before; by fixed seeds."""
+    for size, eps in ((20, 0.05), (300, 1.0)):
+        months = Regression("y ~ x + g", DOMAIN, eps, 1e-6, horizon=16, seed=2)
+        for tick in range(16):
+            months.update(frame(size, tick))
+    assert not caplog.messages

@@ -1,0 +1,84 @@
+"""A fit that insists on standard errors stops where hardly any are to be expected, before it is paid for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dp
+from dpstats.errors import ArgumentError, MismatchError
+from dpstats.models import errors_needed
+from dpstats.models.errors_needed import too_few_rows
+
+NAMES = [f"x{place}" for place in range(60)]
+DOMAIN: dict[str, Any] = {"y": (0, 1), "v": (0, 100), "c": (0, 20), "w": (0, 1)} | dict.fromkeys(NAMES, (0, 1))
+MANY = " + ".join(NAMES)
+
+
+def frame(rows: int) -> pd.DataFrame:
+    rng = np.random.default_rng(rows)
+    columns = {name: rng.uniform(size=rows) for name in NAMES}
+    rest = {"y": rng.integers(0, 2, rows), "v": rng.normal(50, 8, rows), "c": rng.poisson(3, rows), "w": 1.0}
+    return pd.DataFrame(columns | rest)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> dp.Ledger:
+    return dp.Ledger(tmp_path / "data.ledger", eps=5.0, dataset="people")
+
+
+@pytest.mark.parametrize("family", ["binomial", "gaussian", "poisson"])
+def test_it_stops_after_the_count(family: str, ledger: dp.Ledger) -> None:
+    response = {"binomial": "y", "gaussian": "v", "poisson": "c"}[family]
+    arguments: dict[str, Any] = {"domain": DOMAIN, "family": family, "inference": True, "ledger": ledger}
+    # By chance 1,100 rows too many are counted, so that it goes on, once in 100,000 runs.
+    with pytest.raises(MismatchError, match=r"too few for inference=True.*the rows cost eps=0\.03") as told:
+        dp.glm(f"{response} ~ {MANY}", frame(50), 1.0, **arguments)
+    assert "on_mismatch='go' fits in any case" in str(told.value)
+    assert ledger.remaining.eps == pytest.approx(4.97)
+    fit = dp.glm(f"{response} ~ {MANY}", frame(50), 1.0, on_mismatch="go", **arguments)
+    assert np.isfinite(fit.bse).mean() <= 0.2
+    assert ledger.remaining.eps == pytest.approx(3.97)
+
+
+@pytest.mark.parametrize("public", [{"n": 50}, {"adjacency": "replace_one"}, {"n": 50, "check_share": 0.03}])
+def test_nothing_is_charged_where_the_number_of_rows_is_public(public: dict[str, Any], tmp_path: Path) -> None:
+    adjacency = public.get("adjacency", "add_remove")
+    ledger = dp.Ledger(tmp_path / "data.ledger", eps=5.0, dataset="people", adjacency=adjacency)
+    arguments: dict[str, Any] = {"domain": DOMAIN, "ledger": ledger, "inference": True, **public}
+    with pytest.raises(ArgumentError, match=r"with 50 rows, .* usually need about [\d,]+ rows"):
+        dp.logit(f"y ~ {MANY}", frame(50), 1.0, **arguments)
+    assert ledger.remaining.eps == 5.0
+    dp.logit(f"y ~ {MANY}", frame(50), 1.0, on_mismatch="go", **arguments)
+
+
+def test_it_goes_on_where_the_forecast_is_not_clear() -> None:
+    arguments: dict[str, Any] = {"domain": DOMAIN, "seed": 1}
+    dp.logit(f"y ~ {MANY}", frame(50), 1.0, **arguments)  # that insists on nothing
+    dp.logit("y ~ x0", frame(300), 1.0, inference=True, **arguments)
+    dp.logit(f"y ~ {MANY}", frame(50), 1.0, inference=True, weights="w", **arguments)  # of which nothing is foreseen
+    for formula in ("y ~ 1", "y ~ x0 + x1"):
+        assert too_few_rows(dp.plan(formula, DOMAIN, 1.0, family="binomial", inference=True), 200) is None
+
+
+@pytest.mark.parametrize(("slopes", "rows"), [(1, 8), (8, 50), (15, 100)])
+def test_where_it_stops_hardly_any_slope_has_an_error(slopes: int, rows: int) -> None:
+    """Columns that fill their ranges evenly say more than what is forecast: 10 fits by fixed seeds."""
+    formula = f"y ~ {' + '.join(NAMES[:slopes])}"
+    assert too_few_rows(dp.plan(formula, DOMAIN, 1.0, family="binomial", inference=True), rows) is not None
+    arguments: dict[str, Any] = {"domain": DOMAIN, "inference": True, "on_mismatch": "go"}
+    fits = [dp.logit(formula, frame(rows), 1.0, seed=seed, **arguments) for seed in range(10)]
+    shares = [np.isfinite(fit.bse.drop("Intercept")).mean() for fit in fits]
+    assert np.mean(shares) <= 0.1
+
+
+def test_where_rows_are_many_no_forecast_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes .05 s for ten columns."""
+    monkeypatch.setattr(errors_needed, "carried_out", None)
+    monkeypatch.setattr(errors_needed, "sample_rows", None)
+    plan = dp.plan("y ~ x0 + x1 + x2 + x3", DOMAIN, 1.0, family="binomial", inference=True)
+    assert too_few_rows(plan, 600) is None
