@@ -55,16 +55,7 @@ def needed_rows(plan: Plan, rows: float) -> NeededRows | None:
         dearest = choices.candidates[-1]
         if not (comparable(plan) and releases_errors(dearest)):
             return None
-<<<<<<< HEAD
-        assert isinstance(dearest.design, DesignSpec)
-        cap, family = weight_cap(dearest), dearest.family
-        known = KnownColumns.from_arguments(dearest.design, None, None)
-        usual = sample_rows(dearest.design, family, known, USUAL, None, DRAWS)
-        information, means = mean_information(family, usual, cap), row_means(family, usual, cap)
-        expected = Expectation(dearest, Populations(information, means, dearest.design.response_scaling()))
-=======
         expected = _expectation(dearest, USUAL)
->>>>>>> main
 
         def suffices(n: float) -> bool:
             return expected.of(n * (1 - choices.share(n))).share >= ENOUGH
@@ -119,6 +110,7 @@ def _expectation(plan: Plan, prior: ColumnPrior) -> Expectation:
     """What is expected of a plan's rows if their columns are spread so."""
     assert isinstance(plan.design, DesignSpec)
     cap = weight_cap(plan)
-    rows = sample_rows(plan, KnownColumns.from_arguments(plan.design, None, None), prior, None, DRAWS)
+    known = KnownColumns.from_arguments(plan.design, None, None)
+    rows = sample_rows(plan.design, plan.family, known, prior, None, DRAWS)
     information, means = mean_information(plan.family, rows, cap), row_means(plan.family, rows, cap)
     return Expectation(plan, Populations(information, means, plan.design.response_scaling()))
