@@ -6,6 +6,12 @@ WORKERS ?= 2
 # A shell may ask for no compiled modules; tests start hundreds of interpreters that would compile the package anew.
 export PYTHONDONTWRITEBYTECODE :=
 
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest
+# To rewrite the assertions of all files takes each process 15 s, so only what fails is run again with its values shown.
+# Each process works from its own end, so that what the tests of a file share is made once.
+TESTS := $(PYTEST) -n $(WORKERS) --dist worksteal --assert=plain
+AGAIN := { $(PYTEST) --last-failed --last-failed-no-failures none; false; }
+
 CASES ?= 50000
 OLDEST := .venv/oldest
 
@@ -41,16 +47,15 @@ lint: .stamp-test
 types: .stamp-test
 	$(BIN)/mypy
 
-# Each process works from its own end, so that what the tests of a file share is made once.
 unit: .stamp-test
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow"
+	$(TESTS) -m "not slow" || $(AGAIN)
 
 slow: .stamp-test
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m slow --ignore tests/browser
+	$(TESTS) -m slow --ignore tests/browser || $(AGAIN)
 
 # The pages of an office in Chromium (Debian's package chromium).
 test-browser: .stamp-test
-	DPSTATS_BROWSER=needed OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest tests/browser
+	DPSTATS_BROWSER=needed $(PYTEST) tests/browser
 
 docs: .stamp-test
 	$(BIN)/python -m sphinx -W --keep-going -q -j $(WORKERS) -b html docs docs/_build/html

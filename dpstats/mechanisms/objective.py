@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from dpstats.cached import cached_property
 from dpstats.data import Block, Rows
 from dpstats.errors import ArgumentError
 from dpstats.families import Family
+from dpstats.formula.design import DesignSpec
 from dpstats.inference import ReleasedLaw, noise_bound
 from dpstats.mechanisms.calibration import (
     PAID_ROOM,
@@ -155,13 +156,8 @@ def plan_objective(
     size = len(design.names)
     weights = np.ones(size) if penalty_weights is None else penalty_weights
     ridge, remainder = (0.0, None) if penalty is None else split_curvature(penalty)
-    sizes = typical_sizes(family, design, budget.radius)
-    best: _Choice | None = None
-    for candidate in noise_candidates(design, budget):
-        choice = _choose(candidate, design, family, budget, sizes, math.inf if best is None else best.risk)
-        best = choice if best is None or (choice is not None and choice.risk < best.risk) else best
-    assert best is not None
-    metric, default, _ = best
+    best_choice = _kept_choice if isinstance(design, DesignSpec) else _best_choice
+    metric, default, _ = best_choice(design, family, budget)  # type: ignore[arg-type]
     penalised = ridge * weights
     total = np.maximum(penalised, default) if budget.curvature is None else penalised + budget.curvature
     row_length = float(np.sqrt(design.curvature_ratio(np.ones(size))))
@@ -187,7 +183,7 @@ def plan_objective(
         penalty_weights=weights,
         threshold=np.zeros(size),
         linear=np.zeros(size),
-        radius=float(np.linalg.norm(sizes)),
+        radius=float(np.linalg.norm(typical_sizes(family, design, budget.radius))),
         tolerance=tolerance,
         final=final,
         information=information,
@@ -265,6 +261,21 @@ class _Choice(NamedTuple):
     metric: NoiseCandidate
     curvature: Vector
     risk: float
+
+
+def _best_choice(design: Bounds, family: Family, budget: NoiseBudget) -> _Choice:
+    """Of the laws that the budget permits that of the least risk bound."""
+    sizes = typical_sizes(family, design, budget.radius)
+    best: _Choice | None = None
+    for candidate in noise_candidates(design, budget):
+        choice = _choose(candidate, design, family, budget, sizes, math.inf if best is None else best.risk)
+        best = choice if best is None or (choice is not None and choice.risk < best.risk) else best
+    assert best is not None
+    return best
+
+
+_kept_choice = lru_cache(maxsize=32)(_best_choice)
+"""For a formula, whose design is the same object in the plan, in the fit and in the next fit."""
 
 
 def _choose(

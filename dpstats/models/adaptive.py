@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -516,22 +517,30 @@ def _count_level(plan: Plan) -> float:
 
 def populations_of(candidates: Sequence[Plan], typical: object = None) -> list[Populations]:
     """What is supposed of the rows of each candidate; arguments as for `choose`."""
-    first = candidates[0]
+    first, caps = candidates[0], [weight_cap(plan) for plan in candidates]
     assert isinstance(first.design, DesignSpec)
-    known = KnownColumns.from_arguments(first.design, typical, None)
+    supposed = first.design, first.family, _count_level(first), frozenset(caps)
+    means = _declared_populations(*supposed) if typical is None else _populations(*supposed, typical)
+    return [means[cap] for cap in caps]
+
+
+def _populations(
+    design: DesignSpec, family: Family, count: float, caps: frozenset[float | None], typical: object = None
+) -> dict[float | None, Populations]:
+    """What is supposed of rows, by the cap on their weights; `count` as in `_count_level`."""
+    known = KnownColumns.from_arguments(design, typical, None)
     # What is identified is judged by rows that say little; but poor counts would be rare besides.
     usual, poor = (
-        sample_rows(first, known, replace(prior, count=_count_level(first)), None, DRAWS) for prior in (USUAL, POOR)
+        sample_rows(design, family, known, replace(prior, count=count), None, DRAWS) for prior in (USUAL, POOR)
     )
-    means = {
-        cap: Populations(
-            mean_information(first.family, poor, cap),
-            row_means(first.family, usual, cap),
-            first.design.response_scaling(),
-        )
-        for cap in {weight_cap(plan) for plan in candidates}
+    return {
+        cap: Populations(mean_information(family, poor, cap), row_means(family, usual, cap), design.response_scaling())
+        for cap in caps
     }
-    return [means[weight_cap(plan)] for plan in candidates]
+
+
+_declared_populations = lru_cache(maxsize=12)(_populations)
+"""By the Domain alone: the same for all numbers of rows and budgets that are asked about, and of the next fit."""
 
 
 class Choices:
@@ -695,7 +704,8 @@ def by_rows(plan: Plan) -> pd.DataFrame:
     table = NotedFrame(pd.DataFrame(found, columns=["rows", "ranges", "errors", "share"]).set_index("rows"))
     if found and plan.family.response == "binary":
         assert isinstance(plan.design, DesignSpec)
-        share = sample_rows(plan, KnownColumns.from_arguments(plan.design, None, None), POOR, None, 1).mean
+        nothing = KnownColumns.from_arguments(plan.design, None, None)
+        share = sample_rows(plan.design, plan.family, nothing, POOR, None, 1).mean
         known = phrase(f"plan.standard_errors(n, {typical_response(plan, share)})", shell=typical_response(plan, share))
         table.attrs["note"] = f"This assumes that {response_words(plan, share)}; {known} takes the share that you know."
     return table

@@ -110,6 +110,7 @@ def _expectation(plan: Plan, prior: ColumnPrior) -> Expectation:
     """What is expected of a plan's rows if their columns are spread so."""
     assert isinstance(plan.design, DesignSpec)
     cap = weight_cap(plan)
-    rows = sample_rows(plan, KnownColumns.from_arguments(plan.design, None, None), prior, None, DRAWS)
+    known = KnownColumns.from_arguments(plan.design, None, None)
+    rows = sample_rows(plan.design, plan.family, known, prior, None, DRAWS)
     information, means = mean_information(plan.family, rows, cap), row_means(plan.family, rows, cap)
     return Expectation(plan, Populations(information, means, plan.design.response_scaling()))

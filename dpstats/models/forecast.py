@@ -328,8 +328,9 @@ def forecast(
     with quiet():
         if record.column is not None and known.in_like((record.column, *design.columns)):
             return Forecast(plan, dict.fromkeys(priors, panel_means(plan, known)))
+        family, cap = plan.family, weight_cap(plan)
         if pieces is not None:
-            family, cap, declared = plan.family, weight_cap(plan), typical is None and like is None
+            declared = typical is None and like is None
             means = {
                 name: declared_means(pieces, family, cap, prior)  # type: ignore[arg-type]
                 if declared
@@ -337,8 +338,8 @@ def forecast(
                 for name, prior in priors.items()
             }
             return Forecast(plan, means)
-        samples = {name: sample_rows(plan, known, prior, residual, DRAWS) for name, prior in priors.items()}
-        means = {name: row_means(plan.family, one, weight_cap(plan)) for name, one in samples.items()}
+        samples = {name: sample_rows(design, family, known, prior, residual, DRAWS) for name, prior in priors.items()}
+        means = {name: row_means(family, one, cap) for name, one in samples.items()}
         return Forecast(plan, {name: one.person(record) for name, one in means.items()})
 
 
@@ -462,10 +463,10 @@ class Sample(NamedTuple):
     mean: float = math.nan  # of a response of 0 and 1 or of counts
 
 
-def sample_rows(plan: Plan, known: KnownColumns, prior: ColumnPrior, residual: float | None, draws: int) -> Sample:
+def sample_rows(
+    design: DesignSpec, family: Family, known: KnownColumns, prior: ColumnPrior, residual: float | None, draws: int
+) -> Sample:
     """Rows that are as the analyst says, and else as a prior has it."""
-    design, family = plan.design, plan.family
-    assert isinstance(design, DesignSpec)
     random = np.random.default_rng(SEED)
     endog = np.zeros(ROWS)
     if known.like is None:

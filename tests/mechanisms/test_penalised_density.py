@@ -62,7 +62,7 @@ def kappa(penalty, curvature):
     return 1 / (curvature + penalty.modulus)
 
 
-def greatest_ratio(family, penalty, adjacency, size, shrink=1.0, curvature=5.0, pairs=150):
+def greatest_ratio(family, penalty, adjacency, size, shrink=1.0, curvature=5.0, pairs=75):
     """The greatest |log ratio| found over random neighbours and points, with the noise scale times `shrink`."""
     scale = joint_scale(
         family, eps=EPS, delta=0.0, curvature_ratio=kappa(penalty, curvature), row_norm=1.0, adjacency=adjacency

@@ -40,7 +40,7 @@ def frame(rows: int) -> pd.DataFrame:
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_a_spent_budget_always_buys_a_fit(formula: str, rows: int) -> None:
     """With few rows the ranges are arbitrary: often entirely below zero, where logarithms and counts have no values."""
-    for seed in range(8):
+    for seed in range(4):
         fit = dp.glm(formula, frame(rows), eps=1.0, family=FORMULAS[formula], seed=seed)
         assert np.isfinite(fit.params).all()
         assert fit.budget.loc["ranges", "eps"] == pytest.approx(0.1)
@@ -104,7 +104,7 @@ def test_no_purchase_turns_pure_noise_into_gaussian(delta: float, tmp_path: Path
     assert sum(one.guarantee.delta for one in fits.values()) <= charged[2] * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("delta", [5e-5, 1e-4, 4e-4])
+@pytest.mark.parametrize("delta", [5e-5, 4e-4])
 def test_no_screened_column_brings_gaussian_noise_after_a_pure_charge(delta: float) -> None:
     """Stages are planned again on the columns kept: by the law that was charged, not by what the caller permitted."""
     numbers, factors = [f"x{k}" for k in range(20)], [f"f{k}" for k in range(20)]

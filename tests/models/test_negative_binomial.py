@@ -135,7 +135,8 @@ def test_a_dispersion_that_is_not_given_is_bought_with_the_fit(tmp_path: Path) -
     alpha = fit.family.alpha
     assert 0.5 <= alpha <= 1.1, "that of all counts, exposure and columns among them, and an error more"
     assert f"negative binomial, alpha = {alpha:.4g} (bought)" in " ".join(str(fit).split())
-    assert fit.family.y_max < 40
+    # Noise alone keeps the declared range of one fit in ten, so this one is seeded.
+    assert dp.glm("y ~ x + g", frame(), 1.0, family="negativebinomial", domain=DOMAIN, seed=1).family.y_max < 40
     fit.save(tmp_path / "fit.json")
     again = dp.GLMResults.load(tmp_path / "fit.json")
     assert (again.family, again.plan.digest(), str(again)) == (fit.family, fit.plan.digest(), str(fit))
