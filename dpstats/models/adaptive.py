@@ -22,7 +22,7 @@ from scipy import special
 from dpstats.arguments import check_type
 from dpstats.cached import cached_property
 from dpstats.call import Request
-from dpstats.domain import Range
+from dpstats.domain import Domain, Range
 from dpstats.errors import DPStatsError
 from dpstats.families import Family, Poisson
 from dpstats.families.base import OF_PIECES
@@ -613,13 +613,20 @@ class AdaptiveForecast(Forecast):
         """As of any forecast; of described rows the ends are those of searches that go well and badly."""
         table = super().errors(n)
         if self.known and self.plan_at(n).trimmed:
-            well, badly = (replace(self, likely_share=share).likely(self.last, n)[0] for share in (MIDDLE, SURE))
-            table["lower"] = np.minimum(table["std_error"], well)
-            table["upper"] = np.maximum(table["std_error"], badly)
+            for end, share, further in (("lower", MIDDLE, np.minimum), ("upper", SURE, np.maximum)):
+                search = replace(self, likely_share=share)
+                same = search.domain_at(n) == self.domain_at(n)
+                table[end] = table["std_error"] if same else further(table["std_error"], search.likely(self.last, n)[0])
         return table
 
     def plan_at(self, n: float) -> Plan:
         return self._settled(n)[0]
+
+    def domain_at(self, n: float) -> Domain:
+        """The Domain with the ranges that the search finds."""
+        design = self.plan_at(n).design
+        assert isinstance(design, DesignSpec)
+        return design.domain
 
     def expected(self, name: str, n: int) -> Vector:
         found = self._settled(n)[1]
