@@ -262,7 +262,7 @@ def with_likely_intervals(plan: Plan, known: KnownColumns, rows: float, share: f
 
 
 def with_likely_response(plan: Plan, known: KnownColumns, rows: float, share: float = LIKELY) -> Plan:
-    """The plan once it has bought what it sets aside for a known response, than which a share of purchases are no wider.
+    """The plan once it has bought its known response: of counts one than which a share of purchases are no greater.
 
     The plan itself if nothing is known of its response or nothing is bought.
     """
@@ -658,8 +658,9 @@ class AdaptiveForecast(Forecast):
         well, badly = (replace(self, likely_share=share) for share in (MIDDLE, SURE))
         if well.bought_at(n) != self.bought_at(n):
             # Where there are errors after worse purchases no draws need tell that there are some.
-            least = well.expected(self.last, n) if np.isfinite(found).all() else well.likely(self.last, n, rough=True)[0]
-            table["lower"] = np.minimum(found, least)
+            sure = np.isfinite(found).all()
+            best = well.expected(self.last, n) if sure else well.likely(self.last, n, rough=True)[0]
+            table["lower"] = np.minimum(found, best)
         if badly.bought_at(n) != self.bought_at(n):
             table["upper"] = np.maximum(found, badly.likely(self.last, n, rough=True)[0])
         return table
