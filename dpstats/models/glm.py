@@ -334,6 +334,9 @@ def fit_source(
         # Before the charge no query is run and no file read: a cell that it fails on would be told for nothing.
         public = request.options.n or (source.nobs(request, data) if data.is_counted else None)
         if public is not None and (few := too_few_rows(plan, public)):
+            if ledger is not None:  # to which the number may be private
+                check_rows(ledger, rest, data)
+                ledger.signed(charge.get("analyst")).check_charges([rest])
             raise ArgumentError(few)
     if plan.counts is not None:
         counted, rest = plan.counts.guarantees(plan.guarantee)

@@ -79,6 +79,14 @@ def test_the_private_number_of_rows_of_a_side_is_not_told(rows: int, tmp_path: P
             dp.logit(f"y ~ {MANY}", side, 1.0, domain=DOMAIN, inference=True, adjacency="replace_one")
 
 
+def test_a_ledger_to_which_the_number_of_rows_is_private_does_not_tell_it(ledger: dp.Ledger) -> None:
+    rows = frame(50).assign(g="a")
+    for pays in (ledger, ledger.partition("g", ["a", "b"])["a"]):
+        with pytest.raises(dp.errors.LedgerError, match="treats the number of rows as public"):
+            dp.logit(f"y ~ {MANY}", rows, 1.0, domain=DOMAIN, inference=True, adjacency="replace_one", ledger=pays)
+    assert ledger.remaining.eps == 5.0
+
+
 def test_a_file_is_judged_after_its_count(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     frame(50).to_csv(path, index=False)
