@@ -56,3 +56,17 @@ def test_an_interaction_of_factors_is_named_with_what_helps_it() -> None:
         assert "range that" not in note
         named |= {name for name in ("`C(race)`", "`sex:C(race)`") if name in note}
     assert named == {"`C(race)`", "`sex:C(race)`"}
+
+
+def test_a_spline_that_hides_one_coefficient_is_named_alone() -> None:
+    """Its end has few rows and hides `hours_per_week`; levels that no row has are not identified, and hide nothing."""
+    adult = dp.datasets.load_adult()
+    formula = "income ~ cr(age, df=4, constraints='center') + education_num + sex + hours_per_week + workclass"
+    named = 0
+    for seed in (0, 2, 4):
+        fit = dp.logit(formula, adult.data, 1.0, domain=adult.domain, seed=seed)
+        notes = " ".join(fit.notes)
+        if np.isinf(fit.bse["hours_per_week"]):
+            named += 1
+            assert "`cr(age, df=4, constraints='center')` hides 1 other coefficient: leave it out" in notes
+    assert named >= 1
