@@ -122,7 +122,7 @@ def not_offered() -> dict[str, str]:
         **dict.fromkeys(("offset", "exposure"), offset),
         **dict.fromkeys(("freq_weights", "var_weights", "weights"), weights),
         **belongs,
-        "ledger": "a plan spends nothing; pass domain=ledger.domain for the Domain that a ledger keeps",
+        "ledger": f"a plan spends nothing; pass {phrase('domain=ledger.domain', shell='a Domain')}",
         "missing": "rows with a missing cell are dropped, and their number is private",
         "link": "each family has one link: logit for 'binomial', log for 'poisson', identity for 'gaussian'",
         "cov_type": f"{argument('inference', 'robust')} has HC0 errors, and {argument('unit')} clustered errors",
