@@ -505,7 +505,8 @@ def test_a_stream_leaves_out_as_many_first_ticks_as_leave_errors() -> None:
         random = np.random.default_rng(seed)
         stream = Regression("high ~ temp + weekend", domain, 1.0, 1e-6, family="binomial", horizon=12, seed=seed)
         for _ in range(12):
-            temp, weekend = random.normal(10, 8, 2500).clip(-40, 50), random.choice(["no", "yes"], 2500, p=[5 / 7, 2 / 7])
+            temp = random.normal(10, 8, 2500).clip(-40, 50)
+            weekend = random.choice(["no", "yes"], 2500, p=[5 / 7, 2 / 7])
             high = random.random(2500) < expit(-0.5 - 0.08 * temp + 0.8 * (weekend == "yes"))
             result = stream.update(pd.DataFrame({"temp": temp, "weekend": weekend, "high": high.astype(int)}))
         truth = pd.Series({"Intercept": -0.5, "weekend[T.yes]": 0.8, "temp": -0.08})
