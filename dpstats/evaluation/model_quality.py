@@ -320,13 +320,13 @@ def noisy_share_note(found: Evaluation, fit: GLMResults) -> list[str]:
     name = next((name for name in names if name in found.metrics.index), None)
     if name is None or FEW_ROWS_NOTE in found.notes:
         return []
-    noise, sampling = found.metrics.loc[name, ["noise_se", "sampling_se"]]
+    noise, sampling = found.metrics["noise_se"][name], found.metrics["sampling_se"][name]
     if noise <= NOISY_SHARE * sampling:  # not so if they are unknown
         return []
     narrower = "" if fit.plan.family.response == "binary" else "a narrower declared range of the response or "
     note = f"{'R2' if name == 'r2' else f'The {name}'} is mostly noise: {narrower}more eps helps."
     if fit.has_errors and names[name] in fit.fitstats.index:
-        value, error = fit.fitstats.loc[names[name], ["value", "std_error"]]
+        value, error = fit.fitstats["value"][names[name]], fit.fitstats["std_error"][names[name]]
         if not error >= noise:
             where = phrase("fit.fitstats", shell="the table of the fit")
             note += f" That of the rows which the model was fitted to is {value:.4f} (std err {error:.4f}), in {where}."
