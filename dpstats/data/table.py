@@ -82,6 +82,11 @@ class Table:
         """The number of rows: private unless the adjacency makes it public."""
         return self._rows
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether the number of rows is known before any is read, and follows from no cell."""
+        return self._rows >= 0 and not self.filtered
+
     def count(self, name: str) -> int:
         """How many columns are called `name`."""
         return len(self._places.get(name, ()))

@@ -255,8 +255,8 @@ class Options:
         If a column certainly loses or clips more than a fifth of the rows, or has an undeclared level in more than a
         tenth, or if the response is clipped in more than a tenth, "stop" raises MismatchError, and only the count is
         charged. So it does if the rows are so few that hardly any coefficient is expected to have a standard error
-        which `inference` insists on; where their number is public, that is refused before anything is charged. "go"
-        fits all the same.
+        which `inference` insists on; where their number is public, and known without reading a file or a query, that is
+        refused before anything is charged. "go" fits all the same.
     n : float, optional
         A PUBLIC guess at the number of rows. With ``inference="auto"`` it decides how much of the budget goes to
         errors, in place of a private count of rows. Then no rows are counted, and a wrong Domain does not stop the fit,

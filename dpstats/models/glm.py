@@ -331,8 +331,12 @@ def fit_source(
     rows: Rows[Block] | None = None
     stops = alone and request.options.on_mismatch == "stop" and not isinstance(source, PieceSource)
     if stops and isinstance(source, FormulaSource) and data is not None:
-        public = request.options.n or source.nobs(request, data)
+        # Before the charge no query is run and no file read: a cell that it fails on would be told for nothing.
+        public = request.options.n or (source.nobs(request, data) if data.is_counted else None)
         if public is not None and (few := too_few_rows(plan, public)):
+            if ledger is not None:  # to which the number may be private
+                check_rows(ledger, rest, data)
+                ledger.signed(charge.get("analyst")).check_charges([rest])
             raise ArgumentError(few)
     if plan.counts is not None:
         counted, rest = plan.counts.guarantees(plan.guarantee)

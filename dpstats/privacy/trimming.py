@@ -16,7 +16,7 @@ from dpstats.privacy.randomness import RandomSource, noisy_integers
 from dpstats.privacy.ranges import CELLS, LARGEST_PENALTY, CellCounts, Values, cell_counts
 from dpstats.privacy.selection import STEPS, exponential_scale, noisy_argmax
 
-WIDTHS = (768, 512, 384, 256, 192, 128, 96, 64, 48, 32, 24, 16)
+WIDTHS = (512, 384, 256, 192, 128, 96, 64, 48, 32, 24, 16)
 """Widths of inner intervals in cells of the declared range, of which it has `CELLS`; a quarter of a width apart."""
 
 ROWS_A_HALVING = 0.02

@@ -56,6 +56,44 @@ def test_nothing_is_charged_where_the_number_of_rows_is_public(public: dict[str,
     dp.logit(f"y ~ {MANY}", frame(50), 1.0, on_mismatch="go", **arguments)
 
 
+@pytest.mark.parametrize("inference", [True, "auto"])
+def test_a_query_is_not_run_before_the_charge(inference: Any, tmp_path: Path) -> None:
+    """One that fails on a cell would quote it for nothing."""
+    pl = pytest.importorskip("polars")
+    ledger = dp.Ledger(tmp_path / "data.ledger", eps=5.0, dataset="people", adjacency="replace_one")
+    arguments: dict[str, Any] = {"domain": DOMAIN, "ledger": ledger, "inference": inference}
+    query = pl.from_pandas(frame(50).assign(z=["0"] * 49 + ["secret"])).lazy().filter(pl.col("z").cast(pl.Float64) == 0)
+    with pytest.raises(dp.errors.ReleaseError) as told:
+        dp.logit(f"y ~ {MANY}", query, 1.0, adjacency="replace_one", **arguments)
+    assert "secret" not in str(told.value)
+    assert ledger.remaining.eps < 5.0
+
+
+@pytest.mark.parametrize("rows", [50, 4_000])
+def test_the_private_number_of_rows_of_a_side_is_not_told(rows: int, tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    frame(rows).assign(id=range(rows)).to_csv(path, index=False)
+    for data in (frame(rows).assign(id=range(rows)), path):
+        side = dp.holdout(data, 0.5, by="id", seed=1).train
+        with pytest.raises(ArgumentError, match="the number of rows of a side is private"):
+            dp.logit(f"y ~ {MANY}", side, 1.0, domain=DOMAIN, inference=True, adjacency="replace_one")
+
+
+def test_a_ledger_to_which_the_number_of_rows_is_private_does_not_tell_it(ledger: dp.Ledger) -> None:
+    rows = frame(50).assign(g="a")
+    for pays in (ledger, ledger.partition("g", ["a", "b"])["a"]):
+        with pytest.raises(dp.errors.LedgerError, match="treats the number of rows as public"):
+            dp.logit(f"y ~ {MANY}", rows, 1.0, domain=DOMAIN, inference=True, adjacency="replace_one", ledger=pays)
+    assert ledger.remaining.eps == 5.0
+
+
+def test_a_file_is_judged_after_its_count(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    frame(50).to_csv(path, index=False)
+    with pytest.raises(MismatchError, match=r"with 50 rows.*counting the rows cost"):
+        dp.logit(f"y ~ {MANY}", path, 1.0, domain=DOMAIN, inference=True, adjacency="replace_one")
+
+
 def test_it_goes_on_where_the_forecast_is_not_clear() -> None:
     arguments: dict[str, Any] = {"domain": DOMAIN, "seed": 1}
     dp.logit(f"y ~ {MANY}", frame(50), 1.0, **arguments)  # that insists on nothing

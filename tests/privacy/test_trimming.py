@@ -268,7 +268,7 @@ def test_rows_to_narrow_is_where_narrowing_begins() -> None:
 
 
 def test_fewer_rows_than_sixty_scales_are_never_narrowed() -> None:
-    """Nine tenths of eps choose, by a noise scale of 1 + .02 log2(64 * 3/4) rows over that."""
-    scale = (1 + 0.02 * np.log2(48)) / 0.9
+    """Nine tenths of eps choose, by a noise scale of 1 + .02 log2(32) rows over that."""
+    scale = (1 + 0.02 * np.log2(32)) / 0.9
     assert rows_to_narrow(1.0, "add_remove") == pytest.approx(60 * scale, rel=1e-3)
     assert rows_to_narrow(1.0, "replace_one") == pytest.approx(120 * scale, rel=1e-3)
