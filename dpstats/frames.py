@@ -118,12 +118,16 @@ class EffectFrame(NotedFrame):
     """
 
     errors: ClassVar[Sequence[str]] = ("std_error", "mean_se", "Std. Err.")
+    pvalues: ClassVar[Sequence[str]] = ("p_value", "Pr(>|z|)")
 
-    def _printed(self) -> NotedFrame | None:
-        """The same with texts in the place of figures; None where none is blank."""
+    def _printed(self) -> NotedFrame:
+        """The same with p-values that are printed alike, and with texts in the place of figures if one is blank."""
         table, at = pd.DataFrame(self), next((place for place, one in enumerate(self) if one in self.errors), None)
+        # Zero stands for one that is smaller than any float.
+        table = table.assign(**{name: table[name].replace(0.0, TINY / 2) for name in self.pvalues if name in table})
+        note = self.attrs.get("note", "")
         if at is None or not (unknown := table.iloc[:, at] == math.inf).any():
-            return None
+            return _noted(table, note)
         shown, figures = table.iloc[:, : at - 1], table.iloc[:, at - 1 :]
         for name, column in figures.items():
             texts = iter(column[~unknown].to_string(index=False, header=False).split("\n"))
@@ -131,21 +135,24 @@ class EffectFrame(NotedFrame):
         named = [", ".join(map(str, cells)) for cells in table.loc[unknown].iloc[:, : at - 1].itertuples(index=False)]
         named = named if at > 1 else [str(one) for one in table.index[unknown]]
         more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
-        note = f"not identified at this budget: {'; '.join(named[:MOST_NAMED])}{more}"
-        printed = NotedFrame(shown)
-        printed.attrs["note"] = "\n".join([note, *filter(None, [self.attrs.get("note", "")])])
-        return printed
+        blank = f"not identified at this budget: {'; '.join(named[:MOST_NAMED])}{more}"
+        return _noted(shown, "\n".join([blank, *filter(None, [note])]))
 
     def __repr__(self) -> str:
         with _few_digits():
-            printed = self._printed()
-            return super().__repr__() if printed is None else "\n".join(map(str.rstrip, repr(printed).split("\n")))
+            return "\n".join(map(str.rstrip, repr(self._printed()).split("\n")))
 
     def _repr_html_(self) -> Any:
         """What notebooks show."""
         with _few_digits():
-            printed = self._printed()
-            return super()._repr_html_() if printed is None else printed._repr_html_()
+            return self._printed()._repr_html_()
+
+
+def _noted(table: pd.DataFrame, note: str) -> NotedFrame:
+    """The table above the note."""
+    noted = NotedFrame(table)
+    noted.attrs["note"] = note
+    return noted
 
 
 def _few_digits() -> Any:

@@ -23,6 +23,8 @@ def test_ranges_levels_and_bool_are_told_apart() -> None:
         "smoker": Range(0, 1),
         "zero_one": Levels((0, 1)),
     }
+    assert list(Levels(("F", "M"))) == ["F", "M"]
+    assert len(Levels(("F", "M"))) == 2
 
 
 @pytest.mark.parametrize("found", [np.array, pd.Index, pd.Series, lambda levels: pd.Categorical(levels)])

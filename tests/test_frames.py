@@ -199,6 +199,11 @@ def test_effects_print_four_digits_on_one_line() -> None:
     table = EffectFrame({"term": ["x"], "contrast": ["+1"], **{name: [at] for name, at in (figures | ends).items()}})
     _, line = repr(table).splitlines()
     assert line.split() == ["0", "x", "+1", "0.08748", "0.0006851", "127.7", "<1e-16", "0.08614", "12,346"]
+    none = EffectFrame({"estimate": [0.0, 1.0], "std_error": [0.5, np.inf], "p_value": [0.0, np.nan]})
+    for zero in (none, none.assign(std_error=0.5).pipe(EffectFrame)):
+        assert repr(zero).splitlines()[1].split() == ["0", "0", "0.5", "<1e-16"], "of a p-value alone"
+        assert "&lt;1e-16" in zero._repr_html_()
+        assert zero["p_value"][0] == 0
     with pd.option_context("display.float_format", "{:.1f}".format):
         assert "127.7" in repr(table)
         assert "0.08748" not in repr(table)

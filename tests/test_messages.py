@@ -36,6 +36,8 @@ def fit() -> dp.GLMResults:
         ({"var_weights": np.ones(50)}, "weights='w'"),
         ({"penalty": "elastic_net", "alpha": 1, "l1_ratio": 0.3}, "ElasticNet"),
         ({"family": "logistics"}, "binomial"),
+        ({"family": "poisson", "y_max": 4}, r"dp\.families\.Poisson\(y_max=4\) or dp\.poisson\("),
+        ({"residual_cap": 4}, r"dp\.families\.Gaussian\(residual_cap=4\) or dp\.ols\("),
         ({"ledger": 3}, r"dp\.Ledger\(path"),
     ],
 )
@@ -43,6 +45,32 @@ def test_arguments_that_do_not_exist(arguments: dict[str, Any], fix: str) -> Non
     with pytest.raises(dp.errors.ArgumentError, match=fix) as caught:
         dp.glm("y ~ x", frame(), 1.0, **{"domain": DOMAIN, **arguments})
     assert any(name in str(caught.value) for name in arguments)
+
+
+def test_a_plan_takes_the_domain_of_a_ledger() -> None:
+    with pytest.raises(dp.errors.ArgumentError, match=r"a plan spends nothing; pass domain=ledger\.domain"):
+        dp.plan("y ~ x", DOMAIN, 1.0, ledger=None)  # type: ignore[call-overload]
+
+
+def test_r_squared_is_looked_up_where_it_is(fit: dp.GLMResults) -> None:
+    """A result of few rows has none; what is not there is still no attribute."""
+    rng = np.random.default_rng(3)
+    x = rng.uniform(size=20_000)
+    rows = pd.DataFrame({"x": x, "y": np.clip(x + rng.normal(0, 0.1, len(x)), 0, 1)})
+    known = dp.ols("y ~ x", rows, 1.0, domain=DOMAIN, inference=True)
+    assert "r_squared" in known.fitstats.index
+    for one, said in ((known, "see fit.fitstats, whose row r_squared"), (fit, "the budget has not paid for it")):
+        assert not hasattr(one, "rsquared")
+        with pytest.raises(dp.errors.NotReleasedError, match=said):
+            _ = one.rsquared
+
+
+def test_a_budget_of_two_parts_of_the_rows_says_so() -> None:
+    whole = dp.plan("y ~ x + z", {**DOMAIN, "z": (0, 1)}, 1.0, screen=1, inference=True)
+    parts = dp.plan("y ~ x + z", {**DOMAIN, "z": (0, 1)}, 1.0, screen=1, inference=True, split="rows")
+    assert parts.budget["eps"].drop("total").sum() > 1.5
+    assert "the total has the dearer of the two" in " ".join(repr(parts.budget).split())
+    assert "dearer" not in repr(whole.budget)
 
 
 def test_two_numbers_as_levels_are_probably_a_range() -> None:

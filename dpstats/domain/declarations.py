@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -193,6 +194,12 @@ class Levels:
     """A categorical column: a cell of no declared level is missing. The order is the coding order."""
 
     values: tuple[Scalar, ...]
+
+    def __iter__(self) -> Iterator[Scalar]:
+        return iter(self.values)
+
+    def __len__(self) -> int:
+        return len(self.values)
 
     def code_of(self) -> dict[float | str, int]:
         """Canonical value of each level, to its position."""

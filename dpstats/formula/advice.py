@@ -207,6 +207,25 @@ def gap_notes(parsed: Formula, domain: Domain, partial: Iterable[str]) -> tuple[
     )
 
 
+def uncentred_notes(parsed: Formula, domain: Domain) -> tuple[str, ...]:
+    """A sentence on numbers that interact with another term and whose range excludes zero, from public facts alone."""
+    terms = {frozenset(factor.code for factor in term) for term in parsed.terms if term}
+    names = [
+        factor.code
+        for term in parsed.terms
+        for factor in term
+        if isinstance(factor.node, Column) and frozenset(one.code for one in term if one is not factor) in terms
+        if isinstance(declared := domain[factor.node.name], Range) and not declared.low <= 0 <= declared.high
+    ]
+    if not names:
+        return ()
+    return (
+        f"Interactions with {', '.join(dict.fromkeys(names))} (0 is outside the range): coefficients of the other part "
+        f"are those at 0, and have large errors; center({names[0]}) in its place gives those at the middle of the "
+        "range",
+    )
+
+
 def dropped_note(domain: Domain) -> tuple[str, ...]:
     """A sentence on the ranges that drop rows, from public facts alone."""
     ranges = [

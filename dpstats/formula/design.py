@@ -17,7 +17,7 @@ from dpstats.domain import Domain, Range, support_of
 from dpstats.errors import DomainError, FormulaError
 from dpstats.families import Family
 from dpstats.formula import coding
-from dpstats.formula.advice import check_counts, dropped_note, gap_notes, with_response
+from dpstats.formula.advice import check_counts, dropped_note, gap_notes, uncentred_notes, with_response
 from dpstats.formula.bounds import LEAST, Array, Term, TermBody, term_bodies, unit_term
 from dpstats.formula.expression import Column
 from dpstats.formula.joint_bodies import JointBody, joint_bodies, number_widths
@@ -193,7 +193,7 @@ def _build(formula: str, declared: str, kind: Kind, trials: float | None) -> Des
         upper=upper,
         center=center,
         scale=scale,
-        notes=gap_notes(parsed, domain, partial) + dropped_note(domain),
+        notes=gap_notes(parsed, domain, partial) + dropped_note(domain) + uncentred_notes(parsed, domain),
         has_gaps=bool(partial),
         coding=info,
         encoder=response,

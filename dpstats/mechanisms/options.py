@@ -111,9 +111,18 @@ def not_offered() -> dict[str, str]:
     place = phrase(" to dp.glm, dp.plan or GLM.from_formula", shell="")
     weights = f"weights belong to the model: pass {argument('weights', 'w')}, the name of a column,{place}"
     offset = f"an offset belongs to the model: pass the name of a column{place}"
+    kinds = {"mean_cap": "Poisson", "residual_cap": "Gaussian", "y_max": "Poisson"}
+    calls = {"Poisson": "poisson", "Gaussian": "ols"}
+    belongs = {
+        name: "it belongs to the family, as in "
+        + phrase(f"family=dp.families.{kind}({name}=4) or dp.{calls[kind]}(..., {name}=4)", shell=argument(name, 4))
+        for name, kind in kinds.items()
+    }
     return {
         **dict.fromkeys(("offset", "exposure"), offset),
         **dict.fromkeys(("freq_weights", "var_weights", "weights"), weights),
+        **belongs,
+        "ledger": f"a plan spends nothing; pass {phrase('domain=ledger.domain', shell='a Domain')}",
         "missing": "rows with a missing cell are dropped, and their number is private",
         "link": "each family has one link: logit for 'binomial', log for 'poisson', identity for 'gaussian'",
         "cov_type": f"{argument('inference', 'robust')} has HC0 errors, and {argument('unit')} clustered errors",

@@ -14,7 +14,7 @@ from dpstats.call import Request
 from dpstats.domain import Range
 from dpstats.families import Family, NegativeBinomial
 from dpstats.formula.design import DesignSpec
-from dpstats.frames import WideFrame
+from dpstats.frames import NotedFrame, WideFrame
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.fit_statistics import FitStatisticsPlan
 from dpstats.mechanisms.focus import FocusPlan
@@ -268,6 +268,7 @@ class _RiskTables:
         return posterior_risk(self.plan, lambda *_: [], self.pi, self.radius, self.n)
 
 
+BESIDE = "A row pays for the choice of columns or for their fit: the total has the dearer of the two alone."
 COLUMNS = ["purchase", "eps", "delta", "planned", "need", "retrieved", "buys"]
 
 
@@ -330,7 +331,9 @@ def _budget_frame(plan: PlanFacts) -> pd.DataFrame:
         rows.append(("choice, others", rest, delta, rest, rest, 0.0, "candidates and choice"))
         sums[0], planned = sums[0] + rest, plan.guarantee.eps
     rows.append(("total", plan.guarantee.eps, plan.guarantee.delta, planned, sums[0], sums[1], ""))
-    return WideFrame(pd.DataFrame(rows, columns=COLUMNS).set_index("purchase"))
+    frame = NotedFrame(pd.DataFrame(rows, columns=COLUMNS).set_index("purchase"))
+    frame.attrs["note"] = BESIDE if apart else ""
+    return frame
 
 
 def _screening_rows(screening: ScreeningPlan) -> list[tuple[Any, ...]]:

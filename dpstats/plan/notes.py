@@ -183,12 +183,12 @@ def count_findings(plan: Any) -> list[str]:
 
 
 def narrowed_columns(plan: Any) -> dict[str, Range]:
-    """Columns of which an interval within the declared range was bought, with what is known of them since."""
+    """Columns of which a narrower range than the declared one was bought, with what is known of them since."""
     names = getattr(plan, "trimmed", ())
     if not names or not isinstance(plan.design, DesignSpec):
         return {}
     known = ((name, plan.design.domain.get(name)) for name in names)
-    return {name: one for name, one in known if isinstance(one, Range) and one.drops}
+    return {name: one for name, one in known if isinstance(one, Range) and one.inner is not None}
 
 
 def _listed(names: Sequence[str]) -> str:

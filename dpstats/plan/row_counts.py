@@ -203,7 +203,10 @@ class RowCounts:
 
 def _trimmed_effect(fault: Fault) -> str:
     """What happens to rows outside of a declared range if a narrower one was bought: they are among those left out."""
-    return f"have `{fault.column}` {fault.kind} its declared range {fault.declared}, and are left out"
+    return (
+        f"have `{fault.column}` {fault.kind} its declared range {fault.declared}; they are among those outside the "
+        "bought range, which are left out"
+    )
 
 
 def about_rows(count: float, deviation: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 import pandas as pd
@@ -268,6 +268,13 @@ class ReleasedModel(FittedModel):
     arm_sums: ArmSums | None = None
     # Post-processing that takes longer than a fit should: asked for by notes, and stored where they have its numbers.
     foreseen: Callable[[float], NeededRows | None] | None = field(default=None, repr=False)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "rsquared" and self.has_errors and "r_squared" in self._figures.index:
+                raise NotReleasedError("rsquared: see fit.fitstats, whose row r_squared has its error and interval too")
+            return super().__getattr__(name)
 
     @cached_property
     def needed_rows(self) -> NeededRows | None:

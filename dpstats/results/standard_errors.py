@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -251,6 +252,7 @@ class HidingTerms(NamedTuple):
     numbers: list[str]
     factors: list[str]
     hidden: int
+    basis: bool  # whether one of them is a spline or another basis of a number
 
 
 ABSENT = 1e-9  # of a typical size: nothing is left of what a dropped coefficient may add
@@ -262,20 +264,28 @@ def hiding_terms(design: Bounds, inferred: ReleasedErrors) -> HidingTerms:
     The others are counted that have an interval without these effects, as in a model without the terms.
     """
     table, estimates = inferred.table, inferred.table.estimates
+    known = np.isfinite(estimates.contrasts(table.map).se)
     dropped = np.flatnonzero(~estimates.identified.active)
-    terms = [one for one in design.terms if any(one.columns.start <= place < one.columns.stop for place in dropped)]
+    parts = {one.name: dropped[(dropped >= one.columns.start) & (dropped < one.columns.stop)] for one in design.terms}
+    parts = {name: places for name, places in parts.items() if len(places)}
+
+    def hidden_by(names: Iterable[str]) -> int:
+        sizes = np.broadcast_to(np.asarray(estimates.typical_size, dtype=np.float64), (estimates.size,)).copy()
+        sizes[[place for name in names for place in parts[name]]] *= ABSENT
+        absent = replace(estimates, typical_size=sizes, found=estimates.identified).contrasts(table.map)
+        return int(np.sum(np.isfinite(absent.se) & ~known))
+
+    hidden, named = hidden_by(parts), list(parts)
+    # Those that are enough by themselves, if any are.
+    if hidden and (alone := [name for name in parts if hidden_by([name])]):
+        hidden, named = hidden_by(alone), alone
     coded = {place for factor in design.dummies for place in factor.columns}
     factors = {one.name for one in design.terms if one.columns.start in coded}
-    factors |= {one.name for one in terms if factors.issuperset(one.name.split(":"))}  # and their interactions
-    absent = replace(
-        estimates, typical_size=ABSENT * np.asarray(estimates.typical_size), found=estimates.identified
-    ).contrasts(table.map)
-    hidden = np.isfinite(absent.se) & ~np.isfinite(estimates.contrasts(table.map).se)
-    return HidingTerms(
-        [one.name for one in terms if one.name not in {*factors, "Intercept"}],
-        [one.name for one in terms if one.name in factors],
-        int(np.sum(hidden)),
-    )
+    factors |= {name for name in named if factors.issuperset(name.split(":"))}  # and their interactions
+    numbers = [name for name in named if name not in {*factors, "Intercept"}]
+    sizes = {one.name: len(one.maxima) for one in design.terms}
+    basis = any(sizes[name] > 1 for name in numbers)
+    return HidingTerms(numbers, [name for name in named if name in factors], hidden, basis)
 
 
 def selects(plan: Plan) -> bool:

@@ -192,12 +192,13 @@ def fit_facts(results: ReleasedModel) -> list[str]:
             capped = " (residuals capped)" if name == "r_squared" and capped_at(results.plan) is not None else ""
             facts.append(f"{words}{capped} {to_the_noise(value, error)} ({to_the_noise(error, error)})")
     shown = int(np.isfinite(results.bse.drop("Intercept", errors="ignore")).sum()) if results.has_errors else 0
-    if "slopes" in figures and figures["slopes"]["df"] == shown:  # the test of fewer would contradict the table
-        test = figures["slopes"]
+    # A joint test has wider errors, with which some slopes of the table may have none; of one the table has the test.
+    if (test := figures.get("slopes")) and (1 < test["df"] < shown or test["df"] == shown):
         size = "p < 0.001" if test["p_value"] < PVALUE_STEP else f"p = {test['p_value']:.3f}"
         value = test["value"]
         slopes = len(results._fitted_columns) - int("Intercept" in results.plan.names)
         tested = "slopes" if test["df"] == slopes else f"{test['df']:.0f} of {slopes} slopes"
+        tested += " tested jointly" if test["df"] < shown else ""
         statistic = f"{value:,.0f}" if value >= LARGE_WALD else f"{value:.3g}"
         facts.append(f"{tested}: Wald({test['df']:.0f}) = {statistic}, {size}")
     return facts
@@ -348,7 +349,9 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     capped = [" ".join([*cap_note(plan), *beyond_cap_note(results)])] if capped_at(plan) is not None else []
     outside, design = outside_note(results), design_notes(plan)
     if outside and isinstance(plan.design, DesignSpec):  # it says which rows are left out, too
-        design = [note for note in design if note.rstrip(".") not in dropped_note(plan.design.domain)]
+        dropping = {name for name, one in plan.design.domain.items() if isinstance(one, Range) and one.drops}
+        if dropping == set(narrowed_columns(plan)):
+            design = [note for note in design if note.rstrip(".") not in dropped_note(plan.design.domain)]
     # What the coefficients are, then which are missing, then the words of the table.
     told = [*link_note(plan), *missing_notes(results)]
     unlike = pvalues_note(results)
@@ -668,10 +671,13 @@ def rare_note(results: ReleasedModel, told: set[str]) -> list[str]:
 
 
 def hiding_note(results: ReleasedModel) -> str:
-    """Which terms hide other coefficients, and what to do about them; empty where they do not hide many."""
-    numbers, factors, hidden = hiding_terms(fitted_last(results), results._inferred)
-    named = numbers + factors
-    if not 1 <= len(named) <= MOST_HIDING or hidden < max(2, LEAST_HIDDEN * len(results._fitted_columns)):
+    """Which terms hide other coefficients, and what to do about them; empty where they do not hide many.
+
+    Of a spline one is enough: it often hides a few, and the other ways to more of them do not help.
+    """
+    numbers, factors, hidden, basis = hiding_terms(fitted_last(results), results._inferred)
+    named, least = numbers + factors, 1 if basis else max(2, LEAST_HIDDEN * len(results._fitted_columns))
+    if not 1 <= len(named) <= MOST_HIDING or hidden < least:
         return ""
     one = len(named) == 1
     ways = ["leave it out" if one else "leave one of them out"]
@@ -679,7 +685,7 @@ def hiding_note(results: ReleasedModel) -> str:
     ways += ["merge rare levels"] if factors else []
     listed, verb = f"{', '.join(f'`{name}`' for name in named)}", "hides" if one else "hide"
     advice = ", ".join(ways[:-1]) + (" or " if len(ways) > 1 else "") + ways[-1]
-    return f"{listed} {verb} {hidden} other coefficients: {advice}. "
+    return f"{listed} {verb} {hidden} other coefficient{'s' * (hidden > 1)}: {advice}. "
 
 
 def fitted_last(results: ReleasedModel) -> SubDesign:

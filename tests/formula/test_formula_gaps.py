@@ -29,3 +29,24 @@ def test_the_part_of_the_range_is_said(formula: str, said: str) -> None:
 
 def test_nothing_is_said_of_what_is_finite_everywhere() -> None:
     assert dp.plan("y ~ offset(np.exp(t)) + z", DOMAIN, 1.0).design.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("formula", "named"),
+    [
+        ("y ~ age*g + z", "age"),
+        ("y ~ age + g + age:C(g, Sum)", ""),  # another term than the factor's own
+        ("y ~ age + age:g", ""),
+        ("y ~ age*year", "age, year"),
+        ("y ~ center(age)*g", ""),
+        ("y ~ z*g + age", ""),
+        ("y ~ age + I(age**2)", ""),
+    ],
+)
+def test_numbers_far_from_zero_in_interactions_are_pointed_out(formula: str, named: str) -> None:
+    """Of `g` there is then the coefficient at age = 0."""
+    domain = {**DOMAIN, "age": (17, 90), "year": (1990, 2020), "g": ["a", "b"]}
+    notes = dp.plan(formula, domain, 1.0).design.notes
+    assert len(notes) == bool(named)
+    assert all(note.startswith(f"Interactions with {named} (0 is outside the range)") for note in notes)
+    assert all("center(age) in its place" in note for note in notes)

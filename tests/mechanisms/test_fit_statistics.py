@@ -662,6 +662,21 @@ def test_the_header_shows_them() -> None:
     assert "Deviance expl." in table
 
 
+def test_a_joint_test_of_fewer_slopes_than_the_table_shows_says_so() -> None:
+    """The wider errors of a joint test leave out some that have an interval by themselves."""
+    adult = dp.datasets.load_adult()
+    formula, seen = "income ~ age + education_num + hours_per_week + sex + marital_status + race", 0
+    for seed in range(3):
+        fit = dp.logit(formula, adult.data, 0.5, domain=adult.domain, seed=seed, inference=True)
+        test, known = fit.fitstats.loc["slopes"], np.isfinite(fit.bse.drop("Intercept")).sum()
+        text = " ".join(str(fit.summary()).split())
+        if 1 < test["df"] < known:
+            seen += 1
+            assert f"{test['df']:.0f} of {len(fit.bse) - 1} slopes tested jointly: Wald({test['df']:.0f})" in text
+        assert "tested jointly" not in text or test["df"] < known
+    assert seen
+
+
 def test_few_rows_leave_the_fit_open() -> None:
     fit = fitted("gaussian", eps=0.5, rows=100)
     if "r_squared" in fit.fitstats.index:

@@ -72,6 +72,19 @@ def test_a_note_says_how_many_rows_are_outside_and_whose_coefficients_these_are(
             assert float(at[1].split()[1]) == pytest.approx(outside, abs=1)
 
 
+def test_a_declared_range_that_stays_is_not_called_bought() -> None:
+    """Rows outside it are left out, as declared, and are none of those of which the bought range of `x` has a share."""
+    domain = WIDE | {"z": dp.Range(0, 10, outside="drop"), "b": dp.Range(0.5, 9, outside="drop")}
+    rows = ROWS.assign(z=np.linspace(0, 12, len(ROWS)), b=np.linspace(0, 9, len(ROWS)))
+    fit = dp.ols("y ~ x + z + b", rows, 4.0, domain=domain, ranges="bought", seed=1)
+    assert fit.plan.trimmed == ("x", "z", "b")
+    assert [name for name in fit.plan.trimmed if fit.plan.design.domain[name].inner is not None] == ["x"]
+    notes = " ".join(fit.notes)
+    assert "No narrower range found: z, b" in " ".join(str(fit.summary()).split())
+    assert re.search(r"outside the bought range of x \([\d.]+, [\d.]+\) and are left out", notes)
+    assert "z outside (0, 10) or b outside (0.5, 9) are left out" in notes
+
+
 def test_the_plan_shows_the_rule_before_any_row_is_read() -> None:
     plan = dp.plan(FORMULA, WIDE, 1.0)
     assert plan.bought == ()
@@ -206,6 +219,7 @@ def test_rows_beyond_a_declared_range_are_left_out_where_a_narrower_one_was_boug
     declared = dp.ols("y ~ x", rows, 4.0, ranges="declared", **arguments)
     assert bought.plan.design.domain["x"].drops
     texts = [" ".join(str(fit.summary()).split()) for fit in (bought, declared)]
-    assert "have `x` outside its declared range (0, 200), and are left out." in texts[0]
+    among = "they are among those outside the bought range, which are left out."
+    assert f"have `x` outside its declared range (0, 200); {among}" in texts[0]
     assert "clipped" not in texts[0]
     assert "have `x` outside its declared range (0, 200), where they are clipped; look up the range" in texts[1]

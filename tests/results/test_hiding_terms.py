@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -56,3 +57,16 @@ def test_an_interaction_of_factors_is_named_with_what_helps_it() -> None:
         assert "range that" not in note
         named |= {name for name in ("`C(race)`", "`sex:C(race)`") if name in note}
     assert named == {"`C(race)`", "`sex:C(race)`"}
+
+
+def test_a_spline_that_hides_one_coefficient_is_named_alone() -> None:
+    """Few rows are at its end; levels that no row has are not identified either, and hide nothing."""
+    adult, spline, named = dp.datasets.load_adult(), "cr(age, df=4, constraints='center')", 0
+    formula = f"income ~ {spline} + education_num + sex + hours_per_week + workclass"
+    for seed in range(8):
+        fit = dp.logit(formula, adult.data, 1.0, domain=adult.domain, seed=seed)
+        for hidden in re.findall(r"`, `workclass` hide|hides? (\d other \w+): ", " ".join(fit.notes)):
+            named += hidden == "1 other coefficient"
+            assert hidden
+            assert np.isinf(fit.bse[f"{spline}[3]"]), "the end itself"
+    assert named >= 1
