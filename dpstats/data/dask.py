@@ -381,7 +381,8 @@ def _groups_of(name: str, groups: Sequence[int], names: Sequence[str]) -> Iterat
 
 def _check_operations(frame: Any) -> None:
     """Raise unless every partition is worked out by itself, from a source that declares its types."""
-    from dask.dataframe.dask_expr._expr import Blockwise
+    from dask import is_dask_collection
+    from dask.dataframe.dask_expr._expr import Blockwise, MapOverlap
 
     # Reductions come first: a frame that is centred and then sorted is refused for the mean.
     for node in sorted(frame.expr.walk(), key=lambda node: type(node).__name__ in MOVES_ROWS):
@@ -391,7 +392,10 @@ def _check_operations(frame: Any) -> None:
                 f"data: partitions of the Dask frame depend on one another ({name}); pass data.persist(), or write "
                 "the frame to Parquet. The guarantee protects rows of the frame that is passed"
             )
-        if not isinstance(node, Blockwise) and name not in KEEPS_ROWS:
+        # What fills in by column keeps its values in a dict, where Dask's expression has no further node.
+        filled = [value for one in node.operands if isinstance(one, dict) for value in one.values()]
+        alone = isinstance(node, Blockwise) and not isinstance(node, MapOverlap)
+        if not (alone or name in KEEPS_ROWS) or any(map(is_dask_collection, filled)):
             raise DataError(
                 f"data: rows of the Dask frame depend on other rows ({name}), so that one person's record changes "
                 "many of them, which the guarantee does not cover. Each row must be computed from that row alone; "

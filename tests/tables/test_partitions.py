@@ -87,6 +87,9 @@ MOVED: dict[str, Callable[[Any], Any]] = {
 
 REFUSED: dict[str, Callable[[Any], Any]] = {
     "centred": lambda d: d.assign(z=d.x - d.x.mean()),
+    "filled with a mean": lambda d: d.fillna({"x": d.x.mean()}),
+    "filled from the row before": lambda d: d.ffill(),
+    "shifted": lambda d: d.assign(z=d.x.shift(1)),
     "centred and sorted": lambda d: d.assign(z=d.x - d.x.mean()).sort_values("x"),
     "without duplicates": lambda d: d.drop_duplicates(),
     "cumulated": lambda d: d.assign(z=d.x.cumsum()),
