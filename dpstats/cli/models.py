@@ -114,9 +114,11 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--inference",
         type=_inference,
+        nargs="?",
+        const="yes",
         metavar=f"{{{','.join(INFERENCE)}}}",
         default="auto",
-        help="standard errors and tests; true is yes, and false is no",
+        help="standard errors and tests; yes if no word follows",
     )
     parser.add_argument("--n", type=float, help="a public guess at the number of rows, instead of a private count")
     parser.add_argument("--check-share", type=float, help="share of eps for counting the rows first; 0 for no count")

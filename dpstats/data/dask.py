@@ -230,6 +230,9 @@ def _result(client: Any, future: Any) -> Any:
 KEEPS_ROWS = ("FromGraph", "Concat", "Partitions", "DelayedsExpr")
 """Dask's operations, besides those that it calls blockwise, that work out every partition by itself."""
 
+MOVES_ROWS = ("RearrangeByColumn", "SetIndex", "SortValues", "Repartition", "ResolveOverlappingDivisions")
+"""Those that only move rows between partitions."""
+
 SHARD_ROWS = 2**19
 """Rows of a file that one task reads, at least, if there are more."""
 
@@ -378,14 +381,25 @@ def _groups_of(name: str, groups: Sequence[int], names: Sequence[str]) -> Iterat
 
 def _check_operations(frame: Any) -> None:
     """Raise unless every partition is worked out by itself, from a source that declares its types."""
-    from dask.dataframe.dask_expr._expr import Blockwise
+    from dask import is_dask_collection
+    from dask.dataframe.dask_expr._expr import Blockwise, MapOverlap
 
-    for node in frame.expr.walk():
+    # Reductions come first: a frame that is centred and then sorted is refused for the mean.
+    for node in sorted(frame.expr.walk(), key=lambda node: type(node).__name__ in MOVES_ROWS):
         name = type(node).__name__
-        if not isinstance(node, Blockwise) and name not in KEEPS_ROWS:
+        if name in MOVES_ROWS:
             raise DataError(
                 f"data: partitions of the Dask frame depend on one another ({name}); pass data.persist(), or write "
-                "the frame to Parquet"
+                "the frame to Parquet. The guarantee protects rows of the frame that is passed"
+            )
+        # What fills in by column keeps its values in a dict, where Dask's expression has no further node.
+        filled = [value for one in node.operands if isinstance(one, dict) for value in one.values()]
+        alone = isinstance(node, Blockwise) and not isinstance(node, MapOverlap)
+        if not (alone or name in KEEPS_ROWS) or any(map(is_dask_collection, filled)):
+            raise DataError(
+                f"data: rows of the Dask frame depend on other rows ({name}), so that one person's record changes "
+                "many of them, which the guarantee does not cover. Each row must be computed from that row alone; "
+                "use a public constant, such as the middle of the declared range"
             )
         reader = node.operand("func") if "func" in node._parameters else None
         if getattr(getattr(reader, "func", reader), "__module__", "") == READS_LINES:

@@ -353,7 +353,7 @@ def json_template_of(frame: Any) -> str:
 
 def yaml_template_of(frame: Any) -> str:
     """The text of a codebook in YAML with a line for each column, to be filled in; errors as for `template_of`."""
-    lines = [HEAD]
+    lines = [HEAD.replace("(least, greatest)", "[least, greatest]")]
     for name, kind in _schema(frame):
         declaration, comment = _line(kind.lower())
         written = {"(..., ...)": "{range: [..., ...]}", "[...]": "{levels: [...]}"}.get(declaration, declaration)

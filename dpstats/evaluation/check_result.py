@@ -309,7 +309,7 @@ class Check(Released):
         title = marked_title(title, self.guarantee)
         totals = [(name, [f"{row['rows']:,.0f}", f"{row['std_err']:,.0f}"]) for name, row in self.totals.iterrows()]
         tables = [full_width(["rows", "std err"], totals, [12, 12], title=title), self._by_column()]
-        return Summary(tables, [*self._notes(), *self.findings])
+        return Summary(tables, [*self.findings, *self._notes()])
 
     def _by_column(self) -> SimpleTable:
         """Rows lost and clipped, one column of the data a line."""
@@ -353,7 +353,7 @@ class Check(Released):
                 f"Only a fault of {least:,.0f} rows or more stands out from the noise, and there are about "
                 f"{self.rows:,.0f} rows, so this check can find little. Raise eps."
             )
-        seen = "Beside these, no" if self.findings else "No"
+        seen = "Beside the findings above, no" if self.findings else "No"
         return (
             f"{seen} fault stands out from the noise. A fault of fewer than {max(math.ceil(least), 2):,} rows "
             "cannot be seen."

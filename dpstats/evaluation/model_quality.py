@@ -22,7 +22,7 @@ from dpstats.evaluation.histograms import STEPS, WEIGHTED_STEPS, Array, Histogra
 from dpstats.evaluation.integer_noise import IntegerNoise, choose_noise
 from dpstats.evaluation.levels import LEVEL_METRICS, LevelModel
 from dpstats.evaluation.numeric import COUNT_METRICS, GAUSSIAN_METRICS, QUANTILE_METRICS, NumericModel
-from dpstats.evaluation.result import PRINTED_NAMES, Evaluation
+from dpstats.evaluation.result import FEW_ROWS_NOTE, PRINTED_NAMES, Evaluation
 from dpstats.families import BinomialCounts
 from dpstats.formula.advice import dropped_note
 from dpstats.formula.design import DesignSpec
@@ -52,6 +52,9 @@ NOT_EVALUATED = {
 
 PER_UNIT = "The guarantee is per {unit}, as that of the model: one row of each {unit} counts."
 """What is said of a unit that the caller did not name."""
+
+NOISY_SHARE = 3.0
+"""The noise of a share explained is named if it is so many times the sampling error."""
 
 Model = BinaryModel | LevelModel | NumericModel
 
@@ -155,7 +158,8 @@ def evaluate(
         complete = _complete_rows(fit.plan, rows, data, auxiliary, privacy.record, random)
         values = count_rows(model, blocks, complete, fit.scaled_params)
         found = describe(fit.plan, model, blocks, noise.add(values, random), noise, guarantee)
-        return found if inherited is None else replace(found, notes=(*found.notes, PER_UNIT.format(unit=inherited)))
+        per_unit = [] if inherited is None else [PER_UNIT.format(unit=inherited)]
+        return replace(found, notes=(*noisy_share_note(found, fit), *found.notes, *per_unit))
 
     return Release(
         guarantee,
@@ -308,6 +312,25 @@ def describe(
         noise=noise,
         notes=(*tables.notes, *weights_note(blocks), *dropped),
     )
+
+
+def noisy_share_note(found: Evaluation, fit: GLMResults) -> list[str]:
+    """That R2, or the share of the deviance explained, is mostly noise, what helps, and what the fit itself has."""
+    names = {"r2": "r_squared", PRINTED_NAMES["deviance"]: "deviance_explained"}
+    name = next((name for name in names if name in found.metrics.index), None)
+    if name is None or FEW_ROWS_NOTE in found.notes:
+        return []
+    noise, sampling = found.metrics["noise_se"][name], found.metrics["sampling_se"][name]
+    if noise <= NOISY_SHARE * sampling:  # not so if they are unknown
+        return []
+    narrower = "" if fit.plan.family.response == "binary" else "a narrower declared range of the response or "
+    note = f"{'R2' if name == 'r2' else f'The {name}'} is mostly noise: {narrower}more eps helps."
+    if fit.has_errors and names[name] in fit.fitstats.index:
+        value, error = fit.fitstats["value"][names[name]], fit.fitstats["std_error"][names[name]]
+        if not error >= noise:
+            where = phrase("fit.fitstats", shell="the table of the fit")
+            note += f" That of the rows which the model was fitted to is {value:.4f} (std err {error:.4f}), in {where}."
+    return [note]
 
 
 def _check_metrics(metrics: Sequence[str] | None, known: Sequence[str], family: str) -> tuple[str, ...]:

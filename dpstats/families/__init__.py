@@ -52,7 +52,9 @@ def not_offered() -> dict[str, str]:
     logit = argument("family", "binomial")
     several = f"it has an equation for each class: {argument('family', 'multinomial')} is for dp.glm and dp.plan alone"
     return {
-        "gamma": "its slope grows with y exp(-eta) without bound",
+        "gamma": "its slope grows with y exp(-eta) without bound; take dp.ols of the logarithm, such as np.log(y) ~ x, "
+        f"or {argument('family', 'poisson')} with {argument('inference', 'robust')}, which fits means with the same "
+        "log link",
         "inversegaussian": "its slope grows with y exp(-2 eta) without bound, and its loss is not convex with a log "
         "link",
         "tweedie": "its slope grows without bound",

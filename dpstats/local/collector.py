@@ -21,10 +21,12 @@ from dpstats.inference.basis import self_adjoint
 from dpstats.local.compile import local_design
 from dpstats.local.contributor import Report
 from dpstats.local.results import LocalResults, ReportMoments
-from dpstats.local.spec import Spec
+from dpstats.local.spec import BOUNDS, Spec
 from dpstats.local.transport import Total, checked_batches, total
+from dpstats.mechanisms.design import constant_column
 from dpstats.penalties import Penalty
 from dpstats.penalties import penalty as named_penalty
+from dpstats.plan.row_counts import RowCount
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.k_norm.blocks import Image
 from dpstats.quiet import quiet
@@ -309,6 +311,7 @@ def fit(
         )
     design = local_design(spec.formula, spec.domain, spec.family)
     sums_kept = moments if spec.scheme == "statistics" and spec.family == "gaussian" and chosen is None else None
+    records = _count_records(moments, spec, design) if spec.scheme == "statistics" else None
     moments = _project_moments(moments, design)
     # What replicates the paper is its ridge and its approximation.
     plain = spec.scheme == "features" and features == "printed"
@@ -324,7 +327,19 @@ def fit(
         else:  # whose q is x / 2
             scaled = logistic.solve(chosen, weights, tolerance)
             noise = logistic.covariance(scaled, 16 * moments.matrix_noise, moments.vector_noise)
-    return LocalResults(spec, design, scaled, noise, moments.count, ridge, chosen, features, sums_kept)
+    return LocalResults(spec, design, scaled, noise, moments.count, ridge, chosen, features, sums_kept, records)
+
+
+def _count_records(moments: ReportMoments, spec: Spec, design: DesignSpec) -> RowCount | None:
+    """About how many reports are not null, by the intercept's square; None without an intercept (docs/proofs/local, 4).
+
+    Every record with content adds the same to it, and a null report nothing.
+    """
+    if (known := constant_column(design)) is None:
+        return None
+    place, constant = known
+    unit = BOUNDS[spec.family][1] * constant**2  # q is x, or x / 2
+    return RowCount(float(moments.matrix[place, place]) / unit, math.sqrt(2 * moments.matrix_noise) / unit)
 
 
 def _moments(reports: Reports, spec: Spec) -> ReportMoments:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +17,9 @@ from dpstats.privacy.randomness import RandomSource, SystemRandom, gaussian_inte
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+_log = logging.getLogger("dpstats")
+_warned: set[tuple[str, str]] = set()  # Specifications and fields that this process has warned of
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +53,8 @@ def randomize(record: Mapping[str, Any] | None, spec: Spec) -> Report:
     record : mapping or None
         Column name to cell. A cell outside its range is clipped; one that is missing, or of no declared level, makes
         the null report, whose statistics are zero and whose noise is like that of any other. So does None, which
-        suits who takes part but would rather not say.
+        suits who takes part but would rather not say. A cell that is not missing and of no use, or is clipped, is
+        logged as a warning, once a process for each field: the contributor alone must read this log.
     spec : Spec
 
     Returns
@@ -71,7 +77,19 @@ def randomize(record: Mapping[str, Any] | None, spec: Spec) -> Report:
     >>> dp.local.randomize({"x": 0.3, "y": 0.7}, spec).spec == spec.hash
     True
     """
-    return noisy_report(record, spec, SystemRandom())
+    report = noisy_report(record, spec, SystemRandom())
+    if record is not None:
+        with contextlib.suppress(Exception):  # A dishonest specification may fail here too
+            _warn_of_faults(record, spec)
+    return report
+
+
+def _warn_of_faults(record: Mapping[str, Any], spec: Spec) -> None:
+    """Tell the contributor which fields are misspelt or clipped; no cell is quoted."""
+    for name, fault in spec.program.faults(record).items():
+        if (spec.hash, name) not in _warned:
+            _warned.add((spec.hash, name))
+            _log.warning("dpstats: the record's %r is %s", name, fault)
 
 
 def noisy_report(record: Mapping[str, Any] | None, spec: Spec, random: RandomSource) -> Report:

@@ -6,6 +6,7 @@ specification. Privacy does not rest on it: what it returns is shrunk to norm on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,7 @@ from dpstats.quiet import quiet
 
 Array = NDArray[np.float64]
 
+MOST_SHOWN = 10  # So many declared levels are told a contributor whose cell has none of them
 SLACK = 1e-12  # Rows are shrunk to this share below norm one, so that rounding never puts them above it
 
 
@@ -80,6 +82,26 @@ class Program:
                 return None
             row, outcome = self._row(explaining), float(self._response.encode(explained)[0])
             return (row, outcome) if np.isfinite(row).all() and np.isfinite(outcome) else None
+
+    def faults(self, record: Mapping[str, Any]) -> dict[str, str]:
+        """What is wrong with the cells of a record by field, in words that quote none of them; missing ones are not."""
+        found = {}
+        for name, declared in (*self.exog_domain.items(), *self.endog_domain.items()):
+            cell, number = record[name], as_number(record[name])
+            if cell is None or (isinstance(cell, float) and math.isnan(cell)):
+                continue
+            if not isinstance(declared, Range):
+                if canonical(cell) not in declared.code_of():
+                    levels = ", ".join(repr(level) for level in declared.values[:MOST_SHOWN])
+                    more = ", ..." if len(declared.values) > MOST_SHOWN else ""
+                    found[name] = f"none of its declared levels ({levels}{more}), and the report is a null one"
+            elif not math.isfinite(number):
+                found[name] = "not a number, and the report is a null one"
+            elif not declared.holds(np.array(number)):
+                low, high = declared.interval
+                fate = "the report is a null one" if declared.drops else "was moved to its nearer end"
+                found[name] = f"outside of its declared range ({low:g}, {high:g}), and {fate}"
+        return found
 
     def _row(self, cells: Mapping[str, Encoded]) -> Array:
         values = [evaluate(node, cells) for node in self._nodes]

@@ -24,6 +24,7 @@ from dpstats.inference.basis import self_adjoint
 from dpstats.local.compile import local_design
 from dpstats.local.spec import EXPOSED, Spec
 from dpstats.penalties import Penalty
+from dpstats.plan.row_counts import RowCount
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
@@ -112,6 +113,9 @@ class LocalResults(Released):
         Whether the noise's second moment was taken off, in scheme "features".
     sums : ReportMoments or None
         The sums of squares and products with their noise, which intervals follow from; None where there are none.
+    records : RowCount or None
+        About how many reports are not null ones: `value` and `std_error`, that of the reports' noise. None without an
+        intercept and in scheme "features".
 
     Examples
     --------
@@ -151,6 +155,7 @@ class LocalResults(Released):
     penalty: Penalty | None = None
     features: str = "debiased"
     sums: ReportMoments | None = None
+    records: RowCount | None = None
 
     @property
     def params(self) -> pd.Series[float]:
@@ -329,6 +334,7 @@ class LocalResults(Released):
             "penalty": None if self.penalty is None else self.penalty.to_dict(),
             "features": self.features,
             **({} if self.sums is None else {"sums": self.sums.to_dict()}),
+            **({} if self.records is None else {"records": list(self.records)}),
         }
 
     @classmethod
@@ -345,6 +351,7 @@ class LocalResults(Released):
             None if facts["penalty"] is None else penalties.from_dict(facts["penalty"]),
             facts["features"],
             ReportMoments.from_dict(facts["sums"]) if "sums" in facts else None,
+            RowCount(*facts["records"]) if "records" in facts else None,
         )
 
 
@@ -422,6 +429,11 @@ def _notes(results: LocalResults) -> list[str]:
         notes.append(sentence(EXPOSED))
     if not guarantee.certified:
         notes.append(f"The central epsilon is the paper's claim and not certified: {guarantee.reason}.")
+    if (records := results.records) is not None:
+        notes.append(
+            f"Records with content: {records} of {results.nobs:,} reports, by the noisy sums. The others are null: a "
+            "cell is missing, not a number, or of no declared level."
+        )
     if results.nobs > spec.n:
         notes.append("There are more reports than promised. Each adds noise, so the guarantees hold with a margin.")
     if spec.family == "binomial":

@@ -196,7 +196,8 @@ def _shares(declared: Levels, typical: Mapping[float | str | None, float], prior
 
 
 def _check_typical(design: DesignSpec, typical: object) -> dict[str, Any]:
-    """Of each column its mean and standard deviation, its share of ones, or its shares by canonical level."""
+    """Of each column its mean and standard deviation, its share of ones, or its shares by canonical level (of two the
+    share of the second is enough)."""
     if not isinstance(typical, Mapping):
         raise ArgumentError(f"typical must be a dict such as {{'age': (45, 15)}}, got {safe_repr(typical)}")
     found: dict[str, Any] = {}
@@ -218,8 +219,10 @@ def _check_typical(design: DesignSpec, typical: object) -> dict[str, Any]:
 
 def _check_shares(name: str, declared: Levels, given: object) -> dict[Any, float]:
     form = f"typical: {name!r} has levels; give shares of some or all, such as {{{declared.values[-1]!r}: 0.1}}"
-    if declared.values == (0, 1) and is_number(given):
-        given = {1: given}
+    if len(declared.values) == 2:
+        form += f", or 0.1 alone, the share of {declared.values[1]!r}"
+        if is_number(given):
+            given = {declared.values[1]: given}
     if not isinstance(given, Mapping) or not given:
         raise ArgumentError(f"{form}; got {safe_repr(given)}")
     codes, found = declared.code_of(), {}

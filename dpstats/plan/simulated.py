@@ -55,7 +55,7 @@ class Simulated(ABC):
         n, seed : int
         typical : dict, optional
             Public facts about columns: ``{"bmi": (27, 4), "ward": {"burns": 0.01}, "smoker": 0.2}`` gives mean and sd
-            of a number, shares of levels, and the share of ones.
+            of a number, shares of levels, and the share of ones; of two levels, the share of the second is enough.
         like : DataFrame, optional
             PUBLIC rows to draw from, such as published microdata or a synthetic file. Never pass the private rows: the
             result would depend on them, and no budget pays for it.

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from dpstats.results.glm_results import GLMResults
 from dpstats.results.groups import GroupResults
 from dpstats.results.model import FittedModel
 from dpstats.results.statistics import IVResults, StatisticsResults
-from dpstats.results.stored import Printed
+from dpstats.results.stored import Printed, written_text
 from dpstats.results.summary import has_exact_noise, rows_text
 from dpstats.summaries import GAP, WIDTH, Summary, format_number, full_width, with_title, wrap_text
 from dpstats.wording import part_of
@@ -114,8 +115,8 @@ class ETable(Printed):
         tables[0].unbroken = self._whole()
         return Summary([with_title(tables[0], self.title), *tables[1:]], self._notes())
 
-    def to_latex(self, label: str = "") -> str:
-        """The table as LaTeX, in the style of booktabs.
+    def to_latex(self, path: str | Path | None = None, *, label: str = "") -> str:
+        """The table as LaTeX, in the style of booktabs, also written to `path` if one is given.
 
         With a title or a label it is a table environment, with ``\\caption{title}`` and ``\\label{label}`` above the
         tabular and the notes below it. Without either it is a tabular, for an environment of yours.
@@ -123,9 +124,9 @@ class ETable(Printed):
         Raises
         ------
         ArgumentError
-            If `label` is no label of LaTeX.
+            If `label` is no label of LaTeX, or the file cannot be written.
         """
-        return self.summary().as_latex(label, floating=self.title != "")
+        return written_text(path, self.summary().as_latex(label, floating=self.title != ""))
 
     def _abreast(self, width: int) -> int:
         """How many fits stand beside each other, if long names go on beside the errors, and in a third line."""
@@ -234,7 +235,7 @@ def etable(
     keep: str | Sequence[str] | None = None,
     drop: str | Sequence[str] | None = None,
     rename: Mapping[str, str] | None = None,
-    title: str = "",
+    title: str | None = None,
 ) -> ETable:
     """Released fits side by side: coefficients, errors or bounds on the noise, and the budget of each.
 
@@ -254,7 +255,7 @@ def etable(
         regular expressions. All are shown by default.
     rename : dict, optional
         What rows are called, by the name of their coefficient: ``{"sex[T.Male]": "Men"}``.
-    title : str
+    title : str, optional
         Above the table; the caption in LaTeX, HTML and Word.
 
     Returns
@@ -310,11 +311,11 @@ def etable(
         others := [label for label, one in zip(named, chosen, strict=True) if one._family.link not in RATIOS]
     ):
         raise ArgumentError(f"exponentiate needs a logit or log link, and {others[0]} has another one; leave it out")
-    if not isinstance(title, str):
+    if not isinstance(title, str | None):
         raise ArgumentError(f"title must be a string, got {safe_repr(title)}")
     names = _names([Column(one, exponentiate=False, stars=False) for one in chosen])
     shown = _row_names(names, keep, drop, rename)
-    return ETable(tuple(chosen), tuple(named), shown, exponentiate, check_flag("stars", stars), title)
+    return ETable(tuple(chosen), tuple(named), shown, exponentiate, check_flag("stars", stars), title or "")
 
 
 def _row_names(names: Sequence[str], keep: Any, drop: Any, rename: Any) -> dict[str, str]:

@@ -26,6 +26,13 @@ def _write(path: str | Path, content: bytes) -> None:
         raise ArgumentError(refused) from error
 
 
+def written_text(path: str | Path | None, text: str) -> str:
+    """The text, which the file at `path` then holds as well, if there is a path."""
+    if path is not None:
+        _write(path, text.encode("utf-8"))
+    return text
+
+
 def marked_title(title: str, guarantee: Guarantee) -> str:
     """The title, below a line that marks a release without a guarantee."""
     return title if guarantee.certified else f"*** NOT CERTIFIED ***\n{title}"
@@ -51,17 +58,17 @@ class Printed:
         """The tables and the notes; as_text, as_html, as_latex and as_markdown."""
         raise NotImplementedError
 
-    def to_latex(self) -> str:
-        """The summary as LaTeX."""
-        return self.summary().as_latex()
+    def to_latex(self, path: str | Path | None = None) -> str:
+        """The summary as LaTeX, also written to `path` if one is given."""
+        return written_text(path, self.summary().as_latex())
 
-    def to_html(self) -> str:
-        """The summary as HTML."""
-        return self.summary().as_html()
+    def to_html(self, path: str | Path | None = None) -> str:
+        """The summary as HTML, also written to `path` if one is given."""
+        return written_text(path, self.summary().as_html())
 
-    def to_markdown(self) -> str:
-        """The summary as Markdown."""
-        return self.summary().as_markdown()
+    def to_markdown(self, path: str | Path | None = None) -> str:
+        """The summary as Markdown, also written to `path` if one is given."""
+        return written_text(path, self.summary().as_markdown())
 
     def to_docx(self, path: str | Path) -> None:
         """Write the summary as a Word file; needs the package python-docx (extra "word").

@@ -436,7 +436,8 @@ def outside_note(results: ReleasedModel) -> list[str]:
     listed = f"outside the bought range of {' or '.join(ranges)}"
     part = part_text(outside_share(results))
     which = f"Rows {listed}" if part is None else f"{part} lie {listed} and"
-    return [f"{which} are left out. The coefficients are those of the rows inside, not of all."]
+    keeps = argument("ranges", "declared")
+    return [f"{which} are left out. The coefficients are those of the rows inside, not of all; {keeps} keeps all rows."]
 
 
 def outside_share(results: ReleasedModel) -> Estimate | None:

@@ -23,6 +23,7 @@ Float = NDArray[np.float64]
 
 # Half of the typical |l'''| / l'', see `remainder`; chosen by a benchmark (docs/benchmarks_streams)
 REMAINDER_FACTOR = 0.25
+MOST_REMAINDER = 0.5  # Errors are withheld where linearisation moves coefficients by more, in standard errors
 REMAINDER_MARGIN = 2.0  # Standard errors allow for this multiple of the predicted remainder
 # Cap on the (1 + L / alpha)^2 steps of the printed solver, which may be millions at every tick
 PRINTED_STEPS = 10_000

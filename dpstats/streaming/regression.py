@@ -365,9 +365,9 @@ class Regression(_Stream):
                 ticks = f"each of the last {length} ticks" if length > 1 else "the last tick"
                 rows = "rows" if self._running.plan.method == "linear" else "effective rows"
                 return (
-                    f"{ticks} used about {max(later.value, 0) / length:,.0f} {rows}, by the noisy sums, and each of "
-                    f"the {number} before about {before.value / number:,.0f}: if no fewer rows were passed, compare "
-                    "their cells with the Domain, since a level may have been renamed"
+                    f"{ticks} used about {max(later.value, 0) / length:,.0f} {rows}, by the noisy sums, and the ticks "
+                    f"{start + 1} to {tick - length} about {before.value / number:,.0f} each: if no fewer rows were "
+                    "passed, compare their cells with the Domain, since a level may have been renamed"
                 )
         return None
 

@@ -22,6 +22,7 @@ from dpstats.quiet import quiet
 from dpstats.results.contrasts import inference_table
 from dpstats.results.model import FittedModel
 from dpstats.results.standard_errors import ReleasedErrors
+from dpstats.streaming.fit import MOST_REMAINDER
 from dpstats.streaming.plan import StreamPlan, header, promise, ticks_table
 from dpstats.streaming.projected import stored_plan
 from dpstats.streaming.sums.workloads import Halflife
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Float = NDArray[np.float64]
-
-# Errors are withheld where linearisation moves coefficients by more, in standard errors as of `remainder`
-MOST_REMAINDER = 0.5
 
 SHRUNK = (
     "coef is shrunk towards zero according to the noise, and contains noise: a small one may stand for a large effect."
@@ -115,9 +113,11 @@ class StreamResults(FittedModel):
 
     def _obstacle(self) -> str | None:
         """Why there are no errors, from public and released facts."""
+        half = (self.first + self.last) // 2
+        rest = f"between({half}, {self.last})" if half < self.last else "a later tick"
         far = (
-            "the rows were linearised too far from these coefficients for valid errors; regressions of later ticks "
-            "have errors, see between and window"
+            f"the rows of tick {self.first} and those after it were linearised too far from these coefficients for "
+            f"valid errors; {rest} may have some"
         )
         return self.plan.without_errors or (far if self._remainder > MOST_REMAINDER else None)
 
@@ -244,6 +244,11 @@ class StreamResults(FittedModel):
 
     def _notes(self, errors: bool) -> list[str]:
         notes = ["One charge covers the whole stream; this regression cost nothing more."]
+        if self.first > 1 and self.plan.may_start_late:
+            notes.append(
+                f"The ticks before {self.first} are left out. By default these are first ticks, at most half of all, "
+                "whose rows were linearised too far from the coefficients."
+            )
         if self.rows is not None:
             weights = " and ".join(self._row_weights)
             told = f"{'Effective number of rows' if weights else 'Rows used'}, by the noisy sums: {self.rows}."

@@ -27,7 +27,7 @@ from dpstats.models.release import check_rows
 from dpstats.models.sources import cap_response
 from dpstats.quiet import fail_closed, quiet, strip_context
 from dpstats.streaming.checkpoint import DurableTicks, PendingTick, on_disk, write_durably
-from dpstats.streaming.fit import invert_information, remainder, squared_distances
+from dpstats.streaming.fit import MOST_REMAINDER, invert_information, remainder, squared_distances
 from dpstats.streaming.plan import StreamPlan, neighbouring_rows
 from dpstats.streaming.sums import PrefixSums, stored_plan
 from dpstats.streaming.sums.lattice import Float, Integers, zeros
@@ -141,6 +141,7 @@ def checksum(tick: int, numbers: bytes) -> bytes:
 
 
 COUNTS_FACTOR = 2.0  # Of counts |l'''| / l'' is 1, twice what `remainder` is for (docs/benchmarks_streams)
+STARTS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, EARLY)  # Numbers of first ticks that may be left out
 BURN_IN_SHARE = 1 / 2  # Largest share of the ticks that is left out
 
 
@@ -150,13 +151,13 @@ def choose_burn_in(
     """How many of the first ticks to leave out, for the least predicted excess; the sums of the others, coefficients.
 
     The excess is that of noise, of the linearisation, and of the rows that are left out: of the first `EARLY` ticks at
-    most, since coefficients have settled by then, or never will. `totals` are the noisy sums of the first 0, 1, ...,
-    `EARLY` ticks, as far as there are, `total` that of all; `params` the coefficients at which the ticks 1, 2, ... were
-    linearised, and the latest ones last.
+    most, since coefficients have settled by then, or never will. Only choices that leave valid errors count, where
+    there are any. `totals` are the noisy sums of the first 0, 1, ..., `EARLY` ticks, as far as there are, `total` that
+    of all; `params` the coefficients at which the ticks 1, 2, ... were linearised, and the latest ones last.
     """
     fitting, latest = plan.fitting, params[-1]
     size, factor = len(latest), COUNTS_FACTOR if plan.family.response == "count" else 1.0
-    starts = [0, *(2**power for power in range(7) if 2**power <= min(tick * BURN_IN_SHARE, EARLY, len(totals) - 1))]
+    starts = [start for start in STARTS if start <= min(tick * BURN_IN_SHARE, len(totals) - 1)]
     full = fitting.equations(fitting.moments(total, plan.interval_deviation(0, tick)))
     distances = np.array(params[: min(tick, EARLY)]) - latest
     squares = squared_distances(distances, full.information) / tick
@@ -170,7 +171,19 @@ def choose_burn_in(
         fewer = size * start / (tick - start) * (plan.design.score_ratio or 1.0)
         solved = fitting.solve(equations, deviation, latest, tick - start)
         candidates.append((noise + bias + fewer, (start, sums, solved)))
-    return min(candidates, key=lambda one: one[0])[1]
+    candidates.sort(key=lambda one: one[0])
+    points = np.array(params[: min(tick, EARLY + 1)])
+
+    def has_errors(start: int, sums: Float, solved: Float) -> bool:
+        weights = np.ones(len(points) - start)
+        weights[-1] += tick - len(points)
+        deviation = plan.interval_deviation(start, tick)
+        return fitting.remainder(sums, deviation, solved, points[start:], weights) <= MOST_REMAINDER
+
+    least = candidates[0][1]
+    if plan.without_errors is not None:
+        return least
+    return next((one for _, one in candidates if has_errors(*one)), least)
 
 
 class RunningStream(DurableTicks):

@@ -138,6 +138,7 @@ def test_a_template_is_a_codebook_to_fill_in(folder: Path, capfd: pytest.Capture
     assert main(["template", "rows.parquet"]) == 0
     text = capfd.readouterr().out
     assert "canary" not in text
+    assert "# A range is [least, greatest]" in text
     assert main(["template", "rows.parquet", "--output", "new.yaml"]) == 0
     assert Path("new.yaml").read_text() == text
     assert main(["template", "rows.parquet", "--output", "new.yaml"]) == 1

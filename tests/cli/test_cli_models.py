@@ -257,6 +257,7 @@ def test_true_and_false_are_written_as_elsewhere(folder: Path, capfd: pytest.Cap
     for word, meant in {"true": "yes", "True": "yes", "AUTO": "auto", "false": "no", "None": "no"}.items():
         found, same = (printed(capfd, [*plain, "--inference", one]) for one in (word, meant))
         assert found == same, word
+    assert printed(capfd, [*plain, "--inference"]) == printed(capfd, [*plain, "--inference", "yes"])
     for word in ("false", "False"):
         assert printed(capfd, [*plain, "--set", f"allow_uncertified={word}"]) == printed(capfd, plain)
     lossy = [*plain, "--penalty", "scad", "--alpha", "1", "--set", "realization=augmented"]

@@ -128,13 +128,17 @@ def test_a_range_that_is_too_wide_is_bought_by_the_argument_for_its_column(colum
             {**DOMAIN, "x": (0, 2), "g": ["a", "b", "A"]},
             "No fault stands out from the noise. A fault of fewer than",
         ),
-        (5.0, DOMAIN, "Beside these, no fault stands out from the noise. A fault of fewer than"),
+        (5.0, DOMAIN, "Beside the findings above, no fault stands out from the noise. A fault of fewer than"),
     ],
 )
 def test_what_noise_may_hide_is_said(eps: float, domain: Any, told: str) -> None:
     data = frame().fillna({"y": 1.0})
-    words = " ".join(str(dp.check("y ~ x + g", data, domain, eps, seed=1)).split())
+    check = dp.check("y ~ x + g", data, domain, eps, seed=1)
+    words = " ".join(str(check).split())
     assert told in words
+    # What is found stands before what the figures mean.
+    notes = words.partition("Notes: ")[2]
+    assert notes.startswith(f"[1] {check.findings[0][:40] if check.findings else 'No guarantee'}")
 
 
 @pytest.mark.slow

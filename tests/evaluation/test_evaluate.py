@@ -689,3 +689,23 @@ def test_residuals_with_a_long_tail_are_named_below_the_table() -> None:
         for eps in (0.5, 3.0):
             text = " ".join(dp.evaluate(fit, data, eps, seed=2).summary().as_text().split())
             assert ("Residuals have a long tail" in text) == told
+
+
+def test_an_r2_that_is_mostly_noise_is_said_to_be() -> None:
+    """Of a range that is 40 deviations wide, and not of one that is 8 wide; the fit has its own figure."""
+    rng = np.random.default_rng(4)
+    x = rng.uniform(-1, 1, 4000)
+    data = pd.DataFrame({"x": x, "y": x + rng.normal(size=4000)})
+    for half, eps, told in ((20, 1.0, True), (4, 3.0, False)):
+        fit = dp.ols("y ~ x", data, 10.0, domain={"x": (-1, 1), "y": (-half, half)}, inference=True, seed=1)
+        found = dp.evaluate(fit, data, eps, seed=1)
+        text, figure = " ".join(str(found).split()), found.metrics.loc["r2"]
+        assert (figure["noise_se"] > 3 * figure["sampling_se"]) == told
+        note = "R2 is mostly noise: a narrower declared range of the response or more eps helps. That of the rows"
+        assert (note in text) == told
+        own = fit.fitstats.loc["r_squared"]
+        assert (f"{own['value']:.4f} (std err {own['std_error']:.4f}), in fit.fitstats" in text) == told
+    plain = dp.ols("y ~ x", data, 10.0, domain={"x": (-1, 1), "y": (-20, 20)}, inference=None, seed=1)
+    text = " ".join(str(dp.evaluate(plain, data, 1.0, seed=1)).split())
+    assert "more eps helps." in text
+    assert "fitted to is" not in text

@@ -131,6 +131,29 @@ def test_the_stated_noise_is_what_noise_does(formula: str, family: Any) -> None:
     assert measured == pytest.approx(stated, rel=0.25)
 
 
+@pytest.mark.parametrize("family", ["gaussian", "binomial"])
+def test_the_collector_learns_about_how_many_records_have_content(family: Any, tmp_path: Path) -> None:
+    """From the reports' sum: 240 of 400, the others null; false alarms of the bounds together: 3e-4."""
+    spec = make("y ~ x + g" if family == "gaussian" else "b ~ x + g", family=family)
+    data, random, scores = people().to_dict("records"), np.random.default_rng(3), []
+    for _ in range(20):
+        sent = [noisy_report(row if at % 5 < 3 else row | {"g": "A"}, spec, random) for at, row in enumerate(data)]
+        fit = dp.local.fit(sent, spec)
+        assert fit.records is not None
+        scores.append((fit.records.value - 240) / fit.records.std_error)
+    assert abs(np.sum(scores)) < 4.1 * np.sqrt(20)
+    assert 4.5 < np.square(scores).sum() < 53
+    assert f"Records with content: {fit.records} of 400 reports" in " ".join(str(fit).split())
+    fit.save(tmp_path / "fit.json")
+    assert dp.local.LocalResults.load(tmp_path / "fit.json").records == fit.records
+    assert dp.local.fit(sent, spec, penalty="lasso", alpha=1.0).records == fit.records
+
+
+def test_without_an_intercept_nothing_counts_them() -> None:
+    spec = make("y ~ 0 + x")
+    assert dp.local.fit(reports(spec, people()), spec).records is None
+
+
 def test_penalties() -> None:
     spec, data = make(eps=None, local_eps=1e9), people()
     sent = dp.local.total(reports(spec, data), spec)

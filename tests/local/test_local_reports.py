@@ -17,7 +17,7 @@ import dpstats as dp
 from benchmarks.audits import damaged_reports
 from dpstats.families import get_family
 from dpstats.formula.design import design_spec
-from dpstats.local import transport
+from dpstats.local import contributor, transport
 from dpstats.local.contributor import noisy_report, on_lattice, statistics
 
 pq = pytest.importorskip("pyarrow.parquet")
@@ -88,6 +88,32 @@ def test_unusable_cells_make_the_null_report(cell: Any) -> None:
     assert np.abs(dp.local.randomize(None, spec).values).max() < 12 * spec.lattice.scale
     full = dp.local.randomize({"y": 10, "x": 1, "g": "a"}, spec)
     assert np.abs(full.values).max() > 12 * spec.lattice.scale
+
+
+@pytest.mark.parametrize(
+    ("field", "cell", "words"),
+    [
+        ("g", "A", "none of its declared levels ('a', 'b', 'c'), and the report is a null one"),
+        ("g", True, "none of its declared levels"),
+        ("x", "abc", "not a number, and the report is a null one"),
+        ("y", 3217, "outside of its declared range (0, 10), and was moved to its nearer end"),
+        ("y", None, None),
+        ("y", float("nan"), None),
+        ("g", " b ", None),
+    ],
+)
+def test_a_contributor_is_told_of_a_cell_of_no_use_once(
+    field: str, cell: Any, words: str | None, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contributor, "_warned", set())
+    spec, record = make(), {"x": 0.5, "g": "a", "y": 3.0, field: cell}
+    dp.local.randomize(record, spec)
+    assert len(caplog.messages) == (words is not None)
+    dp.local.randomize(record, spec)
+    assert len(caplog.messages) == (words is not None)
+    assert words is None or f"the record's {field!r} is {words}" in caplog.text
+    assert "3217" not in caplog.text
+    assert "abc" not in caplog.text
 
 
 def test_noise_has_the_stated_scale() -> None:

@@ -65,7 +65,7 @@ def test_a_note_says_how_many_rows_are_outside_and_whose_coefficients_these_are(
         text = " ".join(str(fit.summary(full=full)).split())
         at = re.search(r"(Rows|About [\d.]+ %|At most about [\d.]+ %).{,80}outside the bought range", text)
         assert at
-        assert "The coefficients are those of the rows inside, not of all." in text
+        assert "The coefficients are those of the rows inside, not of all; ranges='declared' keeps all rows." in text
         if "At most" in at[1]:
             assert float(at[1].split()[3]) > outside
         else:

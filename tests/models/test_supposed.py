@@ -54,6 +54,7 @@ def test_a_mean_and_an_sd_fill_no_more_than_the_range(pair: tuple[float, float],
 def test_a_response_is_as_typical_has_it() -> None:
     died = made_up("died ~ bmi", family="binomial", typical={"died": {"yes": 0.03}})["died"]
     assert (died == "yes").mean() == pytest.approx(0.03, abs=0.005)
+    assert died.equals(made_up("died ~ bmi", family="binomial", typical={"died": 0.03})["died"])
     old = made_up("old ~ bmi", family="binomial", typical={"old": (0.2, 0.4)})["old"]
     assert old.isin([0, 1]).all()
     assert old.mean() == pytest.approx(0.2, abs=0.02)

@@ -250,7 +250,7 @@ def test_rows_are_chosen_ordered_and_named(rare: dp.GLMResults) -> None:
         ({"rename": {"y": "Y"}}, "rename: no coefficient is called 'y'"),
         ({"rename": {"x": "g[T.b]"}}, "two rows the same name"),
         ({"rename": ["Hours"]}, "rename must be a dict"),
-        ({"title": None}, "title must be a string"),
+        ({"title": 3}, "title must be a string"),
     ],
 )
 def test_other_rows_are_refused(chosen: dict[str, Any], fix: str, rare: dp.GLMResults) -> None:
@@ -304,3 +304,15 @@ def test_a_title_is_a_caption_and_a_label_can_be_referred_to(fits: dict[str, dp.
     for wrong in ("tab}{x", "a%b", 3):
         with pytest.raises(ArgumentError, match="label must be letters"):
             table.to_latex(label=wrong)  # type: ignore[arg-type]
+    assert dp.etable([fits["paid"]], title=None).to_latex() == dp.etable([fits["paid"]]).to_latex()
+
+
+def test_tables_are_written_where_a_path_says(fits: dict[str, dp.GLMResults], tmp_path: Path) -> None:
+    """The path was taken for a label, and no file was written."""
+    for shown in (dp.etable([fits["paid"]]), fits["paid"]):
+        for name in ("to_latex", "to_html", "to_markdown"):
+            path = tmp_path / name
+            assert getattr(shown, name)(path) == getattr(shown, name)() == path.read_text(encoding="utf-8")
+        for name in ("to_latex", "to_html", "to_markdown"):
+            with pytest.raises(ArgumentError, match="cannot be written"):
+                getattr(shown, name)(tmp_path / "nowhere" / "table")

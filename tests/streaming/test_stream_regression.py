@@ -481,8 +481,10 @@ def test_errors_are_withheld_where_rows_were_linearised_far_off(tmp_path: Path) 
     stream = Regression("y ~ x + g", LOGIT, 20.0, 1e-6, family="binomial", horizon=12, state=tmp_path / "state")
     for tick in range(8):
         result = stream.update(frame(4000, tick, binary=True, slope=2.0))
-    with pytest.raises(NotReleasedError, match="linearised"):
+    with pytest.raises(NotReleasedError, match=r"linearised too far.*between\(2, 4\) may have some"):
         _ = stream.between(0, 4).bse
+    with pytest.raises(NotReleasedError, match="a later tick may have some"):
+        _ = stream.between(0, 1).bse
     with pytest.raises(NotReleasedError, match="linearised"):
         stream.change(4)
     late = stream.window(3)
@@ -493,6 +495,28 @@ def test_errors_are_withheld_where_rows_were_linearised_far_off(tmp_path: Path) 
     late.save(tmp_path / "late.json")
     pd.testing.assert_series_equal(StreamResults.load(tmp_path / "late.json").bse, late.bse)
     assert stream.change(2).std_error.gt(0).all()
+
+
+def test_a_stream_leaves_out_as_many_first_ticks_as_leave_errors() -> None:
+    """Of an ordinary signal and a wide range only the first ticks are linearised too far off for errors."""
+    domain = {"temp": (-40, 50), "weekend": ["no", "yes"], "high": [0, 1]}
+    late, scores = [], []
+    for seed in range(8):
+        random = np.random.default_rng(seed)
+        stream = Regression("high ~ temp + weekend", domain, 1.0, 1e-6, family="binomial", horizon=12, seed=seed)
+        for _ in range(12):
+            temp = random.normal(10, 8, 2500).clip(-40, 50)
+            weekend = random.choice(["no", "yes"], 2500, p=[5 / 7, 2 / 7])
+            high = random.random(2500) < expit(-0.5 - 0.08 * temp + 0.8 * (weekend == "yes"))
+            result = stream.update(pd.DataFrame({"temp": temp, "weekend": weekend, "high": high.astype(int)}))
+        truth = pd.Series({"Intercept": -0.5, "weekend[T.yes]": 0.8, "temp": -0.08})
+        if result.has_errors:
+            scores.extend((result.debiased - truth) / result.bse)
+            assert stream.between(result.first - 1, 12).bse.equals(result.bse)
+            assert f"The ticks before {result.first} are left out" in " ".join(str(result.summary()).split())
+        late.append(result.has_errors)
+    assert sum(late) >= 6
+    assert np.abs(scores).max() < 4.5  # false alarms: 2e-4
 
 
 def test_pictures_of_a_window() -> None:
@@ -557,6 +581,7 @@ def test_a_stream_warns_once_of_ticks_that_use_far_fewer_rows(
         assert len(caplog.messages) == (tick >= 8)
     assert "if no fewer rows were passed, compare their cells with the Domain" in caplog.text
     assert "effective rows" in caplog.text or not binary
+    assert "the ticks 3 to 8 about" in caplog.text
 
 
 def test_a_stream_whose_rows_are_used_does_not_warn(caplog: pytest.LogCaptureFixture) -> None:

@@ -78,23 +78,43 @@ def _without_client(data: Any) -> Table:
         return as_table(data)
 
 
-REFUSED: dict[str, Callable[[Any], Any]] = {
+MOVED: dict[str, Callable[[Any], Any]] = {
     "shuffled": lambda d: d.shuffle("g"),
     "sorted": lambda d: d.sort_values("x"),
     "indexed": lambda d: d.set_index("k"),
+    "in other partitions": lambda d: d.repartition(npartitions=2),
+}
+
+REFUSED: dict[str, Callable[[Any], Any]] = {
     "centred": lambda d: d.assign(z=d.x - d.x.mean()),
+    "filled with a mean": lambda d: d.fillna({"x": d.x.mean()}),
+    "filled from the row before": lambda d: d.ffill(),
+    "shifted": lambda d: d.assign(z=d.x.shift(1)),
+    "centred and sorted": lambda d: d.assign(z=d.x - d.x.mean()).sort_values("x"),
+    "without duplicates": lambda d: d.drop_duplicates(),
+    "cumulated": lambda d: d.assign(z=d.x.cumsum()),
     "joined": lambda d: d.merge(d, on="k"),
     "counted": lambda d: d.groupby("g").x.sum().to_frame(),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", REFUSED)
-def test_partitions_that_depend_on_others_are_refused(client: Any, name: str) -> None:
-    data = REFUSED[name](dd.from_pandas(frame(), npartitions=3))
+@pytest.mark.parametrize("name", MOVED)
+def test_rows_that_move_between_partitions_are_to_be_persisted(client: Any, name: str) -> None:
+    data = MOVED[name](dd.from_pandas(frame(), npartitions=3))
     with pytest.raises(DataError, match=r"data\.persist\(\)"):
         as_table(data)
     assert as_table(data.persist()).rows > 0
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_rows_that_depend_on_others_are_refused_without_a_way_round(name: str) -> None:
+    """Persisted, the frame would pass, with every person's cells in every row."""
+    data = REFUSED[name](dd.from_pandas(frame(), npartitions=3))
+    with pytest.raises(DataError, match="computed from that row alone") as refusal:
+        _without_client(data)
+    assert "persist" not in str(refusal.value)
+    assert "Parquet" not in str(refusal.value)
 
 
 def test_types_taken_from_cells_are_refused(client: Any, tmp_path: Path) -> None:
