@@ -26,8 +26,8 @@ from dpstats.domain import Domain, Range
 from dpstats.errors import DPStatsError
 from dpstats.families import Family, Poisson
 from dpstats.families.base import OF_PIECES
+from dpstats.families.negative_binomial import least_alpha
 from dpstats.formula.design import DesignSpec, design_spec
-from dpstats.formula.submodels import SEED
 from dpstats.frames import NotedFrame
 from dpstats.inference import KnownInformation, MatrixLaw
 from dpstats.inference.inverse import LEAST_RATIO
@@ -47,13 +47,14 @@ from dpstats.models.forecast import (
     typical_response,
     weight_cap,
 )
-from dpstats.models.population import POOR, RAREST, USUAL, KnownColumns
+from dpstats.models.population import POOR, RAREST, USUAL, KnownColumns, known_counts
 from dpstats.plan import Plan, range_eps, replan_request, with_settled_law
 from dpstats.plan.methods import (
     CENTRE_SHARE,
     FEWEST_BOUGHT,
     FULL_SHARES,
     INTERVAL_CAP,
+    MEAN_SHARE,
     TAILS_SHARE,
     ResidualPurchase,
     ResponsePurchase,
@@ -68,8 +69,7 @@ from dpstats.plan.methods import (
     interval_share as share_of_response,
 )
 from dpstats.plan.plan import plan_model, rescaled
-from dpstats.privacy.randomness import random_source
-from dpstats.privacy.ranges import buy_interval
+from dpstats.privacy.ranges import likely_reach, likely_response_interval
 from dpstats.privacy.trimming import likely_interval, share_to_spend
 from dpstats.wording import phrase
 
@@ -261,23 +261,64 @@ def with_likely_intervals(plan: Plan, known: KnownColumns, rows: float, share: f
     return plan
 
 
-def with_likely_response(plan: Plan, known: KnownColumns, rows: float) -> Plan:
-    """The plan once it has bought an interval of a continuous response, as so many with the known one may have it."""
+def with_likely_response(plan: Plan, known: KnownColumns, rows: float, share: float = LIKELY) -> Plan:
+    """The plan once it has bought its known response: of counts one than which a share of purchases are no greater.
+
+    The plan itself if nothing is known of its response or nothing is bought.
+    """
     planned, request, design = plan.response, with_settled_law(plan), plan.design
     assert isinstance(design, DesignSpec)
-    declared = design.domain.get(design.response_name)
-    if planned is None or not isinstance(declared, Range) or plan.family.response != "continuous":
+    if planned is None:
         return plan
+    continuous = plan.family.response == "continuous"
+    bought = _likely_ends(plan, known, rows) if continuous else _likely_counts(plan, known, rows, share)
+    with contextlib.suppress(DPStatsError):  # the plan that was charged serves then, as in a fit
+        return plan if bought is None else rescaled(plan, request, bought)
+    return plan
+
+
+def _likely_ends(plan: Plan, known: KnownColumns, rows: float) -> ResponsePurchase | None:
+    """The interval of a continuous response that is likely to be bought."""
+    planned, design = plan.response, plan.design
+    assert planned is not None
+    assert isinstance(design, DesignSpec)
+    declared = design.domain.get(design.response_name)
+    if not isinstance(declared, Range) or design.offset is not None:
+        return None
     values = known.numbers(design.response_name, declared)
     if values is None:
-        return plan
-    low, high, each = design.response.low, design.response.high, rows / len(values)
-    core, random = float(len(values)) if plan.family.models_mean else None, random_source(SEED)
-    ends = buy_interval(
-        values, low, high, eps=planned.eps * each, adjacency=request.adjacency, random=random, core=core
+        return None
+    low, high = design.response.low, design.response.high
+    ends = likely_response_interval(
+        values,
+        low,
+        high,
+        rows=rows,
+        eps=planned.eps,
+        adjacency=plan.request.adjacency,
+        core=None if plan.family.models_mean else rows,
+        share=LIKELY,
     )
     one_tail = plan.family.models_mean and (ends[0] == low) != (ends[1] == high)
-    return rescaled(plan, request, replace(planned, low=ends[0], high=ends[1], one_tail=one_tail))
+    return replace(planned, low=ends[0], high=ends[1], one_tail=one_tail)
+
+
+def _likely_counts(plan: Plan, known: KnownColumns, rows: float, share: float) -> ResponsePurchase | None:
+    """The greatest count that is likely to be bought, with the mean or the dispersion of the counts."""
+    planned, design = plan.response, plan.design
+    assert planned is not None
+    assert isinstance(design, DesignSpec)
+    values = known_counts(design, plan.family, known)
+    if values is None:
+        return None
+    values, poisson, centred = values[np.isfinite(values)], isinstance(plan.family, Poisson), design.has_intercept
+    parts = MEAN_SHARE if poisson and centred else 0.0 if poisson else 1 / 2
+    high = likely_reach(values, planned.high, rows=rows, eps=(1 - parts) * planned.eps, share=share)
+    mean = max(float(np.minimum(values, high if poisson else planned.high).mean()), RAREST)
+    # With an offset it is the rate that is bought, to which no cap goes.
+    bought = replace(planned, high=high, mean=mean if centred and design.offset is None else None)
+    alpha = max(float(values.var() - mean) / mean**2, 0.0)
+    return bought if poisson else replace(bought, alpha=least_alpha(high, alpha))
 
 
 def interval_share(request: Request, names: tuple[str, ...], rows: float) -> float:
@@ -362,7 +403,7 @@ def carried_out(
 ) -> Plan:
     """What a plan that counts its rows becomes at so many; of what is bought, ranges as declared stand in.
 
-    Of `known` columns those intervals do than which a share of the purchases are no wider.
+    Of `known` columns and a known response those do than which a share of the purchases are no wider.
     """
     counts = plan.counts
     if plan.residuals is not None:
@@ -371,17 +412,20 @@ def carried_out(
         return with_public_residuals(plan, residual_sd)
     plan = plan if counts is None else with_intervals(plan, counts.trimmable, rows)
     plan = plan if known is None else with_likely_intervals(plan, known, rows, share)
+    plan = plan if counts is None else affordable(plan, rows)
+    request, chosen = with_settled_law(plan), plan
+    follows = counts is not None and interval_follows(request)
+    if follows:
+        chosen = settled(plan, rows)
+        if chosen.response is None:
+            return rescaled(plan, chosen.request)
+    bought = chosen if known is None else with_likely_response(chosen, known, rows, share)
     if counts is None:
-        return plan
-    plan = affordable(plan, rows)
-    request, chosen = with_settled_law(plan), settled(plan, rows)
-    if not interval_follows(request):
-        return chosen
-    if chosen.response is None:
-        return rescaled(plan, chosen.request)
-    chosen = settled(chosen, rows, request)
-    found = with_residuals(chosen, rows, request, residual_sd)
-    return rescaled(plan, found.request, residuals=found.residuals)
+        return bought
+    if not follows:
+        return settled(bought, rows)
+    found = with_residuals(settled(bought, rows, request), rows, request, residual_sd)
+    return rescaled(plan, found.request, None if bought is chosen else bought.response, found.residuals)
 
 
 def _or_statistics(plan: Plan, alone: Sequence[Plan], rows: float) -> Plan:
@@ -486,7 +530,7 @@ def expectations(candidates: Sequence[Plan], typical: object = None) -> list[Exp
     return [Expectation(*both) for both in zip(plans, populations_of(plans, typical), strict=True)]
 
 
-def _with_likely_mean(plan: Plan, known: KnownColumns | None = None) -> Plan:
+def _with_likely_mean(plan: Plan) -> Plan:
     """The plan of counts once it has bought their mean, to which it caps the information, as far as it can be told."""
     planned, design = plan.response, plan.design
     if not isinstance(design, DesignSpec):
@@ -494,12 +538,8 @@ def _with_likely_mean(plan: Plan, known: KnownColumns | None = None) -> Plan:
     caps = isinstance(plan.family, Poisson) and design.has_intercept and design.offset is None
     if planned is None or planned.mean is not None or not caps:
         return plan
-    declared, mean = design.domain.get(design.response_name), USUAL.count * design.response.high
-    if known is not None and isinstance(declared, Range):
-        values = known.numbers(design.response_name, declared)
-        mean = mean if values is None else max(float(np.nanmean(values)), RAREST)
     with contextlib.suppress(DPStatsError):  # as public as what is planned
-        return rescaled(plan, plan.request, replace(planned, mean=mean))
+        return rescaled(plan, plan.request, replace(planned, mean=USUAL.count * design.response.high))
     return plan
 
 
@@ -610,23 +650,29 @@ class AdaptiveForecast(Forecast):
         return replace(self, likely_share=SURE)
 
     def errors(self, n: int) -> pd.DataFrame:
-        """As of any forecast; of described rows the ends are those of searches that go well and badly."""
-        table = super().errors(n)
-        if self.known and self.plan_at(n).trimmed:
-            for end, share, further in (("lower", MIDDLE, np.minimum), ("upper", SURE, np.maximum)):
-                search = replace(self, likely_share=share)
-                same = search.domain_at(n) == self.domain_at(n)
-                table[end] = table["std_error"] if same else further(table["std_error"], search.likely(self.last, n)[0])
+        """As of any forecast; of described rows the ends are those of purchases that go well and badly."""
+        table, plan = super().errors(n), self.plan_at(n)
+        if not self.known or not (plan.trimmed or (plan.response is not None and plan.family.response == "count")):
+            return table
+        found = table["std_error"]
+        well, badly = (replace(self, likely_share=share) for share in (MIDDLE, SURE))
+        if well.bought_at(n) != self.bought_at(n):
+            # Where there are errors after worse purchases no draws need tell that there are some.
+            sure = np.isfinite(found).all()
+            best = well.expected(self.last, n) if sure else well.likely(self.last, n, rough=True)[0]
+            table["lower"] = np.minimum(found, best)
+        if badly.bought_at(n) != self.bought_at(n):
+            table["upper"] = np.maximum(found, badly.likely(self.last, n, rough=True)[0])
         return table
 
     def plan_at(self, n: float) -> Plan:
         return self._settled(n)[0]
 
-    def domain_at(self, n: float) -> Domain:
-        """The Domain with the ranges that the search finds."""
-        design = self.plan_at(n).design
-        assert isinstance(design, DesignSpec)
-        return design.domain
+    def bought_at(self, n: float) -> tuple[Domain, ResponsePurchase | None]:
+        """The Domain with the ranges that the search finds, and what is bought of the response."""
+        plan = self.plan_at(n)
+        assert isinstance(plan.design, DesignSpec)
+        return plan.design.domain, plan.response
 
     def expected(self, name: str, n: int) -> Vector:
         found = self._settled(n)[1]
@@ -648,9 +694,7 @@ class AdaptiveForecast(Forecast):
         rows = float(f"{max(n - (SMALL_COUNT * counts.rows_sd if counts is not None else 0.0), 1.0):.3g}")
         if rows not in self._plans:
             plan = carried_out(self.followed, rows, self._known_columns, self._residual_sd, self.likely_share)
-            if plan.request.options.unit is not None and self._known_columns is not None:
-                plan = with_likely_response(plan, self._known_columns, rows)
-            plan = _with_likely_mean(plan, self._known_columns)
+            plan = _with_likely_mean(plan)
             found = _foreseen(plan, self.assumptions, self.simulated) if releases_errors(plan) else None
             self._plans[rows] = (plan, found)
         return self._plans[rows]
@@ -677,7 +721,7 @@ def forecast_by_rows(
     counts = plan.counts
     follows = counts is not None and bool(counts.settles_errors or counts.trimmable)
     persons = plan.request.options.unit is not None and plan.screening is None
-    narrows = bool(plan.trimmed or (persons and plan.response)) and not (typical is None and like is None)
+    narrows = bool(plan.trimmed or plan.response) and not (typical is None and like is None)
     if not (follows or narrows) or not (foreseeable(plan) or persons):
         return forecast(plan, *assumptions)
     dearest = [plan, *candidates_of(plan)][-1]

@@ -225,9 +225,9 @@ class Forecast:
         with quiet():
             return np.asarray(np.maximum(self._inferred(name, n).se, least))
 
-    def likely(self, name: str, n: int) -> tuple[Vector, Vector]:
+    def likely(self, name: str, n: int, *, rough: bool = False) -> tuple[Vector, Vector]:
         """Errors of `n` rows of a population, inf where most draws of noise leave none, and chances, each (p,)."""
-        chance = self.chances(name, n, rough=name not in (self.names[0], self.last))
+        chance = self.chances(name, n, rough=rough or name not in (self.names[0], self.last))
         if np.all(chance < HALF):
             return np.full(len(chance), np.inf), chance
         return np.where(chance < HALF, np.inf, self.expected(name, n)), chance

@@ -292,6 +292,9 @@ MOST_COUNTS = 1e15
 RAREST = 1e-4
 """A response whose second value is rarer, or whose mean count is less, is taken to be so."""
 
+KNOWN_COUNTS = 16_384
+"""So many counts are drawn where their mean and standard deviation are known."""
+
 ROWS_EACH = 3
 """Rows of a person who is made up."""
 
@@ -485,6 +488,17 @@ def counts(family: Family, means: Vector, random: np.random.Generator, deviation
     if alpha:
         means = means * random.gamma(1 / alpha, alpha, len(means))
     return np.asarray(random.poisson(np.minimum(means, MOST_COUNTS)), dtype=np.float64)
+
+
+def known_counts(design: DesignSpec, family: Family, known: KnownColumns) -> Vector | None:
+    """Counts of a response as it is known to be spread, shape (rows,); None of one that is not."""
+    name, declared = design.response_name, design.domain.get(design.response_name)
+    typical = known.typical.get(name)
+    if typical is None:
+        return known.numbers(name, declared) if isinstance(declared, Range) else None
+    mean, deviation = typical if isinstance(typical, tuple) else (typical, 0.0)
+    random = np.random.default_rng(0)
+    return counts(family, np.full(KNOWN_COUNTS, max(mean, RAREST)), random, deviation)
 
 
 def _response(

@@ -17,7 +17,7 @@ from dpstats.errors import ArgumentError, DataError
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 from dpstats.privacy.randomness import RandomSource, SystemRandom, noisy_integers
-from dpstats.privacy.selection import exponential_scale, noisy_argmax
+from dpstats.privacy.selection import exponential_scale, likely_choices, noisy_argmax, quantile_choice
 
 POWERS = range(51)
 """The first selection chooses among [0, 2^k], [-2^k, 0] and [-2^k, 2^k] for these k."""
@@ -339,13 +339,39 @@ def buy_interval(
     low, high : float
         One of `dpstats.privacy.ranges.overlapping_intervals`: at least 1/32 of the declared width, 1/256 of a core.
     """
-    ends = overlapping_intervals(low, high, WIDTHS if core is None else CORE_WIDTHS)
     scale = noise_scale(eps, adjacency)
-    price = max(INTERVAL_PRICE * max(scale, 1.0), CORE_PRICE * (core or 0.0))
-    penalty = price * np.log2((ends[:, 1] - ends[:, 0]) / (high - low))
-    scores = cell_counts(values, low, high, clip=True).inside(ends) - whole_penalty(penalty)
+    ends, scores = _response_scores(values, low, high, scale, core)
     first, last = ends[noisy_argmax(scores, scale, random, monotone=adjacency == "add_remove")]
     return float(first), float(last)
+
+
+def likely_response_interval(
+    values: Array,
+    low: float,
+    high: float,
+    *,
+    rows: float,
+    eps: float,
+    adjacency: Adjacency,
+    core: float | None = None,
+    share: float,
+) -> tuple[float, float]:
+    """An interval than which a `share` of purchases by `buy_interval` are no wider, of rows like public `values`."""
+    scale, part = noise_scale(eps, adjacency), len(values) / rows
+    ends, scores = _response_scores(values, low, high, scale, core, part)
+    chosen = likely_choices(scores, part * scale, np.random.default_rng(0))
+    first, last = ends[quantile_choice(chosen, np.diff(ends, axis=1)[:, 0], share)]
+    return float(first), float(last)
+
+
+def _response_scores(
+    values: Values, low: float, high: float, scale: float, core: float | None, part: float = 1.0
+) -> tuple[Array, NDArray[np.int64]]:
+    """The candidates of `buy_interval` and their scores, of values that are `part` of as many as are counted."""
+    ends = overlapping_intervals(low, high, WIDTHS if core is None else CORE_WIDTHS)
+    price = max(INTERVAL_PRICE * max(scale, 1.0), CORE_PRICE * (core or 0.0))
+    penalty = part * price * np.log2((ends[:, 1] - ends[:, 0]) / (high - low))
+    return ends, cell_counts(values, low, high, clip=True).inside(ends) - whole_penalty(penalty)
 
 
 def buy_number(values: Values, *, eps: float, random: RandomSource) -> int:
@@ -402,6 +428,14 @@ def buy_reach(values: Values, high: float, *, eps: float, random: RandomSource) 
     scale = noise_scale(eps, "add_remove")
     scores = count_scores(finite_rows(values), candidates, REACH_PRICE * max(scale, 1.0))
     return float(candidates[noisy_argmax(scores, scale, random, monotone=True)])
+
+
+def likely_reach(values: Array, high: float, *, rows: float, eps: float, share: float) -> float:
+    """A count than which a `share` of purchases by `buy_reach` are no greater, of rows like public `values`."""
+    candidates, scale, part = count_candidates(high), noise_scale(eps, "add_remove"), len(values) / rows
+    scores = count_scores(finite_rows(values), candidates, part * REACH_PRICE * max(scale, 1.0))
+    chosen = likely_choices(scores, part * scale, np.random.default_rng(0))
+    return float(candidates[quantile_choice(chosen, candidates, share)])
 
 
 def mean_parts(blocks: Rows[Array] | Sequence[Array], most: float) -> NDArray[np.int64]:

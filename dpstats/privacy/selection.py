@@ -66,6 +66,25 @@ def noisy_argmax(
     return int(np.argmax(np.asarray(scores, dtype=np.float64) - scale * np.log(random.random(len(scores)))))
 
 
+PURCHASES = 400
+"""So many choices are drawn for a forecast."""
+
+HOPELESS = 30.0
+"""None is of a candidate that is so many noise scales below the best one: its noise exceeds that once in 10^13."""
+
+
+def likely_choices(scores: NDArray[np.int64], scale: float, random: np.random.Generator) -> NDArray[np.intp]:
+    """What `noisy_argmax` would choose of public scores, again and again, shape (PURCHASES,)."""
+    near = np.flatnonzero(scores >= scores.max() - HOPELESS * scale)
+    return near[np.argmax(scores[near] + random.exponential(scale, (PURCHASES, len(near))), axis=1)]
+
+
+def quantile_choice(chosen: NDArray[np.intp], sizes: NDArray[np.float64], share: float) -> int:
+    """Of some choices the one than which a `share` of them have no greater size; `sizes` are of the candidates."""
+    by_size = np.argsort(sizes[chosen], kind="stable")
+    return int(chosen[by_size[math.ceil(share * len(chosen)) - 1]])
+
+
 def exponential_index(scores: NDArray[np.int64], scale: float, random: RandomSource) -> int:
     """An index k drawn with probability proportional to exp(-scores[k] / scale): the exponential mechanism."""
     if not isinstance(random, SystemRandom):

@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.randomness import RandomSource, noisy_integers
 from dpstats.privacy.ranges import CELLS, LARGEST_PENALTY, CellCounts, Values, cell_counts
-from dpstats.privacy.selection import STEPS, exponential_scale, noisy_argmax
+from dpstats.privacy.selection import (
+    PURCHASES,
+    STEPS,
+    exponential_scale,
+    noisy_argmax,
+    quantile_choice,
+)
 
 WIDTHS = (512, 384, 256, 192, 128, 96, 64, 48, 32, 24, 16)
 """Widths of inner intervals in cells of the declared range, of which it has `CELLS`; a quarter of a width apart."""
@@ -27,9 +33,6 @@ ROWS_NEEDED = 60.0
 
 COUNT_SHARE = 0.1
 """Of the budget, for counting these rows first."""
-
-PURCHASES = 400
-"""So many purchases are drawn for a forecast."""
 
 Array = NDArray[np.float64]
 
@@ -138,9 +141,8 @@ def likely_interval(
     enough = counts.away + random.laplace(0.0, part / count_eps, PURCHASES) >= ROWS_NEEDED * scale / STEPS
     scores = trimming_scores(counts, low, high, scale, columns=columns)
     chosen = np.argmax(scores + random.exponential(scale, (PURCHASES, len(scores))), axis=1) * enough
-    ends = inner_intervals(low, high)[0][chosen]
-    by_width = np.argsort(ends[:, 1] - ends[:, 0], kind="stable")
-    return _candidate(low, high, int(chosen[by_width[math.ceil(share * PURCHASES) - 1]]))
+    widths = np.diff(inner_intervals(low, high)[0], axis=1)[:, 0]
+    return _candidate(low, high, quantile_choice(chosen, widths, share))
 
 
 def _candidate(low: float, high: float, chosen: int) -> tuple[float, float]:

@@ -174,13 +174,38 @@ def test_forecasts_say_which_share_of_events_they_assume() -> None:
 
 
 @pytest.mark.slow
-def test_described_counts_have_errors_as_fits_do() -> None:
-    """The mean of the counts is bought and caps the noise; the median of five seeded fits."""
+@pytest.mark.parametrize("family", ["poisson", "negative_binomial"])
+@pytest.mark.parametrize("most", [12, 60])
+def test_described_counts_have_errors_as_fits_do(family: str, most: int) -> None:
+    """A greatest count is bought, and the mean that caps the noise or the dispersion; the median of five seeded fits.
+
+    `std_error` is for a greatest count that nine in ten fits do not exceed, 2.5 times too large at most.
+    """
     random = np.random.default_rng(2)
     rows = pd.DataFrame({"x": random.normal(0, 1, 20_000).clip(-4, 4)})
-    rows["k"] = np.minimum(random.poisson(random.gamma(1, np.exp(0.3 * rows["x"]))), 12)
-    plan = dp.plan("k ~ x", {"x": (-4, 4), "k": (0, 12)}, 2.0, family="poisson")
+    rows["k"] = np.minimum(random.poisson(random.gamma(1, np.exp(0.3 * rows["x"]))), most)
+    plan = dp.plan("k ~ x", {"x": (-4, 4), "k": (0, most)}, 2.0, family=family)
     fits = pd.concat([plan.fit(rows, seed=seed).bse for seed in range(5)], axis=1).median(axis=1)
     known = {"x": (0, 1), "k": (float(rows["k"].mean()), float(rows["k"].std()))}
     for foreseen in (plan.standard_errors(20_000, like=rows), plan.standard_errors(20_000, typical=known)):
-        assert np.all(np.abs(np.log(foreseen["std_error"] / fits)) < np.log(1.5))
+        assert np.all(np.abs(np.log(foreseen["lower"] / fits)) < np.log(1.5))
+        assert np.all(foreseen["std_error"] < 2.5 * fits)
+        assert np.all(foreseen["lower"] <= foreseen["std_error"])
+        assert np.all(foreseen["std_error"] <= foreseen["upper"])
+
+
+@pytest.mark.slow
+def test_least_squares_of_a_described_response_have_the_errors_of_the_method_that_fits_choose() -> None:
+    """About the numbers of rows at which the method changes; the median of three seeded fits at each."""
+    random = np.random.default_rng(5)
+    rows = pd.DataFrame({"age": random.normal(52, 18, 15_000).clip(18, 90), "sex": random.choice(["f", "m"], 15_000)})
+    rows["bmi"] = random.normal(27, 4.5, 15_000).clip(12, 60)
+    mean = 100 + 0.5 * rows["age"] + 0.6 * (rows["bmi"] - 27) + 4 * (rows["sex"] == "m")
+    rows["sbp"] = (mean + random.normal(0, 12, 15_000)).clip(60, 260)
+    domain = {"age": (18, 90), "sex": ["f", "m"], "bmi": (12, 60), "sbp": (60, 260)}
+    plan = dp.plan("sbp ~ age + sex + bmi", domain, 0.5, ranges="declared")
+    for n in (5_000, 7_000, 10_000, 15_000):
+        fits = [plan.fit(rows.head(n), seed=seed) for seed in range(3)]
+        assert {one.plan.request.method for one in fits} == {plan.forecast(like=rows).plan_at(n).request.method}
+        median = pd.concat([one.bse for one in fits], axis=1).median(axis=1)
+        assert (plan.standard_errors(n, like=rows)["std_error"] / median).between(0.6, 1.6).all()
