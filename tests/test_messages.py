@@ -59,7 +59,8 @@ def test_r_squared_is_looked_up_where_it_is(fit: dp.GLMResults) -> None:
     rows = pd.DataFrame({"x": x, "y": np.clip(x + rng.normal(0, 0.1, len(x)), 0, 1)})
     known = dp.ols("y ~ x", rows, 1.0, domain=DOMAIN, inference=True)
     assert "r_squared" in known.fitstats.index
-    for one, said in ((known, "see fit.fitstats, whose row r_squared"), (fit, "the budget has not paid for it")):
+    none = dp.ols("y ~ x", rows, 1.0, domain=DOMAIN, inference=None)
+    for one, said in ((known, "see fit.fitstats, whose row r_squared"), (none, "the budget has not paid for it")):
         assert not hasattr(one, "rsquared")
         with pytest.raises(dp.errors.NotReleasedError, match=said):
             _ = one.rsquared

@@ -515,8 +515,10 @@ def equations_inference(
     identified = identify(equations.information, law) if found is None else found
     coef = equations.solve(radius, None, np.ones(law.size))
     active, inverse = identified.active, identified.inverse
-    rest = equations.moments - equations.information[:, ~active] @ coef[~active]
-    coef[active] = inverse @ rest[active]
+    # From the centre: the inverse allows for noise that multiplies the distance from it, not the coefficients.
+    near = np.where(active, equations.centre, coef)
+    rest = equations.moments - equations.information @ near
+    coef[active] = near[active] + inverse @ rest[active]
     noise = equations.coefficient_noise(coef)
     loss = float(np.sum(inverse * noise[np.ix_(active, active)]))
     estimates = Estimates(

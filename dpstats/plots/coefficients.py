@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.arguments import check_flag
+from dpstats.domain import Range
 from dpstats.errors import ArgumentError
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
@@ -303,6 +304,9 @@ def _widths(design: PublicDesign, names: pd.Index) -> Float:
         raise ArgumentError("by_range: plain arrays declare no ranges; leave it out")
     width = pd.Series(design.upper - design.lower, index=list(design.names))
     width[width == 0] = 1.0
+    # The declared one, though a fit may have bought a narrower range: those of several fits are to be compared.
+    declared = {name: one.high - one.low for name, one in design.domain.items() if isinstance(one, Range)}
+    width.update(pd.Series(declared, dtype=np.float64))
     return np.asarray(width.loc[names], dtype=np.float64)
 
 

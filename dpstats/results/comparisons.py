@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.arguments import check_choice, safe_repr
+from dpstats.domain import Range
 from dpstats.errors import ArgumentError, DataError, NotReleasedError
 from dpstats.formula.design import DesignSpec
 from dpstats.frames import EffectFrame
@@ -166,6 +167,7 @@ class PublicRows:
     frame: pd.DataFrame
     model_rows: Callable[[Any], tuple[Vector, Vector]]  # of the fitted columns, and what is added to predictors
     mean: Callable[[Vector], Vector]
+    domain: Mapping[str, Any]  # of the columns that are declared
     by: str | None = None  # the column whose values divide the rows into groups
 
     def groups(self, by: str | None) -> dict[Any, int | None]:
@@ -198,8 +200,27 @@ class PublicRows:
         column = variable.column_name
         if variable.factor is not None:
             return self.at(group, **{column: change.before}), self.at(group, **{column: change.after})
-        moved = self._numbers(column) + change.size
-        return self.at(group), self.at(group, **{column: moved})
+        before, after = self._stepped(column, change.size)
+        return self.at(group, **{column: before}), self.at(group, **{column: after})
+
+    def _stepped(self, column: str, size: float) -> tuple[pd.Series[float], pd.Series[float]]:
+        """A column of numbers before and after a step; where the range ends first, the step leads to the number.
+
+        Beyond the range cells are clipped, or their rows left out: the step would be cut short.
+        """
+        numbers, declared = self._numbers(column), self.domain.get(column)
+        if not isinstance(declared, Range):
+            return numbers, numbers + size
+        low, high = declared.interval
+        numbers = numbers.where(numbers.between(low, high)) if declared.drops else numbers.clip(low, high)
+        forward = (numbers + size).between(low, high)
+        before, after = numbers.where(forward, numbers - size), (numbers + size).where(forward, numbers)
+        if not (before.isna() | before.between(low, high)).all():
+            raise ArgumentError(
+                f"variables: a step of {size:g} leads out of the range ({low:g}, {high:g}) of {column!r} both ways "
+                "from some row of newdata; type a smaller one"
+            )
+        return before, after
 
     def _numbers(self, column: str) -> pd.Series[float]:
         """A column of numbers."""

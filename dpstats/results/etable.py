@@ -19,6 +19,7 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Gaussian, NegativeBinomial
 from dpstats.frames import WideFrame
 from dpstats.plan.methods import fit_spec, no_fit_statistics
+from dpstats.plan.notes import narrowed_columns
 from dpstats.plan.row_counts import about_rows
 from dpstats.plan.tables import auxiliary_facts, capped_at, in_units, modelled_level, penalty_text
 from dpstats.privacy.accounting import compose
@@ -206,6 +207,12 @@ class ETable(Printed):
         for label, fit in zip(self.labels, self.fits, strict=True):
             about.setdefault(_about(fit), []).append(label)
         notes += [f"{', '.join(labels)}: {what}." for what, labels in about.items()]
+        for label, fit in zip(self.labels, self.fits, strict=True):
+            narrowed = narrowed_columns(fit.plan) if isinstance(fit, GLMResults) else {}
+            ranges = [f"{name} ({one.interval[0]:,.6g}, {one.interval[1]:,.6g})" for name, one in narrowed.items()]
+            notes += (
+                [f"{label}: rows outside the bought range of {' or '.join(ranges)} are left out."] if ranges else []
+            )
         uncertified = [
             f"{label} is NOT CERTIFIED: {fit.guarantee.reason}."
             for label, fit in zip(self.labels, self.fits, strict=True)

@@ -500,6 +500,7 @@ class ReleasedModel(FittedModel):
             over its rows with each value of this column, which may be any.
         newdata : DataFrame or dict of columns, optional
             Public rows to average over in the place of the private ones, at no charge, such as one of typical values.
+            A number that the step would take out of its range is compared with the number one step back.
         alpha : float
             1 less the coverage of the intervals.
 
@@ -597,7 +598,8 @@ class ReleasedModel(FittedModel):
 
         source: PrivateRows | PublicRows = PrivateRows(name, self.plan, self._fit_statistics)
         if newdata is not None:
-            source = PublicRows(name, model.errors, public_frame(newdata), rows, self._mean, by)
+            domain = getattr(self.plan.design, "domain", {})
+            source = PublicRows(name, model.errors, public_frame(newdata), rows, self._mean, domain, by)
         return Comparer(model, source)
 
     @property

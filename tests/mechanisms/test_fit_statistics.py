@@ -1047,3 +1047,17 @@ def test_the_share_explained_is_told_without_rare_levels(family: str, method: st
     # 40 runs: below .85 once in 200 at .94.
     assert found["covers"].mean() >= 0.85
     assert found["se"].median() < 0.05
+
+
+def test_steps_at_public_rows_are_whole_where_a_range_ends() -> None:
+    """A row whose cell the step would take out of its range is compared with the cell one step back."""
+    random = np.random.default_rng(4)
+    data = pd.DataFrame({"x": random.uniform(0, 10, 4_000), "d": random.integers(0, 2, 4_000)})
+    data["y"] = data["x"] + 3 * data["d"] + random.normal(0, 1, 4_000)
+    domain = {"x": (0, 10), "d": (0, 1), "y": (-5, 20)}
+    fit = dp.ols("y ~ x + d", data, 50.0, domain=domain, seed=1, inference=True, ranges="declared")
+    rows = {"x": [1.0, 9.5, 10.0], "d": [0, 1, 1]}
+    found = fit.comparisons({"x": 2, "d": None}, newdata=rows).set_index("term")["estimate"]
+    assert found.to_dict() == pytest.approx({"x": 2 * fit.debiased["x"], "d": fit.debiased["d"]})
+    with pytest.raises(dp.errors.ArgumentError, match="a step of 20 leads out of the range"):
+        fit.comparisons({"x": 20}, newdata=rows)
