@@ -25,7 +25,7 @@ from benchmarks.defaults import mean_caps
 from benchmarks.inference import populations
 from benchmarks.prediction import checked, cps1988
 from benchmarks.prediction import diamonds as precious
-from dpstats.models.adaptive import outlooks, preferred
+from dpstats.models.expectations import outlooks, preferred
 from dpstats.solvers.newton import minimize
 from dpstats.solvers.objective import PerturbedObjective
 

@@ -31,7 +31,7 @@ from benchmarks.inference.adaptive import (
     responses,
 )
 from benchmarks.prediction import diamonds
-from dpstats.models.adaptive import Expectation, Outlook, Populations, choose
+from dpstats.models.expectations import Expectation, Outlook, Populations, choose
 from dpstats.models.forecast import PUBLIC_ROWS, row_means
 from dpstats.models.population import KNOWN, KnownColumns
 from dpstats.plan.row_counts import CHECK_SHARE

@@ -29,7 +29,7 @@ import dpstats as dp
 from benchmarks.inference.adaptive import population
 from benchmarks.prediction import checked, cps1988, diamonds
 from dpstats.domain import Levels, Range
-from dpstats.models import adaptive
+from dpstats.models import expectations
 from dpstats.plan import plan as scaling
 from dpstats.privacy.randomness import random_source
 from dpstats.privacy.ranges import buy_reach
@@ -259,12 +259,12 @@ def taken(method: str) -> Callable[[str, float, int], Any]:
     def fit(name: str, eps: float, seed: int) -> Any:
         foreseen: dict[str, Any] = {}
 
-        def intervals(one: adaptive.Expectation, n: float) -> float:
+        def intervals(one: expectations.Expectation, n: float) -> float:
             here = SUMS if one.plan.request.method == "statistics" else CAP
             foreseen[here] = [[round(one.share(n / 2**halved), 4) for halved in range(PARTS)], one.width(n)]
             return float(here == method)
 
-        with mock.patch.object(adaptive.Expectation, "intervals", intervals):
+        with mock.patch.object(expectations.Expectation, "intervals", intervals):
             found = fitted(name, eps, seed, inference=True)
         FORESEEN[name, eps, method, seed] = foreseen
         return found

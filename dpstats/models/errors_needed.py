@@ -10,16 +10,10 @@ import numpy as np
 
 from dpstats.errors import DPStatsError
 from dpstats.formula.design import DesignSpec
-from dpstats.models.adaptive import (
-    DRAWS,
-    LEAST_SHARE,
-    Choices,
-    Expectation,
-    Populations,
-    carried_out,
-    comparable,
-)
+from dpstats.models.adaptive import carried_out
+from dpstats.models.expectations import DRAWS, LEAST_SHARE, Expectation, Populations, comparable
 from dpstats.models.forecast import mean_information, releases_errors, row_means, sample_rows, weight_cap
+from dpstats.models.forecast_by_rows import Choices
 from dpstats.models.population import RICH, USUAL, ColumnPrior, KnownColumns
 from dpstats.plan import Plan, replan_request, with_settled_law
 from dpstats.results.model import NeededRows
@@ -32,7 +26,7 @@ ENOUGH = 0.9
 INFORMATIVE = replace(RICH, count=0.3)
 """Rows that say so much; counts near the greatest one say more than common ones."""
 
-ROWS_A_COLUMN = 100.0
+MOST_JUDGED = 100.0
 """With so many rows times eps for each column nothing is forecast: up to 100 columns some would have an error."""
 
 CLOSE = 1.1
@@ -78,7 +72,7 @@ def too_few_rows(plan: Plan, rows: float) -> str | None:
     inference, counts = plan.request.options.inference, plan.counts
     deviation = 0.0 if counts is None or counts.rows is None else counts.rows_sd
     most = max(rows, 1.0) + deviation
-    enough_rows = most * plan.request.row_eps >= ROWS_A_COLUMN * len(plan.names)
+    enough_rows = most * plan.request.row_eps >= MOST_JUDGED * len(plan.names)
     if inference in (None, "auto") or enough_rows or not _hopeless(plan, most):
         return None
     needed, enough = needed_rows(plan, rows), ""

@@ -34,9 +34,10 @@ from dpstats.mechanisms.fit_statistics import release_fit_statistics
 from dpstats.mechanisms.focus import release_arm_sums
 from dpstats.mechanisms.napp import release_stages
 from dpstats.mechanisms.screening import release_screened
-from dpstats.models.adaptive import by_rows, forecast_by_rows, interval_follows
+from dpstats.models.adaptive import interval_follows
 from dpstats.models.errors_needed import needed_rows, too_few_rows
 from dpstats.models.forecast import Forecast, forecast
+from dpstats.models.forecast_by_rows import by_rows, forecast_by_rows
 from dpstats.models.pieces import PieceSource, ReadPieces
 from dpstats.models.population import population_rows
 from dpstats.models.release import Release, check_rows

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import dpstats as dp
-from dpstats.models import adaptive
-from dpstats.models.adaptive import InformationRatios, Outlook, choose, foreseeable, outlooks, preferred
+from dpstats.models import adaptive, expectations, forecast_by_rows
+from dpstats.models.expectations import InformationRatios, Outlook, choose, foreseeable, outlooks, preferred
 from dpstats.plan import with_settled_law
 from dpstats.plan.plan import rescaled
 
@@ -242,7 +242,7 @@ def test_errors_are_worth_what_the_page_says():
 
 
 def test_at_two_and_a_half_an_interval_is_an_even_chance(monkeypatch):
-    monkeypatch.setattr(adaptive.InformationRatios, "of", lambda ratios, n: np.array([2.5, 2.5]))
+    monkeypatch.setattr(expectations.InformationRatios, "of", lambda ratios, n: np.array([2.5, 2.5]))
     found = outlooks(plans("gaussian", PAID), [5_000.0])[0][0]
     assert found.share == pytest.approx(0.5)
 
@@ -270,7 +270,9 @@ def test_the_stand_in_for_a_response_decides_next_to_nothing(formula: str, monke
     once_bought = least_rows(adaptive.candidates_of(rescaled(plan, first[-1].request, bought), asked))
     for part in (0.5, 1.0, 2.0):
         with monkeypatch.context() as patched:
-            patched.setattr(adaptive, "LIKELY_PART", part * adaptive.LIKELY_PART)
+            likely = part * expectations.LIKELY_PART
+            for module in (adaptive, expectations):
+                patched.setattr(module, "LIKELY_PART", likely)
             assert least_rows(adaptive.candidates_of(plan)) == pytest.approx(once_bought, rel=1 / 3)
 
 
@@ -286,5 +288,5 @@ def test_errors_that_cost_predictions_much_are_left() -> None:
     }
     factors = {name: ["no", "yes"] for name in ("cd", "multi", "premium")}
     domain = {"price": (500, 8000), **columns, **factors}
-    choices = adaptive.Choices(dp.plan(f"np.log(price) ~ {' + '.join([*columns, *factors])}", domain, 1.0))
+    choices = forecast_by_rows.Choices(dp.plan(f"np.log(price) ~ {' + '.join([*columns, *factors])}", domain, 1.0))
     assert [choices.outlook(rows)[0] for rows in (4_400, 8_000)] == [0, 1]

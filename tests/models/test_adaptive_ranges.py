@@ -223,3 +223,14 @@ def test_rows_beyond_a_declared_range_are_left_out_where_a_narrower_one_was_boug
     assert f"have `x` outside its declared range (0, 200); {among}" in texts[0]
     assert "clipped" not in texts[0]
     assert "have `x` outside its declared range (0, 200), where they are clipped; look up the range" in texts[1]
+
+
+def test_side_by_side_a_narrowed_fit_names_its_rows() -> None:
+    """Else models of some rows stand beside models of all."""
+    call = {"domain": WIDE, "seed": 3, "allow_uncertified": True, "method": "statistics", "check_share": 0.1}
+    whole, narrowed = (dp.ols(FORMULA, ROWS, 20.0, ranges=ranges, **call) for ranges in ("declared", "bought"))
+    low, high = narrowed.plan.design.domain["x"].interval
+    assert high - low <= 100
+    for text in (str(dp.etable({"all": whole, "some": narrowed})), dp.etable([narrowed]).to_latex()):
+        assert f"rows outside the bought range of x ({low:,.6g}, {high:,.6g}) or z" in " ".join(text.split())
+    assert "left out" not in str(dp.etable([whole]))

@@ -22,7 +22,8 @@ from dpstats.formula.design import design_spec
 from dpstats.mechanisms.stage import StagesRelease
 from dpstats.mechanisms.statistics import ResidualCentre
 from dpstats.models import glm, ranges, residuals, sources
-from dpstats.models.adaptive import WIDTH_PRICE, affordable, expectations, settled
+from dpstats.models.adaptive import affordable, settled
+from dpstats.models.expectations import WIDTH_PRICE, expectations
 from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan
 from dpstats.plan.methods import ERRORS_SHARE, FEWEST_BOUGHT, INTERVAL_CAP, ONE_TAIL, fit_spec, plan_releases

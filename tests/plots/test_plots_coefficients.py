@@ -86,6 +86,19 @@ def test_by_range_multiplies_by_the_declared_width(fit: dp.GLMResults) -> None:
     assert ends == pytest.approx(table[["low", "high"]].to_numpy())
 
 
+def test_by_range_has_the_declared_width_where_a_fit_bought_a_narrower_one() -> None:
+    """Else the larger slope of two fits may be drawn as the smaller."""
+    random = np.random.default_rng(2)
+    data = pd.DataFrame({"x": random.normal(20, 2, 20_000).clip(0, 200)})
+    data["y"] = data["x"] / 10 + random.normal(0, 1, 20_000)
+    domain = {"x": (0, 200), "y": (-10, 20)}
+    fit = dp.ols("y ~ x", data, 20.0, domain=domain, seed=3, ranges="bought", method="statistics")
+    low, high = fit.plan.design.domain["x"].interval
+    assert high - low <= 100
+    points, _ = bars(fit.plot(by_range=True), "0.95 interval", 0)
+    assert points[:, 0] == pytest.approx([200 * fit.debiased["x"]])
+
+
 def test_chosen_columns_alone_are_drawn_and_the_choice_is_named(rows: pd.DataFrame) -> None:
     chosen = fitted(rows, "y ~ x + z + group", family="gaussian", screen=1, inference=None)
     ax = chosen.plot()

@@ -1,0 +1,232 @@
+"""Standard errors that are forecast for plans which follow the number of their rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from dpstats.arguments import check_type
+from dpstats.cached import cached_property
+from dpstats.domain import Domain
+from dpstats.families.base import OF_PIECES
+from dpstats.formula.design import DesignSpec
+from dpstats.frames import NotedFrame
+from dpstats.models.adaptive import (
+    LIKELY,
+    MIDDLE,
+    SURE,
+    before_residuals,
+    candidates_of,
+    carried_out,
+    interval_follows,
+    interval_share,
+    with_public_residuals,
+)
+from dpstats.models.expectations import (
+    Expectation,
+    Outlook,
+    comparable,
+    expectations,
+    foreseeable,
+    preferred,
+    with_likely_mean,
+)
+from dpstats.models.forecast import (
+    Forecast,
+    forecast,
+    releases_errors,
+    response_words,
+    sample_rows,
+    typical_response,
+    weight_cap,
+)
+from dpstats.models.population import POOR, KnownColumns
+from dpstats.plan import Plan
+from dpstats.plan.methods import (
+    ResponsePurchase,
+)
+from dpstats.plan.plan import rescaled
+from dpstats.wording import phrase
+
+Vector = NDArray[np.float64]
+
+SMALL_COUNT = 2.0
+"""A forecast takes the count of the rows for so many of its standard deviations less: 97 of 100 are larger."""
+
+
+class Choices:
+    """What a fit of a plan that counts its rows becomes by their number, its ranges as they are declared.
+
+    What intervals cost is as if so much less were to be had of the rows: noise and rows go together.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        counts = plan.counts
+        self.plan, self.names = plan, () if counts is None else counts.trimmable
+        offered = candidates_of(plan) if counts is not None and counts.settles_errors else []
+        self.candidates = offered or [plan]
+        self.open = bool(offered or self.names) and comparable(plan)
+
+    @cached_property
+    def _expectations(self) -> list[Expectation]:
+        return expectations(self.candidates)
+
+    def share(self, rows: float) -> float:
+        """The share of eps that intervals cost."""
+        return interval_share(self.plan.request, self.names, rows)
+
+    def outlook(self, rows: float) -> tuple[int, Outlook]:
+        """The place of the candidate that is chosen, and what it is expected to show."""
+        left = rows * (1 - self.share(rows))
+        expected = [one.of(left) for one in self._expectations]
+        return (place := preferred(expected)), expected[place]
+
+
+Assumptions = tuple[float | None, object, object]  # residual_sd, typical, like
+
+Simulated = dict[object, Forecast]
+
+
+@dataclass(frozen=True, eq=False)
+class AdaptiveForecast(Forecast):
+    """Standard errors of fits of a plan that follows the number of its rows; `plan` is what spends most on errors."""
+
+    followed: Plan
+    assumptions: Assumptions
+    simulated: Simulated
+    likely_share: float = LIKELY
+    _plans: dict[float, tuple[Plan, Forecast | None]] = field(init=False, repr=False, default_factory=dict)
+
+    @cached_property
+    def _known_columns(self) -> KnownColumns | None:
+        """What is known of columns, if anything is."""
+        assert isinstance(self.followed.design, DesignSpec)
+        _, *given = self.assumptions
+        nothing = all(one is None for one in given)
+        return None if nothing else KnownColumns.from_arguments(self.followed.design, *given)
+
+    @cached_property
+    def _residual_sd(self) -> float | None:
+        """That of residuals of least squares in the user's units, if it is given or follows from a known response."""
+        residual_sd, known, design = self.assumptions[0], self._known_columns, self.plan.design
+        assert isinstance(design, DesignSpec)
+        if residual_sd is not None or known is None or not known.has(design.parsed.response_columns):
+            return residual_sd
+        return math.sqrt(self.populations[self.names[0]].square) * design.response_scaling()[1]
+
+    def at(self, plan: Plan) -> Forecast:
+        check_type("plan", plan, Plan, "a plan of the same call, as plan.at(eps) makes it")
+        return forecast_by_rows(plan, *self.assumptions, simulated=self.simulated)
+
+    def cautious(self) -> Forecast:
+        return replace(self, likely_share=SURE)
+
+    def errors(self, n: int) -> pd.DataFrame:
+        """As of any forecast; of described rows the ends are those of purchases that go well and badly."""
+        table, plan = super().errors(n), self.plan_at(n)
+        if not self.known or not (plan.trimmed or (plan.response is not None and plan.family.response == "count")):
+            return table
+        found = table["std_error"]
+        well, badly = (replace(self, likely_share=share) for share in (MIDDLE, SURE))
+        if well.bought_at(n) != self.bought_at(n):
+            # Where there are errors after worse purchases no draws need tell that there are some.
+            sure = np.isfinite(found).all()
+            best = well.expected(self.last, n) if sure else well.likely(self.last, n, rough=True)[0]
+            table["lower"] = np.minimum(found, best)
+        if badly.bought_at(n) != self.bought_at(n):
+            table["upper"] = np.maximum(found, badly.likely(self.last, n, rough=True)[0])
+        return table
+
+    def plan_at(self, n: float) -> Plan:
+        return self._settled(n)[0]
+
+    def bought_at(self, n: float) -> tuple[Domain, ResponsePurchase | None]:
+        """The Domain with the ranges that the search finds, and what is bought of the response."""
+        plan = self.plan_at(n)
+        assert isinstance(plan.design, DesignSpec)
+        return plan.design.domain, plan.response
+
+    def expected(self, name: str, n: int) -> Vector:
+        found = self._settled(n)[1]
+        return np.full(len(self.plan.names), np.inf) if found is None else found.expected(name, n)
+
+    def identified_draws(self, name: str, n: int, draws: int) -> Iterator[NDArray[np.bool_]]:
+        found = self._settled(n)[1]
+        if found is None:
+            return iter([np.zeros(len(self.plan.names), dtype=bool)])
+        return found.identified_draws(name, n, draws)
+
+    def _settled(self, n: float) -> tuple[Plan, Forecast | None]:
+        """The plan for `n` rows, to three digits, and what is foreseen of its errors; None if it has none.
+
+        A search asks for many numbers of rows, and the choice changes at few. It is that of a count which the noise
+        has made small: what more rows decide may not come.
+        """
+        counts = self.followed.counts
+        rows = float(f"{max(n - (SMALL_COUNT * counts.rows_sd if counts is not None else 0.0), 1.0):.3g}")
+        if rows not in self._plans:
+            plan = carried_out(self.followed, rows, self._known_columns, self._residual_sd, self.likely_share)
+            plan = with_likely_mean(plan)
+            found = _foreseen(plan, self.assumptions, self.simulated) if releases_errors(plan) else None
+            self._plans[rows] = (plan, found)
+        return self._plans[rows]
+
+
+def _foreseen(plan: Plan, assumptions: Assumptions, simulated: Simulated) -> Forecast:
+    """What is foreseen of a plan by rows that are simulated once for all plans with the same units and cap."""
+    assert isinstance(plan.design, DesignSpec)
+    kind = (plan.design.response_scaling(), plan.family, weight_cap(plan), plan.design.domain)
+    if kind not in simulated:
+        simulated[kind] = forecast(plan, *assumptions)
+    return simulated[kind].at(plan)
+
+
+def forecast_by_rows(
+    plan: Plan, residual_sd: float | None, typical: object, like: object, *, simulated: Simulated | None = None
+) -> Forecast:
+    """What is foreseen of a plan's standard errors, as each number of rows settles it; see `Plan.standard_errors`.
+
+    `simulated` is what has been foreseen of the same call at other budgets.
+    """
+    simulated, assumptions = {} if simulated is None else simulated, (residual_sd, typical, like)
+    plan = plan if plan.residuals is None else with_public_residuals(before_residuals(plan), residual_sd)
+    counts = plan.counts
+    follows = counts is not None and bool(counts.settles_errors or counts.trimmable)
+    persons = plan.request.options.unit is not None and plan.screening is None
+    narrows = bool(plan.trimmed or plan.response) and not (typical is None and like is None)
+    if not (follows or narrows) or not (foreseeable(plan) or persons):
+        return forecast(plan, *assumptions)
+    dearest = [plan, *candidates_of(plan)][-1]
+    if interval_follows(plan.request):
+        dearest = rescaled(plan, dearest.request)
+    found = _foreseen(dearest, assumptions, simulated)
+    return AdaptiveForecast(dearest, found.populations, plan, assumptions, simulated)
+
+
+ROWS = (300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
+"""Numbers of rows that a plan tells the choice for."""
+
+
+def by_rows(plan: Plan) -> pd.DataFrame:
+    """What would be chosen by number of rows: which ranges, how errors are paid for, and how many to expect."""
+    choices, found = Choices(plan), []
+    asked = plan.request.options.inference is True and comparable(plan) and plan.family.name not in OF_PIECES
+    for rows in ROWS if choices.open or asked else ():
+        with np.errstate(all="ignore"):  # of units that are far apart
+            place, expected = choices.outlook(rows)
+        setting = choices.candidates[place].request.options.inference
+        paid = "none" if not expected.share else "free" if setting == "auto" else "paid"
+        found.append((rows, "bought" if choices.share(rows) else "declared", paid, expected.share))
+    table = NotedFrame(pd.DataFrame(found, columns=["rows", "ranges", "errors", "share"]).set_index("rows"))
+    if found and plan.family.response == "binary":
+        assert isinstance(plan.design, DesignSpec)
+        nothing = KnownColumns.from_arguments(plan.design, None, None)
+        share = sample_rows(plan.design, plan.family, nothing, POOR, None, 1).mean
+        known = phrase(f"plan.standard_errors(n, {typical_response(plan, share)})", shell=typical_response(plan, share))
+        table.attrs["note"] = f"This assumes that {response_words(plan, share)}; {known} takes the share that you know."
+    return table
