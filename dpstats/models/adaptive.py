@@ -323,12 +323,18 @@ def _or_statistics(plan: Plan, alone: Sequence[Plan], rows: float) -> Plan:
 def with_residuals(plan: Plan, rows: float, asked: Request, residual_sd: float | None = None) -> Plan:
     """The plan of sums of residuals that takes the place of one with errors, if so many rows pay for it.
 
-    The plan has an interval of its response; `asked` was the request before. A likely cap stands in, and no
-    coefficients: public facts and `rows` decide whether residuals are bought, and nothing fails for those that are.
+    Of so many persons it is the same fit, whose cap will follow their residuals. The plan has an interval of its
+    response; `asked` was the request before. A likely cap stands in, and no coefficients: public facts and `rows`
+    decide whether residuals are bought, and nothing fails for those that are.
     """
-    request, size = with_settled_law(plan), len(plan.names)
+    request, size, design = with_settled_law(plan), len(plan.names), plan.design
     suits = plan.response is not None and request.options.inference is True and may_take_statistics(asked)
-    if not suits or not foreseeable(plan) or rows * request.row_eps < ROWS_A_COLUMN * size:
+    persons = request.options.unit is not None
+    if persons:
+        alike = design.has_intercept and design.score_ratio == 1.0 and not design.offset_bound
+    else:
+        alike, request = foreseeable(plan), replace(request, method="statistics")
+    if not suits or not alike or rows * request.row_eps < ROWS_A_COLUMN * size:
         return plan
     cap = INTERVAL_CAP
     if residual_sd is not None:
@@ -338,7 +344,7 @@ def with_residuals(plan: Plan, rows: float, asked: Request, residual_sd: float |
         residual_share(rows * request.row_eps, size) * request.row_eps, ResidualCentre((0.0,) * size, cap)
     )
     with contextlib.suppress(DPStatsError):  # as public as what is planned
-        return rescaled(plan, replace(request, method="statistics"), plan.response, residuals)
+        return rescaled(plan, request, plan.response, residuals)
     return plan
 
 

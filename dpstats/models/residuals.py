@@ -41,13 +41,14 @@ def bought_residuals(
     about = ResidualCentre(tuple(coef), reach)
     values, eps = encoded.map(partial(residuals_about, about)), (1 - share) * purchase.eps
     counts = buy_residual_counts(values, 1.0, eps=eps, adjacency=request.adjacency, random=random)
+    number = rows if request.options.record.rows == 1 else max(float(counts.sum()), 1.0)  # rows are of persons counted
     sensitivity = 1 if request.adjacency == "add_remove" else 2
-    error = ERROR_OF_CAP * math.sqrt(len(coef)) / (max(rows, 1.0) * request.row_eps)
+    error = ERROR_OF_CAP * math.sqrt(len(coef)) / (max(number, 1.0) * request.row_eps)
     deviation = math.sqrt(2) * sensitivity / eps
-    tails = residual_tails(counts, class_edges(1.0), deviation=deviation, rows=rows, unit_error=error)
+    tails = residual_tails(counts, class_edges(1.0), deviation=deviation, rows=number, unit_error=error)
     widest = interval_cap(design, response)
     cap = min(tails.cap * reach, widest) if tails.has_two(expected=not response.one_tail) else widest
-    beyond = share_beyond(counts, class_edges(1.0), cap / reach, deviation=deviation, rows=rows)
+    beyond = share_beyond(counts, class_edges(1.0), cap / reach, deviation=deviation, rows=number)
     # In model units of the declared response.
     scale = own[1] / declared[1]
     moved = scale * coef

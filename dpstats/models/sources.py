@@ -48,7 +48,7 @@ from dpstats.models.adaptive import (
 )
 from dpstats.models.population import RecordPieces
 from dpstats.models.ranges import STAND_IN, bought_ranges, bought_response, serve
-from dpstats.models.release import check_unit, counted_tables, person_rows
+from dpstats.models.release import check_unit, counted_rows, counted_tables, person_rows
 from dpstats.models.residuals import bought_residuals
 from dpstats.plan import Plan, make_plan, range_eps, settle_law, with_settled_law
 from dpstats.plan.methods import caps_for_intervals, response_purchase, trimmable
@@ -394,9 +394,11 @@ class FormulaSource:
             plan = settled(plan, rows, request if follows else None)
             plan = with_residuals(plan, rows, request) if follows else plan
             if plan.residuals is not None:
-                read = partial(self.rows, data=data, random=random)
+                read = partial(self._counted, data=data, random=random)
                 residuals, encoded = bought_residuals(plan, rows, read, random)
-                plan = rescaled(plan, with_settled_law(plan), plan.response, residuals)
+                encoded = encoded if request.options.unit is None else None  # a fit of persons weighs all their rows
+                with contextlib.suppress(DPStatsError):  # as above
+                    plan = rescaled(plan, with_settled_law(plan), plan.response, residuals)
         if rows is not None:
             plan = with_refit_residuals(plan, rows)
         return Completed(replace(plan, advice=advised), encoded)
@@ -406,6 +408,12 @@ class FormulaSource:
         assert isinstance(plan.design, DesignSpec)
         with quiet():
             return cap_rows(person_rows(plan.design, data, plan.request.options.record, random), plan.family)
+
+    def _counted(self, plan: Plan, data: Table, random: RandomSource) -> Rows[Block]:
+        """The same of as many rows of a person as may be counted. Reads rows: charge first."""
+        assert isinstance(plan.design, DesignSpec)
+        with quiet():
+            return cap_rows(counted_rows(plan.design, data, plan.request.options.record, random), plan.family)
 
     def nobs(self, request: Request, data: Table) -> int | None:
         """The number of rows as given, where it is public: persons may be replaced by others with more or fewer."""
