@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -168,6 +168,7 @@ class PublicRows:
     model_rows: Callable[[Any], tuple[Vector, Vector]]  # of the fitted columns, and what is added to predictors
     mean: Callable[[Vector], Vector]
     domain: Mapping[str, Any]  # of the columns that are declared
+    read: Sequence[str]  # the columns that terms in the model read
     by: str | None = None  # the column whose values divide the rows into groups
 
     def groups(self, by: str | None) -> dict[Any, int | None]:
@@ -329,7 +330,10 @@ class Comparer:
     def _variable(self, name: str) -> Variable:
         """The variable to change; at public rows it may be any column that the formula reads."""
         design, private = self.plan.design, isinstance(self.source, PrivateRows)
-        if not private and isinstance(design, DesignSpec) and name in design.parsed.exog_columns:
+        known = design.parsed.exog_columns if isinstance(design, DesignSpec) else ()
+        if isinstance(self.source, PublicRows) and name in known:
+            if name not in self.source.read:
+                raise ArgumentError(f"variables: {name!r} is in no term of the model, which left it out (left_out)")
             number = Variable(name, name, None, (), -1, 0.0, alone=False)
             return formula_variables(design).get(name, number)
         return find_variable("variables", design, name, alone=private)

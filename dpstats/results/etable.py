@@ -390,7 +390,7 @@ class Column:
 
     @cached_property
     def numbers(self) -> pd.DataFrame:
-        """coef, std_error and noise_at_most, a row for each column of the design that the fit kept."""
+        """coef, std_error and noise_at_most, a row for each column of the design that is in the model."""
         fit = self.fit
         columns = {
             "coef": fit.debiased if self.errors else fit.params,
@@ -398,7 +398,7 @@ class Column:
             "noise_at_most": fit.noise_at_most if isinstance(fit, GLMResults) else np.nan,
         }
         table = pd.DataFrame(columns)
-        return table[fit.plan.kept] if isinstance(fit, GLMResults) else table
+        return table[fit.in_model] if isinstance(fit, GLMResults) else table
 
     @cached_property
     def ratios(self) -> pd.DataFrame:
