@@ -31,7 +31,7 @@ from dpstats.results.model import FittedModel
 from dpstats.results.statistics import IVResults, StatisticsResults
 from dpstats.results.stored import Printed, written_text
 from dpstats.results.summary import has_exact_noise, rows_text
-from dpstats.summaries import GAP, WIDTH, Summary, format_number, full_width, with_title, wrap_text
+from dpstats.summaries import GAP, WIDTH, Summary, format_number, full_width, with_title, without_lists, wrap_text
 from dpstats.wording import part_of
 
 Fit = GLMResults | AbsorbedResults | StatisticsResults
@@ -161,9 +161,10 @@ class ETable(Printed):
         widths = [width] * len(columns)
         room = WIDTH - sum(widths) - len(widths)
         rows: list[tuple[str, list[str]]] = []
-        for name in (name for name in self.names if any(name in one.cells for one in columns)):
+        inside = [name for name in self.names if any(name in one.cells for one in columns)]
+        for name, shown in zip(inside, without_lists([self.names[name] for name in inside], room), strict=True):
             # A long name continues next to the errors.
-            for part, at in zip_longest(wrap_text(self.names[name], room, "  "), (0, 1)):
+            for part, at in zip_longest(wrap_text(shown, room, "  "), (0, 1)):
                 rows.append((part or "", ["" if at is None else one.cells.get(name, ("", ""))[at] for one in columns]))
         table = full_width(list(self.labels[which]), rows, widths, narrow=False)
         return [table, full_width([], self._facts(which), widths, narrow=False)]
