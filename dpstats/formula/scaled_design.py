@@ -75,7 +75,7 @@ class ScaledDesign:
     cut_points: tuple[str, ...] = ()  # what the intercept and the dummies after it are shown as, of ordered levels
     # Bodies of columns that move together, which hold every row besides the others.
     joint: tuple[JointBody, ...] = field(default=(), repr=False)
-    absent: tuple[str, ...] = ()  # terms that are not read: their columns are 0 in every row
+    absent: tuple[str, ...] = field(default=(), repr=False)  # terms that are not read: their columns are 0
 
     @property
     def offset_center(self) -> float:
