@@ -198,7 +198,8 @@ def forecast_by_rows(
     counts = plan.counts
     follows = counts is not None and bool(counts.settles_errors or counts.trimmable)
     persons = plan.request.options.unit is not None and plan.screening is None
-    narrows = bool(plan.trimmed or plan.response) and not (typical is None and like is None)
+    described = any(one is not None for one in (typical, like, residual_sd if persons else None))
+    narrows = described and bool(plan.trimmed or plan.response)
     if not (follows or narrows) or not (foreseeable(plan) or persons):
         return forecast(plan, *assumptions)
     dearest = [plan, *candidates_of(plan)][-1]

@@ -397,8 +397,7 @@ class FormulaSource:
                 read = partial(self._counted, data=data, random=random)
                 residuals, encoded = bought_residuals(plan, rows, read, random)
                 encoded = encoded if request.options.unit is None else None  # a fit of persons weighs all their rows
-                with contextlib.suppress(DPStatsError):  # as above
-                    plan = rescaled(plan, with_settled_law(plan), plan.response, residuals)
+                plan = rescaled(plan, with_settled_law(plan), plan.response, residuals)
         if rows is not None:
             plan = with_refit_residuals(plan, rows)
         return Completed(replace(plan, advice=advised), encoded)

@@ -525,8 +525,8 @@ def plan_model(
     family = scaled_family(
         request.family, design, scaling, intervals=caps_for_intervals(request), information=information
     )
-    if residuals is not None and residuals.centre is not None and scaling is not None:
-        # Of persons, whose loss has the cap that sums of rows have.
+    if isinstance(family, Gaussian) and residuals is not None and residuals.centre is not None and scaling is not None:
+        # Of persons: the loss has the cap that sums of rows would have.
         cap = residuals.centre.cap * design.without_working().response_scaling()[1] / design.response_scaling()[1]
         family = replace(family, residual_cap=min(cap, family.lipschitz))
     return make_plan(
