@@ -39,6 +39,7 @@ from dpstats.plan.methods import (
     caps_for_intervals,
     is_open_least_squares,
     is_open_quantile,
+    may_cap_persons,
     may_take_statistics,
     response_purchase,
     trimmable,
@@ -327,14 +328,13 @@ def with_residuals(plan: Plan, rows: float, asked: Request, residual_sd: float |
     response; `asked` was the request before. A likely cap stands in, and no coefficients: public facts and `rows`
     decide whether residuals are bought, and nothing fails for those that are.
     """
-    request, size, design = with_settled_law(plan), len(plan.names), plan.design
-    suits = plan.response is not None and request.options.inference is True and may_take_statistics(asked)
-    persons = request.options.unit is not None
-    if persons:
-        alike = design.has_intercept and design.score_ratio == 1.0 and not design.offset_bound
+    request, size = with_settled_law(plan), len(plan.names)
+    if request.options.unit is not None:
+        suits = may_cap_persons(asked, plan.design)
     else:
-        alike, request = foreseeable(plan), replace(request, method="statistics")
-    if not suits or not alike or rows * request.row_eps < ROWS_A_COLUMN * size:
+        suits = request.options.inference is True and may_take_statistics(asked) and foreseeable(plan)
+        request = replace(request, method="statistics")
+    if not suits or plan.response is None or rows * request.row_eps < ROWS_A_COLUMN * size:
         return plan
     cap = INTERVAL_CAP
     if residual_sd is not None:

@@ -368,6 +368,13 @@ def may_take_statistics(request: Request) -> bool:
     return request.open_method and plain and is_open_least_squares(request)
 
 
+def may_cap_persons(request: Request, design: PublicDesign) -> bool:
+    """Whether the residuals of persons may settle the cap: of plain least squares with errors and equal weights."""
+    alike = design.has_intercept and design.score_ratio == 1.0 and not design.offset_bound
+    asked = request.options.unit is not None and request.options.inference is True
+    return alike and asked and may_take_statistics(request)
+
+
 def is_open_quantile(request: Request) -> bool:
     """Whether the width of the pinball loss's corner is left open."""
     return isinstance(request.family, Quantile) and request.family.h is None

@@ -31,6 +31,7 @@ from dpstats.plan.methods import (
     caps_for_intervals,
     fit_spec,
     is_open_least_squares,
+    may_cap_persons,
     no_fit_statistics,
     range_eps,
 )
@@ -278,7 +279,7 @@ def cap_note(plan: PlanFacts) -> list[str]:
     if open_method and (adapts or (alike and request.options.n is not None)):
         uncapped = f" Such a fit may also take {statistics}, which has no cap, or sums that cap residuals about a "
         uncapped += "first fit."
-    elif open_method and request.options.unit is not None and plan.response is not None:
+    elif may_cap_persons(request, plan.design) and not (counts is None and request.options.n is None):
         uncapped = " With many persons the fit also buys how far residuals about a first fit reach, and the cap is at "
         uncapped += "most what these suggest."
     return [f"Residuals beyond a cap (residual_cap) {linear} {cap}{uncapped}"]
