@@ -211,7 +211,7 @@ class Estimates:
         )
 
     def path_errors(self, rows: Float) -> Float:
-        """A deviation of each row's combination by the information's average on the way, shape (k,), all moving as one."""
+        """A deviation of each row's combination by the average information, shape (k,), all moving as one."""
         return rows @ np.broadcast_to(self.path_error, (self.size,))
 
     def _laws(self, directions: Float, weights: Float) -> StandardLaws:
