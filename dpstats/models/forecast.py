@@ -43,7 +43,7 @@ from dpstats.inference.forecast_identification import forecast_information
 from dpstats.inference.inverse import LIKELY
 from dpstats.mechanisms.information import Information, InformationPlan, ReleasedSums
 from dpstats.mechanisms.information_release import dispersion, variance_noise
-from dpstats.mechanisms.statistics import StatisticsPlan
+from dpstats.mechanisms.statistics import ResidualCentre, StatisticsPlan
 from dpstats.models.population import (
     EXPLAINED,
     KNOWN,
@@ -62,6 +62,8 @@ from dpstats.models.population import (
 )
 from dpstats.models.release import person_rows
 from dpstats.plan import Plan
+from dpstats.plan.methods import INTERVAL_CAP
+from dpstats.plan.plan import interval_cap
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.guarantee import Unit
 from dpstats.privacy.information import MatrixNoise, row_weights
@@ -93,6 +95,9 @@ are sure to be identified; and the greatest ratio at which none is."""
 HALF = 0.5
 """An error whose chance is less is not foreseen."""
 
+LIKELY_CAP = 3.5
+"""The cap that is bought of residuals is taken for so many of their standard deviations."""
+
 PUBLIC_ROWS = 16_384
 """So many public rows at most stand for all."""
 
@@ -103,8 +108,9 @@ PUBLIC_RIDGE, PUBLIC_GRADIENT = 1e-6, 1e-7
 class RowMeans(NamedTuple):
     """What a row adds in the mean: l'' x x', shape (p, p); l'' and l'^2; and (x, y)(x, y)', shape (p + 1, p + 1).
 
-    `coef`, shape (p,), are the coefficients in model units of one draw. `response` is the share of events or the mean
-    of counts; NaN of other responses, and of pieces of records.
+    `coef`, shape (p,), are the coefficients in model units of one draw. `response` is the share of events, the mean of
+    counts, or the standard deviation of a number, in its units, of which nothing is known; NaN of other responses, and
+    of pieces of records.
     """
 
     coef: Vector
@@ -127,6 +133,7 @@ class Forecast:
     plan: Plan
     # what a row adds in the mean: "usual" or "known"; "rich" and "poor" too where nothing is known
     populations: Mapping[str, RowMeans]
+    finds_cap: bool = field(default=True, kw_only=True)  # whether the purchase of a cap of residuals goes well
     _cache: dict[tuple[str, int], list[NDArray[np.bool_]]] = field(init=False, repr=False, default_factory=dict)
 
     @cached_property
@@ -136,10 +143,9 @@ class Forecast:
         assert law is not None
         return Projection.of(law, self.plan.design.forms())
 
-    @property
-    def _matrix_noise(self) -> MatrixNoise | StatisticsPlan:
+    def _matrix_noise(self, name: str) -> MatrixNoise | StatisticsPlan:
         """The noise of the information that is released, or of sums with it."""
-        stage = self.plan.stages[-1].plan
+        stage = self._likely_plans[name].stages[-1].plan
         if stage.statistics is not None:
             return stage.statistics
         assert stage.information is not None
@@ -207,7 +213,7 @@ class Forecast:
 
     @property
     def assumption(self) -> str:
-        """What is supposed of a response of 0 and 1 or of counts, in a sentence; nothing of others."""
+        """What is supposed of a response, in a sentence; nothing of a number that is described."""
         return response_assumption(self.plan, [one.response for one in self.populations.values()])
 
     @property
@@ -249,7 +255,7 @@ class Forecast:
         # A search asks again for the numbers that its table is of.
         known = self._cache.setdefault((name, n), [])
         for place in range(draws):
-            noise = self._matrix_noise.sample(random)
+            noise = self._matrix_noise(name).sample(random)
             if place == len(known):
                 with quiet():
                     known.append(np.isfinite(self._inferred(name, n, noise).se))
@@ -270,9 +276,20 @@ class Forecast:
         """What is known of an information matrix, and identified of it."""
         return forecast_information(matrix, self._projection, self.plan.design.dummies, noisy=noisy)
 
+    @cached_property
+    def _likely_plans(self) -> dict[str, Plan]:
+        """The plan by population, once it has bought what sums are of: residuals about coefficients, and their cap.
+
+        Those coefficients are the population's: the rough fit's own noise is small beside the cap.
+        """
+        return {
+            name: with_likely_residuals(self.plan, means, found=self.finds_cap)
+            for name, means in self.populations.items()
+        }
+
     def _inferred(self, name: str, n: float, noise: Vector | None = None) -> Inference:
         """The table of errors of `n` rows that are as their mean, with some noise in what is released or with none."""
-        plan, means = self.plan, self.populations[name]
+        plan, means = self._likely_plans[name], self.populations[name]
         if plan.objective.statistics is not None:
             sums = ReleasedSums(n * means.moments + (0.0 if noise is None else noise))
             return sums_inference(plan, sums, None, self._known(sums.matrix, noisy=noise is not None)).table
@@ -343,26 +360,49 @@ def forecast(
         return Forecast(plan, {name: one.person(record) for name, one in means.items()})
 
 
+def with_likely_residuals(plan: Plan, means: RowMeans, *, found: bool) -> Plan:
+    """The plan of sums of residuals once it has bought coefficients and a cap, if it buys them.
+
+    The cap is that of a population's residuals, or if it is not `found` the widest, as in `bought_residuals`.
+    """
+    statistics, response, design = plan.objective.statistics, plan.response, plan.design
+    if plan.residuals is None or statistics is None:
+        return plan
+    assert isinstance(design, DesignSpec)
+    # In half widths of the declared response: of one that nobody describes its range stands in.
+    part = 1.0 if response is None else (response.high - response.low) / (design.response.high - design.response.low)
+    widest = INTERVAL_CAP if response is None else part * interval_cap(design, response)
+    left = np.append(-means.coef, 1.0)
+    cap = min(LIKELY_CAP * math.sqrt(left @ means.moments @ left), widest) if found else widest
+    centre = ResidualCentre(tuple(means.coef.tolist()), cap)
+    stage = replace(plan.objective, statistics=replace(statistics, residuals=centre))
+    return replace(plan, stages=(plan.stages[0]._replace(plan=stage),))
+
+
 def supposed(everything: bool) -> dict[str, ColumnPrior]:
     """The kinds of rows that are supposed, by name: one where everything is known of columns."""
     return {"known": KNOWN} if everything else {"usual": USUAL, "rich": RICH, "poor": POOR}
 
 
 def response_words(plan: Plan, mean: float) -> str:
-    """What share of a response are events, or which mean counts have, in words."""
+    """What share of a response are events, which mean counts have, or which standard deviation a number, in words."""
     assert isinstance(plan.design, DesignSpec)
     name, declared = plan.design.response_name, plan.design.domain.get(plan.design.response_name)
+    if plan.family.response == "continuous":
+        return f"{name} has a standard deviation of {_figure(mean)}"
     if plan.family.response != "binary":
         return f"{name} has a mean of {mean:.3g}"
     return f"{100 * mean:.3g} % of {name} are {declared.values[1] if isinstance(declared, Levels) else 1}"
 
 
 def typical_response(plan: Plan, mean: float) -> str:
-    """How to type what is typical of a response whose mean is known."""
+    """How to type what is typical of a response whose mean is known, or of a number whose standard deviation is."""
     assert isinstance(plan.design, DesignSpec)
     name, declared, known = plan.design.response_name, plan.design.domain.get(plan.design.response_name), f"{mean:.3g}"
     if declared is None:  # an expression
         name, known = plan.design.parsed.response_columns[0], "..."
+    elif plan.family.response == "continuous":
+        known = f"[{_figure(plan.design.without_working().response_scaling()[0])}, {_figure(mean)}]"
     elif plan.family.response != "binary":
         known = f"[{known}, {math.sqrt(2 * mean):.2g}]"
     elif isinstance(declared, Levels):
@@ -374,16 +414,21 @@ def response_assumption(plan: Plan, means: Sequence[float]) -> str:
     """What is supposed of a response, in a sentence: `means` of usual, informative and uninformative rows."""
     if not np.all(np.isfinite(means)):
         return ""
-    said, binary = f"This assumes that {response_words(plan, means[0])}", plan.family.response == "binary"
+    kind, said = plan.family.response, f"This assumes that {response_words(plan, means[0])}"
     if len(set(means)) == 1:  # as it is known
         return f"{said}."
-    rich, poor = (f"{100 * mean:.3g} %" if binary else f"{mean:.3g}" for mean in means[1:])
-    varies = "" if binary else " and varies as Poisson counts do"
-    fact = "the share" if binary else "mean and standard deviation"
+    rich, poor = (f"{100 * mean:.3g} %" if kind == "binary" else _figure(mean) for mean in means[1:])
+    varies = " and varies as Poisson counts do" if kind == "count" else ""
+    fact = "the share" if kind == "binary" else "mean and standard deviation"
     return (
         f"{said}{varies} (informative rows: {rich}, uninformative: {poor}). If you know {fact}, type "
-        f"{'it' if binary else 'them'} as {typical_response(plan, means[0])}."
+        f"{'it' if kind == 'binary' else 'them'} as {typical_response(plan, means[0])}."
     )
+
+
+def _figure(value: float) -> str:
+    """To three digits, without an exponent where it can be read so."""
+    return f"{float(f'{value:.3g}'):.12g}"
 
 
 def releases_errors(plan: Plan) -> bool:
@@ -460,7 +505,7 @@ class Sample(NamedTuple):
     endog: Vector
     size: int
     coef: Vector | None = None  # those of the linear predictor, where they are known
-    mean: float = math.nan  # of a response of 0 and 1 or of counts
+    response: float = math.nan  # as of `RowMeans`
 
 
 def sample_rows(
@@ -493,11 +538,19 @@ def sample_rows(
     size = len(exog)
     exog, offset = np.tile(exog, (draws, 1)), np.tile(offset, draws)
     signal = np.concatenate([population_signal(part, random) for part in np.split(exog, draws)])
+    if family.response != "continuous":
+        eta = linear_predictor(design, signal, offset, level)
+        return Sample(exog, offset, eta, _endog(family, eta, level.deviation, random), size, response=level.mean)
+    described, supposed_deviation = known.has(design.parsed.response_columns), math.nan
+    if residual is None:
+        residual = math.sqrt(1 - EXPLAINED) * level.deviation
+        supposed_deviation = math.nan if described else design.response_scaling()[1] * level.deviation
+    elif described:  # columns explain what the residuals leave
+        level = level._replace(deviation=math.sqrt(max(level.deviation**2 - residual**2, 0.0) / EXPLAINED))
+    else:
+        level = level._replace(deviation=residual / math.sqrt(1 - EXPLAINED))
     eta = linear_predictor(design, signal, offset, level)
-    if family.response == "continuous":
-        deviation = np.sqrt(1 - EXPLAINED) * level.deviation if residual is None else residual
-        return Sample(exog, offset, eta, _endog(family, eta, deviation, random), size)
-    return Sample(exog, offset, eta, _endog(family, eta, level.deviation, random), size, mean=level.mean)
+    return Sample(exog, offset, eta, _endog(family, eta, residual, random), size, response=supposed_deviation)
 
 
 def weight_cap(plan: Plan) -> float | None:
@@ -514,7 +567,7 @@ def mean_information(family: Family, sample: Sample, cap: float | None) -> Vecto
 
 def row_means(family: Family, sample: Sample, cap: float | None) -> RowMeans:
     """What a row of the sample adds in the mean."""
-    exog, offset, eta, endog, size, coef, mean = sample
+    exog, offset, eta, endog, size, coef, response = sample
     if coef is None:
         coef = np.asarray(np.linalg.lstsq(exog[:size], (eta - offset)[:size], rcond=None)[0], dtype=np.float64)
     # Of one draw: over all of them the response would go with no column.
@@ -525,7 +578,7 @@ def row_means(family: Family, sample: Sample, cap: float | None) -> RowMeans:
         float(np.mean(row_weights(family, eta, endog, cap))),
         float(np.mean(family.slope(eta, endog) ** 2)),
         both.T @ both / len(both),
-        mean,
+        response,
     )
 
 
