@@ -61,8 +61,9 @@ from dpstats.models.population import (
     response_level,
 )
 from dpstats.models.release import person_rows
+from dpstats.models.residuals import first_fit
 from dpstats.plan import Plan
-from dpstats.plan.methods import INTERVAL_CAP
+from dpstats.plan.methods import CENTRE_SHARE, INTERVAL_CAP, TAILS_SHARE
 from dpstats.plan.plan import interval_cap
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.guarantee import Unit
@@ -143,9 +144,9 @@ class Forecast:
         assert law is not None
         return Projection.of(law, self.plan.design.forms())
 
-    def _matrix_noise(self, name: str) -> MatrixNoise | StatisticsPlan:
+    def _matrix_noise(self, name: str, n: float) -> MatrixNoise | StatisticsPlan:
         """The noise of the information that is released, or of sums with it."""
-        stage = self._likely_plans[name].stages[-1].plan
+        stage = self._likely_plan(name, n).stages[-1].plan
         if stage.statistics is not None:
             return stage.statistics
         assert stage.information is not None
@@ -253,9 +254,9 @@ class Forecast:
             yield from [np.full(len(self.coefficients), plain)] * draws
             return
         # A search asks again for the numbers that its table is of.
-        known = self._cache.setdefault((name, n), [])
+        known, law = self._cache.setdefault((name, n), []), self._matrix_noise(name, n)
         for place in range(draws):
-            noise = self._matrix_noise(name).sample(random)
+            noise = law.sample(random)
             if place == len(known):
                 with quiet():
                     known.append(np.isfinite(self._inferred(name, n, noise).se))
@@ -277,19 +278,28 @@ class Forecast:
         return forecast_information(matrix, self._projection, self.plan.design.dummies, noisy=noisy)
 
     @cached_property
-    def _likely_plans(self) -> dict[str, Plan]:
-        """The plan by population, once it has bought what sums are of: residuals about coefficients, and their cap.
+    def _rough(self) -> Plan | None:
+        """The fit whose coefficients residuals are about, if it is known what is bought of the response."""
+        plan = self.plan
+        if plan.residuals is None or plan.response is None:
+            return None
+        return first_fit(plan, CENTRE_SHARE / (CENTRE_SHARE + TAILS_SHARE) * plan.residuals.eps)
 
-        Those coefficients are the population's: the rough fit's own noise is small beside the cap.
-        """
-        return {
-            name: with_likely_residuals(self.plan, means, found=self.finds_cap)
-            for name, means in self.populations.items()
-        }
+    def _likely_plan(self, name: str, n: float) -> Plan:
+        """The plan of `n` rows once it has bought what its sums are of, if they are of residuals."""
+        statistics, plan = self.plan.objective.statistics, self.plan
+        if plan.residuals is None or statistics is None:
+            return plan
+        means = self.populations[name]
+        errors = np.zeros(len(means.coef)) if self._rough is None else rough_errors(self._rough, means, n)
+        # All to one side: in the noise, whose metric hardly joins columns, only their squares count.
+        centre = ResidualCentre(tuple(means.coef + errors), likely_cap(plan, means, found=self.finds_cap))
+        stage = replace(plan.objective, statistics=replace(statistics, residuals=centre))
+        return replace(plan, stages=(plan.stages[0]._replace(plan=stage),))
 
     def _inferred(self, name: str, n: float, noise: Vector | None = None) -> Inference:
         """The table of errors of `n` rows that are as their mean, with some noise in what is released or with none."""
-        plan, means = self._likely_plans[name], self.populations[name]
+        plan, means = self._likely_plan(name, n), self.populations[name]
         if plan.objective.statistics is not None:
             sums = ReleasedSums(n * means.moments + (0.0 if noise is None else noise))
             return sums_inference(plan, sums, None, self._known(sums.matrix, noisy=noise is not None)).table
@@ -360,23 +370,28 @@ def forecast(
         return Forecast(plan, {name: one.person(record) for name, one in means.items()})
 
 
-def with_likely_residuals(plan: Plan, means: RowMeans, *, found: bool) -> Plan:
-    """The plan of sums of residuals once it has bought coefficients and a cap, if it buys them.
+def likely_cap(plan: Plan, means: RowMeans, *, found: bool) -> float:
+    """The cap of residuals in model units that a population's suggest, or if none is `found` the widest.
 
-    The cap is that of a population's residuals, or if it is not `found` the widest, as in `bought_residuals`.
+    As in `bought_residuals`; of a response that nobody describes the declared range stands in.
     """
-    statistics, response, design = plan.objective.statistics, plan.response, plan.design
-    if plan.residuals is None or statistics is None:
-        return plan
+    response, design, left = plan.response, plan.design, np.append(-means.coef, 1.0)
     assert isinstance(design, DesignSpec)
-    # In half widths of the declared response: of one that nobody describes its range stands in.
     part = 1.0 if response is None else (response.high - response.low) / (design.response.high - design.response.low)
     widest = INTERVAL_CAP if response is None else part * interval_cap(design, response)
-    left = np.append(-means.coef, 1.0)
-    cap = min(LIKELY_CAP * math.sqrt(left @ means.moments @ left), widest) if found else widest
-    centre = ResidualCentre(tuple(means.coef.tolist()), cap)
-    stage = replace(plan.objective, statistics=replace(statistics, residuals=centre))
-    return replace(plan, stages=(plan.stages[0]._replace(plan=stage),))
+    return min(LIKELY_CAP * math.sqrt(left @ means.moments @ left), widest) if found else widest
+
+
+def rough_errors(first: Plan, means: RowMeans, n: float) -> Vector:
+    """Root mean squares of the errors of a first fit's coefficients of `n` rows, in units of the declared response."""
+    design, stage = first.design, first.stages[-1].plan
+    assert isinstance(design, DesignSpec)
+    own, declared = design.response_scaling(), design.without_working().response_scaling()
+    coef = means.coef * (declared[1] / own[1])
+    at = design.names.index("Intercept")
+    coef[at] += design.scale[at] * (declared[0] - own[0]) / own[1]
+    noise, bias = stage.predicted_error(n * means.moments[:-1, :-1], coef - stage.shrunk_towards)
+    return np.asarray(own[1] / declared[1] * np.sqrt(np.diag(noise + bias)))
 
 
 def supposed(everything: bool) -> dict[str, ColumnPrior]:
