@@ -27,6 +27,7 @@ from dpstats.summaries import Summary, format_number, full_width
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+ALONE = "A table of coef alone has coefficients as released: shrunk towards zero, with privacy noise."
 BLANK = (
     "A blank line is not identified at this budget: more rows or eps, narrower ranges, fewer or less collinear columns "
     "and merging rare levels help."
@@ -156,6 +157,7 @@ class QuantileResults(Released):
             guarantee_sentence(self.guarantee, "All quantiles together are"),
             *counts_note(first.plan),
             *([BLANK] if any(np.isinf(fit.bse).any() for fit in shown) else []),
+            *([] if len(shown) == len(fits) else [ALONE]),
             *(wording_notes(shown[0]) if shown else []),
             f"The corners of the losses are rounded over widths of {widths} (h, in units of the response).",
             "Quantiles of separate fits may cross; predict sorts those of each row. results[q].summary() has the notes "

@@ -305,10 +305,10 @@ def null_loss(plan: Plan) -> float | None:
 def coefficient_table(results: ReleasedModel, *, full: bool = False, title: str | None = None) -> SimpleTable:
     """Coefficients in the user's units, with what is known of their errors; of a screened fit those kept.
 
-    A fit that has errors keeps their table where the budget identifies none: the noise of shrunken coefficients beside
-    them would read like their errors.
+    Where the budget identifies none, coefficients stand alone, as in a fit that bought no errors: the noise of
+    shrunken coefficients beside them would read like their errors.
     """
-    if not results.has_errors:
+    if not shows_errors(results):
         return bounded_table(results, full, title)
     frame = results.uncertainty()
     return inference_table(frame[frame["std_error"].notna()], title=title)
@@ -319,7 +319,7 @@ def bounded_table(results: ReleasedModel, full: bool, title: str | None = None) 
 
     Where the noise in the coefficients has an exact standard deviation, it always stands beside them.
     """
-    exact = has_exact_noise(results)
+    exact = has_exact_noise(results) and not results.has_errors
     headers = {"coef": 12, "scaled coef": 13, "noise sd" if exact else "noise at most": 14}
     shown = [True, full, full or exact]
     facts = zip(results.params.items(), results.scaled_params, results.noise_at_most, results.in_model, strict=True)
@@ -489,8 +489,8 @@ def no_errors_note(results: ReleasedModel) -> str:
         check = phrase("dp.check", shell="python -m dpstats check")
         uncounted = plan.counts is None and isinstance(plan.design, DesignSpec)
         return (
-            "Not identified: the budget identifies no coefficient, so that the table is blank. params holds them as "
-            f"released, shrunk towards zero and with privacy noise.{unknown_fit(results)} {what_would_help(results)}"
+            "Not identified: no coefficient has a standard error at this budget. coef is as released: shrunk towards "
+            f"zero, with privacy noise that may turn its sign.{unknown_fit(results)} {what_would_help(results)}"
         ) + (f" Rows may also be lost to levels that are not declared, which {check} counts." if uncounted else "")
     exact = "coef is shrunk towards zero. 'noise sd' is that of the privacy noise in it and not a standard error"
     if isinstance(results.released, ReleasedSums):
@@ -540,7 +540,8 @@ def what_would_help(results: ReleasedModel) -> str:
     if needed.usual <= needed.rows:
         return (
             f"{insist} pays for them from the same eps, which this fit spent on its coefficients. By forecast these "
-            "rows are enough for nearly all of them if columns fill their ranges and are not collinear."
+            "rows are enough for nearly all of them if columns fill their ranges and are not collinear, and may be "
+            "enough for none if not."
         )
     rough = counted is not None and counted.se > LARGEST_COUNT_ERROR * counted.value
     enough = rows_or_eps(needed, plan.guarantee.eps, rough=rough)
