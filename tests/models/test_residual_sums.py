@@ -361,7 +361,7 @@ def test_plans_foresee_what_is_bought() -> None:
     assert (said["std_error"] < 0.9 * wide["std_error"]).all()
 
 
-@pytest.mark.parametrize("high", [200.0, 2_000.0])
+@pytest.mark.parametrize("high", [50.0, 200.0])
 def test_forecasts_of_described_residuals_are_those_of_fits(high: float) -> None:
     """However wide the response is declared; the medians of six fits with fixed seeds, of which most find a cap."""
     domain = {**WIDE, "y": (-high, high)}
