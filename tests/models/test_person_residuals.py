@@ -279,6 +279,14 @@ def test_a_plan_with_public_persons_costs_what_the_fit_does(adjacency: str) -> N
     assert (said < unsaid).all()
 
 
+def test_forecasts_by_public_persons_foresee_the_cap() -> None:
+    """Ratios of seven fits' median errors; as if the cap followed the interval of the response they were 1.3 and more."""
+    errors = np.median([fitted(frame(seed=seed), seed=seed).bse for seed in range(7)], axis=0)
+    plan = dp.plan(MODEL, WIDE, 1.0, unit="who", inference=True)
+    ratios = plan.standard_errors(PERSONS, like=frame(2_000, 9))["std_error"] / errors
+    assert ratios.between(0.85, 1.2).all(), ratios
+
+
 def test_responses_without_residuals_are_fitted() -> None:
     """The narrowest cap that a histogram tells, of a range 10^6 times as wide as the response."""
     data = frame().assign(y=0.5)
