@@ -163,7 +163,7 @@ def glm(
     Returns
     -------
     GLMResults
-        ``params`` as released, for prediction; with inference also ``debiased``, to which errors, tests and intervals
+        ``params`` as released, which `predict` uses; with inference also ``debiased``, to which errors, tests and intervals
         refer. MultinomialResults for ``family="multinomial"``; with `by` a GroupResults, a mapping from levels to
         GLMResults.
 
