@@ -93,6 +93,9 @@ def count_places(
 CERTAIN_SDS = 4.0
 """A figure counts as certain from so many standard deviations of its noise; noise alone passes once in 600 figures."""
 
+LIKELY_SDS = 2.0
+"""A level is not suspected of having no rows from so many on; noise alone passes about once in 30 levels."""
+
 LEAST_CLEAN = 0.5
 """Ranges are judged by rows without a fault, where these are more than this share of all."""
 
@@ -240,13 +243,17 @@ class Check(Released):
         return self.at[before : before + len(place.names)]
 
     def _empty_levels(self, column: str, fault: str) -> str:
-        """The declared levels without a certain count in a column that loses rows, if other levels have one."""
+        """The declared levels whose count may be noise in a column that loses rows, if others are certain.
+
+        One beyond two standard deviations is no sign that its level is misspelt.
+        """
         place = next((one for one in self.places if one.column == column and not one.ends), None)
         if place is None or fault not in ("undeclared", "lost"):
             return ""
-        stands_out = self._counts_at(place) >= CERTAIN_SDS * self.place_err
-        missing = [repr(name) for name, there in zip(place.names, stands_out, strict=True) if not there]
-        return f"; levels not clearly above the noise: {', '.join(missing)}" if stands_out.any() and missing else ""
+        counts = self._counts_at(place) / self.place_err
+        missing = [repr(name) for name, count in zip(place.names, counts, strict=True) if count < LIKELY_SDS]
+        certain = (counts >= CERTAIN_SDS).any()
+        return f"; levels not clearly above the noise: {', '.join(missing)}" if certain and missing else ""
 
     def _missing_codes(self, place: ColumnHistogram) -> list[str]:
         """The codes that certainly have rows, probably more than all else in their part and those next to it."""

@@ -104,7 +104,7 @@ class RowMeans(NamedTuple):
     """What a row adds in the mean: l'' x x', shape (p, p); l'' and l'^2; and (x, y)(x, y)', shape (p + 1, p + 1).
 
     `coef`, shape (p,), are the coefficients in model units of one draw. `response` is the share of events or the mean
-    of counts; NaN of other responses, and of pieces of records.
+    of counts, `deviation` the standard deviation of counts; NaN of other responses, and of pieces of records.
     """
 
     coef: Vector
@@ -113,6 +113,7 @@ class RowMeans(NamedTuple):
     square: float
     moments: Vector
     response: float = math.nan
+    deviation: float = math.nan
 
     def person(self, record: Unit) -> RowMeans:
         """What a person adds whose rows are all alike: as many as count, or of one weight together."""
@@ -208,7 +209,8 @@ class Forecast:
     @property
     def assumption(self) -> str:
         """What is supposed of a response of 0 and 1 or of counts, in a sentence; nothing of others."""
-        return response_assumption(self.plan, [one.response for one in self.populations.values()])
+        means = list(self.populations.values())
+        return response_assumption(self.plan, [one.response for one in means], means[0].deviation)
 
     @property
     def known(self) -> bool:
@@ -370,13 +372,16 @@ def typical_response(plan: Plan, mean: float) -> str:
     return phrase(f"typical={{{name!r}: {known}}}", shell=f"--typical {shlex.quote(f'{name}={known}')}")
 
 
-def response_assumption(plan: Plan, means: Sequence[float]) -> str:
-    """What is supposed of a response, in a sentence: `means` of usual, informative and uninformative rows."""
+def response_assumption(plan: Plan, means: Sequence[float], deviation: float) -> str:
+    """What is supposed of a response, in a sentence: `means` of usual, informative and uninformative rows.
+
+    `deviation` is that of counts which are known, 0 if they vary as their family has it.
+    """
     if not np.all(np.isfinite(means)):
         return ""
     said, binary = f"This assumes that {response_words(plan, means[0])}", plan.family.response == "binary"
     if len(set(means)) == 1:  # as it is known
-        return f"{said}."
+        return f"{said}{f' and a standard deviation of {deviation:.3g}' if not binary and deviation > 0 else ''}."
     rich, poor = (f"{100 * mean:.3g} %" if binary else f"{mean:.3g}" for mean in means[1:])
     varies = "" if binary else " and varies as Poisson counts do"
     fact = "the share" if binary else "mean and standard deviation"
@@ -461,6 +466,7 @@ class Sample(NamedTuple):
     size: int
     coef: Vector | None = None  # those of the linear predictor, where they are known
     mean: float = math.nan  # of a response of 0 and 1 or of counts
+    deviation: float = math.nan  # of counts
 
 
 def sample_rows(
@@ -488,7 +494,7 @@ def sample_rows(
         coef = _fitted(family, Block(np.ascontiguousarray(exog), family.clip_response(endog), None, offset))
         endog = np.asarray(family.clip_response(endog), dtype=np.float64)
         mean = math.nan if family.response == "continuous" else float(endog.mean())
-        return Sample(exog, offset, exog @ coef + offset, endog, len(exog), coef, mean)
+        return Sample(exog, offset, exog @ coef + offset, endog, len(exog), coef, mean, float(endog.std()))
     level = response_level(design, known, prior, lambda: decoded(encoded) if known.like is None else table)
     size = len(exog)
     exog, offset = np.tile(exog, (draws, 1)), np.tile(offset, draws)
@@ -497,7 +503,9 @@ def sample_rows(
     if family.response == "continuous":
         deviation = np.sqrt(1 - EXPLAINED) * level.deviation if residual is None else residual
         return Sample(exog, offset, eta, _endog(family, eta, deviation, random), size)
-    return Sample(exog, offset, eta, _endog(family, eta, level.deviation, random), size, mean=level.mean)
+    return Sample(
+        exog, offset, eta, _endog(family, eta, level.deviation, random), size, None, level.mean, level.deviation
+    )
 
 
 def weight_cap(plan: Plan) -> float | None:
@@ -514,7 +522,7 @@ def mean_information(family: Family, sample: Sample, cap: float | None) -> Vecto
 
 def row_means(family: Family, sample: Sample, cap: float | None) -> RowMeans:
     """What a row of the sample adds in the mean."""
-    exog, offset, eta, endog, size, coef, mean = sample
+    exog, offset, eta, endog, size, coef, mean, deviation = sample
     if coef is None:
         coef = np.asarray(np.linalg.lstsq(exog[:size], (eta - offset)[:size], rcond=None)[0], dtype=np.float64)
     # Of one draw: over all of them the response would go with no column.
@@ -526,6 +534,7 @@ def row_means(family: Family, sample: Sample, cap: float | None) -> RowMeans:
         float(np.mean(family.slope(eta, endog) ** 2)),
         both.T @ both / len(both),
         mean,
+        deviation,
     )
 
 

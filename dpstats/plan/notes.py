@@ -164,7 +164,7 @@ def plan_notes(plan: PlanFacts, *, released: bool = True, what: str = "Everythin
             "there."
         )
     notes += pieces_note(plan.family) if plan.family.name in OF_PIECES else weights_note(plan.design)
-    notes += counts_note(plan)
+    notes += [*counts_note(plan), *unnamed_note(plan)]
     advised = [] if plan.completed else [sentence(one) for one in plan.advice]
     return [*notes, *design_notes(plan), *advised]
 
@@ -175,6 +175,17 @@ def counts_note(plan: Any) -> list[str]:
         return []
     found = [sentence(one) for one in count_findings(plan)]
     return [" ".join(found)] if found else []
+
+
+def unnamed_note(plan: PlanFacts) -> list[str]:
+    """That a fit's counts name no small faults: a reader would take their silence for none."""
+    counts = plan.counts
+    if counts is None or counts.rows is None or not counts.faults:
+        return []
+    return [
+        f"The counts do not replace dp.check: they name a column from about {counts.least_named:,.0f} {counts.of} at "
+        "fault on."
+    ]
 
 
 def count_findings(plan: Any) -> list[str]:

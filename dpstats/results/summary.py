@@ -58,10 +58,10 @@ from dpstats.plan.tables import (
     plan_tables,
     weighing,
 )
-from dpstats.results.contrasts import inference_table, to_the_noise
+from dpstats.results.contrasts import PVALUES_WORDS, UNLIKE, inference_table, to_the_noise
 from dpstats.results.inference_mixin import shows_errors
 from dpstats.results.model import NeededRows, ReleasedModel
-from dpstats.results.standard_errors import Estimate, beyond_cap, hiding_terms, rare_references
+from dpstats.results.standard_errors import Estimate, beyond_cap, hiding_terms, rare_references, sums_noise
 from dpstats.summaries import WIDTH, Summary, format_number, full_width, wrap_note
 from dpstats.wording import argument, phrase
 
@@ -84,6 +84,8 @@ FIGURE_WORDS = {
 """Rows of `fitstats` in a summary, each followed by its standard error in brackets."""
 
 WIDEST_SHARE = 0.25  # an explained share with a larger standard error is not shown in the table
+MOSTLY_NOISE = 0.9  # of a standard error: from which share of it on its noise is nearly all
+WIDE_RANGE = 10.0  # standard deviations of residuals: a response seldom fills a range that is wider
 PVALUE_STEP = 0.001  # the last digit of a p-value in a table
 LARGE_WALD = 100  # larger statistics of joint tests have no decimals
 HALF_LINE = 21  # characters of a fact that fit on the right of a table's header
@@ -92,7 +94,6 @@ LARGEST_COUNT_ERROR = 0.15  # no eps is advised if the relative error of the cou
 FEW_ROWS = 2.0
 """Fewer rows than so many times the error of their count, about 280 over eps, mostly predict as badly as a constant."""
 
-UNLIKE = 10.0  # times the p-value of a normal distribution: one that a reader would not expect
 MOST_HIDING, LEAST_HIDDEN = 3, 0.15  # terms that hide others are named if they are few and hide this share of all
 
 LARGEST_SHARE_SD = 0.02  # a share of rows with more noise is not printed
@@ -140,6 +141,7 @@ def summarize(
         *suspects_note(results),
         *unadjusted_note(results),
         *missing_notes(results),
+        *wide_response_note(results),
         *pvalues_note(results),
         *wording_notes(results),
     ]
@@ -353,7 +355,7 @@ def essential_notes(results: ReleasedModel) -> list[str]:
         if dropping == set(narrowed_columns(plan)):
             design = [note for note in design if note.rstrip(".") not in dropped_note(plan.design.domain)]
     # What the coefficients are, then which are missing, then the words of the table.
-    told = [*link_note(plan), *missing_notes(results)]
+    told = [*link_note(plan), *missing_notes(results), *wide_response_note(results)]
     unlike = pvalues_note(results)
     # The line above the table has the cap too.
     notes = [*unadjusted_note(results), *([*told, *unlike, *capped] if unlike else [*capped, *told])]
@@ -602,6 +604,27 @@ def missing_notes(results: ReleasedModel) -> list[str]:
     return notes
 
 
+def wide_response_note(results: ReleasedModel) -> list[str]:
+    """That the declared range of the response makes nearly all of the errors, where no interval of it was bought."""
+    plan, design = results.plan, results.plan.design
+    least_squares = plan.objective.statistics is not None and plan.response is None and isinstance(design, DesignSpec)
+    if not (least_squares and shows_errors(results)):
+        return []
+    errors = results.bse.to_numpy()
+    known = np.isfinite(errors)
+    noise = sums_noise(plan, results.scaled_params, results.released)  # type: ignore[arg-type]
+    assert isinstance(design, DesignSpec)
+    low, high = design.response.low, design.response.high
+    fills = not high - low > WIDE_RANGE * math.sqrt(max(results.fitstats["value"].get("scale", math.inf), 0.0))
+    if fills or not known.any() or np.median(noise[known] / errors[known]) < MOSTLY_NOISE:
+        return []
+    buys = f"{argument('response', 'bought')}, which buys an interval of it, or " * plan.request.open_method
+    return [
+        f"The errors are nearly all noise, which is proportional to the declared range of {design.response_name}, "
+        f"({low:g}, {high:g}): {buys}a narrower range helps."
+    ]
+
+
 def unknown_fit(results: ReleasedModel) -> str:
     """That the fit of the whole model was paid for and noise hides it; else empty."""
     hidden = [] if results.fit_sums is None else hidden_shares(results)
@@ -630,7 +653,7 @@ def pvalues_note(results: ReleasedModel) -> list[str]:
     normal = 2 * special.ndtr(-np.abs(results.tvalues.to_numpy()))
     if not np.any((shown >= PVALUE_STEP) & (shown > UNLIKE * normal)):
         return []
-    return ["p-values account for noise in std err, and can be far larger than coef/se suggests."]
+    return [f"{PVALUES_WORDS} coef/se suggests."]
 
 
 FIRST = {

@@ -243,7 +243,7 @@ class RequiredEps:
         elif self.cautious > self.eps:
             unlucky = "If the fit buys wider ranges, as up to one in ten may,"
             if math.isfinite(self.cautious):
-                answer += f"{unlucky} eps = {self.cautious:.4g} is needed. "
+                answer += f"{unlucky} eps = {self.cautious:.4g} is enough in 99 of 100 fits. "
             else:
                 answer += f"{unlucky} no eps up to {LARGEST_EPS:g} is enough. "
         return _text_with_table(answer + rests_on, self.table, self.known)
