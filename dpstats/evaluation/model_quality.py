@@ -160,7 +160,9 @@ def evaluate(
         values = count_rows(model, blocks, complete, fit.scaled_params)
         found = describe(fit.plan, model, blocks, noise.add(values, random), noise, guarantee)
         per_unit = [] if inherited is None else [PER_UNIT.format(unit=inherited)]
-        return replace(found, notes=(*noisy_share_note(found, fit), *shrunken_note(found, fit), *found.notes, *per_unit))
+        return replace(
+            found, notes=(*noisy_share_note(found, fit), *shrunken_note(found, fit), *found.notes, *per_unit)
+        )
 
     return Release(
         guarantee,
@@ -340,9 +342,9 @@ def shrunken_note(found: Evaluation, fit: GLMResults) -> list[str]:
     if table is None or len(table) < 2 or not fit.has_errors:
         return []
     errors = fit.bse.to_numpy()
-    slopes = np.isfinite(errors) & (fit.bse.index != "Intercept")
+    slopes = fit.bse.index != "Intercept"  # those without an error, which are shrunken most, count as 0 here
     released, unbiased = (float(np.abs(one.to_numpy() / errors)[slopes].sum()) for one in (fit.params, fit.debiased))
-    if not unbiased > SHRUNKEN * released:
+    if np.isfinite(errors).all() and not unbiased > SHRUNKEN * released:
         return []
     rows = np.maximum(table["rows"].to_numpy(), 0.0)
     predicted, observed, deviations = (table[name].to_numpy() for name in ("predicted", "observed", "std_err"))
@@ -354,8 +356,8 @@ def shrunken_note(found: Evaluation, fit: GLMResults) -> list[str]:
     unshrunken = phrase("fit.debiased", shell="the table of the fit")
     return [
         f"Predictions are shrunken towards the mean: observed shares differ {slope / spread:.2f} times (s.d. "
-        f"{error / spread:.2g}) as much between bins as predicted ones. The coefficients in {unshrunken} are not "
-        "shrunken."
+        f"{error / spread:.2g}) as much between bins as predicted ones. Coefficients with a standard error are "
+        f"not shrunken in {unshrunken}."
     ]
 
 

@@ -106,6 +106,13 @@ def test_what_is_typical_is_foreseen() -> None:
     assert errors[0] < 0.6 * errors[1] < 0.6 * errors[2]
 
 
+def test_declared_columns_that_the_formula_does_not_read_may_be_described() -> None:
+    rows = made_up("sbp ~ bmi", 100, typical={"bmi": (27, 4)})
+    assert made_up("sbp ~ bmi", 100, typical={"bmi": (27, 4), "ward": {"d": 0.01}, "old": 0.2}).equals(rows)
+    plan = dp.plan("ward ~ bmi", DOMAIN, 1.0, family="multinomial")
+    assert len(plan.made_up(100, typical={"bmi": (27, 4), "old": 0.2})) == 100
+
+
 @pytest.mark.parametrize(
     ("known", "fix"),
     [
@@ -169,6 +176,8 @@ def test_forecasts_say_which_share_of_events_they_assume() -> None:
     assert "The sampling error alone is too large" in " ".join(str(enough).split())
     counts = dp.plan("k ~ x", columns, 1.0, family="poisson", inference=True)
     assert "k has a mean of 1 and varies" in counts.standard_errors(5000).attrs["note"]
+    known = counts.standard_errors(5000, typical={"x": (0, 1), "k": (1, 3), "b": {"yes": 0.1}}).attrs["note"]
+    assert known.endswith("This assumes that k has a mean of 1 and a standard deviation of 3.")
     wide, narrow = (counts.standard_errors(5000, typical={"k": (1, sd)}).loc["x", "sampling"] for sd in (3, 1))
     assert wide > 1.5 * narrow
 

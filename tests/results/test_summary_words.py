@@ -16,7 +16,13 @@ from scipy.stats import norm
 import dpstats as dp
 from dpstats.errors import ArgumentError, DataError, DomainError, NotReleasedError
 from dpstats.plan.tables import in_units
-from dpstats.results.contrasts import COEFFICIENT_WIDTHS, coefficient_cells, coefficient_headers
+from dpstats.results.contrasts import (
+    COEFFICIENT_WIDTHS,
+    WaldTestTerms,
+    coefficient_cells,
+    coefficient_headers,
+    with_pvalues_note,
+)
 from dpstats.summaries import WIDTH, full_width
 
 DOMAIN = {"x": (0, 1), "z": (0, 1), "y": (0, 8000), "b": (0, 1)}
@@ -683,3 +689,24 @@ def test_coefficients_stand_beside_their_names_and_long_names_fit() -> None:
     assert len(line.rstrip()) == 31
     assert "<td>" in short.as_html()
     assert "  </td>" not in short.as_html(), "blanks are for lines of fixed width"
+
+
+@pytest.mark.parametrize(("high", "told"), [(1000, True), (40, False)])
+def test_a_response_that_hardly_fills_its_range_is_named_where_few_rows_buy_no_interval(high: int, told: bool) -> None:
+    random = np.random.default_rng(0)
+    age = random.uniform(18, 80, 1500)
+    data = pd.DataFrame({"age": age, "y": 10 + 0.5 * (age - 49) + random.normal(0, 8, 1500)})
+    domain = {"age": (18, 80), "y": (-high, high)}
+    fit = dp.ols("y ~ age", data, 1.0, domain=domain, inference=True, seed=1)
+    assert fit.plan.response is None
+    assert ("proportional to the declared range of y, (-1000, 1000): response='bought'" in words(fit)) == told
+
+
+def test_terms_with_p_values_far_from_their_statistics_say_why() -> None:
+    table = pd.DataFrame(
+        {"statistic": [54236.0, 216.0], "pvalue": [2.4e-8, 8.9e-47], "df_constraint": 1, "untested": 0}
+    )
+    shown = with_pvalues_note(table)
+    assert "far larger than chi2 suggests" in repr(shown)
+    assert "far larger than chi2 suggests" in str(WaldTestTerms(shown))
+    assert "far larger" not in repr(with_pvalues_note(table[1:]))
