@@ -150,6 +150,7 @@ class Estimates:
     # Whether the debiasing part of A counts among what noise in the information moves, loses what this noise adds to it
     # on average, and errors and A move together. Without it intervals are those first published.
     debiasing_moves: bool = True
+    path_error: Float | float = 0.0  # a deviation of the information's average on the way, in coefficients, shape (p,)
 
     def __post_init__(self) -> None:
         size = self.matrix.size
@@ -189,7 +190,7 @@ class Estimates:
         rows = self.check_rows(rows)
         parts = self.parts(rows)
         total, beta = parts.total, self._information_noise(parts)
-        attenuation = parts.directions**2 @ self.weak_scores
+        attenuation = parts.directions**2 @ self.weak_scores + self.path_errors(rows) ** 2
         with np.errstate(invalid="ignore", divide="ignore"):
             fixed = parts.sampling.deviation**2 / (4 * total)
             weights = np.sqrt(parts.linear_share * parts.noise / (total + attenuation))
@@ -208,6 +209,10 @@ class Estimates:
             information_noise=np.where(bad, 0, beta),
             law_of=partial(self._laws, parts.directions, np.where(bad, 0, weights)),
         )
+
+    def path_errors(self, rows: Float) -> Float:
+        """A deviation of each row's combination by the average information, shape (k,), all moving as one."""
+        return rows @ np.broadcast_to(self.path_error, (self.size,))
 
     def _laws(self, directions: Float, weights: Float) -> StandardLaws:
         """Of standardised estimates with directions among the active coefficients, shape (k, active)."""
