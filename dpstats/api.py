@@ -164,8 +164,8 @@ def glm(
     -------
     GLMResults
         ``params`` as released, which `predict` uses; with inference also ``debiased``, to which errors, tests and
-        intervals refer. MultinomialResults for ``family="multinomial"``; with `by` a GroupResults, a mapping from levels
-        to GLMResults.
+        intervals refer. MultinomialResults for ``family="multinomial"``; with `by` a GroupResults, a mapping from
+        levels to GLMResults.
 
     See Also
     --------

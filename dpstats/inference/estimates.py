@@ -150,6 +150,7 @@ class Estimates:
     # Whether the debiasing part of A counts among what noise in the information moves, loses what this noise adds to it
     # on average, and errors and A move together. Without it intervals are those first published.
     debiasing_moves: bool = True
+    centre: Float | float = 0.0  # sums of residuals have the noise times the distance from it, shape (p,)
     path_error: Float | float = 0.0  # a deviation of the information's average on the way, in coefficients, shape (p,)
 
     def __post_init__(self) -> None:
@@ -294,7 +295,8 @@ class Estimates:
         own, ratios = 1 / np.diag(found.inverse), found.ratios[active]
         curvature = np.diag(self.curvature)[active]
         shrunk = curvature > 0
-        effects = np.where(shrunk, self.correction[active], self.coef[active]) ** 2
+        distance = (self.coef - self.centre)[active]
+        effects = np.where(shrunk, self.correction[active], distance) ** 2
         left = np.maximum(1 - (UNLUCKY + 1 / ratios) / ratios, 0.0)
         typical = REACH * np.broadcast_to(self.typical_size, (self.size,))[active] * np.sqrt(found.inflations[active])
         typical = np.where(shrunk, typical * curvature / (left * own + np.where(shrunk, curvature, 1.0)), typical)
