@@ -25,7 +25,6 @@ from dpstats.call import (
 )
 from dpstats.data import Block, Memory, Rows, as_table
 from dpstats.data.passes import single_blas_thread
-from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DataError, DomainError, MismatchError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
@@ -497,9 +496,9 @@ class DryRun:
         return replace(self.source.plan(self.request, alone=True), call=self)
 
     @property
-    def domain(self) -> Domain:
-        """What was declared, of columns that the formula does not read too."""
-        return self.source.domain
+    def unread(self) -> frozenset[str]:
+        """Columns that are declared and not read."""
+        return frozenset(self.source.domain) - set(self.source.columns)
 
     def fit(self, data: object, engine: str | None, *, seed: int | None = None, **charge: Any) -> GLMResults:
         """The fit that was planned; `charge` as for `fit_source`."""

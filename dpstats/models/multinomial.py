@@ -162,6 +162,11 @@ class ClassesCall:
     privacy: PrivacyParameters
     on_mismatch: str
 
+    @property
+    def unread(self) -> frozenset[str]:
+        """Columns that are declared and not read."""
+        return frozenset(self.domain) - set(self.plan().design.domain)
+
     def plan(self) -> MultinomialPlan:
         """The plan."""
         return plan_multinomial(self.formula, self.domain, self.eps, self.arguments)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpstats.arguments import check_flag
 from dpstats.call import Request
-from dpstats.domain import Domain, Range
+from dpstats.domain import Range
 from dpstats.families import Family, NegativeBinomial
 from dpstats.formula.design import DesignSpec
 from dpstats.frames import NotedFrame, WideFrame
@@ -50,8 +50,8 @@ class PlannedCall(Protocol):
         """What was asked for."""
 
     @property
-    def domain(self) -> Domain:
-        """What was declared, of columns that the formula does not read too."""
+    def unread(self) -> frozenset[str]:
+        """Columns that are declared and not read."""
 
     def fit(self, data: object, engine: str | None, **charge: Any) -> Any:
         """The result on private rows."""

@@ -110,8 +110,8 @@ class Simulated(ABC):
         return self._call("standard_errors").forecast(self, residual_sd, self._read(typical), like)
 
     def _read(self, typical: object) -> object:
-        """`typical` without columns that the call's Domain declares and its formula does not read."""
+        """`typical` without columns that are declared and not read."""
         if not isinstance(typical, Mapping):
             return typical
-        known, read = self._call("typical").domain, self.design.domain  # type: ignore[attr-defined]
-        return {name: given for name, given in typical.items() if name in read or name not in known}
+        unread = self._call("typical").unread
+        return {name: given for name, given in typical.items() if name not in unread}

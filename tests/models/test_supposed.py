@@ -109,6 +109,9 @@ def test_what_is_typical_is_foreseen() -> None:
 def test_declared_columns_that_the_formula_does_not_read_may_be_described() -> None:
     rows = made_up("sbp ~ bmi", 100, typical={"bmi": (27, 4)})
     assert made_up("sbp ~ bmi", 100, typical={"bmi": (27, 4), "ward": {"d": 0.01}, "old": 0.2}).equals(rows)
+    hazard = dp.plan_hazard("Surv(falls, old) ~ bmi", DOMAIN, 1.0, breaks=[0, 10, 30])
+    events = hazard.made_up(100, typical={"old": 0.9, "sbp": (130, 17)})
+    assert events["old"].mean() > 0.6 > hazard.made_up(100)["old"].mean()
     plan = dp.plan("ward ~ bmi", DOMAIN, 1.0, family="multinomial")
     assert len(plan.made_up(100, typical={"bmi": (27, 4), "old": 0.2})) == 100
 
