@@ -86,14 +86,18 @@ def inference_of(
     coef = np.linalg.solve(basis, scaled_params[columns] - center)
     curvature = self_adjoint(basis.T @ np.diag(stage.curvature) @ basis)
     identified, cap = known.identified, stage.information.purchase.weight_cap
-    if plan.family.link in CURVED and (plan.design.offset_bound == 0 or plan.family.name == "poisson"):
-        # Simulated rows have no offset; the ratio of two exponentials does not depend on it.
-        start = np.linalg.solve(basis, scaled_params[columns])
+    error = np.zeros(len(coef))
+    if plan.family.link in CURVED:
+        start, score = np.linalg.solve(basis, scaled_params[columns]), curvature @ coef
         reach = None if cap is None else column_reach(part) @ np.abs(basis)
         together, factors = values_together(part, basis), part.dummies
-        identified = average_along_path(
-            identified, start, curvature @ coef, response_of(plan, cap), constant_column(part), factors, reach, together
+        averaged = average_along_path(
+            identified, start, score, response_of(plan, cap), constant_column(part), factors, reach, together
         )
+        error = path_shift(identified, averaged, score)
+        # Simulated rows have no offset; the ratio of two exponentials does not depend on it.
+        if plan.design.offset_bound == 0 or plan.family.name == "poisson":
+            identified, error = averaged, PATH_ERROR * error
     estimates = Estimates(
         coef=coef,
         information=known.matrix,
@@ -103,7 +107,7 @@ def inference_of(
         spread=_rescaled(released.spread, basis, rows, known.identified, identified),
         typical_size=stage.radius / float(np.sqrt(stage.size)),
         found=identified,
-        path_error=PATH_ERROR * path_shift(known.identified, identified, curvature @ coef),
+        path_error=error,
     )
     debiased = basis @ estimates.debiased + center
     withheld = stand_ins(plan, debiased, released)
