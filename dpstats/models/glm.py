@@ -33,6 +33,7 @@ from dpstats.ledger.reader import correction
 from dpstats.mechanisms.fit_statistics import release_fit_statistics
 from dpstats.mechanisms.focus import release_arm_sums
 from dpstats.mechanisms.napp import release_stages
+from dpstats.mechanisms.narrowing import in_design
 from dpstats.mechanisms.screening import release_screened
 from dpstats.models.adaptive import interval_follows
 from dpstats.models.errors_needed import needed_rows, too_few_rows
@@ -429,8 +430,10 @@ def release_rows(
     arguments = (plan.stages, spec, rows, random)
     with single_blas_thread(len(design.names)):
         if plan.screening is not None:
-            screening, fitted = release_screened(plan.screening, *arguments)
-            plan = replace(plan, screening=screening)
+            screening, fitted, narrow = release_screened(plan.screening, *arguments)
+            plan = replace(plan, screening=screening, design=narrow)
+            if narrow is not design:  # for what else is released of the rows
+                rows = rows.map(partial(in_design, design, narrow))
         else:
             fitted = (release_replication if request.options.replicates else release_stages)(*arguments)
     plan = replace(plan, stages=fitted.stages, completed=True)
@@ -473,7 +476,8 @@ def _check_charge(plan: Plan, charged: Guarantee) -> None:
     costs = [sum(stage.cost for _, stage in part) for part in parts]
     costs[-1] += 0.0 if plan.residuals is None else plan.residuals.eps  # by the rows of the last fit
     fitted = max(costs)
-    screened = 0.0 if plan.screening is None else plan.screening.eps
+    screened, narrowing = (0.0, 0.0) if plan.screening is None else (plan.screening.eps, plan.screening.range_eps)
+    fitted += narrowing  # by the rows of the last fit
     # Divided rows pay for the choice and for the fit side by side.
     fits = rows * (bought + (max(fitted, screened) if request.options.split is not None else fitted + screened))
     fits += 0.0 if counts is None else counts.eps

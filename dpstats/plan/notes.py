@@ -184,7 +184,8 @@ def count_findings(plan: Any) -> list[str]:
 
 def narrowed_columns(plan: Any) -> dict[str, Range]:
     """Columns of which a narrower range than the declared one was bought, with what is known of them since."""
-    names = getattr(plan, "trimmed", ())
+    screening = getattr(plan, "screening", None)
+    names = (*getattr(plan, "trimmed", ()), *(() if screening is None else screening.narrowed))
     if not names or not isinstance(plan.design, DesignSpec):
         return {}
     known = ((name, plan.design.domain.get(name)) for name in names)

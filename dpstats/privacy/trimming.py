@@ -6,6 +6,7 @@ Noise follows the range of a column, and what is estimated lives in its spread. 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -118,6 +119,47 @@ def buy_inner_interval(
         return low, high
     scores = trimming_scores(counts, low, high, scale, columns=columns)
     return _candidate(low, high, noisy_argmax(scores, scale, random, monotone=adjacency == "add_remove"))
+
+
+def joint_scale(eps: float, adjacency: Adjacency) -> float:
+    """The mean of the exponential noise on each score with which `buy_narrowest` is eps-DP, in steps."""
+    return exponential_scale(eps, sensitivity=STEPS + int(allowances()[-1]), monotone=adjacency == "add_remove")
+
+
+def buy_narrowest(
+    counts: Sequence[CellCounts], *, eps: float, adjacency: Adjacency, random: RandomSource
+) -> tuple[int, float, float] | None:
+    """Choose one column and an interval of its range, of all that `counts` describe, with eps-differential privacy.
+
+    The range must hold every row, by all counts. The score of an interval is n_in(I) + a_w n* - s ln(N_w columns), that
+    of none the number of rows. None leaves every range as it is (docs/proofs/trimming, 6).
+    """
+    scale, steps = joint_scale(eps, adjacency), allowances()
+    cells, widths = _candidates(CELLS, WIDTHS)
+    cells, widths = cells[1:], widths[1:]
+    penalty = np.rint(np.minimum(scale * np.log(len(counts) * np.bincount(widths)), LARGEST_PENALTY / 4))
+    cost = penalty.astype(np.int64)[widths]
+    scores = [one.inside(one.edges[cells]) * STEPS + steps[widths] * one.away - cost for one in counts]
+    none = np.array([int(counts[0].within.sum()) * STEPS])
+    monotone = adjacency == "add_remove"
+    chosen = noisy_argmax(np.concatenate([none, *scores]), scale, random, monotone=monotone) - 1
+    if chosen < 0:
+        return None
+    column, place = divmod(chosen, len(cells))
+    first, last = counts[column].edges[cells[place]]
+    return column, float(first), float(last)
+
+
+CHOSEN_SHARE = 0.1
+"""The most of eps that narrows ranges of chosen columns, by the rows of their fit."""
+
+CHOSEN_FROM, CHOSEN_ALL = 8_000.0, 25_000.0
+"""Rows of the fit times eps from which ranges of chosen columns are narrowed, and from which the share falls."""
+
+
+def chosen_share(rows_eps: float) -> float:
+    """The share of eps that narrows ranges of chosen columns, for so many rows of their fit times eps; 0 for none."""
+    return 0.0 if rows_eps < CHOSEN_FROM else float(f"{CHOSEN_SHARE * min(1.0, CHOSEN_ALL / rows_eps):.2g}")
 
 
 def likely_interval(

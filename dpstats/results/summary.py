@@ -22,6 +22,7 @@ from dpstats.mechanisms.design import SubDesign, formula_variables
 from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.mechanisms.options import ROWS_GUESS
 from dpstats.mechanisms.spec import automatic_alpha, obstacle
+from dpstats.plan.facts import CHOSEN_RANGES
 from dpstats.plan.notes import (
     GREATEST_EPS,
     cap_note,
@@ -235,6 +236,8 @@ def _ranges(results: ReleasedModel) -> dict[str, list[str]]:
         else:
             what = "Ranges bought" if known.drops else "Ranges bought, which clip"
         found[what].append(name)
+    if plan.screening is not None:
+        found["Ranges narrowed"] += plan.screening.narrowed
     return {what: names for what, names in found.items() if names}
 
 
@@ -267,7 +270,8 @@ def _purchases(results: ReleasedModel) -> str:
     if results.plan.request.options.split is None:
         return listed(names)
     of_all = [name for name in names if name in OF_ALL_ROWS]
-    first = results.plan.stages[-1].role if results.plan.residuals is None else "residual spread"
+    last = (CHOSEN_RANGES, "residual spread", results.plan.stages[-1].role)
+    first = next(name for name in last if name in names)
     fitted = names[names.index(first) :]
     chosen = [name for name in names if name not in (*of_all, *fitted)]
     counted = f"{listed(of_all)}; " if of_all else ""

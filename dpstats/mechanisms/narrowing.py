@@ -1,0 +1,105 @@
+"""Narrower ranges of columns that were chosen, bought by the rows that are fitted (docs/proofs/trimming, 6)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.data import Block, Rows
+from dpstats.domain import Range
+from dpstats.errors import DPStatsError
+from dpstats.formula.design import DesignSpec
+from dpstats.mechanisms.design import Bounds, formula_variables
+from dpstats.mechanisms.spec import FitSpec
+from dpstats.privacy.randomness import RandomSource
+from dpstats.privacy.ranges import cell_counts
+from dpstats.privacy.trimming import buy_narrowest
+
+Vector = NDArray[np.float64]
+
+ROUNDS = (2 / 3, 1 / 3)
+"""Parts of the price, for one column each: one that fills little of its range hides the coefficients of all."""
+
+GRID = 2.0**30
+"""Places within a range are rounded to its parts, so that a cell at the end of an interval is inside."""
+
+
+def narrowed_design(
+    spec: FitSpec, eps: float, columns: NDArray[np.intp], rows: Rows[Block], random: RandomSource
+) -> Bounds:
+    """The design with narrower ranges of some of the chosen `columns`, if any are bought. Reads rows: charge first.
+
+    A column is offered that is a term by itself, that no other term reads, and whose range is declared as a plain pair.
+    """
+    design = spec.design
+    if not eps or not isinstance(design, DesignSpec):
+        return design
+    offered = {
+        one.column_name: one.column
+        for one in formula_variables(design).values()
+        if one.alone and one.factor is None and one.column in columns and is_plain(design, one.column_name)
+    }
+    counts = {name: _place_counts(design, name, column, rows) for name, column in offered.items()}
+    found: dict[str, Range] = {}
+    for part in ROUNDS:
+        left = [name for name in offered if name not in found]
+        if not left:
+            break
+        own = [counts[name] for name in left]
+        bought = buy_narrowest(own, eps=part * eps, adjacency=spec.adjacency, random=random)
+        if bought is None:
+            break
+        name, declared = left[bought[0]], design.domain[left[bought[0]]]
+        assert isinstance(declared, Range)
+        low, width = float(declared.low), float(declared.high) - float(declared.low)
+        found[name] = replace(declared, inner=(low + bought[1] * width, low + bought[2] * width))
+    try:
+        return design.narrowed(found) if found else design
+    except DPStatsError:  # of released values alone: the declared ranges serve
+        return design
+
+
+def is_plain(design: DesignSpec, name: str) -> bool:
+    """Whether a column has a range of more than two codes, with nothing that leaves rows out."""
+    declared = design.domain[name]
+    return isinstance(declared, Range) and not declared.is_binary and not declared.drops and not declared.extras
+
+
+def _place_counts(design: DesignSpec, name: str, column: int, rows: Rows[Block]):  # type: ignore[no-untyped-def]
+    """How a column lies within its range, of which the ends are 0 and 1."""
+    low, high = (float(design.domain[name].interval[end]) for end in (0, 1))  # type: ignore[union-attr]
+    atom = round(-low / (high - low) * GRID) / GRID if low <= 0 <= high else None
+    return cell_counts(rows.map(partial(_places, design, column)), 0.0, 1.0, atom=atom)
+
+
+def _places(design: DesignSpec, column: int, block: Block) -> Vector:
+    low, high = design.lower[column], design.upper[column]
+    values = np.asarray(block.exog[:, column], dtype=np.float64) * design.scale[column] + design.center[column]
+    return np.asarray(np.clip(np.rint((values - low) / (high - low) * GRID) / GRID, 0.0, 1.0))
+
+
+def moved_columns(whole: Bounds, narrow: Bounds) -> tuple[str, ...]:
+    """The columns of the data that have a narrower range in one design than in the other."""
+    if narrow is whole:
+        return ()
+    assert isinstance(whole, DesignSpec)
+    assert isinstance(narrow, DesignSpec)
+    return tuple(name for name, declared in narrow.domain.items() if declared != whole.domain[name])
+
+
+def in_design(whole: DesignSpec, narrow: DesignSpec, block: Block) -> Block:
+    """The rows that lie within the narrower ranges, in the model units of their design."""
+    moved = np.flatnonzero(whole.scale != narrow.scale)
+    exog = np.array(block.exog, dtype=np.float64)
+    inside = np.ones(len(exog), dtype=bool)
+    for column in moved:
+        low, high = narrow.lower[column], narrow.upper[column]
+        values = exog[:, column] * whole.scale[column] + whole.center[column]
+        slack = (whole.upper[column] - whole.lower[column]) / GRID
+        inside &= (values >= low - slack) & (values <= high + slack)
+        exog[:, column] = (np.clip(values, low, high) - narrow.center[column]) / narrow.scale[column]
+    return block._replace(exog=exog).take(inside)
