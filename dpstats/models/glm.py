@@ -33,7 +33,6 @@ from dpstats.ledger.reader import correction
 from dpstats.mechanisms.fit_statistics import release_fit_statistics
 from dpstats.mechanisms.focus import release_arm_sums
 from dpstats.mechanisms.napp import release_stages
-from dpstats.mechanisms.narrowing import in_design
 from dpstats.mechanisms.screening import release_screened
 from dpstats.models.adaptive import interval_follows
 from dpstats.models.errors_needed import needed_rows, too_few_rows
@@ -432,8 +431,6 @@ def release_rows(
         if plan.screening is not None:
             screening, fitted, narrow = release_screened(plan.screening, *arguments)
             plan = replace(plan, screening=screening, design=narrow)
-            if narrow is not design:  # for what else is released of the rows
-                rows = rows.map(partial(in_design, design, narrow))
         else:
             fitted = (release_replication if request.options.replicates else release_stages)(*arguments)
     plan = replace(plan, stages=fitted.stages, completed=True)

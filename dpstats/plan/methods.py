@@ -98,7 +98,8 @@ def chosen_range_eps(request: Request, spec: FitSpec, rows: float | None) -> flo
     suits = suits and options.unit is None and options.focus is None and request.method != "statistics" and request.family.name not in OF_PIECES
     if rows is None or not suits or not isinstance(design, DesignSpec) or not buys_errors(spec):
         return 0.0
-    return chosen_share(rows * request.row_eps / 2) * request.row_eps if trimmable(design) else 0.0
+    share = chosen_share(rows * request.row_eps / 2, request.adjacency)
+    return share * request.row_eps if trimmable(design) else 0.0
 
 
 def plan_releases(

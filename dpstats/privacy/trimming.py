@@ -157,8 +157,9 @@ CHOSEN_FROM, CHOSEN_ALL = 8_000.0, 25_000.0
 """Rows of the fit times eps from which ranges of chosen columns are narrowed, and from which the share falls."""
 
 
-def chosen_share(rows_eps: float) -> float:
+def chosen_share(rows_eps: float, adjacency: Adjacency) -> float:
     """The share of eps that narrows ranges of chosen columns, for so many rows of their fit times eps; 0 for none."""
+    rows_eps *= 1.0 if adjacency == "add_remove" else 0.5
     return 0.0 if rows_eps < CHOSEN_FROM else float(f"{CHOSEN_SHARE * min(1.0, CHOSEN_ALL / rows_eps):.2g}")
 
 

@@ -74,7 +74,8 @@ SHORT_NAME = 18  # the room of names in a regression table, and in one of coeffi
 
 SCREENING_FINDS_MORE = (200.0, 1000.0)
 """Rows times eps for each column where screening finds weaker effects than a lasso with a refit in most fits: with
-fewer neither finds any, with more both find all (benchmarks.methods.lasso)."""
+fewer neither finds any, with more both find all (benchmarks.methods.lasso). Measured with columns that fill their
+ranges: it is told only where that is known."""
 
 FIGURE_WORDS = {
     "r_squared": "R2",
@@ -482,7 +483,7 @@ def finds_fewer(results: ReleasedModel) -> bool:
     known = results.nobs if rows is None else rows.value
     low, high = SCREENING_FINDS_MORE
     slopes = len(set(plan.names) - {"Intercept"})
-    automatic = automatic_alpha(plan.request.penalty, plan.request.options)
+    automatic = automatic_alpha(plan.request.penalty, plan.request.options) and fills_ranges(plan)
     return automatic and known is not None and low <= known * plan.guarantee.eps / slopes <= high
 
 
@@ -572,6 +573,15 @@ def may_be_typical(plan: Plan) -> bool:
     declared = [plan.design.domain.get(name) for name in plan.design.parsed.exog_columns]
     ranges = [one for one in declared if isinstance(one, Range) and not one.is_binary]
     return bool(ranges) and all(one.typical is None for one in ranges)
+
+
+def fills_ranges(plan: Plan) -> bool:
+    """Whether the declarations say that numbers that explain fill their intervals: by typical values or bought ones."""
+    if not isinstance(plan.design, DesignSpec):
+        return False
+    declared = [plan.design.domain.get(name) for name in plan.design.parsed.exog_columns]
+    ranges = [one for one in declared if isinstance(one, Range) and not one.is_binary]
+    return all(one.typical is not None or one.inner is not None for one in ranges)
 
 
 def unadjusted_note(results: ReleasedModel) -> list[str]:
@@ -681,7 +691,7 @@ def hiding_note(results: ReleasedModel) -> str:
 
     Of a spline one is enough: it often hides a few, and the other ways to more of them do not help.
     """
-    numbers, factors, hidden, basis = hiding_terms(fitted_last(results), results._inferred)
+    numbers, factors, hidden, blank, basis = hiding_terms(fitted_last(results), results._inferred)
     named, least = numbers + factors, 1 if basis else max(2, LEAST_HIDDEN * len(results._fitted_columns))
     if not 1 <= len(named) <= MOST_HIDING or hidden < least:
         return ""
@@ -690,6 +700,7 @@ def hiding_note(results: ReleasedModel) -> str:
     ways += [f"declare a range that {'its' if one else 'their'} values fill"] if numbers else []
     ways += ["merge rare levels"] if factors else []
     listed, verb = f"{', '.join(f'`{name}`' for name in named)}", "hides" if one else "hide"
+    verb += "" if blank else ", or makes far wider," if one else ", or make far wider,"
     advice = ", ".join(ways[:-1]) + (" or " if len(ways) > 1 else "") + ways[-1]
     return f"{listed} {verb} {hidden} other coefficient{'s' * (hidden > 1)}: {advice}. "
 
