@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from functools import partial
 
@@ -13,10 +12,10 @@ from dpstats.data import Block, Rows
 from dpstats.domain import Range
 from dpstats.errors import DPStatsError
 from dpstats.formula.design import DesignSpec
-from dpstats.mechanisms.design import Bounds, formula_variables
+from dpstats.mechanisms.design import formula_variables
 from dpstats.mechanisms.spec import FitSpec
 from dpstats.privacy.randomness import RandomSource
-from dpstats.privacy.ranges import cell_counts
+from dpstats.privacy.ranges import CellCounts, cell_counts
 from dpstats.privacy.trimming import buy_narrowest
 
 Vector = NDArray[np.float64]
@@ -30,20 +29,20 @@ GRID = 2.0**30
 
 def narrowed_design(
     spec: FitSpec, eps: float, columns: NDArray[np.intp], rows: Rows[Block], random: RandomSource
-) -> Bounds:
-    """The design with narrower ranges of some of the chosen `columns`, if any are bought. Reads rows: charge first.
+) -> DesignSpec | None:
+    """The design with narrower ranges of some of the chosen `columns`; None if none are bought.
 
-    A column is offered that is a term by itself, that no other term reads, and whose range is declared as a plain pair.
+    Reads rows: charge first. A column is offered that is a term by itself, that no other term reads, and whose range is declared as a plain pair.
     """
     design = spec.design
     if not eps or not isinstance(design, DesignSpec):
-        return design
+        return None
     offered = {
         one.column_name: one.column
         for one in formula_variables(design).values()
         if one.alone and one.factor is None and one.column in columns and is_plain(design, one.column_name)
     }
-    counts = {name: _place_counts(design, name, column, rows) for name, column in offered.items()}
+    counts = {name: _place_counts(design, column, rows) for name, column in offered.items()}
     found: dict[str, Range] = {}
     for part in ROUNDS:
         left = [name for name in offered if name not in found]
@@ -58,9 +57,9 @@ def narrowed_design(
         low, width = float(declared.low), float(declared.high) - float(declared.low)
         found[name] = replace(declared, inner=(low + bought[1] * width, low + bought[2] * width))
     try:
-        return design.narrowed(found) if found else design
+        return design.narrowed(found) if found else None
     except DPStatsError:  # of released values alone: the declared ranges serve
-        return design
+        return None
 
 
 def is_plain(design: DesignSpec, name: str) -> bool:
@@ -69,9 +68,9 @@ def is_plain(design: DesignSpec, name: str) -> bool:
     return isinstance(declared, Range) and not declared.is_binary and not declared.drops and not declared.extras
 
 
-def _place_counts(design: DesignSpec, name: str, column: int, rows: Rows[Block]):  # type: ignore[no-untyped-def]
+def _place_counts(design: DesignSpec, column: int, rows: Rows[Block]) -> CellCounts:
     """How a column lies within its range, of which the ends are 0 and 1."""
-    low, high = (float(design.domain[name].interval[end]) for end in (0, 1))  # type: ignore[union-attr]
+    low, high = float(design.lower[column]), float(design.upper[column])
     atom = round(-low / (high - low) * GRID) / GRID if low <= 0 <= high else None
     return cell_counts(rows.map(partial(_places, design, column)), 0.0, 1.0, atom=atom)
 
@@ -80,15 +79,6 @@ def _places(design: DesignSpec, column: int, block: Block) -> Vector:
     low, high = design.lower[column], design.upper[column]
     values = np.asarray(block.exog[:, column], dtype=np.float64) * design.scale[column] + design.center[column]
     return np.asarray(np.clip(np.rint((values - low) / (high - low) * GRID) / GRID, 0.0, 1.0))
-
-
-def moved_columns(whole: Bounds, narrow: Bounds) -> tuple[str, ...]:
-    """The columns of the data that have a narrower range in one design than in the other."""
-    if narrow is whole:
-        return ()
-    assert isinstance(whole, DesignSpec)
-    assert isinstance(narrow, DesignSpec)
-    return tuple(name for name, declared in narrow.domain.items() if declared != whole.domain[name])
 
 
 def in_design(whole: DesignSpec, narrow: DesignSpec, block: Block) -> Block:

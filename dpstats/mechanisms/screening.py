@@ -25,7 +25,7 @@ from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import ArrayDesign, Bounds, constant_column
 from dpstats.mechanisms.information import Information
 from dpstats.mechanisms.napp import plan_stages, release_stages
-from dpstats.mechanisms.narrowing import in_design, moved_columns, narrowed_design
+from dpstats.mechanisms.narrowing import in_design, narrowed_design
 from dpstats.mechanisms.objective import ObjectivePlan, plan_objective
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.residuals import suited_family
@@ -289,17 +289,20 @@ def _plan_part(
 
 def release_screened(
     screening: ScreeningPlan, stages: Sequence[Stage], spec: FitSpec, rows: Rows[Block], random: RandomSource
-) -> tuple[ScreeningPlan, StagesRelease, Bounds]:
+) -> tuple[ScreeningPlan, StagesRelease, DesignSpec | None]:
     """Choose the terms and fit them, on rows that are paid for; the other coefficients are zero.
 
-    The design is that of the fit, in which chosen columns may have narrower ranges.
+    The design is that of the fit if it is another: with narrower ranges of chosen columns.
     """
     choosing, fitting = divide(rows, secret_key(random)) if spec.options.split else (rows, rows)
     chosen = release_screening(screening, spec, choosing, random)
     columns, size = np.array(chosen), len(spec.weights)
-    whole, narrow = spec.design, narrowed_design(spec, screening.range_eps, columns, fitting, random)
-    if narrow is not whole:
+    narrow = narrowed_design(spec, screening.range_eps, columns, fitting, random)
+    if narrow is not None:
+        assert isinstance(whole := spec.design, DesignSpec)
+        names = tuple(name for name, declared in narrow.domain.items() if declared != whole.domain[name])
         fitting, spec = fitting.map(partial(in_design, whole, narrow)), replace(spec, design=narrow)
+        screening = replace(screening, narrowed=names)
     part_rows = fitting.map(partial(Block.columns, kept=columns)).persist()
     spec = replace(spec, family=suited_family(spec.among(columns), screening.fit_eps, part_rows, random))
     planned = tuple(
@@ -310,8 +313,7 @@ def release_screened(
     params = np.zeros(size)
     params[columns] = fitted.params
     information = fitted.information.among(chosen) if isinstance(fitted.information, Information) else None
-    screening = replace(screening, kept=chosen, narrowed=moved_columns(whole, narrow))
-    return screening, StagesRelease(params, fitted.stages, information), narrow
+    return replace(screening, kept=chosen), StagesRelease(params, fitted.stages, information), narrow
 
 
 def _shrunk_as_planned(

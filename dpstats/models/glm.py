@@ -430,7 +430,7 @@ def release_rows(
     with single_blas_thread(len(design.names)):
         if plan.screening is not None:
             screening, fitted, narrow = release_screened(plan.screening, *arguments)
-            plan = replace(plan, screening=screening, design=narrow)
+            plan = replace(plan, screening=screening, design=design if narrow is None else narrow)
         else:
             fitted = (release_replication if request.options.replicates else release_stages)(*arguments)
     plan = replace(plan, stages=fitted.stages, completed=True)

@@ -95,7 +95,8 @@ def chosen_range_eps(request: Request, spec: FitSpec, rows: float | None) -> flo
     """
     options, design = request.options, spec.design
     suits = options.screen is not None and options.split is not None and options.ranges is None
-    suits = suits and options.unit is None and options.focus is None and request.method != "statistics" and request.family.name not in OF_PIECES
+    suits = suits and options.unit is None and options.focus is None
+    suits = suits and request.method != "statistics" and request.family.name not in OF_PIECES
     if rows is None or not suits or not isinstance(design, DesignSpec) or not buys_errors(spec):
         return 0.0
     share = chosen_share(rows * request.row_eps / 2, request.adjacency)

@@ -126,27 +126,36 @@ def joint_scale(eps: float, adjacency: Adjacency) -> float:
     return exponential_scale(eps, sensitivity=STEPS + int(allowances()[-1]), monotone=adjacency == "add_remove")
 
 
+def joint_scores(counts: Sequence[CellCounts], scale: float) -> NDArray[np.int64]:
+    """The scores of no interval and of each inner one of each column, in steps, one column after the other.
+
+    That of an interval is n_in(I) + a_w n* - s ln(N_w columns), that of none the number of rows.
+    """
+    steps, widths = allowances(), _candidates(CELLS, WIDTHS)[1][1:]
+    penalty = np.rint(np.minimum(scale * np.log(len(counts) * np.bincount(widths)), LARGEST_PENALTY / 4))
+    cost = penalty.astype(np.int64)[widths]
+    scores = [one.inside(_inner_ends(one)) * STEPS + steps[widths] * one.away - cost for one in counts]
+    return np.concatenate([[int(counts[0].within.sum()) * STEPS], *scores]).astype(np.int64)
+
+
+def _inner_ends(counts: CellCounts) -> Array:
+    """The ends of a range's candidates without the range itself, shape (k, 2)."""
+    return inner_intervals(float(counts.edges[0]), float(counts.edges[-1]))[0][1:]
+
+
 def buy_narrowest(
     counts: Sequence[CellCounts], *, eps: float, adjacency: Adjacency, random: RandomSource
 ) -> tuple[int, float, float] | None:
     """Choose one column and an interval of its range, of all that `counts` describe, with eps-differential privacy.
 
-    The range must hold every row, by all counts. The score of an interval is n_in(I) + a_w n* - s ln(N_w columns), that
-    of none the number of rows. None leaves every range as it is (docs/proofs/trimming, 6).
+    Each range must hold every row. None leaves all ranges as they are (docs/proofs/trimming, 6).
     """
-    scale, steps = joint_scale(eps, adjacency), allowances()
-    cells, widths = _candidates(CELLS, WIDTHS)
-    cells, widths = cells[1:], widths[1:]
-    penalty = np.rint(np.minimum(scale * np.log(len(counts) * np.bincount(widths)), LARGEST_PENALTY / 4))
-    cost = penalty.astype(np.int64)[widths]
-    scores = [one.inside(one.edges[cells]) * STEPS + steps[widths] * one.away - cost for one in counts]
-    none = np.array([int(counts[0].within.sum()) * STEPS])
-    monotone = adjacency == "add_remove"
-    chosen = noisy_argmax(np.concatenate([none, *scores]), scale, random, monotone=monotone) - 1
+    scale, monotone = joint_scale(eps, adjacency), adjacency == "add_remove"
+    chosen = noisy_argmax(joint_scores(counts, scale), scale, random, monotone=monotone) - 1
     if chosen < 0:
         return None
-    column, place = divmod(chosen, len(cells))
-    first, last = counts[column].edges[cells[place]]
+    column, place = divmod(chosen, len(_inner_ends(counts[0])))
+    first, last = _inner_ends(counts[column])[place]
     return column, float(first), float(last)
 
 
