@@ -32,16 +32,12 @@ def narrowed_design(
 ) -> DesignSpec | None:
     """The design with narrower ranges of some of the chosen `columns`; None if none are bought.
 
-    Reads rows: charge first. A column is offered that is a term by itself, that no other term reads, and whose range is declared as a plain pair.
+    Reads rows: charge first.
     """
     design = spec.design
     if not eps or not isinstance(design, DesignSpec):
         return None
-    offered = {
-        one.column_name: one.column
-        for one in formula_variables(design).values()
-        if one.alone and one.factor is None and one.column in columns and is_plain(design, one.column_name)
-    }
+    offered = {name: column for name, column in narrowable(design).items() if column in columns}
     counts = {name: _place_counts(design, column, rows) for name, column in offered.items()}
     found: dict[str, Range] = {}
     for part in ROUNDS:
@@ -62,9 +58,16 @@ def narrowed_design(
         return None
 
 
-def is_plain(design: DesignSpec, name: str) -> bool:
-    """Whether a column has a range of more than two codes, with nothing that leaves rows out."""
-    declared = design.domain[name]
+def narrowable(design: DesignSpec) -> dict[str, int]:
+    """By column of the data, the columns of the design of which a narrower range may be bought once they are chosen.
+
+    They are terms by themselves, which no other term reads, with a range of more than two codes that is a plain pair.
+    """
+    found = (one for one in formula_variables(design).values() if one.alone and one.factor is None)
+    return {one.column_name: one.column for one in found if _is_plain(design.domain[one.column_name])}
+
+
+def _is_plain(declared: object) -> bool:
     return isinstance(declared, Range) and not declared.is_binary and not declared.drops and not declared.extras
 
 

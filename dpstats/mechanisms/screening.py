@@ -299,7 +299,8 @@ def release_screened(
     columns, size = np.array(chosen), len(spec.weights)
     narrow = narrowed_design(spec, screening.range_eps, columns, fitting, random)
     if narrow is not None:
-        assert isinstance(whole := spec.design, DesignSpec)
+        whole = spec.design
+        assert isinstance(whole, DesignSpec)
         names = tuple(name for name, declared in narrow.domain.items() if declared != whole.domain[name])
         fitting, spec = fitting.map(partial(in_design, whole, narrow)), replace(spec, design=narrow)
         screening = replace(screening, narrowed=names)

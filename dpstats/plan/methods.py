@@ -23,6 +23,7 @@ from dpstats.mechanisms.focus import SHARE as FOCUS_SUMS
 from dpstats.mechanisms.focus import FocusPlan, focus_obstacle, treated
 from dpstats.mechanisms.least_squares import plan_least_squares
 from dpstats.mechanisms.napp import plan_stages
+from dpstats.mechanisms.narrowing import narrowable
 from dpstats.mechanisms.options import Options, named_variables
 from dpstats.mechanisms.output import plan_output
 from dpstats.mechanisms.posterior import EXACT_COLUMNS, NOT_EXACT, plan_posterior
@@ -100,7 +101,7 @@ def chosen_range_eps(request: Request, spec: FitSpec, rows: float | None) -> flo
     if rows is None or not suits or not isinstance(design, DesignSpec) or not buys_errors(spec):
         return 0.0
     share = chosen_share(rows * request.row_eps / 2, request.adjacency)
-    return share * request.row_eps if trimmable(design) else 0.0
+    return share * request.row_eps if narrowable(design) else 0.0
 
 
 def plan_releases(

@@ -545,6 +545,11 @@ def screening_note(plan: PlanFacts) -> str:
     assert plan.screening is not None
     screening = plan.screening
     follows = "" if plan.completed else " The noise and curvature shown are those of the widest terms."
+    if screening.range_eps > 0 and not plan.completed:
+        follows += (
+            f" {format_number(screening.range_eps)} of eps buys an interval within the declared range of at most two "
+            "chosen columns that fill little of theirs; rows outside it are left out."
+        )
     return (
         f"Screening keeps {screening.choices} of {screening.candidates} terms, chosen by noisy scores (noise of "
         f"{format_number(screening.scale)} rows); all other coefficients are zero. Terms with small effects, alone "

@@ -89,6 +89,14 @@ def test_who_declares_and_few_rows_buy_none(options: dict[str, Any]) -> None:
     assert plan.screening.narrowed == ()
 
 
+def test_typical_values_of_all_numbers_leave_nothing_to_buy() -> None:
+    known = {name: dp.Range(0, 100, typical=(50, 30)) for name in NUMBERS} | {
+        "calls": dp.Range(0, 20, typical=(1.4, 2))
+    }
+    plan = dp.plan(FORMULA, {**DOMAIN, **known}, 1.0, family="binomial", n=25_000, **SCREEN)
+    assert "narrower ranges" not in plan.budget.index
+
+
 def test_a_public_number_of_rows_plans_the_purchase() -> None:
     plan = dp.plan(FORMULA, DOMAIN, 1.0, family="binomial", n=25_000, **SCREEN)
     assert plan.budget["eps"]["narrower ranges"] == pytest.approx(0.1)
