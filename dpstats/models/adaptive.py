@@ -14,6 +14,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from dpstats.call import Request
 from dpstats.domain import Range
@@ -48,6 +49,7 @@ from dpstats.plan.methods import (
 )
 from dpstats.plan.plan import plan_model, rescaled
 from dpstats.privacy.ranges import likely_reach, likely_response_interval
+from dpstats.privacy.residuals import UNEXPECTED, likely_alike
 from dpstats.privacy.trimming import likely_interval, share_to_spend
 
 Vector = NDArray[np.float64]
@@ -65,9 +67,6 @@ to 1.7 times as far off as those of coefficients alone there; with residuals 1.3
 
 LIKELY_CHOSEN = 8
 """Columns that a lasso with a refit is taken to choose, with the intercept: it keeps 2 to 8 of 60 (docs/guide)."""
-
-LIKELY_CAP = 3.5
-"""Until it is bought the cap of residuals is taken for so many of their standard deviations."""
 
 
 def adaptive_errors(request: Request, family: Family) -> bool:
@@ -286,7 +285,6 @@ def carried_out(
     plan: Plan,
     rows: float,
     known: KnownColumns | None = None,
-    residual_sd: float | None = None,
     share: float = LIKELY,
 ) -> Plan:
     """What a plan that counts its rows becomes at so many; of what is bought, ranges as declared stand in.
@@ -297,7 +295,7 @@ def carried_out(
     if plan.residuals is not None:
         plan = before_residuals(plan)
         plan = plan if known is None else with_likely_intervals(plan, known, rows, share)
-        return with_public_residuals(plan, residual_sd)
+        return with_public_residuals(plan)
     plan = plan if counts is None else with_chosen_ranges(with_intervals(plan, counts.trimmable, rows))
     plan = plan if known is None else with_likely_intervals(plan, known, rows, share)
     plan = plan if counts is None else affordable(plan, rows)
@@ -312,7 +310,7 @@ def carried_out(
         return bought
     if not follows:
         return settled(bought, rows)
-    found = with_residuals(settled(bought, rows, request), rows, request, residual_sd)
+    found = with_residuals(settled(bought, rows, request), rows, request)
     return rescaled(plan, found.request, None if bought is chosen else bought.response, found.residuals)
 
 
@@ -328,23 +326,18 @@ def _or_statistics(plan: Plan, alone: Sequence[Plan], rows: float) -> Plan:
     return sums if linear > capped and all(choose([one, sums], rows) for one in alone) else plan
 
 
-def with_residuals(plan: Plan, rows: float, asked: Request, residual_sd: float | None = None) -> Plan:
+def with_residuals(plan: Plan, rows: float, asked: Request) -> Plan:
     """The plan of sums of residuals that takes the place of one with errors, if so many rows pay for it.
 
-    The plan has an interval of its response; `asked` was the request before. A likely cap stands in, and no
+    The plan has an interval of its response; `asked` was the request before. The widest cap stands in, and no
     coefficients: public facts and `rows` decide whether residuals are bought, and nothing fails for those that are.
     """
     request, size = with_settled_law(plan), len(plan.names)
     suits = plan.response is not None and request.options.inference is True and may_take_statistics(asked)
     if not suits or not foreseeable(plan) or rows * request.row_eps < ROWS_A_COLUMN * size:
         return plan
-    cap = INTERVAL_CAP
-    if residual_sd is not None:
-        assert isinstance(plan.design, DesignSpec)
-        cap = min(cap, LIKELY_CAP * residual_sd / plan.design.without_working().response_scaling()[1])
-    residuals = ResidualPurchase(
-        residual_share(rows * request.row_eps, size) * request.row_eps, ResidualCentre((0.0,) * size, cap)
-    )
+    centre = ResidualCentre((0.0,) * size, INTERVAL_CAP)
+    residuals = ResidualPurchase(residual_share(rows * request.row_eps, size) * request.row_eps, centre)
     with contextlib.suppress(DPStatsError):  # as public as what is planned
         return rescaled(plan, replace(request, method="statistics"), plan.response, residuals)
     return plan
@@ -369,19 +362,29 @@ def with_refit_residuals(plan: Plan, rows: float) -> Plan:
     return plan
 
 
+def finds_cap(plan: Plan, rows: float, share: float) -> bool:
+    """Whether such a share of the purchases of a cap of residuals find one, if they are normal, of so many rows."""
+    if plan.residuals is None:
+        return True
+    sensitivity = 1 if plan.request.adjacency == "add_remove" else 2
+    deviation = math.sqrt(2) * sensitivity / (TAILS_SHARE / (CENTRE_SHARE + TAILS_SHARE) * plan.residuals.eps)
+    needed = UNEXPECTED if plan.response is not None and plan.response.one_tail else 0.0
+    return likely_alike(rows, deviation) - float(special.ndtri(share)) > needed
+
+
 def residual_share(information: float, size: int) -> float:
     """The share of eps that residuals cost by rows times eps, of so many columns."""
     share = (CENTRE_SHARE + TAILS_SHARE) * math.sqrt(min(1.0, FULL_SHARES * size / information))
     return float(f"{share:.2g}")
 
 
-def with_public_residuals(plan: Plan, residual_sd: float | None = None) -> Plan:
+def with_public_residuals(plan: Plan) -> Plan:
     """The plan with residuals, if it is for a public number of rows that decides so before any is read."""
     rows = plan.request.options.n
     if rows is None:
         return plan
     plan = with_refit_residuals(plan, rows)
-    return with_residuals(plan, rows, plan.request, residual_sd) if interval_follows(plan.request) else plan
+    return with_residuals(plan, rows, plan.request) if interval_follows(plan.request) else plan
 
 
 def before_residuals(plan: Plan) -> Plan:

@@ -43,7 +43,7 @@ from dpstats.inference.forecast_identification import forecast_information
 from dpstats.inference.inverse import LIKELY
 from dpstats.mechanisms.information import Information, InformationPlan, ReleasedSums
 from dpstats.mechanisms.information_release import dispersion, variance_noise
-from dpstats.mechanisms.statistics import StatisticsPlan
+from dpstats.mechanisms.statistics import ResidualCentre, StatisticsPlan
 from dpstats.models.population import (
     EXPLAINED,
     KNOWN,
@@ -61,7 +61,10 @@ from dpstats.models.population import (
     response_level,
 )
 from dpstats.models.release import person_rows
+from dpstats.models.residuals import first_fit
 from dpstats.plan import Plan
+from dpstats.plan.methods import CENTRE_SHARE, INTERVAL_CAP, TAILS_SHARE
+from dpstats.plan.plan import interval_cap
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.guarantee import Unit
 from dpstats.privacy.information import MatrixNoise, row_weights
@@ -93,6 +96,9 @@ are sure to be identified; and the greatest ratio at which none is."""
 HALF = 0.5
 """An error whose chance is less is not foreseen."""
 
+LIKELY_CAP = 3.5
+"""The cap that is bought of residuals is taken for so many of their standard deviations."""
+
 PUBLIC_ROWS = 16_384
 """So many public rows at most stand for all."""
 
@@ -103,8 +109,9 @@ PUBLIC_RIDGE, PUBLIC_GRADIENT = 1e-6, 1e-7
 class RowMeans(NamedTuple):
     """What a row adds in the mean: l'' x x', shape (p, p); l'' and l'^2; and (x, y)(x, y)', shape (p + 1, p + 1).
 
-    `coef`, shape (p,), are the coefficients in model units of one draw. `response` is the share of events or the mean
-    of counts; NaN of other responses, and of pieces of records.
+    `coef`, shape (p,), are the coefficients in model units of one draw. `response` is the share of events, the mean of
+    counts, or the standard deviation of a number, in its units, of which nothing is known; NaN of other responses, and
+    of pieces of records.
     """
 
     coef: Vector
@@ -127,6 +134,7 @@ class Forecast:
     plan: Plan
     # what a row adds in the mean: "usual" or "known"; "rich" and "poor" too where nothing is known
     populations: Mapping[str, RowMeans]
+    finds_cap: bool = field(default=True, kw_only=True)  # whether the purchase of a cap of residuals goes well
     _cache: dict[tuple[str, int], list[NDArray[np.bool_]]] = field(init=False, repr=False, default_factory=dict)
 
     @cached_property
@@ -136,10 +144,9 @@ class Forecast:
         assert law is not None
         return Projection.of(law, self.plan.design.forms())
 
-    @property
-    def _matrix_noise(self) -> MatrixNoise | StatisticsPlan:
+    def _matrix_noise(self, name: str, n: float) -> MatrixNoise | StatisticsPlan:
         """The noise of the information that is released, or of sums with it."""
-        stage = self.plan.stages[-1].plan
+        stage = self._likely_plan(name, n).stages[-1].plan
         if stage.statistics is not None:
             return stage.statistics
         assert stage.information is not None
@@ -207,7 +214,7 @@ class Forecast:
 
     @property
     def assumption(self) -> str:
-        """What is supposed of a response of 0 and 1 or of counts, in a sentence; nothing of others."""
+        """What is supposed of a response, in a sentence; nothing of a number that is described."""
         return response_assumption(self.plan, [one.response for one in self.populations.values()])
 
     @property
@@ -247,9 +254,9 @@ class Forecast:
             yield from [np.full(len(self.coefficients), plain)] * draws
             return
         # A search asks again for the numbers that its table is of.
-        known = self._cache.setdefault((name, n), [])
+        known, law = self._cache.setdefault((name, n), []), self._matrix_noise(name, n)
         for place in range(draws):
-            noise = self._matrix_noise.sample(random)
+            noise = law.sample(random)
             if place == len(known):
                 with quiet():
                     known.append(np.isfinite(self._inferred(name, n, noise).se))
@@ -270,9 +277,29 @@ class Forecast:
         """What is known of an information matrix, and identified of it."""
         return forecast_information(matrix, self._projection, self.plan.design.dummies, noisy=noisy)
 
+    @cached_property
+    def _rough(self) -> Plan | None:
+        """The fit whose coefficients residuals are about, if it is known what is bought of the response."""
+        plan = self.plan
+        if plan.residuals is None or plan.response is None:
+            return None
+        return first_fit(plan, CENTRE_SHARE / (CENTRE_SHARE + TAILS_SHARE) * plan.residuals.eps)
+
+    def _likely_plan(self, name: str, n: float) -> Plan:
+        """The plan of `n` rows once it has bought what its sums are of, if they are of residuals."""
+        statistics, plan = self.plan.objective.statistics, self.plan
+        if plan.residuals is None or statistics is None:
+            return plan
+        means = self.populations[name]
+        errors = np.zeros(len(means.coef)) if self._rough is None else rough_errors(self._rough, means, n)
+        # All to one side: in the noise, whose metric hardly joins columns, only their squares count.
+        centre = ResidualCentre(tuple(means.coef + errors), likely_cap(plan, means, found=self.finds_cap))
+        stage = replace(plan.objective, statistics=replace(statistics, residuals=centre))
+        return replace(plan, stages=(plan.stages[0]._replace(plan=stage),))
+
     def _inferred(self, name: str, n: float, noise: Vector | None = None) -> Inference:
         """The table of errors of `n` rows that are as their mean, with some noise in what is released or with none."""
-        plan, means = self.plan, self.populations[name]
+        plan, means = self._likely_plan(name, n), self.populations[name]
         if plan.objective.statistics is not None:
             sums = ReleasedSums(n * means.moments + (0.0 if noise is None else noise))
             return sums_inference(plan, sums, None, self._known(sums.matrix, noisy=noise is not None)).table
@@ -343,26 +370,54 @@ def forecast(
         return Forecast(plan, {name: one.person(record) for name, one in means.items()})
 
 
+def likely_cap(plan: Plan, means: RowMeans, *, found: bool) -> float:
+    """The cap of residuals in model units that a population's suggest, or if none is `found` the widest.
+
+    As in `bought_residuals`; of a response that nobody describes the declared range stands in.
+    """
+    response, design, left = plan.response, plan.design, np.append(-means.coef, 1.0)
+    assert isinstance(design, DesignSpec)
+    part = 1.0 if response is None else (response.high - response.low) / (design.response.high - design.response.low)
+    widest = INTERVAL_CAP if response is None else part * interval_cap(design, response)
+    return min(LIKELY_CAP * math.sqrt(left @ means.moments @ left), widest) if found else widest
+
+
+def rough_errors(first: Plan, means: RowMeans, n: float) -> Vector:
+    """Root mean squares of the errors of a first fit's coefficients of `n` rows, in units of the declared response."""
+    design, stage = first.design, first.stages[-1].plan
+    assert isinstance(design, DesignSpec)
+    own, declared = design.response_scaling(), design.without_working().response_scaling()
+    coef = means.coef * (declared[1] / own[1])
+    at = design.names.index("Intercept")
+    coef[at] += design.scale[at] * (declared[0] - own[0]) / own[1]
+    noise, bias = stage.predicted_error(n * means.moments[:-1, :-1], coef - stage.shrunk_towards)
+    return np.asarray(own[1] / declared[1] * np.sqrt(np.diag(noise + bias)))
+
+
 def supposed(everything: bool) -> dict[str, ColumnPrior]:
     """The kinds of rows that are supposed, by name: one where everything is known of columns."""
     return {"known": KNOWN} if everything else {"usual": USUAL, "rich": RICH, "poor": POOR}
 
 
 def response_words(plan: Plan, mean: float) -> str:
-    """What share of a response are events, or which mean counts have, in words."""
+    """What share of a response are events, which mean counts have, or which standard deviation a number, in words."""
     assert isinstance(plan.design, DesignSpec)
     name, declared = plan.design.response_name, plan.design.domain.get(plan.design.response_name)
+    if plan.family.response == "continuous":
+        return f"{name} has a standard deviation of {_figure(mean)}"
     if plan.family.response != "binary":
         return f"{name} has a mean of {mean:.3g}"
     return f"{100 * mean:.3g} % of {name} are {declared.values[1] if isinstance(declared, Levels) else 1}"
 
 
 def typical_response(plan: Plan, mean: float) -> str:
-    """How to type what is typical of a response whose mean is known."""
+    """How to type what is typical of a response whose mean is known, or of a number whose standard deviation is."""
     assert isinstance(plan.design, DesignSpec)
     name, declared, known = plan.design.response_name, plan.design.domain.get(plan.design.response_name), f"{mean:.3g}"
     if declared is None:  # an expression
         name, known = plan.design.parsed.response_columns[0], "..."
+    elif plan.family.response == "continuous":
+        known = f"[{_figure(plan.design.without_working().response_scaling()[0])}, {_figure(mean)}]"
     elif plan.family.response != "binary":
         known = f"[{known}, {math.sqrt(2 * mean):.2g}]"
     elif isinstance(declared, Levels):
@@ -374,16 +429,21 @@ def response_assumption(plan: Plan, means: Sequence[float]) -> str:
     """What is supposed of a response, in a sentence: `means` of usual, informative and uninformative rows."""
     if not np.all(np.isfinite(means)):
         return ""
-    said, binary = f"This assumes that {response_words(plan, means[0])}", plan.family.response == "binary"
+    kind, said = plan.family.response, f"This assumes that {response_words(plan, means[0])}"
     if len(set(means)) == 1:  # as it is known
         return f"{said}."
-    rich, poor = (f"{100 * mean:.3g} %" if binary else f"{mean:.3g}" for mean in means[1:])
-    varies = "" if binary else " and varies as Poisson counts do"
-    fact = "the share" if binary else "mean and standard deviation"
+    rich, poor = (f"{100 * mean:.3g} %" if kind == "binary" else _figure(mean) for mean in means[1:])
+    varies = " and varies as Poisson counts do" if kind == "count" else ""
+    fact = "the share" if kind == "binary" else "mean and standard deviation"
     return (
         f"{said}{varies} (informative rows: {rich}, uninformative: {poor}). If you know {fact}, type "
-        f"{'it' if binary else 'them'} as {typical_response(plan, means[0])}."
+        f"{'it' if kind == 'binary' else 'them'} as {typical_response(plan, means[0])}."
     )
+
+
+def _figure(value: float) -> str:
+    """To three digits, without an exponent where it can be read so."""
+    return f"{float(f'{value:.3g}'):.12g}"
 
 
 def releases_errors(plan: Plan) -> bool:
@@ -460,7 +520,7 @@ class Sample(NamedTuple):
     endog: Vector
     size: int
     coef: Vector | None = None  # those of the linear predictor, where they are known
-    mean: float = math.nan  # of a response of 0 and 1 or of counts
+    response: float = math.nan  # as of `RowMeans`
 
 
 def sample_rows(
@@ -493,11 +553,19 @@ def sample_rows(
     size = len(exog)
     exog, offset = np.tile(exog, (draws, 1)), np.tile(offset, draws)
     signal = np.concatenate([population_signal(part, random) for part in np.split(exog, draws)])
+    if family.response != "continuous":
+        eta = linear_predictor(design, signal, offset, level)
+        return Sample(exog, offset, eta, _endog(family, eta, level.deviation, random), size, response=level.mean)
+    described, supposed_deviation = known.has(design.parsed.response_columns), math.nan
+    if residual is None:
+        residual = math.sqrt(1 - EXPLAINED) * level.deviation
+        supposed_deviation = math.nan if described else design.response_scaling()[1] * level.deviation
+    elif described:  # columns explain what the residuals leave
+        level = level._replace(deviation=math.sqrt(max(level.deviation**2 - residual**2, 0.0) / EXPLAINED))
+    else:
+        level = level._replace(deviation=residual / math.sqrt(1 - EXPLAINED))
     eta = linear_predictor(design, signal, offset, level)
-    if family.response == "continuous":
-        deviation = np.sqrt(1 - EXPLAINED) * level.deviation if residual is None else residual
-        return Sample(exog, offset, eta, _endog(family, eta, deviation, random), size)
-    return Sample(exog, offset, eta, _endog(family, eta, level.deviation, random), size, mean=level.mean)
+    return Sample(exog, offset, eta, _endog(family, eta, residual, random), size, response=supposed_deviation)
 
 
 def weight_cap(plan: Plan) -> float | None:
@@ -514,7 +582,7 @@ def mean_information(family: Family, sample: Sample, cap: float | None) -> Vecto
 
 def row_means(family: Family, sample: Sample, cap: float | None) -> RowMeans:
     """What a row of the sample adds in the mean."""
-    exog, offset, eta, endog, size, coef, mean = sample
+    exog, offset, eta, endog, size, coef, response = sample
     if coef is None:
         coef = np.asarray(np.linalg.lstsq(exog[:size], (eta - offset)[:size], rcond=None)[0], dtype=np.float64)
     # Of one draw: over all of them the response would go with no column.
@@ -525,7 +593,7 @@ def row_means(family: Family, sample: Sample, cap: float | None) -> RowMeans:
         float(np.mean(row_weights(family, eta, endog, cap))),
         float(np.mean(family.slope(eta, endog) ** 2)),
         both.T @ both / len(both),
-        mean,
+        response,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
@@ -23,6 +22,7 @@ from dpstats.models.adaptive import (
     before_residuals,
     candidates_of,
     carried_out,
+    finds_cap,
     interval_follows,
     interval_share,
     with_public_residuals,
@@ -110,15 +110,6 @@ class AdaptiveForecast(Forecast):
         nothing = all(one is None for one in given)
         return None if nothing else KnownColumns.from_arguments(self.followed.design, *given)
 
-    @cached_property
-    def _residual_sd(self) -> float | None:
-        """That of residuals of least squares in the user's units, if it is given or follows from a known response."""
-        residual_sd, known, design = self.assumptions[0], self._known_columns, self.plan.design
-        assert isinstance(design, DesignSpec)
-        if residual_sd is not None or known is None or not known.has(design.parsed.response_columns):
-            return residual_sd
-        return math.sqrt(self.populations[self.names[0]].square) * design.response_scaling()[1]
-
     def at(self, plan: Plan) -> Forecast:
         check_type("plan", plan, Plan, "a plan of the same call, as plan.at(eps) makes it")
         return forecast_by_rows(plan, *self.assumptions, simulated=self.simulated)
@@ -129,7 +120,8 @@ class AdaptiveForecast(Forecast):
     def errors(self, n: int) -> pd.DataFrame:
         """As of any forecast; of described rows the ends are those of purchases that go well and badly."""
         table, plan = super().errors(n), self.plan_at(n)
-        if not self.known or not (plan.trimmed or (plan.response is not None and plan.family.response == "count")):
+        counts = plan.response is not None and plan.family.response == "count"
+        if not self.known or not (plan.trimmed or plan.residuals is not None or counts):
             return table
         found = table["std_error"]
         well, badly = (replace(self, likely_share=share) for share in (MIDDLE, SURE))
@@ -145,11 +137,11 @@ class AdaptiveForecast(Forecast):
     def plan_at(self, n: float) -> Plan:
         return self._settled(n)[0]
 
-    def bought_at(self, n: float) -> tuple[Domain, ResponsePurchase | None]:
-        """The Domain with the ranges that the search finds, and what is bought of the response."""
-        plan = self.plan_at(n)
+    def bought_at(self, n: float) -> tuple[Domain, ResponsePurchase | None, bool]:
+        """The Domain with the ranges that the search finds, what is bought of the response, and if a cap is found."""
+        plan, found = self._settled(n)
         assert isinstance(plan.design, DesignSpec)
-        return plan.design.domain, plan.response
+        return plan.design.domain, plan.response, found is None or found.finds_cap
 
     def expected(self, name: str, n: int) -> Vector:
         found = self._settled(n)[1]
@@ -170,9 +162,12 @@ class AdaptiveForecast(Forecast):
         counts = self.followed.counts
         rows = float(f"{max(n - (SMALL_COUNT * counts.rows_sd if counts is not None else 0.0), 1.0):.3g}")
         if rows not in self._plans:
-            plan = carried_out(self.followed, rows, self._known_columns, self._residual_sd, self.likely_share)
+            plan = carried_out(self.followed, rows, self._known_columns, self.likely_share)
             plan = with_likely_mean(plan)
             found = _foreseen(plan, self.assumptions, self.simulated) if releases_errors(plan) else None
+            if found is not None and self.likely_share > LIKELY:
+                # Of the ends alone: where the cap of most fits is far from the widest, the mean is of no fit.
+                found = replace(found, finds_cap=finds_cap(plan, rows, self.likely_share))
             self._plans[rows] = (plan, found)
         return self._plans[rows]
 
@@ -194,7 +189,7 @@ def forecast_by_rows(
     `simulated` is what has been foreseen of the same call at other budgets.
     """
     simulated, assumptions = {} if simulated is None else simulated, (residual_sd, typical, like)
-    plan = plan if plan.residuals is None else with_public_residuals(before_residuals(plan), residual_sd)
+    plan = plan if plan.residuals is None else with_public_residuals(before_residuals(plan))
     counts = plan.counts
     follows = counts is not None and bool(counts.settles_errors or counts.trimmable)
     persons = plan.request.options.unit is not None and plan.screening is None
@@ -226,7 +221,7 @@ def by_rows(plan: Plan) -> pd.DataFrame:
     if found and plan.family.response == "binary":
         assert isinstance(plan.design, DesignSpec)
         nothing = KnownColumns.from_arguments(plan.design, None, None)
-        share = sample_rows(plan.design, plan.family, nothing, POOR, None, 1).mean
+        share = sample_rows(plan.design, plan.family, nothing, POOR, None, 1).response
         known = phrase(f"plan.standard_errors(n, {typical_response(plan, share)})", shell=typical_response(plan, share))
         table.attrs["note"] = f"This assumes that {response_words(plan, share)}; {known} takes the share that you know."
     return table

@@ -270,8 +270,7 @@ class ClassesForecast(Forecast):
     def _noise_law(self) -> ClassesLaw:  # type: ignore[override]
         return ClassesLaw(self.plan.stage.noise)
 
-    @property
-    def _matrix_noise(self) -> MatrixNoise:
+    def _matrix_noise(self, name: str, n: float) -> MatrixNoise:
         assert self.plan.stage.information is not None
         return self.plan.stage.information
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from dpstats.data import Rows
 from dpstats.privacy.guarantee import Adjacency
@@ -34,6 +35,9 @@ BENDS = 0.2
 
 ALIKE, TAIL = 0.35, (2.0, 5.0)
 """Residuals have two tails if one has so much of the other's rows, between so many root mean squares of the median."""
+
+TAILS_SEEN = 0.75
+"""So much of what normal residuals have in their tails is seen about a rough fit, which spreads them further."""
 
 UNEXPECTED = 2.0
 """Standard deviations of the noise by which a second tail must be seen if only one is expected."""
@@ -127,6 +131,14 @@ def _alike(counts: NDArray[np.int64], edges: Array, rms: float, deviation: float
     less, more = np.argsort(tails)
     noise = deviation * np.sqrt(max(float(variances[less] + ALIKE**2 * variances[more]), 1.0))
     return float((tails[less] - ALIKE * tails[more]) / noise)
+
+
+def likely_alike(rows: float, deviation: float) -> float:
+    """What `ResidualTails.alike` is on average, of so many normal residuals; the noise as in `residual_tails`."""
+    tail = float(special.ndtr(-TAIL[0]) - special.ndtr(-TAIL[1]))
+    classes = STEPS * np.log2(TAIL[1] / TAIL[0])
+    noise = deviation * np.sqrt(classes * (1 + ALIKE**2))
+    return float(TAILS_SEEN * (1 - ALIKE) * tail * rows / noise)
 
 
 def share_beyond(

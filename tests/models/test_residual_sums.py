@@ -25,7 +25,7 @@ from dpstats.plan.methods import ResidualPurchase
 from dpstats.privacy.gaussian import analytic_mu
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.information import statistics as information
-from dpstats.privacy.residuals import residual_counts
+from dpstats.privacy.residuals import UNEXPECTED, likely_alike, residual_counts
 
 WIDE = {"x": (0, 1), "z": (-1, 1), "g": ["a", "b", "c"], "y": (-50, 50)}
 MODEL = "y ~ x + z + g"
@@ -359,6 +359,34 @@ def test_plans_foresee_what_is_bought() -> None:
     known = dp.plan(MODEL, WIDE, 1.0, n=20_000.0)
     said, wide = (known.standard_errors(20_000, residual_sd=sd, typical={"x": (0.5, 0.2)}) for sd in (0.5, 5.0))
     assert (said["std_error"] < 0.9 * wide["std_error"]).all()
+
+
+@pytest.mark.parametrize("high", [50.0, 200.0])
+def test_forecasts_of_described_residuals_are_those_of_fits(high: float) -> None:
+    """However wide the response is declared; the medians of six fits with fixed seeds, of which most find a cap."""
+    domain = {**WIDE, "y": (-high, high)}
+    fits = [dp.ols(MODEL, frame(20_000, seed), domain=domain, eps=1.0, seed=seed) for seed in range(6)]
+    assert all(fit.plan.residuals is not None for fit in fits)
+    found = dp.plan(MODEL, domain, 1.0).standard_errors(20_000, like=frame(20_000, 9))
+    ratio = found["lower"] / pd.DataFrame([fit.bse for fit in fits]).median()
+    assert ratio.between(0.7, 1.4).all()
+    assert (found["upper"] >= found["std_error"]).all()
+
+
+def test_a_forecast_says_which_spread_of_the_response_it_assumes() -> None:
+    plan = dp.plan(MODEL, WIDE, 1.0)
+    note = plan.standard_errors(20_000).attrs["note"]
+    assert "y has a standard deviation of" in note
+    assert "typical={'y': [" in note
+    for known in ({"typical": {"y": (0.0, 5.0)}}, {"residual_sd": 1.0}):
+        assert plan.standard_errors(20_000, **known).attrs["note"] == ""
+
+
+def test_an_upper_error_has_the_widest_cap_where_few_rows_may_find_none() -> None:
+    """Its share grows with the rows times eps; a response with one tail needs more of them."""
+    deviation = np.sqrt(2) / 0.04
+    assert likely_alike(20_000, deviation) < UNEXPECTED + 2.33 < likely_alike(40_000, deviation)
+    assert likely_alike(40_000, deviation) == pytest.approx(2 * likely_alike(20_000, deviation))
 
 
 @pytest.mark.slow
