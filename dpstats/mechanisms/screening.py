@@ -183,10 +183,11 @@ class ScreeningPlan:
         return noise_scale(self.choice_eps, self.adjacency) / STEPS
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
+        """Plain public values, for JSON; of narrower ranges where they may be bought, as older plans have none."""
         plain = {name: getattr(self, name) for name in _PLAIN}
         null = None if self.null is None else self.null.to_dict()
-        return {**plain, "null": null, "kept": list(self.kept), "narrowed": list(self.narrowed)}
+        ranges = {"range_eps": self.range_eps, "narrowed": list(self.narrowed)} if self.range_eps else {}
+        return {**plain, "null": null, "kept": list(self.kept), **ranges}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> ScreeningPlan:
@@ -197,7 +198,7 @@ class ScreeningPlan:
         return cls(**{"refit_eps": 0.0, **stored, "null": null, **names})
 
 
-_PLAIN = ("eps", "choices", "candidates", "adjacency", "refit_eps", "fit_eps", "fit_delta", "range_eps")
+_PLAIN = ("eps", "choices", "candidates", "adjacency", "refit_eps", "fit_eps", "fit_delta")
 
 
 def plan_choice(spec: FitSpec, eps: float, delta: float) -> tuple[ScreeningPlan | None, tuple[Stage, ...]]:
