@@ -96,6 +96,10 @@ CERTAIN_SDS = 4.0
 LIKELY_SDS = 2.0
 """A level is not suspected of having no rows from so many on; noise alone passes about once in 30 levels."""
 
+POWERFUL_SDS = 7.0
+"""A range that is too wide is found in nearly all checks if so many standard deviations are as many rows as may lie
+outside."""
+
 LEAST_CLEAN = 0.5
 """Ranges are judged by rows without a fault, where these are more than this share of all."""
 
@@ -345,12 +349,25 @@ class Check(Released):
 
     def _place_note(self) -> str:
         """How accurate the counts by place are."""
-        least = CERTAIN_SDS * math.hypot(self.clean_err, self.place_err) / MOST_OUTSIDE
-        return (
+        noise = math.hypot(self.clean_err, self.place_err)
+        least, likely = (sds * noise / MOST_OUTSIDE for sds in (CERTAIN_SDS, POWERFUL_SDS))
+        counted = (
             f"{phrase('`located`', shell='--json')} counts the rows without a fault by level or eighth of the "
             f"range (std err {self.place_err:,.0f}). With fewer than about {least:,.0f} rows it cannot find ranges "
-            "that are too wide."
+            "that are too wide"
         )
+        if self.rows >= likely:
+            return f"{counted}."
+        return (
+            f"{counted}, and with fewer than about {likely:,.0f} it may miss them, because the {len(self.places)} "
+            f"columns that are counted share the budget. eps = {self._eps_for(likely)} is enough for these rows."
+        )
+
+    def _eps_for(self, rows: float) -> str:
+        """The eps at which there are enough rows where so many are needed now: noise goes with its inverse."""
+        eps = self.guarantee.eps * rows / max(self.rows, 1.0)
+        digit = 10.0 ** (math.floor(math.log10(eps)) - 1)
+        return f"{math.ceil(eps / digit) * digit:.2g}"
 
     def _hidden(self) -> str:
         """How many rows a fault needs to stand out from the noise."""
@@ -358,7 +375,8 @@ class Check(Released):
         if least >= LEAST_VISIBLE_SHARE * self.rows:
             return (
                 f"Only a fault of {least:,.0f} rows or more stands out from the noise, and there are about "
-                f"{self.rows:,.0f} rows, so this check can find little. Raise eps."
+                f"{self.rows:,.0f} rows, so this check can find little. Raise eps: eps = "
+                f"{self._eps_for(least / LEAST_VISIBLE_SHARE)} sees a fault of a tenth of the rows."
             )
         seen = "Beside the findings above, no" if self.findings else "No"
         return (

@@ -202,7 +202,8 @@ def _declared(plan: Plan) -> Domain:
     if not isinstance(plan.design, DesignSpec):
         return Domain()
     known = plan.design.domain
-    without = (*plan.bought, plan.design.response_name, CUT)
+    chosen = () if plan.screening is None else plan.screening.narrowed
+    without = (*plan.bought, *chosen, plan.design.response_name, CUT)
     return Domain({name: known[name] for name in known if name not in without})
 
 

@@ -118,6 +118,14 @@ def with_intervals(plan: Plan, names: tuple[str, ...], rows: float) -> Plan:
     return plan
 
 
+def with_chosen_ranges(plan: Plan) -> Plan:
+    """The plan that narrows ranges of the columns it will choose, if the rows that were counted pay for it."""
+    if plan.screening is not None and plan.counts is not None and plan.counts.rows is not None:
+        with contextlib.suppress(DPStatsError):  # as public as what is planned
+            return replan_request(plan, with_settled_law(plan))
+    return plan
+
+
 def with_likely_intervals(plan: Plan, known: KnownColumns, rows: float, share: float = LIKELY) -> Plan:
     """The plan once it has bought intervals than which a share of those of such rows are no wider."""
     request, design = with_settled_law(plan), plan.design
@@ -288,7 +296,7 @@ def carried_out(
         plan = before_residuals(plan)
         plan = plan if known is None else with_likely_intervals(plan, known, rows, share)
         return with_public_residuals(plan)
-    plan = plan if counts is None else with_intervals(plan, counts.trimmable, rows)
+    plan = plan if counts is None else with_chosen_ranges(with_intervals(plan, counts.trimmable, rows))
     plan = plan if known is None else with_likely_intervals(plan, known, rows, share)
     plan = plan if counts is None else affordable(plan, rows)
     request, chosen = with_settled_law(plan), plan

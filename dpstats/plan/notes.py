@@ -195,7 +195,8 @@ def count_findings(plan: Any) -> list[str]:
 
 def narrowed_columns(plan: Any) -> dict[str, Range]:
     """Columns of which a narrower range than the declared one was bought, with what is known of them since."""
-    names = getattr(plan, "trimmed", ())
+    screening = getattr(plan, "screening", None)
+    names = (*getattr(plan, "trimmed", ()), *(() if screening is None else screening.narrowed))
     if not names or not isinstance(plan.design, DesignSpec):
         return {}
     known = ((name, plan.design.domain.get(name)) for name in names)
@@ -555,6 +556,11 @@ def screening_note(plan: PlanFacts) -> str:
     assert plan.screening is not None
     screening = plan.screening
     follows = "" if plan.completed else " The noise and curvature shown are those of the widest terms."
+    if screening.range_eps > 0 and not plan.completed:
+        follows += (
+            f" {format_number(screening.range_eps)} of eps buys an interval within the declared range of at most two "
+            "chosen columns that fill little of theirs; rows outside it are left out."
+        )
     return (
         f"Screening keeps {screening.choices} of {screening.candidates} terms, chosen by noisy scores (noise of "
         f"{format_number(screening.scale)} rows); all other coefficients are zero. Terms with small effects, alone "

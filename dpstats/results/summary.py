@@ -22,6 +22,7 @@ from dpstats.mechanisms.design import SubDesign, formula_variables
 from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.mechanisms.options import ROWS_GUESS
 from dpstats.mechanisms.spec import automatic_alpha, obstacle
+from dpstats.plan.facts import CHOSEN_RANGES
 from dpstats.plan.notes import (
     GREATEST_EPS,
     cap_note,
@@ -73,7 +74,8 @@ SHORT_NAME = 18  # the room of names in a regression table, and in one of coeffi
 
 SCREENING_FINDS_MORE = (200.0, 1000.0)
 """Rows times eps for each column where screening finds weaker effects than a lasso with a refit in most fits: with
-fewer neither finds any, with more both find all (benchmarks.methods.lasso)."""
+fewer neither finds any, with more both find all (benchmarks.methods.lasso). Measured with columns that fill their
+ranges: it is told only where that is known."""
 
 FIGURE_WORDS = {
     "r_squared": "R2",
@@ -237,6 +239,8 @@ def _ranges(results: ReleasedModel) -> dict[str, list[str]]:
         else:
             what = "Ranges bought" if known.drops else "Ranges bought, which clip"
         found[what].append(name)
+    if plan.screening is not None:
+        found["Ranges narrowed"] += plan.screening.narrowed
     return {what: names for what, names in found.items() if names}
 
 
@@ -269,7 +273,8 @@ def _purchases(results: ReleasedModel) -> str:
     if results.plan.request.options.split is None:
         return listed(names)
     of_all = [name for name in names if name in OF_ALL_ROWS]
-    first = results.plan.stages[-1].role if results.plan.residuals is None else "residual spread"
+    last = (CHOSEN_RANGES, "residual spread", results.plan.stages[-1].role)
+    first = next(name for name in last if name in names)
     fitted = names[names.index(first) :]
     chosen = [name for name in names if name not in (*of_all, *fitted)]
     counted = f"{listed(of_all)}; " if of_all else ""
@@ -480,7 +485,7 @@ def finds_fewer(results: ReleasedModel) -> bool:
     known = results.nobs if rows is None else rows.value
     low, high = SCREENING_FINDS_MORE
     slopes = len(set(plan.names) - {"Intercept"})
-    automatic = automatic_alpha(plan.request.penalty, plan.request.options)
+    automatic = automatic_alpha(plan.request.penalty, plan.request.options) and fills_ranges(plan)
     return automatic and known is not None and low <= known * plan.guarantee.eps / slopes <= high
 
 
@@ -576,6 +581,15 @@ def may_be_typical(plan: Plan) -> bool:
     declared = [plan.design.domain.get(name) for name in plan.design.parsed.exog_columns]
     ranges = [one for one in declared if isinstance(one, Range) and not one.is_binary]
     return bool(ranges) and all(one.typical is None for one in ranges)
+
+
+def fills_ranges(plan: Plan) -> bool:
+    """Whether the declarations say that numbers that explain fill their intervals: by typical values or bought ones."""
+    if not isinstance(plan.design, DesignSpec):
+        return False
+    declared = [plan.design.domain.get(name) for name in plan.design.parsed.exog_columns]
+    ranges = [one for one in declared if isinstance(one, Range) and not one.is_binary]
+    return all(one.typical is not None or one.inner is not None for one in ranges)
 
 
 def unadjusted_note(results: ReleasedModel) -> list[str]:
@@ -706,7 +720,7 @@ def hiding_note(results: ReleasedModel) -> str:
 
     Of a spline one is enough: it often hides a few, and the other ways to more of them do not help.
     """
-    numbers, factors, hidden, basis = hiding_terms(fitted_last(results), results._inferred)
+    numbers, factors, hidden, blank, basis = hiding_terms(fitted_last(results), results._inferred)
     named, least = numbers + factors, 1 if basis else max(2, LEAST_HIDDEN * len(results._fitted_columns))
     if not 1 <= len(named) <= MOST_HIDING or hidden < least:
         return ""
@@ -715,6 +729,7 @@ def hiding_note(results: ReleasedModel) -> str:
     ways += [f"declare a range that {'its' if one else 'their'} values fill"] if numbers else []
     ways += ["merge rare levels"] if factors else []
     listed, verb = f"{', '.join(f'`{name}`' for name in named)}", "hides" if one else "hide"
+    verb += "" if blank else ", or makes far wider," if one else ", or make far wider,"
     advice = ", ".join(ways[:-1]) + (" or " if len(ways) > 1 else "") + ways[-1]
     return f"{listed} {verb} {hidden} other coefficient{'s' * (hidden > 1)}: {advice}. "
 
