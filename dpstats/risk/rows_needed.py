@@ -353,7 +353,11 @@ def _least_eps(enough: Callable[[float], bool], ladder: Sequence[float]) -> floa
         middle = math.sqrt(low * high)
         low, high = (low, middle) if enough(middle) else (middle, high)
     unit = 10.0 ** (math.floor(math.log10(high)) - 1)
-    return min(round(math.ceil(high / unit - 1e-9) * unit, 12), ladder[-1])
+    steps = math.ceil(high / unit - 1e-9)
+    # The purchases of a rounded budget may be other ones: it is asked about as it will be printed.
+    while (eps := min(round(steps * unit, 12), ladder[-1])) < ladder[-1] and not enough(eps):
+        steps += 1
+    return eps
 
 
 def rows_for_errors(
