@@ -29,6 +29,9 @@ BREAKS = " :,;[(=*+/_-"
 NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d+)?%?")
 """A number such as 12, -3.981e-06 or 8,123."""
 
+LISTED = re.compile(r"(?<=[ =])\[[^\[\]]*\](?=[^\[\]]*\)\[)")
+"""A list in a call whose level follows, as the breaks in `cut(age, [18, 25, 35])[T.(25, 35]]`."""
+
 DETAILS = re.compile(r"\s+Details:\s+summary\(full=True\)\.")
 """What a table in a text does not lead to."""
 
@@ -261,14 +264,27 @@ def full_width(
     columns stand below others and may not be made `narrow`. Text in the columns goes on in other lines too; numbers do
     not, for which a column is made wider.
     """
+    whole, names = rows, [str(name) for name, _ in rows]
+    short = without_lists(names, WIDTH - sum(columns) - len(columns))
+    rows = [(name, cells) for name, (_, cells) in zip(short, rows, strict=True)]
     columns = _narrowed(headers, rows, _widened(rows, columns)) if narrow else columns
     room = WIDTH - sum(columns) - len(columns)
     formats = {**fmt_params, "colwidths": [room, *columns], "data_fmts": ["%s"]}  # widths are these, not its own
-    lines = [line for name, cells in rows for line in _row_lines(str(name), cells, room, columns)]
+    lines = [line for name, cells in rows for line in _row_lines(name, cells, room, columns)]
     heads = ["\n".join(wrap_text(head, width)) for head, width in zip(headers, columns, strict=True)] if headers else []
     data, stubs = [cells for _, cells in lines], [name for name, _ in lines]
     table = with_title(SimpleTable(data, headers=heads, stubs=stubs, txt_fmt=formats), title)
-    return table if len(lines) == len(rows) and heads == list(headers) else with_rows(table, headers, rows)
+    same = short == names and len(lines) == len(rows) and heads == list(headers)
+    return table if same else with_rows(table, headers, whole)
+
+
+def without_lists(names: Sequence[str], room: int) -> list[str]:
+    """The names, those longer than `room` without lists, as `cut(age, ...)[T.(25, 35]]`: what differs stays.
+
+    If two of them would be alike, all stay as they are.
+    """
+    short = [LISTED.sub("...", name) if len(name) > room else name for name in names]
+    return short if len(set(short)) == len(set(names)) else list(names)
 
 
 def _row_lines(name: str, cells: list[str], room: int, columns: Sequence[int]) -> list[tuple[str, list[str]]]:

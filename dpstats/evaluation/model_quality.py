@@ -23,12 +23,12 @@ from dpstats.evaluation.integer_noise import IntegerNoise, choose_noise
 from dpstats.evaluation.levels import LEVEL_METRICS, LevelModel
 from dpstats.evaluation.numeric import COUNT_METRICS, GAUSSIAN_METRICS, QUANTILE_METRICS, NumericModel
 from dpstats.evaluation.result import FEW_ROWS_NOTE, PRINTED_NAMES, Evaluation
-from dpstats.families import BinomialCounts
+from dpstats.families import BinomialCounts, Family
 from dpstats.formula.advice import dropped_note
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.reader import check_columns
 from dpstats.ledger import LedgerLike
-from dpstats.mechanisms.design import ArrayDesign
+from dpstats.mechanisms.design import ArrayDesign, PublicDesign
 from dpstats.models.ordinal import rows_at_first
 from dpstats.models.release import Release, check_unit, counted_rows
 from dpstats.models.sources import OFFSET_BOUND, AuxiliaryArrays, array_blocks, auxiliary_arrays
@@ -84,8 +84,9 @@ def evaluate(
     fit : GLMResults
         Public: its coefficients are released already.
     data : DataFrame or another table
-        The private rows, preferably rows that the model was not fitted to (`dpstats.holdout`). Incomplete rows are left
-        out. For a model of plain arrays, the pair (endog, exog). Weights and offset of a formula are used.
+        The private rows, preferably rows that the model was not fitted to (`dpstats.holdout`). Rows are left out that
+        miss a cell which the model reads; columns of terms that screening or a lasso left out need not be there. For a
+        model of plain arrays, the pair (endog, exog). Weights and offset of a formula are used.
     eps, delta : float
         The budget of this call. A delta permits Gaussian noise and stays unspent if Laplace noise is smaller.
     metrics : sequence of str, optional
@@ -147,7 +148,8 @@ def evaluate(
     most = None if person is None else 1
     privacy = check_privacy(eps, delta, adjacency=adjacency, seed=seed, unit=person, max_rows=most)
     model = plan_evaluation(fit, metrics, bins)
-    table, auxiliary = _checked_data(fit.plan, data, weights, offset, privacy.record, engine, inherited)
+    design = fit.predicting_design  # what is not in the model may be missing: the coefficients tell, which are released
+    table, auxiliary = _checked_data(design, data, weights, offset, privacy.record, engine, inherited)
     blocks = _weighted(model.blocks(), fit.plan, auxiliary)
     largest, square = (sum(getattr(block, name) for block in blocks) for name in ("largest", "square"))
     noise = choose_noise(largest, square, privacy.eps, privacy.delta, privacy.adjacency)
@@ -155,11 +157,12 @@ def evaluate(
 
     def work(rows: Table | None) -> Evaluation:
         random = privacy.random()
-        complete = _complete_rows(fit.plan, rows, data, auxiliary, privacy.record, random)
+        complete = _complete_rows(fit.plan.family, design, rows, data, auxiliary, privacy.record, random)
         values = count_rows(model, blocks, complete, fit.scaled_params)
         found = describe(fit.plan, model, blocks, noise.add(values, random), noise, guarantee)
+        dropped = [f"{note}." for note in _dropped_notes(design)]
         per_unit = [] if inherited is None else [PER_UNIT.format(unit=inherited)]
-        return replace(found, notes=(*noisy_share_note(found, fit), *found.notes, *per_unit))
+        return replace(found, notes=(*noisy_share_note(found, fit), *found.notes, *dropped, *per_unit))
 
     return Release(
         guarantee,
@@ -167,7 +170,7 @@ def evaluate(
         work,
         label=f"evaluation of {fit.plan.title}",
         method="evaluate",
-        columns=_columns(fit.plan),
+        columns=_columns(design),
         formula=fit.plan.formula,
         digest=fit.plan.digest,
         domain=_declared(fit.plan),
@@ -182,10 +185,14 @@ def _not_evaluated(fit: object) -> ArgumentError:
     return ArgumentError(f"fit must be a fitted model, as dp.glm returns; got {kind}{part_of(fit)}")
 
 
-def _columns(plan: Plan) -> tuple[str, ...]:
+def _columns(design: PublicDesign) -> tuple[str, ...]:
     """The columns of the data that are read."""
-    design = plan.design
     return tuple(name for name in design.columns if name != CUT) if isinstance(design, DesignSpec) else ()
+
+
+def _dropped_notes(design: PublicDesign) -> tuple[str, ...]:
+    """Which rows are left out by a range, as in the fit."""
+    return dropped_note(design.domain._among(design.columns)) if isinstance(design, DesignSpec) else ()
 
 
 def _declared(plan: Plan) -> Domain:
@@ -298,7 +305,6 @@ def describe(
     ends = np.cumsum([block.size for block in blocks])[:-1]
     measured = [block.measured(part, noise) for block, part in zip(blocks, np.split(released, ends), strict=True)]
     tables = model.tables(measured)
-    dropped = [f"{note}." for note in dropped_note(getattr(plan.design, "domain", Domain()))]  # as in the fit
     return Evaluation(
         model=f"{plan.family.name}, {plan.formula or plan.design.response_name}",
         rows=max(tables.rows.value, 0.0),
@@ -310,7 +316,7 @@ def describe(
         confusion=tables.confusion,
         guarantee=guarantee,
         noise=noise,
-        notes=(*tables.notes, *weights_note(blocks), *dropped),
+        notes=(*tables.notes, *weights_note(blocks)),
     )
 
 
@@ -352,15 +358,14 @@ def _check_metrics(metrics: Sequence[str] | None, known: Sequence[str], family: 
 
 
 def _checked_data(
-    plan: Plan, data: Any, weights: Any, offset: Any, record: Unit, engine: str | None, inherited: str | None
+    design: PublicDesign, data: Any, weights: Any, offset: Any, record: Unit, engine: str | None, inherited: str | None
 ) -> tuple[Table | None, AuxiliaryArrays]:
     """The rows of a model by formula, or weights and offsets of one of arrays; checked by schema and shapes alone."""
-    design = plan.design
     if isinstance(design, DesignSpec):
         if weights is not None or offset is not None:
             raise ArgumentError("weights and offset come from the formula; leave them out")
         table = as_table(data, engine)
-        check_columns(table, design.domain, _columns(plan))
+        check_columns(table, design.domain, _columns(design))
         if inherited is not None and not table.count(inherited):
             rows = phrase("pass unit=False", shell="pass --no-unit")
             raise ArgumentError(
@@ -379,9 +384,9 @@ def _checked_data(
     if not isinstance(data, tuple) or len(data) != 2:
         raise DataError("data must be the pair (endog, exog) for a model of plain arrays")
     endog, exog = as_endog(data[0]), as_exog(data[1])
-    if len(endog) != exog.rows or exog.size != len(plan.names):
+    if len(endog) != exog.rows or exog.size != len(design.names):
         raise DataError(
-            f"data must be (endog, exog) with the same number of rows, and {len(plan.names)} columns in exog"
+            f"data must be (endog, exog) with the same number of rows, and {len(design.names)} columns in exog"
         )
     if (offset is None) != (design.offset_bound == 0):
         raise ArgumentError("offset must be given exactly if the model was fitted with one")
@@ -392,15 +397,17 @@ def _checked_data(
 
 
 def _complete_rows(
-    plan: Plan, rows: Table | None, data: Any, auxiliary: AuxiliaryArrays, record: Unit, random: RandomSource
+    family: Family,
+    design: PublicDesign,
+    rows: Table | None,
+    data: Any,
+    auxiliary: AuxiliaryArrays,
+    record: Unit,
+    random: RandomSource,
 ) -> Rows[RowBlock]:
-    """Complete rows in model units. Reads rows: charge first."""
+    """Rows in model units that miss nothing that the model reads. Reads rows: charge first."""
     if rows is not None:
-        assert isinstance(plan.design, DesignSpec)
-        return (
-            rows_at_first(plan.design, rows)
-            if plan.design.cut_points
-            else counted_rows(plan.design, rows, record, random)
-        )
-    assert isinstance(plan.design, ArrayDesign)
-    return array_blocks(as_endog(data[0]), as_exog(data[1]), plan.family, plan.design.norms, auxiliary)
+        assert isinstance(design, DesignSpec)
+        return rows_at_first(design, rows) if design.cut_points else counted_rows(design, rows, record, random)
+    assert isinstance(design, ArrayDesign)
+    return array_blocks(as_endog(data[0]), as_exog(data[1]), family, design.norms, auxiliary)

@@ -176,7 +176,7 @@ def subterms(info: DesignInfo, by_term: Mapping[Term, list[FactorBounds]]) -> li
 
 
 def factor_values(
-    info: DesignInfo, encoded: Mapping[str, Encoded]
+    factors: Iterable[PublicFactor], encoded: Mapping[str, Encoded]
 ) -> tuple[dict[Any, NDArray[Any]], NDArray[np.bool_]]:
     """What each factor is in some encoded rows, and which rows are in one of the levels of all, shape (rows,) or (1,).
 
@@ -184,7 +184,7 @@ def factor_values(
     """
     values: dict[Any, NDArray[Any]] = {}
     known = np.ones(1, dtype=bool)
-    for factor in info.factor_infos:
+    for factor in factors:
         value = evaluate(factor.node, encoded)
         codes = as_codes(value)
         if codes is None:

@@ -79,6 +79,7 @@ class DesignSpec(ReadableDesign):
             "center": self.center.tolist(),
             "scale": self.scale.tolist(),
             **({"cut_points": list(self.cut_points)} if self.cut_points else {}),
+            **({"absent": list(self.absent)} if self.absent else {}),
             **({"joint": [body.to_dict() for body in self.joint]} if self.joint else {}),
         }
 
@@ -109,6 +110,7 @@ class DesignSpec(ReadableDesign):
         for body in joint:
             body.check(widths)
         spec = replace(spec, joint=joint)
+        spec = spec.without_terms(stored["absent"]) if "absent" in stored else spec
         working = stored.get("working")
         return spec if working is None else spec.with_working(*working)
 

@@ -95,6 +95,11 @@ def _columns(*factors: Factor | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for factor in factors if factor is not None for name in columns_of(factor.node)))
 
 
+def term_name(factors: Sequence[Factor]) -> str:
+    """The name of a term, as patsy writes it."""
+    return ":".join(factor.code for factor in factors) or "Intercept"
+
+
 def parse(formula: str) -> Formula:
     """Parse a formula such as ``"y ~ x + C(group)"``.
 

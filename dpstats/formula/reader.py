@@ -164,7 +164,7 @@ class ReadableDesign(ScaledDesign):
             return sum(len(block.endog) for block in self.read_blocks(table, BLOCK_ROWS))
         whole = table.only(self.columns)
         found = (self._whole_rows(whole, rows) for rows in slices(table.rows, BLOCK_ROWS))
-        return sum(int(np.sum(one.kept & factor_values(self.coding, one.encoded)[1])) for one in found)
+        return sum(int(np.sum(one.kept & factor_values(self.factors, one.encoded)[1])) for one in found)
 
     def _whole_rows(self, table: Table, rows: slice) -> _WholeRows:
         """What is read of the rows of a slice that miss nothing."""

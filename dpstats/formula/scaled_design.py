@@ -23,10 +23,18 @@ from dpstats.data import CodedColumns, RowPacking
 from dpstats.data.columns import all_within
 from dpstats.domain import Domain, Range, support_of
 from dpstats.formula.bounds import Array, Term, TermBody, term_norm
-from dpstats.formula.coding import Part, coded_dummies, combination_index, factor_values, level_combinations, products
+from dpstats.formula.coding import (
+    Part,
+    PublicFactor,
+    coded_dummies,
+    combination_index,
+    factor_values,
+    level_combinations,
+    products,
+)
 from dpstats.formula.expression import Column
 from dpstats.formula.joint_bodies import JointBody
-from dpstats.formula.parse import Formula
+from dpstats.formula.parse import Formula, term_name
 from dpstats.formula.patsy_internals import DesignInfo, SubtermInfo
 from dpstats.formula.public_frame import Encoded
 from dpstats.formula.response import Condition, Response, ResponseSpec, RowValue, center_and_scale
@@ -67,6 +75,7 @@ class ScaledDesign:
     cut_points: tuple[str, ...] = ()  # what the intercept and the dummies after it are shown as, of ordered levels
     # Bodies of columns that move together, which hold every row besides the others.
     joint: tuple[JointBody, ...] = field(default=(), repr=False)
+    absent: tuple[str, ...] = field(default=(), repr=False)  # terms that are not read: their columns are 0
 
     @property
     def offset_center(self) -> float:
@@ -179,6 +188,11 @@ class ScaledDesign:
         spec = replace(self.response, center=center, scale=scale, working=working)
         return replace(self, response=spec, encoder=replace(self.encoder, spec=spec))
 
+    def without_terms(self, names: Sequence[str]) -> Self:
+        """The design of a model whose coefficients of some terms are 0: what they alone read may be missing."""
+        terms = tuple(term for term in self.parsed.terms if term_name(term) not in names)
+        return replace(self, parsed=replace(self.parsed, terms=terms), absent=tuple(names))
+
     def without_working(self) -> Self:
         """The design with a continuous response scaled by its declared range."""
         return self if self.response.working is None else self._scaled(self.response.low, self.response.high, None)
@@ -228,9 +242,22 @@ class ScaledDesign:
     @cached_property
     def numbers_are_cells(self) -> bool:
         """Whether the columns are cells as they are, levels and products of these: finite where no cell is missing."""
-        factors = self.coding.factor_infos.items()
-        plain = all(info.type == "categorical" or isinstance(factor.node, Column) for factor, info in factors)
+        infos = self.coding.factor_infos
+        plain = all(infos[one].type == "categorical" or isinstance(one.node, Column) for one in self.factors)
         return plain and not self.moves
+
+    @cached_property
+    def factors(self) -> tuple[PublicFactor, ...]:
+        """The factors of the terms that are read."""
+        terms = (term for term in self.coding.term_codings if term.name() not in self.absent)
+        read = {factor for term in terms for factor in term.factors}
+        return tuple(factor for factor in self.coding.factor_infos if factor in read)
+
+    @cached_property
+    def _absent_columns(self) -> set[int]:
+        """The columns of the terms that are not read."""
+        absent = (term.columns for term in self.terms if term.name in self.absent)
+        return {column for columns in absent for column in range(columns.start, columns.stop)}
 
     @cached_property
     def moves(self) -> tuple[tuple[NDArray[np.intp], Callable[[Array], None]], ...]:
@@ -242,14 +269,17 @@ class ScaledDesign:
             if body.scales is not None
         )
         joint = ((np.array(body.columns, dtype=np.intp), body.shorten) for body in self.joint)
-        return (*shrunk, *drawn_in, *joint)
+        # Every row that the Domain allows is in all of them: without what is not read nothing has to move.
+        every: tuple[tuple[NDArray[np.intp], Callable[[Array], None]], ...] = (*shrunk, *drawn_in, *joint)
+        return tuple((columns, move) for columns, move in every if self._absent_columns.isdisjoint(columns.tolist()))
 
     @cached_property
     def subterms(self) -> tuple[tuple[slice, SubtermInfo], ...]:
         """The parts of terms that patsy codes by themselves, each with its columns, in their order."""
-        every = [subterm for parts in self.coding.term_codings.values() for subterm in parts]
-        ends = itertools.accumulate(subterm.num_columns for subterm in every)
-        return tuple((slice(end - one.num_columns, end), one) for one, end in zip(every, ends, strict=True))
+        every = [(term.name(), part) for term, parts in self.coding.term_codings.items() for part in parts]
+        ends = itertools.accumulate(part.num_columns for _, part in every)
+        placed = zip(every, ends, strict=True)
+        return tuple((slice(end - one.num_columns, end), one) for (of, one), end in placed if of not in self.absent)
 
     @cached_property
     def by_levels(self) -> dict[int, tuple[SubtermInfo, tuple[int, ...]]]:
@@ -276,6 +306,9 @@ class ScaledDesign:
             _scale(self, np.arange(columns.start, columns.stop), products(self.coding, subterm, every), values)
             coded.append(CodedColumns(columns, values))
             numbers[columns] = False
+        for column in sorted(self._absent_columns):
+            coded.append(CodedColumns(slice(column, column + 1), np.zeros((1, 1))))
+            numbers[column] = False
         return RowPacking(len(numbers), tuple(coded), np.flatnonzero(numbers))
 
 
@@ -290,7 +323,7 @@ def packed_rows(
     packing = spec.packing
     numbers, levels = np.empty((len(packing.numbers), rows)), None
     with np.errstate(all="ignore"):
-        values, known = factor_values(spec.coding, encoded)
+        values, known = factor_values(spec.factors, encoded)
         numeric = (subterm for columns, subterm in spec.subterms if columns.start not in spec.by_levels)
         parts = (part for subterm in numeric for part in products(spec.coding, subterm, values))
         known = known & _scale(spec, packing.numbers, parts, numbers)

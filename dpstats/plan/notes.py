@@ -234,13 +234,13 @@ def cap_note(plan: PlanFacts) -> list[str]:
     if plan.objective.statistics is not None:
         cap = in_units(units) if plan.completed else f"a cap (at most {in_units(units)})"
         return [
-            f"A response that is further than {cap} from a rough first fit (in units of the response) "
-            "is moved to that distance. If most of the moved responses lie on one side, the fitted values differ from "
-            f"the mean of the response. To move no response, pass {statistics}."
+            f"A response that is more than {cap} (in units of the response) from a rough first fit is moved to that "
+            "distance. If most of the moved responses lie on one side of the fit, the fitted values are biased for the "
+            f"mean response. To move no response, pass {statistics}."
         ]
     linear = (
         "enter the loss linearly, as in Huber regression. If most of these residuals have the same sign, the fitted "
-        "values differ from the mean of the response."
+        "values are biased for the mean response."
     )
     settled = f"Residuals beyond {in_units(units)} (residual_cap, in units of the response) {linear}"
     uncapped = "" if request.options.unit is not None else f" {statistics} is least squares without a cap."

@@ -37,19 +37,21 @@ def effect(
     caption: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """The mean response over the declared range or levels of one column, the others held, with a pointwise band.
+    """The mean response over the range or levels of one column, the others held, with a pointwise band.
 
-    The points are public, so drawing costs no budget.
+    The points are public, so drawing costs no budget. A range is the declared one; where the fit left out rows beyond
+    a narrower interval, which it bought or which follows from `typical`, the line ends there, and the caption says so.
 
     Parameters
     ----------
     result : GLMResults
         Of a formula. Without inference there is a line and no band.
     column : str
-        A column that the formula reads.
+        A column that the model reads.
     at : dict, optional
-        Values of other columns; by default the middle of a range, the first level, and 0 for a column declared as bool
-        or as (0, 1). Such a column is drawn only at 0 and 1; declare (0.0, 1.0) for a share in between. A list of
+        Values of other columns; by default the declared mean (`typical`) or the middle of the declared range, or of the
+        interval that the fit kept if that lies elsewhere, the first level, and 0 for a column declared as bool or as
+        (0, 1). Such a column is drawn only at 0 and 1; declare (0.0, 1.0) for a share in between. A list of
         values for one column draws a line for each.
     points : int
         The number of points in a range; at least 2.
@@ -73,7 +75,9 @@ def effect(
     """
     check_subject("result", result, "get_prediction", FIT)
     design = _design(result)
-    read = parse(design.formula).predicting_columns
+    read = design.parsed.predicting_columns
+    if isinstance(column, str) and column in set(parse(design.formula).predicting_columns).difference(read):
+        raise ArgumentError(f"column: {column!r} is in no term of the model, which left it out (left_out)")
     if not isinstance(column, str) or column not in read:
         raise ArgumentError(f"column must be one that the formula reads: {', '.join(read)}; got {safe_repr(column)}")
     others = [name for name in read if name != column]
@@ -101,6 +105,7 @@ def effect(
     return style.finish(
         ax,
         f"Effect of {column} ({result.plan.family.title})",
+        _kept_note(column, design.domain[column], declared),
         _fixed_note(held, at),
         _band_note(result, alpha, unbounded, isinstance(declared, Range)),
         "Points are public: the picture costs no budget.",
@@ -117,7 +122,7 @@ def _design(result: Any) -> DesignSpec:
         raise ArgumentError(
             "result: an effect is drawn of a generalized linear model; plots.coefficients draws this one"
         )
-    design, family = result.plan.design, result.plan.family
+    design, family = result.predicting_design, result.plan.family
     if not isinstance(design, DesignSpec):
         raise ArgumentError("result: an effect needs a formula, and this model was fitted to plain arrays")
     if family.name.endswith("svm"):
@@ -139,9 +144,8 @@ def _fixed_values(design: DesignSpec, others: Sequence[str], at: Mapping[str, An
         raise ArgumentError(f"at: {lists[0]!r} must have 1 to {MOST_LINES} values, got {len(at[lists[0]])}")
     held: dict[str, Any] = {}
     for name in others:
-        declared, places = design.domain[name], _axis_of(design.support[name])
-        usual = places.low / 2 + places.high / 2 if isinstance(places, Range) else places.values[0]
-        held[name] = at.get(name, usual)
+        declared = design.domain[name]
+        held[name] = at.get(name, _usual(declared, _axis_of(design.support[name])))
         for value in at[name] if name in lists else [held[name]]:
             _check_value(name, value, declared)
     return held, lists[0] if lists else ""
@@ -152,6 +156,17 @@ def _axis_of(declared: Range | Levels) -> Range | Levels:
     codes = isinstance(declared, Range) and (declared.low, declared.high) == (0, 1)
     whole = isinstance(declared, Range) and isinstance(declared.low, int) and isinstance(declared.high, int)
     return Levels((0, 1)) if codes and whole else declared
+
+
+def _usual(declared: Range | Levels, kept: Range | Levels) -> Any:
+    """Where a column is held: at its declared mean, in the middle of its range if rows were kept there, or a level."""
+    if isinstance(kept, Levels):
+        return kept.values[0]
+    if isinstance(declared, Levels):
+        return declared.values[0]
+    mean = None if declared.typical is None else float(declared.typical[0])
+    middles = (mean, declared.low / 2 + declared.high / 2, kept.low / 2 + kept.high / 2)
+    return next(middle for middle in middles if middle is not None and kept.low <= middle <= kept.high)
 
 
 def _check_value(name: str, value: Any, declared: Range | Levels) -> None:
@@ -221,6 +236,16 @@ def _response(design: DesignSpec, target: str) -> str:
         level = 1 if spec.levels is None else spec.levels[1]
         return f"Pr({spec.name} = {level})"
     return f"expected {spec.name}" if spec.kind == "count" else f"{target.removeprefix('the ')} of {spec.name}"
+
+
+def _kept_note(column: str, declared: Range | Levels, drawn: Range | Levels) -> str:
+    """What the caption says of a range that is not drawn to its declared ends."""
+    if isinstance(declared, Levels) or isinstance(drawn, Levels) or declared.interval == (declared.low, declared.high):
+        return ""
+    return (
+        f"Drawn from {drawn.low:.4g} to {drawn.high:.4g}: of the declared {declared.low:.4g} to {declared.high:.4g} "
+        f"the fit left out the rows with {column} beyond."
+    )
 
 
 def _fixed_note(held: Mapping[str, Any], given: Mapping[str, Any]) -> str:

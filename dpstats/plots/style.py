@@ -151,7 +151,7 @@ def finish(
         pad=10 + 1.7 * TICK_SIZE * lines_above,
     )
     before = [text for text in ax.texts if text.get_gid() == CAPTION]
-    words = " ".join([*(one.get_text() for one in before), *sentences]).replace("\n", " ")
+    words = " ".join([*(one.get_text() for one in before), *filter(None, sentences)]).replace("\n", " ")
     for one in before:
         one.remove()
     # Nothing is said twice. An equation stays whole: no-break spaces are no places to wrap at.

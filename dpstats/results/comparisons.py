@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -168,6 +168,7 @@ class PublicRows:
     model_rows: Callable[[Any], tuple[Vector, Vector]]  # of the fitted columns, and what is added to predictors
     mean: Callable[[Vector], Vector]
     domain: Mapping[str, Any]  # of the columns that are declared
+    read: Sequence[str]  # the columns that terms in the model read
     by: str | None = None  # the column whose values divide the rows into groups
 
     def groups(self, by: str | None) -> dict[Any, int | None]:
@@ -313,10 +314,11 @@ class Comparer:
             return list(bought)
         inside = formula_variables(self.plan.design).items()
         variables = [(name, one) for name, one in inside if one.column in self.model.columns]
+        public = isinstance(self.source, PublicRows)
         chosen: list[tuple[str, float | None]] = [
             (name, None)
             for name, one in variables
-            if isinstance(self.source, PublicRows) or (one.alone and (free or one.factor is not None))
+            if (self._is_of_public_cells(name, one) if public else one.alone and (free or one.factor is not None))
         ]
         if not chosen:
             barred = no_averages(self.plan.request.options, self.plan.design)
@@ -329,10 +331,20 @@ class Comparer:
     def _variable(self, name: str) -> Variable:
         """The variable to change; at public rows it may be any column that the formula reads."""
         design, private = self.plan.design, isinstance(self.source, PrivateRows)
-        if not private and isinstance(design, DesignSpec) and name in design.parsed.exog_columns:
+        known = design.parsed.exog_columns if isinstance(design, DesignSpec) else ()
+        if isinstance(self.source, PublicRows) and name in known:
+            if name not in self.source.read:
+                raise ArgumentError(f"variables: {name!r} is in no term of the model, which left it out (left_out)")
             number = Variable(name, name, None, (), -1, 0.0, alone=False)
-            return formula_variables(design).get(name, number)
+            found = formula_variables(design).get(name, number)
+            return found if self._is_of_public_cells(name, found) else number
         return find_variable("variables", design, name, alone=private)
+
+    def _is_of_public_cells(self, name: str, variable: Variable) -> bool:
+        """Whether public rows can be given its values: not if it is bins of a column of numbers."""
+        source = self.source
+        binned = variable.factor is not None and isinstance(getattr(source, "domain", {}).get(name), Range)
+        return isinstance(source, PublicRows) and not binned
 
     def _coefficient(self, change: Change) -> Effect:
         """A change of the linear predictor."""

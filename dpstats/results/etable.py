@@ -31,7 +31,7 @@ from dpstats.results.model import FittedModel
 from dpstats.results.statistics import IVResults, StatisticsResults
 from dpstats.results.stored import Printed, written_text
 from dpstats.results.summary import has_exact_noise, rows_text
-from dpstats.summaries import GAP, WIDTH, Summary, format_number, full_width, with_title, wrap_text
+from dpstats.summaries import GAP, WIDTH, Summary, format_number, full_width, with_title, without_lists, wrap_text
 from dpstats.wording import part_of
 
 Fit = GLMResults | AbsorbedResults | StatisticsResults
@@ -161,9 +161,10 @@ class ETable(Printed):
         widths = [width] * len(columns)
         room = WIDTH - sum(widths) - len(widths)
         rows: list[tuple[str, list[str]]] = []
-        for name in (name for name in self.names if any(name in one.cells for one in columns)):
+        inside = [name for name in self.names if any(name in one.cells for one in columns)]
+        for name, shown in zip(inside, without_lists([self.names[name] for name in inside], room), strict=True):
             # A long name continues next to the errors.
-            for part, at in zip_longest(wrap_text(self.names[name], room, "  "), (0, 1)):
+            for part, at in zip_longest(wrap_text(shown, room, "  "), (0, 1)):
                 rows.append((part or "", ["" if at is None else one.cells.get(name, ("", ""))[at] for one in columns]))
         table = full_width(list(self.labels[which]), rows, widths, narrow=False)
         return [table, full_width([], self._facts(which), widths, narrow=False)]
@@ -390,7 +391,7 @@ class Column:
 
     @cached_property
     def numbers(self) -> pd.DataFrame:
-        """coef, std_error and noise_at_most, a row for each column of the design that the fit kept."""
+        """coef, std_error and noise_at_most, a row for each column of the design that is in the model."""
         fit = self.fit
         columns = {
             "coef": fit.debiased if self.errors else fit.params,
@@ -398,7 +399,7 @@ class Column:
             "noise_at_most": fit.noise_at_most if isinstance(fit, GLMResults) else np.nan,
         }
         table = pd.DataFrame(columns)
-        return table[fit.plan.kept] if isinstance(fit, GLMResults) else table
+        return table[fit.in_model] if isinstance(fit, GLMResults) else table
 
     @cached_property
     def ratios(self) -> pd.DataFrame:

@@ -18,7 +18,6 @@ from dpstats.domain import Levels
 from dpstats.errors import ArgumentError, DataError, NotReleasedError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
-from dpstats.formula.parse import parse
 from dpstats.formula.patsy_internals import DesignInfo, PatsyError
 from dpstats.frames import WideFrame
 from dpstats.inference import Inference, mean_response, wald_test
@@ -150,6 +149,16 @@ class InferenceMixin:
         raise NotImplementedError
 
     @property
+    def in_model(self) -> NDArray[np.bool_]:
+        """Which columns of the design are in the model, shape (p,): all, but for a selection."""
+        return np.ones(len(self._design.names), dtype=bool)
+
+    @property
+    def predicting_design(self) -> PublicDesign:
+        """The design as a prediction reads it: without the terms that are not in the model."""
+        return self._design
+
+    @property
     def _family(self) -> Family:
         """The loss of the fit, with all caps set."""
         raise NotImplementedError
@@ -238,7 +247,10 @@ class InferenceMixin:
 
     @explain_calls()
     def tidy(self, *, exponentiate: bool = False, conf_int: bool = True, conf_level: float = 0.95) -> pd.DataFrame:
-        """One row per coefficient, with the column names of broom.
+        """One row per coefficient in the model, with the column names of broom.
+
+        As broom does for glmnet, it leaves out the zeros of columns that are not in the model after `screen=` or a
+        lasso: `params` has them, and `left_out` their names.
 
         The columns are term; estimate, in the user's units; with inference the estimate is bias-corrected (`debiased`)
         and followed by std_error, statistic, p_value, conf_low and conf_high; released, the coefficient as released.
@@ -276,7 +288,8 @@ class InferenceMixin:
             if link not in ("logit", "log"):
                 raise ArgumentError(f"exponentiate needs a logit or log link; the link of this model is {link!r}")
             table = as_ratios(table)
-        return WideFrame(table.assign(**self._as_released()))
+        table = table.assign(**self._as_released())
+        return WideFrame(table[self.in_model].reset_index(drop=True))
 
     def _as_released(self) -> dict[str, NDArray[Any]]:
         """The last columns of `tidy`: coefficients as released."""
@@ -439,11 +452,10 @@ class InferenceMixin:
 
     def _model_rows(self, newdata: Any, offset: Any) -> NewRows:
         """Rows for prediction in model units; `offset` is what the caller gave of one, or None."""
-        design = self._design
+        design = self.predicting_design
         if not isinstance(design, DesignSpec):
             return _array_rows(design, newdata, offset)
-        table = as_table(newdata)
-        parsed = parse(design.formula)
+        table, parsed = as_table(newdata), design.parsed
         read = [] if offset is not None else [name for name in parsed.predicting_columns if not table.count(name)]
         if missing := [name for name in read if name not in parsed.exog_columns]:
             raise DataError(

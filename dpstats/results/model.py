@@ -150,11 +150,6 @@ class FittedModel(InferenceMixin, Released):
         return family
 
     @property
-    def in_model(self) -> NDArray[np.bool_]:
-        """Which columns of the design are in the model, shape (p,): all, but for a selection."""
-        return np.ones(len(self.plan.names), dtype=bool)
-
-    @property
     def ignores_selection(self) -> bool:
         """Whether errors are those of columns that the same data chose, and not adjusted for it."""
         return False
@@ -183,7 +178,8 @@ class FittedModel(InferenceMixin, Released):
         Parameters
         ----------
         newdata : DataFrame or another table, or ndarray of shape (rows, p) for a model of plain arrays
-            Numeric columns are clipped to the Domain's ranges, as in the fit.
+            Numeric columns are clipped to the Domain's ranges, as in the fit. Columns of terms that screening or a
+            sparse penalty left out are not read.
         which : {"mean", "linear", "decision", "class"}
             The expected response (for an SVM the decision as 0 or 1), or the linear predictor. Of a response of two
             values also the decision function, positive for the second of them, or the class itself, as the Domain
@@ -206,7 +202,7 @@ class FittedModel(InferenceMixin, Released):
         ArgumentError
             If `which` is unknown or asks for a class where the response is a number, or `offset` is missing.
         DataError
-            If `newdata` lacks a column the formula needs, or has the wrong shape.
+            If `newdata` lacks a column that the model needs, or has the wrong shape.
 
         Examples
         --------
@@ -598,8 +594,9 @@ class ReleasedModel(FittedModel):
 
         source: PrivateRows | PublicRows = PrivateRows(name, self.plan, self._fit_statistics)
         if newdata is not None:
-            domain = getattr(self.plan.design, "domain", {})
-            source = PublicRows(name, model.errors, public_frame(newdata), rows, self._mean, domain, by)
+            design = self.predicting_design
+            domain, read = (design.domain, design.parsed.exog_columns) if isinstance(design, DesignSpec) else ({}, ())
+            source = PublicRows(name, model.errors, public_frame(newdata), rows, self._mean, domain, read, by)
         return Comparer(model, source)
 
     @property
@@ -641,6 +638,17 @@ class ReleasedModel(FittedModel):
     def in_model(self) -> NDArray[np.bool_]:
         kept = self.plan.kept
         return kept & (self.scaled_params != 0) if _is_sparse(self.plan) else kept
+
+    @cached_property
+    def predicting_design(self) -> PublicDesign:
+        """The design as a prediction reads it: without the terms that are not in the model."""
+        design = self.plan.design
+        if not self.selects or not isinstance(design, DesignSpec):
+            return design
+        read = self.in_model.copy()
+        if self.has_errors:
+            read[self._fitted_columns] = True
+        return design.without_terms([term.name for term in design.terms if not read[term.columns].any()])
 
     @property
     def ignores_selection(self) -> bool:

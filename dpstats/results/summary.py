@@ -531,6 +531,12 @@ def what_would_help(results: ReleasedModel) -> str:
     if results.has_errors:
         more = "more rows or eps help too." if hiding else f"more rows or eps, {ways}"
         return f"{hiding}{insist} spends eps on more of them; {more}"
+    if plan.guarantee.unit is not None and plan.request.options.inference == "auto":
+        return (
+            f"With {argument('unit')} no fit buys them unasked: all of eps is spent on the coefficients. "
+            f"{insist} in the call spends a part of it on errors that allow for several rows of one "
+            f"{plan.guarantee.unit}."
+        )
     if needed is None:
         forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
         whole = plan.screening is None and plan.request.options.refit_share == 0

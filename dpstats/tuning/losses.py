@@ -178,7 +178,7 @@ def model_loss(fit: GLMResults, loss: str, exog: Array, response: Array, offset:
 
 
 def _design(fit: GLMResults) -> DesignSpec:
-    design = fit.plan.design
+    design = fit.predicting_design
     if not isinstance(design, DesignSpec):
         raise ArgumentError("candidates must be models of a formula; models of plain arrays have no named columns")
     return design

@@ -66,7 +66,7 @@ def by_patsy(spec: DesignSpec, frame: pd.DataFrame) -> tuple[Array, NDArray[np.b
         raw = np.asarray(patsy.build_design_matrices([spec.coding], encoded, NA_action=NO_NA)[0])
         raw = np.broadcast_to(raw, (int(complete.sum()), raw.shape[1]))
         exog = in_model_units(spec, raw)
-        _, known = scaled_design.factor_values(spec.coding, encoded)
+        _, known = scaled_design.factor_values(spec.factors, encoded)
     return exog, np.isfinite(exog).all(axis=1) & known
 
 

@@ -196,7 +196,7 @@ def test_described_counts_have_errors_as_fits_do(family: str, most: int) -> None
 
 @pytest.mark.slow
 def test_least_squares_of_a_described_response_have_the_errors_of_the_method_that_fits_choose() -> None:
-    """About the numbers of rows at which the method changes; the median of three seeded fits at each."""
+    """About the numbers of rows at which the method changes; the median of nine seeded fits at each."""
     random = np.random.default_rng(5)
     rows = pd.DataFrame({"age": random.normal(52, 18, 15_000).clip(18, 90), "sex": random.choice(["f", "m"], 15_000)})
     rows["bmi"] = random.normal(27, 4.5, 15_000).clip(12, 60)
@@ -205,7 +205,7 @@ def test_least_squares_of_a_described_response_have_the_errors_of_the_method_tha
     domain = {"age": (18, 90), "sex": ["f", "m"], "bmi": (12, 60), "sbp": (60, 260)}
     plan = dp.plan("sbp ~ age + sex + bmi", domain, 0.5, ranges="declared")
     for n in (5_000, 7_000, 10_000, 15_000):
-        fits = [plan.fit(rows.head(n), seed=seed) for seed in range(3)]
+        fits = [plan.fit(rows.head(n), seed=seed) for seed in range(9)]
         assert {one.plan.request.method for one in fits} == {plan.forecast(like=rows).plan_at(n).request.method}
         median = pd.concat([one.bse for one in fits], axis=1).median(axis=1)
         assert (plan.standard_errors(n, like=rows)["std_error"] / median).between(0.6, 1.6).all()

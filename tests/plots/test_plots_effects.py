@@ -137,3 +137,28 @@ def test_a_column_of_two_codes_has_two_points_and_is_held_at_the_first() -> None
     assert legend(ax) == ["smoker = 0", "smoker = 1"]
     assert len(ax.lines[0].get_xdata()) == 101
     assert "smoker = 0" in caption(plots.effect(found, "x"))
+
+
+def test_an_effect_ends_where_the_fit_left_rows_out_and_says_so() -> None:
+    random = np.random.default_rng(0)
+    rows = {name: random.normal(45, 3, 5000) for name in ("x", "z")}
+    rows["y"] = (random.random(5000) < 0.5).astype(int)
+    inner = {"x": dp.Range(0, 100, inner=(30, 60)), "z": dp.Range(0, 100, inner=(10, 90)), "y": (0, 1)}
+    ax = dp.logit("y ~ x + z", rows, 1.0, domain=inner, seed=1).plot("effect", column="x")
+    assert ax.get_xlim() == (30, 60)
+    assert "Drawn from 30 to 60: of the declared 0 to 100 the fit left out the rows with x beyond." in caption(ax)
+    assert "Held: z = 50." in caption(ax)
+    typical = inner | {"z": dp.Range(0, 100, typical=(44, 3)), "x": (0, 100)}
+    ax = dp.logit("y ~ x + z", rows, 1.0, domain=typical, seed=1, ranges="declared").plot("effect", column="x")
+    assert "Held: z = 44." in caption(ax)
+    assert "Drawn from" not in caption(ax)
+
+
+def test_an_effect_of_what_was_left_out_is_refused() -> None:
+    random = np.random.default_rng(0)
+    rows = {"x": random.uniform(0, 1, 5000), "z": random.uniform(0, 1, 5000)}
+    rows["y"] = (random.random(5000) < rows["x"]).astype(int)
+    fit = dp.logit("y ~ x + z", rows, 20.0, domain=dict.fromkeys(rows, (0, 1)), screen=1, seed=1)
+    assert "Held" not in caption(plots.effect(fit, "x"))
+    with pytest.raises(ArgumentError, match="'z' is in no term of the model"):
+        plots.effect(fit, "z")

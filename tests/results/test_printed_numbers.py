@@ -10,7 +10,7 @@ import pytest
 from dpstats.plan.tables import facts_lines
 from dpstats.plots import style
 from dpstats.results.contrasts import coefficient_cells, to_the_noise
-from dpstats.summaries import Summary, format_number, full_width, shorten, wrap_text
+from dpstats.summaries import Summary, format_number, full_width, shorten, without_lists, wrap_text
 
 
 def test_no_number_is_broken_across_lines() -> None:
@@ -56,3 +56,14 @@ def test_facts_of_a_title_are_whole_lines() -> None:
     facts = ["the mean of y", "identity link", "rows: about 7,976 (s.d. 141)", "residuals capped at 1.625"]
     lines = [line.strip() for line in facts_lines(facts)]
     assert lines == ["the mean of y; identity link; rows: about 7,976 (s.d. 141);", "residuals capped at 1.625"]
+
+
+def test_long_names_of_bins_lose_their_breaks_and_keep_their_level() -> None:
+    names = [f"cut(age, [18, 25, 35, 45, 55, 65, 95], right=False)[T.[{low}, 95)]:x" for low in (18, 25)]
+    assert without_lists(names, 30) == [f"cut(age, ..., right=False)[T.[{low}, 95)]:x" for low in (18, 25)]
+    assert without_lists(names, 80) == names
+    alike = ["cut(age, [18, 25, 35])[T.(25, 35]]", "cut(age, [20, 25, 35])[T.(25, 35]]"]
+    assert without_lists(alike, 20) == alike
+    shown = Summary([full_width(["coef"], [(name, ["1.0"]) for name in names], [30])])
+    assert "..., right" in shown.as_text()
+    assert "65, 95]" in shown.as_html()

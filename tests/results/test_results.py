@@ -156,9 +156,12 @@ def test_budget_adds_up(result: dp.GLMResults) -> None:
 @pytest.mark.slow
 def test_frames(result: dp.GLMResults) -> None:
     tidy, glance = result.tidy(), result.glance()
-    assert tidy["term"].tolist() == result.params.index.tolist() == list(result.plan.names)
-    assert tidy["released"].to_numpy() == pytest.approx(result.params.to_numpy())
-    assert tidy["estimate"].to_numpy() == pytest.approx(result.debiased if result.has_errors else result.params)
+    inside = result.in_model
+    assert result.params.index.tolist() == list(result.plan.names)
+    assert tidy["term"].tolist() == result.params.index[inside].tolist()
+    assert tidy["released"].to_numpy() == pytest.approx(result.params[inside].to_numpy())
+    estimate = result.debiased if result.has_errors else result.params
+    assert tidy["estimate"].to_numpy() == pytest.approx(estimate[inside])
     assert glance.loc[0, "eps"] == result.guarantee.eps
     counts = result.plan.counts
     counted = counts is not None and counts.rows is not None and result.plan.counts_rows_used
