@@ -446,7 +446,8 @@ def likely_reach(values: Array, high: float, *, rows: float, eps: float, share: 
     chances = choice_chances(-above - REACH_PRICE * max(scale, 1.0) * np.log2(candidates / candidates[0]), scale)
     if share is None:
         return float(chances @ candidates)
-    return float(np.exp2(np.interp(share, np.cumsum(chances) - chances / 2, np.log2(candidates))))
+    reach = float(np.exp2(np.interp(share, np.cumsum(chances) - chances / 2, np.log2(candidates))))
+    return min(reach, high)
 
 
 def mean_parts(blocks: Rows[Array] | Sequence[Array], most: float) -> NDArray[np.int64]:

@@ -196,7 +196,7 @@ class RequiredEps:
         eps up to 20 is enough.
     cautious : float
         The eps at which uninformative rows are also likely to have finite errors. Where the rows are described, the one
-        at which they meet the target even if the fit's purchases of ranges go as badly as one in a hundred.
+        at which they meet the target even if the fit's purchases go as badly as one in a hundred.
     n : int
         The number of rows.
     table : DataFrame
@@ -241,9 +241,9 @@ class RequiredEps:
                 sure = f"{rare} are unlikely to have finite errors at any eps up to {LARGEST_EPS:g}."
             answer += f"This holds for usual rows. {sure} "
         elif self.cautious > self.eps:
-            unlucky = "If the fit buys wider ranges, as up to one in ten may,"
+            unlucky = "If the fit's purchases of ranges or of a greatest count go badly,"
             if math.isfinite(self.cautious):
-                answer += f"{unlucky} eps = {self.cautious:.4g} is needed. "
+                answer += f"{unlucky} up to eps = {self.cautious:.4g} is needed. "
             else:
                 answer += f"{unlucky} no eps up to {LARGEST_EPS:g} is enough. "
         return _text_with_table(answer + rests_on, self.table, self.known)
