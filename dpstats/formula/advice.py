@@ -3,6 +3,7 @@ a fit."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -21,6 +22,8 @@ from dpstats.wording import days_since, phrase
 
 MOST_LISTED = 8
 """Names in a note; more are counted."""
+
+RAW_POWER = re.compile(r"I\((\w+) \*\* (\d+)\)")
 
 
 def advice(
@@ -224,6 +227,22 @@ def uncentred_notes(parsed: Formula, domain: Domain) -> tuple[str, ...]:
         f"are those at 0, and have large errors; center({names[0]}) in its place gives those at the middle of the "
         "range",
     )
+
+
+def power_notes(parsed: Formula, domain: Domain) -> tuple[str, ...]:
+    """A sentence on raw powers of numbers that are in the formula and whose range excludes zero."""
+    columns = {factor.node.name for term in parsed.terms for factor in term if isinstance(factor.node, Column)}
+    for term in parsed.terms:
+        for factor in term:
+            power = RAW_POWER.fullmatch(factor.code)
+            declared = domain[power[1]] if power and power[1] in columns else None
+            if power and isinstance(declared, Range) and not declared.low <= 0 <= declared.high:
+                centred = f"I(({power[1]} - {(declared.low + declared.high) / 2:g}) ** {power[2]})"
+                return (
+                    f"{factor.code} moves with {power[1]} (0 is outside the range), so that both have large errors; "
+                    f"{centred} in its place gives the slope of {power[1]} in the middle, with a small error",
+                )
+    return ()
 
 
 def dropped_note(domain: Domain) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from dpstats.domain import Domain, Range, support_of
 from dpstats.errors import DomainError, FormulaError
 from dpstats.families import Family
 from dpstats.formula import coding
-from dpstats.formula.advice import check_counts, dropped_note, gap_notes, uncentred_notes, with_response
+from dpstats.formula.advice import check_counts, dropped_note, gap_notes, power_notes, uncentred_notes, with_response
 from dpstats.formula.bounds import LEAST, Array, Term, TermBody, term_bodies, unit_term
 from dpstats.formula.expression import Column
 from dpstats.formula.joint_bodies import JointBody, joint_bodies, number_widths
@@ -33,7 +33,8 @@ from dpstats.formula.response import (
     bind_weights,
     clipping_response,
 )
-from dpstats.formula.vanishing_forms import design_forms, joined_columns, stretched_bodies
+from dpstats.formula.vanishing_forms import design_forms, joined_columns, joint_values, stretched_bodies
+from dpstats.inference import JointValues
 from dpstats.privacy.information import JointColumns
 from dpstats.privacy.k_norm import SLACK
 
@@ -56,6 +57,11 @@ class DesignSpec(ReadableDesign):
     def joined(self) -> tuple[JointColumns, ...]:
         """Columns that move together, as a number and its square, with the optimal design on what they can be."""
         return joined_columns(self) if self.origin is None else self.origin.joined
+
+    @cached_property
+    def joint_values(self) -> tuple[JointValues, ...]:
+        """The values that columns which move together take."""
+        return joint_values(self) if self.origin is None else self.origin.joint_values
 
     def forms(self, columns: NDArray[np.intp] | None = None) -> Array:
         """What is known of every sum of w x x' over rows; see `dpstats.formula.vanishing_forms.design_forms`."""
@@ -195,7 +201,12 @@ def _build(formula: str, declared: str, kind: Kind, trials: float | None) -> Des
         upper=upper,
         center=center,
         scale=scale,
-        notes=gap_notes(parsed, domain, partial) + dropped_note(domain) + uncentred_notes(parsed, domain),
+        notes=(
+            *gap_notes(parsed, domain, partial),
+            *dropped_note(domain),
+            *uncentred_notes(parsed, domain),
+            *power_notes(parsed, domain),
+        ),
         has_gaps=bool(partial),
         coding=info,
         encoder=response,

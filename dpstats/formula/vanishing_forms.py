@@ -17,6 +17,7 @@ from dpstats.formula.coding import PublicFactor
 from dpstats.formula.expression import columns_of
 from dpstats.formula.joint_bodies import JointBody
 from dpstats.formula.reader import ReadableDesign
+from dpstats.inference import JointValues
 from dpstats.privacy.information import JointColumns, optimal_design
 
 LARGEST_POWER = 12
@@ -241,6 +242,15 @@ def joined_columns(spec: ReadableDesign, among: Collection[int] | None = None) -
             if (one := known[key]) is not None:
                 found.append(one._replace(columns=columns))
     return tuple(found)
+
+
+def joint_values(spec: ReadableDesign) -> tuple[JointValues, ...]:
+    """The values that columns of terms that share variables take on a fine grid, where that is not too large."""
+    return tuple(
+        JointValues(columns, points[:, columns])
+        for columns, points in _points(spec, None, fine=True)
+        if len(points) * (len(columns) + 1) ** 2 <= MOST_WORK
+    )
 
 
 def stretched_bodies(spec: ReadableDesign, bodies: Sequence[JointBody], widths: Mapping[int, float]) -> list[JointBody]:

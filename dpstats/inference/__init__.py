@@ -10,7 +10,7 @@ from dpstats.inference.basis import (
     project_forms,
     reference_levels,
 )
-from dpstats.inference.debiasing_path import MeanFunction, average_along_path, similar_rows
+from dpstats.inference.debiasing_path import JointValues, MeanFunction, average_along_path, similar_rows
 from dpstats.inference.delta_method import ModelSpread, RobustSpread, Spread
 from dpstats.inference.estimates import Contrasts, Estimates
 from dpstats.inference.inverse import Identified, identify, self_consistent_inverse
@@ -33,6 +33,7 @@ __all__ = [
     "Identified",
     "Inference",
     "JointTest",
+    "JointValues",
     "KnownInformation",
     "LinearLaw",
     "MappedLinear",

@@ -2,18 +2,19 @@
 
 The information was released at the shrunken coefficients, where a logistic model is steeper than at the truth.
 What undoes the shrinkage is its average on the way. That is a sum over rows; made-up rows with the released second
-moments, on which a factor's columns are its dummies, stand for them.
+moments, on which a factor's columns are its dummies and a number's square is its square, stand for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
+from scipy import linalg, optimize
 
 from dpstats.inference.basis import Dummies, MappedMatrix
 from dpstats.inference.inverse import Identified
@@ -39,6 +40,26 @@ SPARE = 1e-3
 """Share of the released information that stays as it is, so that levels without a made-up row do no harm."""
 
 
+RIDGE = 1e-3
+"""On the exponents that give values their chances: noisy moments may be those of no values."""
+
+MATCHED = 0.3
+"""Moments in standard units may be missed by so much; columns whose values miss them by more are made up as normal."""
+
+
+class JointValues(NamedTuple):
+    """The values that some columns take together on a grid of what they read, shape (m, k): a number and its square."""
+
+    columns: tuple[int, ...]
+    points: Float
+
+    def among(self, place: Mapping[int, int]) -> JointValues | None:
+        """What is left for the columns that have a new place; None if there are none."""
+        places = [at for at, column in enumerate(self.columns) if column in place]
+        left = tuple(place[self.columns[at]] for at in places)
+        return JointValues(left, self.points[:, places]) if left else None
+
+
 @dataclass(frozen=True, eq=False)
 class MeanFunction:
     """How the response moves with the linear predictor, elementwise: its mean, and l' and l'' beside responses."""
@@ -56,15 +77,16 @@ def average_along_path(
     constant: tuple[int, float] | None,
     factors: Sequence[Dummies],
     reach: Float | None = None,
+    together: Sequence[JointValues] = (),
 ) -> Identified:
     """What is identified, with the information averaged on the way to the debiased coefficients.
 
     `coef` (p,) is as released, the predictors x'coef; `score` (p,) is M theta, the slope of the quadratic term there.
     `constant` is the column of one value in every row, and that value: `found` itself is returned where there is none
     or it is not identified, as the rows' mean is not known then. No entry of a row is made up beyond `reach`, shape
-    (p,): of capped weights the largest matter most.
+    (p,): of capped weights the largest matter most. Columns that move `together` have values that they can have.
     """
-    made = similar_rows(found, constant, factors, reach)
+    made = similar_rows(found, constant, factors, reach, together)
     if made is None:
         return found
     start, slope = coef[found.active], score[found.active]
@@ -85,15 +107,18 @@ def similar_rows(
     constant: tuple[int, float] | None,
     factors: Sequence[Dummies],
     reach: Float | None = None,
+    together: Sequence[JointValues] = (),
 ) -> SimilarRows | None:
     """Rows like those that the released information is of; None where their mean is not known, as for `constant`."""
     if constant is None or not found.active[constant[0]]:
         return None
     place = np.cumsum(found.active) - 1
     dummies = [_among(factor, found.active, place) for factor in factors]
+    places = {int(column): int(place[column]) for column in np.flatnonzero(found.active)}
+    values = [one for each in together if (one := each.among(places)) is not None]
     information = _inverse(found.inverse)
     rows, mass = moment_matched_rows(
-        information, int(place[constant[0]]), constant[1], [factor for factor in dummies if factor.columns]
+        information, places[constant[0]], constant[1], [factor for factor in dummies if factor.columns], values
     )
     if reach is not None:
         rows = np.clip(rows, -reach[found.active], reach[found.active])
@@ -143,12 +168,18 @@ def perturb_information(found: Identified, information: Float, change: Float) ->
 
 
 def moment_matched_rows(
-    information: Float, base: int, constant: float, factors: Sequence[Dummies], count: int = ROWS
+    information: Float,
+    base: int,
+    constant: float,
+    factors: Sequence[Dummies],
+    together: Sequence[JointValues] = (),
+    count: int = ROWS,
 ) -> tuple[Float, float]:
     """`count` rows whose second moments are about those of the positive definite information, and the weight of each.
 
-    Column by column, each given those before it by linear regression: a factor's level is drawn, with the regression
-    for its probabilities; other columns are normal. `base` is the intercept's column, of value `constant`.
+    Column by column, each given those before it by linear regression: values of columns that move `together` have the
+    chances of `value_chances`; a factor's level is drawn, with the regression for its probabilities; other columns are
+    normal. `base` is the intercept's column, of value `constant`.
     """
     total = float(information[base, base]) / constant**2
     mean = information[base] / (total * constant)
@@ -156,8 +187,23 @@ def moment_matched_rows(
     random, size = np.random.default_rng(SEED), len(information)
     rows, known = np.zeros((count, size)), np.zeros(0, dtype=np.intp)
     rows[:, base] = constant
+    for joint in together:
+        columns = np.array(joint.columns)
+        order = np.argsort(joint.points[:, 0], kind="stable")
+        chances = value_chances(joint.points[order], mean[columns], covariance[np.ix_(columns, columns)])
+        if chances is None:
+            continue
+        # The first column's ranks have what it shares with columns before it.
+        expected, left = _regression(rows, mean, covariance, known, columns[:1])
+        lead = expected[:, 0] + random.standard_normal(count) * math.sqrt(max(float(left[0, 0]), 0.0))
+        ranks = (np.argsort(np.argsort(lead)) + 0.5) / count
+        drawn = np.searchsorted(np.cumsum(chances), ranks).clip(max=len(order) - 1)
+        rows[:, columns] = joint.points[order[drawn]]
+        known = np.concatenate((known, columns))
     for factor in factors:
         columns = np.array(factor.columns)
+        if np.isin(columns, known).any():
+            continue
         expected, _ = _regression(rows, mean, covariance, known, columns)
         ranks = random.permutation((np.arange(count) + 0.5) / count)
         rows[:, columns] = _drawn(expected / np.array(factor.codes), ranks) * np.array(factor.codes)
@@ -168,6 +214,37 @@ def moment_matched_rows(
     plain = random.standard_normal((count, len(rest)))
     rows[:, rest] = expected + plain * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
     return rows, total / count
+
+
+def value_chances(points: Float, mean: Float, covariance: Float) -> Float | None:
+    """Chances of the points (m, k) with about these moments, as even as they can be; None if no chances have them.
+
+    Exponentials of quadratic functions, which are the closest to equal chances in relative entropy.
+    """
+    root = np.linalg.cholesky(covariance)
+    units = linalg.solve_triangular(root, (points - mean).T, lower=True).T
+    first, second = np.triu_indices(len(mean))
+    moments = np.column_stack((units, units[:, first] * units[:, second] - (first == second)))
+
+    def chances(exponents: Float) -> tuple[float, Float]:
+        logs = moments @ exponents
+        top = float(logs.max())
+        sizes = np.exp(logs - top)
+        return top + math.log(float(sizes.sum())), sizes / sizes.sum()
+
+    def value_and_slope(exponents: Float) -> tuple[float, Float]:
+        size, own = chances(exponents)
+        return size + RIDGE * float(exponents @ exponents) / 2, own @ moments + RIDGE * exponents
+
+    def bend(exponents: Float) -> Float:
+        _, own = chances(exponents)
+        away = moments - own @ moments
+        return np.asarray((away * own[:, None]).T @ away + RIDGE * np.eye(len(exponents)), dtype=np.float64)
+
+    start = np.zeros(moments.shape[1])
+    solved = optimize.minimize(value_and_slope, start, jac=True, hess=bend, method="trust-exact")
+    _, own = chances(solved.x)
+    return own if np.all(np.abs(own @ moments) <= MATCHED) else None
 
 
 def _regression(

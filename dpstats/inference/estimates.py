@@ -150,6 +150,8 @@ class Estimates:
     # Whether the debiasing part of A counts among what noise in the information moves, loses what this noise adds to it
     # on average, and errors and A move together. Without it intervals are those first published.
     debiasing_moves: bool = True
+    centre: Float | float = 0.0  # sums of residuals have the noise times the distance from it, shape (p,)
+    path_error: Float | float = 0.0  # a deviation of the information's average on the way, in coefficients, shape (p,)
 
     def __post_init__(self) -> None:
         size = self.matrix.size
@@ -189,7 +191,7 @@ class Estimates:
         rows = self.check_rows(rows)
         parts = self.parts(rows)
         total, beta = parts.total, self._information_noise(parts)
-        attenuation = parts.directions**2 @ self.weak_scores
+        attenuation = parts.directions**2 @ self.weak_scores + self.path_errors(rows) ** 2
         with np.errstate(invalid="ignore", divide="ignore"):
             fixed = parts.sampling.deviation**2 / (4 * total)
             weights = np.sqrt(parts.linear_share * parts.noise / (total + attenuation))
@@ -208,6 +210,10 @@ class Estimates:
             information_noise=np.where(bad, 0, beta),
             law_of=partial(self._laws, parts.directions, np.where(bad, 0, weights)),
         )
+
+    def path_errors(self, rows: Float) -> Float:
+        """A deviation of each row's combination by the average information, shape (k,), all moving as one."""
+        return rows @ np.broadcast_to(self.path_error, (self.size,))
 
     def _laws(self, directions: Float, weights: Float) -> StandardLaws:
         """Of standardised estimates with directions among the active coefficients, shape (k, active)."""
@@ -289,7 +295,8 @@ class Estimates:
         own, ratios = 1 / np.diag(found.inverse), found.ratios[active]
         curvature = np.diag(self.curvature)[active]
         shrunk = curvature > 0
-        effects = np.where(shrunk, self.correction[active], self.coef[active]) ** 2
+        distance = (self.coef - self.centre)[active]
+        effects = np.where(shrunk, self.correction[active], distance) ** 2
         left = np.maximum(1 - (UNLUCKY + 1 / ratios) / ratios, 0.0)
         typical = REACH * np.broadcast_to(self.typical_size, (self.size,))[active] * np.sqrt(found.inflations[active])
         typical = np.where(shrunk, typical * curvature / (left * own + np.where(shrunk, curvature, 1.0)), typical)

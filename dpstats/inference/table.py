@@ -117,6 +117,7 @@ def standardised_law(estimates: Estimates, rows: Float) -> Standardised:
     debiasing = parts.directions @ found.law.square(np.outer(shift, shift)) @ parts.directions.T
     noise = _with_diagonal(parts.noise_directions @ inner.T, parts.noise)
     attenuation = parts.directions * estimates.weak_scores @ parts.directions.T
+    attenuation += np.outer(estimates.path_errors(rows), estimates.path_errors(rows))
     total = sampling + debiasing + noise + attenuation
     roots = np.sqrt(np.diag(total))
     # The noise's variance in A is a little less than that of g'b: the same factor for its draws.

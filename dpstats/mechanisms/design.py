@@ -19,7 +19,7 @@ from dpstats.formula.coding import restricted_dummies
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.expression import Column, columns_of
 from dpstats.formula.joint_bodies import JointBody
-from dpstats.inference import Dummies
+from dpstats.inference import Dummies, JointValues
 from dpstats.mechanisms.options import NamedVariables
 from dpstats.privacy.information import JointColumns
 from dpstats.privacy.k_norm import Image
@@ -59,6 +59,10 @@ class Bounds(Protocol):
     @property
     def joined(self) -> tuple[JointColumns, ...]:
         """Columns that move together, as a number and its square, with the optimal design on what they can be."""
+
+    @property
+    def joint_values(self) -> tuple[JointValues, ...]:
+        """The values that columns which move together take, on a grid of what they read."""
 
     def forms(self, columns: NDArray[np.intp] | None = None) -> Vector:
         """Symmetric C, shape (q, p, p), with x'C x = 0 in every row x, of all columns or of some."""
@@ -146,6 +150,10 @@ class ArrayDesign:
 
     @property
     def joined(self) -> tuple[JointColumns, ...]:
+        return ()
+
+    @property
+    def joint_values(self) -> tuple[JointValues, ...]:
         return ()
 
     def forms(self, columns: NDArray[np.intp] | None = None) -> Vector:
@@ -238,6 +246,12 @@ class SubDesign:
     def joined(self) -> tuple[JointColumns, ...]:
         """Those that are left in part or whole."""
         left = (one.among(self._places) for one in self.design.joined)
+        return tuple(one for one in left if one is not None)
+
+    @property
+    def joint_values(self) -> tuple[JointValues, ...]:
+        """Those that are left in part or whole."""
+        left = (one.among(self._places) for one in self.design.joint_values)
         return tuple(one for one in left if one is not None)
 
     def forms(self, columns: NDArray[np.intp] | None = None) -> Vector:

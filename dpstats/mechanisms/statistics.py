@@ -530,6 +530,7 @@ def equations_inference(
         spread=spread(coef, loss, int(active.sum())),
         typical_size=radius / np.sqrt(law.size * np.diag(equations.metric)),
         found=identified,
+        centre=equations.centre,
     )
     return Inference(estimates, *units)
 

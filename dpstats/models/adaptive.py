@@ -142,7 +142,7 @@ def with_likely_intervals(plan: Plan, known: KnownColumns, rows: float, share: f
 
 
 def with_likely_response(plan: Plan, known: KnownColumns, rows: float, share: float = LIKELY) -> Plan:
-    """The plan once it has bought its known response: the mean one of counts; by other shares one that they do not exceed.
+    """The plan once it has bought its known response: of counts the mean one, or by other ends one few exceed.
 
     The plan itself if nothing is known of its response or nothing is bought.
     """

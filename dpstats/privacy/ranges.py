@@ -437,7 +437,7 @@ def buy_reach(values: Values, high: float, *, eps: float, random: RandomSource) 
 
 
 def likely_reach(values: Array, high: float, *, rows: float, eps: float, share: float | None = None) -> float:
-    """The mean of what `buy_reach` chooses of rows like public `values`, or what a `share` of its choices do not exceed.
+    """The mean of what `buy_reach` buys of rows like public `values`, or what a `share` of purchases do not exceed.
 
     Between candidates too, so that it hardly moves with the rows and eps.
     """

@@ -24,7 +24,7 @@ from dpstats.mechanisms.least_squares import whole_model
 from dpstats.mechanisms.statistics import Moments, noisy_count
 from dpstats.plan import Plan
 from dpstats.privacy.information import row_weights
-from dpstats.results.standard_errors import ReleasedErrors, column_reach
+from dpstats.results.standard_errors import ReleasedErrors, column_reach, values_together
 
 Vector = NDArray[np.float64]
 HalfWidth = Callable[[float], float]
@@ -63,7 +63,8 @@ def made_up_rows(plan: Plan, params: Vector, errors: ReleasedErrors) -> MadeUpRo
     base = errors.basis
     cap = weight_cap(plan)
     reach = None if cap is None else column_reach(plan.design) @ np.abs(base)
-    made = similar_rows(estimates.identified, constant_column(plan.design), plan.design.dummies, reach)
+    design, together = plan.design, values_together(plan.design, base)
+    made = similar_rows(estimates.identified, constant_column(design), design.dummies, reach, together)
     if made is None:
         return None
     inner = np.zeros((len(made.rows), len(base)))

@@ -17,6 +17,7 @@ from dpstats.inference import (
     Estimates,
     Identified,
     Inference,
+    JointValues,
     KnownInformation,
     LinearLaw,
     MappedLinear,
@@ -85,13 +86,18 @@ def inference_of(
     coef = np.linalg.solve(basis, scaled_params[columns] - center)
     curvature = self_adjoint(basis.T @ np.diag(stage.curvature) @ basis)
     identified, cap = known.identified, stage.information.purchase.weight_cap
-    if plan.family.link in CURVED and (plan.design.offset_bound == 0 or plan.family.name == "poisson"):
-        # Simulated rows have no offset; the ratio of two exponentials does not depend on it.
-        start = np.linalg.solve(basis, scaled_params[columns])
+    error = np.zeros(len(coef))
+    if plan.family.link in CURVED:
+        start, score = np.linalg.solve(basis, scaled_params[columns]), curvature @ coef
         reach = None if cap is None else column_reach(part) @ np.abs(basis)
-        identified = average_along_path(
-            identified, start, curvature @ coef, response_of(plan, cap), constant_column(part), part.dummies, reach
+        together, factors = values_together(part, basis), part.dummies
+        averaged = average_along_path(
+            identified, start, score, response_of(plan, cap), constant_column(part), factors, reach, together
         )
+        error = path_shift(identified, averaged, score)
+        # Simulated rows have no offset; the ratio of two exponentials does not depend on it.
+        if plan.design.offset_bound == 0 or plan.family.name == "poisson":
+            identified, error = averaged, PATH_ERROR * error
     estimates = Estimates(
         coef=coef,
         information=known.matrix,
@@ -101,11 +107,28 @@ def inference_of(
         spread=_rescaled(released.spread, basis, rows, known.identified, identified),
         typical_size=stage.radius / float(np.sqrt(stage.size)),
         found=identified,
+        path_error=error,
     )
     debiased = basis @ estimates.debiased + center
     withheld = stand_ins(plan, debiased, released)
     return ReleasedErrors(Inference(estimates, rows, transform @ center + shift, withheld), basis, center)
 
+
+def path_shift(before: Identified, after: Identified, score: Vector) -> Vector:
+    """How far averaging the information on the way moved the debiased coefficients, shape (p,); 0 if not identified."""
+    shift = np.zeros(len(score))
+    shift[after.active] = (after.inverse - before.inverse) @ score[after.active]
+    return shift
+
+
+def values_together(design: Bounds, basis: Vector) -> list[JointValues]:
+    """Values of columns that move together, of those which are as they are in the coordinates of `basis`."""
+    same = np.eye(len(basis))
+    return [one for one in design.joint_values if np.array_equal(basis[:, one.columns], same[:, one.columns])]
+
+
+PATH_ERROR = 0.4
+"""The deviation of what averaging the information on the way to the debiased coefficients moves them by, over that."""
 
 STAND_IN = 0.4
 """A column whose effect makes up less of the score that a lasso asks for was chosen for what it shares with others; the

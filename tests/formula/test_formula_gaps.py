@@ -40,7 +40,7 @@ def test_nothing_is_said_of_what_is_finite_everywhere() -> None:
         ("y ~ age*year", "age, year"),
         ("y ~ center(age)*g", ""),
         ("y ~ z*g + age", ""),
-        ("y ~ age + I(age**2)", ""),
+        ("y ~ age + I((age - 54)**2)", ""),
     ],
 )
 def test_numbers_far_from_zero_in_interactions_are_pointed_out(formula: str, named: str) -> None:
@@ -50,3 +50,10 @@ def test_numbers_far_from_zero_in_interactions_are_pointed_out(formula: str, nam
     assert len(notes) == bool(named)
     assert all(note.startswith(f"Interactions with {named} (0 is outside the range)") for note in notes)
     assert all("center(age) in its place" in note for note in notes)
+
+
+def test_raw_powers_of_numbers_far_from_zero_are_pointed_out() -> None:
+    domain = {**DOMAIN, "age": (17, 90)}
+    (note,) = dp.plan("y ~ age + I(age**2)", domain, 1.0).design.notes
+    assert "I((age - 53.5) ** 2) in its place" in note
+    assert dp.plan("y ~ z + I(z**2)", domain, 1.0).design.notes == ()

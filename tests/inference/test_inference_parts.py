@@ -323,3 +323,19 @@ def test_a_variance_of_roundings_alone_is_no_negative_one():
     assert np.diag(scaled) == pytest.approx([1e-40, 1.0, 1.0])
     assert scaled[1, 2] == pytest.approx(1 / 6)
     assert scaled[0, 1] == 0
+
+
+def test_noise_hides_distances_from_the_centre_and_not_coefficients() -> None:
+    """Sums of residuals have noise times the distance from the first fit: where that lies does not matter."""
+    information = random_matrix(3, 3, 1.0) + 3 * np.eye(3)
+    law, zero = wishart_difference(0.3, np.ones(3)), np.zeros((3, 3))
+
+    def attenuation(coef: np.ndarray, centre: np.ndarray) -> np.ndarray:
+        found = Estimates(
+            coef, information, zero, NormalLaw(0.01 * np.eye(3)), law, ModelSpread(1.0), 50.0, centre=centre
+        )
+        return found.contrasts(np.eye(3)).attenuation
+
+    away, centre = np.array([0.3, -0.2, 0.5]), np.array([40.0, -7.0, 3.0])
+    np.testing.assert_allclose(attenuation(away + centre, centre), attenuation(away, np.zeros(3)))
+    assert np.all(attenuation(away + centre, centre)[:2] < attenuation(away + centre, np.zeros(3))[:2] / 10)

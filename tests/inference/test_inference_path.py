@@ -7,8 +7,8 @@ from scipy import special
 
 from benchmarks.inference.entry_noise import wishart_difference
 from dpstats.families import NegativeBinomial
-from dpstats.inference import Dummies, Identified, MeanFunction, average_along_path
-from dpstats.inference.debiasing_path import moment_matched_rows, path_average, perturb_information
+from dpstats.inference import Dummies, Identified, JointValues, MeanFunction, average_along_path
+from dpstats.inference.debiasing_path import moment_matched_rows, path_average, perturb_information, value_chances
 
 Float = NDArray[np.float64]
 
@@ -123,6 +123,45 @@ def test_made_up_rows_have_the_moments_and_the_levels() -> None:
     np.testing.assert_allclose(made.T @ made / len(made), rows.T @ rows / len(rows), atol=0.02)
     assert set(np.unique(made[:, 1])) == {0.0, 0.5}
     assert not np.any(made[:, 1] * made[:, 2])
+
+
+def squares(count: int, seed: int = 1) -> Float:
+    """Rows with a skewed number of a range that excludes zero and its square, and a number that goes with both."""
+    random = np.random.default_rng(seed)
+    age = np.clip(17 + random.gamma(2.5, 9, count), 17, 90)
+    other = np.clip(0.3 * random.standard_normal(count) + 0.005 * (age - 40), -1, 1)
+    return np.column_stack((np.ones(count), *units(age).T, other))
+
+
+def units(age: Float) -> Float:
+    return np.column_stack(((age - 53.5) / 36.5, (age**2 - 4194.5) / 3905.5))
+
+
+def test_a_number_and_its_square_are_made_up_together() -> None:
+    """Normal rows leave 8 standard errors of the shrinkage; without noise values leave less than one."""
+    rows, ridge = squares(20_000), 20.0
+    truth = np.array([-1.4, 11.9, -12.3, 1.0])
+    coef = shrunken(rows, truth, ridge)
+    information = information_of(rows, coef)
+    sizes = np.sqrt(np.diag(np.linalg.inv(information)))
+    together = (JointValues((1, 2), units(np.linspace(17, 90, 2001))),)
+    misses = []
+    for values in ((), together):
+        found = average_along_path(identified(information), coef, ridge * coef, LOGISTIC, (0, 1.0), (), together=values)
+        misses.append(float((np.abs(coef + found.inverse @ (ridge * coef) - truth) / sizes).max()))
+    assert misses[1] < 1.0 < misses[0]
+
+
+def test_values_have_the_moments_that_they_can_have() -> None:
+    """Chances of values have the mean and covariance of a law on them, and are refused where none has them."""
+    points = units(np.linspace(17, 90, 2001))
+    law = units(squares(20_000)[:, 1] * 36.5 + 53.5)
+    chances = value_chances(points, law.mean(axis=0), np.cov(law.T))
+    assert chances is not None
+    np.testing.assert_allclose(chances @ points, law.mean(axis=0), atol=0.01)
+    away = points - chances @ points
+    np.testing.assert_allclose((away * chances[:, None]).T @ away, np.cov(law.T), atol=0.01)
+    assert value_chances(points, law.mean(axis=0), 1e-6 * np.eye(2)) is None, "no value is so near to this mean"
 
 
 def test_levels_that_are_not_identified_count_as_the_reference(case: tuple[Float, Float, Float, float]) -> None:

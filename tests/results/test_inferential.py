@@ -680,3 +680,21 @@ def test_the_few_errors_that_there_are_are_shown() -> None:
     assert "Not identified at this budget: 12 coefficients (blank above)" in " ".join(" ".join(lines).split())
     cells = [line.split()[1:] for line in lines if line.startswith(("x", "Intercept"))]
     assert sorted(map(len, cells)) == [0] * 12 + [6]
+
+
+@pytest.mark.slow
+def test_intervals_of_a_number_and_its_square_cover() -> None:
+    """A range far from zero: both coefficients are shrunk by half. Three standard errors below .95 are 19 of 24; before
+    their values were made up together none of them was covered. False alarms of a method that covers: 1 in 1,000."""
+    random, covered = np.random.default_rng(3), []
+    domain = {"age": (17, 90), "education": (1, 16), "y": [0, 1]}
+    for _ in range(12):
+        age = np.clip(17 + random.gamma(2.5, 9, 15_000), 17, 90).round()
+        data = pd.DataFrame({"age": age, "education": np.clip(random.normal(10, 2.6, len(age)).round(), 1, 16)})
+        eta = -12.5 + 0.325 * age - 0.00315 * age**2 + 0.35 * data["education"]
+        data["y"] = (random.random(len(age)) < 1 / (1 + np.exp(-eta))).astype(int)
+        fit = dp.logit("y ~ age + I(age**2) + education", data, 2.0, domain=domain, inference=True)
+        ends = fit.conf_int().loc[["age", "I(age ** 2)"]].to_numpy()
+        covered += list((ends[:, 0] <= [0.325, -0.00315]) & (ends[:, 1] >= [0.325, -0.00315]))
+        assert any("I((age - 53.5) ** 2)" in note for note in fit.notes)
+    assert np.sum(covered) >= 19
