@@ -22,7 +22,7 @@ from scipy import special
 from dpstats.arguments import check_type, safe_repr
 from dpstats.cached import cached_property
 from dpstats.data import Block, as_table
-from dpstats.data.passes import concatenate
+from dpstats.data.passes import concatenate, single_blas_thread
 from dpstats.domain import Levels
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, Quantile
@@ -231,8 +231,7 @@ class Forecast:
     def expected(self, name: str, n: int) -> Vector:
         """Errors of `n` rows of a population where noise leaves the information at its mean, shape (p,)."""
         least = self.sampling(name) / np.sqrt(n)
-        with quiet():
-            return np.asarray(np.maximum(self._inferred(name, n).se, least))
+        return np.asarray(np.maximum(self._errors(name, n), least))
 
     def likely(self, name: str, n: int, *, rough: bool = False) -> tuple[Vector, Vector]:
         """Errors of `n` rows of a population, inf where most draws of noise leave none, and chances, each (p,)."""
@@ -260,8 +259,7 @@ class Forecast:
         for place in range(draws):
             noise = law.sample(random)
             if place == len(known):
-                with quiet():
-                    known.append(np.isfinite(self._inferred(name, n, noise).se))
+                known.append(np.isfinite(self._errors(name, n, noise)))
             yield known[place]
 
     def _plain_answer(self, name: str, n: float) -> bool | None:
@@ -298,6 +296,12 @@ class Forecast:
         centre = ResidualCentre(tuple(means.coef + errors), likely_cap(plan, means, found=self.finds_cap))
         stage = replace(plan.objective, statistics=replace(statistics, residuals=centre))
         return replace(plan, stages=(plan.stages[0]._replace(plan=stage),))
+
+    def _errors(self, name: str, n: float, noise: Vector | None = None) -> Vector:
+        """Errors of `n` rows, with noise as for `_inferred`, shape (p,)."""
+        # On matrices so small BLAS's threads wait for each other.
+        with single_blas_thread(len(self.coefficients)), quiet():
+            return np.asarray(self._inferred(name, n, noise).se)
 
     def _inferred(self, name: str, n: float, noise: Vector | None = None) -> Inference:
         """The table of errors of `n` rows that are as their mean, with some noise in what is released or with none."""
