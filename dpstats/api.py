@@ -163,9 +163,9 @@ def glm(
     Returns
     -------
     GLMResults
-        ``params`` as released, for prediction; with inference also ``debiased``, to which errors, tests and intervals
-        refer. MultinomialResults for ``family="multinomial"``; with `by` a GroupResults, a mapping from levels to
-        GLMResults.
+        ``params`` as released, which `predict` uses; with inference also ``debiased``, to which errors, tests and
+        intervals refer. MultinomialResults for ``family="multinomial"``; with `by` a GroupResults, a mapping from
+        levels to GLMResults.
 
     See Also
     --------

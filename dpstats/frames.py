@@ -157,10 +157,11 @@ def _noted(table: pd.DataFrame, note: str) -> NotedFrame:
 
 def _few_digits() -> Any:
     """Four significant digits in what pandas prints, unless the user has chosen a format."""
-    return pd.option_context("display.float_format", pd.get_option("display.float_format") or _four_digits)
+    return pd.option_context("display.float_format", pd.get_option("display.float_format") or four_digits)
 
 
-def _four_digits(value: float) -> str:
+def four_digits(value: float) -> str:
+    """A number as tables print it; very small ones, which are p-values, by their bound."""
     if 0 < value < TINY:
         return f"<{TINY:g}"
     return f"{value:,.0f}" if abs(value) >= LARGE else f"{value:.4g}"

@@ -101,8 +101,8 @@ def _places(headings: list[str]) -> dict[str, int]:
     over = [heading for heading in unread if heading not in REMARKS or unread.count(heading) > 1]
     if over:
         raise DomainError(
-            f"the codebook has an unknown or repeated column {over[0]!r}; the columns are name,low,high,levels: "
-            "rename it, or leave it out"
+            f"the codebook has an unknown or repeated column {over[0]!r}; the columns are name,low,high,levels and, if "
+            f"needed, {','.join(one for places in OPTIONAL.values() for one in places)}: rename it, or leave it out"
         )
     return places
 

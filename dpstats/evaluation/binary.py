@@ -218,8 +218,11 @@ def _by_prediction(
     chance = _form(block, lambda linear, _: _chance(linear))
     for chosen in _bins(block, bins):
         predicted, _, _ = mean(block, chance, chosen)
+        ends = _chance(block.grid.ends)
+        (joined,) = np.nonzero(chosen.any(axis=0))
+        predicted = float(np.clip(predicted, ends[joined[0]], ends[joined[-1] + 1]))  # public ends: noise ignores them
         value, influence, _ = mean(block, form, chosen)
         figure, rows = estimate(value, [influence]), float((chosen * block.counts).sum())
-        values = dict(zip(names, (min(max(predicted, 0.0), 1.0), min(max(value, least), 1.0)), strict=True))
+        values = dict(zip(names, (predicted, min(max(value, least), 1.0)), strict=True))
         entries.append(bin_entry(rows, figure, figure.interval(least, 1.0), **values))
     return bin_table(entries)

@@ -93,6 +93,13 @@ def count_places(
 CERTAIN_SDS = 4.0
 """A figure counts as certain from so many standard deviations of its noise; noise alone passes once in 600 figures."""
 
+LIKELY_SDS = 2.0
+"""A level is not suspected of having no rows from so many on; noise alone passes about once in 30 levels."""
+
+POWERFUL_SDS = 7.0
+"""A range that is too wide is found in nearly all checks if so many standard deviations are as many rows as may lie
+outside."""
+
 LEAST_CLEAN = 0.5
 """Ranges are judged by rows without a fault, where these are more than this share of all."""
 
@@ -240,13 +247,17 @@ class Check(Released):
         return self.at[before : before + len(place.names)]
 
     def _empty_levels(self, column: str, fault: str) -> str:
-        """The declared levels without a certain count in a column that loses rows, if other levels have one."""
+        """The declared levels whose count may be noise in a column that loses rows, if others are certain.
+
+        One beyond two standard deviations is no sign that its level is misspelt.
+        """
         place = next((one for one in self.places if one.column == column and not one.ends), None)
         if place is None or fault not in ("undeclared", "lost"):
             return ""
-        stands_out = self._counts_at(place) >= CERTAIN_SDS * self.place_err
-        missing = [repr(name) for name, there in zip(place.names, stands_out, strict=True) if not there]
-        return f"; levels not clearly above the noise: {', '.join(missing)}" if stands_out.any() and missing else ""
+        counts = self._counts_at(place) / self.place_err
+        missing = [repr(name) for name, count in zip(place.names, counts, strict=True) if count < LIKELY_SDS]
+        certain = (counts >= CERTAIN_SDS).any()
+        return f"; levels not clearly above the noise: {', '.join(missing)}" if certain and missing else ""
 
     def _missing_codes(self, place: ColumnHistogram) -> list[str]:
         """The codes that certainly have rows, probably more than all else in their part and those next to it."""
@@ -338,12 +349,25 @@ class Check(Released):
 
     def _place_note(self) -> str:
         """How accurate the counts by place are."""
-        least = CERTAIN_SDS * math.hypot(self.clean_err, self.place_err) / MOST_OUTSIDE
-        return (
+        noise = math.hypot(self.clean_err, self.place_err)
+        least, likely = (sds * noise / MOST_OUTSIDE for sds in (CERTAIN_SDS, POWERFUL_SDS))
+        counted = (
             f"{phrase('`located`', shell='--json')} counts the rows without a fault by level or eighth of the "
             f"range (std err {self.place_err:,.0f}). With fewer than about {least:,.0f} rows it cannot find ranges "
-            "that are too wide."
+            "that are too wide"
         )
+        if self.rows >= likely:
+            return f"{counted}."
+        return (
+            f"{counted}, and with fewer than about {likely:,.0f} it may miss them, because the {len(self.places)} "
+            f"columns that are counted share the budget. eps = {self._eps_for(likely)} is enough for these rows."
+        )
+
+    def _eps_for(self, rows: float) -> str:
+        """The eps at which there are enough rows where so many are needed now: noise goes with its inverse."""
+        eps = self.guarantee.eps * rows / max(self.rows, 1.0)
+        digit = 10.0 ** (math.floor(math.log10(eps)) - 1)
+        return f"{math.ceil(eps / digit) * digit:.2g}"
 
     def _hidden(self) -> str:
         """How many rows a fault needs to stand out from the noise."""
@@ -351,7 +375,8 @@ class Check(Released):
         if least >= LEAST_VISIBLE_SHARE * self.rows:
             return (
                 f"Only a fault of {least:,.0f} rows or more stands out from the noise, and there are about "
-                f"{self.rows:,.0f} rows, so this check can find little. Raise eps."
+                f"{self.rows:,.0f} rows, so this check can find little. Raise eps: eps = "
+                f"{self._eps_for(least / LEAST_VISIBLE_SHARE)} sees a fault of a tenth of the rows."
             )
         seen = "Beside the findings above, no" if self.findings else "No"
         return (

@@ -313,7 +313,10 @@ def estimate(
         fourth += block.place_variance**2 * float((by_place**4).sum())
         # A third is the mean square of a place, all places alike.
         squares = block.counts * (by_count**2 + by_place**2 / 3) + 2 * block.places * by_count * by_place
-        sampling += block.score_ratio * max(float(squares.sum()), 0.0)
+        # A sum below the noise in it tells no more than that it is not much greater: 0 would claim to know it.
+        unsure = block.count_variance * float(((by_count**2 + by_place**2 / 3) ** 2).sum())
+        unsure += block.place_variance * float(((2 * by_count * by_place) ** 2).sum())
+        sampling += block.score_ratio * max(float(squares.sum()), math.sqrt(unsure))
         excess = block.excess
     sampling *= share
     spread = (noise + sampling) ** 2

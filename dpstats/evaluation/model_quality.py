@@ -53,6 +53,7 @@ NOT_EVALUATED = {
 PER_UNIT = "The guarantee is per {unit}, as that of the model: one row of each {unit} counts."
 """What is said of a unit that the caller did not name."""
 
+SHRUNKEN = 1.05  # predictions are shrunken if unbiased coefficients are so many times as large as the released ones
 NOISY_SHARE = 3.0
 """The noise of a share explained is named if it is so many times the sampling error."""
 
@@ -162,7 +163,8 @@ def evaluate(
         found = describe(fit.plan, model, blocks, noise.add(values, random), noise, guarantee)
         dropped = [f"{note}." for note in _dropped_notes(design)]
         per_unit = [] if inherited is None else [PER_UNIT.format(unit=inherited)]
-        return replace(found, notes=(*noisy_share_note(found, fit), *found.notes, *dropped, *per_unit))
+        about_fit = (*noisy_share_note(found, fit), *shrunken_note(found, fit))
+        return replace(found, notes=(*about_fit, *found.notes, *dropped, *per_unit))
 
     return Release(
         guarantee,
@@ -200,7 +202,8 @@ def _declared(plan: Plan) -> Domain:
     if not isinstance(plan.design, DesignSpec):
         return Domain()
     known = plan.design.domain
-    without = (*plan.bought, plan.design.response_name, CUT)
+    chosen = () if plan.screening is None else plan.screening.narrowed
+    without = (*plan.bought, *chosen, plan.design.response_name, CUT)
     return Domain({name: known[name] for name in known if name not in without})
 
 
@@ -337,6 +340,31 @@ def noisy_share_note(found: Evaluation, fit: GLMResults) -> list[str]:
             where = phrase("fit.fitstats", shell="the table of the fit")
             note += f" That of the rows which the model was fitted to is {value:.4f} (std err {error:.4f}), in {where}."
     return [note]
+
+
+def shrunken_note(found: Evaluation, fit: GLMResults) -> list[str]:
+    """That observed shares differ more between bins than predicted ones, where the fit's shrinkage explains it."""
+    table = found.calibration
+    if table is None or len(table) < 2 or not fit.has_errors:
+        return []
+    errors = fit.bse.to_numpy()
+    slopes = fit.bse.index != "Intercept"  # those without an error, which are shrunken most, count as 0 here
+    released, unbiased = (float(np.abs(one.to_numpy() / errors)[slopes].sum()) for one in (fit.params, fit.debiased))
+    if np.isfinite(errors).all() and not unbiased > SHRUNKEN * released:
+        return []
+    rows = np.maximum(table["rows"].to_numpy(), 0.0)
+    predicted, observed, deviations = (table[name].to_numpy() for name in ("predicted", "observed", "std_err"))
+    pull = rows * (predicted - np.average(predicted, weights=rows))
+    slope, error = float(pull @ observed), float(np.linalg.norm(pull * deviations))
+    spread = float(pull @ predicted)
+    if slope - 2 * error <= spread:
+        return []
+    unshrunken = phrase("fit.debiased", shell="the table of the fit")
+    return [
+        f"Predictions are shrunken towards the mean: observed shares differ {slope / spread:.2f} times (s.d. "
+        f"{error / spread:.2g}) as much between bins as predicted ones. Coefficients with a standard error are "
+        f"not shrunken in {unshrunken}."
+    ]
 
 
 def _check_metrics(metrics: Sequence[str] | None, known: Sequence[str], family: str) -> tuple[str, ...]:

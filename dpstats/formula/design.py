@@ -53,6 +53,23 @@ class DesignSpec(ReadableDesign):
         """The design with another scaling of its response; see `ScaledDesign.with_working`."""
         return replace(super().with_working(low, high), origin=self if self.origin is None else self.origin)
 
+    def narrowed(self, ranges: Mapping[str, Range]) -> DesignSpec:
+        """The design with other ranges of columns that are terms by themselves: only these are centred and scaled anew.
+
+        DomainError if anything of another column would change.
+        """
+        domain = self.domain.with_(ranges)._among(self.domain)
+        found = _build(self.formula, domain.to_json(), self.response.kind, self.response.trials)
+        other = np.array([name not in ranges for name in self.names])
+        facts = ("lower", "upper", "center", "scale")
+        same = all(np.array_equal(getattr(self, fact)[other], getattr(found, fact)[other]) for fact in facts)
+        bounds = [(one.l1, one.l2, one.maxima.tolist()) for one in self.terms]
+        same &= bounds == [(one.l1, one.l2, one.maxima.tolist()) for one in found.terms]
+        if not same or [one.to_dict() for one in self.joint] != [one.to_dict() for one in found.joint]:
+            raise DomainError("a narrower range would move other columns")
+        working = self.response.working
+        return found if working is None else found.with_working(*working)
+
     @cached_property
     def joined(self) -> tuple[JointColumns, ...]:
         """Columns that move together, as a number and its square, with the optimal design on what they can be."""

@@ -372,6 +372,12 @@ NO_NUMBER = "missing, or not a number"
 AS_LEVELS = " as levels"
 """What stands behind two numbers that are levels."""
 
+TRUTHS = "(0, 1)"
+"""What is declared of a column of 0 and 1, or of bool."""
+
+TWO_LEVELS = "2 levels"
+"""What is declared of a column of two levels that are no numbers, and of a response of 0 and 1."""
+
 DROPS = " drops"
 """What stands behind a declared interval that drops rows beyond it."""
 
@@ -400,19 +406,25 @@ class Fault(NamedTuple):
         """What it does to rows, and what to look at, in words."""
         if self.loses:
             return f"are lost to `{self.column}`: {self.advice}"
-        look = "look up the range and the codes for missing values, such as 999, in the codebook"
+        look = f"look up the range and the codes for missing values, such as 999, in the codebook{self._two_codes}"
         return f"have `{self.column}` {self.kind} its declared range {self.declared}, where they are clipped; {look}"
 
     @property
     def large_effect(self) -> str:
         """`effect`, where so many rows have it that a column declared as numbers may hold text."""
         numbers = self.kind == "lost" and self.column != FORMULA and not self.declared.endswith("levels")
-        if not numbers or not self.advice.startswith(NO_NUMBER):
+        if not numbers or not self.advice.startswith(NO_NUMBER) or self.declared == TRUTHS:
             return self.effect
         return (
-            f"are lost to `{self.column}`: {NO_NUMBER}; if the column holds text, list its levels; if it holds dates, "
-            f"make them numbers, {days_since(self.column)}"
+            f"are lost to `{self.column}`: {NO_NUMBER}; if the column holds text, list its levels; if it holds numbers "
+            "with thousands separators, as in 31,245, leave these out; if it holds dates, make them numbers, "
+            f"{days_since(self.column)}"
         )
+
+    @property
+    def _two_codes(self) -> str:
+        """What to type if a column that is declared to be 0 or 1 has other codes; else empty."""
+        return "; if the codes are 1 and 2, declare the levels [1, 2]" if self.declared == TRUTHS else ""
 
     @property
     def advice(self) -> str:
@@ -428,16 +440,24 @@ class Fault(NamedTuple):
                 f"the range ({two}), in a file {{range: [{two}]}}"
             )
         if self.kind == "undeclared":
-            return "a level that is not declared; compare the spelling with the codebook"
+            # A response that is declared bool has two levels as well.
+            two = "; if bool is declared and the codes are 1 and 2, or no and yes, declare the levels [1, 2], or "
+            two += "['no', 'yes']"
+            return (
+                "a level that is not declared, or a code for missing, such as 9; compare the spelling with the codebook"
+                f"{two if self.declared == TWO_LEVELS else ''}"
+            )
         if self.kind != "lost":
-            compare = "look up the range and the codes for missing values in the codebook"
+            compare = f"look up the range and the codes for missing values in the codebook{self._two_codes}"
             return f"{self.kind} the declared range {self.declared}; {compare}"
         if self.declared.endswith("levels"):
             return "missing, or a level that is not declared; compare the spelling with the codebook"
         if self.declared.endswith(DROPS):
             inside = self.declared.removesuffix(DROPS)
             return f"missing, or outside {inside}, beyond which rows are left out; check this range"
-        return f"{NO_NUMBER}; convert text and dates before the call"
+        if self.declared == TRUTHS:
+            return f"{NO_NUMBER}; if the column holds text, list its levels, such as ['no', 'yes']"
+        return f"{NO_NUMBER}; convert text, dates and numbers with thousands separators before the call"
 
 
 BINARY = Levels((0, 1))

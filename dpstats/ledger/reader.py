@@ -190,7 +190,9 @@ class Reader:
         """What one more charge may take, in the ledger's adjacency, rounded down.
 
         ``remaining.eps`` is the greatest eps of a pure charge; with zCDP it starts below the total, since rho is
-        what runs out: see `remaining_rho`. Of a signed ledger it is what the analyst's quota leaves, if that is less.
+        what runs out: see `remaining_rho`. Of a signed ledger it is what the analyst's quota leaves, if that is less;
+        of one that names nobody, what the quota for nobody leaves, which may be 0 while others may still spend. What is
+        left of the whole data set is in the first lines of `report`.
         """
         return Budget(*largest(self.accountant, self._left_now()))
 
@@ -254,7 +256,7 @@ class Reader:
             `entries`, their number without refunded ones; `eps`, `delta` (and `rho` under zCDP, where `eps` is NaN),
             as they count for the whole data set: of the parts of a partition the worst; `quota_eps` and `quota_delta`
             (NaN without a quota); `remaining_eps` and `remaining_delta`, what one more charge may take under quota and
-            total.
+            total. What is left of the total, whoever asks, is in the first lines of `report`.
 
         Examples
         --------

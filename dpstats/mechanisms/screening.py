@@ -25,6 +25,7 @@ from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import ArrayDesign, Bounds, constant_column
 from dpstats.mechanisms.information import Information
 from dpstats.mechanisms.napp import plan_stages, release_stages
+from dpstats.mechanisms.narrowing import in_design, narrowed_design
 from dpstats.mechanisms.objective import ObjectivePlan, plan_objective
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.residuals import suited_family
@@ -158,6 +159,8 @@ class ScreeningPlan:
     kept: tuple[int, ...]
     fit_eps: float  # what is left for the fit on them, whichever they are
     fit_delta: float
+    range_eps: float = 0.0  # for narrower ranges of the terms chosen, by the rows of the fit
+    narrowed: tuple[str, ...] = ()  # the columns of the data that have one, as released
 
     @property
     def null_eps(self) -> float:
@@ -180,16 +183,19 @@ class ScreeningPlan:
         return noise_scale(self.choice_eps, self.adjacency) / STEPS
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain public values, for JSON."""
+        """Plain public values, for JSON; of narrower ranges where they may be bought, as older plans have none."""
         plain = {name: getattr(self, name) for name in _PLAIN}
-        return {**plain, "null": None if self.null is None else self.null.to_dict(), "kept": list(self.kept)}
+        null = None if self.null is None else self.null.to_dict()
+        ranges = {"range_eps": self.range_eps, "narrowed": list(self.narrowed)} if self.range_eps else {}
+        return {**plain, "null": null, "kept": list(self.kept), **ranges}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> ScreeningPlan:
         """The plan whose `to_dict` gave `stored`."""
         null = None if stored["null"] is None else ObjectivePlan.from_dict(stored["null"])
+        names = {name: tuple(stored.get(name, ())) for name in ("kept", "narrowed")}
         # Older plans chose all terms by the same scores.
-        return cls(**{"refit_eps": 0.0, **stored, "null": null, "kept": tuple(stored["kept"])})
+        return cls(**{"refit_eps": 0.0, **stored, "null": null, **names})
 
 
 _PLAIN = ("eps", "choices", "candidates", "adjacency", "refit_eps", "fit_eps", "fit_delta")
@@ -266,11 +272,13 @@ def plan_screening(spec: FitSpec, eps: float, delta: float) -> ScreeningPlan:
         null = plan_objective(intercept, spec.family, spec.pure_budget(share))
     widest = sorted(range(len(candidates)), key=lambda index: -candidates[index].columns.size)[:choices]
     kept = _columns(always, [candidates[index] for index in widest])
-    left = (eps if options.split is not None else eps - cost) - spec.cap_eps
+    left = (eps if options.split is not None else eps - cost) - spec.cap_eps - spec.range_eps
     refit_eps = REFIT_PRICE * share if choices > 1 else 0.0
     if refit_eps:  # what cannot be planned is refused before the charge
         plan_objective(spec.among(np.array(kept)).design, spec.family, spec.pure_budget(refit_eps))
-    return ScreeningPlan(cost, choices, len(candidates), spec.adjacency, null, refit_eps, kept, left, delta)
+    return ScreeningPlan(
+        cost, choices, len(candidates), spec.adjacency, null, refit_eps, kept, left, delta, spec.range_eps
+    )
 
 
 def _plan_part(
@@ -282,11 +290,21 @@ def _plan_part(
 
 def release_screened(
     screening: ScreeningPlan, stages: Sequence[Stage], spec: FitSpec, rows: Rows[Block], random: RandomSource
-) -> tuple[ScreeningPlan, StagesRelease]:
-    """Choose the terms and fit them, on rows that are paid for; the other coefficients are zero."""
+) -> tuple[ScreeningPlan, StagesRelease, DesignSpec | None]:
+    """Choose the terms and fit them, on rows that are paid for; the other coefficients are zero.
+
+    The design is that of the fit if it is another: with narrower ranges of chosen columns.
+    """
     choosing, fitting = divide(rows, secret_key(random)) if spec.options.split else (rows, rows)
     chosen = release_screening(screening, spec, choosing, random)
     columns, size = np.array(chosen), len(spec.weights)
+    narrow = narrowed_design(spec, screening.range_eps, columns, fitting, random)
+    if narrow is not None:
+        whole = spec.design
+        assert isinstance(whole, DesignSpec)
+        names = tuple(name for name, declared in narrow.domain.items() if declared != whole.domain[name])
+        fitting, spec = fitting.map(partial(in_design, whole, narrow)), replace(spec, design=narrow)
+        screening = replace(screening, narrowed=names)
     part_rows = fitting.map(partial(Block.columns, kept=columns)).persist()
     spec = replace(spec, family=suited_family(spec.among(columns), screening.fit_eps, part_rows, random))
     planned = tuple(
@@ -297,7 +315,7 @@ def release_screened(
     params = np.zeros(size)
     params[columns] = fitted.params
     information = fitted.information.among(chosen) if isinstance(fitted.information, Information) else None
-    return replace(screening, kept=chosen), StagesRelease(params, fitted.stages, information)
+    return replace(screening, kept=chosen), StagesRelease(params, fitted.stages, information), narrow
 
 
 def _shrunk_as_planned(

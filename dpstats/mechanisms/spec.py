@@ -53,6 +53,7 @@ class FitSpec:
     choosing: Family | None = None  # of the stages before a refit, if their caps differ from its own
     residuals: ResidualCentre | None = None  # what released sums are about, once it has been bought
     cap: CapPurchase | None = None  # until which the family has the widest cap
+    range_eps: float = 0.0  # what the rows of a fit of chosen columns spend on narrower ranges of these
 
     @property
     def weight_cap(self) -> float | None:

@@ -26,7 +26,7 @@ from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.mechanisms.spec import errors_are_free, obstacle
 from dpstats.mechanisms.statistics import ResidualCentre
 from dpstats.models.expectations import LIKELY_PART, choose, comparable, expectations, foreseeable
-from dpstats.models.population import RAREST, KnownColumns, known_counts
+from dpstats.models.population import KNOWN, KNOWN_COUNTS, RAREST, KnownColumns, known_counts
 from dpstats.plan import Plan, range_eps, replan_request, with_settled_law
 from dpstats.plan.methods import (
     CENTRE_SHARE,
@@ -52,6 +52,7 @@ from dpstats.plan.plan import plan_model, rescaled
 from dpstats.privacy.ranges import likely_reach, likely_response_interval
 from dpstats.privacy.residuals import UNEXPECTED, likely_alike
 from dpstats.privacy.trimming import likely_interval, share_to_spend
+from dpstats.quiet import quiet
 
 Vector = NDArray[np.float64]
 
@@ -119,6 +120,14 @@ def with_intervals(plan: Plan, names: tuple[str, ...], rows: float) -> Plan:
     return plan
 
 
+def with_chosen_ranges(plan: Plan) -> Plan:
+    """The plan that narrows ranges of the columns it will choose, if the rows that were counted pay for it."""
+    if plan.screening is not None and plan.counts is not None and plan.counts.rows is not None:
+        with contextlib.suppress(DPStatsError):  # as public as what is planned
+            return replan_request(plan, with_settled_law(plan))
+    return plan
+
+
 def with_likely_intervals(plan: Plan, known: KnownColumns, rows: float, share: float = LIKELY) -> Plan:
     """The plan once it has bought intervals than which a share of those of such rows are no wider."""
     request, design = with_settled_law(plan), plan.design
@@ -142,7 +151,7 @@ def with_likely_intervals(plan: Plan, known: KnownColumns, rows: float, share: f
 
 
 def with_likely_response(plan: Plan, known: KnownColumns, rows: float, share: float = LIKELY) -> Plan:
-    """The plan once it has bought its known response: of counts one than which a share of purchases are no greater.
+    """The plan once it has bought its known response: of counts the mean one, or by other ends one few exceed.
 
     The plan itself if nothing is known of its response or nothing is bought.
     """
@@ -193,12 +202,25 @@ def _likely_counts(plan: Plan, known: KnownColumns, rows: float, share: float) -
         return None
     values, poisson, centred = values[np.isfinite(values)], isinstance(plan.family, Poisson), design.has_intercept
     parts = MEAN_SHARE if poisson and centred else 0.0 if poisson else 1 / 2
-    high = likely_reach(values, planned.high, rows=rows, eps=(1 - parts) * planned.eps, share=share)
+    # The noise is in proportion to the greatest count, of which the mean moves smoothly with the rows and eps.
+    ends = None if share == LIKELY else share
+    high = likely_reach(values, planned.high, rows=rows, eps=(1 - parts) * planned.eps, share=ends)
     mean = max(float(np.minimum(values, high if poisson else planned.high).mean()), RAREST)
-    # With an offset it is the rate that is bought, to which no cap goes.
-    bought = replace(planned, high=high, mean=mean if centred and design.offset is None else None)
+    # With an offset the rate is bought, for the negative binomial no mean.
+    level = mean / _mean_exposure(design, known) if poisson else mean if design.offset is None else None
+    bought = replace(planned, high=high, mean=level if centred else None)
     alpha = max(float(values.var() - mean) / mean**2, 0.0)
     return bought if poisson else replace(bought, alpha=least_alpha(high, alpha))
+
+
+def _mean_exposure(design: DesignSpec, known: KnownColumns) -> float:
+    """The mean of exp(offset) in the user's units; 1 without an offset."""
+    if design.offset is None:
+        return 1.0
+    with quiet():
+        rows = known.rows(design, KNOWN_COUNTS, KNOWN, np.random.default_rng(0))
+        _, complete, offset = design.predicting(rows, offset=True)
+        return float(np.exp(offset[complete] + design.offset_center).mean())
 
 
 def interval_share(request: Request, names: tuple[str, ...], rows: float) -> float:
@@ -289,7 +311,7 @@ def carried_out(
         plan = before_residuals(plan)
         plan = plan if known is None else with_likely_intervals(plan, known, rows, share)
         return with_public_residuals(plan)
-    plan = plan if counts is None else with_intervals(plan, counts.trimmable, rows)
+    plan = plan if counts is None else with_chosen_ranges(with_intervals(plan, counts.trimmable, rows))
     plan = plan if known is None else with_likely_intervals(plan, known, rows, share)
     plan = plan if counts is None else affordable(plan, rows)
     request, chosen = with_settled_law(plan), plan

@@ -22,7 +22,7 @@ from scipy import special
 from dpstats.arguments import check_type, safe_repr
 from dpstats.cached import cached_property
 from dpstats.data import Block, as_table
-from dpstats.data.passes import concatenate
+from dpstats.data.passes import concatenate, single_blas_thread
 from dpstats.domain import Levels
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, Quantile
@@ -111,7 +111,7 @@ class RowMeans(NamedTuple):
 
     `coef`, shape (p,), are the coefficients in model units of one draw. `response` is the share of events, the mean of
     counts, or the standard deviation of a number, in its units, of which nothing is known; NaN of other responses, and
-    of pieces of records.
+    of pieces of records. `deviation` is the standard deviation of counts that are described; 0 or NaN of others.
     """
 
     coef: Vector
@@ -120,6 +120,7 @@ class RowMeans(NamedTuple):
     square: float
     moments: Vector
     response: float = math.nan
+    deviation: float = math.nan
 
     def person(self, record: Unit) -> RowMeans:
         """What a person adds whose rows are all alike: as many as count, or of one weight together."""
@@ -215,7 +216,8 @@ class Forecast:
     @property
     def assumption(self) -> str:
         """What is supposed of a response, in a sentence; nothing of a number that is described."""
-        return response_assumption(self.plan, [one.response for one in self.populations.values()])
+        means = list(self.populations.values())
+        return response_assumption(self.plan, [one.response for one in means], means[0].deviation)
 
     @property
     def known(self) -> bool:
@@ -229,8 +231,7 @@ class Forecast:
     def expected(self, name: str, n: int) -> Vector:
         """Errors of `n` rows of a population where noise leaves the information at its mean, shape (p,)."""
         least = self.sampling(name) / np.sqrt(n)
-        with quiet():
-            return np.asarray(np.maximum(self._inferred(name, n).se, least))
+        return np.asarray(np.maximum(self._errors(name, n), least))
 
     def likely(self, name: str, n: int, *, rough: bool = False) -> tuple[Vector, Vector]:
         """Errors of `n` rows of a population, inf where most draws of noise leave none, and chances, each (p,)."""
@@ -258,8 +259,7 @@ class Forecast:
         for place in range(draws):
             noise = law.sample(random)
             if place == len(known):
-                with quiet():
-                    known.append(np.isfinite(self._inferred(name, n, noise).se))
+                known.append(np.isfinite(self._errors(name, n, noise)))
             yield known[place]
 
     def _plain_answer(self, name: str, n: float) -> bool | None:
@@ -296,6 +296,12 @@ class Forecast:
         centre = ResidualCentre(tuple(means.coef + errors), likely_cap(plan, means, found=self.finds_cap))
         stage = replace(plan.objective, statistics=replace(statistics, residuals=centre))
         return replace(plan, stages=(plan.stages[0]._replace(plan=stage),))
+
+    def _errors(self, name: str, n: float, noise: Vector | None = None) -> Vector:
+        """Errors of `n` rows, with noise as for `_inferred`, shape (p,)."""
+        # On matrices so small BLAS's threads wait for each other.
+        with single_blas_thread(len(self.coefficients)), quiet():
+            return np.asarray(self._inferred(name, n, noise).se)
 
     def _inferred(self, name: str, n: float, noise: Vector | None = None) -> Inference:
         """The table of errors of `n` rows that are as their mean, with some noise in what is released or with none."""
@@ -431,13 +437,16 @@ def typical_response(plan: Plan, mean: float) -> str:
     return phrase(f"typical={{{name!r}: {known}}}", shell=f"--typical {shlex.quote(f'{name}={known}')}")
 
 
-def response_assumption(plan: Plan, means: Sequence[float]) -> str:
-    """What is supposed of a response, in a sentence: `means` of usual, informative and uninformative rows."""
+def response_assumption(plan: Plan, means: Sequence[float], deviation: float) -> str:
+    """What is supposed of a response, in a sentence: `means` of usual, informative and uninformative rows.
+
+    `deviation` is that of counts which are described, 0 if they vary as their family has it.
+    """
     if not np.all(np.isfinite(means)):
         return ""
     kind, said = plan.family.response, f"This assumes that {response_words(plan, means[0])}"
     if len(set(means)) == 1:  # as it is known
-        return f"{said}."
+        return f"{said}{f' and a standard deviation of {deviation:.3g}' * (kind == 'count' and deviation > 0)}."
     rich, poor = (f"{100 * mean:.3g} %" if kind == "binary" else _figure(mean) for mean in means[1:])
     varies = " and varies as Poisson counts do" if kind == "count" else ""
     fact = "the share" if kind == "binary" else "mean and standard deviation"
@@ -526,7 +535,9 @@ class Sample(NamedTuple):
     endog: Vector
     size: int
     coef: Vector | None = None  # those of the linear predictor, where they are known
-    response: float = math.nan  # as of `RowMeans`
+    # As of `RowMeans`.
+    response: float = math.nan
+    deviation: float = math.nan
 
 
 def sample_rows(
@@ -554,14 +565,16 @@ def sample_rows(
         coef = _fitted(family, Block(np.ascontiguousarray(exog), family.clip_response(endog), None, offset))
         endog = np.asarray(family.clip_response(endog), dtype=np.float64)
         mean = math.nan if family.response == "continuous" else float(endog.mean())
-        return Sample(exog, offset, exog @ coef + offset, endog, len(exog), coef, mean)
+        return Sample(exog, offset, exog @ coef + offset, endog, len(exog), coef, mean, float(endog.std()))
     level = response_level(design, known, prior, lambda: decoded(encoded) if known.like is None else table)
     size = len(exog)
     exog, offset = np.tile(exog, (draws, 1)), np.tile(offset, draws)
     signal = np.concatenate([population_signal(part, random) for part in np.split(exog, draws)])
     if family.response != "continuous":
         eta = linear_predictor(design, signal, offset, level)
-        return Sample(exog, offset, eta, _endog(family, eta, level.deviation, random), size, response=level.mean)
+        return Sample(
+            exog, offset, eta, _endog(family, eta, level.deviation, random), size, None, level.mean, level.deviation
+        )
     described, supposed_deviation = known.has(design.parsed.response_columns), math.nan
     if residual is None:
         residual = math.sqrt(1 - EXPLAINED) * level.deviation
@@ -588,7 +601,7 @@ def mean_information(family: Family, sample: Sample, cap: float | None) -> Vecto
 
 def row_means(family: Family, sample: Sample, cap: float | None) -> RowMeans:
     """What a row of the sample adds in the mean."""
-    exog, offset, eta, endog, size, coef, response = sample
+    exog, offset, eta, endog, size, coef, response, deviation = sample
     if coef is None:
         coef = np.asarray(np.linalg.lstsq(exog[:size], (eta - offset)[:size], rcond=None)[0], dtype=np.float64)
     # Of one draw: over all of them the response would go with no column.
@@ -600,6 +613,7 @@ def row_means(family: Family, sample: Sample, cap: float | None) -> RowMeans:
         float(np.mean(family.slope(eta, endog) ** 2)),
         both.T @ both / len(both),
         response,
+        deviation,
     )
 
 

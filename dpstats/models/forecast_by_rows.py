@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dpstats.arguments import check_type
 from dpstats.cached import cached_property
-from dpstats.domain import Domain
+from dpstats.domain import Domain, Range
 from dpstats.families.base import OF_PIECES
 from dpstats.formula.design import DesignSpec
 from dpstats.frames import NotedFrame
@@ -110,8 +110,8 @@ class AdaptiveForecast(Forecast):
         """What is known of columns, if anything is."""
         assert isinstance(self.followed.design, DesignSpec)
         _, *given = self.assumptions
-        nothing = all(one is None for one in given)
-        return None if nothing else KnownColumns.from_arguments(self.followed.design, *given)
+        known = KnownColumns.from_arguments(self.followed.design, *given)
+        return known if known.typical or known.like is not None else None
 
     def at(self, plan: Plan) -> Forecast:
         check_type("plan", plan, Plan, "a plan of the same call, as plan.at(eps) makes it")
@@ -208,8 +208,9 @@ def forecast_by_rows(
     counts = plan.counts
     follows = counts is not None and bool(counts.settles_errors or counts.trimmable)
     persons = plan.request.options.unit is not None and plan.screening is None
-    described = any(one is not None for one in (typical, like, residual_sd if persons else None))
-    narrows = described and bool(plan.trimmed or plan.response)
+    known = (typical, like, residual_sd if persons else None)
+    described = any(one is not None for one in known) or _describes_response(plan)
+    narrows = bool(plan.trimmed or plan.response) and described
     if not (follows or narrows) or not (foreseeable(plan) or persons):
         return forecast(plan, *assumptions)
     dearest = [plan, *candidates_of(plan)][-1]
@@ -217,6 +218,13 @@ def forecast_by_rows(
         dearest = rescaled(plan, dearest.request)
     found = _foreseen(dearest, assumptions, simulated)
     return AdaptiveForecast(dearest, found.populations, plan, assumptions, simulated)
+
+
+def _describes_response(plan: Plan) -> bool:
+    """Whether the Domain says where the response lies."""
+    design = plan.design
+    declared = design.domain.get(design.response_name) if isinstance(design, DesignSpec) else None
+    return isinstance(declared, Range) and declared.typical is not None
 
 
 ROWS = (300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)

@@ -429,8 +429,8 @@ def release_rows(
     arguments = (plan.stages, spec, rows, random)
     with single_blas_thread(len(design.names)):
         if plan.screening is not None:
-            screening, fitted = release_screened(plan.screening, *arguments)
-            plan = replace(plan, screening=screening)
+            screening, fitted, narrow = release_screened(plan.screening, *arguments)
+            plan = replace(plan, screening=screening, design=design if narrow is None else narrow)
         else:
             fitted = (release_replication if request.options.replicates else release_stages)(*arguments)
     plan = replace(plan, stages=fitted.stages, completed=True)
@@ -473,7 +473,8 @@ def _check_charge(plan: Plan, charged: Guarantee) -> None:
     costs = [sum(stage.cost for _, stage in part) for part in parts]
     costs[-1] += 0.0 if plan.residuals is None else plan.residuals.eps  # by the rows of the last fit
     fitted = max(costs)
-    screened = 0.0 if plan.screening is None else plan.screening.eps
+    screened, narrowing = (0.0, 0.0) if plan.screening is None else (plan.screening.eps, plan.screening.range_eps)
+    fitted += narrowing  # by the rows of the last fit
     # Divided rows pay for the choice and for the fit side by side.
     fits = rows * (bought + (max(fitted, screened) if request.options.split is not None else fitted + screened))
     fits += 0.0 if counts is None else counts.eps
@@ -494,6 +495,11 @@ class DryRun:
     def plan(self) -> Plan:
         """The plan, with what it can do besides being looked at."""
         return replace(self.source.plan(self.request, alone=True), call=self)
+
+    @property
+    def unread(self) -> frozenset[str]:
+        """Columns that are declared and not read."""
+        return frozenset(self.source.domain) - set(self.source.columns)
 
     def fit(self, data: object, engine: str | None, *, seed: int | None = None, **charge: Any) -> GLMResults:
         """The fit that was planned; `charge` as for `fit_source`."""

@@ -119,7 +119,7 @@ def plan_multinomial(formula: str, domain: DomainLike, eps: float, arguments: Ma
             f"{argument('inference', None)}"
         )
     stage = plan_classes(design, len(design.response.levels), budget, share)
-    call = ClassesCall(formula, domain, eps, arguments, privacy, options.on_mismatch)
+    call = ClassesCall(formula, Domain.coerce(domain), eps, arguments, privacy, options.on_mismatch)
     return MultinomialPlan(design, stage, privacy.guarantee(PROOF), call, counts)
 
 
@@ -156,11 +156,16 @@ class ClassesCall:
     """The call that a plan of several classes stands for."""
 
     formula: str
-    domain: DomainLike
+    domain: Domain
     eps: float
     arguments: Mapping[str, Any]
     privacy: PrivacyParameters
     on_mismatch: str
+
+    @property
+    def unread(self) -> frozenset[str]:
+        """Columns that are declared and not read."""
+        return frozenset(self.domain) - set(self.plan().design.domain)
 
     def plan(self) -> MultinomialPlan:
         """The plan."""

@@ -41,6 +41,7 @@ from dpstats.models.adaptive import (
     interval_follows,
     offered_intervals,
     settled,
+    with_chosen_ranges,
     with_intervals,
     with_public_residuals,
     with_refit_residuals,
@@ -361,7 +362,7 @@ class FormulaSource:
         if counts is not None and counts.trimmable:
             assert counts.rows is not None
             plan = with_intervals(plan, counts.trimmable, counts.rows)
-        plan = affordable(plan, rows)
+        plan = with_chosen_ranges(affordable(plan, rows))
         adapts = counts is not None and counts.settles_errors
         weighs = automatic_alpha(plan.request.penalty, plan.request.options)
         counted = rows if weighs and counts is not None else None

@@ -49,6 +49,10 @@ class PlannedCall(Protocol):
     def request(self) -> Request:
         """What was asked for."""
 
+    @property
+    def unread(self) -> frozenset[str]:
+        """Columns that are declared and not read."""
+
     def fit(self, data: object, engine: str | None, **charge: Any) -> Any:
         """The result on private rows."""
 
@@ -124,6 +128,8 @@ class PlanFacts:
         Such a range drops rows itself, or has values for which the formula or its condition has no place.
         """
         design = self.design
+        if self.screening is not None and self.screening.narrowed:
+            return False
         if not self.bought or not isinstance(design, DesignSpec):
             return True
         drops = any(declared.drops for name in self.bought if isinstance(declared := design.domain[name], Range))
@@ -303,6 +309,8 @@ def _budget_frame(plan: PlanFacts) -> pd.DataFrame:
     rows += [] if apart else residuals
     if plan.screening is not None:
         rows += _screening_rows(plan.screening)
+        if (cost := plan.screening.range_eps) > 0:
+            residuals.insert(0, (CHOSEN_RANGES, cost, 0.0, cost, cost, 0.0, "of chosen columns"))
     for role, stage in plan.stages:
         rows += residuals if apart and role == plan.stages[-1].role else []  # by the rows of the last fit
         retrieved = max(0.0, stage.planned_eps - stage.joint_need)
@@ -334,6 +342,10 @@ def _budget_frame(plan: PlanFacts) -> pd.DataFrame:
     frame = NotedFrame(pd.DataFrame(rows, columns=COLUMNS).set_index("purchase"))
     frame.attrs["note"] = BESIDE if apart else ""
     return frame
+
+
+CHOSEN_RANGES = "narrower ranges"
+"""The line of the budget for ranges that the rows of a fit of chosen columns buy."""
 
 
 def _screening_rows(screening: ScreeningPlan) -> list[tuple[Any, ...]]:

@@ -23,6 +23,7 @@ from dpstats.mechanisms.focus import SHARE as FOCUS_SUMS
 from dpstats.mechanisms.focus import FocusPlan, focus_obstacle, treated
 from dpstats.mechanisms.least_squares import plan_least_squares
 from dpstats.mechanisms.napp import plan_stages
+from dpstats.mechanisms.narrowing import narrowable
 from dpstats.mechanisms.options import Options, named_variables
 from dpstats.mechanisms.output import plan_output
 from dpstats.mechanisms.posterior import EXACT_COLUMNS, NOT_EXACT, plan_posterior
@@ -30,6 +31,7 @@ from dpstats.mechanisms.screening import ScreeningPlan, plan_choice
 from dpstats.mechanisms.spec import CapPurchase, FitSpec, buys_errors, obstacle
 from dpstats.mechanisms.stage import Stage, StagePlan
 from dpstats.mechanisms.statistics import ResidualCentre
+from dpstats.privacy.trimming import chosen_share
 from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
@@ -85,6 +87,21 @@ def fit_spec(
         centre,
         cap_purchase(request, residuals, one_tail=one_tail),
     )
+
+
+def chosen_range_eps(request: Request, spec: FitSpec, rows: float | None) -> float:
+    """What narrower ranges of the columns that are chosen on half of so many rows cost the other half; 0 for none.
+
+    Of a call that leaves open which ranges are bought, for the sake of its errors.
+    """
+    options, design = request.options, spec.design
+    suits = options.screen is not None and options.split is not None and options.ranges is None
+    suits = suits and options.unit is None and options.focus is None
+    suits = suits and request.method != "statistics" and request.family.name not in OF_PIECES
+    if rows is None or not suits or not isinstance(design, DesignSpec) or not buys_errors(spec):
+        return 0.0
+    share = chosen_share(rows * request.row_eps / 2, request.adjacency)
+    return share * request.row_eps if narrowable(design) else 0.0
 
 
 def plan_releases(

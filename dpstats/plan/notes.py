@@ -165,7 +165,7 @@ def plan_notes(plan: PlanFacts, *, released: bool = True, what: str = "Everythin
             "there."
         )
     notes += pieces_note(plan.family) if plan.family.name in OF_PIECES else weights_note(plan.design)
-    notes += counts_note(plan)
+    notes += [*counts_note(plan), *unnamed_note(plan)]
     advised = [] if plan.completed else [sentence(one) for one in plan.advice]
     return [*notes, *design_notes(plan), *advised]
 
@@ -178,6 +178,17 @@ def counts_note(plan: Any) -> list[str]:
     return [" ".join(found)] if found else []
 
 
+def unnamed_note(plan: PlanFacts) -> list[str]:
+    """That a fit's counts name no small faults: a reader would take their silence for none."""
+    counts = plan.counts
+    if counts is None or counts.rows is None or not counts.faults:
+        return []
+    return [
+        f"The counts do not replace dp.check: they name a column from about {counts.least_named:,.0f} {counts.of} at "
+        "fault on."
+    ]
+
+
 def count_findings(plan: Any) -> list[str]:
     """Columns that certainly lose or clip rows, in sentences."""
     return plan.counts.findings(narrowed_columns(plan))
@@ -185,7 +196,8 @@ def count_findings(plan: Any) -> list[str]:
 
 def narrowed_columns(plan: Any) -> dict[str, Range]:
     """Columns of which a narrower range than the declared one was bought, with what is known of them since."""
-    names = getattr(plan, "trimmed", ())
+    screening = getattr(plan, "screening", None)
+    names = (*getattr(plan, "trimmed", ()), *(() if screening is None else screening.narrowed))
     if not names or not isinstance(plan.design, DesignSpec):
         return {}
     known = ((name, plan.design.domain.get(name)) for name in names)
@@ -548,6 +560,11 @@ def screening_note(plan: PlanFacts) -> str:
     assert plan.screening is not None
     screening = plan.screening
     follows = "" if plan.completed else " The noise and curvature shown are those of the widest terms."
+    if screening.range_eps > 0 and not plan.completed:
+        follows += (
+            f" {format_number(screening.range_eps)} of eps buys an interval within the declared range of at most two "
+            "chosen columns that fill little of theirs; rows outside it are left out."
+        )
     return (
         f"Screening keeps {screening.choices} of {screening.candidates} terms, chosen by noisy scores (noise of "
         f"{format_number(screening.scale)} rows); all other coefficients are zero. Terms with small effects, alone "

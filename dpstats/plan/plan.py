@@ -34,6 +34,7 @@ from dpstats.plan.methods import (
     ResponsePurchase,
     caps_for_intervals,
     centre_stages,
+    chosen_range_eps,
     fit_spec,
     may_take_statistics,
     needs_errors,
@@ -347,6 +348,8 @@ def make_plan(
     left = request.row_eps if counts is None else request.options.record.each(counts.rest)
     spec = fit_spec(request, design, family, response, residuals)
     left -= range_eps(request, bought) + sum(one.eps for one in (response, residuals) if one is not None)
+    rows = request.options.n if counts is None else counts.rows
+    spec = spec if bought else replace(spec, range_eps=chosen_range_eps(request, spec, rows))
     left += spec.cap_eps  # by the rows of the last fit, beside what the others pay for the choice
     focus = None if request.options.focus is None else plan_focus(request, design, request.options.focus, spec)
     fitstats = plan_fit_statistics(request, design, spec)

@@ -40,6 +40,8 @@ A hundredth of the rows with a code such as 999, clipped to the end of a range, 
 FALSE_STOPS, FALSE_NOTES = 1e-3, 3e-2
 """How often noise alone may stop a fit, or name a column, where nothing is wrong."""
 
+CLIPPED_COLUMN = "; its coefficient is that of the clipped values"
+
 CLIPPED_RESPONSE = "; a clipped response biases every coefficient, usually towards zero: declare a wider range"
 
 
@@ -135,6 +137,22 @@ class RowCounts:
         """Columns that certainly lose or clip rows, in sentences; a range bought of `narrowed` ones leaves rows out."""
         return self._sentences([LEAST_NAMED] * len(self.faults), FALSE_NOTES, narrowed=narrowed)
 
+    @property
+    def least_named(self) -> float:
+        """About so many rows at fault a column must have for `findings` to name it."""
+        assert self.rows is not None
+        return max(self._noise(FALSE_NOTES), LEAST_NAMED * self.rows)
+
+    def _noise(self, chance: float) -> float:
+        """What the noise of any count of rows at fault exceeds with `chance`, in rows."""
+        # P(Z > z) is at most exp(-z / scale) / (1 + exp(-1 / scale)).
+        return self._scale * math.log(len(self.faults) / (chance * (1 + math.exp(-1 / self._scale))))
+
+    @property
+    def _scale(self) -> float:
+        """Of the discrete Laplace noise in each count of rows at fault, in rows."""
+        return self.fault_sensitivity / self.fault_eps
+
     def mismatch(self) -> list[str]:
         """Columns that lose or clip so many rows that the fit had better not be made, in sentences."""
         serious = [fault.kind == "undeclared" or fault.response for fault in self.faults]
@@ -160,6 +178,7 @@ class RowCounts:
             f"about {_percent(share, 2)} of the {self.of} (s.d. {_percent(error, 2)}) "
             + (_trimmed_effect(fault) if trimmed else fault.large_effect if large else fault.effect)
             + CLIPPED_RESPONSE * fault.response
+            + CLIPPED_COLUMN * (not (fault.loses or fault.response or trimmed or large))
             for fault, share, error in self._seen(least, chance, large=large)
             for trimmed in [not fault.loses and fault.column in narrowed]
         ]
@@ -172,9 +191,7 @@ class RowCounts:
         assert self.rows is not None
         assert self.at_fault is not None
         counts = np.array(self.at_fault, dtype=np.float64)
-        # P(Z > z) is at most exp(-z / scale) / (1 + exp(-1 / scale)).
-        scale = self.fault_sensitivity / self.fault_eps  # of the discrete Laplace noise in each count, in rows
-        noise = scale * math.log(len(counts) / (chance * (1 + math.exp(-1 / scale))))
+        noise = self._noise(chance)
         losing = np.array([fault.loses for fault in self.faults], dtype=bool)
         rows = max(float(self.rows), 0.0)
         if self.rows_eps:  # where it is public the number of rows has those lost among them
@@ -182,7 +199,7 @@ class RowCounts:
         shares = np.minimum(counts / max(rows, 1.0), 1.0)
         fewest = np.array(least) * rows
         fewest = fewest + noise if large else np.maximum(fewest, noise)
-        error = min(math.sqrt(2) * scale / max(rows, 1.0), 1.0)
+        error = min(math.sqrt(2) * self._scale / max(rows, 1.0), 1.0)
         found = zip(self.faults, shares, counts > fewest, strict=True)
         return [(fault, float(share), error) for fault, share, seen in found if seen]
 

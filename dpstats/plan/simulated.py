@@ -37,7 +37,7 @@ class Simulated(ABC):
         >>> plan.simulate(1000, seed=1).params.index.tolist()
         ['Intercept', 'x']
         """
-        return self._call("simulate").simulate(self, n, seed, typical, like)
+        return self._call("simulate").simulate(self, n, seed, self._read(typical), like)
 
     def made_up(
         self, n: int, seed: int = 0, *, typical: Mapping[str, Any] | None = None, like: Any = None
@@ -65,7 +65,7 @@ class Simulated(ABC):
         >>> plan.made_up(1000, typical={"x": (0.9, 0.05)}).shape
         (1000, 2)
         """
-        return self._call("made_up").made_up(self, n, seed, typical, like)
+        return self._call("made_up").made_up(self, n, seed, self._read(typical), like)
 
     def standard_errors(
         self,
@@ -107,4 +107,11 @@ class Simulated(ABC):
         self, *, residual_sd: float | None = None, typical: Mapping[str, Any] | None = None, like: Any = None
     ) -> Any:
         """What `standard_errors` rests on, for several numbers of rows or budgets: ``errors(n)``, ``at(plan)``."""
-        return self._call("standard_errors").forecast(self, residual_sd, typical, like)
+        return self._call("standard_errors").forecast(self, residual_sd, self._read(typical), like)
+
+    def _read(self, typical: object) -> object:
+        """`typical` without columns that are declared and not read."""
+        if not isinstance(typical, Mapping):
+            return typical
+        unread = self._call("typical").unread
+        return {name: given for name, given in typical.items() if name not in unread}

@@ -202,9 +202,10 @@ def bought_tables(plan: PlanFacts) -> list[SimpleTable]:
     rows = []
     if plan.completed:
         domain = getattr(plan.design, "domain", {})
-        ranges = {name: domain[name].interval for name in plan.bought if name in domain}
+        chosen = () if plan.screening is None else plan.screening.narrowed
+        ranges = {name: domain[name].interval for name in (*plan.bought, *chosen) if name in domain}
         rows = [
-            (name, [*map(format_number, ends), "rows kept" if name in plan.trimmed else "range"])
+            (name, [*map(format_number, ends), "rows kept" if name in (*plan.trimmed, *chosen) else "range"])
             for name, ends in ranges.items()
         ]
     if plan.completed and plan.response is not None:

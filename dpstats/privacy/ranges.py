@@ -17,7 +17,13 @@ from dpstats.errors import ArgumentError, DataError
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.guarantee import Adjacency, check_adjacency, check_budget
 from dpstats.privacy.randomness import RandomSource, SystemRandom, noisy_integers
-from dpstats.privacy.selection import exponential_scale, likely_choices, noisy_argmax, quantile_choice
+from dpstats.privacy.selection import (
+    choice_chances,
+    exponential_scale,
+    likely_choices,
+    noisy_argmax,
+    quantile_choice,
+)
 
 POWERS = range(51)
 """The first selection chooses among [0, 2^k], [-2^k, 0] and [-2^k, 2^k] for these k."""
@@ -430,12 +436,18 @@ def buy_reach(values: Values, high: float, *, eps: float, random: RandomSource) 
     return float(candidates[noisy_argmax(scores, scale, random, monotone=True)])
 
 
-def likely_reach(values: Array, high: float, *, rows: float, eps: float, share: float) -> float:
-    """A count than which a `share` of purchases by `buy_reach` are no greater, of rows like public `values`."""
-    candidates, scale, part = count_candidates(high), noise_scale(eps, "add_remove"), len(values) / rows
-    scores = count_scores(finite_rows(values), candidates, part * REACH_PRICE * max(scale, 1.0))
-    chosen = likely_choices(scores, part * scale, np.random.default_rng(0))
-    return float(candidates[quantile_choice(chosen, candidates, share)])
+def likely_reach(values: Array, high: float, *, rows: float, eps: float, share: float | None = None) -> float:
+    """The mean of what `buy_reach` buys of rows like public `values`, or what a `share` of purchases do not exceed.
+
+    Between candidates too, so that it hardly moves with the rows and eps.
+    """
+    candidates, scale = count_candidates(high), noise_scale(eps, "add_remove")
+    above = rows / len(values) * _counts_above(candidates, [values])
+    chances = choice_chances(-above - REACH_PRICE * max(scale, 1.0) * np.log2(candidates / candidates[0]), scale)
+    if share is None:
+        return float(chances @ candidates)
+    reach = float(np.exp2(np.interp(share, np.cumsum(chances) - chances / 2, np.log2(candidates))))
+    return min(reach, high)
 
 
 def mean_parts(blocks: Rows[Array] | Sequence[Array], most: float) -> NDArray[np.int64]:

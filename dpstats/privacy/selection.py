@@ -79,6 +79,21 @@ def likely_choices(scores: NDArray[np.int64], scale: float, random: np.random.Ge
     return near[np.argmax(scores[near] + random.exponential(scale, (PURCHASES, len(near))), axis=1)]
 
 
+def choice_chances(scores: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
+    """The chance of each choice by `noisy_argmax` of public scores, which need not be whole, shape (k,).
+
+    With d the distance from the best score in units of the scale it is e^-d_k times the integral over v from 0 to 1 of
+    the product over all j but k of 1 - (1 - v) e^-d_j, a polynomial.
+    """
+    near = np.flatnonzero(scores >= scores.max() - HOPELESS * scale)
+    parts = np.exp((scores[near] - scores.max()) / scale)
+    nodes, weights = np.polynomial.legendre.leggauss(len(near) // 2 + 1)  # exact to that degree
+    below = 1 - (1 - nodes[:, None]) / 2 * parts
+    chances = np.zeros(len(scores))
+    chances[near] = parts * (weights / 2 @ (np.prod(below, axis=1)[:, None] / below))
+    return chances
+
+
 def quantile_choice(chosen: NDArray[np.intp], sizes: NDArray[np.float64], share: float) -> int:
     """Of some choices the one than which a `share` of them have no greater size; `sizes` are of the candidates."""
     by_size = np.argsort(sizes[chosen], kind="stable")

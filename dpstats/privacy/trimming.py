@@ -6,6 +6,7 @@ Noise follows the range of a column, and what is estimated lives in its spread. 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -118,6 +119,57 @@ def buy_inner_interval(
         return low, high
     scores = trimming_scores(counts, low, high, scale, columns=columns)
     return _candidate(low, high, noisy_argmax(scores, scale, random, monotone=adjacency == "add_remove"))
+
+
+def joint_scale(eps: float, adjacency: Adjacency) -> float:
+    """The mean of the exponential noise on each score with which `buy_narrowest` is eps-DP, in steps."""
+    return exponential_scale(eps, sensitivity=STEPS + int(allowances()[-1]), monotone=adjacency == "add_remove")
+
+
+def joint_scores(counts: Sequence[CellCounts], scale: float) -> NDArray[np.int64]:
+    """The scores of no interval and of each inner one of each column, in steps, one column after the other.
+
+    That of an interval is n_in(I) + a_w n* - s ln(N_w columns), that of none the number of rows.
+    """
+    steps, widths = allowances(), _candidates(CELLS, WIDTHS)[1][1:]
+    penalty = np.rint(np.minimum(scale * np.log(len(counts) * np.bincount(widths)), LARGEST_PENALTY / 4))
+    cost = penalty.astype(np.int64)[widths]
+    scores = [one.inside(_inner_ends(one)) * STEPS + steps[widths] * one.away - cost for one in counts]
+    return np.concatenate([[int(counts[0].within.sum()) * STEPS], *scores]).astype(np.int64)
+
+
+def _inner_ends(counts: CellCounts) -> Array:
+    """The ends of a range's candidates without the range itself, shape (k, 2)."""
+    return inner_intervals(float(counts.edges[0]), float(counts.edges[-1]))[0][1:]
+
+
+def buy_narrowest(
+    counts: Sequence[CellCounts], *, eps: float, adjacency: Adjacency, random: RandomSource
+) -> tuple[int, float, float] | None:
+    """Choose one column and an interval of its range, of all that `counts` describe, with eps-differential privacy.
+
+    Each range must hold every row. None leaves all ranges as they are (docs/proofs/trimming, 6).
+    """
+    scale, monotone = joint_scale(eps, adjacency), adjacency == "add_remove"
+    chosen = noisy_argmax(joint_scores(counts, scale), scale, random, monotone=monotone) - 1
+    if chosen < 0:
+        return None
+    column, place = divmod(chosen, len(_inner_ends(counts[0])))
+    first, last = _inner_ends(counts[column])[place]
+    return column, float(first), float(last)
+
+
+CHOSEN_SHARE = 0.1
+"""The most of eps that narrows ranges of chosen columns, by the rows of their fit."""
+
+CHOSEN_FROM, CHOSEN_ALL = 8_000.0, 25_000.0
+"""Rows of the fit times eps from which ranges of chosen columns are narrowed, and from which the share falls."""
+
+
+def chosen_share(rows_eps: float, adjacency: Adjacency) -> float:
+    """The share of eps that narrows ranges of chosen columns, for so many rows of their fit times eps; 0 for none."""
+    rows_eps *= 1.0 if adjacency == "add_remove" else 0.5
+    return 0.0 if rows_eps < CHOSEN_FROM else float(f"{CHOSEN_SHARE * min(1.0, CHOSEN_ALL / rows_eps):.2g}")
 
 
 def likely_interval(

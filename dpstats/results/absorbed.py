@@ -230,7 +230,11 @@ class AbsorbedResults(InferenceMixin, Released):
         about = about_rows(counted.count, counted.deviation).removeprefix("about ")
         notes = [*plan_notes(self.plan), *counts_note(self)]
         if unknown := [str(name) for name, error in self.bse.items() if np.isinf(error)]:
-            notes.append(f"Not identified at this budget: {', '.join(unknown)}.")
+            notes.append(
+                f"Not identified at this budget: {', '.join(unknown)} (too little variation within "
+                f"{self.plan.absorbed}; a column that never varies within {self.plan.absorbed} cannot be estimated at "
+                "any budget)."
+            )
         table = inference_table(self.uncertainty())
         return Summary([header(self.plan, "Private Linear Model with an Absorbed Factor", about), table], notes)
 

@@ -10,15 +10,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import stats
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.arguments import check_numbers
 from dpstats.errors import ArgumentError
-from dpstats.frames import EffectFrame, WideFrame
+from dpstats.frames import TINY, EffectFrame, NotedFrame, WideFrame, four_digits
 from dpstats.inference import CombinationTests
 from dpstats.inference.estimates import LEVEL
 from dpstats.results.stored import Printed
 from dpstats.summaries import Summary, format_number, full_width
+
+UNLIKE = 10.0  # times the p-value of a normal distribution: one that a reader would not expect
+PVALUES_WORDS = "p-values account for noise in std err, and can be far larger than"
 
 ERROR_DIGITS = 2  # of a standard error; the estimate ends at the same decimal place
 MOST_PLACES = 6  # decimal places; smaller numbers are written with an exponent
@@ -193,9 +197,19 @@ class WaldTestTerms:
 
     def __str__(self) -> str:
         names = {"pvalue": "p-value", "df_constraint": "df"}
-        return WideFrame(self.table.rename(columns=names)).to_string(float_format=lambda value: f"{value:.4g}")
+        written = WideFrame(self.table.rename(columns=names)).to_string(float_format=four_digits)
+        return "\n".join([written, *filter(None, [self.table.attrs.get("note")])])
 
     __repr__ = __str__
+
+
+def with_pvalues_note(table: pd.DataFrame) -> NotedFrame:
+    """A table of statistic, pvalue and df_constraint that says below if a p-value is far from that of a chi2 law."""
+    noted = NotedFrame(table)
+    usual = stats.chi2.sf(table["statistic"], table["df_constraint"])
+    if np.any((table["pvalue"] > TINY) & (table["pvalue"] > UNLIKE * usual)):
+        noted.attrs["note"] = f"{PVALUES_WORDS} chi2 suggests."
+    return noted
 
 
 @dataclass(frozen=True, eq=False, repr=False)

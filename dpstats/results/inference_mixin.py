@@ -31,6 +31,7 @@ from dpstats.results.contrasts import (
     WaldTest,
     WaldTestTerms,
     as_ratios,
+    with_pvalues_note,
 )
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.wording import argument
@@ -375,10 +376,14 @@ class InferenceMixin:
             rows[term.name] = (*tested, test.df, test.untested + unshown)
         names = ["statistic", "pvalue", "df_constraint", "untested"]
         table = pd.DataFrame.from_dict(rows, orient="index", columns=names)
-        return WaldTestTerms(WideFrame(table.astype({"df_constraint": int, "untested": int})))
+        return WaldTestTerms(with_pvalues_note(table.astype({"df_constraint": int, "untested": int})))
 
     def anova(self) -> pd.DataFrame:
-        """The table of `wald_test_terms`."""
+        """The table of `wald_test_terms`.
+
+        p-values account for the noise in the standard errors: a statistic in which this noise plays a larger part may
+        be the larger one and have the larger p-value.
+        """
         return self.wald_test_terms().table
 
     def get_prediction(

@@ -28,6 +28,7 @@ from dpstats.inference import (
     average_along_path,
 )
 from dpstats.inference.basis import self_adjoint
+from dpstats.inference.inverse import identify
 from dpstats.mechanisms.design import Bounds, SubDesign, constant_column
 from dpstats.mechanisms.information import Information, ReleasedSums, known_information
 from dpstats.mechanisms.least_squares import whole_model
@@ -270,45 +271,73 @@ def rare_references(design: Bounds, inferred: ReleasedErrors) -> list[str]:
 
 
 class HidingTerms(NamedTuple):
-    """Terms that are not identified, and how many other coefficients have no interval because of them."""
+    """Terms that are hardly identified, and how many other coefficients are uncertain because of them."""
 
     numbers: list[str]
     factors: list[str]
-    hidden: int
+    hidden: int  # without them these have an interval, or a far narrower one
+    blank: bool  # whether all of these have none
     basis: bool  # whether one of them is a spline or another basis of a number
 
 
 ABSENT = 1e-9  # of a typical size: nothing is left of what a dropped coefficient may add
 
 
+WIDENED = 3.0
+"""A coefficient counts as hidden too if its error would be less than one over so many times what it is."""
+
+DOUBTED = 12
+"""So many of the identified terms with the least information are tried as those that hide others."""
+
+
 def hiding_terms(design: Bounds, inferred: ReleasedErrors) -> HidingTerms:
     """The terms of dropped coefficients, whose possible effects widen the other intervals (docs/proofs/inference, 4).
 
-    The others are counted that have an interval without these effects, as in a model without the terms.
+    The others are counted that have an interval without these effects, or a far narrower one, as in a model without the
+    terms. If there are none a term that is hardly identified may hide them.
     """
     table, estimates = inferred.table, inferred.table.estimates
-    known = np.isfinite(estimates.contrasts(table.map).se)
-    dropped = np.flatnonzero(~estimates.identified.active)
+    errors, found = estimates.contrasts(table.map).se, estimates.identified
+    dropped = np.flatnonzero(~found.active)
     parts = {one.name: dropped[(dropped >= one.columns.start) & (dropped < one.columns.stop)] for one in design.terms}
     parts = {name: places for name, places in parts.items() if len(places)}
 
-    def hidden_by(names: Iterable[str]) -> int:
+    def hidden_by(names: Iterable[str], without: Identified = found) -> NDArray[np.bool_]:
         sizes = np.broadcast_to(np.asarray(estimates.typical_size, dtype=np.float64), (estimates.size,)).copy()
         sizes[[place for name in names for place in parts[name]]] *= ABSENT
-        absent = replace(estimates, typical_size=sizes, found=estimates.identified).contrasts(table.map)
-        return int(np.sum(np.isfinite(absent.se) & ~known))
+        absent = replace(estimates, typical_size=sizes, found=without).contrasts(table.map).se
+        return np.isfinite(absent) & (errors > WIDENED * absent)
 
     hidden, named = hidden_by(parts), list(parts)
     # Those that are enough by themselves, if any are.
-    if hidden and (alone := [name for name in parts if hidden_by([name])]):
+    if hidden.any() and (alone := [name for name in parts if hidden_by([name]).any()]):
         hidden, named = hidden_by(alone), alone
+    if not hidden.any() or named == ["Intercept"]:  # which stays, and is dropped for the sake of a column
+        hidden = np.zeros_like(hidden)
+        places = {one.name: np.arange(one.columns.start, one.columns.stop) for one in design.terms}
+        doubted = [name for name in places if name != "Intercept" and found.active[places[name]].all()]
+        for name in sorted(doubted, key=lambda name: float(found.ratios[places[name]].min()))[:DOUBTED]:
+            parts[name] = places[name]
+            others = hidden_by([name], identify_without(estimates, places[name]))
+            if np.sum(others) > np.sum(hidden):
+                hidden, named = others, [name]
     coded = {place for factor in design.dummies for place in factor.columns}
     factors = {one.name for one in design.terms if one.columns.start in coded}
     factors |= {name for name in named if factors.issuperset(name.split(":"))}  # and their interactions
     numbers = [name for name in named if name not in {*factors, "Intercept"}]
     sizes = {one.name: len(one.maxima) for one in design.terms}
     basis = any(sizes[name] > 1 for name in numbers)
-    return HidingTerms(numbers, [name for name in named if name in factors], hidden, basis)
+    blank = not np.isfinite(errors[hidden]).any()
+    return HidingTerms(numbers, [name for name in named if name in factors], int(np.sum(hidden)), blank, basis)
+
+
+def identify_without(estimates: Estimates, places: NDArray[np.intp]) -> Identified:
+    """What is identified in a model without some columns, whose effects would be zero."""
+    kept = np.setdiff1d(np.arange(estimates.size), places)
+    part = identify(estimates.information[np.ix_(kept, kept)], estimates.matrix.restrict(kept))
+    active, ratios, inflations = np.zeros(estimates.size, dtype=bool), np.zeros(estimates.size), np.ones(estimates.size)
+    active[kept], ratios[kept], inflations[kept] = part.active, part.ratios, part.inflations
+    return replace(part, active=active, ratios=ratios, inflations=inflations)
 
 
 def selects(plan: Plan) -> bool:

@@ -22,6 +22,7 @@ from dpstats.mechanisms.design import SubDesign, formula_variables
 from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.mechanisms.options import ROWS_GUESS
 from dpstats.mechanisms.spec import automatic_alpha, obstacle
+from dpstats.plan.facts import CHOSEN_RANGES
 from dpstats.plan.notes import (
     GREATEST_EPS,
     cap_note,
@@ -58,10 +59,10 @@ from dpstats.plan.tables import (
     plan_tables,
     weighing,
 )
-from dpstats.results.contrasts import inference_table, to_the_noise
+from dpstats.results.contrasts import PVALUES_WORDS, UNLIKE, inference_table, to_the_noise
 from dpstats.results.inference_mixin import shows_errors
 from dpstats.results.model import NeededRows, ReleasedModel
-from dpstats.results.standard_errors import Estimate, beyond_cap, hiding_terms, rare_references
+from dpstats.results.standard_errors import Estimate, beyond_cap, hiding_terms, rare_references, sums_noise
 from dpstats.summaries import WIDTH, Summary, format_number, full_width, wrap_note
 from dpstats.wording import argument, phrase
 
@@ -73,7 +74,8 @@ SHORT_NAME = 18  # the room of names in a regression table, and in one of coeffi
 
 SCREENING_FINDS_MORE = (200.0, 1000.0)
 """Rows times eps for each column where screening finds weaker effects than a lasso with a refit in most fits: with
-fewer neither finds any, with more both find all (benchmarks.methods.lasso)."""
+fewer neither finds any, with more both find all (benchmarks.methods.lasso). Measured with columns that fill their
+ranges: it is told only where that is known."""
 
 FIGURE_WORDS = {
     "r_squared": "R2",
@@ -84,6 +86,8 @@ FIGURE_WORDS = {
 """Rows of `fitstats` in a summary, each followed by its standard error in brackets."""
 
 WIDEST_SHARE = 0.25  # an explained share with a larger standard error is not shown in the table
+MOSTLY_NOISE = 0.9  # of a standard error: from which share of it on its noise is nearly all
+WIDE_RANGE = 10.0  # standard deviations of residuals: a response seldom fills a range that is wider
 PVALUE_STEP = 0.001  # the last digit of a p-value in a table
 LARGE_WALD = 100  # larger statistics of joint tests have no decimals
 HALF_LINE = 21  # characters of a fact that fit on the right of a table's header
@@ -92,7 +96,6 @@ LARGEST_COUNT_ERROR = 0.15  # no eps is advised if the relative error of the cou
 FEW_ROWS = 2.0
 """Fewer rows than so many times the error of their count, about 280 over eps, mostly predict as badly as a constant."""
 
-UNLIKE = 10.0  # times the p-value of a normal distribution: one that a reader would not expect
 MOST_HIDING, LEAST_HIDDEN = 3, 0.15  # terms that hide others are named if they are few and hide this share of all
 
 LARGEST_SHARE_SD = 0.02  # a share of rows with more noise is not printed
@@ -140,6 +143,7 @@ def summarize(
         *suspects_note(results),
         *unadjusted_note(results),
         *missing_notes(results),
+        *wide_response_note(results),
         *pvalues_note(results),
         *wording_notes(results),
     ]
@@ -235,6 +239,8 @@ def _ranges(results: ReleasedModel) -> dict[str, list[str]]:
         else:
             what = "Ranges bought" if known.drops else "Ranges bought, which clip"
         found[what].append(name)
+    if plan.screening is not None:
+        found["Ranges narrowed"] += plan.screening.narrowed
     return {what: names for what, names in found.items() if names}
 
 
@@ -267,7 +273,8 @@ def _purchases(results: ReleasedModel) -> str:
     if results.plan.request.options.split is None:
         return listed(names)
     of_all = [name for name in names if name in OF_ALL_ROWS]
-    first = results.plan.stages[-1].role if results.plan.residuals is None else "residual spread"
+    last = (CHOSEN_RANGES, "residual spread", results.plan.stages[-1].role)
+    first = next(name for name in last if name in names)
     fitted = names[names.index(first) :]
     chosen = [name for name in names if name not in (*of_all, *fitted)]
     counted = f"{listed(of_all)}; " if of_all else ""
@@ -353,7 +360,7 @@ def essential_notes(results: ReleasedModel) -> list[str]:
         if dropping == set(narrowed_columns(plan)):
             design = [note for note in design if note.rstrip(".") not in dropped_note(plan.design.domain)]
     # What the coefficients are, then which are missing, then the words of the table.
-    told = [*link_note(plan), *missing_notes(results)]
+    told = [*link_note(plan), *missing_notes(results), *wide_response_note(results)]
     unlike = pvalues_note(results)
     # The line above the table has the cap too.
     notes = [*unadjusted_note(results), *([*told, *unlike, *capped] if unlike else [*capped, *told])]
@@ -478,7 +485,7 @@ def finds_fewer(results: ReleasedModel) -> bool:
     known = results.nobs if rows is None else rows.value
     low, high = SCREENING_FINDS_MORE
     slopes = len(set(plan.names) - {"Intercept"})
-    automatic = automatic_alpha(plan.request.penalty, plan.request.options)
+    automatic = automatic_alpha(plan.request.penalty, plan.request.options) and fills_ranges(plan)
     return automatic and known is not None and low <= known * plan.guarantee.eps / slopes <= high
 
 
@@ -576,6 +583,15 @@ def may_be_typical(plan: Plan) -> bool:
     return bool(ranges) and all(one.typical is None for one in ranges)
 
 
+def fills_ranges(plan: Plan) -> bool:
+    """Whether the declarations say that numbers that explain fill their intervals: by typical values or bought ones."""
+    if not isinstance(plan.design, DesignSpec):
+        return False
+    declared = [plan.design.domain.get(name) for name in plan.design.parsed.exog_columns]
+    ranges = [one for one in declared if isinstance(one, Range) and not one.is_binary]
+    return all(one.typical is not None or one.inner is not None for one in ranges)
+
+
 def unadjusted_note(results: ReleasedModel) -> list[str]:
     """That errors are as if nobody had chosen the columns."""
     if not (results.ignores_selection and shows_errors(results)):
@@ -608,6 +624,27 @@ def missing_notes(results: ReleasedModel) -> list[str]:
     return notes
 
 
+def wide_response_note(results: ReleasedModel) -> list[str]:
+    """That the declared range of the response makes nearly all of the errors, where no interval of it was bought."""
+    plan, design = results.plan, results.plan.design
+    least_squares = plan.objective.statistics is not None and plan.response is None and isinstance(design, DesignSpec)
+    if not (least_squares and shows_errors(results)):
+        return []
+    errors = results.bse.to_numpy()
+    known = np.isfinite(errors)
+    noise = sums_noise(plan, results.scaled_params, results.released)  # type: ignore[arg-type]
+    assert isinstance(design, DesignSpec)
+    low, high = design.response.low, design.response.high
+    fills = not high - low > WIDE_RANGE * math.sqrt(max(results.fitstats["value"].get("scale", math.inf), 0.0))
+    if fills or not known.any() or np.median(noise[known] / errors[known]) < MOSTLY_NOISE:
+        return []
+    buys = f"{argument('response', 'bought')}, which buys an interval of it, or " * plan.request.open_method
+    return [
+        f"The errors are nearly all noise, which is proportional to the declared range of {design.response_name}, "
+        f"({low:g}, {high:g}): {buys}a narrower range helps."
+    ]
+
+
 def unknown_fit(results: ReleasedModel) -> str:
     """That the fit of the whole model was paid for and noise hides it; else empty."""
     hidden = [] if results.fit_sums is None else hidden_shares(results)
@@ -636,7 +673,7 @@ def pvalues_note(results: ReleasedModel) -> list[str]:
     normal = 2 * special.ndtr(-np.abs(results.tvalues.to_numpy()))
     if not np.any((shown >= PVALUE_STEP) & (shown > UNLIKE * normal)):
         return []
-    return ["p-values account for noise in std err, and can be far larger than coef/se suggests."]
+    return [f"{PVALUES_WORDS} coef/se suggests."]
 
 
 FIRST = {
@@ -683,7 +720,7 @@ def hiding_note(results: ReleasedModel) -> str:
 
     Of a spline one is enough: it often hides a few, and the other ways to more of them do not help.
     """
-    numbers, factors, hidden, basis = hiding_terms(fitted_last(results), results._inferred)
+    numbers, factors, hidden, blank, basis = hiding_terms(fitted_last(results), results._inferred)
     named, least = numbers + factors, 1 if basis else max(2, LEAST_HIDDEN * len(results._fitted_columns))
     if not 1 <= len(named) <= MOST_HIDING or hidden < least:
         return ""
@@ -692,6 +729,7 @@ def hiding_note(results: ReleasedModel) -> str:
     ways += [f"declare a range that {'its' if one else 'their'} values fill"] if numbers else []
     ways += ["merge rare levels"] if factors else []
     listed, verb = f"{', '.join(f'`{name}`' for name in named)}", "hides" if one else "hide"
+    verb += "" if blank else ", or makes far wider," if one else ", or make far wider,"
     advice = ", ".join(ways[:-1]) + (" or " if len(ways) > 1 else "") + ways[-1]
     return f"{listed} {verb} {hidden} other coefficient{'s' * (hidden > 1)}: {advice}. "
 

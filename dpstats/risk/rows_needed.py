@@ -196,7 +196,7 @@ class RequiredEps:
         eps up to 20 is enough.
     cautious : float
         The eps at which uninformative rows are also likely to have finite errors. Where the rows are described, the one
-        at which they meet the target even if the fit's purchases of ranges go as badly as one in a hundred.
+        at which they meet the target even if the fit's purchases go as badly as one in a hundred.
     n : int
         The number of rows.
     table : DataFrame
@@ -241,9 +241,9 @@ class RequiredEps:
                 sure = f"{rare} are unlikely to have finite errors at any eps up to {LARGEST_EPS:g}."
             answer += f"This holds for usual rows. {sure} "
         elif self.cautious > self.eps:
-            unlucky = "If the fit buys wider ranges, as up to one in ten may,"
+            unlucky = "If the fit's purchases of ranges or of a greatest count go badly,"
             if math.isfinite(self.cautious):
-                answer += f"{unlucky} eps = {self.cautious:.4g} is needed. "
+                answer += f"{unlucky} eps = {self.cautious:.4g} is enough in 99 of 100 fits. "
             else:
                 answer += f"{unlucky} no eps up to {LARGEST_EPS:g} is enough. "
         return _text_with_table(answer + rests_on, self.table, self.known)
@@ -353,7 +353,11 @@ def _least_eps(enough: Callable[[float], bool], ladder: Sequence[float]) -> floa
         middle = math.sqrt(low * high)
         low, high = (low, middle) if enough(middle) else (middle, high)
     unit = 10.0 ** (math.floor(math.log10(high)) - 1)
-    return min(round(math.ceil(high / unit - 1e-9) * unit, 12), ladder[-1])
+    steps = math.ceil(high / unit - 1e-9)
+    # The purchases of a rounded budget may be other ones: it is asked about as it will be printed.
+    while (eps := min(round(steps * unit, 12), ladder[-1])) < ladder[-1] and not enough(eps):
+        steps += 1
+    return eps
 
 
 def rows_for_errors(

@@ -60,6 +60,7 @@ def test_codebooks_declare_what_a_domain_does(tmp_path: Path) -> None:
         ("name,low,high\nx,2,1", "low < high"),
         ("name,levels\nx,a|a", "not distinct"),
         ("variable,colour,min,max,values\nx,red,0,1,", "unknown or repeated column 'colour'"),
+        ("name,low,high,typical\nx,0,1,0.5", "name,low,high,levels and, if needed, outside,mean,sd,inner_low"),
         ("variable,label,label,min,max\nx,an x,,0,1", "unknown or repeated column 'label'"),
         ("name,levels\nx,1=North|2=South", "codes without their labels"),
         ("name,variable,low,high\nx,x,0,1", "unknown or repeated column 'name'"),

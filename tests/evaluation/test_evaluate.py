@@ -709,3 +709,32 @@ def test_an_r2_that_is_mostly_noise_is_said_to_be() -> None:
     text = " ".join(str(dp.evaluate(plain, data, 1.0, seed=1)).split())
     assert "more eps helps." in text
     assert "fitted to is" not in text
+
+
+def shares(n: int, seed: int) -> pd.DataFrame:
+    random = np.random.default_rng(seed)
+    a, b = random.uniform(0, 10, n), random.normal(0, 1, n).clip(-3, 3)
+    chance = 1 / (1 + np.exp(1 - 0.15 * (a - 5) - 0.8 * b))
+    return pd.DataFrame({"a": a, "b": b, "y": (random.uniform(size=n) < chance).astype(int)})
+
+
+@pytest.mark.parametrize(("eps", "told"), [(0.08, True), (3.0, False)])
+def test_shrinkage_is_named_where_observed_shares_differ_more_than_predicted_ones(eps: float, told: bool) -> None:
+    data = shares(40_000, 0)
+    domain = {"a": (0, 10), "b": (-10, 10), "y": [0, 1]}
+    fit = dp.logit("y ~ a + b", data, eps, domain=domain, inference=True, ranges="declared", seed=0)
+    found = dp.evaluate(fit, data, 1.0, metrics=["calibration"], seed=0)
+    assert any("shrunken towards the mean" in note for note in found.notes) == told
+    assert ((found.calibration["observed"] - found.calibration["predicted"]).abs().max() > 0.05) == told
+
+
+def test_bins_are_in_order_and_no_sampling_error_is_zero() -> None:
+    """Public: a bin's mean prediction lies between its ends, whatever the noise; seeded."""
+    data = shares(500, 1)
+    fit = dp.logit("y ~ a + b", data, 5.0, domain={"a": (0, 10), "b": (-3, 3), "y": [0, 1]}, seed=1)
+    for seed in range(30):
+        found = dp.evaluate(fit, data, 0.5, seed=seed)
+        for table, name in ((found.calibration, "predicted"), (found.residuals, "fitted")):
+            assert table[name].is_monotonic_increasing
+            assert (table["sampling_se"] > 0).all()
+        assert not (found.metrics["sampling_se"] == 0).any()

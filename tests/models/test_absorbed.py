@@ -344,3 +344,11 @@ def test_dots_and_conditions() -> None:
     assert set(fit.params.index) == {"x", "z", "year[T.b]", "year[T.c]"}
     part = dp.ols("y ~ x + z + year | firm", rows[rows["z"] >= 5], 1.0, domain=DOMAIN, seed=3)
     assert fit.debiased[part.debiased.index].to_numpy() == pytest.approx(part.debiased.to_numpy(), rel=1e-9)
+
+
+def test_a_column_that_never_varies_within_groups_is_said_to_be_out_of_reach() -> None:
+    rows = table(1000)
+    rows["size"] = rows["firm"].str[1:].astype(float) % 10
+    fit = dp.ols("y ~ x + size | firm", rows, 5.0, domain={**DOMAIN, "size": (0, 9)}, seed=1)
+    text = " ".join(str(fit.summary()).split())
+    assert "a column that never varies within firm cannot be estimated at any budget" in text

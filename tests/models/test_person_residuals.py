@@ -280,11 +280,11 @@ def test_a_plan_with_public_persons_costs_what_the_fit_does(adjacency: str) -> N
 
 
 def test_forecasts_by_public_persons_foresee_the_cap() -> None:
-    """Ratios of seven fits' median errors; as if the cap followed the interval of the response they were 1.3 and more."""
+    """Ratios to seven fits' median errors: 1.08 and 1.10, and 2.4 as if the cap followed the response's interval."""
     errors = np.median([fitted(frame(seed=seed), seed=seed).bse for seed in range(7)], axis=0)
     plan = dp.plan(MODEL, WIDE, 1.0, unit="who", inference=True)
     ratios = plan.standard_errors(PERSONS, like=frame(2_000, 9))["std_error"] / errors
-    assert ratios.between(0.85, 1.2).all(), ratios
+    assert ratios[TRUTH.index].between(0.9, 1.2).all()
 
 
 def test_responses_without_residuals_are_fitted() -> None:

@@ -115,6 +115,7 @@ def test_the_rough_fit_and_the_histogram_cost_what_is_set_aside(
     assert sum(spent) <= plan.residuals.eps * (1 + 1e-9)
     # The rows of the last fit pay for both and for the fit; all rows for the counts and the interval.
     own = plan.residuals.eps + plan.stages[-1].plan.cost
+    own += 0.0 if plan.screening is None else plan.screening.range_eps
     assert own + plan.counts.eps + plan.response.eps <= 1 + 1e-9
     assert own + plan.counts.eps + plan.response.eps > 0.99
     assert found.guarantee.eps == 1.0

@@ -730,3 +730,24 @@ def test_a_misspelt_level_is_one_note() -> None:
         assert "Look first at the declared 'esat'" in " ".join(str(fit.summary(full=True)).split())
     rare = dp.logit("y ~ x + g", data.replace("east", "north"), 2.0, domain=domain, inference=True, seed=2)
     assert "Look first" not in " ".join(rare.notes), "no row is lost"
+
+
+@pytest.mark.parametrize(
+    ("column", "declared", "told"),
+    [
+        ("amount", (0, 50_000), "if it holds numbers with thousands separators, as in 31,245, leave these out"),
+        ("word", bool, r"if the column holds text, list its levels, such as \['no', 'yes'\]\. "),
+        ("code", bool, r"if the codes are 1 and 2, declare the levels \[1, 2\]"),
+    ],
+)
+def test_wrong_declarations_get_what_to_type(column: str, declared: Any, told: str) -> None:
+    x = np.arange(2000) % 100 / 100
+    data = pd.DataFrame({"y": x, "code": 1 + (x > 0.5), "word": np.where(x > 0.5, "yes", "no")})
+    data["amount"] = [f"{10_000 + int(1000 * cell):,}" for cell in x]
+    with pytest.raises(MismatchError, match=told):
+        dp.ols(f"y ~ {column}", data, 2.0, domain={"y": (0, 1), column: declared}, seed=1)
+    if column != "amount":
+        with pytest.raises(
+            MismatchError, match=r"1 and 2, or no and yes, declare the levels \[1, 2\], or \['no', 'yes'\]"
+        ):
+            dp.logit(f"{column} ~ y", data, 2.0, domain={"y": (0, 1), column: declared}, seed=1)

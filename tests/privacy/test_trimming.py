@@ -15,8 +15,11 @@ from dpstats.privacy.selection import STEPS, noisy_max
 from dpstats.privacy.trimming import (
     allowances,
     buy_inner_interval,
+    buy_narrowest,
     cell_counts,
     inner_intervals,
+    joint_scale,
+    joint_scores,
     likely_interval,
     rows_to_narrow,
     score_range,
@@ -272,3 +275,48 @@ def test_fewer_rows_than_sixty_scales_are_never_narrowed() -> None:
     scale = (1 + 0.02 * np.log2(32)) / 0.9
     assert rows_to_narrow(1.0, "add_remove") == pytest.approx(60 * scale, rel=1e-3)
     assert rows_to_narrow(1.0, "replace_one") == pytest.approx(120 * scale, rel=1e-3)
+
+
+PAIRS = ((-2.0, -2.0), (-0.9, 1.4), (0.0, 0.0), (0.1, 0.1), (2.0, 0.1))
+"""Rows of two columns, each within its range."""
+
+
+def worst_joint_loss(adjacency: Adjacency, scale: float) -> float:
+    """The largest log-ratio of the exact laws of the choice among two columns, over neighbours of up to three rows."""
+
+    def law(rows: tuple[tuple[float, float], ...]) -> NDArray[np.float64]:
+        columns = np.array(rows, dtype=float).reshape(len(rows), 2).T
+        scores = joint_scores([cell_counts(one, -2.0, 2.0, atom=0.0) for one in columns], scale)
+        return np.asarray(np.log(probabilities(scores, scale)))
+
+    pairs = [pair for rows in (0, 1, 2) for pair in neighbours(PAIRS, adjacency, rows)]
+    # An interval of the first column leads; one row raises it by most, another one an interval of the second.
+    many = ((1.4, -2.0), (1.4, 0.0)) * 30
+    other = (*many, (0.0, 1.4)) if adjacency == "replace_one" else many
+    pairs += [((*many, (1.4, 0.0)), other), (other, (*many, (1.4, 0.0)))]
+    laws = {data: law(data) for data in {data for pair in pairs for data in pair}}
+    return float(max(np.max(laws[data] - laws[other]) for data, other in pairs))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("few_candidates")
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_the_choice_among_columns_spends_its_epsilon(adjacency: Adjacency) -> None:
+    loss = worst_joint_loss(adjacency, joint_scale(3.0, adjacency))
+    assert 0.5 * 3.0 < loss <= 3.0 * (1 + 1e-9)
+    # Planted: the noise of scores that move by one row, for the narrowest gains .8 more.
+    assert worst_joint_loss(adjacency, joint_scale(3.0, adjacency) / 1.8) > 3.0 * 1.02
+
+
+def test_the_narrowest_of_several_columns_is_chosen_or_none() -> None:
+    """By margins of more than twenty scales of the noise: false alarms below 1e-6."""
+    random = np.random.default_rng(0)
+    wide, narrow = random.uniform(0, 1, 20_000), random.uniform(0, 0.2, 20_000)
+    both = [cell_counts(one, 0.0, 1.0, atom=0.0) for one in (wide, narrow)]
+    bought = buy_narrowest(both, eps=1.0, adjacency="add_remove", random=random)
+    assert bought is not None
+    column, low, high = bought
+    assert column == 1
+    assert low == 0
+    assert 0.2 <= high < 0.26
+    assert buy_narrowest(both[:1], eps=1.0, adjacency="replace_one", random=random) is None

@@ -35,6 +35,7 @@ from dpstats.privacy.ranges import (
     noise_scale,
     overlapping_intervals,
 )
+from dpstats.privacy.selection import PURCHASES, choice_chances, likely_choices
 
 CELLS = (-2.0, 0.0, 0.4, 1.0, 1.5, 3.0, 4.0, 7.0, 9.0)
 ADJACENCIES: tuple[Adjacency, ...] = ("add_remove", "replace_one")
@@ -281,10 +282,41 @@ def test_forecasts_of_purchases_are_quantiles_of_them() -> None:
         reached.append(buy_reach(np.tile(skewed, 2), 60, eps=0.02, random=random))
         ends = buy_interval(np.tile(bell, 2), -100, 100, eps=0.02, adjacency="replace_one", random=random)
         widths.append(ends[1] - ends[0])
+    assert abs(likely_reach(skewed, 60, rows=8000, eps=0.02) - np.mean(reached)) < 5 * np.std(reached) / 20
     for share in (0.5, 0.9, 0.99):
         reach = likely_reach(skewed, 60, rows=8000, eps=0.02, share=share)
         ends = likely_response_interval(bell, -100, 100, rows=8000, eps=0.02, adjacency="replace_one", share=share)
         slack = 5 * np.sqrt(share * (1 - share) * 2 / 400)
-        for drawn, found in ((np.array(reached), reach), (np.array(widths), ends[1] - ends[0])):
-            assert np.mean(drawn <= found * (1 + 1e-9)) >= share - slack
-            assert np.mean(drawn < found * (1 - 1e-9)) <= share + slack
+        # Between two candidates: a candidate further on each side decides.
+        assert np.mean(np.array(reached) <= found_next(60, reach, 1)) >= share - slack
+        assert np.mean(np.array(reached) < found_next(60, reach, -1)) <= share + slack
+        width = ends[1] - ends[0]
+        assert np.mean(np.array(widths) <= width * (1 + 1e-9)) >= share - slack
+        assert np.mean(np.array(widths) < width * (1 - 1e-9)) <= share + slack
+
+
+def found_next(high: float, reach: float, way: int) -> float:
+    """The candidate count at `reach` or next to it, above or below."""
+    candidates = count_candidates(high)
+    return float(candidates[candidates >= reach - 1e-9][0] if way > 0 else candidates[candidates <= reach + 1e-9][-1])
+
+
+def test_chances_of_a_choice_are_shares_of_draws() -> None:
+    """Of 2,000 draws, each within five standard errors (false alarm < 1e-4), and near ties among 200 candidates."""
+    scores = np.array([0, -3, -40, -8, -8, -900])
+    drawn = np.bincount(likely_choices(scores, 7.0, np.random.default_rng(0)), minlength=6) / PURCHASES
+    chances = choice_chances(scores.astype(float), 7.0)
+    assert np.all(np.abs(drawn - chances) <= 5 * np.sqrt(chances * (1 - chances) / PURCHASES))
+    assert chances[-1] == 0
+    assert np.isclose(chances.sum(), 1, atol=1e-12)
+    assert np.allclose(choice_chances(np.zeros(200), 3.0), 1 / 200)
+
+
+def test_the_forecast_greatest_count_moves_smoothly_with_rows_and_eps() -> None:
+    """A step of 2 % moves it by less than 2 %, and its noise over the information never grows with the rows."""
+    counts = np.random.default_rng(4).negative_binomial(0.5, 0.15, 16_384).astype(float)
+    rows = 4000 * 1.02 ** np.arange(150)
+    for share in (None, 0.5, 0.99):
+        reach = np.array([likely_reach(counts, 80, rows=n, eps=0.02, share=share) for n in rows])
+        assert np.all(np.abs(np.diff(np.log(reach))) < 0.02)
+        assert np.all(np.diff(reach / rows) < 0)

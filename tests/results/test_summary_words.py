@@ -16,7 +16,13 @@ from scipy.stats import norm
 import dpstats as dp
 from dpstats.errors import ArgumentError, DataError, DomainError, NotReleasedError
 from dpstats.plan.tables import in_units
-from dpstats.results.contrasts import COEFFICIENT_WIDTHS, coefficient_cells, coefficient_headers
+from dpstats.results.contrasts import (
+    COEFFICIENT_WIDTHS,
+    WaldTestTerms,
+    coefficient_cells,
+    coefficient_headers,
+    with_pvalues_note,
+)
 from dpstats.summaries import WIDTH, full_width
 
 DOMAIN = {"x": (0, 1), "z": (0, 1), "y": (0, 8000), "b": (0, 1)}
@@ -449,13 +455,13 @@ def test_a_fit_that_bought_errors_is_not_told_that_its_rows_are_enough() -> None
     data = pd.DataFrame(np.clip(random.normal(size=(5_000, 1)) + random.normal(size=(5_000, 20)), -4, 4), columns=names)
     data["y"] = data["x0"] + random.normal(size=5_000)
     fit = dp.ols(f"y ~ {' + '.join(names)}", data, 1.0, domain=dict.fromkeys([*names, "y"], (-4, 4)),
-                 inference=True, method="napp")  # fmt: skip
+                 inference=True, method="napp", seed=2)  # fmt: skip
     assert not fit.identified.all()
     asked = "More rows or eps, narrower ranges, typical=(mean, sd) in the Domain (free), fewer or less collinear"
     assert asked in words(fit)
     assert "forecast" not in words(fit)
     known = {**dict.fromkeys([*names, "y"], (-4, 4)), "x3": dp.Range(-4, 4, typical=(0, 1.4))}
-    fit = dp.ols(f"y ~ {' + '.join(names)}", data, 1.0, domain=known, inference=True, method="napp")
+    fit = dp.ols(f"y ~ {' + '.join(names)}", data, 1.0, domain=known, inference=True, method="napp", seed=2)
     assert not fit.identified.all()
     assert "narrower ranges, fewer or less collinear columns" in words(fit)
 
@@ -665,6 +671,9 @@ def test_screening_is_named_after_a_refit_only_where_it_finds_more() -> None:
     formula, data, domain = sparse_rows(10_000)
     options: dict[str, Any] = {"family": "binomial", "domain": domain, "seed": 1, "refit_share": 0.5, "split": "rows"}
     more = "screen=K usually finds weaker effects"
+    assert more not in words(dp.lasso(formula, data, 1.0, **options)), "numbers may fill little of their ranges"
+    numbers = {name: one for name, one in domain.items() if name != "b"}
+    options["domain"] = {**domain, **{name: dp.Range(*one, typical=(0, 0.57)) for name, one in numbers.items()}}
     assert more in words(dp.lasso(formula, data, 1.0, **options))
     assert more not in words(dp.lasso(formula, data, 0.1, **options)), "neither finds any"
     assert more not in words(dp.lasso(formula, data, 8.0, **options)), "both find all"
@@ -685,3 +694,24 @@ def test_coefficients_stand_beside_their_names_and_long_names_fit() -> None:
     assert len(line.rstrip()) == 31
     assert "<td>" in short.as_html()
     assert "  </td>" not in short.as_html(), "blanks are for lines of fixed width"
+
+
+@pytest.mark.parametrize(("high", "told"), [(1000, True), (40, False)])
+def test_a_response_that_hardly_fills_its_range_is_named_where_few_rows_buy_no_interval(high: int, told: bool) -> None:
+    random = np.random.default_rng(0)
+    age = random.uniform(18, 80, 1500)
+    data = pd.DataFrame({"age": age, "y": 10 + 0.5 * (age - 49) + random.normal(0, 8, 1500)})
+    domain = {"age": (18, 80), "y": (-high, high)}
+    fit = dp.ols("y ~ age", data, 1.0, domain=domain, inference=True, seed=1)
+    assert fit.plan.response is None
+    assert ("proportional to the declared range of y, (-1000, 1000): response='bought'" in words(fit)) == told
+
+
+def test_terms_with_p_values_far_from_their_statistics_say_why() -> None:
+    table = pd.DataFrame(
+        {"statistic": [54236.0, 216.0], "pvalue": [2.4e-8, 8.9e-47], "df_constraint": 1, "untested": 0}
+    )
+    shown = with_pvalues_note(table)
+    assert "far larger than chi2 suggests" in repr(shown)
+    assert "far larger than chi2 suggests" in str(WaldTestTerms(shown))
+    assert "far larger" not in repr(with_pvalues_note(table[1:]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
 
 import dpstats as dp
@@ -152,9 +153,7 @@ def test_an_eps_does_not_rest_on_a_purchase_that_may_fail() -> None:
         )
     )
     assert 0.64 < open_.eps < open_.cautious < 1.0
-    assert f"buys wider ranges, as up to one in ten may, eps = {open_.cautious:.4g} is needed" in " ".join(
-        str(open_).split()
-    )
+    assert f"go badly, eps = {open_.cautious:.4g} is enough in 99 of 100 fits" in " ".join(str(open_).split())
     assert published.eps == published.cautious < open_.eps
 
 
@@ -224,3 +223,22 @@ def test_a_name_that_is_no_coefficient_gets_the_one_that_was_meant(name: str, me
         assert str(refused.value) == f"se: the plan has no coefficient {name!r}; did you mean {meant!r}?"
     with pytest.raises(ArgumentError, match="no coefficient 'wage'; it has Intercept, sex"):
         dp.required(plan, se={"wage": 0.1}, n=5_000)
+
+
+def test_an_eps_of_described_counts_meets_the_target_by_its_own_table() -> None:
+    """The greatest count that is assumed bought moves smoothly: more rows or eps never make an error larger."""
+    domain = {"y": (0, 80), "idp": bool, "disea": (0, 60)}
+    plan = dp.plan("y ~ idp + disea", domain, 1.0, family="poisson")
+    known = {"y": (2.9, 4.5), "idp": 0.26, "disea": (11, 6.7)}
+    for wanted in (0.03, 0.04, 0.05):
+        found = dp.required(plan, se={"idp": wanted}, n=20_500, typical=known)
+        assert found.table.loc["idp", "std_error"] <= wanted
+        assert found.eps == float(f"{found.eps:.2g}")
+        assert plan.at(found.eps).standard_errors(20_500, typical=known).loc["idp", "std_error"] <= wanted
+        rows = dp.sample_size(plan, se={"idp": wanted}, typical=known)
+        assert plan.standard_errors(rows.n, typical=known).loc["idp", "std_error"] <= wanted
+    forecast = plan.forecast(typical=known)
+    by_rows = [forecast.expected("known", n)[1] for n in range(20_000, 25_001, 250)]
+    by_eps = [forecast.at(plan.at(eps)).expected("known", 20_500)[1] for eps in np.arange(1, 1.21, 0.02).round(2)]
+    assert np.all(np.diff(by_rows) < 0)
+    assert np.all(np.diff(by_eps) < 0)
