@@ -199,8 +199,6 @@ def no_fit_statistics(request: Request, spec: FitSpec) -> str | None:
         return f"needs a mean response, which family {family.name!r} does not model; leave it out"
     if constant_column(design) is None:
         return "compares with the intercept alone; use a formula with an intercept, or leave it out"
-    if options.screen is not None or options.refit_share > 0:
-        return "is not offered after a choice of columns from the same rows; leave it out"
     return None
 
 
@@ -210,6 +208,8 @@ def no_averages(options: Options, design: Bounds) -> str | None:
         return "with a unit"
     if design.score_ratio != 1.0:
         return "with weights or numbers of trials"
+    if options.screen is not None or options.refit_share > 0:
+        return "after a choice of columns"
     return "with an offset or exposure" if design.offset_bound else None
 
 

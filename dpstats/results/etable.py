@@ -21,7 +21,7 @@ from dpstats.frames import WideFrame
 from dpstats.plan.methods import fit_spec, no_fit_statistics
 from dpstats.plan.notes import narrowed_columns
 from dpstats.plan.row_counts import about_rows
-from dpstats.plan.tables import auxiliary_facts, capped_at, in_units, modelled_level, penalty_text
+from dpstats.plan.tables import auxiliary_facts, capped_at, in_units, method_name, modelled_level, penalty_text
 from dpstats.privacy.accounting import compose
 from dpstats.results.absorbed import AbsorbedResults
 from dpstats.results.contrasts import to_the_noise
@@ -477,7 +477,7 @@ class Column:
             "Response": plan.design.response_name,
             "Family": plan.family.name.replace("_", " "),
             **({"Alpha": f"{plan.family.alpha:.4g}"} if isinstance(plan.family, NegativeBinomial) else {}),
-            "Method": plan.request.method,
+            "Method": method_name(plan),
             "Penalty": penalty_text(plan),
             "Residual cap": "" if (cap := capped_at(plan)) is None else in_units(cap),
             "Errors": (spread if spread in ("robust", "clustered") else "model") if self.errors else "none",
