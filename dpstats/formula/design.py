@@ -65,6 +65,7 @@ class DesignSpec(ReadableDesign):
         same = all(np.array_equal(getattr(self, fact)[other], getattr(found, fact)[other]) for fact in facts)
         bounds = [(one.l1, one.l2, one.maxima.tolist()) for one in self.terms]
         same &= bounds == [(one.l1, one.l2, one.maxima.tolist()) for one in found.terms]
+        same &= (self.offset_center, self.offset_bound) == (found.offset_center, found.offset_bound)
         if not same or [one.to_dict() for one in self.joint] != [one.to_dict() for one in found.joint]:
             raise DomainError("a narrower range would move other columns")
         working = self.response.working

@@ -1,4 +1,4 @@
-"""Narrower ranges of columns that were chosen, bought by the rows that are fitted (docs/proofs/trimming, 6)."""
+"""Narrower ranges of columns that were chosen, bought by the rows that are fitted (docs/proofs/trimming, 7)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dpstats.data import Block, Rows
 from dpstats.domain import Range
 from dpstats.errors import DPStatsError
 from dpstats.formula.design import DesignSpec
+from dpstats.formula.expression import columns_of
 from dpstats.mechanisms.design import formula_variables
 from dpstats.mechanisms.spec import FitSpec
 from dpstats.privacy.randomness import RandomSource
@@ -51,7 +52,8 @@ def narrowed_design(
         name, declared = left[bought[0]], design.domain[left[bought[0]]]
         assert isinstance(declared, Range)
         low, width = float(declared.low), float(declared.high) - float(declared.low)
-        found[name] = replace(declared, inner=(low + bought[1] * width, low + bought[2] * width))
+        ends = (max(low + bought[1] * width, low), min(low + bought[2] * width, float(declared.high)))
+        found[name] = replace(declared, inner=ends)
     try:
         return design.narrowed(found) if found else None
     except DPStatsError:  # of released values alone: the declared ranges serve
@@ -61,10 +63,21 @@ def narrowed_design(
 def narrowable(design: DesignSpec) -> dict[str, int]:
     """By column of the data, the columns of the design of which a narrower range may be bought once they are chosen.
 
-    They are terms by themselves, which no other term reads, with a range of more than two codes that is a plain pair.
+    They are terms by themselves, which nothing else reads: no other term, offset, weight, condition or response. Their
+    range has more than two codes and is a plain pair; without an intercept a narrower one may have the same scale.
     """
+    if not design.has_intercept:
+        return {}
+    parsed = design.parsed
+    offsets = {name for factor in parsed.offsets for name in columns_of(factor.node)}
+    elsewhere = offsets.union(parsed.response_columns, parsed.weight_columns, parsed.subset_columns)
     found = (one for one in formula_variables(design).values() if one.alone and one.factor is None)
-    return {one.column_name: one.column for one in found if _is_plain(design.domain[one.column_name])}
+    return {
+        name: one.column
+        for one in found
+        if (name := one.column_name) not in elsewhere and name == design.names[one.column]
+        if _is_plain(design.domain[name])
+    }
 
 
 def _is_plain(declared: object) -> bool:
@@ -86,7 +99,7 @@ def _places(design: DesignSpec, column: int, block: Block) -> Vector:
 
 def in_design(whole: DesignSpec, narrow: DesignSpec, block: Block) -> Block:
     """The rows that lie within the narrower ranges, in the model units of their design."""
-    moved = np.flatnonzero(whole.scale != narrow.scale)
+    moved = np.flatnonzero((whole.lower != narrow.lower) | (whole.upper != narrow.upper))
     exog = np.array(block.exog, dtype=np.float64)
     inside = np.ones(len(exog), dtype=bool)
     for column in moved:

@@ -148,7 +148,7 @@ def buy_narrowest(
 ) -> tuple[int, float, float] | None:
     """Choose one column and an interval of its range, of all that `counts` describe, with eps-differential privacy.
 
-    Each range must hold every row. None leaves all ranges as they are (docs/proofs/trimming, 6).
+    Each range must hold every row. None leaves all ranges as they are (docs/proofs/trimming, 7).
     """
     scale, monotone = joint_scale(eps, adjacency), adjacency == "add_remove"
     chosen = noisy_argmax(joint_scores(counts, scale), scale, random, monotone=monotone) - 1

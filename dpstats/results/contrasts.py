@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.arguments import check_numbers
@@ -206,7 +206,7 @@ class WaldTestTerms:
 def with_pvalues_note(table: pd.DataFrame) -> NotedFrame:
     """A table of statistic, pvalue and df_constraint that says below if a p-value is far from that of a chi2 law."""
     noted = NotedFrame(table)
-    usual = stats.chi2.sf(table["statistic"], table["df_constraint"])
+    usual = special.chdtrc(table["df_constraint"], table["statistic"])
     if np.any((table["pvalue"] > TINY) & (table["pvalue"] > UNLIKE * usual)):
         noted.attrs["note"] = f"{PVALUES_WORDS} chi2 suggests."
     return noted

@@ -122,7 +122,7 @@ def test_a_range_that_is_too_wide_is_bought_by_the_argument_for_its_column(colum
 @pytest.mark.parametrize(
     ("eps", "domain", "told"),
     [
-        (0.001, DOMAIN, "so this check can find little. Raise eps."),
+        (0.001, DOMAIN, "so this check can find little. Raise eps: eps ="),
         (
             5.0,
             {**DOMAIN, "x": (0, 2), "g": ["a", "b", "A"]},

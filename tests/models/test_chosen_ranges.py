@@ -1,4 +1,4 @@
-"""Narrower ranges of columns that a screen chose, bought by the rows of their fit (docs/proofs/trimming, 6)."""
+"""Narrower ranges of columns that a screen chose, bought by the rows of their fit (docs/proofs/trimming, 7)."""
 
 from __future__ import annotations
 
@@ -142,3 +142,27 @@ def test_rows_move_to_the_design_that_reads_them_so() -> None:
     assert (np.abs(moved) <= np.concatenate([one.maxima for one in narrow.terms])).all()
     with pytest.raises(dp.errors.DomainError, match="would move other columns"):
         design_spec("y ~ x1 + I(x1 ** 2)", DOMAIN, family=Binomial()).narrowed({"x1": dp.Range(0, 100, inner=(25, 75))})
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        "y ~ x0 + calls + offset(calls)",
+        "y ~ x0 + calls + I(calls**2)",
+        "y ~ x0 + Q('a b')",
+        "y ~ 0 + x0 + calls",
+    ],
+)
+def test_what_something_else_reads_is_not_offered(formula: str) -> None:
+    """Another interval would move an offset, a response or another term with it; without an intercept not the scale."""
+    domain = {**DOMAIN, "a b": (0, 20)}
+    offered = narrowing.narrowable(design_spec(formula, domain, family=Binomial()))
+    assert set(offered) == (set() if formula.startswith("y ~ 0") else {"x0"})
+
+
+def test_rows_outside_are_left_out_where_the_scale_stays() -> None:
+    """(0, 20) and (10, 20) have the same scale without an intercept."""
+    whole = design_spec("y ~ 0 + calls", DOMAIN, family=Binomial())
+    narrow = design_spec("y ~ 0 + calls", {**DOMAIN, "calls": dp.Range(0, 20, inner=(10, 20))}, family=Binomial())
+    block = whole.blocks({"calls": [3.0, 12.0, 20.0], "y": [0, 1, 1]})[0]
+    np.testing.assert_allclose(in_design(whole, narrow, block).exog[:, 0] * narrow.scale[0], [12.0, 20.0])

@@ -41,7 +41,7 @@ def test_a_note_names_the_column_that_hides_others() -> None:
         assert "`w` hides" in notes
         assert "a range that its values fill" in notes
         without = fitted(seed, 0.7, "y ~ z + x + g")
-        assert np.isfinite(without.bse).sum() > np.isfinite(fit.bse).sum(), "as the note has it"
+        assert (without.bse < fit.bse[without.bse.index] / 2).any(), "as the note has it"
     assert named >= 2, "the case is one of hidden coefficients"
 
 
@@ -68,5 +68,5 @@ def test_a_spline_that_hides_one_coefficient_is_named_alone() -> None:
         for hidden in re.findall(r"`, `workclass` hide|hides? (\d other \w+): ", " ".join(fit.notes)):
             named += hidden == "1 other coefficient"
             assert hidden
-            assert np.isinf(fit.bse[f"{spline}[3]"]), "the end itself"
+            assert fit.bse[f"{spline}[3]"] > 1, "the end itself"
     assert named >= 1
