@@ -41,7 +41,8 @@ def bought_residuals(
     about = ResidualCentre(tuple(coef), reach)
     values, eps = encoded.map(partial(residuals_about, about)), (1 - share) * purchase.eps
     counts = buy_residual_counts(values, 1.0, eps=eps, adjacency=request.adjacency, random=random)
-    number = rows if request.options.record.rows == 1 else max(float(counts.sum()), 1.0)  # rows are of persons counted
+    # Of persons those with a complete row: more than rows that were drawn among all and are complete.
+    number = rows if request.options.unit is None else max(float(counts.sum()), 1.0)
     sensitivity = 1 if request.adjacency == "add_remove" else 2
     error = ERROR_OF_CAP * math.sqrt(len(coef)) / (max(number, 1.0) * request.row_eps)
     deviation = math.sqrt(2) * sensitivity / eps

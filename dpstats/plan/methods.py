@@ -386,10 +386,15 @@ def may_take_statistics(request: Request) -> bool:
 
 
 def may_cap_persons(request: Request, design: PublicDesign) -> bool:
-    """Whether the residuals of persons may settle the cap: of plain least squares with errors and equal weights."""
+    """Whether the residuals of persons may settle the cap: of plain least squares with errors and equal weights.
+
+    Shares or a curvature that are asked for are those of one fit, and of no rough one before it.
+    """
+    options = request.options
     alike = design.has_intercept and design.score_ratio == 1.0 and not design.offset_bound
-    asked = request.options.unit is not None and request.options.inference is True
-    return alike and asked and may_take_statistics(request)
+    asked = options.unit is not None and options.inference is True
+    shared = options.information_share is None and options.spread_share is None and options.curvature is None
+    return alike and asked and shared and may_take_statistics(request)
 
 
 def is_open_quantile(request: Request) -> bool:

@@ -77,10 +77,20 @@ def test_the_cap_fits_the_residuals_and_errors_shrink(monkeypatch: pytest.Monkey
         {"eps": 0.25},
         {"inference": None},
         {"max_rows": 4},
+        {"information_share": 0.3},
+        {"spread_share": 0.3},
+        {"curvature": 20.0},
     ],
 )
 def test_who_insists_and_few_persons_buy_no_residuals(options: dict[str, Any]) -> None:
     assert fitted(**options).plan.residuals is None
+
+
+def test_rows_with_missing_cells_do_not_narrow_the_cap() -> None:
+    """Fewer persons have a complete row where one is drawn among all than have any: those in the histogram count."""
+    data = frame()
+    data.loc[np.random.default_rng(1).random(len(data)) < 0.4, "z"] = np.nan
+    assert cap_of(fitted(data, on_mismatch="go")) > 0.9 * cap_of(fitted())
 
 
 def test_rows_that_count_apart_and_no_intercept_buy_no_residuals() -> None:
