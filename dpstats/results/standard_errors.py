@@ -312,7 +312,8 @@ def hiding_terms(design: Bounds, inferred: ReleasedErrors) -> HidingTerms:
     # Those that are enough by themselves, if any are.
     if hidden.any() and (alone := [name for name in parts if hidden_by([name]).any()]):
         hidden, named = hidden_by(alone), alone
-    if not hidden.any() or named == ["Intercept"]:  # which stays, and is dropped for the sake of a column
+    # The intercept stays, and is dropped for the sake of a column. Robust variances are of what is identified alone.
+    if estimates.is_model and (not hidden.any() or named == ["Intercept"]):
         hidden = np.zeros_like(hidden)
         places = {one.name: np.arange(one.columns.start, one.columns.stop) for one in design.terms}
         doubted = [name for name in places if name != "Intercept" and found.active[places[name]].all()]
