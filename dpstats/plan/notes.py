@@ -183,9 +183,10 @@ def unnamed_note(plan: PlanFacts) -> list[str]:
     counts = plan.counts
     if counts is None or counts.rows is None or not counts.faults:
         return []
+    check = phrase("dp.check", shell="python -m dpstats check")
     return [
-        f"The counts do not replace dp.check: they name a column from about {counts.least_named:,.0f} {counts.of} at "
-        "fault on."
+        f"The counts do not replace {check}: they name a column only if at least about {counts.least_named:,.0f} "
+        f"{counts.of} are at fault."
     ]
 
 

@@ -626,22 +626,21 @@ def missing_notes(results: ReleasedModel) -> list[str]:
 
 def wide_response_note(results: ReleasedModel) -> list[str]:
     """That the declared range of the response makes nearly all of the errors, where no interval of it was bought."""
-    plan, design = results.plan, results.plan.design
-    least_squares = plan.objective.statistics is not None and plan.response is None and isinstance(design, DesignSpec)
-    if not (least_squares and shows_errors(results)):
+    plan, design, released = results.plan, results.plan.design, results.released
+    if plan.response is not None or not (isinstance(released, ReleasedSums) and isinstance(design, DesignSpec)):
         return []
-    errors = results.bse.to_numpy()
+    if not shows_errors(results):
+        return []
+    errors, noise = results.bse.to_numpy(), sums_noise(plan, results.scaled_params, released)
     known = np.isfinite(errors)
-    noise = sums_noise(plan, results.scaled_params, results.released)  # type: ignore[arg-type]
-    assert isinstance(design, DesignSpec)
     low, high = design.response.low, design.response.high
     fills = not high - low > WIDE_RANGE * math.sqrt(max(results.fitstats["value"].get("scale", math.inf), 0.0))
     if fills or not known.any() or np.median(noise[known] / errors[known]) < MOSTLY_NOISE:
         return []
     buys = f"{argument('response', 'bought')}, which buys an interval of it, or " * plan.request.open_method
     return [
-        f"The errors are nearly all noise, which is proportional to the declared range of {design.response_name}, "
-        f"({low:g}, {high:g}): {buys}a narrower range helps."
+        "The standard errors are nearly all privacy noise, which is proportional to the declared range of "
+        f"{design.response_name}, ({low:g}, {high:g}): {buys}a narrower range helps."
     ]
 
 

@@ -103,6 +103,7 @@ def charged_loss(stage: ObjectivePlan) -> float:
         row_norm=stage.row_norm,
         adjacency=stage.adjacency,
         eta_error=eta_error(stage.final, stage.row_length),
+        weight_cap=stage.information.purchase.weight_cap,
     )
 
 

@@ -224,7 +224,7 @@ def test_rows_beyond_a_declared_range_are_left_out_where_a_narrower_one_was_boug
     assert "clipped" not in texts[0]
     assert "have `x` outside its declared range (0, 200), where they are clipped; look up the range" in texts[1]
     assert "its coefficient is that of the clipped values" in texts[1]
-    assert "they name a column from about" in " ".join(str(declared.summary(full=True)).split())
+    assert "they name a column only if at least about" in " ".join(str(declared.summary(full=True)).split())
 
 
 def test_side_by_side_a_narrowed_fit_names_its_rows() -> None:

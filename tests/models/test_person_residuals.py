@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from planted import clean_counts, dearer_residuals
 
 import dpstats as dp
 from dpstats.call import make_request
@@ -19,10 +19,9 @@ from dpstats.mechanisms.statistics import ResidualCentre
 from dpstats.models import residuals, sources
 from dpstats.models.release import person_rows
 from dpstats.models.sources import FormulaSource
-from dpstats.plan import Plan
 from dpstats.privacy import residuals as histogram
 from dpstats.privacy.randomness import random_source
-from dpstats.privacy.residuals import buy_residual_counts, residual_counts
+from dpstats.privacy.residuals import buy_residual_counts
 
 MODEL = "y ~ x + z"
 WIDE: dict[str, Any] = {"x": (-1, 1), "z": (-1, 1), "y": (-50, 50)}
@@ -133,13 +132,7 @@ def test_all_of_it_costs_what_is_charged(adjacency: str, unit: dict[str, int], m
 
 
 def test_a_planted_purchase_that_costs_more_is_not_released(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = sources.bought_residuals
-
-    def dearer(plan: Plan, *arguments: Any) -> Any:
-        found, rows = honest(plan, *arguments)
-        return replace(found, eps=1.5), rows
-
-    monkeypatch.setattr(sources, "bought_residuals", dearer)
+    dearer_residuals(monkeypatch)
     with pytest.raises(dp.errors.ReleaseError, match="nothing was released"):
         fitted()
 
@@ -260,18 +253,7 @@ def test_the_cap_follows_from_what_is_released(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_planted_clean_histogram_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cap by the counts before their noise."""
-    read: list[Any] = []
-    honest_purchase, honest = residuals.buy_residual_counts, residuals.residual_tails
-
-    def noted(values: Any, *arguments: Any, **others: Any) -> Any:
-        read.append(values)
-        return honest_purchase(values, *arguments, **others)
-
-    def peeking(counts: Any, edges: Any, **others: Any) -> Any:
-        return honest(residual_counts(read[-1], edges), edges, **others)
-
-    monkeypatch.setattr(residuals, "buy_residual_counts", noted)
-    monkeypatch.setattr(residuals, "residual_tails", peeking)
+    clean_counts(monkeypatch, residuals)
     one, other = caps_of_one_release(monkeypatch)
     assert one != other
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from planted import clean_counts
 
 import dpstats as dp
 from dpstats.data import Block, Rows, block_rows
@@ -22,7 +22,6 @@ from dpstats.mechanisms.residuals import suited_family
 from dpstats.mechanisms.spec import CapPurchase, FitSpec
 from dpstats.models import sources
 from dpstats.plan import Plan
-from dpstats.privacy.residuals import residual_counts
 
 COLUMNS = [f"x{at}" for at in range(12)]
 MODEL = f"y ~ {' + '.join(COLUMNS)}"
@@ -227,19 +226,7 @@ def test_the_cap_follows_from_what_is_released(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_planted_clean_histogram_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cap by the counts before their noise."""
-    read: list[Any] = []
-    honest_purchase: Callable[..., Any] = residuals.buy_residual_counts
-    honest = residuals.residual_tails
-
-    def noted(values: Any, *arguments: Any, **others: Any) -> Any:
-        read.append(values)
-        return honest_purchase(values, *arguments, **others)
-
-    def peeking(counts: Any, edges: Any, **others: Any) -> Any:
-        return honest(residual_counts(read[-1], edges), edges, **others)
-
-    monkeypatch.setattr(residuals, "buy_residual_counts", noted)
-    monkeypatch.setattr(residuals, "residual_tails", peeking)
+    clean_counts(monkeypatch, residuals)
     one, other = caps_of_one_release(monkeypatch)
     assert one != other
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from planted import clean_counts, dearer_residuals
 
 import dpstats as dp
 from dpstats.data import Block
@@ -25,7 +26,7 @@ from dpstats.plan.methods import ResidualPurchase
 from dpstats.privacy.gaussian import analytic_mu
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.information import statistics as information
-from dpstats.privacy.residuals import UNEXPECTED, likely_alike, residual_counts
+from dpstats.privacy.residuals import UNEXPECTED, likely_alike
 
 WIDE = {"x": (0, 1), "z": (-1, 1), "g": ["a", "b", "c"], "y": (-50, 50)}
 MODEL = "y ~ x + z + g"
@@ -288,30 +289,13 @@ def test_cap_and_share_follow_from_what_is_released(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(("name", "moved"), [("residual_tails", "centre"), ("share_beyond", "beyond")])
 def test_planted_clean_counts_are_caught(name: str, moved: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cap, or the share of rows beyond it, by the counts before their noise."""
-    read: list[Any] = []
-    honest_purchase, honest = residuals.buy_residual_counts, getattr(residuals, name)
-
-    def noted(values: Any, *arguments: Any, **others: Any) -> Any:
-        read.append(values)
-        return honest_purchase(values, *arguments, **others)
-
-    def peeking(counts: Any, edges: Any, *arguments: Any, **others: Any) -> Any:
-        return honest(residual_counts(read[-1], edges), edges, *arguments, **others)
-
-    monkeypatch.setattr(residuals, "buy_residual_counts", noted)
-    monkeypatch.setattr(residuals, name, peeking)
+    clean_counts(monkeypatch, residuals, name)
     one, other = purchases_of_one_release(monkeypatch)
     assert getattr(one, moved) != getattr(other, moved)
 
 
 def test_a_planted_purchase_that_costs_more_is_not_released(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = sources.bought_residuals
-
-    def dearer(plan: Plan, *arguments: Any) -> Any:
-        found, rows = honest(plan, *arguments)
-        return replace(found, eps=1.5), rows
-
-    monkeypatch.setattr(sources, "bought_residuals", dearer)
+    dearer_residuals(monkeypatch)
     with pytest.raises((AssertionError, dp.errors.DPStatsError)):
         fitted(20_000)
 
