@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from planted import clean_counts
+from planted_residuals import clean_counts
 
 import dpstats as dp
 from dpstats.data import Block, Rows, block_rows

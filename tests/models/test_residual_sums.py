@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from planted import clean_counts, dearer_residuals
+from planted_residuals import clean_counts, dearer_residuals
 
 import dpstats as dp
 from dpstats.data import Block

@@ -1,4 +1,4 @@
-"""Planted errors that several files of tests must catch."""
+"""Planted errors in the purchase of residuals that several files of tests must catch."""
 
 from __future__ import annotations
 
