@@ -50,9 +50,7 @@ from dpstats.models.forecast import (
 )
 from dpstats.models.population import POOR, KnownColumns
 from dpstats.plan import Plan
-from dpstats.plan.methods import (
-    ResponsePurchase,
-)
+from dpstats.plan.methods import ResponsePurchase
 from dpstats.plan.plan import rescaled, with_settled_law
 from dpstats.wording import phrase
 
