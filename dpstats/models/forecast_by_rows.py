@@ -20,12 +20,14 @@ from dpstats.models.adaptive import (
     LIKELY,
     MIDDLE,
     SURE,
+    affordable,
     before_residuals,
     candidates_of,
     carried_out,
     finds_cap,
     interval_follows,
     interval_share,
+    pays_for_residuals,
     with_public_residuals,
 )
 from dpstats.models.expectations import (
@@ -50,8 +52,9 @@ from dpstats.models.forecast import (
 )
 from dpstats.models.population import POOR, KnownColumns
 from dpstats.plan import Plan
-from dpstats.plan.methods import ResponsePurchase
+from dpstats.plan.methods import ResponsePurchase, may_take_statistics
 from dpstats.plan.plan import rescaled, with_settled_law
+from dpstats.plan.tables import CAPPED_SUMS, method_name
 from dpstats.wording import phrase
 
 Vector = NDArray[np.float64]
@@ -230,16 +233,18 @@ ROWS = (300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 
 
 def by_rows(plan: Plan) -> pd.DataFrame:
-    """What would be chosen by number of rows: which ranges, how errors are paid for, and how many to expect."""
+    """What would be chosen by number of rows: ranges, how errors are paid for, how many to expect, and the method."""
     choices, found = Choices(plan), []
     asked = plan.request.options.inference is True and comparable(plan) and plan.family.name not in OF_PIECES
     for rows in ROWS if choices.open or asked else ():
         with np.errstate(all="ignore"):  # of units that are far apart
             place, expected = choices.outlook(rows)
-        setting = choices.candidates[place].request.options.inference
+        chosen = choices.candidates[place]
+        setting = chosen.request.options.inference
         paid = "none" if not expected.share else "free" if setting == "auto" else "paid"
-        found.append((rows, "bought" if choices.share(rows) else "declared", paid, expected.share))
-    table = NotedFrame(pd.DataFrame(found, columns=["rows", "ranges", "errors", "share"]).set_index("rows"))
+        method = _method(chosen, plan, rows) if setting is True else method_name(plan)
+        found.append((rows, "bought" if choices.share(rows) else "declared", paid, expected.share, method))
+    table = NotedFrame(pd.DataFrame(found, columns=["rows", "ranges", "errors", "share", "method"]).set_index("rows"))
     if found and plan.family.response == "binary":
         assert isinstance(plan.design, DesignSpec)
         nothing = KnownColumns.from_arguments(plan.design, None, None)
@@ -247,3 +252,12 @@ def by_rows(plan: Plan) -> pd.DataFrame:
         known = phrase(f"plan.standard_errors(n, {typical_response(plan, share)})", shell=typical_response(plan, share))
         table.attrs["note"] = f"This assumes that {response_words(plan, share)}; {known} takes the share that you know."
     return table
+
+
+def _method(chosen: Plan, plan: Plan, rows: float) -> str:
+    """By which a choice with errors is carried out; between two a bought interval of the response will decide."""
+    if plan.counts is None or not may_take_statistics(plan.request):
+        return method_name(plan)
+    if pays_for_residuals(affordable(chosen, rows), rows, plan.request):
+        return CAPPED_SUMS
+    return f"{plan.request.method} or statistics"
