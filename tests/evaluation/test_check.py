@@ -302,6 +302,17 @@ def test_the_number_of_rows_is_shown_where_it_is_public() -> None:
     check = dp.check("y ~ x + g", frame(), DOMAIN, 0.1, adjacency="replace_one")
     assert check.rows == 5000
     assert check.totals.loc["rows"].tolist() == [5000.0, 0.0]
+    assert "All rows are counted exactly, and noisy counts need not add up to them." in " ".join(str(check).split())
+
+
+def test_it_is_said_which_rows_are_counted_by_place() -> None:
+    """Only complete rows, however many there are in all: ranges are judged by these."""
+    data = frame()
+    counted = "rows have each level of `g` and lie in each eighth of the declared range of `y` (std err "
+    assert counted in " ".join(str(dp.check("y ~ x + g", data, DOMAIN, 5.0)).split())
+    data.loc[data.index % 3 != 0, "x"] = np.nan
+    told = " ".join(str(dp.check("y ~ x + g", data, DOMAIN, 5.0)).split())
+    assert "counting the complete rows in which nothing is clipped. They are less than half of all rows" in told
 
 
 def test_saved_and_loaded(tmp_path: Path) -> None:
