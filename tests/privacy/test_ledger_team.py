@@ -357,7 +357,7 @@ def test_another_data_set_is_refused(
 def test_some_columns_and_bought_ranges_agree_with_the_domain(path: Path | str) -> None:
     ledger = Ledger(path, "adult", 1.0, domain=DOMAIN)
     ledger.charge(SMALL, label="a", domain=Domain(sex=["F", "M"], unused=(0, 1)), columns=["age", "sex"])
-    ledger.charge(SMALL, label="by hand, at the custodian's word")
+    ledger.charge(SMALL, label="by hand, at the keeper's word")
     hashes = ledger.entries()["domain_hash"].tolist()
     assert hashes == [schema_hash(Domain(sex=["F", "M"])), None]
 
