@@ -1,9 +1,10 @@
 """Forecasts of clustered standard errors over those of fits.
 
-``python -m benchmarks.inference.person_forecasts [fits]``. Panels of 6,000 persons with 1 to 20 rows each. A person's rows are correlated alike in three columns (normal within
-three standard deviations, uniform, 0/1) and in what these do not explain; eps 1, `unit=` and `inference=True`. A figure
-is the forecast by typical values, or by another panel of the same law (`like=`), over the median of some fits: the
-median of four coefficients, the least and the greatest. Less than a minute of one core.
+``python -m benchmarks.inference.person_forecasts [fits]``. Panels of 6,000 persons with 1 to 20 rows each. A person's
+rows are correlated alike in three columns (normal within three standard deviations, uniform, 0/1) and in what these do
+not explain; eps 1, `unit=` and `inference=True`. A figure is the forecast by typical values, or by another panel of the
+same law (`like=`), over the median of some fits: the median of four coefficients, the least and the greatest. Less than
+a minute of one core.
 """
 
 from __future__ import annotations
