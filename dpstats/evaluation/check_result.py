@@ -189,18 +189,24 @@ class Check(Released):
 
     @property
     def rows(self) -> float:
-        """About how many rows there are."""
-        return float(max(self.counts.sum(), 0.0)) if self.nobs is None else float(self.nobs)
+        """About how many rows there are: as many as are complete and lost together, of which neither is negative."""
+        if self.nobs is not None:
+            return float(self.nobs)
+        return float(sum(max(self.counts[part].sum(), 0.0) for part in (self._losing, ~self._losing)))
+
+    @property
+    def _losing(self) -> NDArray[np.bool_]:
+        """Which of the counts are of rows that a fit loses."""
+        return np.array([False, *(fault.loses for fault in self.faults)])
 
     @property
     def totals(self) -> pd.DataFrame:
         """All rows, those that a fit uses, and those that it loses; columns rows and std_err."""
-        losing = np.array([False, *(fault.loses for fault in self.faults)])
-        every = np.ones(len(losing), dtype=bool)
+        losing, every = self._losing, np.ones(1 + len(self.faults), dtype=bool)
         totals = {}
         for name, chosen in (("rows", every), ("complete", ~losing), ("lost", losing)):
-            most = math.inf if self.nobs is None else float(self.nobs)
-            value = min(max(float(self.counts[chosen].sum()), 0.0), most)
+            # Noise may leave no row lost and more complete ones than all counts together.
+            value = self.rows if name == "rows" else min(max(float(self.counts[chosen].sum()), 0.0), self.rows)
             squares = np.where(np.arange(len(chosen)) == 0, self.clean_err, self.std_err) ** 2
             totals[name] = (value, math.sqrt(float(squares[chosen].sum())))
         if self.nobs is not None:
