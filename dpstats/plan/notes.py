@@ -147,12 +147,12 @@ def plan_notes(plan: PlanFacts, *, released: bool = True, what: str = "Everythin
         notes.append(
             f"{plan.response.eps:.4g} of eps buys an estimate of where {plan.design.response_name} lies within its "
             "range."
-            + ("" if plan.completed else " This plan uses the whole range; the fit will have less noise than planned.")
+            + ("" if plan.completed else " This plan uses the whole range; the fit will have less noise than shown.")
         )
     if plan.residuals is not None:
         notes.append(
             f"{plan.residuals.eps:.4g} of eps buys a first fit and how far residuals about it reach."
-            + ("" if plan.completed else " This plan has the widest cap; the fit will have less noise than planned.")
+            + ("" if plan.completed else " This plan has the widest cap; the fit will have less noise than shown.")
         )
     if plan.response is not None and plan.response.mean is not None:
         notes.append(
@@ -243,7 +243,7 @@ def trimmed_note(plan: PlanFacts) -> list[str]:
         return []
     eps, number = range_eps(plan.request, plan.bought), len(plan.trimmed)
     least = rows_to_narrow(eps / len(plan.bought), plan.request.adjacency, number)
-    until = "" if plan.completed else " This plan uses the declared ranges; the fit will have less noise than planned."
+    until = "" if plan.completed else " This plan uses the declared ranges; the fit will have less noise than shown."
     return [
         f"{eps:.4g} of eps buys an interval within the declared range of {_listed(plan.trimmed)} that holds "
         f"nearly all rows. Rows outside it are left out. With fewer than about {least:,.0f} rows the declared "
@@ -577,7 +577,7 @@ def screening_note(plan: PlanFacts) -> str:
     """What screening did to the model."""
     assert plan.screening is not None
     screening = plan.screening
-    follows = "" if plan.completed else " Noise and curvature are planned for the widest terms."
+    follows = "" if plan.completed else " The noise and curvature shown are those of the widest terms."
     follows += "" if plan.completed else chosen_ranges_note(plan, screening)
     return (
         f"Screening keeps {screening.choices} of {screening.candidates} terms, chosen by noisy scores (noise of "
