@@ -56,10 +56,13 @@ LATEX = str.maketrans(
         "<": r"\textless{}",
         ">": r"\textgreater{}",
         "|": r"\textbar{}",
-        GAP: r"\phantom{*}",
+        GAP: "",
     }
 )
 """How LaTeX writes the signs that mean something to it."""
+
+STARS = re.compile(r"(?<=\d)\*+$")
+"""Behind a number. LaTeX gives them no width, so that the numbers of a column end below one another."""
 
 
 class Summary(statsmodels_summary.Summary):
@@ -202,7 +205,7 @@ def _as_text(table: SimpleTable, text: Callable[[str], str]) -> SimpleTable:
 
 
 def _latex(text: str) -> str:
-    return text.translate(LATEX)
+    return STARS.sub(r"\\rlap{$^{\g<0>}$}", text.translate(LATEX))
 
 
 def _html(text: str) -> str:

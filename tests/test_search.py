@@ -18,6 +18,8 @@ QUERIES = {
     "odds ratio": "guide/results",
     "lasso": "guide/screening",
     "budget": "guide/eps",
+    "cross-validation": "guide/evaluate",
+    "cross validation": "guide/evaluate",
     "missing data": "guide/check",
     "panel data": "guide/persons",
     "survey weights": "guide/weights",

@@ -395,6 +395,9 @@ def _check_operations(frame: Any) -> None:
         # What fills in by column keeps its values in a dict, where Dask's expression has no further node.
         filled = [value for one in node.operands if isinstance(one, dict) for value in one.values()]
         alone = isinstance(node, Blockwise) and not isinstance(node, MapOverlap)
+        if name == "Isin":  # Dask calls it blockwise with the cells of another frame, too
+            alone = _is_listed(node.operand("values"))
+        alone = alone or _is_listed(node)
         if not (alone or name in KEEPS_ROWS) or any(map(is_dask_collection, filled)):
             raise DataError(
                 f"data: rows of the Dask frame depend on other rows ({name}), so that one person's record changes "
@@ -407,6 +410,16 @@ def _check_operations(frame: Any) -> None:
                 "data: dask.dataframe.read_csv infers column types from cells; pass the path of the files with "
                 'engine="dask", or convert them to Parquet'
             )
+
+
+def _is_listed(node: Any) -> bool:
+    """Whether Dask's node is a list of plain values, as `isin` takes one, with no task behind it that reads rows."""
+    from dask.delayed import DelayedLeaf
+
+    if type(node).__name__ != "_DelayedExpr" or not isinstance(leaf := node.operand("obj"), DelayedLeaf):
+        return False
+    values = leaf.dask[leaf.key]
+    return bool(pd.api.types.is_list_like(values)) and all(map(pd.api.types.is_scalar, values))
 
 
 class DaskPartition(NamedTuple):

@@ -108,8 +108,23 @@ CLIPPED_SHARE = 0.005  # ranges are meant to clip a smaller share of the rows
 LEAST_OUTSIDE, MOST_OUTSIDE = 0.05, 0.3
 """A range is too wide if a share up to the first lies outside a part of it, and certainly no more than the second."""
 
+TOTAL_NAMES = {
+    "rows": "rows in all",
+    "complete": "complete: a fit uses them, clipped or not",
+    "lost": "lost: a fit drops them",
+}
+"""What a summary calls the rows of `totals`."""
+
+MOST_NAMES = 6
+"""A note names so many columns; of more it tells the number."""
+
 PART_NAMES = {1: "an eighth", 2: "a quarter"}  # of a range, by the number of `PARTS`
 LEAST_VISIBLE_SHARE = 0.1  # a check that misses faults of this share of the rows says little
+
+
+def _listed(columns: Sequence[str]) -> str:
+    """Names of columns, or how many there are."""
+    return ", ".join(f"`{name}`" for name in columns) if len(columns) <= MOST_NAMES else f"{len(columns)} columns"
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,18 +189,24 @@ class Check(Released):
 
     @property
     def rows(self) -> float:
-        """About how many rows there are."""
-        return float(max(self.counts.sum(), 0.0)) if self.nobs is None else float(self.nobs)
+        """About how many rows there are: as many as are complete and lost together, of which neither is negative."""
+        if self.nobs is not None:
+            return float(self.nobs)
+        return float(sum(max(self.counts[part].sum(), 0.0) for part in (self._losing, ~self._losing)))
+
+    @property
+    def _losing(self) -> NDArray[np.bool_]:
+        """Which of the counts are of rows that a fit loses."""
+        return np.array([False, *(fault.loses for fault in self.faults)])
 
     @property
     def totals(self) -> pd.DataFrame:
         """All rows, those that a fit uses, and those that it loses; columns rows and std_err."""
-        losing = np.array([False, *(fault.loses for fault in self.faults)])
-        every = np.ones(len(losing), dtype=bool)
+        losing, every = self._losing, np.ones(1 + len(self.faults), dtype=bool)
         totals = {}
         for name, chosen in (("rows", every), ("complete", ~losing), ("lost", losing)):
-            most = math.inf if self.nobs is None else float(self.nobs)
-            value = min(max(float(self.counts[chosen].sum()), 0.0), most)
+            # Noise may leave no row lost and more complete ones than all counts together.
+            value = self.rows if name == "rows" else min(max(float(self.counts[chosen].sum()), 0.0), self.rows)
             squares = np.where(np.arange(len(chosen)) == 0, self.clean_err, self.std_err) ** 2
             totals[name] = (value, math.sqrt(float(squares[chosen].sum())))
         if self.nobs is not None:
@@ -318,7 +339,10 @@ class Check(Released):
         if self.guarantee.unit is not None:
             title = "\n".join(line.center(WIDTH) for line in (title, f"one row of each {self.guarantee.unit} counts"))
         title = marked_title(title, self.guarantee)
-        totals = [(name, [f"{row['rows']:,.0f}", f"{row['std_err']:,.0f}"]) for name, row in self.totals.iterrows()]
+        totals = [
+            (TOTAL_NAMES[str(name)], [f"{row['rows']:,.0f}", f"{row['std_err']:,.0f}"])
+            for name, row in self.totals.iterrows()
+        ]
         tables = [full_width(["rows", "std err"], totals, [12, 12], title=title), self._by_column()]
         return Summary(tables, [*self.findings, *self._notes()])
 
@@ -339,8 +363,9 @@ class Check(Released):
         private = f"The counts are {privacy_level(self.guarantee)}-differentially private"
         if not self.guarantee.certified:
             private = f"No guarantee is claimed for these counts ({self.guarantee.reason}), made"
+        public = "" if self.nobs is None else " All rows are counted exactly, and noisy counts need not add up to them."
         return [
-            f"{private} under {self.guarantee.neighbours}. std err is that of their noise.",
+            f"{private} under {self.guarantee.neighbours}. std err is that of their noise.{public}",
             "A row that is lost to several columns counts for each of them in equal parts, and so does a row "
             "clipped in several. Only rows that are not lost count as clipped.",
             *([self._place_note()] if self.places else []),
@@ -348,24 +373,29 @@ class Check(Released):
         ]
 
     def _place_note(self) -> str:
-        """How accurate the counts by place are."""
-        noise = math.hypot(self.clean_err, self.place_err)
-        least, likely = (sds * noise / MOST_OUTSIDE for sds in (CERTAIN_SDS, POWERFUL_SDS))
+        """Which rows of which columns are counted by place, how accurately, and whether a wide range would show."""
+        clean, noise = max(float(self.counts[0]), 0.0), math.hypot(self.clean_err, self.place_err)
+        levels, ranges = ([one.column for one in self.places if bool(one.ends) == numeric] for numeric in (False, True))
+        parts = [f"have each level of {_listed(levels)}"] if levels else []
+        parts += [f"lie in each eighth of the declared range of {_listed(ranges)}"] if ranges else []
         counted = (
-            f"{phrase('`located`', shell='--json')} counts the rows without a fault by level or eighth of the "
-            f"range (std err {self.place_err:,.0f}). With fewer than about {least:,.0f} rows it cannot find ranges "
-            "that are too wide"
+            f"{phrase('The table `located`', shell='--json')} tells how many rows {' and '.join(parts)} (std err "
+            f"{self.place_err:,.0f}), counting the complete rows in which nothing is clipped."
         )
-        if self.rows >= likely:
-            return f"{counted}."
+        least, likely = (sds * noise / MOST_OUTSIDE for sds in (CERTAIN_SDS, POWERFUL_SDS))
+        if not ranges or (clean >= likely and clean >= LEAST_CLEAN * self.rows):
+            return counted
+        if clean < LEAST_CLEAN * self.rows:
+            return f"{counted} They are less than half of all rows, too few to tell whether a range is too wide."
         return (
-            f"{counted}, and with fewer than about {likely:,.0f} it may miss them, because the {len(self.places)} "
-            f"columns that are counted share the budget. eps = {self._eps_for(likely)} is enough for these rows."
+            f"{counted} With fewer than about {least:,.0f} of these it cannot find ranges that are too wide, and with "
+            f"fewer than about {likely:,.0f} it may miss them, because the {len(self.places)} columns that are counted "
+            f"share the budget. eps = {self._eps_for(likely, clean)} is enough for these rows."
         )
 
-    def _eps_for(self, rows: float) -> str:
-        """The eps at which there are enough rows where so many are needed now: noise goes with its inverse."""
-        eps = self.guarantee.eps * rows / max(self.rows, 1.0)
+    def _eps_for(self, needed: float, rows: float) -> str:
+        """The eps at which so many rows are enough where more are needed now: noise goes with its inverse."""
+        eps = self.guarantee.eps * needed / max(rows, 1.0)
         digit = 10.0 ** (math.floor(math.log10(eps)) - 1)
         return f"{math.ceil(eps / digit) * digit:.2g}"
 
@@ -376,7 +406,7 @@ class Check(Released):
             return (
                 f"Only a fault of {least:,.0f} rows or more stands out from the noise, and there are about "
                 f"{self.rows:,.0f} rows, so this check can find little. Raise eps: eps = "
-                f"{self._eps_for(least / LEAST_VISIBLE_SHARE)} sees a fault of a tenth of the rows."
+                f"{self._eps_for(least / LEAST_VISIBLE_SHARE, self.rows)} sees a fault of a tenth of the rows."
             )
         seen = "Beside the findings above, no" if self.findings else "No"
         return (

@@ -340,7 +340,7 @@ def analysts(connection: Connection, facts: LedgerFacts) -> pd.DataFrame:
     )
     rows = {}
     # Everyone who has charged or has a quota; None stands for charges without a name.
-    names = connection.execute("SELECT analyst FROM entry UNION SELECT analyst FROM quota WHERE analyst IS NOT NULL")
+    names = connection.execute("SELECT analyst FROM entry UNION SELECT analyst FROM quota")
     for analyst in sorted((row[0] for row in names), key=lambda name: (name is None, name or "")):
         spent = analyst_books(connection, analyst).total(ROOT)
         quota, analyst_left = quota_of(quotas, analyst), quota_left(connection, analyst, ROOT)

@@ -248,7 +248,7 @@ class Reader:
         return report.page(self._statement())
 
     def spending(self) -> pd.DataFrame:
-        """What each analyst has spent, with the quotas in force, by analyst; "" for charges without a name.
+        """What each analyst has spent and has left, with the quotas in force, by analyst; "" for whoever gives no name.
 
         Returns
         -------

@@ -108,11 +108,12 @@ def _analysts(statement: Statement) -> list[str]:
     if not has_analysts(statement):
         return []
     counted = "eps" if statement.facts.accountant == "basic" else "rho"
-    lines = ["-" * WIDTH, f"{'analyst':<30}{'entries':>9}{counted + ' spent':>13}{'quota eps':>13}{'at most now':>13}"]
+    head = f"{'analyst':<28}{'entries':>9}{counted + ' spent':>13}{'quota eps':>13}{'eps remaining':>17}"
+    lines = ["-" * WIDTH, head]
     for name, row in statement.analysts.iterrows():
         quota = "-" if pd.isna(row["quota_eps"]) else f"{row['quota_eps']:.5g}"
-        figures = f"{row['entries']:>9.0f}{row[counted]:>13.5g}{quota:>13}{row['remaining_eps']:>13.5g}"
-        lines.append(f"{textwrap.shorten(one_line(str(name)) or NAMELESS, 29):<30}{figures}")
+        figures = f"{row['entries']:>9.0f}{row[counted]:>13.5g}{quota:>13}{row['remaining_eps']:>17.5g}"
+        lines.append(f"{textwrap.shorten(one_line(str(name)) or NAMELESS, 27):<28}{figures}")
     return lines
 
 
@@ -158,7 +159,7 @@ def page(statement: Statement) -> str:
     ]
     if has_analysts(statement):
         counted = "eps" if statement.facts.accountant == "basic" else "rho"
-        head = ["analyst", "entries", f"{counted} spent", "quota eps", "may charge now, eps at most"]
+        head = ["analyst", "entries", f"{counted} spent", "quota eps", "eps remaining"]
         people = [_analyst(str(label), row, counted) for label, row in statement.analysts.iterrows()]
         parts += ["<h2>Analysts</h2>", _table(head, people, numbers=range(1, 5))]
     head = ["No.", "time (UTC)", "what", "eps", "delta", "state"]

@@ -379,8 +379,8 @@ def _header(results: LocalResults) -> SimpleTable:
 
 
 def _coefficients(results: LocalResults) -> SimpleTable:
-    """Coefficients with intervals, or as fitted, with the standard deviation of their noise."""
-    if results.sums is not None:
+    """Coefficients with intervals; where none has one, as fitted, with the standard deviation of their noise."""
+    if _any_identified(results):
         found = results.uncertainty()
         rows = [(str(name), _with_ends(row.to_numpy(dtype=np.float64))) for name, row in found.iterrows()]
         return full_width(["coef", "std err", "[0.025", "0.975]"], rows, columns=[12, 12, 12, 12])
@@ -388,15 +388,21 @@ def _coefficients(results: LocalResults) -> SimpleTable:
         (
             row["term"],
             [
-                *(to_the_noise(row[name], row["noise_sd"]) for name in ("estimate", "noise_sd")),
-                "yes" if abs(row["estimate"]) < 2 * row["noise_sd"] else "",
+                *(to_the_noise(row[name], row["noise_sd"]) for name in ("released", "noise_sd")),
+                "yes" if abs(row["released"]) < 2 * row["noise_sd"] else "",
             ],
         )
         for _, row in results.tidy().iterrows()
     ]
-    unsure = any(cells[-1] for _, cells in rows)
+    # What a strong ridge pulls away from zero is not told from noise by its size.
+    unsure = results.sums is None and any(cells[-1] for _, cells in rows)
     rows = rows if unsure else [(name, cells[:-1]) for name, cells in rows]
     return full_width(["coef", "noise sd", "within noise"][: 2 + unsure], rows, columns=[14, 14, 14][: 2 + unsure])
+
+
+def _any_identified(results: LocalResults) -> bool:
+    """Whether a coefficient has an interval."""
+    return results.sums is not None and bool(np.isfinite(results.uncertainty()["std_error"]).any())
 
 
 def _with_ends(values: Float) -> list[str]:
@@ -441,15 +447,22 @@ def _notes(results: LocalResults) -> list[str]:
             "Sums of squares and products approximate the logistic likelihood. Log odds are accurate as far as "
             "they follow a beta law on the range that the design allows."
         )
+    if not _any_identified(results):
+        notes.append(
+            "noise sd is the standard deviation due to the noise of the reports, to first order. Sampling error is "
+            "extra."
+        )
+        if results.sums is not None:
+            notes.append(
+                "No coefficient has an interval at this budget: coef is as released (params), shrunken by a ridge "
+                "penalty, which noise sd does not count."
+            )
+        return notes
     notes.append(
         "std err and intervals cover only the known noise of the reports: they refer to the fit of the same "
         "records without noise. conf_int(residual_sd=) adds sampling error. params are shrunken by a ridge penalty."
-        if results.sums is not None
-        else "noise sd is the standard deviation due to the noise of the reports, to first order. Sampling error "
-        "is extra."
     )
-    if results.sums is not None:
-        errors = results.uncertainty()["std_error"]
-        unknown = [str(name) for name, error in errors.items() if not np.isfinite(error)]
-        notes += [f"Not identified at this budget, and as released: {', '.join(unknown)}."] if unknown else []
+    errors = results.uncertainty()["std_error"]
+    unknown = [str(name) for name, error in errors.items() if not np.isfinite(error)]
+    notes += [f"Not identified at this budget, and as released: {', '.join(unknown)}."] if unknown else []
     return notes

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Float = NDArray[np.float64]
 
+PICTURES = ("calibration", "residuals", "roc")  # tables of an evaluation that can be drawn
 AREA = "area under ROC"
 BARS = "Bars: 95 % intervals for noise and sampling. Pale: the part due to privacy."
 LEVEL = float(special.ndtri(0.975))
@@ -198,7 +199,11 @@ def _table(evaluation: Any, metric: str, columns: list[str]) -> pd.DataFrame:
     check_subject("evaluation", evaluation, "calibration", EVALUATION)
     table = getattr(evaluation, metric)
     if table is None:
-        raise ArgumentError(f"the evaluation has no {metric}: evaluate with metrics=[{metric!r}], if its model has one")
+        known = [name for name in PICTURES if getattr(evaluation, name) is not None]
+        raise ArgumentError(
+            f"the evaluation has no {metric}; of it can be drawn: {', '.join(known) or 'nothing'}. Models of two "
+            f"classes have calibration and roc: evaluate with metrics=[{metric!r}] if the model has one"
+        )
     finite: pd.DataFrame = table.loc[np.isfinite(table[columns].to_numpy(dtype=np.float64)).all(axis=1)]
     if finite.empty:
         raise ArgumentError("the evaluation's rows do not stand out from the noise: there is nothing to draw")

@@ -17,6 +17,7 @@ from dpstats.mechanisms.fit_statistics import FitSums
 from dpstats.mechanisms.focus import ArmSums
 from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.plan import Plan
+from dpstats.plan.tables import method_name
 from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.noise import Noise
 from dpstats.results.model import NeededRows, ReleasedModel
@@ -100,13 +101,13 @@ class GLMResults(ReleasedModel):
         and that number follows with its std_error: rows_counted, if ranges bought after the count may have left some of
         the rows out, and persons_counted, if each person's rows weigh as one. With `fitstats` or method="statistics"
         these columns follow too: r_squared or deviance_explained with its std_error, and statistic, p_value and df of
-        the joint test of all slopes.
+        the joint test of all slopes. method is as in the summary: "sums with a cap" is no value of the argument.
         """
         plan, request = self.plan, self.plan.request
         facts = {
             "family": plan.family.name,
             "link": plan.family.link,
-            "method": request.method,
+            "method": method_name(plan),
             "penalty": "none" if request.penalty is None else request.penalty.name,
             "df_model": plan.df_model,
             "nobs": pd.NA if self.nobs is None else self.nobs,

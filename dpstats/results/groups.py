@@ -26,6 +26,7 @@ from dpstats.inference.pooling import GroupModel, Pooled, steady_informations
 from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.mechanisms.least_squares import whole_model
 from dpstats.mechanisms.statistics import Moments
+from dpstats.plan.tables import method_name
 from dpstats.plots import groups as draw_groups
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import quiet
@@ -454,7 +455,7 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
             ("Groups by:", shorten(self.by, 22)),
             ("Groups:", str(len(self))),
             ("Family:", plan.family.name),
-            ("Method:", plan.request.method),
+            ("Method:", method_name(plan)),
         ]
         right = [
             ("Adjacency:", guarantee.adjacency),

@@ -185,10 +185,12 @@ def fit_facts(results: ReleasedModel) -> list[str]:
             return [f"{focus.index[0]}: its arms do not stand out from the noise"]
         ends = f"[{to_the_noise(low, error)}, {to_the_noise(high, error)}]"
         return [f"in focus: {focus.index[0]} {to_the_noise(value, error)} ({to_the_noise(error, error)}) {ends}"]
-    known = results.fit_sums is not None or isinstance(results.released, ReleasedSums)
-    if not known or not shows_errors(results):
+    if not shows_errors(results):
         return []
     figures = results.fitstats.T.to_dict()
+    if results.fit_sums is None and not isinstance(results.released, ReleasedSums):
+        # The errors hold the dispersion that they use; the other figures they hold were not asked for.
+        figures = {name: figure for name, figure in figures.items() if name == "dispersion_used"}
     facts = []
     for name, words in FIGURE_WORDS.items():
         if name in figures and np.isfinite(figures[name]["value"]) and name not in hidden_shares(results):
@@ -332,8 +334,9 @@ def bounded_table(results: ReleasedModel, full: bool, title: str | None = None) 
     facts = zip(results.params.items(), results.scaled_params, results.noise_at_most, results.in_model, strict=True)
     rows = []
     for (name, value), scaled, bound, kept in facts:
-        # A bound leaves more digits, of which the noise itself may be less.
-        cells = [to_the_noise(value, bound / 10), format_number(scaled), to_the_noise(bound, bound)]
+        # A bound leaves more digits, of which the noise itself may be less; what a penalty kept is not printed as 0.
+        error = min(bound / 10, abs(value)) if results.selects else bound / 10
+        cells = [to_the_noise(value, error), format_number(scaled), to_the_noise(bound, bound)]
         rows += [(name, list(compress(cells, shown)))] if kept else []
     widths, heads = list(compress(headers.values(), shown)), list(compress(headers, shown))
     # Columns stand beside the names and not at the far end of the line.

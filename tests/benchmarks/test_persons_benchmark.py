@@ -1,11 +1,11 @@
-"""The benchmark of persons at a small size: its columns, and that intervals by rows are the shortest."""
+"""The benchmarks of persons at a small size: columns, and that intervals by rows are the shortest."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 
-from benchmarks.inference import persons
+from benchmarks.inference import person_caps, person_forecasts, persons
 
 
 def test_a_small_cell() -> None:
@@ -20,3 +20,16 @@ def test_a_small_cell() -> None:
 def test_persons_have_one_to_ten_rows() -> None:
     sizes = persons.population(500, 1).groupby("person").size()
     assert (sizes.min(), sizes.max(), len(sizes)) == (1, 10, 500)
+
+
+def test_forecasts_are_divided_by_the_errors_of_fits() -> None:
+    found = person_forecasts.ratios("gaussian", 0.5, 1)
+    assert list(found) == [*person_forecasts.KNOWN["gaussian"], "like="]
+    assert all((one > 0).all() for one in found.values())
+
+
+def test_a_cap_has_the_errors_and_the_coverage_of_its_fits() -> None:
+    table = person_caps.line(8.0, person_caps.NARROW, {}, 2)
+    assert table.index.tolist() == list(person_caps.SLOPES)
+    assert table["covered"].isin([0, 0.5, 1]).all()
+    assert np.isfinite(table).all(axis=None)

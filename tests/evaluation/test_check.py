@@ -302,6 +302,28 @@ def test_the_number_of_rows_is_shown_where_it_is_public() -> None:
     check = dp.check("y ~ x + g", frame(), DOMAIN, 0.1, adjacency="replace_one")
     assert check.rows == 5000
     assert check.totals.loc["rows"].tolist() == [5000.0, 0.0]
+    assert "All rows are counted exactly, and noisy counts need not add up to them." in " ".join(str(check).split())
+
+
+def test_complete_and_lost_rows_are_all_rows_whatever_the_noise() -> None:
+    """Where noise leaves a negative number of lost rows, more were complete than there were rows."""
+    negative = 0
+    for seed in range(20):
+        check = dp.check("y ~ x + g", frame(300).assign(g="a", y=1.0), DOMAIN, 0.02, seed=seed)
+        rows, complete, lost = check.totals["rows"]
+        assert rows == complete + lost == check.rows
+        negative += lost == 0 < complete
+    assert negative
+
+
+def test_it_is_said_which_rows_are_counted_by_place() -> None:
+    """Only complete rows, however many there are in all: ranges are judged by these."""
+    data = frame()
+    counted = "rows have each level of `g` and lie in each eighth of the declared range of `y` (std err "
+    assert counted in " ".join(str(dp.check("y ~ x + g", data, DOMAIN, 5.0)).split())
+    data.loc[data.index % 3 != 0, "x"] = np.nan
+    told = " ".join(str(dp.check("y ~ x + g", data, DOMAIN, 5.0)).split())
+    assert "counting the complete rows in which nothing is clipped. They are less than half of all rows" in told
 
 
 def test_saved_and_loaded(tmp_path: Path) -> None:

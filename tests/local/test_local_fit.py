@@ -268,6 +268,13 @@ def test_intervals_are_printed_saved_and_refused_where_there_are_none(tmp_path: 
     few = dp.local.fit(noisy_total(tiny := make(eps=0.01), data, 3), tiny)
     assert np.isinf(few.uncertainty()["std_error"]).any()
     assert "inf" not in str(few).split("Guarantees")[0]
+    none = dp.local.fit(noisy_total(least := make(eps=0.001), data, 3), least)
+    assert np.isinf(none.uncertainty()["std_error"]).all()
+    table = none.tidy().set_index("term")
+    for name in table.index:
+        shown = next(line for line in str(none).splitlines() if line.startswith(name)).split()
+        assert float(shown[-1]) == pytest.approx(table.loc[name, "noise_sd"], rel=0.06)
+    assert "No coefficient has an interval" in str(none)
 
 
 def test_the_tidy_table_is_the_printed_one() -> None:

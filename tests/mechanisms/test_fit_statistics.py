@@ -941,6 +941,9 @@ def test_what_is_no_pearson_dispersion_is_not_called_its_name() -> None:
     assert "scale" not in fit.fitstats.index
     assert "dispersion used" in str(fit.summary())
     assert "scale" not in str(fit.summary()).partition("coef")[0]
+    plain = dp.poisson("y ~ x", rows, 60.0, domain=domain, inference=True, fitstats=None)
+    assert "dispersion used" in str(plain.summary())
+    assert "slopes: Wald" not in str(plain.summary())
 
 
 def test_a_column_that_another_term_reads_is_referred_to_public_rows() -> None:

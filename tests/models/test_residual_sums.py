@@ -184,6 +184,7 @@ def test_the_default_is_within_a_tenth_of_a_known_cap_and_far_below_that_of_the_
     assert (found.bse[slopes] < 0.8 * capped.bse[slopes]).all()
     shown = " ".join(found.summary().as_text().split())
     assert f"residuals capped at {cap:.4g}; method: sums with a cap" in shown
+    assert found.glance().loc[0, "method"] == "sums with a cap"
     assert "residual spread 0.0" in shown
     assert found.budget["eps"].drop("total").sum() == pytest.approx(1.0, rel=1e-9)
     again = dp.GLMResults.from_dict(found.to_dict())

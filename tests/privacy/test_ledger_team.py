@@ -245,6 +245,18 @@ def test_spending_by_analyst(ledger: Ledger) -> None:
     assert math.isnan(table.loc["", "quota_eps"])
 
 
+def test_what_is_left_for_each_stands_in_the_table_and_in_the_report(tmp_path: Path) -> None:
+    """For whoever gives no name, too, where a quota limits all that have none of their own."""
+    ledger = Ledger(tmp_path / "budget.db", "adult", 4.0)
+    ledger.set_quota("Ada", 1.5)
+    ledger.set_quota(None, 0)
+    ledger.signed("Ada").charge(Guarantee(1.0), label="a")
+    assert ledger.spending()["remaining_eps"].to_dict() == {"Ada": 0.5, "": 0.0}
+    lines = [line.split() for line in ledger.report().splitlines()]
+    assert ["Ada", "1", "1", "1.5", "0.5"] in lines
+    assert ["(no", "name)", "0", "0", "0", "0"] in lines
+
+
 @pytest.mark.parametrize("eps", [-0.1, math.nan, math.inf, "1", True])
 def test_bad_quotas(ledger: Ledger, eps: Any) -> None:
     with pytest.raises(ArgumentError, match="eps"):
@@ -357,7 +369,7 @@ def test_another_data_set_is_refused(
 def test_some_columns_and_bought_ranges_agree_with_the_domain(path: Path | str) -> None:
     ledger = Ledger(path, "adult", 1.0, domain=DOMAIN)
     ledger.charge(SMALL, label="a", domain=Domain(sex=["F", "M"], unused=(0, 1)), columns=["age", "sex"])
-    ledger.charge(SMALL, label="by hand, at the custodian's word")
+    ledger.charge(SMALL, label="by hand, at the keeper's word")
     hashes = ledger.entries()["domain_hash"].tolist()
     assert hashes == [schema_hash(Domain(sex=["F", "M"])), None]
 

@@ -62,6 +62,14 @@ def test_coefficients_without_errors_are_said_to_be_shrunken() -> None:
     assert "Coefficients are shrunk" not in words(dp.ols("y ~ x", rows(), 1.0, domain=DOMAIN, seed=1, inference=True))
 
 
+def test_a_kept_coefficient_that_is_small_beside_others_is_not_printed_as_zero() -> None:
+    fit = dp.lasso("y ~ x + z", rows().assign(z=rows()["z"] * 1e6), 1.0, domain={**DOMAIN, "z": (0, 1e6)}, alpha=0.01)
+    lines = [line.split() for line in fit.summary().as_text().splitlines() if line.startswith(("x ", "z "))]
+    for name, shown in lines:
+        assert float(shown) == pytest.approx(fit.params[name], rel=0.05)
+    assert lines
+
+
 def test_what_was_left_out_stands_in_a_line_and_zeros_in_none() -> None:
     fit = dp.lasso("y ~ x + z", rows(), 1.0, domain=DOMAIN, alpha=1e5)
     assert (list(fit.selection.index), fit.left_out) == (["Intercept"], ["x", "z"])

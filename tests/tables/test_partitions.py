@@ -42,6 +42,7 @@ PLANS: dict[str, Callable[[Any], Any]] = {
     "as it is": lambda d: d,
     "computed columns": lambda d: d.assign(z=d.x * 2).rename(columns={"z": "w"}),
     "chosen columns": lambda d: d[["k", "x"]],
+    "rows of listed values": lambda d: d[d.g.isin(["a", "b"])],
     "by partition": lambda d: d.map_partitions(lambda part: part.assign(x=part.x)),
     "persisted": lambda d: d.persist(),
     "persisted and changed": lambda d: d.persist().assign(z=1),
@@ -95,6 +96,8 @@ REFUSED: dict[str, Callable[[Any], Any]] = {
     "cumulated": lambda d: d.assign(z=d.x.cumsum()),
     "joined": lambda d: d.merge(d, on="k"),
     "counted": lambda d: d.groupby("g").x.sum().to_frame(),
+    "listed in other rows": lambda d: d[d.x.isin(dd.from_pandas(frame(), npartitions=1).x)],
+    "listed with a mean": lambda d: d[d.x.isin([1, d.x.mean().to_delayed()])],
 }
 
 
@@ -115,6 +118,13 @@ def test_rows_that_depend_on_others_are_refused_without_a_way_round(name: str) -
         _without_client(data)
     assert "persist" not in str(refusal.value)
     assert "Parquet" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("values", [[1, 3], (1, 3), {1, 3}, np.array([1, 3])], ids=lambda values: type(values).__name__)
+def test_rows_are_chosen_by_a_list_of_values(values: Any) -> None:
+    data = dd.from_pandas(frame(), npartitions=3)
+    with dask.config.set(scheduler="sync"):
+        assert read(_without_client(data[data.x.isin(values)]), "x") == [1, 3]
 
 
 def test_types_taken_from_cells_are_refused(client: Any, tmp_path: Path) -> None:
