@@ -392,7 +392,7 @@ def _fit(case: Case, rows: int, seed: int, noise: int | None) -> Any:
 
 def _print_plan(plan: Any) -> None:
     """In every form, stored and loaded."""
-    assert "nan" not in str(plan).split(), "a plan prints nan"
+    assert "nan" not in str(plan.summary()).split(), "a plan prints nan"
     for form in (repr, lambda one: one.summary().as_latex(), lambda one: one.budget, lambda one: one.excess_risk()):
         form(plan)
     again = dp.Plan.from_dict(json.loads(json.dumps(plan.to_dict(), allow_nan=False)))

@@ -52,7 +52,7 @@ def needed_rows(plan: Plan, rows: float) -> NeededRows | None:
         expected = _expectation(dearest, USUAL)
 
         def suffices(n: float) -> bool:
-            return expected.of(n * (1 - choices.share(n))).share >= ENOUGH
+            return expected.of(n * (1 - choices.share(n, dearest))).share >= ENOUGH
 
         high = next((n for n in (rows * 2.0**k for k in range(MOST_DOUBLINGS)) if suffices(n)), None)
         low = rows if high is None else max(high / 2, rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -48,9 +48,9 @@ from dpstats.models.forecast import (
     typical_response,
     weight_cap,
 )
-from dpstats.models.population import POOR, KnownColumns
+from dpstats.models.population import POOR, KnownColumns, check_row_count
 from dpstats.plan import Plan
-from dpstats.plan.methods import ResponsePurchase
+from dpstats.plan.methods import ResponsePurchase, chosen_range_eps, fit_spec
 from dpstats.plan.plan import rescaled, with_settled_law
 from dpstats.wording import phrase
 
@@ -77,14 +77,18 @@ class Choices:
     def _expectations(self) -> list[Expectation]:
         return expectations(self.candidates)
 
-    def share(self, rows: float) -> float:
-        """The share of eps that intervals cost."""
-        return interval_share(self.plan.request, self.names, rows)
+    def share(self, rows: float, candidate: Plan) -> float:
+        """The share of eps that a candidate spends on intervals: of all columns, or else of those it will choose."""
+        share, request = interval_share(self.plan.request, self.names, rows), candidate.request
+        if share or candidate.screening is None or candidate.counts is None:
+            return share  # without counts the plan has settled it
+        spec = fit_spec(request, candidate.design, candidate.family)
+        return chosen_range_eps(request, spec, rows) / request.row_eps
 
     def outlook(self, rows: float) -> tuple[int, Outlook]:
         """The place of the candidate that is chosen, and what it is expected to show."""
-        left = rows * (1 - self.share(rows))
-        expected = [one.of(left) for one in self._expectations]
+        found = zip(self._expectations, self.candidates, strict=True)
+        expected = [one.of(rows * (1 - self.share(rows, candidate))) for one, candidate in found]
         return (place := preferred(expected)), expected[place]
 
 
@@ -226,19 +230,26 @@ def _describes_response(plan: Plan) -> bool:
 
 
 ROWS = (300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
-"""Numbers of rows that a plan tells the choice for."""
+"""Numbers of rows that a plan tells the choice for, if none are asked about."""
+
+MOST_ROWS = 10**15
+"""A forecast is of no more."""
 
 
-def by_rows(plan: Plan) -> pd.DataFrame:
+def by_rows(plan: Plan, n: object = None) -> pd.DataFrame:
     """What would be chosen by number of rows: which ranges, how errors are paid for, and how many to expect."""
+    given = list(n) if isinstance(n, (Sequence, np.ndarray)) and len(n) else [n]
+    numbers = ROWS if n is None else [check_row_count(one, MOST_ROWS) for one in given]
     choices, found = Choices(plan), []
     asked = plan.request.options.inference is True and comparable(plan) and plan.family.name not in OF_PIECES
-    for rows in ROWS if choices.open or asked else ():
+    for rows in numbers if choices.open or asked else ():
         with np.errstate(all="ignore"):  # of units that are far apart
             place, expected = choices.outlook(rows)
-        setting = choices.candidates[place].request.options.inference
+        chosen = choices.candidates[place]
+        setting, screening = chosen.request.options.inference, chosen.screening
+        bought = choices.share(rows, chosen) or chosen.trimmed or (screening is not None and screening.range_eps)
         paid = "none" if not expected.share else "free" if setting == "auto" else "paid"
-        found.append((rows, "bought" if choices.share(rows) else "declared", paid, expected.share))
+        found.append((rows, "bought" if bought else "declared", paid, expected.share))
     table = NotedFrame(pd.DataFrame(found, columns=["rows", "ranges", "errors", "share"]).set_index("rows"))
     if found and plan.family.response == "binary":
         assert isinstance(plan.design, DesignSpec)

@@ -520,9 +520,9 @@ class DryRun:
         """Rows that are made up by the Domain; see `Plan.made_up`."""
         return population_rows(plan, n, seed, typical, like, self._pieces)
 
-    def by_rows(self, plan: Plan) -> pd.DataFrame:
+    def by_rows(self, plan: Plan, n: object = None) -> pd.DataFrame:
         """What is spent on errors by the number of rows that will be counted; see `Plan.by_rows`."""
-        return by_rows(plan)
+        return by_rows(plan, n)
 
     def at(self, eps: float) -> DryRun:
         """The same at another budget."""

@@ -65,8 +65,8 @@ class PlannedCall(Protocol):
     def forecast(self, plan: Any, residual_sd: float | None, typical: object, like: object) -> ErrorForecast:
         """What errors fits are likely to show."""
 
-    def by_rows(self, plan: Any) -> pd.DataFrame:
-        """What is spent on errors by the number of rows."""
+    def by_rows(self, plan: Any, n: object = None) -> pd.DataFrame:
+        """What is spent on errors by the number of rows; None for a ladder of numbers."""
 
     def at(self, eps: float) -> PlannedCall:
         """The same call at another budget."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from dpstats.formula.advice import MOST_LISTED
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.release import MOST_COVERED
+from dpstats.mechanisms.screening import ScreeningPlan
 from dpstats.mechanisms.spec import automatic_alpha, obstacle
 from dpstats.mechanisms.stage import StagePlan
 from dpstats.penalties.base import NEGLIGIBLE
@@ -29,6 +31,7 @@ from dpstats.plan.methods import (
     ONE_TAIL,
     WORKING_CAP,
     caps_for_intervals,
+    chosen_range_eps,
     fit_spec,
     is_open_least_squares,
     may_cap_persons,
@@ -37,7 +40,7 @@ from dpstats.plan.methods import (
 )
 from dpstats.plan.tables import capped_at, in_units, is_output
 from dpstats.privacy.information.exact_sums import COVER_PLACES, LATTICE_LIMIT
-from dpstats.privacy.trimming import MOST_SHARE, rows_that_pay, rows_to_narrow
+from dpstats.privacy.trimming import MOST_SHARE, rows_that_choose, rows_that_pay, rows_to_narrow
 from dpstats.proof_pages import cite_proof
 from dpstats.summaries import format_number
 from dpstats.wording import argument, phrase, sentence
@@ -139,14 +142,7 @@ def plan_notes(plan: PlanFacts, *, released: bool = True, what: str = "Everythin
             "them. A row pays for its own part only, so the total is less than the sum "
             f"({cite_proof('docs/proofs/composition')}, 5)."
         )
-    unknown = [name for name in plan.bought if name not in plan.trimmed]
-    if unknown:
-        names = ", ".join(unknown)
-        notes.append(
-            f"Ranges bought with the budget: {names}. Declaring them from a codebook would save this part of the "
-            "budget."
-        )
-    notes += trimmed_note(plan)
+    notes += [*unknown_note(plan), *trimmed_note(plan)]
     if plan.response is not None:
         notes.append(
             f"{plan.response.eps:.4g} of eps buys an estimate of where {plan.design.response_name} lies within its "
@@ -168,6 +164,27 @@ def plan_notes(plan: PlanFacts, *, released: bool = True, what: str = "Everythin
     notes += [*counts_note(plan), *unnamed_note(plan)]
     advised = [] if plan.completed else [sentence(one) for one in plan.advice]
     return [*notes, *design_notes(plan), *advised]
+
+
+MOST_MAIN_NOTES = 3
+"""A plan is printed with so many notes, beside its guarantee and its budget."""
+
+
+def main_notes(plan: PlanFacts) -> list[str]:
+    """The notes that matter most for a plan: probable mistakes, then what the model is, then what it buys."""
+    notes = [*weak_guarantee_note(plan), *([] if plan.completed else map(sentence, plan.advice)), *counts_note(plan)]
+    notes += [] if plan.screening is None else [screening_note(plan)]
+    notes += [errors_note(plan), *unknown_note(plan), *trimmed_note(plan), *design_notes(plan), *link_note(plan)]
+    return [*notes, *cap_note(plan)][:MOST_MAIN_NOTES]
+
+
+def unknown_note(plan: PlanFacts) -> list[str]:
+    """That ranges which are not declared cost budget."""
+    names = [name for name in plan.bought if name not in plan.trimmed]
+    if not names:
+        return []
+    saves = "Declaring them from a codebook would save this part of the budget."
+    return [f"Ranges bought with the budget: {', '.join(names)}. {saves}"]
 
 
 def counts_note(plan: Any) -> list[str]:
@@ -561,16 +578,35 @@ def screening_note(plan: PlanFacts) -> str:
     assert plan.screening is not None
     screening = plan.screening
     follows = "" if plan.completed else " The noise and curvature shown are those of the widest terms."
-    if screening.range_eps > 0 and not plan.completed:
-        follows += (
-            f" {format_number(screening.range_eps)} of eps buys an interval within the declared range of at most two "
-            "chosen columns that fill little of theirs; rows outside it are left out."
-        )
+    follows += "" if plan.completed else chosen_ranges_note(plan, screening)
     return (
         f"Screening keeps {screening.choices} of {screening.candidates} terms, chosen by noisy scores (noise of "
         f"{format_number(screening.scale)} rows); all other coefficients are zero. Terms with small effects, alone "
         f"or given the others, are missed. If many terms matter, a fit of all of them is more accurate.{follows}"
     )
+
+
+def chosen_ranges_note(plan: PlanFacts, screening: ScreeningPlan) -> str:
+    """What narrower ranges of chosen columns cost, or may cost once the rows are counted; empty if none are bought."""
+    what = (
+        "an interval within the declared range of at most two chosen columns that fill little of theirs; rows outside "
+        "it are left out."
+    )
+    request, counts = plan.request, plan.counts
+    if screening.range_eps > 0:
+        return f" {format_number(screening.range_eps)} of eps buys {what}"
+    if counts is None or counts.rows is not None:
+        return ""
+    spec, least = fit_spec(request, plan.design, plan.family), rows_that_choose(request.row_eps, request.adjacency)
+    if counts.settles_errors:  # by the number of rows
+        spec = replace(spec, options=replace(spec.options, inference=True))
+    most = chosen_range_eps(request, spec, least)
+    of_all = rows_that_pay(request.row_eps, request.adjacency, len(counts.trimmable)) if counts.trimmable else math.inf
+    if not most or least >= of_all:
+        return ""
+    ends = "" if math.isinf(of_all) else f" to {of_all:,.0f}"
+    from_rows = f"about {least:,.0f}{ends} rows" if ends else f"about {least:,.0f} rows or more"
+    return f" With {from_rows}, a fit with standard errors spends at most {most:.2g} of eps on {what}"
 
 
 def pieces_note(family: Family) -> list[str]:

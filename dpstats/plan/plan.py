@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -48,14 +49,26 @@ from dpstats.plan.methods import (
     uncertified_method,
     zcdp_of,
 )
-from dpstats.plan.notes import plan_notes, rounding_note
+from dpstats.plan.notes import guarantee_note, main_notes, plan_notes, rounding_note
 from dpstats.plan.row_counts import RowCounts
 from dpstats.plan.simulated import Simulated
-from dpstats.plan.tables import column_table, header_table, plan_tables, rows_table
+from dpstats.plan.tables import (
+    banner,
+    column_table,
+    facts_lines,
+    header_table,
+    method_name,
+    model_title,
+    modelled_level,
+    penalty_text,
+    plan_tables,
+    purchases_text,
+    rows_table,
+)
 from dpstats.privacy.guarantee import Guarantee, check_budget
 from dpstats.privacy.ranges import check_range_eps
 from dpstats.replication.napp import plan_replication
-from dpstats.summaries import Summary, shorten
+from dpstats.summaries import Summary, shorten, wrap_note
 from dpstats.wording import argument
 
 _log = logging.getLogger("dpstats")
@@ -134,8 +147,13 @@ class Plan(Simulated, PlanFacts):
         call = self._call("fit")
         return call.fit(data, engine, ledger=ledger, seed=seed, memory=memory, label=label, analyst=analyst)
 
-    def by_rows(self) -> pd.DataFrame:
+    def by_rows(self, n: int | Sequence[int] | None = None) -> pd.DataFrame:
         """What the plan will spend on ranges and on standard errors once it knows the number of rows.
+
+        Parameters
+        ----------
+        n : int, sequence of int or None
+            Numbers of rows; by default several from 300 to 1,000,000.
 
         Returns
         -------
@@ -144,16 +162,17 @@ class Plan(Simulated, PlanFacts):
             or "paid"; and share, the share of coefficients that are expected to have an interval. It is a cautious
             forecast, for uninformative rows (narrow, off-centre numbers; rare levels) and the declared ranges
             (docs/proofs/adaptive); `standard_errors` and `dp.sample_size` also forecast for usual rows, which show
-            intervals with far fewer. Of a screened model the widest terms stand for those that will be chosen. With
-            ``inference=True`` errors are paid for in every line. The frame is empty, and a warning says why, if the
-            number of rows changes nothing or nothing can be foreseen.
+            intervals with far fewer. Of a screened model the widest terms stand for those that will be chosen, and
+            narrower ranges of chosen columns cost their part of eps but count as declared. With ``inference=True``
+            errors are paid for in every line. The frame is empty, and a warning says why, if the number of rows
+            changes nothing or nothing can be foreseen.
 
         Examples
         --------
         >>> dp.plan("y ~ x", {"x": (0, 1), "y": bool}, 1.0, family="binomial").by_rows()["errors"].iloc[-1]
         'free'
         """
-        found = self._call("by_rows").by_rows(self)
+        found = self._call("by_rows").by_rows(self, n)
         if found.empty:
             _log.warning("dpstats: by_rows is empty: %s", self._same_for_all_rows())
         return found
@@ -233,13 +252,28 @@ class Plan(Simulated, PlanFacts):
         True
         """
         tables = [header_table(self, "none read"), column_table(self), *plan_tables(self)]
-        if self.counts is not None and self.call is not None and (self.counts.settles_errors or self.counts.trimmable):
-            found = self._call("by_rows").by_rows(self)
-            tables += [] if found.empty else [rows_table(found)]
+        tables += [] if (found := self._foreseen()).empty else [rows_table(found)]
         return Summary(tables, [*plan_notes(self, what="A fit by this plan"), *rounding_note(self.objective)])
 
+    def _foreseen(self) -> pd.DataFrame:
+        """The table of `by_rows` where rows will be counted that settle something; empty elsewhere."""
+        follows = self.counts is not None and (self.counts.settles_errors or self.counts.trimmable)
+        return self.call.by_rows(self) if self.call is not None and follows else pd.DataFrame()
+
     def __str__(self) -> str:
-        return self.summary().as_text()
+        """What most readers need of the `summary`."""
+        found, guarantee = self._foreseen(), self.guarantee
+        facts = [f"{self.family.link} link", f"{len(self.names)} columns", f"method: {method_name(self)}"]
+        facts += [] if self.request.penalty is None else [f"penalty: {penalty_text(self)}"]
+        lines = [*banner(guarantee), model_title(self), *facts_lines([modelled_level(self), *facts])]
+        if not found.empty:
+            told = found.assign(share=found["share"].round(2)).drop_duplicates()  # no line repeats the one above
+            lines += rows_table(told).as_text().split("\n")
+        delta = f", delta {guarantee.delta:.3g}" if guarantee.delta else ""
+        budget = f"Budget: eps {guarantee.eps:.4g}{delta}: {purchases_text(self, self.budget)}."
+        notes = [guarantee_note(self, "A fit by this plan"), budget, *main_notes(self)]
+        notes.append("All tables and notes: print(plan.summary())")
+        return "\n".join([*lines, "", *itertools.chain.from_iterable(map(wrap_note, notes))])
 
     def __repr__(self) -> str:
         return f"<Plan: {self.description}>"

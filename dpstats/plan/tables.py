@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,12 +16,15 @@ from dpstats.families import NegativeBinomial
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.spec import automatic_alpha
 from dpstats.mechanisms.stage import NoiseFacts
-from dpstats.plan.facts import PlanFacts
+from dpstats.plan.facts import CHOSEN_RANGES, PlanFacts
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.summaries import WIDTH, format_number, format_range, full_width, paired_facts, shorten
 
 RISK_LEVEL = 0.05
+
+OF_ALL_ROWS = ("row counts", "ranges", "response")
+"""Purchases before the rows are divided into those that choose columns and those that are fitted."""
 
 MOST_TERMS = 60
 """A plan lists so many terms and then how many more there are."""
@@ -195,6 +199,29 @@ def budget_table(plan: PlanFacts) -> SimpleTable:
         (name, [*(format_number(row[column]) for column in columns), row["buys"]]) for name, row in budget.iterrows()
     ]
     return full_width([*columns, "buys"], rows, [9, 9, 9, 9, 23], title="Budget")
+
+
+def purchases_text(plan: PlanFacts, budget: pd.DataFrame) -> str:
+    """What was bought for how much; apart for the rows that choose columns and those that are fitted."""
+    costs = budget["eps"].drop(index="total")
+
+    def listed(names: Iterable[Any]) -> str:
+        parts: dict[str, float] = {}
+        for purchase in names:
+            name = "rounding" if str(purchase).endswith("rounding") else str(purchase)
+            parts[name] = parts.get(name, 0.0) + float(costs[purchase])
+        return ", ".join(f"{name} {eps:.4g}" for name, eps in parts.items())
+
+    names = list(costs.index)
+    if plan.request.options.split is None:
+        return listed(names)
+    of_all = [name for name in names if name in OF_ALL_ROWS]
+    last = (CHOSEN_RANGES, "residual spread", plan.stages[-1].role)
+    first = next(name for name in last if name in names)
+    fitted = names[names.index(first) :]
+    chosen = [name for name in names if name not in (*of_all, *fitted)]
+    counted = f"{listed(of_all)}; " if of_all else ""
+    return f"{counted}rows that choose: {listed(chosen)}; other rows, which are fitted: {listed(fitted)}"
 
 
 def bought_tables(plan: PlanFacts) -> list[SimpleTable]:

@@ -166,6 +166,11 @@ CHOSEN_FROM, CHOSEN_ALL = 8_000.0, 25_000.0
 """Rows of the fit times eps from which ranges of chosen columns are narrowed, and from which the share falls."""
 
 
+def rows_that_choose(eps: float, adjacency: Adjacency) -> int:
+    """The number of rows from which on a fit of half of them for eps narrows ranges of chosen columns: public."""
+    return math.ceil(2 * CHOSEN_FROM * (1 if adjacency == "add_remove" else 2) / eps)
+
+
 def chosen_share(rows_eps: float, adjacency: Adjacency) -> float:
     """The share of eps that narrows ranges of chosen columns, for so many rows of their fit times eps; 0 for none."""
     rows_eps *= 1.0 if adjacency == "add_remove" else 0.5

@@ -5,7 +5,6 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-from collections.abc import Iterable
 from itertools import compress
 from typing import Any
 
@@ -22,7 +21,6 @@ from dpstats.mechanisms.design import SubDesign, formula_variables
 from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.mechanisms.options import ROWS_GUESS
 from dpstats.mechanisms.spec import automatic_alpha, obstacle
-from dpstats.plan.facts import CHOSEN_RANGES
 from dpstats.plan.notes import (
     GREATEST_EPS,
     cap_note,
@@ -57,6 +55,7 @@ from dpstats.plan.tables import (
     modelled_level,
     penalty_text,
     plan_tables,
+    purchases_text,
     weighing,
 )
 from dpstats.results.contrasts import PVALUES_WORDS, UNLIKE, inference_table, to_the_noise
@@ -68,7 +67,6 @@ from dpstats.wording import argument, phrase
 
 __all__ = ["Summary", "summarize"]
 
-OF_ALL_ROWS = ("row counts", "ranges", "response")  # purchases before the rows are divided
 MOST_NAMES, NAMES_ROOM = 8, 100  # coefficients that a note lists, and their characters; more are counted
 SHORT_NAME = 18  # the room of names in a regression table, and in one of coefficients alone if all are shorter
 
@@ -257,30 +255,7 @@ def budget_line(results: ReleasedModel) -> str:
     guarantee = results.guarantee
     ranges = "".join(f" {what}: {', '.join(names)}." for what, names in _ranges(results).items())
     delta = f", delta {guarantee.delta:.3g}" if guarantee.delta else ""
-    return f"Budget: eps {guarantee.eps:.4g}{delta}: {_purchases(results)}.{ranges}"
-
-
-def _purchases(results: ReleasedModel) -> str:
-    """What was bought for how much; apart for the rows that choose columns and those that are fitted."""
-    costs = results.budget["eps"].drop(index="total")
-
-    def listed(names: Iterable[Any]) -> str:
-        parts: dict[str, float] = {}
-        for purchase in names:
-            name = "rounding" if str(purchase).endswith("rounding") else str(purchase)
-            parts[name] = parts.get(name, 0.0) + float(costs[purchase])
-        return ", ".join(f"{name} {eps:.4g}" for name, eps in parts.items())
-
-    names = list(costs.index)
-    if results.plan.request.options.split is None:
-        return listed(names)
-    of_all = [name for name in names if name in OF_ALL_ROWS]
-    last = (CHOSEN_RANGES, "residual spread", results.plan.stages[-1].role)
-    first = next(name for name in last if name in names)
-    fitted = names[names.index(first) :]
-    chosen = [name for name in names if name not in (*of_all, *fitted)]
-    counted = f"{listed(of_all)}; " if of_all else ""
-    return f"{counted}rows that choose: {listed(chosen)}; other rows, which are fitted: {listed(fitted)}"
+    return f"Budget: eps {guarantee.eps:.4g}{delta}: {purchases_text(results.plan, results.budget)}.{ranges}"
 
 
 def risk_note(results: ReleasedModel, n: int | None) -> list[str]:

@@ -29,7 +29,7 @@ def test_a_near_miss_is_said_by_plan_and_before_a_fit(caplog: pytest.LogCaptureF
         plan.advice[0]
         == "age is not declared, and its range will be bought; the domain declares Age: did you mean that?"
     )
-    assert "did you mean that?" in " ".join(str(plan).split())
+    assert "did you mean that?" in " ".join(str(plan.summary()).split())
     dp.ols("y ~ age", frame(), 1.0, domain={"y": (0, 1), "ages": (17, 90)})
     assert "the domain declares ages: did you mean that?" in said(caplog)
     assert "the budget buys the ranges of age" in said(caplog)

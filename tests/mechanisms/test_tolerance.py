@@ -194,7 +194,7 @@ def test_few_declared_rows_cover_no_fewer(method: str, eps: float, curvature: fl
     # With so many rows a curvature of 1e-10 is refused: the last step would drown the coefficients.
     more = dp.plan("y ~ x", domain, eps, rows_at_most=1e9, **{**options, "curvature": max(curvature, 1e-8)})
     assert more.objective.covered_rows >= 1e9
-    assert "proved for up to" not in str(dp.plan("y ~ x", domain, 1.0, family=family, method=method))
+    assert "proved for up to" not in str(dp.plan("y ~ x", domain, 1.0, family=family, method=method).summary())
 
 
 def test_the_plan_prints_what_the_final_noise_costs() -> None:
@@ -442,8 +442,10 @@ def test_plans_say_where_the_sums_behind_errors_end(how: dict[str, Any]) -> None
     said = "Sums of squares are capped at those of 536,870,912 rows"
     for rows, warned in [(1e7, False), (5e8, False), (6e8, True), (1e10, True)]:
         plan = dp.plan("y ~ x", domain, 1.0, rows_at_most=rows, **how)
-        assert (said in " ".join(str(plan).split())) is warned
-    assert "Sums of squares are capped" not in str(dp.plan("y ~ x", domain, 1.0, rows_at_most=1e10, inference=None))
+        assert (said in " ".join(str(plan.summary()).split())) is warned
+    assert "Sums of squares are capped" not in str(
+        dp.plan("y ~ x", domain, 1.0, rows_at_most=1e10, inference=None).summary()
+    )
     total = np.array([[2**29 * 2 ** (2 * PLACES) + 1]], dtype=object)
     noise = MatrixNoise("wishart", 1e-3, (1.0,))
     released = cover_with_noise([total], noise, weight_bound=1.0, cover_eps=1.0, random=np.random.default_rng(0))

@@ -59,7 +59,7 @@ def test_the_cap_that_a_plan_states_holds_of_every_fit_of_it() -> None:
     domain = {**WIDE, "y": (0, 60_000)}
 
     def said(plan: dp.Plan) -> str:
-        return " ".join(str(plan).split())
+        return " ".join(str(plan.summary()).split())
 
     adaptive = said(dp.plan(MODEL, domain, 1.0))
     assert "Without standard errors the cap is 7,500 in units of the response." in adaptive
@@ -166,7 +166,7 @@ def test_a_plan_prices_an_interval_where_errors_are_asked_for(options: dict[str,
     assert (plan.response is not None) == buys
     if plan.response is not None:
         assert plan.response.eps == pytest.approx(ERRORS_SHARE)
-        assert "0.03 of eps buys" in " ".join(str(plan).split())
+        assert "0.03 of eps buys" in " ".join(str(plan.summary()).split())
 
 
 def test_a_smaller_share_of_the_response_is_what_is_spent() -> None:

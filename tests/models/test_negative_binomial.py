@@ -123,7 +123,7 @@ def test_names_of_others() -> None:
 
 def test_a_dispersion_that_is_not_given_is_bought_with_the_fit(tmp_path: Path) -> None:
     plan = dp.plan("y ~ x + g", DOMAIN, 1.0, family="negativebinomial")
-    text = " ".join(str(plan).split())
+    text = " ".join(str(plan.summary()).split())
     assert "negative binomial, alpha to be bought" in text
     assert "count, mean, alpha" in text
     assert plan.budget.loc["response", "eps"] == pytest.approx(0.06)

@@ -51,7 +51,7 @@ def check_one_guarantee(tmp_path: Path, eps: float, hidden: tuple[str, ...], out
     assert (told_delta, *others) == (charged["delta"], whose["adjacency"], True, whose["unit"])
     assert tuple(fit.budget.loc["total", ["eps", "delta"]]) == (told_eps, charged["delta"])
     private = f"({charged['eps']:.4g}, {charged['delta']:.4g})" if charged["delta"] else f"{charged['eps']:.4g}"
-    for text in (str(plan), str(fit), str(loaded), str(loaded.summary(full=True))):
+    for text in (str(plan.summary()), str(fit), str(loaded), str(loaded.summary(full=True))):
         assert f" {private}-differentially private for " in " ".join(text.split())
     again = dp.plan(f"{outcome} ~ a + x + z", domain, 4 * eps, family=family, rows_at_least=1e6, **options).at(eps)
     assert promise(again.guarantee) == promise(plan.guarantee)

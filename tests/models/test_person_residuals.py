@@ -265,7 +265,7 @@ def test_a_plan_with_public_persons_costs_what_the_fit_does(adjacency: str) -> N
     found = fitted(**settings)
     assert found.guarantee.eps == plan.guarantee.eps == 1.0
     pd.testing.assert_series_equal(plan.budget.loc["residual spread"], found.budget.loc["residual spread"])
-    assert "how far residuals about it reach" in " ".join(str(plan).split())
+    assert "how far residuals about it reach" in " ".join(str(plan.summary()).split())
     assert plan.at(0.5).at(1.0).digest() == plan.digest()
     said, unsaid = (plan.standard_errors(PERSONS, residual_sd=sd)["std_error"] for sd in (1.0, 10.0))
     assert (said < unsaid).all()

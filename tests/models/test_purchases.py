@@ -151,7 +151,7 @@ def test_what_was_bought_is_saved_and_shown(tmp_path: Path) -> None:
         assert "Bought with the budget" in text
         assert f"{fitted.plan.response.high:.4g}" in text
         assert max(map(len, text.splitlines())) <= 80
-        assert "Bought with the budget" not in str(dp.plan("c ~ x", DOMAIN, 1.0, family="poisson"))
+        assert "Bought with the budget" not in str(dp.plan("c ~ x", DOMAIN, 1.0, family="poisson").summary())
 
 
 def test_bought_ranges_are_shown_as_a_table() -> None:

@@ -175,7 +175,7 @@ def test_a_plan_with_public_rows_costs_what_the_fit_does(
     assert ("residual spread" in plan.budget.index) == ("residual spread" in found.budget.index) == bought
     if bought:
         pd.testing.assert_series_equal(plan.budget.loc["residual spread"], found.budget.loc["residual spread"])
-    assert ("how far residuals about it reach" in " ".join(str(plan).split())) == bought
+    assert ("how far residuals about it reach" in " ".join(str(plan.summary()).split())) == bought
     assert plan.at(0.5).at(settings["eps"]).digest() == plan.digest()
 
 

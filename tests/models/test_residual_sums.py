@@ -319,7 +319,7 @@ def test_a_plan_with_public_rows_costs_what_the_fit_does(given: dict[str, Any], 
     assert (entry["method"], entry["eps"]) == (plan.request.method, settings["eps"])
     bought = not given or "delta" in given
     assert ("residual spread" in plan.budget.index) == bought
-    assert ("how far residuals about it reach" in " ".join(str(plan).split())) == bought
+    assert ("how far residuals about it reach" in " ".join(str(plan.summary()).split())) == bought
     assert found.plan.request.method == "statistics" or not bought
 
 

@@ -427,7 +427,7 @@ def test_what_the_count_settled_is_said(people: pd.DataFrame) -> None:
 def test_counts_of_any_budget_have_a_finite_error(eps: float) -> None:
     plan = dp.plan("y ~ x", DOMAIN, eps, family="binomial", inference=None)
     assert math.isfinite(plan.counts.rows_sd)
-    assert str(plan)
+    assert str(plan.summary())
 
 
 @pytest.mark.parametrize(
@@ -489,7 +489,7 @@ def test_what_errors_cost_follows_the_count(people: pd.DataFrame) -> None:
     plan = dp.plan(MODEL, CENSUS, 1.0, family="binomial", check_share=0.03)
     assert plan.by_rows()["errors"].tolist()[0] == "none"
     assert plan.by_rows()["share"].is_monotonic_increasing
-    shown = " ".join(str(plan).split())
+    shown = " ".join(str(plan.summary()).split())
     assert "Ranges and standard errors by the number of rows" in shown
     for rows, setting in ((150, None), (20_000, True)):
         fit = dp.glm(MODEL, people[:rows], 1.0, family="binomial", domain=CENSUS, check_share=0.03, seed=1)

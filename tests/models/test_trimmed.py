@@ -33,7 +33,7 @@ def test_a_plan_shows_the_purchase_and_its_price() -> None:
     assert plan.trimmed == ("x", "z")  # neither levels nor codes of 0 and 1, nor the response
     assert plan.budget.loc["ranges", "eps"] == pytest.approx(0.2)
     assert plan.budget.loc["total", "eps"] == pytest.approx(1.0)
-    said = " ".join(str(plan).split())
+    said = " ".join(str(plan.summary()).split())
     assert "0.2 of eps buys an interval within the declared range of x, z that holds" in said
     assert "rows the declared range stays. This plan uses the declared ranges" in said
     assert dp.Plan.from_dict(plan.to_dict()).trimmed == plan.trimmed

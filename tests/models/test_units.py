@@ -126,7 +126,7 @@ class TestPlans:
         assert robust.budget["eps"].drop("total").sum() == pytest.approx(2.0)
 
     def test_the_summary_says_whose(self) -> None:
-        text = str(dp.plan(FORMULA, DOMAIN, 1.0, family="binomial", unit="who"))
+        text = str(dp.plan(FORMULA, DOMAIN, 1.0, family="binomial", unit="who").summary())
         assert "Unit:" in text
         assert "equal shares" in text
         words = " ".join(text.split())

@@ -223,7 +223,7 @@ def test_a_dry_run_plans_what_the_fit_does(name: str) -> None:
         assert role == role_after
         if role != "refit":
             assert before.noise == after.noise
-    text = str(plan)
+    text = str(plan.summary())
     assert max(len(line) for line in text.splitlines()) <= 80
     assert "Terms" in text
 

@@ -171,7 +171,9 @@ def test_an_automatic_alpha_is_not_said_to_be_zero() -> None:
     for fit, size in zip(fits, ("auto", "5"), strict=True):
         assert f"penalty: lasso, alpha {size};" in words(fit)
         assert f"lasso, alpha {size}" in dp.etable(fits).to_markdown()
-    assert "range of x0, x1, x2, x3, x4, x5, x6, x7, 4 more" in " ".join(str(dp.plan(formula, domain, 1.0)).split())
+    assert "range of x0, x1, x2, x3, x4, x5, x6, x7, 4 more" in " ".join(
+        str(dp.plan(formula, domain, 1.0).summary()).split()
+    )
     with pytest.raises(AttributeError, match=r"tidy\(\)\.to_csv\(path\)"):
         fits[0].to_csv("table.csv")  # type: ignore[attr-defined]
     with pytest.raises(ArgumentError, match="alpha='auto'"):
@@ -360,7 +362,7 @@ def test_a_plan_says_that_free_errors_are_a_matter_of_luck_and_of_how_many_rows(
 def test_words_hold_no_placeholder(formula: str, family: str, more: dict[str, Any]) -> None:
     penalised = "penalty" in more and family == "gaussian"
     plan = dp.plan(formula, DOMAIN, 1.0, family=family, **({**more, "inference": None} if penalised else more))
-    assert "{" not in str(plan)
+    assert "{" not in str(plan.summary())
     assert "{" not in str(plan.fit(rows(300)).summary(full=True))
 
 
