@@ -61,11 +61,14 @@ MIDDLE, LIKELY, SURE = 0.5, 0.9, 0.99
 
 By design one purchase in twenty keeps its declared range once the rows pay for it, at nearly all numbers of rows."""
 
-ROWS_A_COLUMN = 1000.0
-"""Residuals are bought for so many rows times eps for each column or more.
+ROWS_A_COLUMN = 400.0
+"""Sums of residuals are bought for so many rows times eps for each column or more.
 
-From 2,500 on no intervals would be lost where columns go together. But predictions from sums without residuals are up
-to 1.7 times as far off as those of coefficients alone there; with residuals 1.3 times."""
+With fewer a table that is insisted on would lose intervals. With more, coefficients would be further off: those of sums
+without residuals are so by half at 400 to 1,000."""
+
+CAPPED_A_COLUMN = 1000.0
+"""A cap of the loss that follows residuals, of persons and of columns chosen on other rows, is bought for so many."""
 
 LIKELY_CHOSEN = 8
 """Columns that a lasso with a refit is taken to choose, with the intercept: it keeps 2 to 8 of 60 (docs/guide)."""
@@ -349,18 +352,25 @@ def with_residuals(plan: Plan, rows: float, asked: Request) -> Plan:
     decide whether residuals are bought, and nothing fails for those that are.
     """
     request, size = with_settled_law(plan), len(plan.names)
-    if request.options.unit is not None:
-        suits = may_cap_persons(asked, plan.design)
-    else:
-        suits = request.options.inference is True and may_take_statistics(asked) and foreseeable(plan)
-        request = replace(request, method="statistics")
-    if not suits or plan.response is None or rows * request.row_eps < ROWS_A_COLUMN * size:
+    if not pays_for_residuals(plan, rows, asked):
         return plan
+    if request.options.unit is None:
+        request = replace(request, method="statistics")
     centre = ResidualCentre((0.0,) * size, INTERVAL_CAP)
     residuals = ResidualPurchase(residual_share(rows * request.row_eps, size) * request.row_eps, centre)
     with contextlib.suppress(DPStatsError):  # as public as what is planned
         return rescaled(plan, request, plan.response, residuals)
     return plan
+
+
+def pays_for_residuals(plan: Plan, rows: float, asked: Request) -> bool:
+    """Whether so many rows pay for the residuals of a plan with errors; `asked` as for `with_residuals`."""
+    if plan.request.options.unit is not None:
+        suits, least = may_cap_persons(asked, plan.design), CAPPED_A_COLUMN
+    else:
+        suits = plan.request.options.inference is True and may_take_statistics(asked) and foreseeable(plan)
+        least = ROWS_A_COLUMN
+    return suits and plan.response is not None and rows * plan.request.row_eps >= least * len(plan.names)
 
 
 def with_refit_residuals(plan: Plan, rows: float) -> Plan:
@@ -374,7 +384,7 @@ def with_refit_residuals(plan: Plan, rows: float) -> Plan:
     chooses = options.split is not None and (screened or options.refit_share > 0)
     suits = chooses and alike and options.unit is None and plan.response is not None and caps_for_intervals(request)
     used, size = rows * request.row_eps / 2, int(plan.kept.sum()) if screened else min(len(plan.names), LIKELY_CHOSEN)
-    if not suits or plan.residuals is not None or used < ROWS_A_COLUMN * size:
+    if not suits or plan.residuals is not None or used < CAPPED_A_COLUMN * size:
         return plan
     with contextlib.suppress(DPStatsError):  # as public as what is planned
         purchase = ResidualPurchase(residual_share(used, size) * request.row_eps)

@@ -20,12 +20,14 @@ from dpstats.models.adaptive import (
     LIKELY,
     MIDDLE,
     SURE,
+    affordable,
     before_residuals,
     candidates_of,
     carried_out,
     finds_cap,
     interval_follows,
     interval_share,
+    pays_for_residuals,
     with_public_residuals,
 )
 from dpstats.models.expectations import (
@@ -50,8 +52,9 @@ from dpstats.models.forecast import (
 )
 from dpstats.models.population import POOR, KnownColumns, check_row_count
 from dpstats.plan import Plan
-from dpstats.plan.methods import ResponsePurchase, chosen_range_eps, fit_spec
+from dpstats.plan.methods import ResponsePurchase, chosen_range_eps, fit_spec, may_take_statistics
 from dpstats.plan.plan import rescaled, with_settled_law
+from dpstats.plan.tables import CAPPED_SUMS, method_name
 from dpstats.wording import phrase
 
 Vector = NDArray[np.float64]
@@ -237,7 +240,7 @@ MOST_ROWS = 10**15
 
 
 def by_rows(plan: Plan, n: object = None) -> pd.DataFrame:
-    """What would be chosen by number of rows: which ranges, how errors are paid for, and how many to expect."""
+    """What would be chosen by number of rows: ranges, how errors are paid for, how many to expect, and the method."""
     given = list(n) if isinstance(n, (Sequence, np.ndarray)) and len(n) else [n]
     numbers = ROWS if n is None else [check_row_count(one, MOST_ROWS) for one in given]
     choices, found = Choices(plan), []
@@ -249,8 +252,9 @@ def by_rows(plan: Plan, n: object = None) -> pd.DataFrame:
         setting, screening = chosen.request.options.inference, chosen.screening
         bought = choices.share(rows, chosen) or chosen.trimmed or (screening is not None and screening.range_eps)
         paid = "none" if not expected.share else "free" if setting == "auto" else "paid"
-        found.append((rows, "bought" if bought else "declared", paid, expected.share))
-    table = NotedFrame(pd.DataFrame(found, columns=["rows", "ranges", "errors", "share"]).set_index("rows"))
+        method = _method(chosen, plan, rows) if setting is True else method_name(plan)
+        found.append((rows, "bought" if bought else "declared", paid, expected.share, method))
+    table = NotedFrame(pd.DataFrame(found, columns=["rows", "ranges", "errors", "share", "method"]).set_index("rows"))
     if found and plan.family.response == "binary":
         assert isinstance(plan.design, DesignSpec)
         nothing = KnownColumns.from_arguments(plan.design, None, None)
@@ -258,3 +262,12 @@ def by_rows(plan: Plan, n: object = None) -> pd.DataFrame:
         known = phrase(f"plan.standard_errors(n, {typical_response(plan, share)})", shell=typical_response(plan, share))
         table.attrs["note"] = f"This assumes that {response_words(plan, share)}; {known} takes the share that you know."
     return table
+
+
+def _method(chosen: Plan, plan: Plan, rows: float) -> str:
+    """By which a choice with errors is carried out; between two a bought interval of the response will decide."""
+    if plan.counts is None or not may_take_statistics(plan.request):
+        return method_name(plan)
+    if pays_for_residuals(affordable(chosen, rows), rows, plan.request):
+        return CAPPED_SUMS
+    return f"{plan.request.method} or statistics"

@@ -159,13 +159,14 @@ class Plan(Simulated, PlanFacts):
         -------
         DataFrame
             By number of rows: ranges, "bought" where intervals within the declared ranges are; errors, "none", "free"
-            or "paid"; and share, the share of coefficients that are expected to have an interval. It is a cautious
-            forecast, for uninformative rows (narrow, off-centre numbers; rare levels) and the declared ranges
-            (docs/proofs/adaptive); `standard_errors` and `dp.sample_size` also forecast for usual rows, which show
-            intervals with far fewer. Of a screened model the widest terms stand for those that will be chosen, and
-            narrower ranges of chosen columns cost their part of eps but count as declared. With ``inference=True``
-            errors are paid for in every line. The frame is empty, and a warning says why, if the number of rows
-            changes nothing or nothing can be foreseen.
+            or "paid"; share, the share of coefficients that are expected to have an interval; and method, as the
+            summary of the fit names it, or "napp or statistics" where what is bought before decides between the two.
+            The share is a cautious forecast, for uninformative rows (narrow, off-centre numbers; rare levels) and the
+            declared ranges (docs/proofs/adaptive); `standard_errors` and `dp.sample_size` also forecast for usual
+            rows, which show intervals with far fewer. Of a screened model the widest terms stand for those that will
+            be chosen, and narrower ranges of chosen columns cost their part of eps but count as declared. With
+            ``inference=True`` errors are paid for in every line. The frame is empty, and a warning says why, if the
+            number of rows changes nothing or nothing can be foreseen.
 
         Examples
         --------

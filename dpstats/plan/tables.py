@@ -118,12 +118,13 @@ def capped_at(plan: PlanFacts) -> float | None:
     return None if isinstance(design, DesignSpec) and units >= design.response.high - design.response.low else units
 
 
+CAPPED_SUMS = "sums with a cap"
+
+
 def method_name(plan: PlanFacts) -> str:
     """As in the call; sums that cap residuals about a first fit are not what ``method="statistics"`` releases."""
     sums = plan.objective.statistics
-    return (
-        plan.request.method if sums is None or sums.residuals is None or capped_at(plan) is None else "sums with a cap"
-    )
+    return plan.request.method if sums is None or sums.residuals is None or capped_at(plan) is None else CAPPED_SUMS
 
 
 def penalty_text(plan: PlanFacts) -> str:
@@ -254,11 +255,16 @@ def bought_tables(plan: PlanFacts) -> list[SimpleTable]:
 
 def rows_table(found: pd.DataFrame) -> SimpleTable:
     """What the number of rows decides."""
-    rows = [(f"{rows:,}", [row["ranges"], row["errors"], f"{row['share']:.0%}"]) for rows, row in found.iterrows()]
+    several = ["method"] if found["method"].nunique() > 1 else []
+    rows = [
+        (f"{rows:,}", [row["ranges"], row["errors"], f"{row['share']:.0%}", *row[several]])
+        for rows, row in found.iterrows()
+    ]
     title = "Ranges and standard errors by the number of rows that is counted"
     title += "\ncautious forecast: numbers fill little of their ranges, levels are rare"
     title += f"\n{assumed}" if (assumed := found.attrs.get("note", "").partition(";")[0]) else ""
-    return full_width(["ranges", "standard errors", "coefficients with one"], rows, [12, 20, 24], title=title)
+    headers, widths = ["ranges", "standard errors", "coefficients with one", *several], [12, 20, 24, 20]
+    return full_width(headers, rows, widths[: len(headers)], title=title)
 
 
 NOISE_WIDTHS = {"curvature": 20, "on": 13, "drawn": 13, "sd of noise": 14, "ratio": 9}

@@ -213,9 +213,25 @@ def test_who_insists_buys_no_residuals(options: dict[str, Any]) -> None:
 
 
 def test_few_rows_a_column_buy_no_residuals() -> None:
-    """1,000 rows times eps for each of five columns."""
-    assert fitted(4_500, inference=True).plan.residuals is None
-    assert fitted(5_800, inference=True).plan.residuals is not None
+    """400 rows times eps for each of five columns."""
+    assert fitted(2_000, inference=True, n=1_950).plan.residuals is None
+    assert fitted(2_000, inference=True, n=2_050).plan.residuals is not None
+
+
+def test_the_table_by_rows_names_the_method() -> None:
+    """That of fits of so many rows; where sums of residuals are too dear what is bought before decides."""
+    for options in ({}, {"inference": True}):
+        table = dp.plan(MODEL, WIDE, 1.0, **options).by_rows()
+        for rows, method in table["method"].items():
+            fixed = dp.plan(MODEL, WIDE, 1.0, n=rows, **options)
+            assert (fixed.residuals is not None) == (method == "sums with a cap")
+        assert table["method"].iloc[0] == ("napp or statistics" if options else "napp")
+        assert table["method"].iloc[-1] == "sums with a cap"
+        assert "sums with a cap" in str(dp.plan(MODEL, WIDE, 1.0, **options)).split("Notes")[0]
+    logistic = dp.plan("y ~ x", {"x": (0, 1), "y": bool}, 1.0, family="binomial")
+    assert set(logistic.by_rows()["method"]) == {"napp"}
+    robust = dp.plan(MODEL, WIDE, 1.0, inference="robust")
+    assert robust.by_rows().empty or set(robust.by_rows()["method"]) == {"napp"}
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
@@ -303,10 +319,10 @@ def test_a_planted_purchase_that_costs_more_is_not_released(monkeypatch: pytest.
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 @pytest.mark.parametrize(
-    "given", [{}, {"delta": 0.01}, {"eps": 0.2}, {"inference": None}, {"n": 4_500, "inference": True}]
+    "given", [{}, {"delta": 0.01}, {"eps": 0.09}, {"inference": None}, {"n": 1_900, "inference": True}]
 )
 def test_a_plan_with_public_rows_costs_what_the_fit_does(given: dict[str, Any], adjacency: str, tmp_path: Path) -> None:
-    """To the last bit, whether residuals are bought (1,000 rows times eps for each of five columns) or not."""
+    """To the last bit, whether residuals are bought (400 rows times eps for each of five columns) or not."""
     settings = {"eps": 1.0, "n": 20_000, "adjacency": adjacency, **given}
     plan = dp.plan(MODEL, WIDE, **settings)
     ledger = dp.Ledger(tmp_path / "rows.ledger", dataset="rows", eps=1.0, delta=0.1, adjacency=adjacency)
