@@ -115,6 +115,8 @@ def parse(formula: str) -> Formula:
 def _parse(formula: str) -> Formula:
     """See `parse`; a call reads its formula several times."""
     text = as_python(formula)
+    if "~" not in text:
+        raise FormulaError(f"formula {formula!r} has no '~': write the response, ~ and the terms, as in y ~ x + C(g)")
     refuse_symbols(text)
     try:
         tree = parse_tree(text)
