@@ -174,7 +174,14 @@ def main_notes(plan: PlanFacts) -> list[str]:
     """The notes that matter most for a plan: probable mistakes, then what the model is, then what it buys."""
     notes = [*weak_guarantee_note(plan), *([] if plan.completed else map(sentence, plan.advice)), *counts_note(plan)]
     notes += [] if plan.screening is None else [screening_note(plan)]
-    notes += [errors_note(plan), *unknown_note(plan), *trimmed_note(plan), *design_notes(plan), *link_note(plan)]
+    notes += [
+        *limit_note(plan),
+        errors_note(plan),
+        *unknown_note(plan),
+        *trimmed_note(plan),
+        *design_notes(plan),
+        *link_note(plan),
+    ]
     return [*notes, *cap_note(plan)][:MOST_MAIN_NOTES]
 
 

@@ -132,7 +132,7 @@ class TestPlans:
         words = " ".join(text.split())
         assert "1-differentially private for adding or removing one who with all its rows" in words
         capped = dp.plan(FORMULA, DOMAIN, 1.0, family="binomial", unit="who", max_rows=2, adjacency="replace_one")
-        assert "At most 2 rows of each who count" in " ".join(str(capped).split())
+        assert "At most 2 rows of each who count" in " ".join(str(capped.summary()).split())
 
     def test_returned_budget_is_that_of_a_person(self) -> None:
         common: dict[str, Any] = {"family": "binomial", "retrieval": "return", "inference": None}

@@ -292,7 +292,7 @@ def test_a_negative_binomial_fit_has_its_alpha_in_the_title() -> None:
     title = "Private Generalized Linear Model: negative binomial, alpha = 0.5"
     assert title in words(fit)
     assert title in " ".join(str(fit.summary(full=True)).split())
-    assert title in " ".join(str(fit.plan).split())
+    assert title in " ".join(str(fit.plan.summary()).split())
 
 
 def test_predictions_print_as_a_table() -> None:
