@@ -185,10 +185,9 @@ def get_family(family: Any, *, of_pieces: bool = False) -> Family:
     name = known_name(family)
     if not isinstance(name, str) or name not in _BY_NAME:
         near = near_miss(name, [*_BY_NAME, *NAMES]) if isinstance(name, str) else None
-        if near is not None:
-            raise ArgumentError(f"family: got {safe_repr(family)}; did you mean {near!r}?")
+        hint = "" if near is None else f", did you mean {near!r}?"
         made = phrase(", or an object such as dp.families.Poisson(y_max=20)", shell="")
-        raise ArgumentError(f"family must be one of {sorted(_BY_NAME)}{made}; got {safe_repr(family)}")
+        raise ArgumentError(f"family must be one of {sorted(_BY_NAME)}{made}; got {safe_repr(family)}{hint}")
     if name == "negative_binomial" and not isinstance(family, (str, type)):
         return NegativeBinomial(float(getattr(family, "alpha", 1.0)))
     return _BY_NAME[name]()
