@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from dpstats.arguments import check_choice, is_number, safe_repr
 from dpstats.errors import ArgumentError, DomainError
+from dpstats.wording import days_since
 
 Scalar = str | int | float | bool
 
@@ -264,6 +266,8 @@ def _range(name: object, pair: tuple[object, ...]) -> Range:
     if len(ends) != 2 or any(isinstance(end, bool) or not isinstance(end, (int, float)) for end in ends):
         texts = len(pair) <= MOST_SHOWN and all(isinstance(end, str) for end in pair)
         listed = f": {safe_repr(list(pair))}" if texts else ""
+        if texts and all(re.match(r"\d+[-./]\d+[-./]\d", str(end)) for end in pair):
+            listed = f"; make a date a number, {days_since(str(name))}"
         raise DomainError(
             f"the range of {name!r} must be a pair of numbers (low, high); write levels as a list{listed}"
         )

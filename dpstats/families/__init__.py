@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dpstats.arguments import check_flag, safe_repr
+from dpstats.arguments import check_flag, near_miss, safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.families.base import Derivatives, Family, LossCurve
 from dpstats.families.binomial import Binomial, BinomialCounts
@@ -184,8 +184,10 @@ def get_family(family: Any, *, of_pieces: bool = False) -> Family:
         return family
     name = known_name(family)
     if not isinstance(name, str) or name not in _BY_NAME:
+        near = near_miss(name, [*_BY_NAME, *NAMES]) if isinstance(name, str) else None
+        hint = "" if near is None else f", did you mean {near!r}?"
         made = phrase(", or an object such as dp.families.Poisson(y_max=20)", shell="")
-        raise ArgumentError(f"family must be one of {sorted(_BY_NAME)}{made}; got {safe_repr(family)}")
+        raise ArgumentError(f"family must be one of {sorted(_BY_NAME)}{made}; got {safe_repr(family)}{hint}")
     if name == "negative_binomial" and not isinstance(family, (str, type)):
         return NegativeBinomial(float(getattr(family, "alpha", 1.0)))
     return _BY_NAME[name]()

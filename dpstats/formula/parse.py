@@ -7,6 +7,7 @@ the nodes of `expression`, and whatever has no translation is refused with the r
 from __future__ import annotations
 
 import keyword
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -115,6 +116,9 @@ def parse(formula: str) -> Formula:
 def _parse(formula: str) -> Formula:
     """See `parse`; a call reads its formula several times."""
     text = as_python(formula)
+    if re.fullmatch(r"\s*(\w+)\s+(\w+)\s*", text):
+        message = f"formula {formula!r} has no '~' between the response and the terms: write it as in y ~ x + C(g)"
+        raise FormulaError(locate(message, len(text.split()[0])))
     refuse_symbols(text)
     try:
         tree = parse_tree(text)

@@ -376,7 +376,10 @@ TRUTHS = "(0, 1)"
 """What is declared of a column of 0 and 1, or of bool."""
 
 TWO_LEVELS = "2 levels"
-"""What is declared of a column of two levels that are no numbers, and of a response of 0 and 1."""
+"""What is declared of a bool column, and of a response of 0 and 1."""
+
+TWO_TEXTS = "2 text levels"
+"""What is declared of a column of two levels that are text."""
 
 DROPS = " drops"
 """What stands behind a declared interval that drops rows beyond it."""
@@ -394,7 +397,8 @@ class Fault(NamedTuple):
     @property
     def stored(self) -> tuple[object, ...]:
         """As older versions stored it, unless it is the response's: a plan keeps its digest."""
-        return tuple(self) if self.response else tuple(self)[:3]
+        old = self._replace(declared=TWO_LEVELS) if self.declared == TWO_TEXTS else self
+        return tuple(old) if self.response else tuple(old)[:3]
 
     @property
     def loses(self) -> bool:
@@ -501,7 +505,8 @@ def _declared(fact: Range | Levels | None) -> str:
         return f"({low:g}, {high:g})" + DROPS * fact.drops
     if fact is not BINARY and (pair := number_pair(fact)) is not None:
         return f"{pair[0]}, {pair[1]}{AS_LEVELS}"
-    return f"{len(fact.values)} levels"
+    texts = all(isinstance(value, str) for value in fact.values)
+    return TWO_TEXTS if texts and len(fact.values) == 2 else f"{len(fact.values)} levels"
 
 
 MISSING_TOKENS = np.array([MISSING_TOKEN, *map(token_of, MISSING_WORDS)], dtype=np.uint64)

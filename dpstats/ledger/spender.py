@@ -361,7 +361,11 @@ class Spender(Reader):
                     drawn.add(number)
                 else:
                     due = due.plus(price)
-            check_price(connection, read_books(connection), self._facts, self._account, due, analyst)
+            try:
+                check_price(connection, read_books(connection), self._facts, self._account, due, analyst)
+            except BudgetExceeded as error:
+                asked = " + ".join(f"{one.eps:g}" for one in taken)
+                raise BudgetExceeded(f"a charge of eps={asked} {str(error).removeprefix('the charge ')}") from None
 
     def partition(self, by: str, parts: Sequence[Level]) -> Partition:
         """Split the rows by the value of column `by` into disjoint parts with separate accounts.

@@ -16,6 +16,7 @@ from dpstats.domain import Range
 from dpstats.families.base import OF_PIECES
 from dpstats.formula.advice import dropped_note
 from dpstats.formula.design import DesignSpec
+from dpstats.formula.reader import FORMULA
 from dpstats.inference import ModelSpread
 from dpstats.mechanisms.design import SubDesign, formula_variables
 from dpstats.mechanisms.information import Information, ReleasedSums
@@ -337,6 +338,10 @@ def essential_notes(results: ReleasedModel) -> list[str]:
         dropping = {name for name, one in plan.design.domain.items() if isinstance(one, Range) and one.drops}
         if dropping == set(narrowed_columns(plan)):
             design = [note for note in design if note.rstrip(".") not in dropped_note(plan.design.domain)]
+    counted = " ".join([*counts_note(plan), *suspects_note(results)])
+    if FORMULA in counted:  # which expression loses the rows, and where, is public
+        where = [note for note in design if note.partition(" is not finite ")[1]]
+        counted, design = " ".join([counted, *where]), [note for note in design if note not in where]
     # What the coefficients are, then which are missing, then the words of the table.
     told = [*link_note(plan), *missing_notes(results), *wide_response_note(results)]
     unlike = pvalues_note(results)
@@ -345,7 +350,6 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     notes += [*design, *cut_points_note(results), *limit_note(plan), *wording_notes(results)]
     if plan.guarantee.basis == "docs/proofs/tuning":
         notes = ["dp.tune chose the settings on the same rows; the budget covers the whole tuning.", *notes]
-    counted = " ".join([*counts_note(plan), *suspects_note(results)])
     notes = [*([counted] if counted else []), *outside, *notes]
     if plan.guarantee.unit is not None:
         notes.insert(0, persons_note(plan))
