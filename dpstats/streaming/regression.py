@@ -322,7 +322,8 @@ class Regression(_Stream):
         workload = plan.sums.mechanism.workload
         start = max(0, tick - workload.window) if isinstance(workload, Window) else int(release.start[0])
         deviation = plan.interval_deviation(start, tick) if plan.may_start_late else plan.deviation(tick)
-        return self._results(release.params, release.released, deviation, start, tick)
+        late = start > 0 and plan.may_start_late
+        return self._results(release.params, release.released, deviation, start, tick, late=late)
 
     def between(self, a: int, b: int) -> StreamResults:
         """The regression of the ticks a + 1, ..., b, with 0 <= a < b <= tick, from the same noisy sums, at no cost.
@@ -338,10 +339,12 @@ class Regression(_Stream):
             params = plan.fitting.params(sums, deviation, ticks=b - a)
         return self._results(params, sums, deviation, a, b)
 
-    def _results(self, params: Float, sums: Float, deviation: float, a: int, b: int) -> StreamResults:
-        """The regression of the ticks a + 1, ..., b."""
+    def _results(
+        self, params: Float, sums: Float, deviation: float, a: int, b: int, *, late: bool = False
+    ) -> StreamResults:
+        """The regression of the ticks a + 1, ..., b; `late` if the stream has chosen to leave out those before."""
         linearised, weights = self._running.linearised(a, b)
-        return StreamResults(self._running.plan, params, sums, deviation, a + 1, b, linearised, weights)
+        return StreamResults(self._running.plan, params, sums, deviation, a + 1, b, linearised, weights, late)
 
     def _closed(self) -> StreamResults:
         """The regression of the tick that was just closed; a warning, once a process, if ticks use far fewer rows."""

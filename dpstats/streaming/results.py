@@ -60,6 +60,8 @@ class StreamResults(FittedModel):
         Coefficients at which the ticks were linearised, or the first of them.
     weights : ndarray, shape (k,)
         The number of ticks for each of these.
+    late : bool
+        Whether the stream itself has left out the ticks before `first`, because their linearisation was poor.
 
     Examples
     --------
@@ -91,6 +93,7 @@ class StreamResults(FittedModel):
     last: int
     linearised: Float
     weights: Float
+    late: bool = False
 
     @property
     def nobs(self) -> None:
@@ -244,10 +247,10 @@ class StreamResults(FittedModel):
 
     def _notes(self, errors: bool) -> list[str]:
         notes = ["One charge covers the whole stream; this regression cost nothing more."]
-        if self.first > 1 and self.plan.may_start_late:
+        if self.late:
             notes.append(
-                f"The ticks before {self.first} are left out. By default these are first ticks, at most half of all, "
-                "whose rows were linearised too far from the coefficients."
+                f"The ticks before {self.first} are left out, at most half of all, because their rows were linearised "
+                "too far from the coefficients."
             )
         if self.rows is not None:
             weights = " and ".join(self._row_weights)
@@ -278,6 +281,7 @@ class StreamResults(FittedModel):
             **{name: getattr(self, name).tolist() for name in ("scaled_params", "sums")},
             "deviation": self.deviation,
             "ticks": [self.first, self.last],
+            "late": self.late,
             **{name: getattr(self, name).tolist() for name in ("linearised", "weights")},
         }
 
@@ -291,7 +295,9 @@ class StreamResults(FittedModel):
         if sums.shape != (plan.vector.size,) or params.shape != (len(plan.names),):
             raise ValueError("the stored values do not suit the plan")
         first, last = facts["ticks"]
-        return cls(plan, params, sums, facts["deviation"], first, last, linearised, weights)
+        # Of a file without the word it is not known, and not said.
+        late = facts.get("late", False)
+        return cls(plan, params, sums, facts["deviation"], first, last, linearised, weights, late)
 
     @property
     def _fitted_columns(self) -> NDArray[np.intp]:

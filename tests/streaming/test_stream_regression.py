@@ -489,6 +489,8 @@ def test_errors_are_withheld_where_rows_were_linearised_far_off(tmp_path: Path) 
         stream.change(4)
     late = stream.window(3)
     assert late.has_errors
+    assert "are left out" not in str(late.summary())  # the user has chosen these ticks
+    assert "are left out" in str(result.summary())
     assert np.abs((late.debiased - [0.3, -0.5, 0.0, 2.0]) / late.bse).max() < 4  # false alarms: 3e-4
     assert result.first > 1
     assert "No errors are shown" in str(stream.between(0, 4).summary())
