@@ -15,6 +15,7 @@ from statsmodels.iolib.table import SimpleTable
 
 from dpstats.arguments import is_whole
 from dpstats.cached import cached_property
+from dpstats.domain import Range
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, Poisson
 from dpstats.families.poisson import CAP_SHARE
@@ -199,6 +200,17 @@ class StreamPlan:
         if not needs_square and name not in ("binomial", "binomial_counts"):
             return f"the sums do not hold the dispersion of family {name!r}"
         return None
+
+    @property
+    def without_typical(self) -> list[str]:
+        """Columns of numbers, the response aside, whose typical values the Domain does not tell."""
+        domain, responses = self.design.domain, self.design.parsed.response_columns
+        told = {name: domain.get(name) for name in self.design.columns if name not in responses}
+        return [
+            name
+            for name, declared in told.items()
+            if isinstance(declared, Range) and declared.typical is None and not declared.is_binary
+        ]
 
     def deviation(self, tick: int) -> float:
         """Standard deviation of the noise of a released number at `tick`."""

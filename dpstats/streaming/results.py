@@ -62,6 +62,8 @@ class StreamResults(FittedModel):
         The number of ticks for each of these.
     late : bool
         Whether the stream itself has left out the ticks before `first`, because their linearisation was poor.
+    with_errors : (int, int) or None
+        For ``between``: ticks that end at `last` and have errors where these have none, if any were found.
 
     Examples
     --------
@@ -94,6 +96,7 @@ class StreamResults(FittedModel):
     linearised: Float
     weights: Float
     late: bool = False
+    with_errors: tuple[int, int] | None = None
 
     @property
     def nobs(self) -> None:
@@ -116,13 +119,20 @@ class StreamResults(FittedModel):
 
     def _obstacle(self) -> str | None:
         """Why there are no errors, from public and released facts."""
-        half = (self.first + self.last) // 2
-        rest = f"between({half}, {self.last})" if half < self.last else "a later tick"
+        if self.plan.without_errors is not None:
+            return self.plan.without_errors
+        if self._remainder <= MOST_REMAINDER:
+            return None
         far = (
             f"the rows of tick {self.first} and those after it were linearised too far from these coefficients for "
-            f"valid errors; {rest} may have some"
+            "valid errors"
         )
-        return self.plan.without_errors or (far if self._remainder > MOST_REMAINDER else None)
+        if self.with_errors is not None:
+            return f"{far}; between{self.with_errors} has some"
+        more, untold = "more rows a tick", self.plan.without_typical
+        if untold:
+            more = f"typical values of {', '.join(untold)} declared, by dp.Range(..., typical=(mean, sd)), or {more}"
+        return f"{far}, and no other ticks tried that end here have any; a stream with {more} is likelier to"
 
     @cached_property
     def _remainder(self) -> float:
@@ -282,6 +292,7 @@ class StreamResults(FittedModel):
             "deviation": self.deviation,
             "ticks": [self.first, self.last],
             "late": self.late,
+            "with_errors": self.with_errors,
             **{name: getattr(self, name).tolist() for name in ("linearised", "weights")},
         }
 
@@ -295,9 +306,10 @@ class StreamResults(FittedModel):
         if sums.shape != (plan.vector.size,) or params.shape != (len(plan.names),):
             raise ValueError("the stored values do not suit the plan")
         first, last = facts["ticks"]
-        # Of a file without the word it is not known, and not said.
-        late = facts.get("late", False)
-        return cls(plan, params, sums, facts["deviation"], first, last, linearised, weights, late)
+        # Of a file without these words they are not known, and not said.
+        late, interval = facts.get("late", False), facts.get("with_errors")
+        interval = None if interval is None else tuple(interval)
+        return cls(plan, params, sums, facts["deviation"], first, last, linearised, weights, late, interval)
 
     @property
     def _fitted_columns(self) -> NDArray[np.intp]:

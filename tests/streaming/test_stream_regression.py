@@ -481,10 +481,15 @@ def test_errors_are_withheld_where_rows_were_linearised_far_off(tmp_path: Path) 
     stream = Regression("y ~ x + g", LOGIT, 20.0, 1e-6, family="binomial", horizon=12, state=tmp_path / "state")
     for tick in range(8):
         result = stream.update(frame(4000, tick, binary=True, slope=2.0))
-    with pytest.raises(NotReleasedError, match=r"linearised too far.*between\(2, 4\) may have some"):
-        _ = stream.between(0, 4).bse
-    with pytest.raises(NotReleasedError, match="a later tick may have some"):
+    first = stream.between(0, 4)
+    assert first.with_errors is not None
+    with pytest.raises(NotReleasedError, match=rf"linearised too far.*between\({first.with_errors[0]}, 4\) has some"):
+        _ = first.bse
+    assert stream.between(*first.with_errors).has_errors
+    with pytest.raises(NotReleasedError, match=r"no other ticks.*typical values of x declared.* or more rows a tick"):
         _ = stream.between(0, 1).bse
+    first.save(tmp_path / "first.json")
+    assert StreamResults.load(tmp_path / "first.json").with_errors == first.with_errors
     with pytest.raises(NotReleasedError, match="linearised"):
         stream.change(4)
     late = stream.window(3)
