@@ -598,3 +598,38 @@ def test_a_stream_whose_rows_are_used_does_not_warn(caplog: pytest.LogCaptureFix
         for tick in range(16):
             months.update(frame(size, tick))
     assert not caplog.messages
+
+
+def test_a_plan_foresees_the_errors_that_a_stream_shows() -> None:
+    """Within a third, of least squares with an offset and of a logistic regression, for all ticks and for the last.
+
+    Predictors have a standard deviation of 1 on the scale of log odds, as the forecast supposes.
+    """
+    domain = {"x": dp.Range(0, 120, typical=(16, 11.3)), "z": (0, 2), "y": (-50, 250), "late": [0, 1]}
+    random = np.random.default_rng(0)
+    known = {"x": (16, 11.3), "y": (22, 23), "late": 0.41}
+    line = Regression("y ~ x + offset(z)", domain, 1.0, 1e-6, horizon=12, seed=1)
+    curve = Regression("late ~ x", domain, 1.0, 1e-6, family="binomial", horizon=12, seed=1)
+    for _ in range(12):
+        x, z = random.gamma(2, 8, 1500).clip(0, 120), random.uniform(0, 2, 1500)
+        late = random.random(1500) < expit(-1.8 + 0.088 * x)
+        rows = pd.DataFrame({"x": x, "z": z, "y": 5 + x + z + random.normal(0, 20, 1500), "late": late.astype(int)})
+        for stream in (line, curve):
+            stream.update(rows)
+    for stream, response, given in ((line, "y", {"residual_sd": 20.0}), (curve, "late", {})):
+        typical = {name: known[name] for name in ("x", response)}
+        for window, shown in ((None, stream.results), (4, stream.window(4))):
+            foreseen = stream.plan().standard_errors(1500, window=window, typical=typical, **given)
+            assert (foreseen.std_error["x"] / shown.bse["x"]) == pytest.approx(1.0, abs=0.35)
+            assert (foreseen.sampling <= foreseen.std_error * (1 + 1e-9)).all()
+            assert foreseen.identified.eq(1.0).all()
+
+
+def test_no_errors_are_foreseen_where_none_will_be_shown() -> None:
+    plan = linear(eps=1.0).plan()
+    for wrong in ({"rows": 0}, {"rows": 100, "tick": 0}, {"rows": 100, "tick": 3, "window": 4}):
+        with pytest.raises(ArgumentError):
+            plan.standard_errors(**wrong)
+    assert np.isinf(Regression("y ~ x + g", DOMAIN, 0.001, 1e-9, horizon=12).plan().standard_errors(2).std_error).all()
+    with pytest.raises(ArgumentError, match="normal noise"):
+        Regression("y ~ x", DOMAIN, 1.0, horizon=12).plan().standard_errors(100)
