@@ -95,18 +95,23 @@ def as_offset(offset: Any, rows: int) -> Vector:
     return column.numbers()
 
 
-def warn_of_levels(design: DesignSpec, table: Table, *, offset: bool) -> None:
-    """Warn of rows for prediction with undeclared levels: the columns and numbers of rows, but no cell."""
-    for name, rows in design.unknown_levels(table, offset=offset).items():
+def warn_of_cells(design: DesignSpec, table: Table, *, offset: bool) -> None:
+    """Warn of rows for prediction with undeclared levels or clipped numbers: columns and counts, but no cell."""
+    for name, rows in design.cells_beyond(table, offset=offset).items():
         declared = design.domain[name]
-        assert isinstance(declared, Levels)
-        levels = ", ".join(map(repr, declared.values[:MOST_LEVELS])) + ", ..." * (len(declared.values) > MOST_LEVELS)
-        warnings.warn(
-            f"newdata: {rows:,} of {table.rows:,} rows have a level of {name!r} that the Domain does not declare, and "
-            f"no prediction (NaN); declared are {levels}",
-            UserWarning,
-            stacklevel=4,
-        )
+        if isinstance(declared, Levels):
+            levels = ", ".join(map(repr, declared.values[:MOST_LEVELS]))
+            levels += ", ..." * (len(declared.values) > MOST_LEVELS)
+            wrong = (
+                f"have a level of {name!r} that the Domain does not declare, and no prediction (NaN); declared are "
+                f"{levels}"
+            )
+        else:
+            wrong = (
+                f"have {name!r} outside of its range ({declared.low:g}, {declared.high:g}), and are predicted at its "
+                "nearer end"
+            )
+        warnings.warn(f"newdata: {rows:,} of {table.rows:,} rows {wrong}", UserWarning, stacklevel=4)
 
 
 class InferenceMixin:
@@ -455,7 +460,7 @@ class InferenceMixin:
         middle, half_width = self._design.response_scaling()
         return np.asarray(middle + half_width * values)
 
-    def _model_rows(self, newdata: Any, offset: Any) -> NewRows:
+    def _model_rows(self, newdata: Any, offset: Any, *, warns: bool = True) -> NewRows:
         """Rows for prediction in model units; `offset` is what the caller gave of one, or None."""
         design = self.predicting_design
         if not isinstance(design, DesignSpec):
@@ -468,8 +473,8 @@ class InferenceMixin:
                 f"{argument('exposure', 1.0)} for a rate where the link is a logarithm, or {argument('offset', 0.0)}"
             )
         exog, complete, own = design.predicting(table, offset=offset is None)
-        if not complete.all():
-            warn_of_levels(design, table, offset=offset is None)
+        if warns:
+            warn_of_cells(design, table, offset=offset is None)
         if offset is not None:
             own = design.scaled_offset(as_offset(offset, len(exog)))
             complete = complete & np.isfinite(own)

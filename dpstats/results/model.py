@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dpstats.arguments import safe_repr
 from dpstats.cached import cached_property
+from dpstats.data import as_table
 from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.families import Family, Gaussian, Quantile
 from dpstats.formula.design import DesignSpec
@@ -43,7 +44,7 @@ from dpstats.results.fit_statistics import (
     row_functions,
 )
 from dpstats.results.focus import focus_table
-from dpstats.results.inference_mixin import InferenceMixin, with_exposure
+from dpstats.results.inference_mixin import InferenceMixin, warn_of_cells, with_exposure
 from dpstats.results.marginal_effects import At, FittedColumns, MarginalEffects, marginal_effects
 from dpstats.results.standard_errors import (
     ReleasedErrors,
@@ -178,8 +179,8 @@ class FittedModel(InferenceMixin, Released):
         Parameters
         ----------
         newdata : DataFrame or another table, or ndarray of shape (rows, p) for a model of plain arrays
-            Numeric columns are clipped to the Domain's ranges, as in the fit. Columns of terms that screening or a
-            sparse penalty left out are not read.
+            Numeric columns are clipped to the Domain's ranges, as in the fit, with a warning. Columns of terms that
+            screening or a sparse penalty left out are not read.
         which : {"mean", "linear", "decision", "class"}
             The expected response (for an SVM the decision as 0 or 1), or the linear predictor. Of a response of two
             values also the decision function, positive for the second of them, or the class itself, as the Domain
@@ -496,7 +497,8 @@ class ReleasedModel(FittedModel):
             over its rows with each value of this column, which may be any.
         newdata : DataFrame or dict of columns, optional
             Public rows to average over in the place of the private ones, at no charge, such as one of typical values.
-            A number that the step would take out of its range is compared with the number one step back.
+            A number that the step would take out of its range is compared with the number one step back; a line below
+            the table says which.
         alpha : float
             1 less the coverage of the intervals.
 
@@ -517,8 +519,9 @@ class ReleasedModel(FittedModel):
         >>> fit.comparisons({"x": 0.5}, newdata={"x": [0.0, 0.2]})["contrast"].tolist()
         ['+0.5']
         """
+        comparer = self._comparer("comparisons", newdata, by)
         with quiet():
-            return self._comparer("comparisons", newdata, by).comparisons(variables, comparison, by, alpha)
+            return comparer.comparisons(variables, comparison, by, alpha)
 
     def predictions(
         self, variables: str | None = None, *, by: str | None = None, newdata: Any = None, alpha: float = 0.05
@@ -547,8 +550,9 @@ class ReleasedModel(FittedModel):
         >>> fit.predictions(newdata={"x": [0.0, 0.2]}).columns.tolist()
         ['estimate', 'std_error', 'conf_low', 'conf_high']
         """
+        comparer = self._comparer("predictions", newdata, by)
         with quiet():
-            return self._comparer("predictions", newdata, by).predictions(variables, by, alpha)
+            return comparer.predictions(variables, by, alpha)
 
     def focus(self, alpha: float = 0.05) -> pd.DataFrame:
         """The coefficient of the randomised treatment that the call had in focus, with its interval.
@@ -589,14 +593,16 @@ class ReleasedModel(FittedModel):
             raise NotReleasedError("comparisons and predictions: a support vector machine has no mean response")
 
         def rows(frame: pd.DataFrame) -> tuple[Vector, Vector]:
-            exog, complete, _, added = self._model_rows(frame, None)
+            exog, complete, _, added = self._model_rows(frame, None, warns=False)
             return exog[complete][:, model.columns], added[complete]
 
         source: PrivateRows | PublicRows = PrivateRows(name, self.plan, self._fit_statistics)
         if newdata is not None:
-            design = self.predicting_design
+            design, frame = self.predicting_design, public_frame(newdata)
             domain, read = (design.domain, design.parsed.exog_columns) if isinstance(design, DesignSpec) else ({}, ())
-            source = PublicRows(name, model.errors, public_frame(newdata), rows, self._mean, domain, read, by)
+            if isinstance(design, DesignSpec):
+                warn_of_cells(design, as_table(frame), offset=True)
+            source = PublicRows(name, model.errors, frame, rows, self._mean, domain, read, by)
         return Comparer(model, source)
 
     @property

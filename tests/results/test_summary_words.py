@@ -319,6 +319,23 @@ def test_levels_that_are_not_declared_are_counted_by_column_and_never_quoted() -
         assert fit.predict(new[new["g"] != "secret"]).isna().tolist() == [False, True, True], "missing is not unknown"
 
 
+def test_numbers_of_new_rows_that_are_clipped_are_counted_by_column() -> None:
+    fit = dp.logit("b ~ x", rows(), 5.0, domain=DOMAIN, inference=True, ranges="declared")
+    low, high = fit.plan.design.domain["x"].interval  # type: ignore[union-attr]
+    new = pd.DataFrame({"x": [low, low - 1.25, np.nan, high + 7, np.inf]})
+
+    def compare(data: pd.DataFrame) -> None:
+        fit.comparisons({"x": 0.1}, newdata=data)
+
+    for call in (fit.predict, fit.get_prediction, compare, lambda data: fit.predictions(newdata=data)):
+        with pytest.warns(UserWarning, match=r"2 of 5 rows have 'x' outside of its range \(") as caught:
+            call(new)
+        assert len(caught) == 1
+        assert caught[0].filename == __file__
+    dropping = dp.logit("b ~ x", rows(), 5.0, domain={**DOMAIN, "x": dp.Range(low, high, outside="drop")})
+    dropping.predict(new)  # extrapolates by its formula: no warning, which would be an error here
+
+
 def test_a_ledger_that_keeps_the_domain_gives_it(tmp_path: Path) -> None:
     ledger = dp.Ledger(tmp_path / "l.db", dataset="d", eps=2.0, domain=DOMAIN)
     fit = dp.logit("b ~ x", rows(), 1.0, ledger=ledger.signed("ada"))
