@@ -231,13 +231,18 @@ class ReadableDesign(ScaledDesign):
         return spec.packing.columns_of(numbers, levels), kept & known & np.isfinite(offset), offset
 
     def cells_beyond(self, data: object, *, offset: bool) -> dict[str, int]:
-        """By column in how many rows that are read for predictions a level is not declared, or a number is clipped."""
-        names = self.parsed.predicting_columns if offset else self.parsed.exog_columns
+        """By column in how many rows for predictions a level is not declared, or a number is clipped.
+
+        Of the columns that `data` has.
+        """
+        table = as_table(data)
+        read = self.parsed.predicting_columns if offset else self.parsed.exog_columns
+        names = [name for name in read if table.count(name)]
         if not names:
             return {}
         with quiet():
             counted = partial(_beyond_counts, self.domain, names)
-            counts = sum(as_table(data).batches(names).map(counted).collect(), np.zeros(len(names), dtype=np.int64))
+            counts = sum(table.batches(names).map(counted).collect(), np.zeros(len(names), dtype=np.int64))
         return {name: int(count) for name, count in zip(names, counts, strict=True) if count}
 
     def keeps(self, data: object) -> NDArray[np.bool_]:

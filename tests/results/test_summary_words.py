@@ -336,6 +336,25 @@ def test_numbers_of_new_rows_that_are_clipped_are_counted_by_column() -> None:
     dropping.predict(new)  # extrapolates by its formula: no warning, which would be an error here
 
 
+def test_comparisons_of_a_model_with_an_exposure_take_that_of_the_new_rows() -> None:
+    data = rows().assign(years=2.0, count=lambda frame: frame["b"])
+    domain = {**DOMAIN, "years": (0, 10), "count": (0, 5)}
+    fit = dp.poisson("count ~ x", data, 20.0, domain=domain, exposure="years", inference=True, ranges="declared")
+    new = pd.DataFrame({"x": [0.0, 0.5], "g": ["a", "b"]})
+    with pytest.raises(dp.errors.DataError, match="'years', which the offset of this model reads: add it, or pass exp"):
+        fit.comparisons({"x": 0.1}, newdata=new, by="g")
+    found = fit.comparisons({"x": 0.1}, newdata=new, by="g", exposure=[1.0, 3.0])
+    added = fit.comparisons({"x": 0.1}, newdata=new.assign(years=[1.0, 3.0]), by="g")
+    pd.testing.assert_frame_equal(pd.DataFrame(found), pd.DataFrame(added))
+    rates = fit.predictions(newdata=new.iloc[:1], exposure=1)
+    expected = fit.get_prediction(new.iloc[:1], exposure=1).predicted_mean
+    assert rates["estimate"].to_numpy() == pytest.approx(np.asarray(expected))
+    with pytest.raises(dp.errors.ArgumentError, match="pass these too"):
+        fit.predictions(exposure=1)
+    with pytest.raises(dp.errors.ArgumentError, match="one for each of the 2 rows"):
+        fit.comparisons({"x": 0.1}, newdata=new, exposure=[1.0, 2.0, 3.0])
+
+
 def test_a_ledger_that_keeps_the_domain_gives_it(tmp_path: Path) -> None:
     ledger = dp.Ledger(tmp_path / "l.db", dataset="d", eps=2.0, domain=DOMAIN)
     fit = dp.logit("b ~ x", rows(), 1.0, ledger=ledger.signed("ada"))
