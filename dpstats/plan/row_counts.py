@@ -153,10 +153,16 @@ class RowCounts:
         """Of the discrete Laplace noise in each count of rows at fault, in rows."""
         return self.fault_sensitivity / self.fault_eps
 
-    def mismatch(self) -> list[str]:
-        """Columns that lose or clip so many rows that the fit had better not be made, in sentences."""
+    def mismatch(self, truths: Container[str] = ()) -> list[str]:
+        """Columns that lose or clip so many rows that the fit had better not be made, in sentences.
+
+        Any code other than 0 and 1 in `truths` that stands out from the noise is too many.
+        """
         serious = [fault.kind == "undeclared" or fault.response for fault in self.faults]
         least = [MOST_UNDECLARED if one else MOST_AT_FAULT for one in serious]
+        for place, fault in enumerate(self.faults):
+            if fault.kind == "undeclared" and fault.column in truths:
+                least[place] = LEAST_NAMED
         return self._sentences(least, FALSE_STOPS, large=True)
 
     @property

@@ -226,6 +226,21 @@ def test_what_share_at_fault_is_named_and_stops(fault: Fault, at_fault: int, nam
     assert (len(counts.findings()), len(counts.mismatch())) == (named, stopped)
 
 
+@pytest.mark.parametrize(("declared", "stops"), [(bool, True), ([0, 1], True), (["no", "yes"], False)])
+def test_a_rare_second_code_of_a_response_of_truths_stops_the_fit(declared: Any, stops: bool) -> None:
+    """Of codes 1 and 2 for no and yes 0 and 1 leave the noes alone. Missing cells never stop, nor a third level's."""
+    data = good_rows(20_000)
+    codes = ("no", "dont know") if declared == ["no", "yes"] else (1, 2)
+    data["y"] = np.where(data.index % 22 == 0, codes[1], codes[0]).astype(object)
+    arguments: dict[str, Any] = {"domain": {**DOMAIN, "y": declared}, "seed": 1, "inference": None}
+    if stops:
+        with pytest.raises(MismatchError, match=r"About \d\.\d % of the rows .* are lost to `y`"):
+            dp.logit("y ~ x", data, 1.0, **arguments)
+        data["y"] = data["y"].replace(2, None)
+    fit = dp.logit("y ~ x", data, 1.0, **arguments)
+    assert "are lost to `y`" in " ".join(fit.notes)
+
+
 def test_missing_cells_are_told_from_levels_that_are_not_declared() -> None:
     """A tenth of g is missing, which loses rows; 15 % is spelt otherwise, which stops the fit."""
     data = good_rows(20_000).assign(g=np.tile(["a", "b", "a", "b", None], 4_000)[:20_000])
