@@ -19,7 +19,7 @@ from dpstats.errors import ArgumentError, DataError, NotReleasedError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.patsy_internals import DesignInfo, PatsyError
-from dpstats.frames import WideFrame
+from dpstats.frames import NotedFrame, WideFrame
 from dpstats.inference import Inference, mean_response, wald_test
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.plots import draw_result
@@ -31,6 +31,7 @@ from dpstats.results.contrasts import (
     WaldTest,
     WaldTestTerms,
     as_ratios,
+    log_scale_note,
     with_pvalues_note,
 )
 from dpstats.results.standard_errors import ReleasedErrors
@@ -295,7 +296,10 @@ class InferenceMixin:
                 raise ArgumentError(f"exponentiate needs a logit or log link; the link of this model is {link!r}")
             table = as_ratios(table)
         table = table.assign(**self._as_released())
-        return WideFrame(table[self.in_model].reset_index(drop=True))
+        frame = NotedFrame(table[self.in_model].reset_index(drop=True))
+        if exponentiate:
+            frame.attrs["note"] = log_scale_note(frame)
+        return frame
 
     def _as_released(self) -> dict[str, NDArray[Any]]:
         """The last columns of `tidy`: coefficients as released."""

@@ -608,6 +608,8 @@ class ReleasedModel(FittedModel):
             exog, complete, _, added = self._model_rows(frame, own, warns=False)
             return exog[complete][:, model.columns], added[complete]
 
+        if not isinstance(by, str | None):
+            raise ArgumentError(f"by takes one column, got {safe_repr(by)}; add one that numbers the groups")
         given: Vector | None = None
         source: PrivateRows | PublicRows = PrivateRows(name, self.plan, self._fit_statistics)
         if newdata is None and offset is not None:

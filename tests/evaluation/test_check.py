@@ -119,6 +119,14 @@ def test_a_range_that_is_too_wide_is_bought_by_the_argument_for_its_column(colum
     assert fix in found[0]
 
 
+def test_a_count_that_is_declared_too_wide_is_not_to_be_bought_since_fits_do_so_unasked() -> None:
+    rows = {"x": np.random.default_rng(1).uniform(0, 1, 4_000), "y": np.random.default_rng(2).poisson(1.0, 4_000)}
+    check = dp.check("y ~ x", rows, {"x": (0, 1), "y": (0, 500)}, 2.0, family="poisson", seed=1)
+    (found,) = check.findings
+    assert found.endswith("A narrower range gives less noise")
+    assert dp.Check.from_dict(check.to_dict()).findings == [found]
+
+
 @pytest.mark.parametrize(
     ("eps", "domain", "told"),
     [
