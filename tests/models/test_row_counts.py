@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -239,6 +240,23 @@ def test_a_rare_second_code_of_a_response_of_truths_stops_the_fit(declared: Any,
         data["y"] = data["y"].replace(2, None)
     fit = dp.logit("y ~ x", data, 1.0, **arguments)
     assert "are lost to `y`" in " ".join(fit.notes)
+
+
+def test_a_note_says_why_many_rows_at_fault_did_not_stop_the_fit() -> None:
+    planned = RowCounts.planned(1.0, 0.03, "add_remove", [UNDECLARED])
+    counts = planned.released(320, [350])  # noise is at most some 310
+    assert not counts.mismatch()
+    assert re.search(r"; the count is noisy, and stops a fit only beyond about 380 rows$", counts.findings()[0])
+    assert "noisy" not in planned.released(20_000, [700]).findings()[0]  # fewer than a tenth
+
+
+def test_what_many_columns_leave_out_together_is_told_where_none_is_named() -> None:
+    drops = [Fault(f"x{place}", "lost", "(0, 1) drops") for place in range(40)]
+    planned = RowCounts.planned(1.0, 0.03, "add_remove", drops)
+    assert planned.released(40_000, [110] * 40).findings() == ["in all about 9.9 % of the rows (s.d. 1 %) are lost"]
+    assert not planned.released(40_000, [20, -20] * 20).findings()
+    missing = [fault._replace(declared="(0, 1)") for fault in drops]
+    assert not RowCounts.planned(1.0, 0.03, "add_remove", missing).released(40_000, [110] * 40).findings()
 
 
 def test_missing_cells_are_told_from_levels_that_are_not_declared() -> None:
