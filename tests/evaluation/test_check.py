@@ -89,7 +89,7 @@ def test_a_binary_response_is_lost_and_not_clipped() -> None:
 
 def test_columns_left_open_are_looked_at_for_missing_cells() -> None:
     check = exact("y ~ x + g", frame(), {"g": ["a", "b"]})
-    assert check.table["declared"].tolist() == ["open", "open", "2 levels", "2 levels"]
+    assert check.table["declared"].tolist() == ["open", "open", "2 text levels", "2 text levels"]
     assert rows_of(check, "y", "lost") == pytest.approx(100, abs=0.01)
 
 
