@@ -279,6 +279,27 @@ def test_forecasts_by_public_persons_foresee_the_cap() -> None:
     assert ratios[TRUTH.index].between(0.9, 1.2).all()
 
 
+def test_forecasts_take_the_cap_that_nine_in_ten_fits_reach() -> None:
+    """Of few persons the widest, of more the widest in `upper` alone, of many that of the residuals; numbers follow."""
+    plan = dp.plan(MODEL, WIDE, 1.0, unit="who", inference=True)
+    known = {"typical": {"x": (0.0, 0.58), "z": (0.0, 0.58)}, "residual_sd": 1.0}
+    found = [plan.standard_errors(n, **known) for n in (4_500, 6_000, 12_000)]
+    narrow = [
+        dp.plan(MODEL, WIDE, 1.0, unit="who", inference=True, residual_cap=3.5).standard_errors(n, **known)
+        for n in (4_500, 6_000, 12_000)
+    ]
+    ratios = [
+        (one[["std_error", "upper"]].div(other["std_error"], axis=0)).loc["x"]
+        for one, other in zip(found, narrow, strict=True)
+    ]
+    assert ratios[0].min() > 1.5
+    assert ratios[1]["std_error"] < 1.25 < 1.5 < ratios[1]["upper"]
+    assert ratios[2].max() < 1.25
+    size = dp.sample_size(plan, se={"x": float(found[1].loc["x", "std_error"])}, **known)
+    assert size.cautious > 1.05 * size.n
+    assert f"go badly, {size.cautious:,} persons are enough in 99 of 100 fits" in " ".join(str(size).split())
+
+
 def test_responses_without_residuals_are_fitted() -> None:
     """The narrowest cap that a histogram tells, of a range 10^6 times as wide as the response."""
     data = frame().assign(y=0.5)
