@@ -145,7 +145,7 @@ class ErrorSize(_RowCount):
                 f" These errors cost no extra budget, and with real rows they are more often infinite. {paid} reserves "
                 "budget for them."
             )
-        return _text_with_table(f"{answer} {self.assumption}", self.table, self.known)
+        return _text_with_table(f"{answer} {self.assumption}".rstrip(), self.table, self.known)
 
     def _assumptions(self) -> str:
         """The assumptions behind the number."""
@@ -229,7 +229,7 @@ class RequiredEps:
 
     def __str__(self) -> str:
         """The eps and the errors at it, at 80 columns."""
-        rests_on = f"{described_rows_note() if self.known else simulated_rows_note()} {self.assumption}"
+        rests_on = f"{described_rows_note() if self.known else simulated_rows_note()} {self.assumption}".rstrip()
         if math.isinf(self.eps):
             most = f"{LARGEST_EPS:g}"
             answer = f"No eps up to {most} gives {self.n:,} {self.of} these standard errors. {self._why()}"
