@@ -147,13 +147,13 @@ def _show(options: argparse.Namespace) -> None:
         print(as_json(facts), end="")
         return
     if isinstance(found, GLMResults) and (apart := [name for name in of_fits if name != "full"]):
-        if len(of_fits) > 1 or options.format != "text":
+        formats = "" if options.exponentiate else ", and any --format except json"
+        if len(of_fits) > 1 or (formats and options.format != "text"):
             others = " and ".join(f"--{name}" for name in ("full", "uncertainty", "exponentiate") if name != apart[0])
-            raise ArgumentError(
-                f"--{apart[0]} prints a separate table: leave out {others}, and any --format except json"
-            )
+            raise ArgumentError(f"--{apart[0]} prints a separate table: leave out {others}{formats}")
         if options.exponentiate:
-            print(etable([found], exponentiate=True))
+            table = etable({found.plan.design.response_name: found}, exponentiate=True)
+            print(table if options.format == "text" else getattr(table, f"to_{options.format}")())
         else:  # on one line each: --format json has all digits
             print(found.uncertainty().to_string(float_format="{:.5g}".format))
         return

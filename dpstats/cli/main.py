@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -74,11 +75,16 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**{"allow_abbrev": False, **arguments})
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse does; a command names the option that a misspelt one most probably means."""
+        """As argparse does; a command names the option that a misspelt one means before it misses what is required."""
+        if self._subparsers is None:
+            words = takewhile(lambda word: word != "--", args or ())
+            names = (word.partition("=")[0] for word in words if word.startswith("--"))
+            for strange in (name for name in names if name not in self._option_string_actions):
+                if near := near_miss(strange, self._option_string_actions):
+                    self.error(f"unrecognized arguments: {strange}; did you mean {near}?")
         options, unknown = super().parse_known_args(args, namespace)
         if unknown and self._subparsers is None:
-            near = near_miss(unknown[0].partition("=")[0], self._option_string_actions)
-            self.error(f"unrecognized arguments: {' '.join(unknown)}" + (f"; did you mean {near}?" if near else ""))
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return options, unknown
 
 

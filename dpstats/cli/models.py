@@ -64,6 +64,7 @@ def add_commands(commands: Commands) -> None:
         metavar="NAME=VALUE",
         help='what is publicly known of a column, for --rows and --se: ill=0.06, "age=[45, 15]", \'sex={"M": 0.7}\'',
     )
+    dry.add_argument("--full", action="store_true", help="print all tables and notes")
     _add_model(dry)
     add_output(dry)
     dry.set_defaults(run=_plan)
@@ -155,7 +156,8 @@ def _plan(options: argparse.Namespace) -> None:
         more = {} if foreseen is None else {"standard_errors": records(foreseen.rename_axis("term"))}
         print(as_json({**_plan_facts(found), **more}), end="")
         return
-    print(found.summary() if foreseen is None else _forecast_text(foreseen, options.rows))
+    short = found.summary() if options.full else found
+    print(short if foreseen is None else _forecast_text(foreseen, options.rows))
 
 
 FORECAST_NOTES = (

@@ -19,10 +19,12 @@ from dpstats.formula.parse import parse
 from dpstats.formula.reader import Fault
 from dpstats.frames import WideFrame
 from dpstats.privacy.guarantee import Guarantee
+from dpstats.privacy.trimming import rows_that_pay
 from dpstats.results.stored import Released, marked_title, privacy_level
 from dpstats.summaries import WIDTH, Summary, full_width
 from dpstats.wording import argument, phrase
 
+USUAL_EPS = 1.0  # where a fit of so much narrows ranges by itself, no more is advised
 PARTS = 8  # equal parts into which a range is divided
 MOST_LEVELS = 24  # columns with more levels are not counted by level
 PLACE_PARTS = 2  # a row without a fault gives one in so many parts of its weight to its places
@@ -328,13 +330,24 @@ class Check(Released):
                 low, high = place.ends[start], place.ends[start + width]
                 declared = next(fault.declared for fault in self.faults if fault.column == place.column)
                 is_response = place.column in parsed.response_columns
-                buys = f"; {argument('response' if is_response else 'ranges', 'bought')} finds one"
+                narrowed = "" if is_response and self.count else f"; {self._narrowing(is_response)}"
                 return [
                     f"nearly all rows have `{place.column}` between {low:.4g} and {high:.4g}, {PART_NAMES[width]} "
                     f"of its declared range {declared}, which may be far too wide. A narrower range gives less "
-                    f"noise{'' if is_response and self.count else buys}"
+                    f"noise{narrowed}"
                 ]
         return []
+
+    def _narrowing(self, is_response: bool) -> str:
+        """What narrows a range: a fit of so many rows by itself, from some eps on, unless it is that of a response."""
+        buys = argument("response" if is_response else "ranges", "bought")
+        if is_response or self.guarantee.unit is not None:
+            return f"{buys} finds one"
+        responses = parse(self.formula).response_columns
+        columns = sum(bool(place.ends) and place.column not in responses for place in self.places)
+        eps = rows_that_pay(1.0, self.guarantee.adjacency, columns) / max(self.rows, 1.0)
+        by_itself = f"with an eps of about {float(f'{eps:.2g}'):g} or more a fit of so many rows narrows it by itself"
+        return by_itself if eps <= USUAL_EPS else f"{buys} finds one, and {by_itself}"
 
     def summary(self) -> Summary:
         """Totals, faults and what to do, at 80 columns; as_text, as_html and as_latex."""

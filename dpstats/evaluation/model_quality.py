@@ -96,7 +96,7 @@ def evaluate(
         accuracy, mae (levels between the most probable one and the row's), rps (the ranked probability score, a mean
         over cut-points), log_score, deviance. Gaussian: r2, rmse, mae,
         residuals. Quantiles: pinball. Poisson: deviance, mae, residuals; negative binomial without the deviance.
-        Names as printed ("deviance explained") are taken too, and "auc" for roc.
+        Names as printed ("deviance explained") are taken too, in any case ("R2"), and "auc" for roc.
     adjacency : {"add_remove", "replace_one"}
     ledger : Ledger, Part or path, optional
         Charged durably before any row is read.
@@ -372,11 +372,12 @@ def _check_metrics(metrics: Sequence[str] | None, known: Sequence[str], family: 
         return tuple(known)
     if isinstance(metrics, str):
         raise ArgumentError(f"metrics must be a list of names: metrics=[{safe_repr(metrics)}]")
-    arguments = {"auc": "roc", **{printed: name for name, printed in PRINTED_NAMES.items()}}
+    arguments = {"auc": "roc", **{printed.lower(): name for name, printed in PRINTED_NAMES.items()}}
     given = check_names("metrics", metrics, "metrics")
-    chosen = tuple(dict.fromkeys(arguments.get(name, name) for name in given))
+    named = [arguments.get(name.lower(), name.lower()) for name in given]
+    chosen = tuple(dict.fromkeys(named))
     if any(name not in known for name in chosen):
-        strange = next(name for name in given if arguments.get(name, name) not in known)
+        strange = next(name for name, meant in zip(given, named, strict=True) if meant not in known)
         near = "roc" if "auc" in strange.lower() and "roc" in known else near_miss(strange, known)
         hint = f"; did you mean {near!r}?" if near else ""
         raise ArgumentError(

@@ -46,6 +46,10 @@ from dpstats.evaluation.result import (
 )
 from dpstats.families import Family, Quantile
 from dpstats.families.base import pad_rows
+from dpstats.wording import phrase
+
+FEW_BINS = 4
+"""Fewer bins of residuals show little of a lack of fit."""
 
 GAUSSIAN_METRICS = ("r2", "rmse", "mae", "residuals")
 COUNT_METRICS = ("deviance", "mae", "residuals")
@@ -154,6 +158,14 @@ class NumericModel:
                     f"all bins towards the other. The intervals allow for tails up to {1.5 * most:.4g} on average."
                 )
             tables.residuals = self._residual_table(blocks["residuals"], most)
+            if len(tables.residuals) < FEW_BINS <= self.bins:
+                alone = phrase('metrics=["residuals"]', shell="--metrics residuals")
+                more = [] if set(self.metrics) == {"residuals"} else [f"{alone} alone"]
+                more += ["a model of more columns"] if self.count else ["a model of the response's logarithm"]
+                tables.notes.append(
+                    "There are few bins, because few rows for the noise lie in each, or most fitted values lie in a "
+                    f"small part of their possible range. A narrower declared range, {' or '.join(more)} may give more."
+                )
         return tables
 
     def _deviance_figures(self, blocks: Mapping[str, ReleasedHistogram], tables: Tables) -> None:

@@ -135,6 +135,7 @@ class Evaluation(Released):
             "includes both. On rows that the model was fitted to, metrics are too good.",
             *([] if self.roc is None else [f"The ROC curve is in {phrase('.roc', shell='--json')}."]),
             *self.notes,
+            *([f"{LEFT_OUT}: {phrase('dp.check', shell='check')} finds them."] * (FEW_ROWS_NOTE in self.notes)),
         ]
 
     def __repr__(self) -> str:
@@ -211,6 +212,8 @@ BINS_CLIP = "The bins clip residuals"
 """What the note begins with that says so."""
 
 FEW_ROWS_NOTE = "The number of rows does not stand out from the noise, so no metric can be estimated."
+
+LEFT_OUT = "Rows with a missing cell or an undeclared level are left out"
 
 PRINTED_NAMES = {
     "deviance": "deviance explained",

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
@@ -41,6 +41,7 @@ from dpstats.inference import (
 )
 from dpstats.inference.forecast_identification import forecast_information
 from dpstats.inference.inverse import LIKELY
+from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.information import Information, InformationPlan, ReleasedSums
 from dpstats.mechanisms.information_release import dispersion, variance_noise
 from dpstats.mechanisms.statistics import ResidualCentre, StatisticsPlan
@@ -104,6 +105,18 @@ PUBLIC_ROWS = 16_384
 
 PUBLIC_RIDGE, PUBLIC_GRADIENT = 1e-6, 1e-7
 """Of the fit to public rows: what a row adds to the quadratic term, and to the gradient left."""
+
+
+class HasModel(Protocol):
+    """What has a formula and a family: a plan of a fit, or a stream."""
+
+    @property
+    def design(self) -> PublicDesign:
+        """How rows are coded."""
+
+    @property
+    def family(self) -> Family:
+        """The loss."""
 
 
 class RowMeans(NamedTuple):
@@ -355,7 +368,7 @@ def forecast(
     design = plan.design if pieces is None else pieces.records
     assert isinstance(design, DesignSpec)
     known = KnownColumns.from_arguments(design, typical, like)
-    residual = _residual(plan, known, residual_sd)
+    residual = residual_in_model_units(plan, known, residual_sd)
     everything = known.covers(design, () if pieces is None else pieces.clipping, response=residual is None)
     priors, record = supposed(everything), plan.request.options.record
     with quiet():
@@ -411,7 +424,7 @@ def supposed(everything: bool) -> dict[str, ColumnPrior]:
     return {"known": KNOWN} if everything else {"usual": USUAL, "rich": RICH, "poor": POOR}
 
 
-def response_words(plan: Plan, mean: float) -> str:
+def response_words(plan: HasModel, mean: float) -> str:
     """What share of a response are events, which mean counts have, or which standard deviation a number, in words."""
     assert isinstance(plan.design, DesignSpec)
     name, declared = plan.design.response_name, plan.design.domain.get(plan.design.response_name)
@@ -422,7 +435,7 @@ def response_words(plan: Plan, mean: float) -> str:
     return f"{100 * mean:.3g} % of {name} are {declared.values[1] if isinstance(declared, Levels) else 1}"
 
 
-def typical_response(plan: Plan, mean: float) -> str:
+def typical_response(plan: HasModel, mean: float) -> str:
     """How to type what is typical of a response whose mean is known, or of a number whose standard deviation is."""
     assert isinstance(plan.design, DesignSpec)
     name, declared, known = plan.design.response_name, plan.design.domain.get(plan.design.response_name), f"{mean:.3g}"
@@ -437,7 +450,7 @@ def typical_response(plan: Plan, mean: float) -> str:
     return phrase(f"typical={{{name!r}: {known}}}", shell=f"--typical {shlex.quote(f'{name}={known}')}")
 
 
-def response_assumption(plan: Plan, means: Sequence[float], deviation: float) -> str:
+def response_assumption(plan: HasModel, means: Sequence[float], deviation: float) -> str:
     """What is supposed of a response, in a sentence: `means` of usual, informative and uninformative rows.
 
     `deviation` is that of counts which are described, 0 if they vary as their family has it.
@@ -508,7 +521,7 @@ def _check_plan(plan: Plan) -> None:
         )
 
 
-def _residual(plan: Plan, known: KnownColumns, residual_sd: float | None) -> float | None:
+def residual_in_model_units(plan: HasModel, known: KnownColumns, residual_sd: float | None) -> float | None:
     """The standard deviation of a continuous response's residuals in model units, if it is said."""
     if residual_sd is None:
         return None

@@ -69,7 +69,7 @@ from dpstats.privacy.guarantee import Guarantee, check_budget
 from dpstats.privacy.ranges import check_range_eps
 from dpstats.replication.napp import plan_replication
 from dpstats.summaries import Summary, shorten, wrap_note
-from dpstats.wording import argument
+from dpstats.wording import argument, phrase
 
 _log = logging.getLogger("dpstats")
 
@@ -272,7 +272,7 @@ class Plan(Simulated, PlanFacts):
         delta = f", delta {guarantee.delta:.3g}" if guarantee.delta else ""
         budget = f"Budget: eps {guarantee.eps:.4g}{delta}: {purchases_text(self, self.budget)}."
         notes = [guarantee_note(self, "A fit by this plan"), budget, *main_notes(self)]
-        notes.append("All tables and notes: print(plan.summary())")
+        notes.append(f"All tables and notes: {phrase('print(plan.summary())', shell='--full')}")
         return "\n".join([*lines, "", *itertools.chain.from_iterable(map(wrap_note, notes))])
 
     def __repr__(self) -> str:

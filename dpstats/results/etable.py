@@ -119,18 +119,21 @@ class ETable(Printed):
         tables[0].unbroken = self._whole()
         return Summary([with_title(tables[0], self.title), *tables[1:]], self._notes())
 
-    def to_latex(self, path: str | Path | None = None, *, label: str = "") -> str:
+    def to_latex(self, path: str | Path | None = None, *, label: str = "", notes: bool = True) -> str:
         """The table as LaTeX, in the style of booktabs, also written to `path` if one is given.
 
         With a title or a label it is a table environment, with ``\\caption{title}`` and ``\\label{label}`` above the
-        tabular and the notes below it. Without either it is a tabular, for an environment of yours.
+        tabular and the notes below it. Without either it is the tabular, centred, and a minipage with the notes, for an
+        environment of yours; ``notes=False`` leaves the notes out.
 
         Raises
         ------
         ArgumentError
             If `label` is no label of LaTeX, or the file cannot be written.
         """
-        return written_text(path, self.summary().as_latex(label, floating=self.title != ""))
+        found = self.summary()
+        shown = found if check_flag("notes", notes) else Summary(found.tables)
+        return written_text(path, shown.as_latex(label, floating=self.title != ""))
 
     def _abreast(self, width: int) -> int:
         """How many fits stand beside each other, if long names go on beside the errors, and in a third line."""

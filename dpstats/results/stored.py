@@ -59,7 +59,7 @@ class Printed:
         raise NotImplementedError
 
     def to_latex(self, path: str | Path | None = None) -> str:
-        """The summary as LaTeX, also written to `path` if one is given."""
+        """The summary as LaTeX, centred tabulars and the notes below them, also written to `path` if one is given."""
         return written_text(path, self.summary().as_latex())
 
     def to_html(self, path: str | Path | None = None) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.cached import cached_property
+from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.inference import Inference, ModelSpread, NormalLaw
 from dpstats.inference.basis import reference_levels, self_adjoint
@@ -43,6 +44,11 @@ class TickFitting:
     guarantee: Guarantee
 
     @property
+    def family(self) -> Family:
+        """The loss, every cap filled in."""
+        return self.vector.family
+
+    @property
     def penalty_weights(self) -> Float:
         """1 for each column, 0 for the intercept, shape (p,)."""
         return np.array([0.0 if name == "Intercept" else 1.0 for name in self.design.names])
@@ -66,6 +72,11 @@ class TickFitting:
         plan = self.law(deviation)
         matrix = self_adjoint(plan.axes @ self.vector.matrix(released) @ plan.axes.T)
         return Moments.of(plan, matrix)
+
+    def released(self, matrix: Float) -> Float:
+        """The sums, shape (size,), whose `moments` are a matrix in model units, shape (p + 1, p + 1)."""
+        inverse = np.linalg.inv(self._unit.axes)
+        return self.vector.entries(inverse @ matrix @ inverse.T)
 
     def equations(self, moments: Moments) -> Equations:
         """The normal equations of the model."""

@@ -13,8 +13,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from statsmodels.iolib.table import SimpleTable
 
-from dpstats.arguments import is_whole
+from dpstats.arguments import is_number, is_whole
 from dpstats.cached import cached_property
+from dpstats.domain import Range
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, Poisson
 from dpstats.families.poisson import CAP_SHARE
@@ -29,6 +30,7 @@ from dpstats.proof_pages import cite_proof
 from dpstats.streaming.constraints import Constraint
 from dpstats.streaming.constraints import from_dict as constraint_from_dict
 from dpstats.streaming.fit import TickFitting, predicted_excess
+from dpstats.streaming.foreseen import foreseen_errors
 from dpstats.streaming.sums import SumsPlan, plan_from_dict
 from dpstats.streaming.sums.lattice import GaussianDraws
 from dpstats.streaming.sums.workloads import Cumulative, Halflife, Window
@@ -200,6 +202,17 @@ class StreamPlan:
             return f"the sums do not hold the dispersion of family {name!r}"
         return None
 
+    @property
+    def without_typical(self) -> list[str]:
+        """Columns of numbers, the response aside, whose typical values the Domain does not tell."""
+        domain, responses = self.design.domain, self.design.parsed.response_columns
+        told = {name: domain.get(name) for name in self.design.columns if name not in responses}
+        return [
+            name
+            for name, declared in told.items()
+            if isinstance(declared, Range) and declared.typical is None and not declared.is_binary
+        ]
+
     def deviation(self, tick: int) -> float:
         """Standard deviation of the noise of a released number at `tick`."""
         return float(self.sums.noise_sd(tick)[0])
@@ -239,6 +252,63 @@ class StreamPlan:
             rows.append((deviation / self.vector.cross, weighed, excess, excess / weighed, null))
         columns = ["noise_sd", "rows", "excess", "per_row", "null"]
         return WideFrame(rows, index=pd.Index([int(tick) for tick in ticks], name="tick"), columns=columns)
+
+    def standard_errors(
+        self,
+        rows: float,
+        *,
+        tick: int | None = None,
+        window: int | None = None,
+        residual_sd: float | None = None,
+        typical: Mapping[str, Any] | None = None,
+        like: Any = None,
+    ) -> pd.DataFrame:
+        """Standard errors that a regression of the stream is likely to show: a forecast, for which nothing is read.
+
+        Parameters
+        ----------
+        rows : float
+            Of a tick.
+        tick : int, optional
+            At which the regression is released, by default the horizon.
+        window : int, optional
+            Of the last `window` ticks alone, as of ``stream.window``.
+        residual_sd, typical, like
+            What is known of rows, as for `Plan.standard_errors`.
+
+        Returns
+        -------
+        DataFrame
+            As of `Plan.standard_errors`, in the user's units. The rows of all ticks are supposed to be linearised at
+            their own coefficients: first ticks that a logistic regression or one of counts leaves out are not.
+
+        Raises
+        ------
+        ArgumentError
+            If no regression of the stream has errors, or for an argument that is not usable.
+
+        Examples
+        --------
+        >>> domain = {"x": (0, 1), "y": [0, 1]}
+        >>> stream = dp.streaming.Regression("y ~ x", domain, 1, 1e-6, family="binomial", horizon=12)
+        >>> found = stream.plan().standard_errors(3000)
+        >>> (found.std_error < stream.plan().standard_errors(3000, window=3).std_error).all().item()
+        True
+        """
+        if self.without_errors is not None:
+            raise ArgumentError(f"plan: no regression of this stream has standard errors: {self.without_errors}")
+        if self.design.score_ratio != 1.0:
+            raise ArgumentError("plan: standard errors are foreseen for responses that are not counts of trials")
+        if not is_number(rows) or not 1 <= rows <= 1e12:
+            raise ArgumentError("rows must be a number from 1 to 1e+12: the rows of a tick")
+        last = (self.horizon or LAST_TICK_SHOWN) if tick is None else tick
+        deviation = self.deviation(last)  # refuses what is no tick
+        ticks = self.weighed(last)
+        if window is not None:
+            if not is_whole(window) or not 1 <= window <= last:
+                raise ArgumentError(f"window must be a number of ticks from 1 to {last}")
+            ticks, deviation = window, self.interval_deviation(last - window, last)
+        return foreseen_errors(self.fitting, rows * ticks, deviation, residual_sd, typical, like)
 
     def weighed(self, tick: int) -> float:
         """Ticks that a release is of, older ones by their weight."""

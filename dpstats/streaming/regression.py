@@ -9,6 +9,7 @@ import logging
 import math
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
 import numpy as np
@@ -322,7 +323,9 @@ class Regression(_Stream):
         workload = plan.sums.mechanism.workload
         start = max(0, tick - workload.window) if isinstance(workload, Window) else int(release.start[0])
         deviation = plan.interval_deviation(start, tick) if plan.may_start_late else plan.deviation(tick)
-        return self._results(release.params, release.released, deviation, start, tick)
+        late = start > 0 and plan.may_start_late
+        found = self._results(release.params, release.released, deviation, start, tick)
+        return self._or_with_errors(replace(found, late=late))
 
     def between(self, a: int, b: int) -> StreamResults:
         """The regression of the ticks a + 1, ..., b, with 0 <= a < b <= tick, from the same noisy sums, at no cost.
@@ -332,6 +335,10 @@ class Regression(_Stream):
         a, b = check_ticks("a", a), check_ticks("b", b)
         if not 0 <= a < b <= self.tick:
             raise ArgumentError(f"between needs 0 <= a < b <= {self.tick}, the ticks so far")
+        return self._or_with_errors(self._interval(a, b))
+
+    def _interval(self, a: int, b: int) -> StreamResults:
+        """See `between`."""
         plan, releases = self._running.plan, self._running.releases
         sums, deviation = releases.at(b).total - releases.at(a).total, plan.interval_deviation(a, b)
         with quiet():
@@ -342,6 +349,22 @@ class Regression(_Stream):
         """The regression of the ticks a + 1, ..., b."""
         linearised, weights = self._running.linearised(a, b)
         return StreamResults(self._running.plan, params, sums, deviation, a + 1, b, linearised, weights)
+
+    def _or_with_errors(self, found: StreamResults) -> StreamResults:
+        """A regression that names ticks with errors, the nearest in number of some that end where its own do.
+
+        Itself if it has errors, or no regression of the stream has.
+        """
+        if found.has_errors or found.plan.without_errors is not None:
+            return found
+        last, ticks = found.last, found.last - found.first + 1
+        lengths = {last, *(round(2 ** (half / 2)) for half in range(2 * last.bit_length()))}
+        starts = [last - length for length in sorted(lengths, key=lambda length: abs(length - ticks))]
+        for start in starts:
+            kept = start == 0 or start >= self._running.releases.first
+            if kept and self._interval(start, last).has_errors:
+                return replace(found, with_errors=(start, last))
+        return found
 
     def _closed(self) -> StreamResults:
         """The regression of the tick that was just closed; a warning, once a process, if ticks use far fewer rows."""

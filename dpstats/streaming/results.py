@@ -60,6 +60,10 @@ class StreamResults(FittedModel):
         Coefficients at which the ticks were linearised, or the first of them.
     weights : ndarray, shape (k,)
         The number of ticks for each of these.
+    late : bool
+        Whether the stream itself has left out the ticks before `first`, because their linearisation was poor.
+    with_errors : (int, int) or None
+        For ``between``: ticks that end at `last` and have errors where these have none, if any were found.
 
     Examples
     --------
@@ -91,6 +95,8 @@ class StreamResults(FittedModel):
     last: int
     linearised: Float
     weights: Float
+    late: bool = False
+    with_errors: tuple[int, int] | None = None
 
     @property
     def nobs(self) -> None:
@@ -113,13 +119,20 @@ class StreamResults(FittedModel):
 
     def _obstacle(self) -> str | None:
         """Why there are no errors, from public and released facts."""
-        half = (self.first + self.last) // 2
-        rest = f"between({half}, {self.last})" if half < self.last else "a later tick"
+        if self.plan.without_errors is not None:
+            return self.plan.without_errors
+        if self._remainder <= MOST_REMAINDER:
+            return None
         far = (
             f"the rows of tick {self.first} and those after it were linearised too far from these coefficients for "
-            f"valid errors; {rest} may have some"
+            "valid errors"
         )
-        return self.plan.without_errors or (far if self._remainder > MOST_REMAINDER else None)
+        if self.with_errors is not None:
+            return f"{far}; between{self.with_errors} has some"
+        more, untold = "more rows a tick", self.plan.without_typical
+        if untold:
+            more = f"typical values of {', '.join(untold)} declared, by dp.Range(..., typical=(mean, sd)), or {more}"
+        return f"{far}, and no other ticks tried that end here have any; a stream with {more} is likelier to"
 
     @cached_property
     def _remainder(self) -> float:
@@ -244,10 +257,10 @@ class StreamResults(FittedModel):
 
     def _notes(self, errors: bool) -> list[str]:
         notes = ["One charge covers the whole stream; this regression cost nothing more."]
-        if self.first > 1 and self.plan.may_start_late:
+        if self.late:
             notes.append(
-                f"The ticks before {self.first} are left out. By default these are first ticks, at most half of all, "
-                "whose rows were linearised too far from the coefficients."
+                f"The ticks before {self.first} are left out, at most half of all, because their rows were linearised "
+                "too far from the coefficients."
             )
         if self.rows is not None:
             weights = " and ".join(self._row_weights)
@@ -278,6 +291,8 @@ class StreamResults(FittedModel):
             **{name: getattr(self, name).tolist() for name in ("scaled_params", "sums")},
             "deviation": self.deviation,
             "ticks": [self.first, self.last],
+            "late": self.late,
+            "with_errors": self.with_errors,
             **{name: getattr(self, name).tolist() for name in ("linearised", "weights")},
         }
 
@@ -291,7 +306,10 @@ class StreamResults(FittedModel):
         if sums.shape != (plan.vector.size,) or params.shape != (len(plan.names),):
             raise ValueError("the stored values do not suit the plan")
         first, last = facts["ticks"]
-        return cls(plan, params, sums, facts["deviation"], first, last, linearised, weights)
+        # Of a file without these words they are not known, and not said.
+        late, interval = facts.get("late", False), facts.get("with_errors")
+        interval = None if interval is None else tuple(interval)
+        return cls(plan, params, sums, facts["deviation"], first, last, linearised, weights, late, interval)
 
     @property
     def _fitted_columns(self) -> NDArray[np.intp]:

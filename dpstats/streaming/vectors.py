@@ -121,6 +121,12 @@ class RowVector:
         moments[size, size] = entries[-1] if self.square > 0 else 0.0
         return moments + np.triu(moments, 1).T
 
+    def entries(self, matrix: Float) -> Float:
+        """The vector that holds a matrix as `matrix` gives it, shape (size,)."""
+        size = self.columns
+        triangle, column = matrix[:size, :size][np.triu_indices(size)], matrix[: size + int(self.square > 0), size]
+        return np.concatenate([triangle, column]) * self.weights
+
     def to_dict(self) -> dict[str, Any]:
         facts = {field.name: getattr(self, field.name) for field in fields(self)}
         return {**facts, "family": self.family.to_dict(), "metric": self.metric.to_dict()}

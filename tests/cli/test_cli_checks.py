@@ -180,7 +180,7 @@ def test_options_are_written_whole(words: list[str], folder: Path, capfd: pytest
     with pytest.raises(SystemExit) as ended:
         main(words)
     assert ended.value.code == 2
-    assert re.search("unrecognized arguments: --fam|required: --dataset", capfd.readouterr().err)
+    assert re.search("unrecognized arguments: --(fam|data); did you mean", capfd.readouterr().err)
 
 
 def test_a_plan_answers_how_many_rows_and_which_eps(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -294,6 +294,12 @@ def test_what_messages_name_prints_forecasts_and_errors(folder: Path, capfd: pyt
     printed = [float(cell) for cell in " ".join(lines[at : at + 2]).translate(str.maketrans("[,]", "   ")).split()[1:]]
     ratios = kept.tidy(exponentiate=True).set_index("term").loc["age", ["estimate", "conf_low", "conf_high"]]
     assert printed == pytest.approx(ratios.tolist(), rel=2e-3)
+    for form, start in (("latex", "tabular"), ("html", "<table"), ("markdown", "|:---|")):
+        assert main(["show", "kept.json", "--exponentiate", "--format", form]) == 0
+        shown = capfd.readouterr().out
+        assert start in shown
+        assert kept.plan.design.response_name in shown
+        assert "(1)" not in shown
     assert main(["show", "kept.json", "--json", "--exponentiate"]) == 0
     assert json.loads(capfd.readouterr().out)["coefficients"][1]["estimate"] == pytest.approx(ratios["estimate"])
     assert main(["show", "kept.json", "--uncertainty", "--full"]) == 1

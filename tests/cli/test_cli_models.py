@@ -484,7 +484,19 @@ def test_what_cannot_be_rendered_is_kept_too(
 def test_a_misspelt_option_is_answered_by_the_one_that_was_meant(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["fit", "y ~ x", "rows.csv", "--eps", "1", "--famly", "binomial"])
-    assert "--famly binomial; did you mean --family?" in capfd.readouterr().err
+    assert "--famly; did you mean --family?" in capfd.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["fit", "y ~ x", "rows.csv", "--esp", "1"])
+    assert "--esp; did you mean --eps?" in capfd.readouterr().err
+
+
+def test_a_plan_is_printed_as_in_python_and_whole_if_asked(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["plan", "income ~ age + C(sex)", "--domain", "adult.yaml", *LOGIT]
+    assert main(words) == 0
+    short = capfd.readouterr().out
+    assert main([*words, "--full"]) == 0
+    assert len(short.splitlines()) < 40 < len(capfd.readouterr().out.splitlines())
+    assert "All tables and notes: --full" in short
 
 
 def test_forecasts_are_tables_and_speak_of_no_argument_of_python(

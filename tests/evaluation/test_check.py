@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -110,7 +111,7 @@ def test_findings_say_what_to_do() -> None:
     assert dp.check("y ~ x + g", clean, DOMAIN, 0.5, seed=1).findings == []
 
 
-@pytest.mark.parametrize(("column", "fix"), [("x", "ranges='bought'"), ("y", "response='bought'")])
+@pytest.mark.parametrize(("column", "fix"), [("x", "narrows it by itself"), ("y", "response='bought'")])
 def test_a_range_that_is_too_wide_is_bought_by_the_argument_for_its_column(column: str, fix: str) -> None:
     rows = {name: np.random.default_rng(1).uniform(0, 1, 4_000) for name in "xy"}
     found = dp.check(
@@ -181,6 +182,20 @@ def test_the_range_of_a_logarithm_is_not_judged_by_eighths() -> None:
     domain = {"x": (0, 1), "y": (1, 4_000)}
     assert not dp.check("np.log(y) ~ x", data, domain, 1.0, family="gaussian", seed=1).findings
     assert "`y` between" in dp.check("y ~ x", data, domain, 1.0, seed=1).findings[0]
+
+
+def test_where_a_fit_narrows_a_range_by_itself_nothing_is_to_be_bought() -> None:
+    """From the eps on from which a plan of so many rows says that it does; few rows are told what to pass."""
+    random, domain = np.random.default_rng(4), {"x": (0, 5_000), "y": (0, 8)}
+    for rows, bought in ((600, True), (8_000, False)):
+        data = pd.DataFrame({"x": random.uniform(18, 80, rows), "y": random.uniform(0, 8, rows)})
+        (said,) = dp.check("y ~ x", data, domain, 5.0, seed=1).findings
+        assert ("ranges='bought'" in said) == bought
+        found = re.search(r"eps of about (\S+) or more a fit of so many rows narrows it by itself", said)
+        assert found is not None
+        for factor, ranges in ((0.8, "declared"), (1.2, "bought")):
+            plan = dp.plan("y ~ x", domain, factor * float(found[1]))
+            assert plan.by_rows([rows])["ranges"].tolist() == [ranges]
 
 
 @pytest.mark.slow

@@ -196,6 +196,7 @@ def test_too_few_rows_are_said_to_be_unknown(fit: dp.GLMResults, rows: int) -> N
         assert found.metrics["estimate"].isna().all()
         assert "unknown" in str(found)
         assert "does not stand out" in str(found)
+        assert "undeclared level are left out: dp.check finds them" in " ".join(str(found.summary()).split())
 
 
 def test_extreme_budgets(fit: dp.GLMResults) -> None:
@@ -738,3 +739,19 @@ def test_bins_are_in_order_and_no_sampling_error_is_zero() -> None:
             assert table[name].is_monotonic_increasing
             assert (table["sampling_se"] > 0).all()
         assert not (found.metrics["sampling_se"] == 0).any()
+
+
+def test_few_bins_of_residuals_say_what_gives_more() -> None:
+    """Costs with a long tail fill little of their declared range; residuals near a line that fills it do not."""
+    random = np.random.default_rng(0)
+    rows = pd.DataFrame({"x": random.uniform(0, 1, 4000)})
+    rows["cost"], rows["y"] = random.lognormal(5 + rows.x, 1.0), rows.x + random.normal(0, 0.1, 4000)
+    notes = {}
+    for name, high in (("cost", 50_000), ("y", 2)):
+        domain = {"x": (0, 1), name: (0 if high > 2 else -1, high)}
+        fit = dp.ols(f"{name} ~ x", rows, 2.0, domain=domain, seed=1)
+        found = dp.evaluate(fit, rows, 1.0, metrics=["R2", "residuals"], seed=1)
+        assert "r2" in found.metrics.index
+        notes[name] = (len(found.residuals), any("few bins" in note for note in found.notes))
+    assert notes["cost"][0] < 4 < notes["y"][0]
+    assert (notes["cost"][1], notes["y"][1]) == (True, False)

@@ -481,14 +481,21 @@ def test_errors_are_withheld_where_rows_were_linearised_far_off(tmp_path: Path) 
     stream = Regression("y ~ x + g", LOGIT, 20.0, 1e-6, family="binomial", horizon=12, state=tmp_path / "state")
     for tick in range(8):
         result = stream.update(frame(4000, tick, binary=True, slope=2.0))
-    with pytest.raises(NotReleasedError, match=r"linearised too far.*between\(2, 4\) may have some"):
-        _ = stream.between(0, 4).bse
-    with pytest.raises(NotReleasedError, match="a later tick may have some"):
+    first = stream.between(0, 4)
+    assert first.with_errors is not None
+    with pytest.raises(NotReleasedError, match=rf"linearised too far.*between\({first.with_errors[0]}, 4\) has some"):
+        _ = first.bse
+    assert stream.between(*first.with_errors).has_errors
+    with pytest.raises(NotReleasedError, match=r"no other ticks.*typical values of x declared.* or more rows a tick"):
         _ = stream.between(0, 1).bse
+    first.save(tmp_path / "first.json")
+    assert StreamResults.load(tmp_path / "first.json").with_errors == first.with_errors
     with pytest.raises(NotReleasedError, match="linearised"):
         stream.change(4)
     late = stream.window(3)
     assert late.has_errors
+    assert "are left out" not in str(late.summary())  # the user has chosen these ticks
+    assert "are left out" in str(result.summary())
     assert np.abs((late.debiased - [0.3, -0.5, 0.0, 2.0]) / late.bse).max() < 4  # false alarms: 3e-4
     assert result.first > 1
     assert "No errors are shown" in str(stream.between(0, 4).summary())
@@ -591,3 +598,38 @@ def test_a_stream_whose_rows_are_used_does_not_warn(caplog: pytest.LogCaptureFix
         for tick in range(16):
             months.update(frame(size, tick))
     assert not caplog.messages
+
+
+def test_a_plan_foresees_the_errors_that_a_stream_shows() -> None:
+    """Within a third, of least squares with an offset and of a logistic regression, for all ticks and for the last.
+
+    Predictors have a standard deviation of 1 on the scale of log odds, as the forecast supposes.
+    """
+    domain = {"x": dp.Range(0, 120, typical=(16, 11.3)), "z": (0, 2), "y": (-50, 250), "late": [0, 1]}
+    random = np.random.default_rng(0)
+    known = {"x": (16, 11.3), "y": (22, 23), "late": 0.41}
+    line = Regression("y ~ x + offset(z)", domain, 1.0, 1e-6, horizon=12, seed=1)
+    curve = Regression("late ~ x", domain, 1.0, 1e-6, family="binomial", horizon=12, seed=1)
+    for _ in range(12):
+        x, z = random.gamma(2, 8, 1500).clip(0, 120), random.uniform(0, 2, 1500)
+        late = random.random(1500) < expit(-1.8 + 0.088 * x)
+        rows = pd.DataFrame({"x": x, "z": z, "y": 5 + x + z + random.normal(0, 20, 1500), "late": late.astype(int)})
+        for stream in (line, curve):
+            stream.update(rows)
+    for stream, response, given in ((line, "y", {"residual_sd": 20.0}), (curve, "late", {})):
+        typical = {name: known[name] for name in ("x", response)}
+        for window, shown in ((None, stream.results), (4, stream.window(4))):
+            foreseen = stream.plan().standard_errors(1500, window=window, typical=typical, **given)
+            assert (foreseen.std_error["x"] / shown.bse["x"]) == pytest.approx(1.0, abs=0.35)
+            assert (foreseen.sampling <= foreseen.std_error * (1 + 1e-9)).all()
+            assert foreseen.identified.eq(1.0).all()
+
+
+def test_no_errors_are_foreseen_where_none_will_be_shown() -> None:
+    plan = linear(eps=1.0).plan()
+    for wrong in ({"rows": 0}, {"rows": 100, "tick": 0}, {"rows": 100, "tick": 3, "window": 4}):
+        with pytest.raises(ArgumentError):
+            plan.standard_errors(**wrong)
+    assert np.isinf(Regression("y ~ x + g", DOMAIN, 0.001, 1e-9, horizon=12).plan().standard_errors(2).std_error).all()
+    with pytest.raises(ArgumentError, match="normal noise"):
+        Regression("y ~ x", DOMAIN, 1.0, horizon=12).plan().standard_errors(100)
