@@ -353,7 +353,7 @@ class Spender(Reader):
         """
         taken = [convert_guarantee(one, self._facts, self._account) for one in guarantees]
         analyst, key = self._signature.analyst, self._signature.key
-        drawn, due = set(key.drawn if key else ()), Amount(0, 0, 0)
+        drawn, due, unpaid = set(key.drawn if key else ()), Amount(0, 0, 0), list[Guarantee]()
         with self._store.transaction(write=False) as connection:
             for one in taken:
                 price = cost(self.accountant, one)
@@ -361,11 +361,13 @@ class Spender(Reader):
                     drawn.add(number)
                 else:
                     due = due.plus(price)
+                    unpaid.append(one)
             try:
                 check_price(connection, read_books(connection), self._facts, self._account, due, analyst)
             except BudgetExceeded as error:
-                asked = " + ".join(f"{one.eps:g}" for one in taken)
-                raise BudgetExceeded(f"a charge of eps={asked} {str(error).removeprefix('the charge ')}") from None
+                eps, delta = " + ".join(f"{one.eps:g}" for one in unpaid), sum(one.delta for one in unpaid)
+                charge = f"a charge of eps={eps}, delta={delta:g} ({self.adjacency})"
+                raise BudgetExceeded(f"{charge} {str(error).removeprefix('the charge ')}") from None
 
     def partition(self, by: str, parts: Sequence[Level]) -> Partition:
         """Split the rows by the value of column `by` into disjoint parts with separate accounts.

@@ -42,6 +42,7 @@ from dpstats.plan.methods import (
     is_open_quantile,
     may_cap_persons,
     may_take_statistics,
+    may_take_sums,
     response_purchase,
     trimmable,
 )
@@ -337,7 +338,8 @@ def _or_statistics(plan: Plan, alone: Sequence[Plan], rows: float) -> Plan:
 
     They are chosen before coefficients `alone` too, where these are a candidate: their loss may be larger.
     """
-    if plan.request.options.inference is not True or not may_take_statistics(plan.request) or not foreseeable(plan):
+    suits = plan.request.options.inference is True and may_take_sums(plan.request, plan.design) and foreseeable(plan)
+    if not suits:
         return plan
     sums = rescaled(plan, replace(with_settled_law(plan), method="statistics"), plan.response)
     capped, linear = (one.intervals(rows) for one in expectations([plan, sums]))
@@ -368,7 +370,7 @@ def pays_for_residuals(plan: Plan, rows: float, asked: Request) -> bool:
     if plan.request.options.unit is not None:
         suits, least = may_cap_persons(asked, plan.design), CAPPED_A_COLUMN
     else:
-        suits = plan.request.options.inference is True and may_take_statistics(asked) and foreseeable(plan)
+        suits = plan.request.options.inference is True and may_take_sums(asked, plan.design) and foreseeable(plan)
         least = ROWS_A_COLUMN
     return suits and plan.response is not None and rows * plan.request.row_eps >= least * len(plan.names)
 

@@ -52,7 +52,7 @@ from dpstats.models.forecast import (
 )
 from dpstats.models.population import POOR, KnownColumns, check_row_count
 from dpstats.plan import Plan
-from dpstats.plan.methods import ResponsePurchase, chosen_range_eps, fit_spec, may_take_statistics
+from dpstats.plan.methods import ResponsePurchase, chosen_range_eps, fit_spec, may_take_sums
 from dpstats.plan.plan import rescaled, with_settled_law
 from dpstats.plan.tables import CAPPED_SUMS, method_name
 from dpstats.wording import phrase
@@ -266,7 +266,8 @@ def by_rows(plan: Plan, n: object = None) -> pd.DataFrame:
 
 def _method(chosen: Plan, plan: Plan, rows: float) -> str:
     """By which a choice with errors is carried out; between two a bought interval of the response will decide."""
-    if plan.counts is None or not may_take_statistics(plan.request):
+    settles = plan.counts is not None and plan.counts.settles_errors
+    if not settles or not may_take_sums(plan.request, plan.design):
         return method_name(plan)
     if pays_for_residuals(affordable(chosen, rows), rows, plan.request):
         return CAPPED_SUMS

@@ -385,16 +385,25 @@ def may_take_statistics(request: Request) -> bool:
     return request.open_method and plain and is_open_least_squares(request)
 
 
-def may_cap_persons(request: Request, design: PublicDesign) -> bool:
-    """Whether the residuals of persons may settle the cap: of plain least squares with errors and equal weights.
+def may_take_sums(request: Request, design: PublicDesign) -> bool:
+    """Whether sums may take the place of one fit by the method, with an intercept and of rows that all count alike."""
+    if not isinstance(design, DesignSpec) or not design.has_intercept or request.options.unit is not None:
+        return False
+    alike = all(part is None for part in (design.weights, design.offset, design.subset))
+    return alike and leaves_shares_open(request.options) and may_take_statistics(request)
 
-    Shares or a curvature that are asked for are those of one fit, and of no rough one before it.
-    """
+
+def may_cap_persons(request: Request, design: PublicDesign) -> bool:
+    """Whether the residuals of persons may settle the cap: of plain least squares with errors and equal weights."""
     options = request.options
     alike = design.has_intercept and design.score_ratio == 1.0 and not design.offset_bound
     asked = options.unit is not None and options.inference is True
-    shared = options.information_share is None and options.spread_share is None and options.curvature is None
-    return alike and asked and shared and may_take_statistics(request)
+    return alike and asked and leaves_shares_open(options) and may_take_statistics(request)
+
+
+def leaves_shares_open(options: Options) -> bool:
+    """Whether no shares or curvature are asked for: they would be those of one fit, with no rough one before it."""
+    return options.information_share is None and options.spread_share is None and options.curvature is None
 
 
 def is_open_quantile(request: Request) -> bool:

@@ -35,6 +35,7 @@ from dpstats.plan.methods import (
     fit_spec,
     is_open_least_squares,
     may_cap_persons,
+    may_take_sums,
     no_fit_statistics,
     range_eps,
 )
@@ -312,8 +313,7 @@ def cap_note(plan: PlanFacts) -> list[str]:
         cap += f"errors {bought if request.options.response == 'auto' else 'has the cap'} {in_units(most)}."
     else:
         return [f"{settled}{uncapped}"]
-    open_method = request.open_method and request.penalty is None and request.options.screen is None
-    if open_method and (adapts or (alike and request.options.n is not None)):
+    if may_take_sums(request, plan.design) and (adapts or request.options.n is not None):
         uncapped = f" Such a fit may also take {statistics}, which has no cap, or sums that cap residuals about a "
         uncapped += "first fit."
     elif may_cap_persons(request, plan.design) and not (counts is None and request.options.n is None):

@@ -37,7 +37,7 @@ from dpstats.plan.methods import (
     centre_stages,
     chosen_range_eps,
     fit_spec,
-    may_take_statistics,
+    may_take_sums,
     needs_errors,
     paid_apart,
     plan_fit_statistics,
@@ -228,8 +228,7 @@ class Plan(Simulated, PlanFacts):
         method = self.family.name if self.family.name in OF_PIECES else self.request.method
         if self.counts is None:
             return ({"label": self.title, "method": method},)
-        alike = self.design.score_ratio == 1.0 and self.request.options.unit is None
-        if alike and self.counts.settles_errors and may_take_statistics(self.request):
+        if self.counts.settles_errors and may_take_sums(self.request, self.design):
             method = f"{method} or statistics"
         counting = {"label": f"rows of a {self.title}", "method": "row counts"}
         return counting, {"label": self.title, "method": method}

@@ -340,7 +340,7 @@ def essential_notes(results: ReleasedModel) -> list[str]:
             design = [note for note in design if note.rstrip(".") not in dropped_note(plan.design.domain)]
     counted = " ".join([*counts_note(plan), *suspects_note(results)])
     if FORMULA in counted:  # which expression loses the rows, and where, is public
-        where = [note for note in design if note.partition(" is not finite ")[1]]
+        where = [note for note in design if " is not finite " in note]
         counted, design = " ".join([counted, *where]), [note for note in design if note not in where]
     # What the coefficients are, then which are missing, then the words of the table.
     told = [*link_note(plan), *missing_notes(results), *wide_response_note(results)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -352,3 +353,9 @@ def test_names_of_another_spelling_are_said_before_the_charge(caplog: pytest.Log
     caplog.clear()
     exact("y ~ x + g", frame(), DOMAIN)
     assert not caplog.messages
+
+
+def test_a_saved_check_of_two_text_levels_reads_as_it_did() -> None:
+    check = dp.check("y ~ g", frame(300).assign(g="c", y=1.0), {"g": ["a", "b"], "y": (0, 2)}, 50.0)
+    assert str(dp.Check.from_dict(json.loads(json.dumps(check.to_dict())))) == str(check)
+    assert "if bool is declared" not in str(check)

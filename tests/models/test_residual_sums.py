@@ -234,6 +234,19 @@ def test_the_table_by_rows_names_the_method() -> None:
     assert robust.by_rows().empty or set(robust.by_rows()["method"]) == {"napp"}
 
 
+@pytest.mark.parametrize("given", ["0", {"offset": "z"}, {"subset": "x > .1"}, {"curvature": 3.0}])
+def test_where_no_sums_are_offered_none_are_told_of_and_errors_are_paid_for(given: Any) -> None:
+    """A model without an intercept, with an offset, with a condition, and with a curvature that is that of one fit."""
+    formula, options = (MODEL.replace("~", "~ 0 +"), {}) if given == "0" else (MODEL, given)
+    plan = dp.plan(formula, WIDE, 1.0, **options)
+    assert set(plan.by_rows([1_000, 50_000])["method"]) == {"napp"}
+    assert plan.entries[-1]["method"] == "napp"
+    assert "may also take" not in str(plan.summary())
+    # Of the declared range: what sums would cost could not be planned, and errors were never paid for.
+    declared = dp.plan(formula, WIDE, 1.0, n=50_000, response="declared", **options)
+    assert declared.request.options.inference is True
+
+
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_the_first_fit_and_the_histogram_cost_what_is_set_aside(

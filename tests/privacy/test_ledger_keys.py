@@ -52,6 +52,15 @@ def test_what_was_charged_needs_no_budget(path: Path | str) -> None:
             work.charge(HALF, label="more")
 
 
+def test_a_refusal_names_what_is_to_be_charged_and_not_what_was(path: Path | str) -> None:
+    """With delta, which may be what is too much, and as the ledger counts it."""
+    ledger = Ledger(path, "d", 2.0, delta=1e-6, adjacency="replace_one")
+    ledger.signed(key="a").charge(HALF, label="rows")
+    rest, said = Guarantee(0.25, 1e-5), r"^a charge of eps=0\.5, delta=2\.\d+e-05 \(replace_one\) exceeds"
+    with pytest.raises(BudgetExceeded, match=said):
+        ledger.signed(key="a").check_charges([HALF, rest])
+
+
 @pytest.mark.parametrize("eps", [0.25, 0.6])
 def test_another_price_is_charged_in_full(path: Path | str, eps: float) -> None:
     ledger = Ledger(path, "d", 2.0)
