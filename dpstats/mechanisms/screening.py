@@ -134,11 +134,11 @@ CHUNK_ROWS = 2048
 INSIDE = 1 - 2.0**-40
 """Contributions end this much inside the bound, so that rounding of their length does not put them outside."""
 
-REFIT_PRICE = 0.5
-"""What a fit between choices costs, over what a choice does."""
+NULL_PRICE, REFIT_PRICE = 0.5, 0.5
+"""What the null model and a fit between choices cost, over what a choice does."""
 
 INTERCEPT_PART = 0.5
-"""The part of this with which the intercept is fitted anew at the slopes just released.
+"""The part of a fit between choices with which the intercept is fitted anew at the slopes just released.
 
 Else its error, which is that of a fit of all terms chosen, enters the scores of every column whose values lie on one
 side of the centre of its range, such as a rare 0/1 column.
@@ -180,7 +180,7 @@ class ScreeningPlan:
 
     @property
     def null_eps(self) -> float:
-        """What the null model costs: as much as one choice."""
+        """What the null model costs; its part goes to the choices where there is none."""
         return 0.0 if self.null is None else self.null.cost
 
     @property
@@ -267,7 +267,7 @@ def _check_split(options: Options) -> None:
 
 
 def plan_screening(spec: FitSpec, eps: float, delta: float) -> ScreeningPlan:
-    """Divide the budget of screening: as much for the null model as for a choice, less for a refit; reads no rows.
+    """Divide the budget of screening: half as much for the null model and a refit as for a choice; reads no rows.
 
     Screening takes the share `screen_share` of eps, and no delta. Terms of penalty weight 0, such as the intercept, are
     not chosen among. ArgumentError if there are no more candidates than `screen` or eps is below `SMALLEST_EPS`.
@@ -279,12 +279,12 @@ def plan_screening(spec: FitSpec, eps: float, delta: float) -> ScreeningPlan:
         raise ArgumentError(f"screen must be less than the number of terms to choose from, {len(candidates)}")
     # Divided rows pay for the screening with the whole budget.
     cost = eps if options.split is not None else options.screen_share * eps
-    share = cost / (choices + 1 + REFIT_PRICE * (choices - 1))
+    share = cost / (choices + NULL_PRICE + REFIT_PRICE * (choices - 1))
     if share < SMALLEST_EPS:
         raise ArgumentError(f"eps is too small for screening: a choice needs at least {SMALLEST_EPS:g}; raise eps")
     null = None
     if always.size:
-        null = plan_objective(_intercept_design(design.offset_bound), spec.family, spec.pure_budget(share))
+        null = plan_objective(_intercept_design(design.offset_bound), spec.family, spec.pure_budget(NULL_PRICE * share))
     widest = sorted(range(len(candidates)), key=lambda index: -candidates[index].columns.size)[:choices]
     kept = _columns(always, [candidates[index] for index in widest])
     left = (eps if options.split is not None else eps - cost) - spec.cap_eps - spec.range_eps

@@ -15,6 +15,7 @@ from dpstats.families import Binomial, Gaussian, HuberSVM, Poisson
 from dpstats.formula.design import design_spec
 from dpstats.mechanisms.design import ArrayDesign
 from dpstats.mechanisms.screening import (
+    NULL_PRICE,
     REFIT_PRICE,
     STEPS,
     Candidate,
@@ -73,8 +74,8 @@ def test_one_charge_and_its_parts(frame, tmp_path):
     paid = ["row counts", "null model", "screening", "fit", "fit: rounding", "information", "info: rounding", "total"]
     assert budget.index.tolist() == paid
     assert budget["eps"].iloc[:-1].sum() == pytest.approx(5.0, rel=1e-12)
-    part = 4.85 * 0.6 / (4 + 2 * REFIT_PRICE)
-    assert budget["eps"]["null model"] == pytest.approx(part)
+    part = 4.85 * 0.6 / (3 + NULL_PRICE + 2 * REFIT_PRICE)
+    assert budget["eps"]["null model"] == pytest.approx(NULL_PRICE * part)
     assert budget["eps"]["screening"] == pytest.approx((3 + 2 * REFIT_PRICE) * part)
     planned = dp.plan(FORMULA, DOMAIN, 5.0, family="binomial", screen=3, inference=True)
     assert planned.budget.equals(budget)
@@ -87,7 +88,7 @@ def test_the_plan_reads_no_row_and_shows_the_widest_terms(frame):
     shown = plan.summary().as_text()
     assert "3 of 13 terms" in shown
     assert "widest terms" in " ".join(shown.split())
-    assert plan.screening.scale == pytest.approx(2 / (0.97 * 0.6 / (4 + 2 * REFIT_PRICE)))
+    assert plan.screening.scale == pytest.approx(2 / (0.97 * 0.6 / (3 + NULL_PRICE + 2 * REFIT_PRICE)))
 
 
 @pytest.mark.slow
