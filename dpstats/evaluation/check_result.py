@@ -151,6 +151,8 @@ class Check(Released):
     steps : tuple of int
         The contribution of a row to its faults, to "no fault" and to each of its places, in steps of the lattice of the
         noise.
+    count : bool
+        Whether the response is a count.
 
     Examples
     --------
@@ -176,6 +178,7 @@ class Check(Released):
     places: tuple[ColumnHistogram, ...] = ()
     at: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     steps: tuple[int, int, int] = (1, 1, 1)
+    count: bool = False  # whether the response is a count, whose greatest one a fit buys unasked
 
     @property
     def clean_err(self) -> float:
@@ -325,11 +328,11 @@ class Check(Released):
                 low, high = place.ends[start], place.ends[start + width]
                 declared = next(fault.declared for fault in self.faults if fault.column == place.column)
                 is_response = place.column in parsed.response_columns
-                buys = argument("response" if is_response else "ranges", "bought")
+                buys = f"; {argument('response' if is_response else 'ranges', 'bought')} finds one"
                 return [
                     f"nearly all rows have `{place.column}` between {low:.4g} and {high:.4g}, {PART_NAMES[width]} "
                     f"of its declared range {declared}, which may be far too wide. A narrower range gives less "
-                    f"noise; {buys} finds one"
+                    f"noise{'' if is_response and self.count else buys}"
                 ]
         return []
 

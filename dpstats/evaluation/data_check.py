@@ -164,6 +164,7 @@ def check(
             nobs=rows.rows if privacy.adjacency == "replace_one" and unit is None else None,
             guarantee=guarantee,
             noise=noise.kind,
+            count=kind.response == "count",
         )
 
     return Release(

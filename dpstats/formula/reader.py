@@ -230,16 +230,20 @@ class ReadableDesign(ScaledDesign):
             offset = np.zeros(rows) if spec.offset is None else spec.scaled_offset(spec.offset(encoded))
         return spec.packing.columns_of(numbers, levels), kept & known & np.isfinite(offset), offset
 
-    def unknown_levels(self, data: object, *, offset: bool) -> dict[str, int]:
-        """By column in how many rows that are read for predictions a level is not declared; missing cells aside."""
-        names = self.parsed.predicting_columns if offset else self.parsed.exog_columns
-        coded = [name for name in names if isinstance(self.domain[name], Levels)]
-        if not coded:
+    def cells_beyond(self, data: object, *, offset: bool) -> dict[str, int]:
+        """By column in how many rows for predictions a level is not declared, or a number is clipped.
+
+        Of the columns that `data` has.
+        """
+        table = as_table(data)
+        read = self.parsed.predicting_columns if offset else self.parsed.exog_columns
+        names = [name for name in read if table.count(name)]
+        if not names:
             return {}
         with quiet():
-            counted = partial(_unknown_counts, self.domain, coded)
-            counts = sum(as_table(data).batches(coded).map(counted).collect(), np.zeros(len(coded), dtype=np.int64))
-        return {name: int(count) for name, count in zip(coded, counts, strict=True) if count}
+            counted = partial(_beyond_counts, self.domain, names)
+            counts = sum(table.batches(names).map(counted).collect(), np.zeros(len(names), dtype=np.int64))
+        return {name: int(count) for name, count in zip(names, counts, strict=True) if count}
 
     def keeps(self, data: object) -> NDArray[np.bool_]:
         """Which rows have a cell to explain with in each column, within every range that drops rows, shape (n,)."""
@@ -346,13 +350,16 @@ def _prediction_part(spec: ReadableDesign, names: Sequence[str], offset: bool, t
     return result
 
 
-def _unknown_counts(domain: Domain, names: Sequence[str], table: Table) -> NDArray[np.int64]:
-    """In how many rows of one table each of some columns has a cell that is none of its declared levels."""
+def _beyond_counts(domain: Domain, names: Sequence[str], table: Table) -> NDArray[np.int64]:
+    """In how many rows each column has a cell that is no declared level, or a number that its range clips."""
     counts = np.zeros(len(names), dtype=np.int64)
     for place, name in enumerate(names):
         column, declared = table.column(name), domain[name]
-        assert isinstance(declared, Levels)
-        counts[place] = np.sum((column.codes(declared.code_of()) < 0) & (column.tokens() != MISSING_TOKEN))
+        if isinstance(declared, Levels):
+            counts[place] = np.sum((column.codes(declared.code_of()) < 0) & (column.tokens() != MISSING_TOKEN))
+        elif not declared.drops:
+            numbers = column.numbers()
+            counts[place] = np.sum(np.isfinite(numbers) & ((numbers < declared.low) | (numbers > declared.high)))
     return counts
 
 

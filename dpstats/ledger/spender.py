@@ -161,8 +161,8 @@ class Spender(Reader):
     def signed(
         self: AnySpender,
         analyst: str | None = None,
-        *,
         purpose: str | None = None,
+        *,
         label: str | None = None,
         key: str | None = None,
     ) -> AnySpender:

@@ -262,10 +262,11 @@ class Options:
         arrays, fits that share a budget, persons under "replace_one", and a given `n`.
     on_mismatch : {"stop", "go"}
         If a column certainly loses or clips more than a fifth of the rows, or has an undeclared level in more than a
-        tenth, or if the response is clipped in more than a tenth, "stop" raises MismatchError, and only the count is
-        charged. So it does if the rows are so few that hardly any coefficient is expected to have a standard error
-        which `inference` insists on; where their number is public, and known without reading a file or a query, that is
-        refused before anything is charged. "go" fits all the same.
+        tenth (a response declared as 0 and 1 in more than half a per cent), or if the response is clipped in more than
+        a tenth, "stop" raises MismatchError, and only the count is charged. So it does if the rows are so few that
+        hardly any coefficient is expected to have a standard error which `inference` insists on; where their number is
+        public, and known without reading a file or a query, that is refused before anything is charged. "go" fits all
+        the same.
     n : float, optional
         A PUBLIC guess at the number of rows. With ``inference="auto"`` it decides how much of the budget goes to
         errors, in place of a private count of rows. Then no rows are counted, and a wrong Domain does not stop the fit,

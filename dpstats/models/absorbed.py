@@ -152,7 +152,7 @@ class AbsorbedModel(Printed):
             )
             label = f"rows of a {title}"
             counting = release(counted, work=lambda rows: (count(rows), None), label=label, method="row counts")
-            counts, _ = count_first(counting, [counted, rest], ledger, self.on_mismatch, **signed)
+            counts, _ = count_first(counting, [counted, rest], ledger, self.on_mismatch, (), **signed)
 
         def work(rows: Table) -> AbsorbedResults:
             return AbsorbedResults(plan, plan.release(rows, random), counts)

@@ -401,7 +401,8 @@ def finds_cap(plan: Plan, rows: float, share: float) -> bool:
     sensitivity = 1 if plan.request.adjacency == "add_remove" else 2
     deviation = math.sqrt(2) * sensitivity / (TAILS_SHARE / (CENTRE_SHARE + TAILS_SHARE) * plan.residuals.eps)
     needed = UNEXPECTED if plan.response is not None and plan.response.one_tail else 0.0
-    return likely_alike(rows, deviation) - float(special.ndtri(share)) > needed
+    used = rows if plan.request.options.split is None else rows / 2
+    return likely_alike(used, deviation) - float(special.ndtri(share)) > needed
 
 
 def residual_share(information: float, size: int) -> float:

@@ -173,12 +173,13 @@ class AdaptiveForecast(Forecast):
             plan = carried_out(self.followed, rows, self._known_columns, self.likely_share)
             plan = with_likely_mean(plan)
             found = _foreseen(plan, self.assumptions, self.simulated) if releases_errors(plan) else None
-            if found is not None and plan.residuals is not None and plan.objective.statistics is None:
-                plan = _capped(plan, LIKELY_CAP * residual_size(found.populations[found.last]))
-                found = _foreseen(plan, self.assumptions, self.simulated)
-            if found is not None and self.likely_share > LIKELY:
-                # Of the ends alone: where the cap of most fits is far from the widest, the mean is of no fit.
-                found = replace(found, finds_cap=finds_cap(plan, rows, self.likely_share))
+            if found is not None:
+                finds = finds_cap(plan, rows, self.likely_share)
+                if finds and plan.residuals is not None and plan.objective.statistics is None:
+                    plan = _capped(plan, LIKELY_CAP * residual_size(found.populations[found.last]))
+                    found = _foreseen(plan, self.assumptions, self.simulated)
+                # Where the cap of most fits is far from the widest, the mean is of no fit.
+                found = replace(found, finds_cap=finds)
             self._plans[rows] = (plan, found)
         return self._plans[rows]
 

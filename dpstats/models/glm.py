@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, TypeVar, Unpack, overload
@@ -25,9 +25,11 @@ from dpstats.call import (
 )
 from dpstats.data import Block, Memory, Rows, as_table
 from dpstats.data.passes import single_blas_thread
+from dpstats.domain import Levels
 from dpstats.errors import ArgumentError, DataError, DomainError, MismatchError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
+from dpstats.formula.reader import column_facts
 from dpstats.ledger import Part, as_ledger
 from dpstats.ledger.reader import correction
 from dpstats.mechanisms.fit_statistics import release_fit_statistics
@@ -344,7 +346,8 @@ def fit_source(
         rest = rest if further is None else compose([rest, further.guarantee])
         label, method = f"rows of a {title}", plan.entries[0]["method"]
         counting = release(counted, work=partial(_release_counts, source, plan, random), label=label, method=method)
-        counts, rows = count_first(counting, [counted, rest], ledger, request.options.on_mismatch, **signed)
+        truths = zero_one_response(plan)
+        counts, rows = count_first(counting, [counted, rest], ledger, request.options.on_mismatch, truths, **signed)
         plan = replace(plan, counts=counts)
         if stops and counts.rows is not None and (few := too_few_rows(plan, counts.rows)):
             raise MismatchError(f"{sentence(few)} No fit was made; counting the rows cost {counted}")
@@ -358,25 +361,38 @@ def count_first(
     charges: Sequence[Guarantee],
     ledger: Any,
     on_mismatch: str,
+    truths: Container[str],
     *,
     analyst: str | None,
     label: str | None,
 ) -> tuple[RowCounts, Result]:
     """The counts of rows and what was read with them, charged by themselves if `charges`, the fit's too, can be met.
 
-    MismatchError if too many rows are at fault, unless the fit is to be made in any case.
+    MismatchError if too many rows are at fault, fewer of `truths`, unless the fit is to be made in any case.
     """
     if ledger is not None:
         check_rows(ledger, charges[0], counting.data)
         ledger.signed(analyst).check_charges(charges)
     counts, read = counting.run(ledger, analyst=analyst, label=label)
-    if (wrong := counts.mismatch()) and on_mismatch == "stop":
+    if (wrong := counts.mismatch(truths)) and on_mismatch == "stop":
         fix = "Correct the Domain" if ledger is None or ledger.domain is None else correction()
         raise MismatchError(
             f"{' '.join(map(sentence, wrong))} No fit was made; counting the rows cost {charges[0]}. {fix}, or pass "
             f"{argument('on_mismatch', 'go')} to fit in any case"
         )
     return counts, read
+
+
+def zero_one_response(plan: Plan) -> list[str]:
+    """The response if it is declared as 0 and 1, or true and false: of codes 1 and 2 one class alone would be left."""
+    design = plan.design
+    assert isinstance(design, DesignSpec)
+    facts = column_facts(design.parsed, design.domain, plan.family)
+    return [
+        name
+        for name in design.parsed.response_columns
+        if isinstance(fact := facts[name], Levels) and fact.code_of().keys() == {0, 1}
+    ]
 
 
 def _release_counts(

@@ -399,7 +399,7 @@ def _fit(
         counting = release(
             counted, work=lambda rows: (count(rows), None), label=f"rows of a {title}", method="row counts"
         )
-        counts, _ = count_first(counting, [counted, rest], opened, on_mismatch, **signed)
+        counts, _ = count_first(counting, [counted, rest], opened, on_mismatch, (), **signed)
 
     def work(rows: Table) -> MultinomialResults:
         with quiet():

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from dpstats.formula.reader import Fault
+from dpstats.formula.reader import DROPS, Fault
 from dpstats.privacy.accounting import exact, float_down, split_budget
 from dpstats.privacy.guarantee import Adjacency, Guarantee
 
@@ -36,6 +36,9 @@ LEAST_NAMED = 0.005
 
 A hundredth of the rows with a code such as 999, clipped to the end of a range, takes a third off a slope.
 """
+
+SURE_SDS = 3
+"""So many standard deviations of its noise all that is lost must exceed to be told."""
 
 FALSE_STOPS, FALSE_NOTES = 1e-3, 3e-2
 """How often noise alone may stop a fit, or name a column, where nothing is wrong."""
@@ -135,7 +138,24 @@ class RowCounts:
 
     def findings(self, narrowed: Container[str] = ()) -> list[str]:
         """Columns that certainly lose or clip rows, in sentences; a range bought of `narrowed` ones leaves rows out."""
-        return self._sentences([LEAST_NAMED] * len(self.faults), FALSE_NOTES, narrowed=narrowed)
+        return self._sentences([LEAST_NAMED] * len(self.faults), FALSE_NOTES, narrowed=narrowed) + self._lost_in_all()
+
+    def _lost_in_all(self) -> list[str]:
+        """The rows that all columns lose together, where several leave rows out beyond an interval; else nothing.
+
+        Of dozens of such columns none may lose enough to be named.
+        """
+        assert self.rows is not None
+        assert self.at_fault is not None
+        losing = [count for fault, count in zip(self.faults, self.at_fault, strict=True) if fault.loses]
+        error = math.sqrt(2 * len(losing)) * self._scale
+        lost = sum(losing)
+        rows = max(self.rows + (lost if self.rows_eps else 0), 1)
+        dropping = sum(fault.loses and fault.declared.endswith(DROPS) for fault in self.faults)
+        if dropping < 2 or lost < max(SURE_SDS * error, LEAST_NAMED * rows):
+            return []
+        share, deviation = (_percent(min(one / rows, 1.0), 2) for one in (lost, error))
+        return [f"in all about {share} of the {self.of} (s.d. {deviation}) are lost"]
 
     @property
     def least_named(self) -> float:
@@ -153,10 +173,15 @@ class RowCounts:
         """Of the discrete Laplace noise in each count of rows at fault, in rows."""
         return self.fault_sensitivity / self.fault_eps
 
-    def mismatch(self) -> list[str]:
-        """Columns that lose or clip so many rows that the fit had better not be made, in sentences."""
-        serious = [fault.kind == "undeclared" or fault.response for fault in self.faults]
-        least = [MOST_UNDECLARED if one else MOST_AT_FAULT for one in serious]
+    def mismatch(self, truths: Container[str] = ()) -> list[str]:
+        """Columns that lose or clip so many rows that the fit had better not be made, in sentences.
+
+        Any code other than 0 and 1 in `truths` that stands out from the noise is too many.
+        """
+        least = [_most(fault) for fault in self.faults]
+        for place, fault in enumerate(self.faults):
+            if fault.kind == "undeclared" and fault.column in truths:
+                least[place] = LEAST_NAMED
         return self._sentences(least, FALSE_STOPS, large=True)
 
     @property
@@ -179,9 +204,26 @@ class RowCounts:
             + (_trimmed_effect(fault) if trimmed else fault.large_effect if large else fault.effect)
             + CLIPPED_RESPONSE * fault.response
             + CLIPPED_COLUMN * (not (fault.loses or fault.response or trimmed or large))
+            + ("" if trimmed or large else self._unstopped(fault))
             for fault, share, error in self._seen(least, chance, large=large)
             for trimmed in [not fault.loses and fault.column in narrowed]
         ]
+
+    def _unstopped(self, fault: Fault) -> str:
+        """Why so many rows at fault did not stop the fit, if noise may have made a part of them; else empty."""
+        assert self.at_fault is not None
+        noise = self._noise(FALSE_STOPS)
+        most = _most(fault) * self._rows_in_all(noise)
+        if not most < self.at_fault[self.faults.index(fault)] <= most + noise:
+            return ""
+        return f"; the count is noisy, and stops a fit only beyond about {round(most + noise, -1):,.0f} {self.of}"
+
+    def _rows_in_all(self, noise: float) -> float:
+        """About how many rows there are: where their number is public it has those lost among them."""
+        assert self.rows is not None
+        assert self.at_fault is not None
+        counted = zip(self.faults, self.at_fault, strict=True) if self.rows_eps else ()
+        return max(float(self.rows), 0.0) + sum(count for fault, count in counted if fault.loses and count > noise)
 
     def _seen(self, least: Sequence[float], chance: float, *, large: bool = False) -> list[tuple[Fault, float, float]]:
         """Faults of more than `least` of the rows, for sure if `large`, each with its share and the error of that.
@@ -192,10 +234,7 @@ class RowCounts:
         assert self.at_fault is not None
         counts = np.array(self.at_fault, dtype=np.float64)
         noise = self._noise(chance)
-        losing = np.array([fault.loses for fault in self.faults], dtype=bool)
-        rows = max(float(self.rows), 0.0)
-        if self.rows_eps:  # where it is public the number of rows has those lost among them
-            rows += float(counts[losing & (counts > noise)].sum())
+        rows = self._rows_in_all(noise)
         shares = np.minimum(counts / max(rows, 1.0), 1.0)
         fewest = np.array(least) * rows
         fewest = fewest + noise if large else np.maximum(fewest, noise)
@@ -216,6 +255,11 @@ class RowCounts:
         at_fault = None if stored["at_fault"] is None else tuple(stored["at_fault"])
         trimmable = tuple(stored.get("trimmable", ()))
         return cls(**{**stored, "faults": faults, "at_fault": at_fault, "trimmable": trimmable})
+
+
+def _most(fault: Fault) -> float:
+    """The share of rows that may have a fault before a fit stops."""
+    return MOST_UNDECLARED if fault.kind == "undeclared" or fault.response else MOST_AT_FAULT
 
 
 def _trimmed_effect(fault: Fault) -> str:

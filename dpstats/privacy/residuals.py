@@ -33,13 +33,15 @@ LEAST_CAP = 3.0
 BENDS = 0.2
 """What residuals have beyond the cap may be so much of a standard error, if all of it were on one side."""
 
-ALIKE, TAIL = 0.35, (2.0, 5.0)
-"""Residuals have two tails if one has so much of the other's rows, between so many root mean squares of the median."""
+ALIKE, TAIL = 0.45, (1.5, 5.0)
+"""Residuals have two tails if one has so much of the other's rows, between so many root mean squares of the median.
+
+Normal ones have three times as many there as beyond two, so that fewer rows tell them from those with a single tail."""
 
 TAILS_SEEN = 0.75
 """So much of what normal residuals have in their tails is seen about a rough fit, which spreads them further."""
 
-UNEXPECTED = 2.0
+UNEXPECTED = 0.5
 """Standard deviations of the noise by which a second tail must be seen if only one is expected."""
 
 

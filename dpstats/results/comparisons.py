@@ -16,7 +16,7 @@ from dpstats.arguments import check_choice, safe_repr
 from dpstats.domain import Range
 from dpstats.errors import ArgumentError, DataError, NotReleasedError
 from dpstats.formula.design import DesignSpec
-from dpstats.frames import EffectFrame
+from dpstats.frames import MOST_NAMED, EffectFrame
 from dpstats.inference.estimates import check_level
 from dpstats.mechanisms.design import Variable, find_variable, formula_variables
 from dpstats.mechanisms.options import Variables, named_variables
@@ -209,19 +209,41 @@ class PublicRows:
 
         Beyond the range cells are clipped, or their rows left out: the step would be cut short.
         """
+        numbers, forward = self._within(column, size)
+        before, after = numbers.where(forward, numbers - size), (numbers + size).where(forward, numbers)
+        if isinstance(declared := self.domain.get(column), Range):
+            low, high = declared.interval
+            if not (before.isna() | before.between(low, high)).all():
+                raise ArgumentError(
+                    f"variables: a step of {size:g} leads out of the range ({low:g}, {high:g}) of {column!r} both ways "
+                    "from some row of newdata; type a smaller one"
+                )
+        return before, after
+
+    def _within(self, column: str, size: float) -> tuple[pd.Series[float], pd.Series[bool]]:
+        """A column of numbers as its range has them, and from which of them a step stays within it."""
         numbers, declared = self._numbers(column), self.domain.get(column)
         if not isinstance(declared, Range):
-            return numbers, numbers + size
+            return numbers, pd.Series(data=True, index=numbers.index)
         low, high = declared.interval
         numbers = numbers.where(numbers.between(low, high)) if declared.drops else numbers.clip(low, high)
-        forward = (numbers + size).between(low, high)
-        before, after = numbers.where(forward, numbers - size), (numbers + size).where(forward, numbers)
-        if not (before.isna() | before.between(low, high)).all():
-            raise ArgumentError(
-                f"variables: a step of {size:g} leads out of the range ({low:g}, {high:g}) of {column!r} both ways "
-                "from some row of newdata; type a smaller one"
-            )
-        return before, after
+        return numbers, numbers.isna() | (numbers + size).between(low, high)
+
+    def back(self, column: str, size: float) -> str:
+        """Which numbers of a column are compared with the number one step back, in words; empty for none."""
+        numbers, forward = self._within(column, size)
+        if forward.all():
+            return ""
+        low, high = self.domain[column].interval
+        if abs(size) == high - low:  # such as from 0 to 1, which is the only step there is
+            return ""
+        turned = [f"{number:g}" for number in np.unique(numbers[~forward])]
+        named = ", ".join(turned[:MOST_NAMED]) + f" and {len(turned) - MOST_NAMED} more" * (len(turned) > MOST_NAMED)
+        here, there = ("below", "above") if size > 0 else ("above", "below")
+        return (
+            f"{column} {named}: compared from {abs(size):g} {here}, because {abs(size):g} {there} lies outside "
+            f"({low:g}, {high:g})"
+        )
 
     def _numbers(self, column: str) -> pd.Series[float]:
         """A column of numbers."""
@@ -272,7 +294,7 @@ class Comparer:
         named = named_variables("variables", variables)
         # Where the figure is the coefficient, no sum is needed, and all groups have the same one.
         free = isinstance(self.source, PrivateRows) and link == ("log" if ratio else "identity")
-        lines = []
+        lines, turned = [], []
         for name, step in self._default_variables(free=free) if named is None else named:
             variable = self._variable(name)
             if variable.factor is not None and step is not None:
@@ -281,13 +303,15 @@ class Comparer:
             if free and by is not None:
                 groups = dict.fromkeys(find_variable("by", self.plan.design, by, groups=True).levels)
             for change in changes_of(variable, step, "/" if ratio else "-"):
+                if isinstance(self.source, PublicRows) and variable.factor is None:
+                    turned.append(self.source.back(variable.column_name, change.size))
                 for level, group in groups.items():
                     effect = self._coefficient(change) if free else self._effect(variable, change, group, ratio=ratio)
                     known = {"term": name, "contrast": change.label} | ({} if by is None else {by: level})
                     lines.append(known | effect_line(effect, alpha, ratio=ratio))
         table = EffectFrame(pd.DataFrame(lines))
         if isinstance(self.source, PublicRows):
-            table.attrs["note"] = self.source.note
+            table.attrs["note"] = "\n".join(filter(None, [self.source.note, *turned]))
         elif named is None:
             table.attrs["note"] = self._left_out({line["term"] for line in lines})
         return table

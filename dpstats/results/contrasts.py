@@ -22,7 +22,7 @@ from dpstats.results.stored import Printed
 from dpstats.summaries import Summary, format_number, full_width
 
 UNLIKE = 10.0  # times the p-value of a normal distribution: one that a reader would not expect
-PVALUES_WORDS = "p-values account for noise in std err, and can be far larger than"
+PVALUES_WORDS = "p-values account for noise in std err, and can be larger or smaller than"
 
 ERROR_DIGITS = 2  # of a standard error; the estimate ends at the same decimal place
 MOST_PLACES = 6  # decimal places; smaller numbers are written with an exponent
@@ -144,6 +144,12 @@ def as_ratios(table: pd.DataFrame) -> pd.DataFrame:
     ratios = table.columns.intersection(["estimate", "conf_low", "conf_high"])
     with np.errstate(over="ignore"):
         return table.assign(**{name: np.exp(table[name].to_numpy()) for name in ratios})
+
+
+def log_scale_note(table: pd.DataFrame) -> str:
+    """Which columns beside exponentiated estimates stay those of coefficients."""
+    stay = [name for name in ("std_error", "released", "noise_at_most") if name in table]
+    return f"on the log scale: {', '.join(stay)}" if stay else ""
 
 
 @dataclass(frozen=True, eq=False)

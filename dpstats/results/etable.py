@@ -50,6 +50,9 @@ UNIDENTIFIED = "not identified"  # in the place of an error that is infinite
 
 RATIOS = {"logit": "odds ratios", "log": "ratios of means"}  # what exponentiated coefficients are, by link
 
+RATES = "rate ratios (of the intercept a rate)"
+"""What they are of a model with exposures."""
+
 
 @dataclass(frozen=True, eq=False)
 class ETable(Printed):
@@ -183,7 +186,7 @@ class ETable(Printed):
         """Notes on the meaning of the cells, and on the joint cost of the fits."""
         notes = []
         if self.exponentiate:
-            kinds = dict.fromkeys(RATIOS[fit._family.link] for fit in self.fits)
+            kinds = dict.fromkeys(_ratios_of(fit) for fit in self.fits)
             notes.append(f"Ratios, exp(coef): {' and '.join(kinds)}.")
         brackets = {one.cells[name][1].strip(GAP) for one in self._columns for name in self.names if name in one.cells}
         if any(one.errors for one in self._columns) and brackets != {UNIDENTIFIED}:
@@ -255,7 +258,7 @@ def etable(
     labels : sequence of str, optional
         Of the columns; (1), (2), ... by default.
     exponentiate : bool
-        Show odds ratios, or ratios of means, with their 95 % intervals; for fits with a logit or log link.
+        Show odds ratios, or ratios of means or rates, with their 95 % intervals; for fits with a logit or log link.
     stars : bool
         Mark coefficients by their p-values: ``*`` below .05, ``**`` below .01, ``***`` below .001.
     keep, drop : str or list of str, optional
@@ -527,6 +530,12 @@ OF_SUMS = ("Absorbed", "Endogenous", "First-stage F", "Rows - groups", "Groups")
 def _names(columns: Sequence[Column]) -> list[str]:
     """The coefficients that any of the fits has kept."""
     return list(dict.fromkeys(str(name) for one in columns for name in one.numbers.index))
+
+
+def _ratios_of(fit: Fit) -> str:
+    """What the exponentials of coefficients are; beside an offset, as of exposures, means are rates."""
+    link = fit._family.link
+    return RATES if link == "log" and fit._design.offset_bound > 0 else RATIOS[link]
 
 
 def _about(fit: Fit) -> str:

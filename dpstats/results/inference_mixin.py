@@ -19,7 +19,7 @@ from dpstats.errors import ArgumentError, DataError, NotReleasedError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.patsy_internals import DesignInfo, PatsyError
-from dpstats.frames import WideFrame
+from dpstats.frames import NotedFrame, WideFrame
 from dpstats.inference import Inference, mean_response, wald_test
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.plots import draw_result
@@ -31,6 +31,7 @@ from dpstats.results.contrasts import (
     WaldTest,
     WaldTestTerms,
     as_ratios,
+    log_scale_note,
     with_pvalues_note,
 )
 from dpstats.results.standard_errors import ReleasedErrors
@@ -95,18 +96,23 @@ def as_offset(offset: Any, rows: int) -> Vector:
     return column.numbers()
 
 
-def warn_of_levels(design: DesignSpec, table: Table, *, offset: bool) -> None:
-    """Warn of rows for prediction with undeclared levels: the columns and numbers of rows, but no cell."""
-    for name, rows in design.unknown_levels(table, offset=offset).items():
+def warn_of_cells(design: DesignSpec, table: Table, *, offset: bool) -> None:
+    """Warn of rows for prediction with undeclared levels or clipped numbers: columns and counts, but no cell."""
+    for name, rows in design.cells_beyond(table, offset=offset).items():
         declared = design.domain[name]
-        assert isinstance(declared, Levels)
-        levels = ", ".join(map(repr, declared.values[:MOST_LEVELS])) + ", ..." * (len(declared.values) > MOST_LEVELS)
-        warnings.warn(
-            f"newdata: {rows:,} of {table.rows:,} rows have a level of {name!r} that the Domain does not declare, and "
-            f"no prediction (NaN); declared are {levels}",
-            UserWarning,
-            stacklevel=4,
-        )
+        if isinstance(declared, Levels):
+            levels = ", ".join(map(repr, declared.values[:MOST_LEVELS]))
+            levels += ", ..." * (len(declared.values) > MOST_LEVELS)
+            wrong = (
+                f"have a level of {name!r} that the Domain does not declare, and no prediction (NaN); declared are "
+                f"{levels}"
+            )
+        else:
+            wrong = (
+                f"have {name!r} outside of its range ({declared.low:g}, {declared.high:g}), and are predicted at its "
+                "nearer end"
+            )
+        warnings.warn(f"newdata: {rows:,} of {table.rows:,} rows {wrong}", UserWarning, stacklevel=4)
 
 
 class InferenceMixin:
@@ -290,7 +296,10 @@ class InferenceMixin:
                 raise ArgumentError(f"exponentiate needs a logit or log link; the link of this model is {link!r}")
             table = as_ratios(table)
         table = table.assign(**self._as_released())
-        return WideFrame(table[self.in_model].reset_index(drop=True))
+        frame = NotedFrame(table[self.in_model].reset_index(drop=True))
+        if exponentiate:
+            frame.attrs["note"] = log_scale_note(frame)
+        return frame
 
     def _as_released(self) -> dict[str, NDArray[Any]]:
         """The last columns of `tidy`: coefficients as released."""
@@ -455,7 +464,7 @@ class InferenceMixin:
         middle, half_width = self._design.response_scaling()
         return np.asarray(middle + half_width * values)
 
-    def _model_rows(self, newdata: Any, offset: Any) -> NewRows:
+    def _model_rows(self, newdata: Any, offset: Any, *, warns: bool = True) -> NewRows:
         """Rows for prediction in model units; `offset` is what the caller gave of one, or None."""
         design = self.predicting_design
         if not isinstance(design, DesignSpec):
@@ -468,8 +477,8 @@ class InferenceMixin:
                 f"{argument('exposure', 1.0)} for a rate where the link is a logarithm, or {argument('offset', 0.0)}"
             )
         exog, complete, own = design.predicting(table, offset=offset is None)
-        if not complete.all():
-            warn_of_levels(design, table, offset=offset is None)
+        if warns:
+            warn_of_cells(design, table, offset=offset is None)
         if offset is not None:
             own = design.scaled_offset(as_offset(offset, len(exog)))
             complete = complete & np.isfinite(own)

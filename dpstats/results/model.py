@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dpstats.arguments import safe_repr
 from dpstats.cached import cached_property
+from dpstats.data import as_table
 from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.families import Family, Gaussian, Quantile
 from dpstats.formula.design import DesignSpec
@@ -43,7 +44,7 @@ from dpstats.results.fit_statistics import (
     row_functions,
 )
 from dpstats.results.focus import focus_table
-from dpstats.results.inference_mixin import InferenceMixin, with_exposure
+from dpstats.results.inference_mixin import InferenceMixin, as_offset, warn_of_cells, with_exposure
 from dpstats.results.marginal_effects import At, FittedColumns, MarginalEffects, marginal_effects
 from dpstats.results.standard_errors import (
     ReleasedErrors,
@@ -178,8 +179,8 @@ class FittedModel(InferenceMixin, Released):
         Parameters
         ----------
         newdata : DataFrame or another table, or ndarray of shape (rows, p) for a model of plain arrays
-            Numeric columns are clipped to the Domain's ranges, as in the fit. Columns of terms that screening or a
-            sparse penalty left out are not read.
+            Numeric columns are clipped to the Domain's ranges, as in the fit, with a warning. Columns of terms that
+            screening or a sparse penalty left out are not read.
         which : {"mean", "linear", "decision", "class"}
             The expected response (for an SVM the decision as 0 or 1), or the linear predictor. Of a response of two
             values also the decision function, positive for the second of them, or the class itself, as the Domain
@@ -479,6 +480,8 @@ class ReleasedModel(FittedModel):
         by: str | None = None,
         newdata: Any = None,
         alpha: float = 0.05,
+        offset: Any = None,
+        exposure: Any = None,
     ) -> pd.DataFrame:
         """Average differences or ratios of the mean response, as R's marginaleffects has them.
 
@@ -496,9 +499,12 @@ class ReleasedModel(FittedModel):
             over its rows with each value of this column, which may be any.
         newdata : DataFrame or dict of columns, optional
             Public rows to average over in the place of the private ones, at no charge, such as one of typical values.
-            A number that the step would take out of its range is compared with the number one step back.
+            A number that the step would take out of its range is compared with the number one step back; a line below
+            the table says which.
         alpha : float
             1 less the coverage of the intervals.
+        offset, exposure : float or array_like, shape (rows,), optional
+            Of `newdata`, as for `predict`: with an exposure of 1 differences are those of rates.
 
         Returns
         -------
@@ -517,11 +523,19 @@ class ReleasedModel(FittedModel):
         >>> fit.comparisons({"x": 0.5}, newdata={"x": [0.0, 0.2]})["contrast"].tolist()
         ['+0.5']
         """
+        comparer = self._comparer("comparisons", newdata, by, with_exposure(self.plan.family.link, offset, exposure))
         with quiet():
-            return self._comparer("comparisons", newdata, by).comparisons(variables, comparison, by, alpha)
+            return comparer.comparisons(variables, comparison, by, alpha)
 
     def predictions(
-        self, variables: str | None = None, *, by: str | None = None, newdata: Any = None, alpha: float = 0.05
+        self,
+        variables: str | None = None,
+        *,
+        by: str | None = None,
+        newdata: Any = None,
+        alpha: float = 0.05,
+        offset: Any = None,
+        exposure: Any = None,
     ) -> pd.DataFrame:
         """Average predictions: over the rows, by groups of them, or were all rows of each level of a factor.
 
@@ -529,7 +543,7 @@ class ReleasedModel(FittedModel):
         ----------
         variables : str, optional
             A factor: every row is taken to be of each of its levels in turn (adjusted predictions).
-        by, newdata, alpha
+        by, newdata, alpha, offset, exposure
             As for `comparisons`. `get_prediction` has public rows one by one.
 
         Returns
@@ -547,8 +561,9 @@ class ReleasedModel(FittedModel):
         >>> fit.predictions(newdata={"x": [0.0, 0.2]}).columns.tolist()
         ['estimate', 'std_error', 'conf_low', 'conf_high']
         """
+        comparer = self._comparer("predictions", newdata, by, with_exposure(self.plan.family.link, offset, exposure))
         with quiet():
-            return self._comparer("predictions", newdata, by).predictions(variables, by, alpha)
+            return comparer.predictions(variables, by, alpha)
 
     def focus(self, alpha: float = 0.05) -> pd.DataFrame:
         """The coefficient of the randomised treatment that the call had in focus, with its interval.
@@ -583,20 +598,29 @@ class ReleasedModel(FittedModel):
         with quiet():
             return focus_table(self.plan, self.scaled_params, self.arm_sums, alpha)
 
-    def _comparer(self, name: str, newdata: Any, by: str | None) -> Comparer:
+    def _comparer(self, name: str, newdata: Any, by: str | None, offset: Any) -> Comparer:
         model, family = FittedColumns(self.plan, self._inferred, self._fitted_columns), self.plan.family
         if family.link == "none" or family.name.endswith("svm"):
             raise NotReleasedError("comparisons and predictions: a support vector machine has no mean response")
 
         def rows(frame: pd.DataFrame) -> tuple[Vector, Vector]:
-            exog, complete, _, added = self._model_rows(frame, None)
+            own = None if given is None else given[frame.index]
+            exog, complete, _, added = self._model_rows(frame, own, warns=False)
             return exog[complete][:, model.columns], added[complete]
 
+        if not isinstance(by, str | None):
+            raise ArgumentError(f"by takes one column, got {safe_repr(by)}; add one that numbers the groups")
+        given: Vector | None = None
         source: PrivateRows | PublicRows = PrivateRows(name, self.plan, self._fit_statistics)
+        if newdata is None and offset is not None:
+            raise ArgumentError(f"{name}: offset and exposure are of the rows of newdata; pass these too")
         if newdata is not None:
-            design = self.predicting_design
+            design, frame = self.predicting_design, public_frame(newdata)
+            given = None if offset is None else as_offset(offset, len(frame))
             domain, read = (design.domain, design.parsed.exog_columns) if isinstance(design, DesignSpec) else ({}, ())
-            source = PublicRows(name, model.errors, public_frame(newdata), rows, self._mean, domain, read, by)
+            if isinstance(design, DesignSpec):
+                warn_of_cells(design, as_table(frame), offset=offset is None)
+            source = PublicRows(name, model.errors, frame, rows, self._mean, domain, read, by)
         return Comparer(model, source)
 
     @property

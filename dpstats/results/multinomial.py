@@ -18,7 +18,7 @@ from dpstats.domain import Scalar
 from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.families.multinomial import Multinomial
 from dpstats.formula.design import DesignSpec
-from dpstats.frames import WideFrame
+from dpstats.frames import NotedFrame, WideFrame
 from dpstats.inference import Inference
 from dpstats.mechanisms.multinomial import ClassesStage, ReleasedClasses, classes_inference
 from dpstats.plan.notes import counts_note
@@ -27,7 +27,7 @@ from dpstats.plan.simulated import Simulated
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.quiet import quiet
-from dpstats.results.contrasts import as_ratios, inference_table
+from dpstats.results.contrasts import as_ratios, inference_table, log_scale_note
 from dpstats.results.stored import Printed, Released, guarantee_sentence, marked_title
 from dpstats.summaries import Summary, format_number, format_range, full_width, paired_facts, shorten
 from dpstats.wording import argument
@@ -421,7 +421,10 @@ class MultinomialResults(LevelPredictions, Released):
             low, high = inference.conf_int().T
             errors = {"std_error": inference.se, "statistic": inference.tvalues, "p_value": inference.pvalues}
             table = table.assign(estimate=inference.coef, **errors, conf_low=low, conf_high=high)
-        return WideFrame(as_ratios(table) if check_flag("exponentiate", exponentiate) else table)
+        frame = NotedFrame(as_ratios(table) if check_flag("exponentiate", exponentiate) else table)
+        if exponentiate:
+            frame.attrs["note"] = log_scale_note(frame)
+        return frame
 
     def glance(self) -> pd.DataFrame:
         """One row of facts on the model; where rows were counted nobs is noisy, and nobs_std_error follows."""

@@ -39,7 +39,7 @@ from dpstats.plan.notes import (
     plan_notes,
     weak_guarantee_note,
 )
-from dpstats.plan.plan import Plan
+from dpstats.plan.plan import Plan, interval_cap
 from dpstats.plan.row_counts import about_rows
 from dpstats.plan.tables import (
     RISK_LEVEL,
@@ -256,7 +256,24 @@ def budget_line(results: ReleasedModel) -> str:
     guarantee = results.guarantee
     ranges = "".join(f" {what}: {', '.join(names)}." for what, names in _ranges(results).items())
     delta = f", delta {guarantee.delta:.3g}" if guarantee.delta else ""
-    return f"Budget: eps {guarantee.eps:.4g}{delta}: {purchases_text(results.plan, results.budget)}.{ranges}"
+    spent = purchases_text(results.plan, results.budget)
+    return f"Budget: eps {guarantee.eps:.4g}{delta}: {spent}.{ranges}{_cap_kept(results.plan)}"
+
+
+def _cap_kept(plan: Plan) -> str:
+    """What to do where residuals were paid for and the cap is that of a single tail or of the declared range."""
+    response, design, cap = plan.response, plan.design, capped_at(plan)
+    if plan.residuals is None or response is None or cap is None or not isinstance(design, DesignSpec):
+        return ""
+    declared = (response.low, response.high) == (design.response.low, design.response.high)
+    widest = interval_cap(design, response) * (response.high - response.low) / 2
+    if not (response.one_tail or declared) or cap < 0.999 * widest:
+        return ""
+    return (
+        f" No narrower cap found: residuals are capped at {cap:.4g}, as for a single long tail. If there is none and "
+        f"their standard deviation is public, {argument('residual_cap')} with 3 to 4 times this value gives smaller "
+        "standard errors."
+    )
 
 
 def risk_note(results: ReleasedModel, n: int | None) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ GROWTH = 4.0  # the factor between trials until coefficients are likely to be id
 IDENTIFIED_TOLERANCE = 1.05  # the factor to which the number that identifies them is found
 BINDING = 0.9  # of the target: smaller forecasts show that something else binds
 SEARCH_DRAWS, FINAL_DRAWS = 6, 20  # of noise, in the search and for its answer
+UNLUCKY = "If the fit's purchases of ranges, of a cap on residuals or of a greatest count go badly,"
 
 
 class _RowCount:
@@ -100,7 +101,8 @@ class ErrorSize(_RowCount):
     n : int
         The number at which usual rows, or those described, are forecast to meet the target, to a few percent.
     cautious : int
-        The number at which uninformative rows are also likely to have finite errors; `n` where the rows are described.
+        The number at which uninformative rows are also likely to have finite errors. Where the rows are described, the
+        one at which they meet the target even if the fit's purchases go as badly as one in a hundred.
     table : DataFrame
         One row per coefficient: the target, and the forecast of `Plan.standard_errors` for `n` rows.
     eps : float
@@ -143,12 +145,13 @@ class ErrorSize(_RowCount):
                 f" These errors cost no extra budget, and with real rows they are more often infinite. {paid} reserves "
                 "budget for them."
             )
-        return _text_with_table(f"{answer} {self.assumption}", self.table, self.known)
+        return _text_with_table(f"{answer} {self.assumption}".rstrip(), self.table, self.known)
 
     def _assumptions(self) -> str:
         """The assumptions behind the number."""
         if self.known:
-            return described_rows_note()
+            unlucky = f"{UNLUCKY} {self.cautious:,} {self.of} are enough in 99 of 100 fits. "
+            return unlucky * (self.cautious > self.n) + described_rows_note()
         inside = "rows whose numbers fill their ranges"
         usual = f"usual rows and {inside}."
         if self.least < self.n:
@@ -176,8 +179,8 @@ def _text_with_table(answer: str, table: pd.DataFrame, known: bool) -> str:
     """An answer in words, and the forecast for it."""
     if float((table["std_error"] / table["wanted"]).max()) < BINDING:
         answer += (
-            " The probability of a finite standard error decides this answer, not the target: with less, more than "
-            "one fit in twenty would have none."
+            " The probability of finite standard errors, or of purchases that go well, decides this answer, not the "
+            "target: with less, too many fits would have larger or no standard errors."
         )
     ends = [name for name in ("lower", "upper") if known and table[name].equals(table["std_error"])]
     columns = table.drop(columns=[*ends, "identified_upper"])
@@ -226,7 +229,7 @@ class RequiredEps:
 
     def __str__(self) -> str:
         """The eps and the errors at it, at 80 columns."""
-        rests_on = f"{described_rows_note() if self.known else simulated_rows_note()} {self.assumption}"
+        rests_on = f"{described_rows_note() if self.known else simulated_rows_note()} {self.assumption}".rstrip()
         if math.isinf(self.eps):
             most = f"{LARGEST_EPS:g}"
             answer = f"No eps up to {most} gives {self.n:,} {self.of} these standard errors. {self._why()}"
@@ -241,11 +244,10 @@ class RequiredEps:
                 sure = f"{rare} are unlikely to have finite errors at any eps up to {LARGEST_EPS:g}."
             answer += f"This holds for usual rows. {sure} "
         elif self.cautious > self.eps:
-            unlucky = "If the fit's purchases of ranges or of a greatest count go badly,"
             if math.isfinite(self.cautious):
-                answer += f"{unlucky} eps = {self.cautious:.4g} is enough in 99 of 100 fits. "
+                answer += f"{UNLUCKY} eps = {self.cautious:.4g} is enough in 99 of 100 fits. "
             else:
-                answer += f"{unlucky} no eps up to {LARGEST_EPS:g} is enough. "
+                answer += f"{UNLUCKY} no eps up to {LARGEST_EPS:g} is enough. "
         return _text_with_table(answer + rests_on, self.table, self.known)
 
     def _why(self) -> str:
@@ -373,7 +375,10 @@ def rows_for_errors(
         places = [forecast.coefficients.index(name) for name in targets.index]
         search = _Search(forecast, places, np.array(targets, dtype=np.float64))
         n = cautious = least = most = search.met(forecast.names[0], TOLERANCE)
-        if not forecast.known:
+        if forecast.known:
+            cautious = replace(search, forecast=forecast.cautious()).met(forecast.last, ROUGH_TOLERANCE, n)
+            most = cautious
+        else:
             # These are found to a tenth only.
             least = min(search.met(forecast.names[1], ROUGH_TOLERANCE), n)
             cautious = search.identified(forecast.last, n, IDENTIFIED_TOLERANCE)

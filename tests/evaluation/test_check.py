@@ -89,7 +89,7 @@ def test_a_binary_response_is_lost_and_not_clipped() -> None:
 
 def test_columns_left_open_are_looked_at_for_missing_cells() -> None:
     check = exact("y ~ x + g", frame(), {"g": ["a", "b"]})
-    assert check.table["declared"].tolist() == ["open", "open", "2 levels", "2 levels"]
+    assert check.table["declared"].tolist() == ["open", "open", "2 text levels", "2 text levels"]
     assert rows_of(check, "y", "lost") == pytest.approx(100, abs=0.01)
 
 
@@ -118,6 +118,14 @@ def test_a_range_that_is_too_wide_is_bought_by_the_argument_for_its_column(colum
     ).findings
     assert len(found) == 1
     assert fix in found[0]
+
+
+def test_a_count_that_is_declared_too_wide_is_not_to_be_bought_since_fits_do_so_unasked() -> None:
+    rows = {"x": np.random.default_rng(1).uniform(0, 1, 4_000), "y": np.random.default_rng(2).poisson(1.0, 4_000)}
+    check = dp.check("y ~ x", rows, {"x": (0, 1), "y": (0, 500)}, 2.0, family="poisson", seed=1)
+    (found,) = check.findings
+    assert found.endswith("A narrower range gives less noise")
+    assert dp.Check.from_dict(check.to_dict()).findings == [found]
 
 
 @pytest.mark.parametrize(

@@ -1060,7 +1060,11 @@ def test_steps_at_public_rows_are_whole_where_a_range_ends() -> None:
     domain = {"x": (0, 10), "d": (0, 1), "y": (-5, 20)}
     fit = dp.ols("y ~ x + d", data, 50.0, domain=domain, seed=1, inference=True, ranges="declared")
     rows = {"x": [1.0, 9.5, 10.0], "d": [0, 1, 1]}
-    found = fit.comparisons({"x": 2, "d": None}, newdata=rows).set_index("term")["estimate"]
+    table = fit.comparisons({"x": 2, "d": None}, newdata=rows)
+    assert table.attrs["note"].split("\n")[1:] == [
+        "x 9.5, 10: compared from 2 below, because 2 above lies outside (0, 10)"
+    ]
+    found = table.set_index("term")["estimate"]
     assert found.to_dict() == pytest.approx({"x": 2 * fit.debiased["x"], "d": fit.debiased["d"]})
     with pytest.raises(dp.errors.ArgumentError, match="a step of 20 leads out of the range"):
         fit.comparisons({"x": 20}, newdata=rows)

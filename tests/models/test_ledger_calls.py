@@ -159,3 +159,9 @@ def test_a_missing_file_is_named_and_not_made(tmp_path: Path, data: pd.DataFrame
     with pytest.raises(LedgerError, match=r"none\.db' is missing"):
         fit(data, ledger=tmp_path / "none.db")
     assert not list(tmp_path.iterdir())
+
+
+def test_who_charges_and_what_for_are_given_by_position_too(tmp_path: Path) -> None:
+    ledger = dp.Ledger(tmp_path / "l.db", dataset="d", eps=1.0)
+    ledger.signed("ada", "a check").charge(dp.Guarantee(0.5), label="a mean")
+    assert ledger.entries()[["analyst", "purpose"]].iloc[-1].tolist() == ["ada", "a check"]

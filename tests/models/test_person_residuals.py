@@ -279,6 +279,35 @@ def test_forecasts_by_public_persons_foresee_the_cap() -> None:
     assert ratios[TRUTH.index].between(0.9, 1.2).all()
 
 
+def test_forecasts_take_the_cap_that_nine_in_ten_fits_reach() -> None:
+    """Of few persons the widest, of more the widest in `upper` alone, of many that of the residuals; numbers follow."""
+    plan, known = dp.plan(MODEL, WIDE, 1.0, unit="who", inference=True), {"x": (0.0, 0.58), "z": (0.0, 0.58)}
+    given = dp.plan(MODEL, WIDE, 1.0, unit="who", inference=True, family=dp.families.Gaussian(residual_cap=3.5))
+    found, narrow = (
+        [one.standard_errors(n, typical=known, residual_sd=1.0).loc["x"] for n in (4_000, 6_000, 12_000)]
+        for one in (plan, given)
+    )
+    usual, upper = (
+        [one[name] / other["std_error"] for one, other in zip(found, narrow, strict=True)]
+        for name in ("std_error", "upper")
+    )
+    assert usual[0] > 2
+    assert max(usual[1:]) < 1.25
+    assert min(upper[:2]) > 2
+    assert upper[2] < 1.25
+    size = dp.sample_size(plan, se={"x": float(found[1]["std_error"])}, typical=known, residual_sd=1.0)
+    assert size.cautious > 1.05 * size.n
+    assert f"go badly, {size.cautious:,} persons are enough in 99 of 100 fits" in " ".join(str(size).split())
+
+
+def test_a_summary_says_that_no_narrower_cap_was_found() -> None:
+    """Exponential residuals, of which a cap was paid for; of normal ones it was found."""
+    data = frame()
+    single = data.assign(y=data["y"] - 45 + 2 * np.random.default_rng(3).exponential(size=len(data)) ** 1.5)
+    texts = [" ".join(str(fitted(one, eps=3.0).summary()).split()) for one in (single, data)]
+    assert ["No narrower cap found: residuals are capped at 33.75" in text for text in texts] == [True, False]
+
+
 def test_responses_without_residuals_are_fitted() -> None:
     """The narrowest cap that a histogram tells, of a range 10^6 times as wide as the response."""
     data = frame().assign(y=0.5)

@@ -399,7 +399,7 @@ def test_a_forecast_says_which_spread_of_the_response_it_assumes() -> None:
 def test_an_upper_error_has_the_widest_cap_where_few_rows_may_find_none() -> None:
     """Its share grows with the rows times eps; a response with one tail needs more of them."""
     deviation = np.sqrt(2) / 0.04
-    assert likely_alike(20_000, deviation) < UNEXPECTED + 2.33 < likely_alike(40_000, deviation)
+    assert likely_alike(8_000, deviation) < UNEXPECTED + 2.33 < likely_alike(16_000, deviation)
     assert likely_alike(40_000, deviation) == pytest.approx(2 * likely_alike(20_000, deviation))
 
 

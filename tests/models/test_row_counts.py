@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -224,6 +225,38 @@ def test_what_share_at_fault_is_named_and_stops(fault: Fault, at_fault: int, nam
     planned = RowCounts.planned(1e5, 0.1, "add_remove", [fault])
     counts = planned.released(1_000, [at_fault])
     assert (len(counts.findings()), len(counts.mismatch())) == (named, stopped)
+
+
+@pytest.mark.parametrize(("declared", "stops"), [(bool, True), ([0, 1], True), (["no", "yes"], False)])
+def test_a_rare_second_code_of_a_response_of_truths_stops_the_fit(declared: Any, stops: bool) -> None:
+    """Of codes 1 and 2 for no and yes 0 and 1 leave the noes alone. Missing cells never stop, nor a third level's."""
+    data = good_rows(20_000)
+    codes = ("no", "dont know") if declared == ["no", "yes"] else (1, 2)
+    data["y"] = np.where(data.index % 22 == 0, codes[1], codes[0]).astype(object)
+    arguments: dict[str, Any] = {"domain": {**DOMAIN, "y": declared}, "seed": 1, "inference": None}
+    if stops:
+        with pytest.raises(MismatchError, match=r"About \d\.\d % of the rows .* are lost to `y`"):
+            dp.logit("y ~ x", data, 1.0, **arguments)
+        data["y"] = data["y"].replace(2, None)
+    fit = dp.logit("y ~ x", data, 1.0, **arguments)
+    assert "are lost to `y`" in " ".join(fit.notes)
+
+
+def test_a_note_says_why_many_rows_at_fault_did_not_stop_the_fit() -> None:
+    planned = RowCounts.planned(1.0, 0.03, "add_remove", [UNDECLARED])
+    counts = planned.released(320, [350])  # noise is at most some 310
+    assert not counts.mismatch()
+    assert re.search(r"; the count is noisy, and stops a fit only beyond about 380 rows$", counts.findings()[0])
+    assert "noisy" not in planned.released(20_000, [700]).findings()[0]  # fewer than a tenth
+
+
+def test_what_many_columns_leave_out_together_is_told_where_none_is_named() -> None:
+    drops = [Fault(f"x{place}", "lost", "(0, 1) drops") for place in range(40)]
+    planned = RowCounts.planned(1.0, 0.03, "add_remove", drops)
+    assert planned.released(40_000, [110] * 40).findings() == ["in all about 9.9 % of the rows (s.d. 1 %) are lost"]
+    assert not planned.released(40_000, [20, -20] * 20).findings()
+    missing = [fault._replace(declared="(0, 1)") for fault in drops]
+    assert not RowCounts.planned(1.0, 0.03, "add_remove", missing).released(40_000, [110] * 40).findings()
 
 
 def test_missing_cells_are_told_from_levels_that_are_not_declared() -> None:
@@ -623,7 +656,7 @@ def test_rows_of_other_models_are_counted_first(case: str, tmp_path: Path) -> No
     gone = verb(data, {**domain, **wrong}, 1.0, ledger=ledger, on_mismatch="go")
     assert gone.guarantee.eps == 1.0
     assert "of the rows" in " ".join(str(gone.summary()).split())
-    assert type(gone).from_dict(gone.to_dict()).plan.counts == gone.plan.counts
+    assert type(gone).from_dict(gone.to_dict()).plan.counts.to_dict() == gone.plan.counts.to_dict()
     assert verb(data, domain, 1.0, check_share=0).plan.counts is None
 
 

@@ -47,7 +47,10 @@ def test_an_answer_says_where_the_chance_of_an_error_decides_it() -> None:
     domain = {"b": [0, 1], "age": (18, 90), "g": ["I", "II", "III"], "treat": ["old", "new"], "bmi": (12, 60)}
     spread = {"age": (60, 12), "bmi": (27, 5), "g": {"II": 0.3, "III": 0.2}, "treat": {"new": 0.5}, "b": 0.25}
     plan = dp.plan("b ~ age + g + treat + bmi", domain, 0.5, family="binomial", inference=True)
-    name, reason = "treat[T.new]", "The probability of a finite standard error decides this answer"
+    name, reason = (
+        "treat[T.new]",
+        "The probability of finite standard errors, or of purchases that go well, decides this answer",
+    )
     rows, eps = (
         dp.sample_size(plan, se={name: 0.3}, typical=spread),
         dp.required(plan, se={name: 0.3}, n=8_000, typical=spread),
