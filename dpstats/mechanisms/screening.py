@@ -103,12 +103,21 @@ class FitResidual:
     columns: tuple[int, ...]
     coefficients: Vector  # in model units, shape (k,)
 
-    def of(self, block: Block) -> Vector:
-        """The residuals of a block's rows, shape (rows,): weighted, and at their offsets."""
+    def as_offset(self, bound: float, block: Block) -> Block:
+        """The rows of an intercept alone, with the linear predictor, clipped to a public bound on it, as offset."""
+        return _intercept_alone(block)._replace(offset=np.clip(self.predictor(block), -bound, bound))
+
+    def predictor(self, block: Block) -> Vector:
+        """The linear predictor of a block's rows, shape (rows,), with their offsets."""
         # Column by column: a matrix product may round a row by its place in the block.
         eta = np.zeros(len(block.endog)) if block.offset is None else block.offset.astype(np.float64)
         for column, coefficient in zip(self.columns, self.coefficients, strict=True):
             eta = eta + block.exog[:, column].astype(np.float64) * coefficient
+        return eta
+
+    def of(self, block: Block) -> Vector:
+        """The residuals of a block's rows, shape (rows,): weighted, and at their offsets."""
+        eta = self.predictor(block)
         slope = self.family.slope(pad_rows(eta), pad_rows(block.endog))[: len(eta)]
         residuals = np.clip(slope.astype(np.float64) / self.family.lipschitz, -1.0, 1.0)
         return residuals if block.weights is None else residuals * block.weights
@@ -125,8 +134,15 @@ CHUNK_ROWS = 2048
 INSIDE = 1 - 2.0**-40
 """Contributions end this much inside the bound, so that rounding of their length does not put them outside."""
 
-REFIT_PRICE = 0.25
-"""What a fit between choices costs, over what a choice does."""
+NULL_PRICE, REFIT_PRICE = 0.5, 0.5
+"""What the null model and a fit between choices cost, over what a choice does."""
+
+INTERCEPT_PART = 0.5
+"""The part of a fit between choices with which the intercept is fitted anew at the slopes just released.
+
+Else its error, which is that of a fit of all terms chosen, enters the scores of every column whose values lie on one
+side of the centre of its range, such as a rare 0/1 column.
+"""
 
 SMALLEST_EPS = 1e-30
 """Below it the scale of the noise would exceed every score by far, and soon what integers of 64 bits hold."""
@@ -164,7 +180,7 @@ class ScreeningPlan:
 
     @property
     def null_eps(self) -> float:
-        """What the null model costs: as much as one choice."""
+        """What the null model costs; its part goes to the choices where there is none."""
         return 0.0 if self.null is None else self.null.cost
 
     @property
@@ -251,7 +267,7 @@ def _check_split(options: Options) -> None:
 
 
 def plan_screening(spec: FitSpec, eps: float, delta: float) -> ScreeningPlan:
-    """Divide the budget of screening: as much for the null model as for a choice, less for a refit; reads no rows.
+    """Divide the budget of screening: half as much for the null model and a refit as for a choice; reads no rows.
 
     Screening takes the share `screen_share` of eps, and no delta. Terms of penalty weight 0, such as the intercept, are
     not chosen among. ArgumentError if there are no more candidates than `screen` or eps is below `SMALLEST_EPS`.
@@ -263,13 +279,12 @@ def plan_screening(spec: FitSpec, eps: float, delta: float) -> ScreeningPlan:
         raise ArgumentError(f"screen must be less than the number of terms to choose from, {len(candidates)}")
     # Divided rows pay for the screening with the whole budget.
     cost = eps if options.split is not None else options.screen_share * eps
-    share = cost / (choices + 1 + REFIT_PRICE * (choices - 1))
+    share = cost / (choices + NULL_PRICE + REFIT_PRICE * (choices - 1))
     if share < SMALLEST_EPS:
         raise ArgumentError(f"eps is too small for screening: a choice needs at least {SMALLEST_EPS:g}; raise eps")
     null = None
     if always.size:
-        intercept = ArrayDesign(("Intercept",), {"l2": 1.0}, offset_bound=design.offset_bound)
-        null = plan_objective(intercept, spec.family, spec.pure_budget(share))
+        null = plan_objective(_intercept_design(design.offset_bound), spec.family, spec.pure_budget(NULL_PRICE * share))
     widest = sorted(range(len(candidates)), key=lambda index: -candidates[index].columns.size)[:choices]
     kept = _columns(always, [candidates[index] for index in widest])
     left = (eps if options.split is not None else eps - cost) - spec.cap_eps - spec.range_eps
@@ -356,17 +371,36 @@ def release_screening(plan: ScreeningPlan, spec: FitSpec, rows: Rows[Block], ran
 def _refit(
     plan: ScreeningPlan, spec: FitSpec, columns: Sequence[int], last: Vector, rows: Rows[Block], random: RandomSource
 ) -> Vector:
-    """Released coefficients of a fit of some columns, shape (p,), shrunk towards those released `last`."""
-    kept = np.array(columns)
-    part = spec.among(kept)
+    """Released coefficients of a fit of some columns, shape (p,), shrunk towards those released `last`.
+
+    Where no fit can be planned of the columns chosen, which are released, the next choice is made at the last one.
+    """
+    kept, constant = np.array(columns), constant_column(spec.design)
+    alone = INTERCEPT_PART * plan.refit_eps if constant is not None else 0.0
     try:
-        fit = plan_objective(part.design, spec.family, spec.pure_budget(plan.refit_eps))
-    except ArgumentError:  # of the columns chosen, which are released: the next choice is made at the last fit
+        fit = plan_objective(spec.among(kept).design, spec.family, spec.pure_budget(plan.refit_eps - alone))
+    except ArgumentError:
         return last
     fit = fit.recentred(fit.curvature, -fit.curvature * last[kept])
     released = np.zeros(len(last))
     released[kept] = fit.coefficients(rows.map(partial(Block.columns, kept=kept)), random)
+    if constant is None:
+        return released
+    place, value = constant
+    others = kept[kept != place]
+    slopes = FitResidual(spec.family, tuple(others.tolist()), released[others])
+    maxima = np.concatenate([term.maxima for term in spec.design.terms])
+    bound = float(np.abs(released[others]) @ maxima[others]) + spec.design.offset_bound
+    try:
+        fit = plan_objective(_intercept_design(bound), spec.family, spec.pure_budget(alone))
+    except ArgumentError:
+        return released
+    released[place] = fit.coefficients(rows.map(partial(slopes.as_offset, bound)), random)[0] / value
     return released
+
+
+def _intercept_design(offset_bound: float) -> ArrayDesign:
+    return ArrayDesign(("Intercept",), {"l2": 1.0}, offset_bound=offset_bound)
 
 
 def split_terms(design: Bounds, weights: Vector) -> tuple[NDArray[np.intp], list[Candidate]]:
