@@ -263,7 +263,9 @@ class Plan(Simulated, PlanFacts):
     def __str__(self) -> str:
         """What most readers need of the `summary`."""
         found, guarantee = self._foreseen(), self.guarantee
-        facts = [f"{self.family.link} link", f"{len(self.names)} columns", f"method: {method_name(self)}"]
+        open_method = not found.empty and found["method"].nunique() > 1  # the table has it
+        facts = [f"{self.family.link} link", f"{len(self.names)} columns"]
+        facts += [] if open_method else [f"method: {method_name(self)}"]
         facts += [] if self.request.penalty is None else [f"penalty: {penalty_text(self)}"]
         lines = [*banner(guarantee), model_title(self), *facts_lines([modelled_level(self), *facts])]
         if not found.empty:
