@@ -339,9 +339,11 @@ class Check(Released):
         return []
 
     def _narrowing(self, is_response: bool) -> str:
-        """What narrows a range: a fit of so many rows by itself, from some eps on, unless it is that of a response."""
-        buys = argument("response" if is_response else "ranges", "bought")
-        if is_response or self.guarantee.unit is not None:
+        """What narrows a range: a fit of so many rows by itself, of a predictor from some eps on."""
+        if is_response:  # of a fit that has fewer rows it would have more noise than the declared range
+            return "least squares with standard errors and enough rows buys an interval of it by itself"
+        buys = argument("ranges", "bought")
+        if self.guarantee.unit is not None:
             return f"{buys} finds one"
         responses = parse(self.formula).response_columns
         columns = sum(bool(place.ends) and place.column not in responses for place in self.places)

@@ -122,7 +122,8 @@ def sample_size(
     if se is not None:
         if hasattr(family, "guarantee"):
             raise ArgumentError(
-                f"family: sample_size forecasts plans of generalized linear models, got {type(family).__name__}"
+                f"family: sample_size does not forecast a plan of this kind ({type(family).__name__}); call its "
+                "standard_errors(n, ...) for several n"
             )
         raise ArgumentError("se needs a plan in the place of family: sample_size(dp.plan(...), se={'x': 0.1})")
     for name, value in (("columns", columns), ("eps", eps), ("target", target), ("radius", radius)):
