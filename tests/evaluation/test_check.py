@@ -111,8 +111,8 @@ def test_findings_say_what_to_do() -> None:
     assert dp.check("y ~ x + g", clean, DOMAIN, 0.5, seed=1).findings == []
 
 
-@pytest.mark.parametrize(("column", "fix"), [("x", "narrows it by itself"), ("y", "response='bought'")])
-def test_a_range_that_is_too_wide_is_bought_by_the_argument_for_its_column(column: str, fix: str) -> None:
+@pytest.mark.parametrize(("column", "fix"), [("x", "narrows it by itself"), ("y", "buys an interval of it by itself")])
+def test_a_range_that_is_too_wide_is_narrowed_by_fits_themselves(column: str, fix: str) -> None:
     rows = {name: np.random.default_rng(1).uniform(0, 1, 4_000) for name in "xy"}
     found = dp.check(
         "y ~ x", rows, {"x": (0, 1), "y": (0, 1), column: (0, 100)}, 2.0, family="gaussian", seed=1
