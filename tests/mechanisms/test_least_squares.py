@@ -182,7 +182,7 @@ def test_the_tables_fit_the_page() -> None:
     plan = dp.plan(FORMULA, DOMAIN, 1.0, method="statistics")
     for shown in (plan, fit(1.0), fit(1.0, penalty="lasso", alpha=5.0)):
         assert max(map(len, str(shown).splitlines())) <= 80
-        whole = shown.summary(full=True) if isinstance(shown, dp.GLMResults) else shown
+        whole = shown.summary(full=True) if isinstance(shown, dp.GLMResults) else shown.summary()
         assert "X'y" in str(whole)
         assert max(map(len, str(whole).splitlines())) <= 80
     with pytest.raises(dp.errors.ArgumentError, match="no bound"):

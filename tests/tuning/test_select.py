@@ -58,6 +58,7 @@ def test_losses_of_rules_are_what_they_say():
     assert total.tolist() == expected
 
 
+@pytest.mark.filterwarnings("ignore:newdata")  # numbers beyond the declared range
 @pytest.mark.parametrize("loss", ["mistakes", "absolute_error", "squared_error"])
 def test_losses_of_models_are_those_of_their_predictions(fits, loss):
     data = frame()
@@ -73,6 +74,7 @@ def test_losses_of_models_are_those_of_their_predictions(fits, loss):
     assert np.abs(found - expected).max() <= 2  # a loss on the border of a step
 
 
+@pytest.mark.filterwarnings("ignore:newdata")  # numbers beyond the declared range
 def test_errors_of_numbers_are_shares_of_the_range():
     fit = dp.ols("y ~ x", frame(), 50.0, domain=DOMAIN, inference=None)
     data = frame()[["x", "y"]].dropna()
