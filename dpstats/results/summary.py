@@ -255,6 +255,9 @@ def budget_line(results: ReleasedModel) -> str:
     """What was spent, and on what, in a line; small parts that go together are added up."""
     guarantee = results.guarantee
     ranges = "".join(f" {what}: {', '.join(names)}." for what, names in _ranges(results).items())
+    screening = results.plan.screening
+    if screening is not None and screening.range_eps and not screening.narrowed:
+        ranges += f" {KEPT}."
     delta = f", delta {guarantee.delta:.3g}" if guarantee.delta else ""
     spent = purchases_text(results.plan, results.budget)
     return f"Budget: eps {guarantee.eps:.4g}{delta}: {spent}.{ranges}{_cap_kept(results.plan)}"
