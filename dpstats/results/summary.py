@@ -273,9 +273,8 @@ def _cap_kept(plan: Plan) -> str:
     if not (response.one_tail or declared) or cap < 0.999 * widest:
         return ""
     return (
-        f" No narrower cap found: residuals are capped at {cap:.4g}, as for a single long tail. If there is none and "
-        f"their standard deviation is public, {argument('residual_cap')} with 3 to 4 times this value gives smaller "
-        "standard errors."
+        f" No narrower cap found: residuals are capped at {cap:.4g}. If their standard deviation is public, "
+        f"{argument('residual_cap')} with 3 to 4 times this value gives smaller standard errors."
     )
 
 

@@ -159,6 +159,7 @@ def test_gaussian_noise_of_pairs_is_less_by_the_root_of_two():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:newdata")  # numbers beyond the declared range
 def test_saved_and_loaded_predictions_agree_bit_by_bit(tmp_path):
     data = frame(500)
     fit = dp.logit("y ~ rff(x, z, gamma=1.0, D=20, seed=3)", data, 1.0, domain=DOMAIN)

@@ -248,7 +248,10 @@ def test_rare_counts_with_exposures_have_errors_as_fits_do(eps: float) -> None:
 
 @pytest.mark.slow
 def test_least_squares_of_a_described_response_have_the_errors_of_the_method_that_fits_choose() -> None:
-    """About the numbers of rows at which the method changes; the median of nine seeded fits at each."""
+    """About the numbers of rows at which the method changes; the median of nine seeded fits at each.
+
+    Up to twice as large where fewer than nine in ten fits find a narrower cap on residuals: the forecast has the widest.
+    """
     random = np.random.default_rng(5)
     rows = pd.DataFrame({"age": random.normal(52, 18, 15_000).clip(18, 90), "sex": random.choice(["f", "m"], 15_000)})
     rows["bmi"] = random.normal(27, 4.5, 15_000).clip(12, 60)
@@ -260,4 +263,4 @@ def test_least_squares_of_a_described_response_have_the_errors_of_the_method_tha
         fits = [plan.fit(rows.head(n), seed=seed) for seed in range(9)]
         assert {one.plan.request.method for one in fits} == {plan.forecast(like=rows).plan_at(n).request.method}
         median = pd.concat([one.bse for one in fits], axis=1).median(axis=1)
-        assert (plan.standard_errors(n, like=rows)["std_error"] / median).between(0.6, 1.6).all()
+        assert (plan.standard_errors(n, like=rows)["std_error"] / median).between(0.6, 2.0).all()
