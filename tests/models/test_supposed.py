@@ -250,7 +250,7 @@ def test_rare_counts_with_exposures_have_errors_as_fits_do(eps: float) -> None:
 def test_least_squares_of_a_described_response_have_the_errors_of_the_method_that_fits_choose() -> None:
     """About the numbers of rows at which the method changes; the median of nine seeded fits at each.
 
-    Up to twice as large where fewer than nine in ten fits find a narrower cap on residuals: the forecast has the widest.
+    Up to twice as large where fewer than nine in ten fits find a narrower cap on residuals: it has the widest.
     """
     random = np.random.default_rng(5)
     rows = pd.DataFrame({"age": random.normal(52, 18, 15_000).clip(18, 90), "sex": random.choice(["f", "m"], 15_000)})
