@@ -121,9 +121,9 @@ def sample_size(
         return _of_plan(family, eps, target, se, assumptions, radius, pi)
     if se is not None:
         if hasattr(family, "guarantee"):
+            own = "; call its standard_errors(n, ...) for several n" if hasattr(family, "standard_errors") else ""
             raise ArgumentError(
-                f"family: sample_size does not forecast a plan of this kind ({type(family).__name__}); call its "
-                "standard_errors(n, ...) for several n"
+                f"family: sample_size forecasts plans of generalized linear models, got {type(family).__name__}{own}"
             )
         raise ArgumentError("se needs a plan in the place of family: sample_size(dp.plan(...), se={'x': 0.1})")
     for name, value in (("columns", columns), ("eps", eps), ("target", target), ("radius", radius)):
