@@ -156,8 +156,8 @@ def _plan(options: argparse.Namespace) -> None:
         more = {} if foreseen is None else {"standard_errors": records(foreseen.rename_axis("term"))}
         print(as_json({**_plan_facts(found), **more}), end="")
         return
-    short = found.summary() if options.full else found
-    print(short if foreseen is None else _forecast_text(foreseen, options.rows))
+    shown = found.summary() if options.full else found
+    print(shown if foreseen is None else _forecast_text(foreseen, options.rows))
 
 
 FORECAST_NOTES = (

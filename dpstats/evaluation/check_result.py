@@ -437,7 +437,7 @@ class Check(Released):
 
     def to_dict(self) -> dict[str, Any]:
         return {each.name: getattr(self, each.name) for each in fields(self)} | {
-            "faults": [list(fault) for fault in self.faults],
+            "faults": [list(fault.stored) for fault in self.faults],
             "counts": self.counts.tolist(),
             "guarantee": self.guarantee.to_dict(),
             "places": [list(place if place.codes else place[:-1]) for place in self.places],

@@ -404,8 +404,7 @@ class Fault(NamedTuple):
     @property
     def stored(self) -> tuple[object, ...]:
         """As older versions stored it, unless it is the response's: a plan keeps its digest."""
-        old = self._replace(declared=TWO_LEVELS) if self.declared == TWO_TEXTS else self
-        return tuple(old) if self.response else tuple(old)[:3]
+        return tuple(self) if self.response else tuple(self)[:3]
 
     @property
     def loses(self) -> bool:

@@ -400,6 +400,7 @@ def _refit(
 
 
 def _intercept_design(offset_bound: float) -> ArrayDesign:
+    """Of the null model, and of an intercept beside released slopes."""
     return ArrayDesign(("Intercept",), {"l2": 1.0}, offset_bound=offset_bound)
 
 

@@ -252,17 +252,17 @@ class Plan(Simulated, PlanFacts):
         True
         """
         tables = [header_table(self, "none read"), column_table(self), *plan_tables(self)]
-        tables += [] if (found := self._foreseen()).empty else [rows_table(found)]
+        tables += [] if (found := self._outcomes()).empty else [rows_table(found)]
         return Summary(tables, [*plan_notes(self, what="A fit by this plan"), *rounding_note(self.objective)])
 
-    def _foreseen(self) -> pd.DataFrame:
+    def _outcomes(self) -> pd.DataFrame:
         """The table of `by_rows` where rows will be counted that settle something; empty elsewhere."""
         follows = self.counts is not None and (self.counts.settles_errors or self.counts.trimmable)
         return self.call.by_rows(self) if self.call is not None and follows else pd.DataFrame()
 
     def __str__(self) -> str:
         """What most readers need of the `summary`."""
-        found, guarantee = self._foreseen(), self.guarantee
+        found, guarantee = self._outcomes(), self.guarantee
         open_method = not found.empty and found["method"].nunique() > 1  # the table has it
         facts = [f"{self.family.link} link", f"{len(self.names)} columns"]
         facts += [] if open_method else [f"method: {method_name(self)}"]

@@ -119,6 +119,7 @@ def capped_at(plan: PlanFacts) -> float | None:
 
 
 CAPPED_SUMS = "sums with a cap"
+"""The method of sums that cap residuals about a first fit."""
 
 
 def method_name(plan: PlanFacts) -> str:

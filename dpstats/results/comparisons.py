@@ -229,7 +229,7 @@ class PublicRows:
         numbers = numbers.where(numbers.between(low, high)) if declared.drops else numbers.clip(low, high)
         return numbers, numbers.isna() | (numbers + size).between(low, high)
 
-    def back(self, column: str, size: float) -> str:
+    def backward(self, column: str, size: float) -> str:
         """Which numbers of a column are compared with the number one step back, in words; empty for none."""
         numbers, forward = self._within(column, size)
         if forward.all():
@@ -237,8 +237,8 @@ class PublicRows:
         low, high = self.domain[column].interval
         if abs(size) == high - low:  # such as from 0 to 1, which is the only step there is
             return ""
-        turned = [f"{number:g}" for number in np.unique(numbers[~forward])]
-        named = ", ".join(turned[:MOST_NAMED]) + f" and {len(turned) - MOST_NAMED} more" * (len(turned) > MOST_NAMED)
+        shown = [f"{number:g}" for number in np.unique(numbers[~forward])]
+        named = ", ".join(shown[:MOST_NAMED]) + f" and {len(shown) - MOST_NAMED} more" * (len(shown) > MOST_NAMED)
         here, there = ("below", "above") if size > 0 else ("above", "below")
         return (
             f"{column} {named}: compared from {abs(size):g} {here}, because {abs(size):g} {there} lies outside "
@@ -294,7 +294,7 @@ class Comparer:
         named = named_variables("variables", variables)
         # Where the figure is the coefficient, no sum is needed, and all groups have the same one.
         free = isinstance(self.source, PrivateRows) and link == ("log" if ratio else "identity")
-        lines, turned = [], []
+        lines, backward = [], []
         for name, step in self._default_variables(free=free) if named is None else named:
             variable = self._variable(name)
             if variable.factor is not None and step is not None:
@@ -304,14 +304,14 @@ class Comparer:
                 groups = dict.fromkeys(find_variable("by", self.plan.design, by, groups=True).levels)
             for change in changes_of(variable, step, "/" if ratio else "-"):
                 if isinstance(self.source, PublicRows) and variable.factor is None:
-                    turned.append(self.source.back(variable.column_name, change.size))
+                    backward.append(self.source.backward(variable.column_name, change.size))
                 for level, group in groups.items():
                     effect = self._coefficient(change) if free else self._effect(variable, change, group, ratio=ratio)
                     known = {"term": name, "contrast": change.label} | ({} if by is None else {by: level})
                     lines.append(known | effect_line(effect, alpha, ratio=ratio))
         table = EffectFrame(pd.DataFrame(lines))
         if isinstance(self.source, PublicRows):
-            table.attrs["note"] = "\n".join(filter(None, [self.source.note, *turned]))
+            table.attrs["note"] = "\n".join(filter(None, [self.source.note, *backward]))
         elif named is None:
             table.attrs["note"] = self._left_out({line["term"] for line in lines})
         return table

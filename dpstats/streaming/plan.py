@@ -30,7 +30,7 @@ from dpstats.proof_pages import cite_proof
 from dpstats.streaming.constraints import Constraint
 from dpstats.streaming.constraints import from_dict as constraint_from_dict
 from dpstats.streaming.fit import TickFitting, predicted_excess
-from dpstats.streaming.foreseen import foreseen_errors
+from dpstats.streaming.forecast import forecast_errors
 from dpstats.streaming.sums import SumsPlan, plan_from_dict
 from dpstats.streaming.sums.lattice import GaussianDraws
 from dpstats.streaming.sums.workloads import Cumulative, Halflife, Window
@@ -308,7 +308,7 @@ class StreamPlan:
             if not is_whole(window) or not 1 <= window <= last:
                 raise ArgumentError(f"window must be a number of ticks from 1 to {last}")
             ticks, deviation = window, self.interval_deviation(last - window, last)
-        return foreseen_errors(self.fitting, rows * ticks, deviation, residual_sd, typical, like)
+        return forecast_errors(self.fitting, rows * ticks, deviation, residual_sd, typical, like)
 
     def weighed(self, tick: int) -> float:
         """Ticks that a release is of, older ones by their weight."""

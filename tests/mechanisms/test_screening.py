@@ -13,6 +13,7 @@ from dpstats.data import Block
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Gaussian, HuberSVM, Poisson
 from dpstats.formula.design import design_spec
+from dpstats.mechanisms import screening
 from dpstats.mechanisms.design import ArrayDesign
 from dpstats.mechanisms.screening import (
     NULL_PRICE,
@@ -79,6 +80,31 @@ def test_one_charge_and_its_parts(frame, tmp_path):
     assert budget["eps"]["screening"] == pytest.approx((3 + 2 * REFIT_PRICE) * part)
     planned = dp.plan(FORMULA, DOMAIN, 5.0, family="binomial", screen=3, inference=True)
     assert planned.budget.equals(budget)
+
+
+def test_the_fits_between_choices_cost_what_is_charged_for_them(frame, monkeypatch):
+    """Coefficients of the terms chosen and then the intercept alone: both are paid by the price of one refit."""
+    planned, refit, parts = screening.plan_objective, screening._refit, []
+
+    def plan(*arguments):
+        found = planned(*arguments)
+        parts.append(found.cost)
+        return found
+
+    def checked(plan, *arguments):
+        parts.clear()
+        released = refit(plan, *arguments)
+        assert len(parts) == 2
+        assert sum(parts) == pytest.approx(plan.refit_eps, rel=1e-9)
+        refits.append(plan.refit_eps)
+        return released
+
+    refits: list[float] = []
+    monkeypatch.setattr(screening, "plan_objective", plan)
+    monkeypatch.setattr(screening, "_refit", checked)
+    found = screened(frame).plan.screening
+    assert len(refits) == found.choices - 1
+    assert found.null.cost + found.choices * found.choice_eps + sum(refits) == pytest.approx(found.eps, rel=1e-9)
 
 
 def test_the_plan_reads_no_row_and_shows_the_widest_terms(frame):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from dataclasses import replace
@@ -784,3 +785,16 @@ def test_wrong_declarations_get_what_to_type(column: str, declared: Any, told: s
             MismatchError, match=r"1 and 2, or no and yes, declare the levels \[1, 2\], or \['no', 'yes'\]"
         ):
             dp.logit(f"{column} ~ y", data, 2.0, domain={"y": (0, 1), column: declared}, seed=1)
+
+
+def test_a_saved_fit_keeps_that_a_column_has_two_text_levels() -> None:
+    random = np.random.default_rng(4)
+    rows = pd.DataFrame(
+        {"x": random.uniform(0, 1, 20_000), "g": random.choice(["a", "b", "A"], 20_000, p=[0.5, 0.45, 0.05])}
+    )
+    rows["y"] = random.integers(0, 2, 20_000)
+    fit = dp.logit("y ~ x + g", rows, 1.0, domain={"x": (0, 1), "g": ["a", "b"], "y": [0, 1]})
+    stored = type(fit).from_dict(json.loads(json.dumps(fit.to_dict())))
+    assert "compare the spelling" in str(fit)
+    assert "if bool is declared" not in str(fit)
+    assert str(stored) == str(fit)

@@ -35,7 +35,7 @@ NO_NOISE = 1e-9
 EARLY_COUNTS = "Counts of first ticks are linearised far off: with them errors may be two or three times as large."
 
 
-def foreseen_errors(
+def forecast_errors(
     fitting: TickFitting, rows: float, deviation: float, residual_sd: float | None, typical: object, like: object
 ) -> pd.DataFrame:
     """Errors of the regression of so many rows, where numbers of their sums have noise of that standard deviation.
