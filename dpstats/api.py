@@ -124,7 +124,7 @@ def glm(
         for least squares with standard errors where intervals are expected narrower.
     penalty, alpha : str or Penalty, float
         ``penalty="ridge", alpha=2.0`` or ``penalty=dp.penalties.Ridge(2.0)``; acts on the sum of the losses and the
-        scaled coefficients.
+        scaled coefficients. ``penalty="lasso"`` alone chooses alpha as `lasso` does.
     domain : Domain or dict, optional
         Public ranges and levels: ``dict(age=(17, 90), sex=["F", "M"])``. Ranges of numeric columns left out are bought
         with a share of eps; levels must be declared. By default the Domain that the ledger keeps.

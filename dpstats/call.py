@@ -254,7 +254,8 @@ def _automatic(settings: RequestKeywords) -> float:
         wanted, napp = argument("penalty", "lasso"), argument("method", "napp")
         raise ArgumentError(f"{argument('alpha', 'auto')} is for {wanted} with {napp}; give the strength as a number")
     if settings.get("selection", "auto") != "auto":
-        raise ArgumentError(f"{argument('alpha', 'auto')} chooses the weights: leave selection out")
+        automatic = argument("alpha", "auto")
+        raise ArgumentError(f"{automatic} chooses the weights: leave selection out, or give alpha as a number")
     settings["selection"] = "auto"
     return 0.0
 
@@ -271,6 +272,8 @@ def make_request(*, eps: float, family: str | Family = "gaussian", **arguments: 
     check_choice("method", method, METHODS)
     random_source(settings["seed"])
     alpha = settings["alpha"]
+    if alpha is None and isinstance(settings["penalty"], str) and settings["penalty"] == "lasso":
+        alpha = settings["alpha"] = "auto"
     if isinstance(alpha, str):
         alpha = _automatic(settings)
     request = Request(

@@ -65,7 +65,7 @@ def add_commands(commands: Commands) -> None:
         help='what is publicly known of a column, for --rows and --se: ill=0.06, "age=[45, 15]", \'sex={"M": 0.7}\'',
     )
     dry.add_argument("--full", action="store_true", help="print all tables and notes")
-    _add_model(dry)
+    _add_model(dry, eps="the budget of this model; with --rows and --se the answer, so it is not needed")
     add_output(dry)
     dry.set_defaults(run=_plan)
 
@@ -97,14 +97,14 @@ _LITERALS: dict[str, Any] = {"true": True, "false": False, "null": None, "none":
 """As YAML, JSON or Python write them, in any case."""
 
 
-def _add_model(parser: argparse.ArgumentParser) -> None:
+def _add_model(parser: argparse.ArgumentParser, eps: str | None = None) -> None:
     parser.add_argument("--domain", type=Path, help="YAML, CSV or JSON file with the columns' ranges and levels")
-    parser.add_argument("--eps", type=float, required=True, help="the budget of this model")
+    parser.add_argument("--eps", type=float, required=eps is None, help=eps or "the budget of this model")
     parser.add_argument("--delta", type=float, default=0.0)
     parser.add_argument("--family", default="gaussian", help="gaussian (default), binomial, poisson, huber_svm ...")
     parser.add_argument("--method", choices=METHODS, default="auto")
-    parser.add_argument("--penalty", help="ridge, lasso, elastic_net ...; with --alpha")
-    parser.add_argument("--alpha", type=_strength, help="strength of the penalty, or auto for a lasso")
+    parser.add_argument("--penalty", help="lasso, or with --alpha ridge, elastic_net ...")
+    parser.add_argument("--alpha", type=_strength, help="strength of the penalty; auto, the default of a lasso")
     for name, (family, text) in CAPS.items():
         parser.add_argument(flag(name), type=float, help=f"of {family}: {text}")
     parser.add_argument("--adjacency", choices=ADJACENCIES, default="add_remove")
@@ -143,7 +143,9 @@ def _plan(options: argparse.Namespace) -> None:
     if domain is None and options.ledger is not None:
         with Ledger.open(options.ledger) as ledger:
             domain = ledger.domain
-    found = plan(options.formula, domain, options.eps, **_arguments(options))
+    if options.eps is None and (options.rows is None or not options.se):
+        raise ArgumentError("--eps is missing: give the budget of this model, such as --eps 1")
+    found = plan(options.formula, domain, 1.0 if options.eps is None else options.eps, **_arguments(options))
     _warn(found, options)
     typical = _typical(options.typical)
     if typical is not None and options.rows is None and not options.se:
@@ -151,13 +153,13 @@ def _plan(options: argparse.Namespace) -> None:
     if options.se:
         _print_needed(found, _errors_wanted(options.se), typical, options)
         return
-    foreseen = None if options.rows is None else found.standard_errors(options.rows, typical=typical)
+    forecast = None if options.rows is None else found.standard_errors(options.rows, typical=typical)
     if options.json:
-        more = {} if foreseen is None else {"standard_errors": records(foreseen.rename_axis("term"))}
+        more = {} if forecast is None else {"standard_errors": records(forecast.rename_axis("term"))}
         print(as_json({**_plan_facts(found), **more}), end="")
         return
     shown = found.summary() if options.full else found
-    print(shown if foreseen is None else _forecast_text(foreseen, options.rows))
+    print(shown if forecast is None else _forecast_text(forecast, options.rows))
 
 
 FORECAST_NOTES = (
@@ -169,14 +171,14 @@ FORECAST_NOTES = (
 
 
 def _forecast_text(table: pd.DataFrame, rows: float) -> Summary:
-    """Standard errors that are foreseen, as a table."""
+    """A forecast of standard errors, as a table."""
     chances = ("identified", "identified_upper")
     lines = [
         (name, [f"{value:.0%}" if column in chances else format_number(value) for column, value in row.items()])
         for name, row in table.iterrows()
     ]
     headers = ["std error", "lower", "upper", "sampling", "finite", "at upper"]
-    title = f"Standard errors foreseen for {rows:,.0f} rows"
+    title = f"Standard errors forecast for {rows:,.0f} rows"
     return Summary(
         [full_width(headers, lines, [10, 10, 10, 10, 8, 10], title=title)],
         (*FORECAST_NOTES, *filter(None, [table.attrs["note"]])),

@@ -173,9 +173,9 @@ def predictions(facts: Mapping[str, Any], newdata: Any, which: Any, level: float
     rows = pd.DataFrame(newdata)
     made = {"predicted": result.predict(rows, which).to_numpy()}
     if level is not None:
-        foreseen = result.get_prediction(rows, 1 - level)
-        ends = {f"linear_ci_{side}": foreseen.linear_intervals[:, at] for at, side in enumerate(("lower", "upper"))}
-        made |= {**foreseen.summary_frame(), "linear": foreseen.linear, "linear_se": foreseen.linear_se, **ends}
+        predicted = result.get_prediction(rows, 1 - level)
+        ends = {f"linear_ci_{side}": predicted.linear_intervals[:, at] for at, side in enumerate(("lower", "upper"))}
+        made |= {**predicted.summary_frame(), "linear": predicted.linear, "linear_se": predicted.linear_se, **ends}
     return to_json(made)
 
 

@@ -99,7 +99,7 @@ class OfficePlan:
     costs, left : dict
         The eps and delta that the request would be charged, and those that the analyst may still spend.
     forecast : pandas.DataFrame or None
-        Standard errors that are foreseen at the declared number of rows, if they can be.
+        Standard errors forecast for the declared number of rows, if they can be.
     """
 
     facts: Mapping[str, Any]
@@ -108,7 +108,7 @@ class OfficePlan:
     forecast: pd.DataFrame | None
 
     def standard_errors(self, n: int | None = None) -> pd.DataFrame | None:
-        """The same as `forecast`; an office foresees them for the declared number of rows and no other."""
+        """The same as `forecast`; an office forecasts them for the declared number of rows and no other."""
         if n is not None and n != self.facts["rows"]:
             raise ArgumentError(f"n must be the declared number of rows, {self.facts['rows']}, or left out")
         return self.forecast
@@ -121,10 +121,10 @@ class OfficePlan:
                 "released may\ndivide it otherwise than the table above. The sum stays."
             )
         if (table := self.forecast) is not None:
-            title = f"Standard errors foreseen for about {self.facts['rows']} rows, with ranges as they are declared:"
+            title = f"Standard errors forecast for about {self.facts['rows']} rows, with ranges as they are declared:"
             shown = table.set_index("term")[["std_error", "lower", "upper"]]
             parts.append(f"{title}\n{shown.to_string(float_format='{:.3g}'.format)}")
-        elif (why := self.facts.get("unforeseen")) is not None:
+        elif (why := self.facts.get("no_forecast")) is not None:
             parts.append(f"{why[:1].upper()}{why[1:]}.")
         if self.facts.get("before") is not None:
             parts.append(f"It was asked for before, as {self.facts['before']}, and is not paid for again.")

@@ -90,14 +90,14 @@ class Service:
     def plan(self, analyst: str, request: Request, *, forecast: bool = False) -> dict[str, JSON]:
         """What a request would release and cost, from public facts alone, or the error that refuses it.
 
-        With `forecast` also the standard errors foreseen at the declared number of rows, or why there are none.
+        With `forecast` also a forecast of the standard errors at the declared number of rows, or why there are none.
         """
         dataset = self._dataset(analyst, request)
         checked = self._checked(analyst, request, shown=True, forecast=forecast)
         left, costs = self._left(dataset, analyst), checked.told["costs"]
         before = self._known(analyst, request, request.digest)  # which is not paid for again
         return {
-            **{"html": "", "notes": [], "forecast": None, "unforeseen": None, "digest": request.digest},
+            **{"html": "", "notes": [], "forecast": None, "no_forecast": None, "digest": request.digest},
             **{**checked.told, "left": left},
             "affordable": costs["eps"] <= left["eps"] and costs["delta"] <= left["delta"],
             "before": None if before is None else before.id,
@@ -491,8 +491,8 @@ def _worked_out(
     if "forecast" in wanted:
         try:
             errors = plan.standard_errors(rows).rename_axis("term").reset_index()
-        except DPStatsError as error:  # a plan without standard errors, or of which none are foreseen
-            yield "forecast", {"unforeseen": str(error).removeprefix("plan: ")}
+        except DPStatsError as error:  # a plan without standard errors, or without a forecast of them
+            yield "forecast", {"no_forecast": str(error).removeprefix("plan: ")}
         else:
             yield "forecast", {"forecast": _records(errors)}
 

@@ -298,7 +298,7 @@ class StreamPlan:
         if self.without_errors is not None:
             raise ArgumentError(f"plan: no regression of this stream has standard errors: {self.without_errors}")
         if self.design.score_ratio != 1.0:
-            raise ArgumentError("plan: standard errors are foreseen for responses that are not counts of trials")
+            raise ArgumentError("plan: standard errors are forecast for responses that are not counts of trials")
         if not is_number(rows) or not 1 <= rows <= 1e12:
             raise ArgumentError("rows must be a number from 1 to 1e+12: the rows of a tick")
         last = (self.horizon or LAST_TICK_SHOWN) if tick is None else tick

@@ -193,6 +193,11 @@ def test_a_plan_answers_how_many_rows_and_which_eps(folder: Path, capfd: pytest.
     found = json.loads(capfd.readouterr().out)
     assert found["n"] == 20_000
     assert found["eps"] < 1
+    without = [word for word in words if word not in ("--eps", "1")]
+    assert main([*without, "--rows", "20000", "--json"]) == 0  # eps is what is asked
+    assert json.loads(capfd.readouterr().out) == found
+    assert main(without) == 1
+    assert "--eps is missing" in capfd.readouterr().err
     assert main([*words[:-1], "x"]) == 1
     assert "--se takes NAME=ERROR" in capfd.readouterr().err
     assert main([*words, "--typical", "y=0.06"]) == 0

@@ -505,7 +505,7 @@ def test_forecasts_are_tables_and_speak_of_no_argument_of_python(
     asked = ["plan", "income ~ age", "--domain", "adult.yaml", "--eps", "1", "--family", "binomial"]
     assert main([*asked, "--rows", "30000"]) == 0
     table = capfd.readouterr().out
-    assert "Standard errors foreseen for 30,000 rows" in table
+    assert "Standard errors forecast for 30,000 rows" in table
     assert max(map(len, table.splitlines())) <= 78
     assert main([*asked, "--se", "age=0.01"]) == 0
     assert "like=" not in capfd.readouterr().out

@@ -230,6 +230,8 @@ class TestAutomaticAlpha:
         same = dp.glm("y ~ x + z", frame, 5.0, domain=domain, penalty="lasso", alpha="auto", check_share=0)
         assert same.plan.request.options.n is None
         assert type(same).from_dict(same.to_dict()).params.equals(same.params)
+        plans = [dp.plan("y ~ x + z", domain, 5.0, penalty="lasso", **given) for given in ({}, {"alpha": "auto"})]
+        assert plans[0].digest() == plans[1].digest()
 
     @pytest.mark.parametrize(
         ("options", "message"),

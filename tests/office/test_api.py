@@ -97,9 +97,9 @@ def test_a_release(anna: TestClient, service: Any) -> None:
     assert table["tidy"]["conf_low"] == pytest.approx(fit.conf_int(0.1)[0].tolist())
     assert table["vcov"]["rows"] == pytest.approx(fit.cov_params().to_numpy(), nan_ok=True)
     sent = {"newdata": {"x": [0.5, None]}, "level": 0.95}
-    foreseen = anna.post(f"/v1/releases/{job['id']}/predict", json=sent).json()
-    assert foreseen["predicted"] == [pytest.approx(fit.predict({"x": [0.5]})[0]), None]
-    assert foreseen["mean_ci_lower"][0] < foreseen["mean"][0] < foreseen["mean_ci_upper"][0]
+    predicted = anna.post(f"/v1/releases/{job['id']}/predict", json=sent).json()
+    assert predicted["predicted"] == [pytest.approx(fit.predict({"x": [0.5]})[0]), None]
+    assert predicted["mean_ci_lower"][0] < predicted["mean"][0] < predicted["mean_ci_upper"][0]
 
     with speak(service, service.add_analyst("ben")) as ben:
         address = f"/v1/releases/{job['id']}"

@@ -46,7 +46,7 @@ def test_what_is_free(office: Any) -> None:
     assert plan.left["eps"] == 10
     assert "Private Generalized Linear Model" in str(plan)
     assert "<table" in plan._repr_html_()
-    assert "Standard errors foreseen for about 2000 rows" in str(plan)
+    assert "Standard errors forecast for about 2000 rows" in str(plan)
     assert "divided by their noisy number" in str(plan)
     assert plan.standard_errors(2000).equals(plan.forecast)
     with pytest.raises(ArgumentError, match="n must be the declared number of rows, 2000"):

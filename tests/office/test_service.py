@@ -76,10 +76,10 @@ def test_a_plan_is_that_of_the_package_and_free(opened: Opened) -> None:
     ("more", "why"),
     [({"inference": None}, "asked for coefficients alone"), ({"weights": "x"}, "has no free standard errors")],
 )
-def test_a_plan_without_foreseen_errors_says_why(opened: Opened, more: dict[str, Any], why: str) -> None:
+def test_a_plan_without_a_forecast_of_errors_says_why(opened: Opened, more: dict[str, Any], why: str) -> None:
     shown = opened().plan("ada", Request("survey", "glm", {**FIT, **more}), forecast=True)
     assert shown["forecast"] is None
-    assert why in shown["unforeseen"]
+    assert why in shown["no_forecast"]
     assert shown["costs"]["eps"] == 0.5
 
 
