@@ -53,9 +53,9 @@ unit: .stamp-test
 slow: .stamp-test
 	$(TESTS) -m slow --ignore tests/browser || $(AGAIN)
 
-# The pages of an office in Chromium (Debian's package chromium).
+# The pages of an office in Chromium (Debian's package chromium); what failed of other tests is for their own run.
 test-browser: .stamp-test
-	DPSTATS_BROWSER=needed $(PYTEST) tests/browser
+	DPSTATS_BROWSER=needed $(PYTEST) -p no:cacheprovider tests/browser
 
 docs: .stamp-test
 	$(BIN)/python -m sphinx -W --keep-going -q -j $(WORKERS) -b html docs docs/_build/html

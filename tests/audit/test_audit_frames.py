@@ -6,6 +6,8 @@ probability at most .001; seeds are fixed. An error that stops being caught fail
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from frames import CALLS, Kernel, Tuning
 
@@ -22,8 +24,13 @@ def test_the_claim_is_not_refuted(call: Tuning | Kernel) -> None:
     assert result.passed, result.summary()
 
 
+# At eps 2 fewer than half of the runs refute a noise that is short by the root of two: 20 of 20 draws of 2,500 did.
+ADDED = [call for call in CALLS if call.adjacency == "add_remove"]
+PLANTED = [replace(call, eps=2.0, fast=2500) if isinstance(call, Kernel) else call for call in ADDED]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("call", [call for call in CALLS if call.adjacency == "add_remove"], ids=lambda call: call.name)
+@pytest.mark.parametrize("call", PLANTED, ids=lambda call: call.name)
 def test_the_planted_error_is_caught(call: Tuning | Kernel) -> None:
     result = audit(call.wrong(), call.pair.data, call.pair.neighbour, **call.claim, runs=call.fast, seed=SEED)
     assert not result.passed

@@ -28,7 +28,7 @@ SEED = 20
 
 
 def run(plant: Plant, mechanism):
-    runs = plant.runs // 2
+    runs = plant.runs // 4
     claim = {"eps": plant.eps, "delta": plant.delta}
     return audit(mechanism, plant.data, plant.neighbour, **claim, runs=runs, seed=SEED, vectorized=plant.vectorized)
 

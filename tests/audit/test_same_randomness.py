@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pytest
 from covers import pairwise
 
-from dpstats.audit import sensitivity, worst_cases
-from dpstats.data import as_endog, as_exog
+from dpstats.audit import Pair, sensitivity, worst_cases
+from dpstats.data import Block, Rows, as_endog, as_exog
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, NegativeBinomial, Poisson, Quantile, SmoothSVM
 from dpstats.models.sources import array_blocks
 from dpstats.privacy.guarantee import Adjacency
@@ -25,6 +27,15 @@ FAMILIES: list[Family] = [
 ]
 
 
+def block_pairs(pairs: Iterable[Pair], family: Family, row_norm: float) -> list[tuple[Rows[Block], Rows[Block]]]:
+    """Neighbours as a fit reads them: once, for all randomness."""
+
+    def blocks(data: tuple[np.ndarray, np.ndarray]) -> Rows[Block]:
+        return array_blocks(as_endog(data[0]), as_exog(data[1]), family, {"l2": row_norm})
+
+    return [(blocks(pair.data), blocks(pair.neighbour)) for pair in pairs]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "row_norm", "adjacency"),
@@ -37,10 +48,9 @@ def test_the_gradient_moves_by_at_most_the_row_bound_times_lipschitz(
     """The declared sensitivity of b(theta; D), in every norm the noise may have, on rows of any length."""
     declared = row_norm * family.lipschitz * (2 if adjacency == "replace_one" else 1)
     # Rows three times too long must be shortened by the fit.
-    pairs = [(pair.data, pair.neighbour) for pair in worst_cases(family, 3 * row_norm, 2, adjacency)]
+    pairs = block_pairs(worst_cases(family, 3 * row_norm, 2, adjacency), family, row_norm)
 
-    def gradient(data: tuple[np.ndarray, np.ndarray], rng: np.random.Generator) -> np.ndarray:
-        blocks = array_blocks(as_endog(data[0]), as_exog(data[1]), family, {"l2": row_norm})
+    def gradient(blocks: Rows[Block], rng: np.random.Generator) -> np.ndarray:
         objective = PerturbedObjective(family, blocks, np.ones(2), np.zeros(2))
         return objective.accumulate(rng.normal(size=2) * 10 / row_norm).gradient
 
@@ -55,12 +65,11 @@ def test_the_optimum_moves_by_at_most_output_sensitivity(family: Family) -> None
     """With the same b the exact optimum moves by at most L X / m (privacy.md section 5)."""
     curvature = 2.0
 
-    def optimum(data: tuple[np.ndarray, np.ndarray], rng: np.random.Generator) -> np.ndarray:
-        blocks = array_blocks(as_endog(data[0]), as_exog(data[1]), family, {"l2": 1.5})
+    def optimum(blocks: Rows[Block], rng: np.random.Generator) -> np.ndarray:
         objective = PerturbedObjective(family, blocks, np.full(2, curvature), 3 * rng.normal(size=2))
         return newton.minimize(objective, 1e-12).astype(float)
 
-    pairs = [(pair.data, pair.neighbour) for pair in worst_cases(family, 1.5, 2)]
+    pairs = block_pairs(worst_cases(family, 1.5, 2), family, 1.5)
     result = sensitivity(optimum, pairs, declared=1.5 * family.lipschitz / curvature, runs=10, seed=2)
     assert result.passed
 
