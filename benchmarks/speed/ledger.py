@@ -1,4 +1,4 @@
-"""Charges a second, for docs/ledger: ``python -m benchmarks.speed.ledger [charges] [directory]``."""
+"""Charges a second, for docs/audits: ``python -m benchmarks.speed.ledger [charges] [directory]``."""
 
 from __future__ import annotations
 
