@@ -3,8 +3,8 @@
 ``python -m benchmarks.inference.person_forecasts [fits]``. Panels of 6,000 persons with 1 to 20 rows each. A person's
 rows are correlated alike in three columns (normal within three standard deviations, uniform, 0/1) and in what these do
 not explain; eps 1, `unit=` and `inference=True`. A figure is the forecast by typical values, or by another panel of the
-same law (`like=`), over the median of some fits: the median of four coefficients, the least and the greatest. Less than
-a minute of one core.
+same law (`like=`), over the median of some fits: the median of four coefficients, the least and the greatest; by
+`std_error` and by `lower` of a forecast. Less than a minute of one core.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def ratios(family: str, correlation: float, fits: int) -> dict[str, pd.Series[fl
     errors = [plan.fit(rows).bse for _ in range(fits)]
     median = pd.concat(errors, axis=1).median(axis=1)
     known = {**KNOWN[family], "like=": {"like": panel(family, correlation, 1)}}
-    return {name: plan.standard_errors(PERSONS, **facts)["std_error"] / median for name, facts in known.items()}
+    tables = {name: plan.standard_errors(PERSONS, **facts) for name, facts in known.items()}
+    return {f"{name} {kind}": table[kind] / median for name, table in tables.items() for kind in ("lower", "std_error")}
 
 
 def main(fits: int = FITS) -> None:

@@ -205,7 +205,7 @@ class Options:
         fitted; all other coefficients are zero. It suits wide designs in which few columns matter; if many do, a full
         fit is more accurate (docs/guide/screening). The intercept and terms of penalty weight 0 are always kept.
     screen_share : float
-        The share of eps that pays for screening; the default comes from an experiment (docs/guide/screening).
+        The share of eps that pays for screening; the default comes from docs/benchmarks_inference.
     inference : {"auto", "model", "robust", True, None}
         Standard errors, intervals and tests (docs/guide/inference). With "auto" the number of rows decides, where rows
         are counted or `n` is given: no errors, free ones, or ones that are paid for (`Plan.by_rows`). Elsewhere "auto"
