@@ -29,8 +29,8 @@ class NegativeBinomial(Family):
     ----------
     alpha : float, optional
         The dispersion, as in statsmodels. Public: it must not be estimated from the rows. Below 1 / y_max the noise
-        grows with 1 / alpha; ``family="poisson"`` is better there. By default a fit by formula buys it, with the
-        greatest count that is worth its noise and the mean (docs/proofs/purchases); where nothing is bought it is 1.
+        grows with 1 / alpha; ``family="poisson"`` is better there. By default a fit by formula buys it, with
+        `y_max` and the mean (docs/proofs/purchases); where nothing is bought it is 1.
     y_max : float, optional
         Responses are clipped to [0, y_max]. By default the upper end of the response's range, or a bought count
         within it.

@@ -339,7 +339,7 @@ def counted_number(plan: Plan) -> float | None:
 def _bought_dispersion(
     planned: ResponsePurchase, rows: _CountedRows, adjacency: Adjacency, *, centred: bool
 ) -> ResponsePurchase:
-    """The greatest count that is worth its noise, the dispersion and, for an intercept to centre, the mean."""
+    """The greatest count that is not clipped, the dispersion and, for an intercept to centre, the mean."""
     values, each = rows.responses(), planned.eps / 2
     high = buy_reach(values, planned.high, eps=each, random=rows.random)
     found = buy_count_moments(values, planned.high, eps=each, adjacency=adjacency, random=rows.random)
