@@ -204,13 +204,16 @@ def budget_table(plan: PlanFacts) -> SimpleTable:
 
 
 def purchases_text(plan: PlanFacts, budget: pd.DataFrame) -> str:
-    """What was bought for how much; apart for the rows that choose columns and those that are fitted."""
+    """What was bought for how much; apart for the rows that choose columns and those that are fitted.
+
+    What hides rounding is added to the release that it is a part of.
+    """
     costs = budget["eps"].drop(index="total")
 
     def listed(names: Iterable[Any]) -> str:
         parts: dict[str, float] = {}
         for purchase in names:
-            name = "rounding" if str(purchase).endswith("rounding") else str(purchase)
+            name = next(reversed(parts)) if str(purchase).endswith(": rounding") else str(purchase)
             parts[name] = parts.get(name, 0.0) + float(costs[purchase])
         return ", ".join(f"{name} {eps:.4g}" for name, eps in parts.items())
 

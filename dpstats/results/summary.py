@@ -430,7 +430,7 @@ def part_text(share: Estimate | None) -> str | None:
         return None
     value, error = 100 * max(share.value, 0.0), 100 * share.sd
     if value < 3 * error:
-        return f"At most about {max(value + 2 * error, 0.1):.1f} % of the rows (noisy estimate plus 2 s.d.)"
+        return f"Probably less than {max(value + 2 * error, 0.1):.1f} % of the rows (noisy estimate plus 2 s.d.)"
     digits = 1 if error >= 0.05 else min(-math.floor(math.log10(max(error, 1e-4))), 4)
     return f"About {value:.{digits}f} % of the rows (s.d. {error:.{digits}f} %)"
 

@@ -63,10 +63,10 @@ def test_a_note_says_how_many_rows_are_outside_and_whose_coefficients_these_are(
     outside = 100 * (1 - np.mean(known["x"].holds(ROWS["x"].to_numpy()) & known["z"].holds(ROWS["z"].to_numpy())))
     for full in (False, True):
         text = " ".join(str(fit.summary(full=full)).split())
-        at = re.search(r"(Rows|About [\d.]+ %|At most about [\d.]+ %).{,80}outside the bought range", text)
+        at = re.search(r"(Rows|About [\d.]+ %|Probably less than [\d.]+ %).{,80}outside the bought range", text)
         assert at
         assert "The coefficients are those of the rows inside, not of all; ranges='declared' keeps all rows." in text
-        if "At most" in at[1]:
+        if "Probably" in at[1]:
             assert float(at[1].split()[3]) > outside
         else:
             assert float(at[1].split()[1]) == pytest.approx(outside, abs=1)
