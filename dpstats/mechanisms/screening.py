@@ -352,7 +352,7 @@ def release_screening(plan: ScreeningPlan, spec: FitSpec, rows: Rows[Block], ran
     always, candidates = split_terms(spec.design, spec.weights)
     eta, released = 0.0, np.zeros(len(spec.weights))
     if plan.null is not None:
-        eta = float(plan.null.coefficients(rows.map(_intercept_alone), random)[0])
+        eta = float(plan.null.coefficients(rows.map(_intercept_alone).persist(), random)[0])
         if (constant := constant_column(spec.design)) is not None:
             released[constant[0]] = eta / constant[1]
     residual: NullResidual | FitResidual = NullResidual.at(spec.family, eta, offset=spec.design.offset_bound > 0)
@@ -383,7 +383,7 @@ def _refit(
         return last
     fit = fit.recentred(fit.curvature, -fit.curvature * last[kept])
     released = np.zeros(len(last))
-    released[kept] = fit.coefficients(rows.map(partial(Block.columns, kept=kept)), random)
+    released[kept] = fit.coefficients(rows.map(partial(Block.columns, kept=kept)).persist(), random)
     if constant is None:
         return released
     place, value = constant
@@ -395,7 +395,7 @@ def _refit(
         fit = plan_objective(_intercept_design(bound), spec.family, spec.pure_budget(alone))
     except ArgumentError:
         return released
-    released[place] = fit.coefficients(rows.map(partial(slopes.as_offset, bound)), random)[0] / value
+    released[place] = fit.coefficients(rows.map(partial(slopes.as_offset, bound)).persist(), random)[0] / value
     return released
 
 

@@ -129,6 +129,7 @@ def test_inference_after_a_choice() -> None:
     options = {**LASSO, "selection": None, "inference": True, "domain": DOMAIN, "response": "declared"}
     strengths = {None: 1.8, "rows": 1.0}
     covered: dict[str | None, list[bool]] = {None: [], "rows": []}
+    fits: dict[str | None, dp.GLMResults] = {}
     for _ in range(60):
         data = frame(3000, int(random.integers(2**31)))
         data["y"] = random.normal(0, 0.5, len(data))
@@ -137,7 +138,9 @@ def test_inference_after_a_choice() -> None:
             fit = dp.glm(FORMULA, data, 20.0, **{**options, "split": split, "alpha": strengths[split]}, seed=seed)  # type: ignore[arg-type]
             ends = fit.conf_int().loc[fit.params[fit.params != 0].index].drop("Intercept", errors="ignore")
             found += ((ends[0] <= 0) & (ends[1] >= 0)).tolist()
-            assert ("Not adjusted for selection" in fit.summary().as_text()) == (split is None)
+            fits[split] = fit
+    for split, fit in fits.items():
+        assert ("Not adjusted for selection" in fit.summary().as_text()) == (split is None)
     same, apart = (np.array(covered[split]) for split in (None, "rows"))
     assert min(len(same), len(apart)) > 30
     assert same.mean() < 0.85
