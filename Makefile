@@ -22,9 +22,11 @@ OLDEST := .venv/oldest
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	touch $@
 
-.stamp-test: .stamp-core
+# By itself: pip would resolve and build twice.
+.stamp-test: setup.cfg pyproject.toml dpstats/_version.py
+	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,docs]'
-	touch $@
+	touch .stamp-core $@
 
 .stamp-bench: .stamp-test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'

@@ -49,7 +49,8 @@ def remove_logistic(eps: Any, mu: Any, kappa: Any) -> Any:
         def rate(p: Any) -> Any:
             return kappa * (1 - 2 * p) / (1 + kappa * p * (1 - p)) + mu * u + p * mu**2
 
-        p = mp.mpf(1) if rate(mp.mpf(1)) >= 0 else halve(lambda p: rate(p) > 0, mp.mpf("0.5"), mp.mpf(1))
+        # At a maximum half of the digits of p give all of those of g.
+        p = mp.mpf(1) if rate(mp.mpf(1)) >= 0 else halve(lambda p: rate(p) > 0, mp.mpf("0.5"), mp.mpf(1), steps=65)
         return mp.log1p(kappa * p * (1 - p)) + p * mu * u + (p * mu) ** 2 / 2
 
     with mp.workdps(40):
@@ -61,8 +62,8 @@ def remove_logistic(eps: Any, mu: Any, kappa: Any) -> Any:
         return mp.quad(lambda u: -mp.npdf(u) * mp.expm1(eps - g(u)), nodes)
 
 
-def halve(left: Any, low: Any, high: Any) -> Any:
-    for _ in range(130):
+def halve(left: Any, low: Any, high: Any, steps: int = 130) -> Any:
+    for _ in range(steps):
         middle = (low + high) / 2
         low, high = (middle, high) if left(middle) else (low, middle)
     return low
