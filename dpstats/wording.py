@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 
 _OPTION: ContextVar[Callable[[str, object], str] | None] = ContextVar("shell_option", default=None)
@@ -24,6 +24,11 @@ def argument(name: str, value: object = ...) -> str:
 def phrase(python: str, *, shell: str) -> str:
     """The one or the other: what else is written in another way."""
     return shell if in_shell() else python
+
+
+def joined(parts: Sequence[str], last: str = "and") -> str:
+    """The parts in a list, with a word before the last one."""
+    return f" {last} ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
 
 
 def sentence(text: str) -> str:

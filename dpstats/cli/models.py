@@ -35,7 +35,7 @@ from dpstats.formula.syntax import absorbed_factor
 from dpstats.ledger import Ledger
 from dpstats.ledger.ledger import ledger_path
 from dpstats.plan import Plan
-from dpstats.plan.notes import count_findings, weak_guarantee_note
+from dpstats.plan.notes import count_findings, faults_line, weak_guarantee_note
 from dpstats.plan.row_counts import RowCounts
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.summary import summarize
@@ -234,7 +234,8 @@ def _fit(options: argparse.Namespace) -> None:
     _warn(found.plan, options)
     # How many rows there are is public under replace_one; the shell shows no count of rows all the same.
     if found.nobs is not None and found.plan.counts is not None:
-        for finding in count_findings(found.plan):  # which the summary tells beside the number of rows
+        told = [*count_findings(found.plan), *faults_line(found.plan)]  # which the summary tells beside the rows
+        for finding in told:
             print(f"note: {finding}", file=sys.stderr)
     found = replace(found, plan=replace(found.plan, counts=_without_public_rows(found.plan.counts)), nobs=None)
     deliver(found, lambda: _text(found, options), options.output)

@@ -22,7 +22,7 @@ from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.trimming import rows_that_pay
 from dpstats.results.stored import Released, marked_title, privacy_level
 from dpstats.summaries import WIDTH, Summary, full_width
-from dpstats.wording import argument, phrase
+from dpstats.wording import argument, phrase, sentence
 
 USUAL_EPS = 1.0  # where a fit of so much narrows ranges by itself, no more is advised
 PARTS = 8  # equal parts into which a range is divided
@@ -155,6 +155,8 @@ class Check(Released):
         noise.
     count : bool
         Whether the response is a count.
+    advice : tuple of str
+        What was probably not meant, by the formula, the Domain and the names of the columns alone.
 
     Examples
     --------
@@ -181,6 +183,7 @@ class Check(Released):
     at: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     steps: tuple[int, int, int] = (1, 1, 1)
     count: bool = False  # whether the response is a count, whose greatest one a fit buys unasked
+    advice: tuple[str, ...] = ()  # what the formula, the Domain and the names of columns tell alone
 
     @property
     def clean_err(self) -> float:
@@ -362,7 +365,7 @@ class Check(Released):
             for name, row in self.totals.iterrows()
         ]
         tables = [full_width(["rows", "std err"], totals, [12, 12], title=title), self._by_column()]
-        return Summary(tables, [*self.findings, *self._notes()])
+        return Summary(tables, [*self.findings, *map(sentence, self.advice), *self._notes()])
 
     def _by_column(self) -> SimpleTable:
         """Rows lost and clipped, one column of the data a line."""
@@ -443,6 +446,7 @@ class Check(Released):
             "places": [list(place if place.codes else place[:-1]) for place in self.places],
             "at": self.at.tolist(),
             "steps": list(self.steps),
+            "advice": list(self.advice),
         }
 
     @classmethod
@@ -454,5 +458,6 @@ class Check(Released):
             "places": tuple(ColumnHistogram.from_stored(*place) for place in facts.get("places", ())),
             "at": np.asarray(facts.get("at", ()), dtype=np.float64),
             "steps": tuple(facts.get("steps", (1, 1, 1))),
+            "advice": tuple(facts.get("advice", ())),
         }
         return cls(**{**facts, **values})

@@ -142,7 +142,8 @@ def check(
     noise = choose_noise(STEPS, STEPS**2, privacy.eps, privacy.delta, privacy.adjacency)
     check_unit(table, privacy.record)
     guarantee = privacy.of_records(noise.guarantee(privacy.adjacency))
-    for sentence in advice(formula, declarations, table, bought=()):
+    advised = advice(formula, declarations, table, bought=())
+    for sentence in advised:
         _log.warning("dpstats: %s", sentence)
 
     def work(rows: Table) -> Check:
@@ -165,6 +166,7 @@ def check(
             guarantee=guarantee,
             noise=noise.kind,
             count=kind.response == "count",
+            advice=advised,
         )
 
     return Release(

@@ -42,7 +42,7 @@ def advice(
     response = parsed.response.node
     if kind == "binary" and table is None and parsed.failures is None and isinstance(response, Column):
         notes += [_two_values(response.name)] if response.name not in declared else []
-    notes += [doubt for name in parsed.columns if (doubt := _missing_code(name, parsed, declared.get(name)))]
+    notes += [doubt for name in parsed.columns if (doubt := missing_code(name, parsed, declared.get(name)))]
     notes += [
         f"{name} is declared with one level and has no coefficient next to an intercept; list its other levels"
         for name in parsed.exog_columns
@@ -64,15 +64,20 @@ def _bought(name: str, declared: Domain, table: Table | None) -> str | None:
     return None
 
 
-def _missing_code(name: str, parsed: Formula, declared: Range | Levels | None) -> str | None:
-    """That a range ends at a code for missing, unless the declaration says more or the end is as likely a limit."""
+def end_codes(declared: Range | Levels | None) -> list[float]:
+    """Codes for missing at which a range ends, unless the declaration says more or the end is as likely a limit."""
     if not isinstance(declared, Range) or declared.extras or declared.low == -declared.high:
-        return None
+        return []
     # 99 is a limit of ages, hours and percentiles, and 9999 that of amounts with four digits.
     likely = (999.0,) if declared.low == 0 else (999.0, 9999.0)
-    ends = [
+    return [
         code for code in declared.missing_codes if code == declared.low or (code == declared.high and code in likely)
     ]
+
+
+def missing_code(name: str, parsed: Formula, declared: Range | Levels | None) -> str | None:
+    """That a range ends at a code for missing, and what to declare then."""
+    ends = end_codes(declared)
     if not ends:
         return None
     left_out = phrase('outside="drop"', shell="outside: drop")

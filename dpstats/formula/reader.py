@@ -29,7 +29,7 @@ from dpstats.formula.parse import Formula
 from dpstats.formula.public_frame import Codes, Encoded
 from dpstats.formula.scaled_design import ScaledDesign, packed_rows
 from dpstats.quiet import quiet
-from dpstats.wording import days_since
+from dpstats.wording import days_since, phrase
 
 Array = NDArray[np.float64]
 
@@ -391,6 +391,9 @@ TWO_TEXTS = "2 text levels"
 DROPS = " drops"
 """What stands behind a declared interval that drops rows beyond it."""
 
+TYPICAL = " typical"
+"""What stands before that if the interval follows typical values and not the declared ends."""
+
 
 class Fault(NamedTuple):
     """What may be wrong with a row: the column, how, and what was declared of it."""
@@ -416,12 +419,13 @@ class Fault(NamedTuple):
         """What it does to rows, and what to look at, in words."""
         if self.loses:
             return f"are lost to `{self.column}`: {self.advice}"
-        look = f"look up the range and the codes for missing values, such as 999, in the codebook{self._two_codes}"
-        return f"have `{self.column}` {self.kind} its declared range {self.declared}, where they are clipped; {look}"
+        return self._clipped()
 
     @property
     def large_effect(self) -> str:
-        """`effect`, where so many rows have it that a column declared as numbers may hold text."""
+        """`effect`, where so many rows have it that there is no fit: a column declared as numbers may hold text."""
+        if not self.loses:
+            return self._clipped(fitted=False)
         numbers = self.kind == "lost" and self.column != FORMULA and not self.declared.endswith("levels")
         if not numbers or not self.advice.startswith(NO_NUMBER) or self.declared == TRUTHS:
             return self.effect
@@ -429,6 +433,23 @@ class Fault(NamedTuple):
             f"are lost to `{self.column}`: {NO_NUMBER}; if the column holds text, list its levels; if it holds numbers "
             "with thousands separators, as in 31,245, leave these out; if it holds dates, make them numbers, "
             f"{days_since(self.column)}"
+        )
+
+    def _clipped(self, *, fitted: bool = True) -> str:
+        """What is wrong with clipped rows, with the coefficients of a fit, and what to type."""
+        biased = ", which biases every coefficient, usually towards zero" if self.response else ""
+        own = "; the coefficient is that of the clipped values" if fitted and not self.response else ""
+        where = f"have `{self.column}` {self.kind} its declared range {self.declared}, where they are clipped"
+        return f"{where}{biased}{own}; {self._codebook_range}"
+
+    @property
+    def _codebook_range(self) -> str:
+        """What to type if values lie outside the declared range: a response drops no rows."""
+        dropped = phrase('dp.Range(low, high, outside="drop")', shell="outside: drop")
+        missing = "make these cells missing" if self.response else f"leave these rows out with {dropped}"
+        return (
+            "compare the codebook: if the range is wider, declare it; if the values are codes for missing, such as "
+            f"999, {missing}{self._two_codes}"
         )
 
     @property
@@ -458,12 +479,15 @@ class Fault(NamedTuple):
                 f"{two if self.declared == TWO_LEVELS else ''}"
             )
         if self.kind != "lost":
-            compare = f"look up the range and the codes for missing values in the codebook{self._two_codes}"
-            return f"{self.kind} the declared range {self.declared}; {compare}"
+            return f"{self.kind} the declared range {self.declared}; {self._codebook_range}"
         if self.declared.endswith("levels"):
             return "missing, or a level that is not declared; compare the spelling with the codebook"
         if self.declared.endswith(DROPS):
             inside = self.declared.removesuffix(DROPS)
+            if inside.endswith(TYPICAL):
+                compare = f"compare {phrase('typical=(mean, sd)', shell='typical')} with its source"
+                reach = f"outside {inside.removesuffix(TYPICAL)}, 3 sd from the typical mean"
+                return f"missing, or {reach}, beyond which rows are left out; {compare}"
             return f"missing, or outside {inside}, beyond which rows are left out; check this range"
         if self.declared == TRUTHS:
             return f"{NO_NUMBER}; if the column holds text, list its levels, such as ['no', 'yes']"
@@ -508,7 +532,8 @@ def _declared(fact: Range | Levels | None) -> str:
         return "open"
     if isinstance(fact, Range):
         low, high = fact.interval
-        return f"({low:g}, {high:g})" + DROPS * fact.drops
+        typical = fact.inner is None and (low, high) != (fact.low, fact.high)  # which alone moves the ends
+        return f"({low:g}, {high:g})" + TYPICAL * typical + DROPS * fact.drops
     if fact is not BINARY and (pair := number_pair(fact)) is not None:
         return f"{pair[0]}, {pair[1]}{AS_LEVELS}"
     texts = all(isinstance(value, str) for value in fact.values)

@@ -16,7 +16,7 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Family, NegativeBinomial, Poisson, Quantile
 from dpstats.families.base import OF_PIECES, closed_cap
 from dpstats.families.hazard import PiecewiseExponential
-from dpstats.formula.advice import MOST_LISTED
+from dpstats.formula.advice import MOST_LISTED, end_codes, missing_code
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.release import MOST_COVERED
@@ -39,6 +39,7 @@ from dpstats.plan.methods import (
     no_fit_statistics,
     range_eps,
 )
+from dpstats.plan.row_counts import LARGE_UNNAMED
 from dpstats.plan.tables import capped_at, in_units, is_output
 from dpstats.privacy.information.exact_sums import COVER_PLACES, LATTICE_LIMIT
 from dpstats.privacy.trimming import MOST_SHARE, rows_that_choose, rows_that_pay, rows_to_narrow
@@ -163,8 +164,7 @@ def plan_notes(plan: PlanFacts, *, released: bool = True, what: str = "Everythin
         )
     notes += pieces_note(plan.family) if plan.family.name in OF_PIECES else weights_note(plan.design)
     notes += [*counts_note(plan), *unnamed_note(plan)]
-    advised = [] if plan.completed else [sentence(one) for one in plan.advice]
-    return [*notes, *design_notes(plan), *advised]
+    return [*notes, *design_notes(plan), *advised_note(plan)]
 
 
 MOST_MAIN_NOTES = 3
@@ -211,8 +211,47 @@ def unnamed_note(plan: PlanFacts) -> list[str]:
     check = phrase("dp.check", shell="python -m dpstats check")
     return [
         f"The counts do not replace {check}: they name a column only if at least about {counts.least_named:,.0f} "
-        f"{counts.of} are at fault."
+        f"{counts.of} are at fault.",
+        *faults_line(plan),
     ]
+
+
+def faults_line(plan: Any) -> list[str]:
+    """How many rows a column may lose or clip that is not named for it, where these are not few."""
+    counts = plan.counts
+    if counts is None or counts.rows is None or not counts.faults:
+        return []
+    most, share = counts.most_unnamed
+    if share <= LARGE_UNNAMED:
+        return []
+    many = f"up to about {most:,} ({100 * share:.2g} %; 95 % confidence)" if share < 1 else "any number"
+    eps = counts.eps_to_check
+    python, shell = (f", eps={eps:g}", f" --eps {eps:g}") if eps <= plan.guarantee.eps else ("", "")
+    check = phrase(f"dp.check(...{python})", shell=f"python -m dpstats check{shell}")
+    which = "a column not named below" if counts.named else "no column is named, but one"
+    return [f"Lost or clipped {counts.of}: {which} may lose or clip {many}. {check} counts them."]
+
+
+def advised_note(plan: PlanFacts) -> list[str]:
+    """What was probably not meant, in one note; not that a range ends at a code that a bought one leaves out."""
+    if not isinstance(plan.design, DesignSpec):
+        return [" ".join(map(sentence, plan.advice))] if plan.advice else []
+    parsed = plan.design.parsed
+    ranges = narrowed_columns(plan)
+    left_out = {missing_code(name, parsed, _declared(ranges[name])) for name in codes_left_out(plan)}
+    told = [sentence(one) for one in plan.advice if one not in left_out]
+    return [" ".join(told)] if told else []
+
+
+def codes_left_out(plan: Any) -> dict[str, list[float]]:
+    """Codes for missing at the end of a declared range which the narrower one that was bought leaves out, by column."""
+    ends = {name: (one, end_codes(_declared(one))) for name, one in narrowed_columns(plan).items()}
+    return {name: codes for name, (one, codes) in ends.items() if codes and not one.holds(np.array(codes)).any()}
+
+
+def _declared(narrowed: Range) -> Range:
+    """A range as it was before a narrower one was bought."""
+    return replace(narrowed, inner=None)
 
 
 def count_findings(plan: Any) -> list[str]:

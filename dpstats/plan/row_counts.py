@@ -43,9 +43,13 @@ SURE_SDS = 3
 FALSE_STOPS, FALSE_NOTES = 1e-3, 3e-2
 """How often noise alone may stop a fit, or name a column, where nothing is wrong."""
 
-CLIPPED_COLUMN = "; its coefficient is that of the clipped values"
+MISSED = 0.05
+"""How often a column that is not named may have more rows at fault than `RowCounts.most_unnamed` says."""
 
-CLIPPED_RESPONSE = "; a clipped response biases every coefficient, usually towards zero: declare a wider range"
+CHECK_SDS = 4  # standard deviations of its noise from which a count of dp.check is certain
+
+LARGE_UNNAMED = 0.02
+"""A summary says how many rows a column that is not named may lose or clip if they are more than this share."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +142,12 @@ class RowCounts:
 
     def findings(self, narrowed: Container[str] = ()) -> list[str]:
         """Columns that certainly lose or clip rows, in sentences; a range bought of `narrowed` ones leaves rows out."""
-        return self._sentences([LEAST_NAMED] * len(self.faults), FALSE_NOTES, narrowed=narrowed) + self._lost_in_all()
+        return self._sentences(self.named, narrowed=narrowed) + self._lost_in_all()
+
+    @property
+    def named(self) -> list[tuple[Fault, float, float]]:
+        """The faults that a summary names, as `_seen` finds them."""
+        return self._seen([LEAST_NAMED] * len(self.faults), FALSE_NOTES)
 
     def _lost_in_all(self) -> list[str]:
         """The rows that all columns lose together, where several leave rows out beyond an interval; else nothing.
@@ -163,6 +172,29 @@ class RowCounts:
         assert self.rows is not None
         return max(self._noise(FALSE_NOTES), LEAST_NAMED * self.rows)
 
+    @property
+    def most_unnamed(self) -> tuple[int, float]:
+        """About so many rows at most has any fault that is not `named`, and their share of all rows.
+
+        One has more with probability `MISSED` at most (docs/proofs/adaptive, 5).
+        """
+        assert self.at_fault is not None
+        named = {fault for fault, _, _ in self.named}
+        others = [count for fault, count in zip(self.faults, self.at_fault, strict=True) if fault not in named]
+        if not others:
+            return 0, 0.0
+        most = max(max(others) + self._noise(MISSED), 0.0)
+        unit = 10.0 ** max(math.floor(math.log10(max(most, 1.0))) - 1, 0)
+        return int(math.ceil(most / unit) * unit), most / max(self._rows_in_all(self._noise(FALSE_NOTES)), 1.0)
+
+    @property
+    def eps_to_check(self) -> float:
+        """At about so much eps dp.check is certain of a column that has `LARGE_UNNAMED` of the rows at fault."""
+        least = LARGE_UNNAMED * max(self._rows_in_all(self._noise(FALSE_NOTES)), 1.0)
+        eps = CHECK_SDS * math.sqrt(2) * self.fault_sensitivity / least
+        digit = 10.0 ** math.floor(math.log10(eps))
+        return float(f"{math.ceil(eps / digit) * digit:.1g}")
+
     def _noise(self, chance: float) -> float:
         """What the noise of any count of rows at fault exceeds with `chance`, in rows."""
         # P(Z > z) is at most exp(-z / scale) / (1 + exp(-1 / scale)).
@@ -182,7 +214,7 @@ class RowCounts:
         for place, fault in enumerate(self.faults):
             if fault.kind == "undeclared" and fault.column in truths:
                 least[place] = LEAST_NAMED
-        return self._sentences(least, FALSE_STOPS, large=True)
+        return self._sentences(self._seen(least, FALSE_STOPS, large=True), large=True)
 
     @property
     def losing(self) -> list[str]:
@@ -192,20 +224,17 @@ class RowCounts:
 
     def _sentences(
         self,
-        least: Sequence[float],
-        chance: float,
+        seen: Sequence[tuple[Fault, float, float]],
         *,
         large: bool = False,
         narrowed: Container[str] = (),
     ) -> list[str]:
-        """What `_seen` finds, in words."""
+        """What `_seen` has found, in words."""
         return [
             f"about {_percent(share, 2)} of the {self.of} (s.d. {_percent(error, 2)}) "
             + (_trimmed_effect(fault) if trimmed else fault.large_effect if large else fault.effect)
-            + CLIPPED_RESPONSE * fault.response
-            + CLIPPED_COLUMN * (not (fault.loses or fault.response or trimmed or large))
             + ("" if trimmed or large else self._unstopped(fault))
-            for fault, share, error in self._seen(least, chance, large=large)
+            for fault, share, error in seen
             for trimmed in [not fault.loses and fault.column in narrowed]
         ]
 

@@ -18,7 +18,7 @@ from dpstats.frames import WideFrame
 from dpstats.mechanisms.absorbed import ReleasedWithin, WithinPlan
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.stage import NoiseFacts
-from dpstats.plan.notes import counts_note
+from dpstats.plan.notes import counts_note, faults_line
 from dpstats.plan.row_counts import RowCounts, about_rows
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
@@ -228,7 +228,7 @@ class AbsorbedResults(InferenceMixin, Released):
         """The regression table, in statsmodels' look; as_text, as_html, as_latex and as_markdown."""
         counted = self.plan.counted(self.released)
         about = about_rows(counted.count, counted.deviation).removeprefix("about ")
-        notes = [*plan_notes(self.plan), *counts_note(self)]
+        notes = [*plan_notes(self.plan), *counts_note(self), *faults_line(self)]
         if unknown := [str(name) for name, error in self.bse.items() if np.isinf(error)]:
             notes.append(
                 f"Not identified at this budget: {', '.join(unknown)} (too little variation within "

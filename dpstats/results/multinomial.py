@@ -21,7 +21,7 @@ from dpstats.formula.design import DesignSpec
 from dpstats.frames import NotedFrame, WideFrame
 from dpstats.inference import Inference
 from dpstats.mechanisms.multinomial import ClassesStage, ReleasedClasses, classes_inference
-from dpstats.plan.notes import counts_note
+from dpstats.plan.notes import counts_note, faults_line
 from dpstats.plan.row_counts import RowCounts
 from dpstats.plan.simulated import Simulated
 from dpstats.privacy.guarantee import Guarantee
@@ -455,6 +455,7 @@ class MultinomialResults(LevelPredictions, Released):
             f"Coefficients are log odds against {response}={base}; predict gives probabilities.",
             WITH_ERRORS_NOTE if paid else _without_errors_note(),
             *counts_note(self.plan),
+            *faults_line(self.plan),
         ]
         counts = self.plan.counts
         observations = f"{self.nobs:,}" if self.nobs is not None else "private" if counts is None else counts.shown

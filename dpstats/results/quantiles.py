@@ -15,7 +15,7 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Quantile
 from dpstats.frames import WideFrame
 from dpstats.plan import Plan
-from dpstats.plan.notes import counts_note
+from dpstats.plan.notes import counts_note, faults_line
 from dpstats.plots.by_group import quantiles as draw_quantiles
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.results.glm_results import GLMResults
@@ -156,6 +156,7 @@ class QuantileResults(Released):
         notes = [
             guarantee_sentence(self.guarantee, "All quantiles together are"),
             *counts_note(first.plan),
+            *faults_line(first.plan),
             *([BLANK] if any(np.isinf(fit.bse).any() for fit in shown) else []),
             *([] if len(shown) == len(fits) else [ALONE]),
             *(wording_notes(shown[0]) if shown else []),

@@ -271,11 +271,11 @@ def rare_references(design: Bounds, inferred: ReleasedErrors) -> list[str]:
 
 
 class HidingTerms(NamedTuple):
-    """Terms that are hardly identified, and how many other coefficients are uncertain because of them."""
+    """Terms that are hardly identified, and which other coefficients are uncertain because of them."""
 
     numbers: list[str]
     factors: list[str]
-    hidden: int  # without them these have an interval, or a far narrower one
+    hidden: list[int]  # the places of those that without them have an interval, or a far narrower one
     blank: bool  # whether all of these have none
     basis: bool  # whether one of them is a spline or another basis of a number
 
@@ -329,7 +329,8 @@ def hiding_terms(design: Bounds, inferred: ReleasedErrors) -> HidingTerms:
     sizes = {one.name: len(one.maxima) for one in design.terms}
     basis = any(sizes[name] > 1 for name in numbers)
     blank = not np.isfinite(errors[hidden]).any()
-    return HidingTerms(numbers, [name for name in named if name in factors], int(np.sum(hidden)), blank, basis)
+    coefficients = np.flatnonzero(hidden).tolist()
+    return HidingTerms(numbers, [name for name in named if name in factors], coefficients, blank, basis)
 
 
 def identify_without(estimates: Estimates, places: NDArray[np.intp]) -> Identified:

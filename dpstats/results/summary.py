@@ -24,9 +24,12 @@ from dpstats.mechanisms.options import ROWS_GUESS
 from dpstats.mechanisms.spec import automatic_alpha, obstacle
 from dpstats.plan.notes import (
     GREATEST_EPS,
+    advised_note,
     cap_note,
+    codes_left_out,
     counts_note,
     design_notes,
+    faults_line,
     guarantee_note,
     guaranteed,
     kept_note,
@@ -64,7 +67,7 @@ from dpstats.results.inference_mixin import shows_errors
 from dpstats.results.model import NeededRows, ReleasedModel
 from dpstats.results.standard_errors import Estimate, beyond_cap, hiding_terms, rare_references, sums_noise
 from dpstats.summaries import WIDTH, Summary, format_number, full_width, wrap_note
-from dpstats.wording import argument, phrase
+from dpstats.wording import argument, joined, phrase
 
 __all__ = ["Summary", "summarize"]
 
@@ -95,6 +98,10 @@ LARGEST_COUNT_ERROR = 0.15  # no eps is advised if the relative error of the cou
 FEW_ROWS = 2.0
 """Fewer rows than so many times the error of their count, about 280 over eps, mostly predict as badly as a constant."""
 
+FAR_TOO_WIDE = 0.25  # a declared range is far too wide if the range bought is at most this part of it
+
+MOST_HIDDEN = 3  # coefficients that others hide are named, the first so many of them
+
 MOST_HIDING, LEAST_HIDDEN = 3, 0.15  # terms that hide others are named if they are few and hide this share of all
 
 LARGEST_SHARE_SD = 0.02  # a share of rows with more noise is not printed
@@ -122,7 +129,7 @@ def summarize(
         notes = [*notes, *words][:MOST_NOTES]
         if more > 0:
             notes.append(f"{more} more note{'s' * (more > 1)}: {phrase('fit.notes', shell='--full')}")
-        parts = [wrap_note(note) for note in (certified, spent, *notes, *asked)]
+        parts = [wrap_note(note) for note in (certified, spent, *faults_line(plan), *notes, *asked)]
         parts.insert(2, [] if details is None else [f"  Details: {details}."])
         summary.add_extra_txt([line for lines in parts for line in lines])
         return summary
@@ -200,12 +207,12 @@ def fit_facts(results: ReleasedModel) -> list[str]:
     # A joint test has wider errors, with which some slopes of the table may have none; of one the table has the test.
     if (test := figures.get("slopes")) and (1 < test["df"] < shown or test["df"] == shown):
         size = "p < 0.001" if test["p_value"] < PVALUE_STEP else f"p = {test['p_value']:.3f}"
-        value = test["value"]
-        slopes = len(results._fitted_columns) - int("Intercept" in results.plan.names)
-        tested = "slopes" if test["df"] == slopes else f"{test['df']:.0f} of {slopes} slopes"
-        tested += " tested jointly" if test["df"] < shown else ""
+        value, number = test["value"], round(test["df"])
+        others = len(results._fitted_columns) - int("Intercept" in results.plan.names) - number
+        too_noisy = f"the other {others} are too noisy" if others > 1 else "the other one is too noisy"
+        tested = f"joint test of {number} slopes ({too_noisy})" if others else "slopes"
         statistic = f"{value:,.0f}" if value >= LARGE_WALD else f"{value:.3g}"
-        facts.append(f"{tested}: Wald({test['df']:.0f}) = {statistic}, {size}")
+        facts += [f"{tested}: Wald({number}) = {statistic}, {size}"] * (number > 1 or not others)
     return facts
 
 
@@ -369,14 +376,15 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     notes += [*design, *cut_points_note(results), *limit_note(plan), *wording_notes(results)]
     if plan.guarantee.basis == "docs/proofs/tuning":
         notes = ["dp.tune chose the settings on the same rows; the budget covers the whole tuning.", *notes]
-    notes = [*([counted] if counted else []), *outside, *notes]
+    notes = [*outside, *notes]
     if plan.guarantee.unit is not None:
         notes.insert(0, persons_note(plan))
     if results.selects:
         notes.insert(0, " ".join([*kept_note(plan), selection_note(results)]))
     if not shows_errors(results):
         notes.insert(0, no_errors_note(results))
-    return [*weak_guarantee_note(plan), *notes]
+    # A Domain that is wrong comes before what its fit is.
+    return [*weak_guarantee_note(plan), *([counted] if counted else []), *advised_note(plan), *notes]
 
 
 def suspect_levels(results: ReleasedModel) -> tuple[list[Any], set[str]]:
@@ -409,7 +417,7 @@ def suspects_note(results: ReleasedModel) -> list[str]:
     levels, _ = suspect_levels(results)
     if not levels:
         return []
-    one = "it is misspelt, or rare" if len(levels) == 1 else "one is misspelt, or they are rare"
+    one = "it may be misspelt, or is rare" if len(levels) == 1 else "they may be misspelt, or are rare"
     return [
         f"Look first at the declared {', '.join(map(repr, levels))}, which too few rows have for this budget: {one} "
         "and better merged with another."
@@ -445,7 +453,19 @@ def outside_note(results: ReleasedModel) -> list[str]:
     part = part_text(outside_share(results))
     which = f"Rows {listed}" if part is None else f"{part} lie {listed} and"
     keeps = argument("ranges", "declared")
-    return [f"{which} are left out. The coefficients are those of the rows inside, not of all; {keeps} keeps all rows."]
+    ends = {name: joined([f"{code:g}" for code in codes]) for name, codes in codes_left_out(results.plan).items()}
+    coded = [
+        f" So are rows with {code} in {name}: if that stands for missing, declare the range without it."
+        for name, code in ends.items()
+    ]
+    wide = [
+        name
+        for name, one in narrowed.items()
+        if name not in ends and one.interval[1] - one.interval[0] <= FAR_TOO_WIDE * (one.high - one.low)
+    ]
+    nearer = f" Declaring a narrower range of {joined(wide)} costs no eps." * bool(wide)
+    kept = f"The coefficients are those of the rows inside, not of all; {keeps} keeps all rows."
+    return [f"{which} are left out. {kept}{''.join(coded)}{nearer}"]
 
 
 def outside_share(results: ReleasedModel) -> Estimate | None:
@@ -722,7 +742,7 @@ def hiding_note(results: ReleasedModel) -> str:
     """
     numbers, factors, hidden, blank, basis = hiding_terms(fitted_last(results), results._inferred)
     named, least = numbers + factors, 1 if basis else max(2, LEAST_HIDDEN * len(results._fitted_columns))
-    if not 1 <= len(named) <= MOST_HIDING or hidden < least:
+    if not 1 <= len(named) <= MOST_HIDING or len(hidden) < least:
         return ""
     one = len(named) == 1
     ways = ["leave it out" if one else "leave one of them out"]
@@ -730,8 +750,10 @@ def hiding_note(results: ReleasedModel) -> str:
     ways += ["merge rare levels"] if factors else []
     listed, verb = f"{', '.join(f'`{name}`' for name in named)}", "hides" if one else "hide"
     verb += "" if blank else ", or makes far wider," if one else ", or make far wider,"
-    advice = ", ".join(ways[:-1]) + (" or " if len(ways) > 1 else "") + ways[-1]
-    return f"{listed} {verb} {hidden} other coefficient{'s' * (hidden > 1)}: {advice}. "
+    advice = joined(ways, "or")
+    few = [str(results._fitted_names[place]) for place in hidden[:MOST_HIDDEN]]
+    more = [f"{len(hidden) - len(few)} more"] if len(hidden) > len(few) else []
+    return f"{listed} {verb} {joined([*few, *more])}: {advice}. "
 
 
 def fitted_last(results: ReleasedModel) -> SubDesign:

@@ -101,10 +101,21 @@ def test_containers(convert: Callable[[pd.DataFrame], Any]) -> None:
     )
 
 
+def test_a_check_says_that_a_range_ends_at_a_code_for_missing() -> None:
+    """Its counts cannot tell it with few rows."""
+    check = dp.check("y ~ x + g", frame(), {**DOMAIN, "x": (0, 999)}, 0.1, seed=1)
+    stored = dp.Check.from_dict(check.to_dict())
+    for one in (check, stored):
+        text = " ".join(one.summary().as_text().split())
+        assert "The range of x ends at 999. If 999 stands for missing, declare the range without it" in text
+    assert "ends at" not in str(dp.check("y ~ x + g", frame(), DOMAIN, 0.1, seed=1))
+
+
 def test_findings_say_what_to_do() -> None:
     check = dp.check("y ~ x + g", frame(), DOMAIN, 0.5, seed=1)
     assert [text.split("`")[1] for text in check.findings] == ["x", "g", "y"]
     assert "above the declared range (0, 1)" in check.findings[0]
+    assert 'leave these rows out with dp.Range(low, high, outside="drop")' in check.findings[0]
     assert "a level that is not declared" in check.findings[1]
     assert max(map(len, check.summary().as_text().splitlines())) <= 80
     clean = frame().assign(g="a", x=0.5).fillna({"y": 1.0})

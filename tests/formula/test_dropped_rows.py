@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -201,6 +202,21 @@ def test_a_check_counts_such_rows_as_lost() -> None:
     assert "outside (0, 1), beyond which rows are left out" in table.loc[("x", "lost"), "advice"]
     assert ("x", "above") not in table.index
     assert dp.Check.from_dict(found.to_dict()).findings == found.findings
+
+
+def test_cut_offs_of_typical_values_are_compared_with_their_source() -> None:
+    """They are no range that somebody has declared."""
+    rows = pd.DataFrame({"x": np.repeat([0.5, 7.0], 500), "y": np.full(1000, 0.5)})
+    for typical, told in (((0.5, 0.1), "(0.2, 0.8), 3 sd from the typical mean"), ((5.0, 4.0), "outside (0, 10)")):
+        declared = {"x": dp.Range(0, 10, "drop", typical=typical), "y": (0, 1)}
+        if typical[1] > 1:
+            rows = rows.assign(x=rows["x"] + 10)
+        (finding,) = dp.check("y ~ x", rows, declared, 5.0, family="gaussian", seed=1).findings
+        assert told in finding
+        assert ("compare typical=(mean, sd) with its source" in finding) == (typical[1] < 1)
+        assert ("check this range" in finding) == (typical[1] > 1)
+        with pytest.raises(DPStatsError, match=re.escape(told)):
+            dp.ols("y ~ x", rows, 5.0, domain=declared, seed=1)
 
 
 def test_a_report_of_such_a_record_is_null() -> None:

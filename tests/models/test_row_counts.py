@@ -251,6 +251,94 @@ def test_a_note_says_why_many_rows_at_fault_did_not_stop_the_fit() -> None:
     assert "noisy" not in planned.released(20_000, [700]).findings()[0]  # fewer than a tenth
 
 
+@pytest.mark.parametrize("beyond", [None, 0.0, 1.0])
+def test_a_column_that_is_not_named_has_no_more_rows_at_fault_than_the_summary_says(beyond: float | None) -> None:
+    """In at most one of twenty fits, whatever there is: none, as many as are just named, or a scale more (proof, 5)."""
+    faults = [Fault(name, kind, "") for name in "xyz" for kind in ("lost", "outside")]
+    planned = RowCounts.planned(1.0, 0.03, "add_remove", faults)
+    scale = 1 / planned.fault_eps
+    truth = 0 if beyond is None else round(planned._noise(0.03) + beyond * scale)
+    draws = np.random.default_rng(7).geometric(-math.expm1(-1 / scale), (2, 3000, 6)) - 1
+    missed, told = 0, []
+    for noise in draws[0] - draws[1]:
+        counts = planned.released(20_000, noise + truth)
+        told.append(counts.most_unnamed[0])
+        missed += len(counts.named) < 6 and told[-1] < truth
+    assert missed <= 0.05 * 3000
+    if beyond == 1.0:
+        assert missed > 0.01 * 3000, "the bound is no larger than it need be"
+    if beyond is None:
+        assert np.median(told) < 1.5 * planned._noise(0.03), "and of use: not far above what is named"
+
+
+def coded(rows: int, share: float = 0.03) -> pd.DataFrame:
+    """Ages of which a share is 999, the code for missing of their codebook."""
+    random = np.random.default_rng(3)
+    data = pd.DataFrame({"age": random.uniform(20, 80, rows), "x": random.uniform(0, 1, rows)})
+    data["y"] = data["age"] / 20 + random.normal(0, 1, rows)
+    return data.assign(age=data["age"].mask(random.uniform(0, 1, rows) < share, 999))
+
+
+PUBLIC = {"age": (18, 90), "x": (0, 1), "y": (-2, 8)}
+
+
+def test_a_summary_says_how_many_rows_of_a_column_may_be_at_fault_unnamed() -> None:
+    few = dp.ols("y ~ age + x", coded(1_000), 1.0, domain=PUBLIC, seed=2)
+    assert not few.plan.counts.named, "3 % of so few rows are not named"
+    text = str(few.summary())
+    assert max(map(len, text.splitlines())) <= 80
+    told = re.search(
+        r"Lost or clipped rows: no column is named, but one may lose or clip up to about (\d+) \((\d+) %; 95 % "
+        r"confidence\)\. dp\.check\(\.\.\., eps=0\.\d\) counts them\.",
+        " ".join(text.split()),
+    )
+    assert told is not None
+    assert 30 < int(told[1]) < 600
+    assert "Lost or clipped rows: no column is named" in " ".join(str(few.summary(full=True)).split())
+    many = " ".join(str(dp.ols("y ~ age + x", coded(40_000, 0), 1.0, domain=PUBLIC, seed=2)).split())
+    assert "Lost or clipped rows" not in many, "less than a fiftieth of the rows"
+    named = " ".join(str(dp.ols("y ~ age + x", coded(5_000, 0.15), 1.0, domain=PUBLIC, seed=2)).split())
+    assert "Lost or clipped rows: a column not named below may lose or clip up to about" in named
+
+
+def test_the_eps_that_a_summary_names_finds_the_code() -> None:
+    """It is for a fiftieth of the rows, and 3 % have the code; noise hides them once in 20 checks."""
+    data = coded(1_000)
+    eps = dp.ols("y ~ age + x", data, 1.0, domain=PUBLIC, seed=2).plan.counts.eps_to_check
+    found = [dp.check("y ~ age + x", data, PUBLIC, eps, seed=seed).findings for seed in range(8)]
+    assert sum(any("above the declared range (18, 90)" in one for one in each) for each in found) >= 6
+
+
+def test_a_wrong_domain_is_the_first_note() -> None:
+    """Before what coefficients without errors are, and with what to type."""
+    fit = dp.ols("y ~ age + x", coded(3_000, 0.15), 1.0, domain=PUBLIC, inference=None, seed=2)
+    first, *others = (note for note in fit.notes if "seed" not in note)
+    assert "have `age` outside its declared range (18, 90), where they are clipped; the coefficient is" in first
+    assert 'codes for missing, such as 999, leave these rows out with dp.Range(low, high, outside="drop")' in first
+    assert "no standard errors" in others[0]
+    with pytest.raises(MismatchError, match=r"which biases every coefficient.*such as 999, make these cells missing"):
+        dp.ols("age ~ x", coded(20_000, 0.3), 1.0, domain=PUBLIC, seed=2)
+
+
+@pytest.mark.parametrize("ranges", [None, "bought"])
+def test_a_summary_says_that_a_range_ends_at_a_code_for_missing(ranges: str | None, tmp_path: Path) -> None:
+    """As the log does; where a bought range leaves the code out, the note on those rows has it."""
+    domain = {**PUBLIC, "age": (0, 999)}
+    few = dp.ols("y ~ age + x", coded(2_000), 1.0, domain=domain, ranges="declared", seed=2, allow_uncertified=True)
+    wide = "The range of age ends at 999. If 999 stands for missing, declare the range without it"
+    assert wide in next(note for note in few.notes if "seed" not in note)
+    assert wide in " ".join(str(few.summary(full=True)).split())
+    few.save(tmp_path / "fit.json")
+    assert str(dp.load(tmp_path / "fit.json").summary()) == str(few.summary())
+    fit = dp.ols("y ~ age + x", coded(30_000), 2.0, domain=domain, ranges=ranges, seed=2, allow_uncertified=True)
+    assert fit.plan.design.domain["age"].inner is not None
+    text = " ".join(str(fit.summary()).split())
+    assert "So are rows with 999 in age: if that stands for missing, declare the range without it." in text
+    assert wide not in text
+    clean = dp.ols("y ~ age + x", coded(30_000, 0), 2.0, domain={**PUBLIC, "age": (0, 700)}, ranges=ranges, seed=2)
+    assert "Declaring a narrower range of age costs no eps." in " ".join(str(clean.summary()).split())
+
+
 def test_what_many_columns_leave_out_together_is_told_where_none_is_named() -> None:
     drops = [Fault(f"x{place}", "lost", "(0, 1) drops") for place in range(40)]
     planned = RowCounts.planned(1.0, 0.03, "add_remove", drops)
