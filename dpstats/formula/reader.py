@@ -446,10 +446,10 @@ class Fault(NamedTuple):
     def _codebook_range(self) -> str:
         """What to type if values lie outside the declared range: a response drops no rows."""
         dropped = phrase('dp.Range(low, high, outside="drop")', shell="outside: drop")
-        missing = "make these cells missing" if self.response else f"leave these rows out with {dropped}"
+        missing = "make these cells missing" if self.response else dropped
         return (
-            "compare the codebook: if the range is wider, declare it; if the values are codes for missing, such as "
-            f"999, {missing}{self._two_codes}"
+            f"compare the codebook: declare a wider range, or {missing} if the values are codes for missing, such as "
+            f"999{self._two_codes}"
         )
 
     @property

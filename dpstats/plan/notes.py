@@ -164,7 +164,7 @@ def plan_notes(plan: PlanFacts, *, released: bool = True, what: str = "Everythin
         )
     notes += pieces_note(plan.family) if plan.family.name in OF_PIECES else weights_note(plan.design)
     notes += [*counts_note(plan), *unnamed_note(plan)]
-    return [*notes, *design_notes(plan), *advised_note(plan)]
+    return [*notes, *design_notes(plan), *advised_notes(plan)]
 
 
 MOST_MAIN_NOTES = 3
@@ -209,11 +209,8 @@ def unnamed_note(plan: PlanFacts) -> list[str]:
     if counts is None or counts.rows is None or not counts.faults:
         return []
     check = phrase("dp.check", shell="python -m dpstats check")
-    return [
-        f"The counts do not replace {check}: they name a column only if at least about {counts.least_named:,.0f} "
-        f"{counts.of} are at fault.",
-        *faults_line(plan),
-    ]
+    named = f"they name a column only if at least about {counts.least_named:,.0f} {counts.of} are at fault"
+    return [" ".join([f"The counts do not replace {check}: {named}.", *faults_line(plan)])]
 
 
 def faults_line(plan: Any) -> list[str]:
@@ -226,21 +223,20 @@ def faults_line(plan: Any) -> list[str]:
         return []
     many = f"up to about {most:,} ({100 * share:.2g} %; 95 % confidence)" if share < 1 else "any number"
     eps = counts.eps_to_check
-    python, shell = (f", eps={eps:g}", f" --eps {eps:g}") if eps <= plan.guarantee.eps else ("", "")
-    check = phrase(f"dp.check(...{python})", shell=f"python -m dpstats check{shell}")
-    which = "a column not named below" if counts.named else "no column is named, but one"
+    python, shell = (f" with eps={eps:g}", f" --eps {eps:g}") if eps <= plan.guarantee.eps else ("", "")
+    check = phrase(f"dp.check{python}", shell=f"python -m dpstats check{shell}")
+    which = "a column that is not named" if counts.named else "no column is named, but one"
     return [f"Lost or clipped {counts.of}: {which} may lose or clip {many}. {check} counts them."]
 
 
-def advised_note(plan: PlanFacts) -> list[str]:
-    """What was probably not meant, in one note; not that a range ends at a code that a bought one leaves out."""
-    if not isinstance(plan.design, DesignSpec):
-        return [" ".join(map(sentence, plan.advice))] if plan.advice else []
+def advised_notes(plan: PlanFacts) -> list[str]:
+    """What was probably not meant, without ranges that end at a code for missing where a bought one leaves it out."""
+    if not isinstance(plan.design, DesignSpec):  # of arrays
+        return list(map(sentence, plan.advice))
     parsed = plan.design.parsed
     ranges = narrowed_columns(plan)
     left_out = {missing_code(name, parsed, _declared(ranges[name])) for name in codes_left_out(plan)}
-    told = [sentence(one) for one in plan.advice if one not in left_out]
-    return [" ".join(told)] if told else []
+    return [sentence(one) for one in plan.advice if one not in left_out]
 
 
 def codes_left_out(plan: Any) -> dict[str, list[float]]:

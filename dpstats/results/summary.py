@@ -24,7 +24,7 @@ from dpstats.mechanisms.options import ROWS_GUESS
 from dpstats.mechanisms.spec import automatic_alpha, obstacle
 from dpstats.plan.notes import (
     GREATEST_EPS,
-    advised_note,
+    advised_notes,
     cap_note,
     codes_left_out,
     counts_note,
@@ -97,6 +97,8 @@ LARGEST_COUNT_ERROR = 0.15  # no eps is advised if the relative error of the cou
 
 FEW_ROWS = 2.0
 """Fewer rows than so many times the error of their count, about 280 over eps, mostly predict as badly as a constant."""
+
+WRONG_DOMAIN = 0.05  # if a column loses or clips more of the rows, no other note is more important
 
 FAR_TOO_WIDE = 0.25  # a declared range is far too wide if the range bought is at most this part of it
 
@@ -376,7 +378,8 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     notes += [*design, *cut_points_note(results), *limit_note(plan), *wording_notes(results)]
     if plan.guarantee.basis == "docs/proofs/tuning":
         notes = ["dp.tune chose the settings on the same rows; the budget covers the whole tuning.", *notes]
-    notes = [*outside, *notes]
+    small, large = _by_share(plan, counted)
+    notes = [*small, *outside, *notes]
     if plan.guarantee.unit is not None:
         notes.insert(0, persons_note(plan))
     if results.selects:
@@ -384,7 +387,16 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     if not shows_errors(results):
         notes.insert(0, no_errors_note(results))
     # A Domain that is wrong comes before what its fit is.
-    return [*weak_guarantee_note(plan), *([counted] if counted else []), *advised_note(plan), *notes]
+    advised = " ".join(advised_notes(plan))
+    return [*weak_guarantee_note(plan), *large, *([advised] if advised else []), *notes]
+
+
+def _by_share(plan: Plan, counted: str) -> tuple[list[str], list[str]]:
+    """The note on rows at fault, if there is one, as one that may wait or as one that comes first."""
+    if not counted or plan.counts is None:
+        return [], []
+    large = any(share >= WRONG_DOMAIN for _, share, _ in plan.counts.named)
+    return ([], [counted]) if large else ([counted], [])
 
 
 def suspect_levels(results: ReleasedModel) -> tuple[list[Any], set[str]]:

@@ -115,7 +115,7 @@ def test_findings_say_what_to_do() -> None:
     check = dp.check("y ~ x + g", frame(), DOMAIN, 0.5, seed=1)
     assert [text.split("`")[1] for text in check.findings] == ["x", "g", "y"]
     assert "above the declared range (0, 1)" in check.findings[0]
-    assert 'leave these rows out with dp.Range(low, high, outside="drop")' in check.findings[0]
+    assert 'declare a wider range, or dp.Range(low, high, outside="drop") if' in check.findings[0]
     assert "a level that is not declared" in check.findings[1]
     assert max(map(len, check.summary().as_text().splitlines())) <= 80
     clean = frame().assign(g="a", x=0.5).fillna({"y": 1.0})

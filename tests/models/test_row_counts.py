@@ -289,7 +289,7 @@ def test_a_summary_says_how_many_rows_of_a_column_may_be_at_fault_unnamed() -> N
     assert max(map(len, text.splitlines())) <= 80
     told = re.search(
         r"Lost or clipped rows: no column is named, but one may lose or clip up to about (\d+) \((\d+) %; 95 % "
-        r"confidence\)\. dp\.check\(\.\.\., eps=0\.\d\) counts them\.",
+        r"confidence\)\. dp\.check with eps=0\.\d counts them\.",
         " ".join(text.split()),
     )
     assert told is not None
@@ -298,7 +298,7 @@ def test_a_summary_says_how_many_rows_of_a_column_may_be_at_fault_unnamed() -> N
     many = " ".join(str(dp.ols("y ~ age + x", coded(40_000, 0), 1.0, domain=PUBLIC, seed=2)).split())
     assert "Lost or clipped rows" not in many, "less than a fiftieth of the rows"
     named = " ".join(str(dp.ols("y ~ age + x", coded(5_000, 0.15), 1.0, domain=PUBLIC, seed=2)).split())
-    assert "Lost or clipped rows: a column not named below may lose or clip up to about" in named
+    assert "Lost or clipped rows: a column that is not named may lose or clip up to about" in named
 
 
 def test_the_eps_that_a_summary_names_finds_the_code() -> None:
@@ -314,9 +314,12 @@ def test_a_wrong_domain_is_the_first_note() -> None:
     fit = dp.ols("y ~ age + x", coded(3_000, 0.15), 1.0, domain=PUBLIC, inference=None, seed=2)
     first, *others = (note for note in fit.notes if "seed" not in note)
     assert "have `age` outside its declared range (18, 90), where they are clipped; the coefficient is" in first
-    assert 'codes for missing, such as 999, leave these rows out with dp.Range(low, high, outside="drop")' in first
+    drops = 'or dp.Range(low, high, outside="drop") if the values are codes for missing, such as 999'
+    assert f"compare the codebook: declare a wider range, {drops}" in first
     assert "no standard errors" in others[0]
-    with pytest.raises(MismatchError, match=r"which biases every coefficient.*such as 999, make these cells missing"):
+    with pytest.raises(
+        MismatchError, match=r"which biases every coefficient.*wider range, or make these cells missing if"
+    ):
         dp.ols("age ~ x", coded(20_000, 0.3), 1.0, domain=PUBLIC, seed=2)
 
 
