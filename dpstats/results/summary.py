@@ -477,7 +477,7 @@ def outside_note(results: ReleasedModel) -> list[str]:
     ]
     nearer = f" Declaring a narrower range of {joined(wide)} costs no eps." * bool(wide)
     kept = f"The coefficients are those of the rows inside, not of all; {keeps} keeps all rows."
-    return [f"{which} are left out. {kept}{''.join(coded)}{nearer}"]
+    return [f"{which} are left out.{''.join(coded)} {kept}{nearer}"]
 
 
 def outside_share(results: ReleasedModel) -> Estimate | None:
