@@ -84,7 +84,7 @@ def plan_stages(spec: FitSpec, eps: float, delta: float, *, charged: bool = Fals
         budget = replace(spec.budget(share * eps - cap_eps, share * delta), charged=charged)
         if role == last:
             budget = with_inference(budget, spec if role == "fit" else replace(spec, penalty=None))
-        own = spec if role == last or spec.choosing is None else replace(spec, family=spec.choosing)
+        own = spec if role == last else spec.choice
         if role != "fit":
             plan = plan_objective(own.design, own.family, budget)
         elif options.selection == "noise_aware":

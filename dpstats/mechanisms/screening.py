@@ -283,14 +283,15 @@ def plan_screening(spec: FitSpec, eps: float, delta: float) -> ScreeningPlan:
     if share < SMALLEST_EPS:
         raise ArgumentError(f"eps is too small for screening: a choice needs at least {SMALLEST_EPS:g}; raise eps")
     null = None
+    family = spec.choice.family
     if always.size:
-        null = plan_objective(_intercept_design(design.offset_bound), spec.family, spec.pure_budget(NULL_PRICE * share))
+        null = plan_objective(_intercept_design(design.offset_bound), family, spec.pure_budget(NULL_PRICE * share))
     widest = sorted(range(len(candidates)), key=lambda index: -candidates[index].columns.size)[:choices]
     kept = _columns(always, [candidates[index] for index in widest])
     left = (eps if options.split is not None else eps - cost) - spec.cap_eps - spec.range_eps
     refit_eps = REFIT_PRICE * share if choices > 1 else 0.0
     if refit_eps:  # what cannot be planned is refused before the charge
-        plan_objective(spec.among(np.array(kept)).design, spec.family, spec.pure_budget(refit_eps))
+        plan_objective(spec.among(np.array(kept)).design, family, spec.pure_budget(refit_eps))
     return ScreeningPlan(
         cost, choices, len(candidates), spec.adjacency, null, refit_eps, kept, left, delta, spec.range_eps
     )
@@ -300,7 +301,8 @@ def _plan_part(
     screening: ScreeningPlan, columns: NDArray[np.intp], spec: FitSpec, *, charged: bool = False
 ) -> tuple[Stage, ...]:
     """The stages of a fit on some columns with what screening leaves of the budget."""
-    return plan_stages(spec.among(columns), screening.fit_eps, screening.fit_delta, charged=charged)
+    fitted = replace(spec.among(columns), choosing=None)
+    return plan_stages(fitted, screening.fit_eps, screening.fit_delta, charged=charged)
 
 
 def release_screened(
@@ -311,7 +313,7 @@ def release_screened(
     The design is that of the fit if it is another: with narrower ranges of chosen columns.
     """
     choosing, fitting = divide(rows, secret_key(random)) if spec.options.split else (rows, rows)
-    chosen = release_screening(screening, spec, choosing, random)
+    chosen = release_screening(screening, spec.choice, choosing, random)
     columns, size = np.array(chosen), len(spec.weights)
     narrow = narrowed_design(spec, screening.range_eps, columns, fitting, random)
     if narrow is not None:
@@ -347,7 +349,7 @@ def _shrunk_as_planned(
 def release_screening(plan: ScreeningPlan, spec: FitSpec, rows: Rows[Block], random: RandomSource) -> tuple[int, ...]:
     """Choose the terms on rows that are paid for, and return the positions of all columns of the fit, increasing.
 
-    Each choice is by the gradient at a fit of the terms chosen before it.
+    Each choice is by the gradient at a fit of the terms chosen before it; `spec` has the family that is for choices.
     """
     always, candidates = split_terms(spec.design, spec.weights)
     eta, released = 0.0, np.zeros(len(spec.weights))
@@ -395,6 +397,7 @@ def _refit(
         fit = plan_objective(_intercept_design(bound), spec.family, spec.pure_budget(alone))
     except ArgumentError:
         return released
+    fit = fit.recentred(fit.curvature, -fit.curvature * released[place] * value)
     released[place] = fit.coefficients(rows.map(partial(slopes.as_offset, bound)).persist(), random)[0] / value
     return released
 

@@ -50,7 +50,7 @@ class FitSpec:
     options: Options
     adjacency: Adjacency = "add_remove"
     mean: float | None = None  # of counts, once it has been bought
-    choosing: Family | None = None  # of the stages before a refit, if their caps differ from its own
+    choosing: Family | None = None  # of screening or the stages before a refit, if their caps differ from the fit's
     residuals: ResidualCentre | None = None  # what released sums are about, once it has been bought
     cap: CapPurchase | None = None  # until which the family has the widest cap
     range_eps: float = 0.0  # what the rows of a fit of chosen columns spend on narrower ranges of these
@@ -113,6 +113,11 @@ class FitSpec:
     def cap_eps(self) -> float:
         """What the last fit spends on its cap."""
         return 0.0 if self.cap is None else self.cap.eps
+
+    @property
+    def choice(self) -> FitSpec:
+        """What chooses columns: the same with the family that is for choices."""
+        return self if self.choosing is None else replace(self, family=self.choosing)
 
     def among(self, columns: NDArray[np.intp]) -> FitSpec:
         """Of the columns at these positions alone."""

@@ -422,12 +422,13 @@ def caps_for_intervals(request: Request) -> bool:
 
 
 def choosing_family(request: Request, design: PublicDesign, family: Family) -> Family | None:
-    """That of a choice of columns for a refit on other rows, if it is not the refit's `family`.
+    """That of screening, or of a choice of columns for a refit on other rows, if it is not the fit's `family`.
 
     A choice has no errors, so an open residual cap is there that of coefficients alone.
     """
-    apart = request.options.split is not None and request.options.refit_share > 0
-    if not apart or not caps_for_intervals(request) or not isinstance(family, Gaussian):
+    options = request.options
+    chooses = options.screen is not None or (options.split is not None and options.refit_share > 0)
+    if not chooses or not caps_for_intervals(request) or not isinstance(family, Gaussian):
         return None
     bought = isinstance(design, DesignSpec) and design.response.working is not None
     narrow = WORKING_CAP if bought else DEFAULT_CAP

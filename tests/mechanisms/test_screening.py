@@ -9,12 +9,13 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
-from dpstats.data import Block
+from dpstats.data import Block, block_rows
 from dpstats.errors import ArgumentError
 from dpstats.families import Binomial, Gaussian, HuberSVM, Poisson
 from dpstats.formula.design import design_spec
 from dpstats.mechanisms import screening
 from dpstats.mechanisms.design import ArrayDesign
+from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.screening import (
     NULL_PRICE,
     REFIT_PRICE,
@@ -29,6 +30,9 @@ from dpstats.mechanisms.screening import (
     split_terms,
     term_scores,
 )
+from dpstats.mechanisms.spec import FitSpec
+from dpstats.plan.methods import INTERVAL_CAP, WORKING_CAP
+from dpstats.privacy.randomness import random_source
 
 COLUMNS = [f"x{j}" for j in range(12)]
 DOMAIN = {**dict.fromkeys(COLUMNS, (-2, 4)), "g": list("abcd"), "y": (0, 1)}
@@ -105,6 +109,30 @@ def test_the_fits_between_choices_cost_what_is_charged_for_them(frame, monkeypat
     found = screened(frame).plan.screening
     assert len(refits) == found.choices - 1
     assert found.null.cost + found.choices * found.choice_eps + sum(refits) == pytest.approx(found.eps, rel=1e-9)
+
+
+def test_the_intercept_is_shrunk_to_that_of_the_refit():
+    """Without rows nothing but noise moves it; shrunk to zero it would pull the scores of nearly constant columns."""
+    design = design_spec(FORMULA, DOMAIN, family=Binomial())
+    spec = FitSpec(design, Binomial(), None, np.r_[0.0, np.ones(15)], Options(screen=3))
+    plan = screening.plan_screening(spec, 1e4, 0.0)
+    last = np.zeros(16)
+    last[0] = -1e4  # far more than noise over curvature
+    rows = block_rows([Block(np.zeros((0, 16)), np.zeros(0))])
+    released = screening._refit(plan, spec, (0, 5), last, rows, random_source(1))
+    assert released[0] == pytest.approx(last[0], rel=0.05)
+
+
+def test_columns_are_chosen_under_the_cap_of_coefficients_alone(frame):
+    """Standard errors ask for a wider cap, which the choice does not need; a cap of the caller's is for both."""
+    data = frame.assign(y=frame["x3"] - frame["x7"] + np.random.default_rng(1).normal(size=6000))
+    domain, options = {**DOMAIN, "y": (-20, 20)}, {"screen": 3, "inference": True}
+    for plan in (dp.plan(FORMULA, domain, 9.0, **options), dp.ols(FORMULA, data, 9.0, domain=domain, **options).plan):
+        assert plan.screening.null.family.lipschitz == WORKING_CAP
+        assert plan.family.lipschitz >= INTERVAL_CAP
+        assert {stage.plan.family for stage in plan.stages} == {plan.family}
+    given = dp.plan(FORMULA, domain, 9.0, family=Gaussian(12.0), **options)
+    assert given.screening.null.family == given.family
 
 
 def test_the_plan_reads_no_row_and_shows_the_widest_terms(frame):
