@@ -136,6 +136,12 @@ class ScaledDesign:
         columns = np.array([term.columns.start for term in alone], dtype=np.intp)
         return np.array(where, dtype=np.intp), columns, {name: np.array(values) for name, values in bounds.items()}
 
+    @cached_property
+    def _wide_terms(self) -> list[tuple[int, Term]]:
+        """The other terms by their positions."""
+        single = set(self._single_terms[0].tolist())
+        return [(index, term) for index, term in enumerate(self.terms) if index not in single]
+
     def norm_bound(self, which: str, weights: Array) -> float:
         """A bound on the norm (l1, l2 or linf) of x * weights over all rows x; weights of shape (p,), of any sign.
 
@@ -144,8 +150,7 @@ class ScaledDesign:
         sizes = np.abs(np.asarray(weights, dtype=float))
         where, columns, bounds = self._single_terms
         norms, own = np.empty(len(self.terms)), sizes[columns]
-        for index in np.setdiff1d(np.arange(len(self.terms)), where):
-            term = self.terms[index]
+        for index, term in self._wide_terms:
             norms[index] = term_norm(term, which, sizes[term.columns])
         norms[where] = np.sqrt(own**2 * bounds["l2"]) if which == "l2" else own * bounds[which]
         if which == "l1":
