@@ -43,6 +43,7 @@ def add_evaluate(commands: Commands) -> None:
     units.add_argument("--unit", metavar="COLUMN", help="guarantee for persons, identified by this column")
     units.add_argument("--no-unit", action="store_const", const=False, dest="unit", help="guarantee for single rows")
     parser.add_argument("--metrics", nargs="+", help="such as accuracy brier; by default all metrics of the family")
+    parser.add_argument("--full", action="store_true", help="also print all notes")
     add_payment(parser)
     add_output(parser, "the released values")
     parser.set_defaults(run=_evaluate)
@@ -53,13 +54,13 @@ def _evaluate(options: argparse.Namespace) -> None:
     arguments = {name: getattr(options, name) for name in ("delta", "adjacency", "unit", "metrics")}
     with payment(options) as ledger, new_file(options.output):
         found = evaluate(fit, options.data, options.eps, ledger=ledger, **arguments)
-    deliver(found, lambda: _evaluation_text(found, options.json), options.output)
+    deliver(found, lambda: _evaluation_text(found, options), options.output)
 
 
-def _evaluation_text(found: Evaluation, as_facts: bool) -> str:
+def _evaluation_text(found: Evaluation, options: argparse.Namespace) -> str:
     """What is printed."""
-    if not as_facts:
-        return f"{found.summary()}\n"
+    if not options.json:
+        return f"{found.summary(full=options.full)}\n"
     frames = {name: getattr(found, name) for name in FRAMES}
     tables = {name: None if table is None else records(table) for name, table in frames.items()}
     facts = {"model": found.model, "guarantee": found.guarantee.to_dict(), "notes": list(found.notes)}

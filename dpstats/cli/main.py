@@ -68,6 +68,10 @@ def _open_streams() -> None:
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
 
 
+ONE_MODEL = "evaluate takes one FIT: run it once for each model; what they cost on one test set adds up"
+"""What to say of a second model."""
+
+
 class Parser(argparse.ArgumentParser):
     """Options are written whole: a beginning that is one option's today may be two options' tomorrow."""
 
@@ -84,7 +88,8 @@ class Parser(argparse.ArgumentParser):
                     self.error(f"unrecognized arguments: {strange}; did you mean {near}?")
         options, unknown = super().parse_known_args(args, namespace)
         if unknown and self._subparsers is None:
-            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+            surplus = self.prog.endswith(" evaluate") and not unknown[0].startswith("-")
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{f'; {ONE_MODEL}' if surplus else ''}")
         return options, unknown
 
 

@@ -155,7 +155,9 @@ def _plan(options: argparse.Namespace) -> None:
         return
     forecast = None if options.rows is None else found.standard_errors(options.rows, typical=typical)
     if options.json:
-        more = {} if forecast is None else {"standard_errors": records(forecast.rename_axis("term"))}
+        more: dict[str, Any] = {}
+        if forecast is not None:
+            more = {"assumption": forecast.attrs["note"], "standard_errors": records(forecast.rename_axis("term"))}
         print(as_json({**_plan_facts(found), **more}), end="")
         return
     shown = found.summary() if options.full else found
@@ -223,7 +225,8 @@ def _print_needed(
         answer = required(found, se=wanted, n=options.rows, typical=typical)
         facts = {name: getattr(answer, name) for name in ("eps", "cautious", "n")}
     table = records(answer.table.rename_axis("term"))
-    print(as_json({**facts, "standard_errors": table}) if options.json else f"{answer}\n", end="")
+    told = {**facts, "assumption": answer.assumption, "standard_errors": table}
+    print(as_json(told) if options.json else f"{answer}\n", end="")
 
 
 def _fit(options: argparse.Namespace) -> None:

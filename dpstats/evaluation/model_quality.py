@@ -184,6 +184,11 @@ def _not_evaluated(fit: object) -> ArgumentError:
     kind = type(fit).__name__
     if kind in NOT_EVALUATED:
         return ArgumentError(f"fit: {kind} cannot be evaluated: {NOT_EVALUATED[kind]}")
+    if isinstance(fit, (list, tuple, dict)):
+        return ArgumentError(
+            f"fit must be one fitted model; got a {kind}: evaluate each by itself, what they cost on one test set "
+            "adds up"
+        )
     return ArgumentError(f"fit must be a fitted model, as dp.glm returns; got {kind}{part_of(fit)}")
 
 
@@ -337,7 +342,7 @@ def noisy_share_note(found: Evaluation, fit: GLMResults) -> list[str]:
     if fit.has_errors and names[name] in fit.fitstats.index:
         value, error = fit.fitstats["value"][names[name]], fit.fitstats["std_error"][names[name]]
         if not error >= noise:
-            where = phrase("fit.fitstats", shell="the table of the fit")
+            where = phrase("fit.fitstats", shell="the output of show FIT")
             note += f" That of the rows which the model was fitted to is {value:.4f} (std err {error:.4f}), in {where}."
     return [note]
 
@@ -359,7 +364,7 @@ def shrunken_note(found: Evaluation, fit: GLMResults) -> list[str]:
     spread = float(pull @ predicted)
     if slope - 2 * error <= spread:
         return []
-    unshrunken = phrase("fit.debiased", shell="the table of the fit")
+    unshrunken = phrase("fit.debiased", shell="the output of show FIT")
     return [
         f"Predictions are shrunken towards the mean: observed shares differ {slope / spread:.2f} times (s.d. "
         f"{error / spread:.2g}) as much between bins as predicted ones. Coefficients with a standard error are "

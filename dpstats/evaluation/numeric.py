@@ -170,7 +170,7 @@ class NumericModel:
 
     def _deviance_figures(self, blocks: Mapping[str, ReleasedHistogram], tables: Tables) -> None:
         block = blocks["deviances"]
-        tail = _tail(block)
+        tail = self._tail_by_responses(blocks)
         square = _clipped_mean(block, tail.end, tail, lambda d: d)
         if rows := _rows_beyond(block, tail.end):
             what = "unit deviances to" if self.count else "residuals to a size of"
@@ -189,12 +189,43 @@ class NumericModel:
         if "responses" in blocks:
             self._explained(blocks, square, tail, tables)
 
+    def _tail_by_responses(self, blocks: Mapping[str, ReleasedHistogram]) -> Tail:
+        """The tail of the deviances; of counts none is in doubt that no response in sight could have.
+
+        One cell in hundreds stands out by noise. That of the responses, whose noise is independent, hardly ever agrees.
+        """
+        block = blocks["deviances"]
+        tail = _tail(block)
+        if not self.count or "responses" not in blocks or tail.far == tail.end:
+            return tail
+        responses = blocks["responses"]
+        _, last = _support(responses.counts[0], math.sqrt(responses.count_variance), DOUBT)
+        low, high = self._likely_fitted(blocks)
+        most = self._deviances(np.array([responses.grid.ends[last + 1], 0.0]), np.array([low, high])).max()
+        far = block.grid.ends[1:][block.grid.ends[1:] >= max(most, tail.end)][:1]
+        return _tail_to(block, tail.end, min([tail.far, *far.tolist()]))
+
+    def _likely_fitted(self, blocks: Mapping[str, ReleasedHistogram]) -> tuple[float, float]:
+        """The least and the greatest prediction that stand out from the noise, or that are possible."""
+        grid = self._fitted()
+        if "residuals" not in blocks:
+            return float(grid.ends[0]), float(grid.ends[-1])
+        block = blocks["residuals"]
+        deviation = math.sqrt(block.count_variance * block.grid.size)
+        first, last = _support(block.counts.sum(axis=1), deviation, DOUBT)
+        return float(grid.ends[first]), float(grid.ends[last + 1])
+
     def _explained(
         self, blocks: Mapping[str, ReleasedHistogram], square: ClippedMean, tail: Tail, tables: Tables
     ) -> None:
         """R2, or the share of the deviance explained."""
         block = blocks["responses"]
         ends, far = self._clipping_range(block, tail.end, TAIL), self._clipping_range(block, tail.far, DOUBT)
+        if self.count:  # responses further out would have deviances that do not stand out
+            _, high = self._likely_fitted(blocks)
+            inside = self._deviances(block.grid.ends[1:], np.full(block.grid.size, high)) <= tail.far
+            least = block.grid.ends[1:][~(inside | (block.grid.ends[1:] <= high))][:1]
+            far = far[0], max(ends[1], min([far[1], *least.tolist()]))
         if ends != (block.grid.ends[0], block.grid.ends[-1]):
             near, wide = (f"({max(low, 0.0) if self.count else low:.4g}, {high:.4g})" for low, high in (ends, far))
             doubt = _doubt_text(wide) if ends != far else ""
@@ -397,9 +428,14 @@ def _tail_share(counts: Array, block: ReleasedHistogram) -> float:
 def _tail(block: ReleasedHistogram) -> Tail:
     """Where the block's numbers, which are not negative, no longer stand out."""
     counts, deviation = block.counts[0], math.sqrt(block.count_variance)
-    last, far = (reach(counts, deviation, limit) + 1 for limit in (TAIL, DOUBT))
-    share = _tail_share(counts[far:], block) if len(counts) > far else 0.0
-    return Tail(float(block.grid.ends[last]), float(block.grid.ends[far]), share)
+    last, far = (float(block.grid.ends[reach(counts, deviation, limit) + 1]) for limit in (TAIL, DOUBT))
+    return _tail_to(block, last, far)
+
+
+def _tail_to(block: ReleasedHistogram, end: float, far: float) -> Tail:
+    """The tail between two ends of cells."""
+    beyond = block.counts[0, block.grid.ends[:-1] >= far]
+    return Tail(end, far, _tail_share(beyond, block) if beyond.size else 0.0)
 
 
 class ClippedMean(NamedTuple):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pandas as pd
 from statsmodels.iolib.table import SimpleTable
 
+from dpstats.arguments import check_flag
 from dpstats.evaluation.histograms import Estimate, Influence, ReleasedHistogram
 from dpstats.evaluation.integer_noise import IntegerNoise
 from dpstats.frames import WideFrame
@@ -17,7 +18,7 @@ from dpstats.plots import draw_evaluation
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.results.contrasts import to_the_noise
 from dpstats.results.stored import Released, guarantee_sentence, marked_title
-from dpstats.summaries import WIDTH, Summary, full_width, shorten
+from dpstats.summaries import WIDTH, Summary, full_width, shorten, wrap_note
 from dpstats.wording import phrase
 
 if TYPE_CHECKING:
@@ -101,8 +102,11 @@ class Evaluation(Released):
         entry = (self.guarantee.eps, self.guarantee.delta, f"{self.noise.kind} noise")
         return WideFrame([entry], columns=["eps", "delta", "buys"], index=pd.Index(["evaluation"], name="purchase"))
 
-    def summary(self) -> Summary:
-        """Metrics and tables at 80 columns; as_text, as_html and as_latex."""
+    def summary(self, *, full: bool = False) -> Summary:
+        """Metrics and tables at 80 columns; as_text, as_html and as_latex.
+
+        Below are the guarantee and the three notes that matter most, or in `full` all.
+        """
         tables = [self._metrics_table()]
         if self.confusion is not None:
             tables.append(_confusion_table(self.confusion))
@@ -110,7 +114,17 @@ class Evaluation(Released):
             tables.append(_bins_table(self.calibration, "Calibration", ("predicted", "observed")))
         if self.residuals is not None and self.calibration is None:
             tables.append(_bins_table(self.residuals, "Residuals by fitted value", ("fitted", "residual")))
-        return Summary(tables, self._notes())
+        guaranteed = guarantee_sentence(
+            self.guarantee, "This evaluation is", "; the cost of the model itself is not included"
+        )
+        notes = sorted(self._notes(), key=_place)  # stable
+        shown = notes if check_flag("full", full) else notes[:MOST_NOTES]
+        if (more := len(notes) - len(shown)) > 0:
+            where = phrase("summary(full=True)", shell="--full")
+            shown = [*shown, f"{more} more note{'s' * (more > 1)}: {where}"]
+        summary = Summary(tables)
+        summary.add_extra_txt([line for note in (guaranteed, *shown) for line in wrap_note(note)])
+        return summary
 
     def _metrics_table(self) -> SimpleTable:
         title = shorten(f"Evaluation: {self.model}", 76)
@@ -130,12 +144,10 @@ class Evaluation(Released):
 
     def _notes(self) -> list[str]:
         return [
-            guarantee_sentence(self.guarantee, "This evaluation is", "; the cost of the model itself is not included"),
-            "noise is the standard error due to privacy, sampling the one due to the sample; the interval "
-            "includes both. On rows that the model was fitted to, metrics are too good.",
-            *([] if self.roc is None else [f"The ROC curve is in {phrase('.roc', shell='--json')}."]),
             *self.notes,
             *([f"{LEFT_OUT}: {phrase('dp.check', shell='check')} finds them."] * (FEW_ROWS_NOTE in self.notes)),
+            WORDS_NOTE,
+            *([] if self.roc is None else [f"The ROC curve is in {phrase('.roc', shell='--json')}."]),
         ]
 
     def __repr__(self) -> str:
@@ -210,6 +222,24 @@ def _frame(stored_table: Mapping[str, Any] | None) -> pd.DataFrame | None:
 
 BINS_CLIP = "The bins clip residuals"
 """What the note begins with that says so."""
+
+MOST_NOTES = 3  # below a short summary, the most important first
+
+WORDS_NOTE = (
+    "noise is the standard error due to privacy, sampling the one due to the sample; the interval includes both. On "
+    "rows that the model was fitted to, metrics are too good."
+)
+
+CLIPS = ("The metrics clip", "The model of comparison clips", "mae clips", "pinball clips", BINS_CLIP)
+"""What notes begin with that say where numbers are clipped: after all others, but for words that every table has."""
+
+
+def _place(note: str) -> int:
+    """Where a note belongs: those on what was evaluated and on what to do come first."""
+    if note.startswith(CLIPS):
+        return 2 if "uncertain" not in note and not note.startswith(BINS_CLIP) else 1
+    return 3 if note == WORDS_NOTE or note.startswith("The ROC curve") else 0
+
 
 FEW_ROWS_NOTE = "The number of rows does not stand out from the noise, so no metric can be estimated."
 

@@ -90,6 +90,11 @@ class ScaledDesign:
         return max(abs(end - self.offset_center) for end in (self.offset.low, self.offset.high)) / self.response.scale
 
     @property
+    def offset_high(self) -> float:
+        """The greatest offset in model units; 0 without any."""
+        return 0.0 if self.offset is None else (self.offset.high - self.offset_center) / self.response.scale
+
+    @property
     def score_ratio(self) -> float | None:
         """The covariance of a row's score over its information, if the model is right: 1 for rows that count alike.
 

@@ -72,6 +72,10 @@ class Bounds(Protocol):
         """The greatest size of a row's offset in model units."""
 
     @property
+    def offset_high(self) -> float:
+        """The greatest offset of a row in model units."""
+
+    @property
     def score_ratio(self) -> float | None:
         """The covariance of a row's score over its information if the model is right; None where weights leave it open.
 
@@ -121,6 +125,11 @@ class ArrayDesign:
     notes: tuple[str, ...] = ()
     offset_bound: float = 0.0  # offsets are clipped to this size; 0 without any
     weight_bound: float | None = None  # weights are clipped to this and divided by it; None without any
+
+    @property
+    def offset_high(self) -> float:
+        """Offsets are clipped to this on either side."""
+        return self.offset_bound
 
     @property
     def score_ratio(self) -> float | None:
@@ -218,6 +227,10 @@ class SubDesign:
     @property
     def offset_bound(self) -> float:
         return self.design.offset_bound
+
+    @property
+    def offset_high(self) -> float:
+        return self.design.offset_high
 
     @property
     def score_ratio(self) -> float | None:

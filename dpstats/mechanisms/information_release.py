@@ -28,6 +28,7 @@ from dpstats.privacy.information import (
     noisy_information,
     noisy_spread,
     noisy_sum,
+    relative_exposure,
     row_parts,
     row_weights,
     spread_allowances,
@@ -67,7 +68,7 @@ def release_information(
     far = np.linalg.norm(params) * row_length + offset > largest_predictor(offset)
     if clamped or far or eta_error(final, row_length, offset) > plan.eta_error * (1 + 1e-9):
         return None
-    sums = _sums(plan, family, params, rows)
+    sums = _sums(plan, family, params, rows, design.offset_high)
     matrix = noisy_information(
         (),
         plan.noise,
@@ -99,12 +100,14 @@ class _Sums(NamedTuple):
         return _Sums(np.asarray(self.matrices + other.matrices, dtype=object), numbers)
 
 
-def _sums(plan: InformationPlan, family: Family, params: Vector, rows: Rows[Block]) -> _Sums:
+def _sums(plan: InformationPlan, family: Family, params: Vector, rows: Rows[Block], offset_high: float = 0.0) -> _Sums:
     """What the plan takes of the rows, all but what is bought by person."""
-    return rows.total_of_pieces(partial(_exact_sums, plan, family, params), _Sums.plus)
+    return rows.total_of_pieces(partial(_exact_sums, plan, family, params, offset_high=offset_high), _Sums.plus)
 
 
-def _exact_sums(plan: InformationPlan, family: Family, params: Vector, blocks: Iterable[Block]) -> _Sums:
+def _exact_sums(
+    plan: InformationPlan, family: Family, params: Vector, blocks: Iterable[Block], *, offset_high: float = 0.0
+) -> _Sums:
     """What some rows add."""
     noise, spread = plan.noise, plan.purchase.spread
     bounds = (plan.weight_bound, family.lipschitz**2)
@@ -112,8 +115,9 @@ def _exact_sums(plan: InformationPlan, family: Family, params: Vector, blocks: I
 
     def weighed() -> Iterator[tuple[Vector, tuple[Vector, ...]]]:
         for block in pieces_by_columns(0, blocks):
+            cap = plan.purchase.weight_cap
             bends, slopes = _bends_and_slopes(
-                family, params, block, plan.purchase.weight_cap, slopes=spread in ("dispersion", "robust")
+                family, params, block, cap, slopes=spread in ("dispersion", "robust"), offset_high=offset_high
             )
             squares = bends if slopes is None else slopes**2
             for place, own in zip(range(len(numbers)), (squares, bends), strict=False):
@@ -139,15 +143,24 @@ def linear_predictors(params: Vector, block: Block) -> Vector:
 
 
 def _bends_and_slopes(
-    family: Family, params: Vector, block: Block, weight_cap: float | None = None, *, slopes: bool
+    family: Family,
+    params: Vector,
+    block: Block,
+    weight_cap: float | None = None,
+    *,
+    slopes: bool,
+    offset_high: float = 0.0,
 ) -> tuple[Vector, Vector | None]:
     """w l'', capped, and, if they are wanted, w l' at the released coefficients: functions of a row to the last bit."""
     eta = linear_predictors(params, block)
     predictors, endog = pad_rows(eta), pad_rows(block.endog)
+    exposure: Vector | float = 1.0
+    if weight_cap is not None and block.offset is not None:
+        exposure = relative_exposure(pad_rows(block.offset), offset_high)
     if not slopes:
-        return _weighted(block.weights, row_weights(family, predictors, endog, weight_cap)[: len(eta)]), None
+        return _weighted(block.weights, row_weights(family, predictors, endog, weight_cap, exposure)[: len(eta)]), None
     slope, bend = family.slope_and_weight(predictors, endog)
-    bend = capped_weights(family, predictors, np.asarray(bend, dtype=np.float64), weight_cap)
+    bend = capped_weights(family, predictors, np.asarray(bend, dtype=np.float64), weight_cap, exposure)
     return _weighted(block.weights, bend[: len(eta)]), _weighted(block.weights, slope[: len(eta)])
 
 

@@ -49,7 +49,7 @@ class FitSpec:
     weights: Vector  # the penalty's on each column, shape (p,)
     options: Options
     adjacency: Adjacency = "add_remove"
-    mean: float | None = None  # of counts, once it has been bought
+    mean: float | None = None  # of counts at the greatest exposure, once it has been bought
     choosing: Family | None = None  # of screening or the stages before a refit, if their caps differ from the fit's
     residuals: ResidualCentre | None = None  # what released sums are about, once it has been bought
     cap: CapPurchase | None = None  # until which the family has the widest cap
@@ -57,16 +57,22 @@ class FitSpec:
 
     @property
     def weight_cap(self) -> float | None:
-        """The cap on the rows' weights in the information; None where l'' is no greater.
+        """The cap on the weights in the information, of counts at the greatest exposure; None where l'' is no greater.
 
-        What it takes away is made up for where rows have no offset and an intercept (docs/proofs/inference, 13).
+        What it takes away is made up for where `_restores_weights` (docs/proofs/inference, 13).
         """
         cap = self.options.information_cap
         if cap is None and self.mean is not None and isinstance(self.family, Poisson):
             cap = TIMES_MEAN * self.mean
         if cap is None or cap >= self.family.curvature_bound or not isinstance(self.family, CAPPABLE):
             return None
-        return cap if constant_column(self.design) is not None and self.design.offset_bound == 0 else None
+        return cap if self._restores_weights else None
+
+    @property
+    def _restores_weights(self) -> bool:
+        """Whether the correction for a cap is known: beside an intercept, and an offset of Poisson counts alone."""
+        by_rate = isinstance(self.family, Poisson) or self.design.offset_bound == 0
+        return constant_column(self.design) is not None and by_rate
 
     def check_information_cap(self) -> None:
         """Raise ArgumentError if the cap that is given would be ignored."""
@@ -78,10 +84,11 @@ class FitSpec:
             )
         if self.options.inference is None or obstacle(family, self.penalty, self.options) is not None:
             raise ArgumentError("information_cap applies to standard errors, and this fit has none; leave it out")
-        if constant_column(self.design) is None or self.design.offset_bound > 0:
+        if not self._restores_weights:
+            counts = " or family 'poisson'" if constant_column(self.design) is not None else ""
             raise ArgumentError(
-                "information_cap needs a formula with an intercept and without an offset, which the correction "
-                "for the cap relies on; leave it out"
+                f"information_cap needs a formula with an intercept and without an offset{counts}, which the "
+                "correction for the cap relies on; leave it out"
             )
 
     def budget(self, eps: float, delta: float) -> NoiseBudget:

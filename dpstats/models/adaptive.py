@@ -26,7 +26,7 @@ from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.mechanisms.spec import errors_are_free, obstacle
 from dpstats.mechanisms.statistics import ResidualCentre
 from dpstats.models.expectations import LIKELY_PART, choose, comparable, expectations, foreseeable
-from dpstats.models.population import KNOWN, KNOWN_COUNTS, RAREST, KnownColumns, known_counts
+from dpstats.models.population import KNOWN, RAREST, KnownColumns, known_counts, mean_exposure
 from dpstats.plan import Plan, range_eps, replan_request, with_settled_law
 from dpstats.plan.methods import (
     CENTRE_SHARE,
@@ -53,7 +53,6 @@ from dpstats.plan.plan import plan_model, rescaled
 from dpstats.privacy.ranges import likely_reach, likely_response_interval
 from dpstats.privacy.residuals import UNEXPECTED, likely_alike
 from dpstats.privacy.trimming import likely_interval, share_to_spend
-from dpstats.quiet import quiet
 
 Vector = NDArray[np.float64]
 
@@ -211,20 +210,10 @@ def _likely_counts(plan: Plan, known: KnownColumns, rows: float, share: float) -
     high = likely_reach(values, planned.high, rows=rows, eps=(1 - parts) * planned.eps, share=ends)
     mean = max(float(np.minimum(values, high if poisson else planned.high).mean()), RAREST)
     # With an offset the rate is bought, for the negative binomial no mean.
-    level = mean / _mean_exposure(design, known) if poisson else mean if design.offset is None else None
+    level = mean / mean_exposure(design, known, KNOWN) if poisson else mean if design.offset is None else None
     bought = replace(planned, high=high, mean=level if centred else None)
     alpha = max(float(values.var() - mean) / mean**2, 0.0)
     return bought if poisson else replace(bought, alpha=least_alpha(high, alpha))
-
-
-def _mean_exposure(design: DesignSpec, known: KnownColumns) -> float:
-    """The mean of exp(offset) in the user's units; 1 without an offset."""
-    if design.offset is None:
-        return 1.0
-    with quiet():
-        rows = known.rows(design, KNOWN_COUNTS, KNOWN, np.random.default_rng(0))
-        _, complete, offset = design.predicting(rows, offset=True)
-        return float(np.exp(offset[complete] + design.offset_center).mean())
 
 
 def interval_share(request: Request, names: tuple[str, ...], rows: float) -> float:

@@ -33,7 +33,7 @@ from dpstats.models.forecast import (
     sample_rows,
     weight_cap,
 )
-from dpstats.models.population import POOR, USUAL, KnownColumns
+from dpstats.models.population import POOR, USUAL, KnownColumns, mean_exposure
 from dpstats.plan import Plan
 from dpstats.plan.plan import rescaled
 
@@ -165,11 +165,12 @@ def with_likely_mean(plan: Plan) -> Plan:
     planned, design = plan.response, plan.design
     if not isinstance(design, DesignSpec):
         return plan
-    caps = isinstance(plan.family, Poisson) and design.has_intercept and design.offset is None
+    caps = isinstance(plan.family, Poisson) and design.has_intercept
     if planned is None or planned.mean is not None or not caps:
         return plan
     with contextlib.suppress(DPStatsError):  # as public as what is planned
-        return rescaled(plan, plan.request, replace(planned, mean=USUAL.count * design.response.high))
+        mean = USUAL.count * design.response.high / _mean_exposure(design)
+        return rescaled(plan, plan.request, replace(planned, mean=mean))
     return plan
 
 
@@ -180,16 +181,25 @@ def _count_level(plan: Plan) -> float:
     """
     bought, design = plan.response, plan.design
     assert isinstance(design, DesignSpec)
-    if bought is None or bought.mean is None or design.offset is not None:  # with which it is a rate
+    if bought is None or bought.mean is None:
         return USUAL.count
-    return bought.mean / design.response.high
+    return bought.mean * _mean_exposure(design) / design.response.high
+
+
+@lru_cache(maxsize=12)
+def _mean_exposure(design: DesignSpec) -> float:
+    """The mean of exp(offset), by which a rate is bought, of rows that are as usual; 1 without an offset."""
+    return mean_exposure(design, KnownColumns.from_arguments(design, None, None), USUAL)
 
 
 def populations_of(candidates: Sequence[Plan], typical: object = None) -> list[Populations]:
     """What is supposed of the rows of each candidate; arguments as for `choose`."""
     first, caps = candidates[0], [weight_cap(plan) for plan in candidates]
     assert isinstance(first.design, DesignSpec)
-    supposed = first.design, first.family, _count_level(first), frozenset(caps)
+    # A rate tells how much rows say only where it caps their weights: the noise then goes by it.
+    told = first.design.offset is None or any(cap is not None for cap in caps)
+    level = _count_level(first) if told else USUAL.count
+    supposed = first.design, first.family, level, frozenset(caps)
     means = _declared_populations(*supposed) if typical is None else _populations(*supposed, typical)
     return [means[cap] for cap in caps]
 

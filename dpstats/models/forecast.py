@@ -68,7 +68,7 @@ from dpstats.plan.methods import CENTRE_SHARE, INTERVAL_CAP, TAILS_SHARE
 from dpstats.plan.plan import interval_cap
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.guarantee import Unit
-from dpstats.privacy.information import MatrixNoise, row_weights
+from dpstats.privacy.information import MatrixNoise, relative_exposure, row_weights
 from dpstats.privacy.randomness import random_source
 from dpstats.progress import show_elapsed
 from dpstats.quiet import quiet
@@ -547,10 +547,16 @@ class Sample(NamedTuple):
     eta: Vector  # linear predictors
     endog: Vector
     size: int
+    offset_high: float
     coef: Vector | None = None  # those of the linear predictor, where they are known
     # As of `RowMeans`.
     response: float = math.nan
     deviation: float = math.nan
+
+    def weights(self, family: Family, cap: float | None) -> Vector:
+        """Of the rows in the information, under a cap if there is one."""
+        exposure = relative_exposure(self.offset, self.offset_high)
+        return np.asarray(row_weights(family, self.eta, self.endog, cap, exposure))
 
 
 def sample_rows(
@@ -578,16 +584,16 @@ def sample_rows(
         coef = _fitted(family, Block(np.ascontiguousarray(exog), family.clip_response(endog), None, offset))
         endog = np.asarray(family.clip_response(endog), dtype=np.float64)
         mean = math.nan if family.response == "continuous" else float(endog.mean())
-        return Sample(exog, offset, exog @ coef + offset, endog, len(exog), coef, mean, float(endog.std()))
+        eta, high = exog @ coef + offset, design.offset_high
+        return Sample(exog, offset, eta, endog, len(exog), high, coef, mean, float(endog.std()))
     level = response_level(design, known, prior, lambda: decoded(encoded) if known.like is None else table)
     size = len(exog)
     exog, offset = np.tile(exog, (draws, 1)), np.tile(offset, draws)
     signal = np.concatenate([population_signal(part, random) for part in np.split(exog, draws)])
     if family.response != "continuous":
         eta = linear_predictor(design, signal, offset, level)
-        return Sample(
-            exog, offset, eta, _endog(family, eta, level.deviation, random), size, None, level.mean, level.deviation
-        )
+        endog, high = _endog(family, eta, level.deviation, random), design.offset_high
+        return Sample(exog, offset, eta, endog, size, high, None, level.mean, level.deviation)
     described, supposed_deviation = known.has(design.parsed.response_columns), math.nan
     if residual is None:
         residual = math.sqrt(1 - EXPLAINED) * level.deviation
@@ -597,7 +603,8 @@ def sample_rows(
     else:
         level = level._replace(deviation=residual / math.sqrt(1 - EXPLAINED))
     eta = linear_predictor(design, signal, offset, level)
-    return Sample(exog, offset, eta, _endog(family, eta, residual, random), size, response=supposed_deviation)
+    endog, high = _endog(family, eta, residual, random), design.offset_high
+    return Sample(exog, offset, eta, endog, size, high, response=supposed_deviation)
 
 
 def weight_cap(plan: Plan) -> float | None:
@@ -608,13 +615,13 @@ def weight_cap(plan: Plan) -> float | None:
 
 def mean_information(family: Family, sample: Sample, cap: float | None) -> Vector:
     """The mean of l'' x x' over rows whose weights have that cap, shape (p, p)."""
-    weights = row_weights(family, sample.eta, sample.endog, cap)
+    weights = sample.weights(family, cap)
     return np.asarray((sample.exog * weights[:, None]).T @ sample.exog / len(sample.exog))
 
 
 def row_means(family: Family, sample: Sample, cap: float | None) -> RowMeans:
     """What a row of the sample adds in the mean."""
-    exog, offset, eta, endog, size, coef, response, deviation = sample
+    exog, offset, eta, endog, size, _, coef, response, deviation = sample
     if coef is None:
         coef = np.asarray(np.linalg.lstsq(exog[:size], (eta - offset)[:size], rcond=None)[0], dtype=np.float64)
     # Of one draw: over all of them the response would go with no column.
@@ -622,7 +629,7 @@ def row_means(family: Family, sample: Sample, cap: float | None) -> RowMeans:
     return RowMeans(
         coef,
         mean_information(family, sample, cap),
-        float(np.mean(row_weights(family, eta, endog, cap))),
+        float(np.mean(sample.weights(family, cap))),
         float(np.mean(family.slope(eta, endog) ** 2)),
         both.T @ both / len(both),
         response,
@@ -654,7 +661,7 @@ def panel_means(plan: Plan, known: KnownColumns) -> RowMeans:
         raise ArgumentError("like: no row is complete; check its numbers and levels against the domain")
     persons, place = np.unique(block.person, return_inverse=True)
     block = block._replace(endog=plan.family.clip_response(block.endog), person=place)
-    return made_up_means(Records(block, len(persons)), plan.family, weight_cap(plan))
+    return made_up_means(Records(block, len(persons)), plan.family, weight_cap(plan), plan.design.offset_high)
 
 
 class Records(NamedTuple):
@@ -678,14 +685,14 @@ def made_up_records(pieces: RecordPieces, known: KnownColumns, prior: ColumnPrio
         yield Records(block, count)
 
 
-def made_up_means(records: Records, family: Family, cap: float | None) -> RowMeans:
+def made_up_means(records: Records, family: Family, cap: float | None, offset_high: float = 0.0) -> RowMeans:
     """What one of the records adds in the mean."""
     block, count = records
     exog, offset = block.exog, 0.0 if block.offset is None else block.offset
     share = np.ones(len(exog)) if block.weights is None else block.weights
     coef = _fitted(family, block)
     eta = exog @ coef + offset
-    weights = share * row_weights(family, eta, block.endog, cap)
+    weights = share * row_weights(family, eta, block.endog, cap, relative_exposure(offset, offset_high))
     information = (exog * weights[:, None]).T @ exog / count
     weight = square = float(weights.sum()) / count
     moments = np.zeros((0, 0))

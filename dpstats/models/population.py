@@ -496,6 +496,16 @@ def counts(family: Family, means: Vector, random: np.random.Generator, deviation
     return np.asarray(random.poisson(np.minimum(means, MOST_COUNTS)), dtype=np.float64)
 
 
+def mean_exposure(design: DesignSpec, known: KnownColumns, prior: ColumnPrior) -> float:
+    """The mean of exp(offset) in the user's units; 1 without an offset."""
+    if design.offset is None:
+        return 1.0
+    with quiet():
+        rows = known.rows(design, KNOWN_COUNTS, prior, np.random.default_rng(0))
+        _, complete, offset = design.predicting(rows, offset=True)
+        return float(np.exp(offset[complete] + design.offset_center).mean())
+
+
 def known_counts(design: DesignSpec, family: Family, known: KnownColumns) -> Vector | None:
     """Counts of a response as it is known to be spread, shape (rows,); None of one that is not."""
     name, declared = design.response_name, design.domain.get(design.response_name)

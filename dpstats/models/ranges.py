@@ -25,6 +25,7 @@ from dpstats.models.release import Release, check_unit, counted_rows, counted_va
 from dpstats.plan import Plan, range_eps
 from dpstats.plan.methods import (
     FEWEST_BOUGHT,
+    LARGEST_EXPONENT,
     MEAN_SHARE,
     NUMBER_SHARE,
     ResponsePurchase,
@@ -294,9 +295,6 @@ def _nearest(bought: Range) -> Iterator[Range]:
 
 
 Array = NDArray[np.float64]
-
-LARGEST_EXPONENT = 700.0
-"""exp of more would overflow."""
 
 LEAST_RATE = 1e-300
 """Its logarithm is a number still."""

@@ -125,15 +125,20 @@ class PlanFacts:
     def counts_rows_used(self) -> bool:
         """Whether the rows that were counted are those used: no range that was bought afterwards leaves others out.
 
-        Such a range drops rows itself, or has values for which the formula or its condition has no place.
+        A narrower one does. One that was open may drop rows too, or have values for which the formula or its condition
+        has no place.
         """
         design = self.design
         if self.screening is not None and self.screening.narrowed:
             return False
         if not self.bought or not isinstance(design, DesignSpec):
             return True
-        drops = any(declared.drops for name in self.bought if isinstance(declared := design.domain[name], Range))
-        return not (drops or design.has_gaps or set(self.bought) & set(design.parsed.subset_columns))
+        bought = {name: one for name in self.bought if isinstance(one := design.domain[name], Range)}
+        if any(bought[name].inner is not None for name in self.trimmed):
+            return False
+        opened = bought.keys() - set(self.trimmed)
+        drops = any(bought[name].drops for name in opened)
+        return not (drops or (opened and design.has_gaps) or opened & set(design.parsed.subset_columns))
 
     @property
     def df_model(self) -> int:

@@ -74,6 +74,8 @@ def fit_spec(
     weights = penalty_weights(design, request.options)
     choosing = choosing_family(request, design, family)
     mean, one_tail = (None, False) if response is None else (response.mean, response.one_tail)
+    if mean is not None and isinstance(design, DesignSpec) and design.offset is not None:  # it is a rate
+        mean *= math.exp(min(design.offset.high, LARGEST_EXPONENT))
     centre = None if residuals is None else residuals.centre
     return FitSpec(
         design,
@@ -253,6 +255,9 @@ def range_eps(request: Request, bought: tuple[str, ...]) -> float:
     """What the ranges of the columns left out of the Domain cost together."""
     return request.options.range_share * request.row_eps if bought else 0.0
 
+
+LARGEST_EXPONENT = 700.0
+"""exp of more would overflow."""
 
 MEAN_SHARE = 0.25
 """The part of a count's purchase that buys the mean; the greatest count gets the rest."""

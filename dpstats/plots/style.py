@@ -35,6 +35,8 @@ NAMES_PART = 0.55  # of the axes' width, at most, for these names
 COLUMN_WIDTH = 36  # letters of a label in one of two columns of a legend
 CAPTION = "caption"  # the gid of a picture's caption
 UNPROTECTED = "NO GUARANTEE is claimed"  # the start of a sentence that every picture keeps
+PROTECTED = "Protected: "  # the start of the sentence on the guarantee
+LOW = 2.8  # inches of a row of axes that leave the caption little room
 SENTENCE_ENDS = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 WORD_ENDS = " :,;[(=*+/_-"  # a text may be cut after these
 
@@ -52,7 +54,7 @@ def new_axes(ax: Axes | None, height: float = HEIGHT, width: float = WIDTH) -> A
     assert ax is not None
     figure = ax.get_figure(root=True)
     if figure is not None and figure.get_layout_engine() is None:
-        figure.set_layout_engine("constrained")  # leaves room for the caption
+        figure.set_layout_engine("tight")  # leaves room for the caption, and `tight_layout` keeps it
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(GREY)
     ax.tick_params(labelsize=TICK_SIZE, colors=INK, length=3)
@@ -128,10 +130,11 @@ def finish(
     """Labels of both axes, legend, title and caption. It comes last: title and caption are as wide as the axes.
 
     `legend` is a place inside the axes, or "above" them, below the title, for pictures that are full; None for none.
-    Without a `caption` only that nothing is guaranteed is said, where that is so. A caption that the axes have goes on.
+    Without a `caption` only that nothing is guaranteed is said, where that is so, and in axes that are low only what is
+    guaranteed. A caption that the axes have goes on.
     """
-    if not check_flag("caption", caption):
-        sentences = tuple(sentence for sentence in sentences if sentence.startswith(UNPROTECTED))
+    kept = (UNPROTECTED,) if not check_flag("caption", caption) else (UNPROTECTED, PROTECTED) if _is_low(ax) else ("",)
+    sentences = tuple(sentence for sentence in sentences if sentence.startswith(kept))
     name_axes(ax, *labels)
     lines_above = 0
     if legend == "above":
@@ -178,6 +181,15 @@ def finish(
     return ax
 
 
+def _is_low(ax: Axes) -> bool:
+    """Whether axes are one of several rows that have no room for a whole caption."""
+    place, figure = ax.get_subplotspec(), ax.get_figure(root=True)
+    if place is None or figure is None:
+        return False
+    rows, first, last = place.get_gridspec().nrows, place.rowspan.start, place.rowspan.stop
+    return rows > 1 and figure.get_figheight() * (last - first) / rows < LOW
+
+
 def _characters(points: float, size: float) -> int:
     """About how many characters of a font of `size` fit."""
     return max(int(points / (0.56 * size)), 24)
@@ -188,7 +200,7 @@ def promise(guarantee: Guarantee, what: str) -> str:
     if not guarantee.certified:
         return f"{UNPROTECTED} for {what}: {guarantee.reason}."
     budget = f"eps = {guarantee.eps:.4g}" + (f", delta = {guarantee.delta:.4g}" if guarantee.delta else "")
-    return f"Protected: {neighbours(guarantee)}. The guarantee for {what} is {budget}."
+    return f"{PROTECTED}{neighbours(guarantee)}. The guarantee for {what} is {budget}."
 
 
 def neighbours(protected: Guarantee | Ledger) -> str:

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from dpstats.arguments import check_flag
 from dpstats.errors import NotReleasedError
-from dpstats.frames import WideFrame
+from dpstats.frames import NotedFrame
 from dpstats.mechanisms.fit_statistics import FitSums
 from dpstats.mechanisms.focus import ArmSums
 from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.plan import Plan
+from dpstats.plan.row_counts import CHECK_SHARE
 from dpstats.plan.tables import method_name
 from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.noise import Noise
@@ -99,7 +100,8 @@ class GLMResults(ReleasedModel):
 
         Where it was counted nobs is noisy, and nobs_std_error follows. Where another number was counted nobs is missing
         and that number follows with its std_error: rows_counted, if ranges bought after the count may have left some of
-        the rows out, and persons_counted, if each person's rows weigh as one. With `fitstats` or method="statistics"
+        the rows out, and persons_counted, if each person's rows weigh as one. A line below the printed table says why
+        nobs is missing. With `fitstats` or method="statistics"
         these columns follow too: r_squared or deviance_explained with its std_error, and statistic, p_value and df of
         the joint test of all slopes. method is as in the summary: "sums with a cap" is no value of the argument.
         """
@@ -121,15 +123,16 @@ class GLMResults(ReleasedModel):
         elif self.nobs is None and plan.counts is not None and plan.counts.rows_eps:
             counts, name = plan.counts, f"{plan.counts.of}_counted"
             facts |= {name: max(counts.rows or 0, 0), f"{name}_std_error": counts.rows_sd}
+        note = _no_rows_note(self) if facts["nobs"] is pd.NA else ""
         if self.fit_sums is None and not (isinstance(self.released, ReleasedSums) and self.has_errors):
-            return WideFrame([facts])
+            return _noted([facts], note)
         figures = self.fitstats
         for name in figures.index.intersection(["r_squared", "deviance_explained"]):
             facts |= {name: figures.loc[name, "value"], f"{name}_std_error": figures.loc[name, "std_error"]}
         if "slopes" in figures.index:
             columns = {"statistic": "value", "p_value": "p_value", "df": "df"}
             facts |= {name: figures.loc["slopes", column] for name, column in columns.items()}
-        return WideFrame([facts])
+        return _noted([facts], note)
 
     @property
     def notes(self) -> list[str]:
@@ -180,3 +183,28 @@ class GLMResults(ReleasedModel):
         fit = cls(plan, np.asarray(facts["scaled_params"]), facts["nobs"], released, averaged, focus)
         vars(fit)["needed_rows"] = None if needed is None else NeededRows(needed["rows"], needed["usual"])
         return fit
+
+
+def _noted(facts: list[dict[str, Any]], note: str) -> pd.DataFrame:
+    frame = NotedFrame(facts)
+    if note:
+        frame.attrs["note"] = note
+    return frame
+
+
+def _no_rows_note(fit: GLMResults) -> str:
+    """Why the number of rows used is missing, in a sentence or two."""
+    plan, counts = fit.plan, fit.plan.counts
+    if counts is None or not counts.rows_eps:
+        buys = argument("check_share", CHECK_SHARE)
+        bought = f"{buys} buys a count, and " if plan.request.options.check_share == 0 else ""
+        public = argument("adjacency", "replace_one")
+        return f"nobs: the number of rows is private and was not counted; {bought}{public} makes it public."
+    if counts.persons:
+        return "nobs: persons were counted, not their rows; persons_counted is their number."
+    opened = [name for name in plan.bought if name not in plan.trimmed]
+    keeps = f"declare {', '.join(opened)}" if opened else argument("ranges", "declared")
+    return (
+        "nobs: rows outside a range that was bought after the count are left out, and their number is not released. "
+        f"rows_counted is the number before. To know the rows used: {keeps}."
+    )

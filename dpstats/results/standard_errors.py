@@ -37,7 +37,7 @@ from dpstats.mechanisms.statistics import Moments
 from dpstats.mechanisms.statistics import inference_of as moments_inference
 from dpstats.plan import Plan
 from dpstats.plan.notes import lost_errors
-from dpstats.privacy.information import row_weights
+from dpstats.privacy.information import relative_exposure, row_weights
 from dpstats.wording import argument, phrase
 
 Vector = NDArray[np.float64]
@@ -214,9 +214,12 @@ def column_reach(design: Bounds) -> Vector:
 
 
 def response_of(plan: Plan, weight_cap: float | None = None) -> MeanFunction:
-    """How the mean response of a plan's family moves with the linear predictor, beside capped weights."""
-    family = plan.family
-    weights = partial(row_weights, family, weight_cap=weight_cap)
+    """How the mean response of a plan's family moves with the linear predictor, beside capped weights.
+
+    Of rows without an offset; with one the ratio of weights is the same, as a row's cap goes with its exposure.
+    """
+    family, exposure = plan.family, relative_exposure(0.0, plan.design.offset_high)
+    weights = partial(row_weights, family, weight_cap=weight_cap, exposure=exposure)
 
     def means(eta: Vector) -> Vector:
         return np.asarray(family.mean(eta), dtype=np.float64)

@@ -102,6 +102,11 @@ def test_json_is_whole_and_standard(folder: Path, capfd: pytest.CaptureFixture[s
     found = printed(capfd, ["evaluate", "fit.json", "rows.csv", "--eps", "0.5"])
     assert {"metric", "estimate", "std_err"} <= set(found["metrics"][0])
     assert "rows" not in found
+    foreseen = printed(capfd, ["plan", "income ~ age", *domain, *LOGIT, "--rows", "20000"])
+    assert foreseen["assumption"].startswith("This assumes that")
+    with pytest.raises(SystemExit):
+        main(["evaluate", "fit.json", "fit.json", "rows.csv", "--eps", "0.5"])
+    assert "run it once for each model" in " ".join(capfd.readouterr().err.split())
 
 
 def test_an_evaluation_protects_whom_the_fit_protects(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

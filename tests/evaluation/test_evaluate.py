@@ -755,3 +755,41 @@ def test_few_bins_of_residuals_say_what_gives_more() -> None:
         notes[name] = (len(found.residuals), any("few bins" in note for note in found.notes))
     assert notes["cost"][0] < 4 < notes["y"][0]
     assert (notes["cost"][1], notes["y"][1]) == (True, False)
+
+
+@pytest.mark.slow
+def test_a_noise_cell_far_out_does_not_widen_the_interval_of_deviance_explained() -> None:
+    """One count in hundreds stands out by three standard deviations: responses and deviances must agree on a tail."""
+    random = np.random.default_rng(0)
+
+    def counted(rows: int) -> pd.DataFrame:
+        x = random.uniform(-1, 1, rows)
+        return pd.DataFrame({"x": x, "n": np.minimum(random.poisson(np.exp(x - 0.5)), 500)})
+
+    fit = dp.poisson("n ~ x", counted(20_000), 20.0, domain={"x": (-1, 1), "n": (0, 500)}, seed=1)
+    found = [dp.evaluate(fit, counted(6_000), 1.0, seed=seed).metrics for seed in range(60)]
+    figures = pd.DataFrame([one.loc["deviance explained"] for one in found])
+    widths = figures["high"] - figures["low"]
+    assert widths.max() < 3 * widths.median()  # 20 times without that
+    many = counted(300_000)
+    response, means = many["n"].to_numpy(), fit.predict(many).to_numpy()
+    true = 1 - deviances(response, means).mean() / deviances(response, np.full(len(many), response.mean())).mean()
+    assert ((figures["low"] <= true) & (true <= figures["high"])).mean() >= 0.9
+
+
+def deviances(response: np.ndarray, means: np.ndarray) -> np.ndarray:
+    """Poisson unit deviances."""
+    return np.asarray(2 * (special.xlogy(response, response / means) - response + means))
+
+
+def test_a_summary_has_three_notes_and_says_where_the_others_are() -> None:
+    fit = dp.poisson("n ~ x + g", frame(4_000, 1), 4.0, domain=DOMAIN, seed=1)
+    found = dp.evaluate(fit, frame(4_000, 2), 1.0, seed=1)
+    assert len(found.notes) > 3
+    short, whole = (" ".join(found.summary(full=full).as_text().split()) for full in (False, True))
+    assert sum(note in short for note in found.notes) == 3
+    assert all(note in whole for note in found.notes)
+    assert "summary(full=True)" in short
+    assert "more note" not in whole
+    with pytest.raises(ArgumentError, match="evaluate each by itself"):
+        dp.evaluate([fit, fit], frame(10, 1), 1.0)  # type: ignore[arg-type]

@@ -44,10 +44,11 @@ def stage_of(family: Family, cap: float | None, formula: str = "y ~ x + g", **op
     return dp.plan(formula, domain_of(family), options.pop("eps", 1.0), family=family, **options).stages[-1].plan
 
 
-def worst(stage: ObjectivePlan, cap: float | None, moved: float = 0.0) -> float:
+def worst(stage: ObjectivePlan, cap: float | None, moved: float = 0.0, exposure: float = 1.0) -> float:
     """The greatest log-ratio of (coefficient, information) of one row more, of an intercept alone, over both.
 
     The information is taken `moved` away in eta; over matrices of one entry the supremum is the weight over the scale.
+    The row has an `exposure` over the greatest, and any linear predictor with it.
     """
     family, plan = stage.family, stage.information
     assert plan is not None
@@ -58,7 +59,7 @@ def worst(stage: ObjectivePlan, cap: float | None, moved: float = 0.0) -> float:
         endog = family.clip_response(np.full_like(ETA, response))
         slope = np.abs(family.slope(ETA, endog))
         grown = np.log1p(length**2 * family.weight(ETA, endog) / pull)
-        weights = row_weights(family, ETA + moved, endog, cap)
+        weights = row_weights(family, ETA + moved, endog, cap, exposure)
         losses.append(float((grown + unit * slope + size * weights / plan.noise.scale).max()))
         losses.append(float((unit * slope - grown + size * weights / plan.noise.scale).max()))
     return max(losses)
@@ -112,6 +113,7 @@ def test_exact_density_of_an_intercept(family: Family, cap: float, inference: An
     losses = [worst(stage, cap, moved) for moved in (-error, 0.0, error)]
     assert max(losses) <= charged * (1 + 1e-6)
     assert max(losses) >= charged * 0.98
+    assert worst(stage, cap, error, exposure=0.3) <= charged * (1 + 1e-6)
     if inference is True:
         assert worst(stage, None) > charged * 1.05
 
@@ -141,6 +143,16 @@ def fitted(**options: Any) -> dp.GLMResults:
     return dp.poisson("y ~ x + g", counts(), 4.0, domain=DOMAIN, seed=1, allow_uncertified=True, **options)
 
 
+def exposed(ends: tuple[float, float] = (0.1, 2.0), **options: Any) -> tuple[pd.DataFrame, dp.GLMResults]:
+    """Rows with exposures that go with x, and a fit of them."""
+    rows, random = counts(8_000), np.random.default_rng(9)
+    rows["t"] = np.clip(rows["x"] + random.exponential(0.4, len(rows)), 0.1, 2.0)
+    rows["y"] = random.poisson(np.exp(-0.6 + rows["x"] - 0.4 * (rows["g"] == "b")) * rows["t"])
+    caps = {} if "information_cap" not in options else {"mean_cap": 20.0, "y_max": 30.0}
+    settings = {"inference": True, "seed": 1, "allow_uncertified": True, "ranges": "declared"} | caps | options
+    return rows, dp.poisson("y ~ x + g", rows, 4.0, domain=DOMAIN | {"t": ends}, exposure="t", **settings)
+
+
 class TestFit:
     def test_by_default_the_cap_follows_the_bought_mean(self) -> None:
         for inference in ("auto", True):
@@ -152,14 +164,21 @@ class TestFit:
             assert plan.weight_bound == pytest.approx(TIMES_MEAN * response.mean)
 
     def test_no_cap_where_it_could_not_be_made_up_for(self) -> None:
-        rows = counts().assign(t=1.0)
-        common = {"domain": DOMAIN | {"t": (0.5, 2)}, "seed": 1, "allow_uncertified": True, "inference": True}
-        for formula, more in (("y ~ x + g", {"exposure": "t"}), ("y ~ 0 + x", {})):
-            result = dp.poisson(formula, rows, 4.0, **common, **more)  # type: ignore[arg-type]
-            plan = result.plan.stages[-1].plan.information
-            assert plan is not None
-            assert plan.purchase.weight_cap is None
-            assert plan.weight_bound == result.plan.family.curvature_bound
+        common = {"domain": DOMAIN, "seed": 1, "allow_uncertified": True, "inference": True}
+        result = dp.poisson("y ~ 0 + x", counts(), 4.0, **common)  # type: ignore[arg-type]
+        plan = result.plan.stages[-1].plan.information
+        assert plan is not None
+        assert plan.purchase.weight_cap is None
+        assert plan.weight_bound == result.plan.family.curvature_bound
+
+    @pytest.mark.parametrize("ends", [(0.1, 2.0), (0.0, 2.0)])
+    def test_with_an_exposure_the_cap_follows_the_bought_rate(self, ends: tuple[float, float]) -> None:
+        rows, fit = exposed(ends=ends)
+        response, plan = fit.plan.response, fit.plan.stages[-1].plan.information
+        assert response is not None
+        assert response.mean == pytest.approx(rows["y"].sum() / rows["t"].sum(), rel=0.1)
+        assert plan is not None
+        assert plan.weight_bound == plan.purchase.weight_cap == pytest.approx(TIMES_MEAN * response.mean * 2.0)
 
     @pytest.mark.parametrize("inference", ["auto", True, "robust"])
     def test_weights_are_capped_where_they_are_summed(self, inference: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,6 +196,34 @@ class TestFit:
         weights = np.concatenate(seen)
         assert weights.max() == 0.7
         assert 0.5 < np.mean(weights == 0.7) <= 1
+
+    @pytest.mark.parametrize("inference", [True, "robust"])
+    def test_a_row_has_a_cap_in_proportion_to_its_exposure(
+        self, inference: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seen: list[np.ndarray] = []
+        summed = information_release.inner_sums
+
+        def spied(diagonal: Any, mixing: Any, bounds: Any, parts: Any) -> Any:
+            parts = list(parts)
+            seen.extend(weights[0].copy() for _, weights in parts)
+            return summed(diagonal, mixing, bounds, parts)
+
+        monkeypatch.setattr(information_release, "inner_sums", spied)
+        rows, _ = exposed(inference=inference, information_cap=0.05)
+        caps = 0.05 * rows["t"].to_numpy() / 2.0
+        weights = np.concatenate(seen)
+        assert np.all(weights <= 0.05)
+        assert weights == pytest.approx(caps, rel=1e-9)  # all rates are above it
+
+    def test_beside_an_exposure_the_cap_is_made_up_for(self) -> None:
+        """The law of the exposure is not released: the correction does not need it."""
+        (_, plain), (_, capped), (_, low) = (exposed(information_cap=cap) for cap in (19.0, 4.0, 1.0))
+        for result in (capped, low):
+            moved = (result.debiased - plain.debiased) / plain.bse
+            assert np.abs(moved).max() < 0.5
+            assert np.all(result.bse / plain.bse < 1.5)
+            assert np.all(result.bse / plain.bse > 0.8)
 
     def test_estimates_are_those_of_the_whole_information(self) -> None:
         """At twice the mean hardly a row is capped; at half of it all are, and it is made up for."""
@@ -218,8 +265,9 @@ class TestRefused:
             dp.plan("y ~ x", DOMAIN, 1.0, family="poisson", inference=None, **common)
         with pytest.raises(ArgumentError, match="an intercept and without an offset"):
             dp.plan("y ~ 0 + x", DOMAIN, 1.0, family="poisson", **common)
-        with pytest.raises(ArgumentError, match="an intercept and without an offset"):
-            dp.plan("y ~ g", DOMAIN | {"t": (0.5, 2)}, 1.0, family="poisson", exposure="t", **common)
+        family = dp.families.NegativeBinomial(1.0)
+        with pytest.raises(ArgumentError, match="without an offset or family 'poisson'"):
+            dp.plan("y ~ g", DOMAIN | {"t": (0.5, 2)}, 1.0, family=family, exposure="t", **common)
         with pytest.raises(ArgumentError, match="an intercept and without an offset"):
             dp.GLM(np.zeros(1), np.zeros((1, 1)), Poisson(2.0, 4.0), row_norm=1.0).plan(1.0, **common)
 

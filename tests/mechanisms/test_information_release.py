@@ -342,7 +342,7 @@ def weights_seen(
         seen.extend(weights[0].copy() for _, weights in parts)
         return summed(diagonal, mixing, bounds, parts)
 
-    def wrong(family: Family, params: np.ndarray, block: Block, cap: float | None, *, slopes: bool) -> Any:
+    def wrong(family: Family, params: np.ndarray, block: Block, cap: float | None, *, slopes: bool, **_: Any) -> Any:
         assert cap is None
         assert planted is not None
         return planted(family, params, block), bent(family, params, block, slopes=slopes)[1]

@@ -303,7 +303,7 @@ class TestPlantedErrors:
     def test_weights_left_out_of_the_scores(self, data: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
         right = information._bends_and_slopes
 
-        def unweighted(family: Any, params: Any, block: Any, cap: Any, *, slopes: bool) -> Any:
+        def unweighted(family: Any, params: Any, block: Any, cap: Any, *, slopes: bool, **_: Any) -> Any:
             bends, _ = right(family, params, block, cap, slopes=slopes)
             return bends, right(family, params, block._replace(weights=None), cap, slopes=slopes)[1]
 

@@ -11,6 +11,7 @@ from matplotlib import pyplot
 
 import dpstats as dp
 from dpstats.errors import ArgumentError
+from dpstats.plots.style import CAPTION
 
 
 @pytest.mark.parametrize(
@@ -101,3 +102,25 @@ def test_labels_of_evaluations_are_checked(evaluation: dp.Evaluation) -> None:
         dp.plots.roc({"a": evaluation}, label="b")
     with pytest.raises(ArgumentError, match="label must be a string"):
         evaluation.plot("roc", label=3)
+
+
+@pytest.mark.parametrize("tight", [False, True])
+@pytest.mark.parametrize("size", [(6.4, 4.8), (10, 8)])
+def test_captions_of_two_rows_of_pictures_do_not_overlap(
+    evaluation: dp.Evaluation, size: tuple[float, float], *, tight: bool
+) -> None:
+    known = replace(evaluation, guarantee=replace(evaluation.guarantee, certified=True, reason=None))
+    figure, axes = pyplot.subplots(2, 2, figsize=size)
+    for ax, kind in zip(axes.ravel(), ("calibration", "roc", "residuals", "calibration"), strict=True):
+        known.plot(kind, ax=ax)
+    if tight:
+        figure.tight_layout()
+    figure.canvas.draw()
+    captions = [next(text for text in ax.texts if text.get_gid() == CAPTION) for ax in axes.ravel()]
+    assert all("eps = " in text.get_text().replace("\n", " ") for text in captions)
+    for place, text in enumerate(captions):
+        box = text.get_window_extent()
+        others = [part for at, ax in enumerate(axes.ravel()) if at != place for part in (ax, ax._left_title)]
+        assert not any(box.overlaps(other.get_window_extent()) for other in others)
+        assert box.y0 >= 0
+    pyplot.close(figure)

@@ -271,6 +271,16 @@ def test_a_count_that_is_not_of_the_rows_used_has_a_name_of_its_own() -> None:
     domain = {"t": (0, 2), "y": (0, 9)}
     open_range = dp.poisson("y ~ x", data, 2.0, domain=domain, exposure="t", seed=1).glance().iloc[0]
     assert open_range["nobs"] is pd.NA
+    known = {**domain, "x": (0, 1)}
+    kept = dp.poisson("y ~ x", data, 2.0, domain=known, exposure="t", ranges="bought", seed=1).glance()
+    assert "note" not in kept.attrs
+    assert kept.loc[0, "nobs"] == pytest.approx(4_000, abs=9 * kept.loc[0, "nobs_std_error"])
+    wide = {**domain, "x": (-50, 50)}
+    narrowed = dp.poisson("y ~ x", data, 6.0, domain=wide, exposure="t", ranges="bought", seed=1).glance()
+    assert narrowed.loc[0, "nobs"] is pd.NA
+    assert "rows outside a range that was bought after the count are left out" in " ".join(repr(narrowed).split())
+    uncounted = dp.poisson("y ~ x", data, 2.0, domain=known, exposure="t", check_share=0, seed=1).glance()
+    assert "check_share=0.03 buys a count" in " ".join(repr(uncounted).split())
     assert open_range["rows_counted"] == pytest.approx(4_000, abs=9 * open_range["rows_counted_std_error"])
     persons = dp.poisson("y ~ x", data, 2.0, domain={**domain, "x": (0, 1)}, unit="who", seed=1).glance().iloc[0]
     assert persons["persons_counted"] == pytest.approx(2_000, abs=9 * persons["persons_counted_std_error"])

@@ -15,6 +15,7 @@ from dpstats.privacy.information.joint import (
     joint_information_loss,
     joint_scales,
     majorant_lipschitz,
+    relative_exposure,
     row_weights,
     weight_bound,
 )
@@ -64,6 +65,7 @@ __all__ = [
     "noisy_spread",
     "noisy_sum",
     "optimal_design",
+    "relative_exposure",
     "row_parts",
     "row_weights",
     "shaped_diagonal",

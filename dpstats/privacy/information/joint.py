@@ -105,23 +105,38 @@ def weight_bound(family: Family, weight_cap: float | None) -> float:
     return family.curvature_bound if weight_cap is None else min(weight_cap, family.curvature_bound)
 
 
-def row_weights(family: Family | str, eta: Float, endog: Float, weight_cap: float | None = None) -> Float:
-    """l'' at eta, or no more than a cap, at most the majorant; of a hazard what an event counts. Shape (rows,)."""
+def row_weights(
+    family: Family | str, eta: Float, endog: Float, weight_cap: float | None = None, exposure: Float | float = 1.0
+) -> Float:
+    """l'' at eta, or no more than a cap, at most the majorant; of a hazard what an event counts. Shape (rows,).
+
+    `exposure` is over the greatest, as of `capped_weights`.
+    """
     family = get_family(family, of_pieces=True)
     majorant_lipschitz(family)
     if isinstance(family, PiecewiseExponential):
         return np.asarray(family.event_counts(eta, endog), dtype=np.float64)
-    return capped_weights(family, eta, np.asarray(family.weight(eta, endog), dtype=np.float64), weight_cap)
+    return capped_weights(family, eta, np.asarray(family.weight(eta, endog), dtype=np.float64), weight_cap, exposure)
 
 
-def capped_weights(family: Family, eta: Float, weights: Float, weight_cap: float | None) -> Float:
-    """The rows' weights in the matrix, shape (rows,), from l'' at eta."""
+def capped_weights(
+    family: Family, eta: Float, weights: Float, weight_cap: float | None, exposure: Float | float = 1.0
+) -> Float:
+    """The rows' weights in the matrix, shape (rows,), from l'' at eta.
+
+    A row's own cap goes with its exposure over the greatest: a row of half of it has half the cap.
+    """
     if weight_cap is None:
         return weights
     slope = tail_slope(family, weight_cap)
     if slope > 1:
         weights = np.where(eta > math.log(family.curvature_bound), weights / slope, weights)
-    return np.minimum(weights, weight_cap)
+    return np.minimum(weights, weight_cap * np.minimum(exposure, 1.0))
+
+
+def relative_exposure(offset: Float | float, high: float) -> Float:
+    """exp(offset) over the greatest: what a row's cap on its weight is in proportion to."""
+    return np.asarray(np.exp(np.minimum(np.asarray(offset, dtype=np.float64) - high, 0.0)))
 
 
 def curve_weights(family: Family, curve: LossCurve, weight_cap: float | None) -> Float:
