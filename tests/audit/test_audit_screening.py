@@ -5,6 +5,7 @@ A sound mechanism fails with probability at most 0.001 an audit with a fresh see
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +21,20 @@ RUNS = 500
 SEED = 12
 OPTIONS = {"screen": 1, "screen_share": 0.9}
 BOUNDS = {"linf": 1.0}
+
+
+@pytest.fixture(autouse=True)
+def planned_once(monkeypatch):
+    """The fit of the chosen columns is planned once for the same arguments, all of which count, and not in every run."""
+    plan_part, kept = screening._plan_part, {}
+
+    def once(*arguments, **options):
+        key = pickle.dumps((arguments, options))
+        if key not in kept:
+            kept[key] = plan_part(*arguments, **options)
+        return kept[key]
+
+    monkeypatch.setattr(screening, "_plan_part", once)
 
 
 class Screened(Case):
