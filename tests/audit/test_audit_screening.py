@@ -25,7 +25,7 @@ BOUNDS = {"linf": 1.0}
 
 @pytest.fixture(autouse=True)
 def planned_once(monkeypatch):
-    """The fit of the chosen columns is planned once for the same arguments, all of which count, and not in every run."""
+    """The fit of the chosen columns is planned once for the same arguments, all of which count."""
     plan_part, kept = screening._plan_part, {}
 
     def once(*arguments, **options):
