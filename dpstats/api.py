@@ -154,9 +154,9 @@ def glm(
     label, analyst : str, optional
         The title of the entry in the ledger, and the analyst who makes it.
     **options
-        ``inference``: standard errors, tests and intervals. "auto", the default, releases them where they take nothing
-        from the budget of the coefficients (logistic and Poisson models, if eps is not too small); ``True``, "model" or
-        "robust" pay for them for any family; None leaves them out. ``unit``: the column that identifies persons, for a
+        ``inference``: standard errors, tests and intervals. With "auto", the default, the number of rows or of persons
+        decides whether there are any (docs/guide/standard_errors); ``True``, "model" or "robust" pay for them for any
+        family; None leaves them out. ``unit``: the column that identifies persons, for a
         guarantee for persons with all their rows (docs/guide/persons). ``curvature``, ``radius``, ``range_share``,
         ``screen``, ``split`` and others: see `dpstats.call.Options`.
 

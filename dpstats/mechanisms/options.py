@@ -207,14 +207,15 @@ class Options:
     screen_share : float
         The share of eps that pays for screening; the default comes from docs/benchmarks_inference.
     inference : {"auto", "model", "robust", True, None}
-        Standard errors, intervals and tests (docs/guide/inference). With "auto" the number of rows decides, where rows
-        are counted or `n` is given: no errors, free ones, or ones that are paid for (`Plan.by_rows`). Elsewhere "auto"
-        releases the information matrix where it takes nothing from the budget of the coefficients: logistic regression,
-        and Poisson regression with `mean_cap` below the largest count, whose dispersion then costs `spread_share`. The
-        price is a curvature up to twice as large (docs/defaults). If eps is too small for that, only coefficients are
-        released. True, or a kind, pays for the matrix for any family. "model" uses the variance of the response in the
-        family, up to a dispersion (Gaussian and Poisson). "robust" does not rely on that variance; True means "robust"
-        for a support vector machine, and so does "auto" with weights. None releases only coefficients.
+        Standard errors, intervals and tests (docs/guide/inference). With "auto" the number of rows decides, or of
+        persons (`unit`), where they are counted or `n` is given: no errors, free ones, or ones that are paid for
+        (`Plan.by_rows`). Elsewhere "auto" releases none for persons. For rows it releases the information matrix where
+        it takes nothing from the budget of the coefficients: logistic regression, and Poisson regression with
+        `mean_cap` below the largest count, whose dispersion then costs `spread_share`. The price is a curvature up to
+        twice as large (docs/defaults). If eps is too small for that, only coefficients are released. True, or a kind,
+        pays for the matrix for any family. "model" uses the variance of the response in the family, up to a dispersion
+        (Gaussian and Poisson). "robust" does not rely on that variance; True means "robust" for a support vector
+        machine, and so does "auto" with weights. None releases only coefficients.
     information_share : float, optional
         The price of the information matrix by itself, as a share of eps, if it is paid for (`inference=True` or a
         kind); together with the coefficients it costs less. Gaussian noise in the coefficients grows by the factor

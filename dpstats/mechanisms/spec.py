@@ -210,16 +210,16 @@ def buys_errors(spec: FitSpec) -> bool:
     """Whether the stage that is released last is to have standard errors, if there is room for them and no obstacle."""
     options = spec.options
     if options.inference == "auto":
-        return errors_are_free(spec.family) and options.unit is None
+        return errors_are_free(spec.family, options)
     return options.inference is not None
 
 
-def errors_are_free(family: Family) -> bool:
-    """Whether a fit of rows has errors for nothing: not where the spread of scores must be bought.
+def errors_are_free(family: Family, options: Options) -> bool:
+    """Whether a fit has errors for nothing: not where the spread of scores must be bought.
 
     It must be of quantiles, and of persons.
     """
-    return headroom(family) > 0 and family.models_mean
+    return headroom(family) > 0 and family.models_mean and options.unit is None
 
 
 def check_units(design: Bounds, options: Options) -> bool:
@@ -263,7 +263,7 @@ def _check_shares(spec: FitSpec, *, offered: bool) -> None:
         raise ArgumentError(f"information_share needs standard errors that are paid for: pass {paid}, or leave it out")
     if options.spread_share is None:
         return
-    if kind is None or (kind == "auto" and (not offered or not errors_are_free(family))):
+    if kind is None or (kind == "auto" and (not offered or not errors_are_free(family, options))):
         raise ArgumentError(f"spread_share buys nothing without inference: pass {paid}, or leave it out")
     if _spread(spec) == "known":
         raise ArgumentError(

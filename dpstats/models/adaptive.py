@@ -238,7 +238,7 @@ def candidates_of(plan: Plan, asked: Request | None = None) -> list[Plan]:
         replace(automatic, options=replace(automatic.options, inference=setting)) for setting in (None, True)
     )
     found: list[Plan] = []
-    if not errors_are_free(plan.family):  # no errors are free, and the plan has none
+    if not errors_are_free(plan.family, request.options):  # no errors are free, and the plan has none
         found = [replace(plan, request=without)]
     else:
         with contextlib.suppress(DPStatsError):  # as public as what is planned
@@ -356,11 +356,10 @@ def with_residuals(plan: Plan, rows: float, asked: Request) -> Plan:
 
 def pays_for_residuals(plan: Plan, rows: float, asked: Request) -> bool:
     """Whether so many rows pay for the residuals of a plan with errors; `asked` as for `with_residuals`."""
-    if plan.request.options.unit is not None:
-        suits, least = may_cap_persons(asked, plan.design), CAPPED_A_COLUMN
-    else:
-        suits = plan.request.options.inference is True and may_take_sums(asked, plan.design) and foreseeable(plan)
-        least = ROWS_A_COLUMN
+    rule, least = (may_take_sums, ROWS_A_COLUMN)
+    if asked.options.unit is not None:
+        rule, least = may_cap_persons, CAPPED_A_COLUMN
+    suits = plan.request.options.inference is True and rule(asked, plan.design) and foreseeable(plan)
     return suits and plan.response is not None and rows * plan.request.row_eps >= least * len(plan.names)
 
 

@@ -78,10 +78,11 @@ def too_few_rows(plan: Plan, rows: float) -> str | None:
     needed, enough = needed_rows(plan, rows), ""
     if needed is not None and needed.usual is not None:
         rough = deviation > LARGEST_COUNT_ERROR * rows
-        enough = f" Nearly all of them usually need about {rows_or_eps(needed, plan.guarantee.eps, rough=rough)}."
-    counted = f"{max(rows, 0):,.0f} rows{f' by a count with noise of s.d. {deviation:,.0f}' if deviation else ''}"
+        enough = f" Nearly all of them usually need about {rows_or_eps(needed, plan, rough=rough)}."
+    of = plan.request.options.record.of
+    counted = f"{max(rows, 0):,.0f} {of}{f' by a count with noise of s.d. {deviation:,.0f}' if deviation else ''}"
     return (
-        f"the rows are too few for {argument('inference', inference)}: with {counted}, hardly any coefficient is "
+        f"the {of} are too few for {argument('inference', inference)}: with {counted}, hardly any coefficient is "
         f"expected to have a standard error, even if columns fill their ranges and are not collinear.{enough} Fewer "
         f"columns help too. {argument('inference', None)} releases coefficients alone, and "
         f"{argument('on_mismatch', 'go')} fits in any case"

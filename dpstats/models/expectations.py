@@ -129,7 +129,6 @@ def comparable(plan: Plan) -> bool:
     return (
         isinstance(plan.design, DesignSpec)
         and plan.design.score_ratio == 1.0
-        and plan.request.options.unit is None
         and plan.stages[-1].plan.size == int(plan.kept.sum())
     )
 
@@ -224,14 +223,18 @@ _declared_populations = lru_cache(maxsize=12)(_populations)
 
 
 class Expectation:
-    """What a plan is expected to show by the number of its rows, of which each adds what is supposed in the mean."""
+    """What a plan is expected to show by the number of its rows, of which each adds what is supposed in the mean.
+
+    Of persons it is by their number: rows of one person are supposed to be alike, and as many as count.
+    """
 
     def __init__(self, plan: Plan, means: Populations) -> None:
-        self.plan, usual = plan, means.usual
+        self.plan, record = plan, plan.request.options.record
+        usual, identifying = means.usual.person(record), record.rows * means.identifying
         kept = np.flatnonzero(plan.kept)
         among = np.ix_(kept, kept)
         self.coef, self.row_information = means.coefficients(plan)[kept], usual.information[among]
-        self.ratios = InformationRatios(plan, means.identifying[among])
+        self.ratios = InformationRatios(plan, identifying[among])
         # Of a well-specified model l'^2 over l'' is twice the loss of a row that is left: the unit of an excess.
         rescaled_by = (plan.design.response_scaling()[1] / means.scaling[1]) ** 2
         self.units = usual.weight / usual.square * rescaled_by if usual.square > 0 else 0.0

@@ -213,11 +213,10 @@ def forecast_by_rows(
     plan = plan if plan.residuals is None else with_public_residuals(before_residuals(plan))
     counts = plan.counts
     follows = counts is not None and bool(counts.settles_errors or counts.trimmable)
-    persons = plan.request.options.unit is not None and plan.screening is None
-    known = (typical, like, residual_sd if persons else None)
+    known = (typical, like, residual_sd if plan.request.options.unit is not None else None)
     described = any(one is not None for one in known) or _describes_response(plan)
     narrows = bool(plan.trimmed or plan.response) and described
-    if not (follows or narrows) or not (foreseeable(plan) or persons):
+    if not (follows or narrows) or not foreseeable(plan):
         return forecast(plan, *assumptions)
     dearest = [plan, *candidates_of(plan)][-1]
     if interval_follows(plan.request):
@@ -244,7 +243,7 @@ def by_rows(plan: Plan, n: object = None) -> pd.DataFrame:
     """What would be chosen by number of rows: ranges, how errors are paid for, how many to expect, and the method."""
     given = list(n) if isinstance(n, (Sequence, np.ndarray)) and len(n) else [n]
     numbers = ROWS if n is None else [check_row_count(one, MOST_ROWS) for one in given]
-    choices, found = Choices(plan), []
+    choices, found, of = Choices(plan), [], plan.request.options.record.of
     asked = plan.request.options.inference is True and comparable(plan) and plan.family.name not in OF_PIECES
     for rows in numbers if choices.open or asked else ():
         with np.errstate(all="ignore"):  # of units that are far apart
@@ -255,7 +254,7 @@ def by_rows(plan: Plan, n: object = None) -> pd.DataFrame:
         paid = "none" if not expected.share else "free" if setting == "auto" else "paid"
         method = _method(chosen, plan, rows) if setting is True else method_name(plan)
         found.append((rows, "bought" if bought else "declared", paid, expected.share, method))
-    table = NotedFrame(pd.DataFrame(found, columns=["rows", "ranges", "errors", "share", "method"]).set_index("rows"))
+    table = NotedFrame(pd.DataFrame(found, columns=[of, "ranges", "errors", "share", "method"]).set_index(of))
     if found and plan.family.response == "binary":
         assert isinstance(plan.design, DesignSpec)
         nothing = KnownColumns.from_arguments(plan.design, None, None)

@@ -45,6 +45,7 @@ from dpstats.models.population import population_rows
 from dpstats.models.release import Release, check_rows
 from dpstats.models.sources import OFFSET_BOUND, ArraySource, FormulaSource, count_rows, model_formula
 from dpstats.plan import Plan, fit_spec, paid_apart, range_eps
+from dpstats.plan.notes import lacks_errors
 from dpstats.plan.row_counts import RowCounts
 from dpstats.privacy.accounting import compose
 from dpstats.privacy.guarantee import Guarantee, check_planned
@@ -310,6 +311,8 @@ def fit_source(
         raise DomainError(f"{sentence(str(error))} The ledger keeps the Domain of its data: {fix}") from None
     for one in plan.advice:
         _log.warning("dpstats: %s", one)
+    if lacks_errors(plan):
+        _log.warning("dpstats: this fit has no standard errors; %s spends eps on them", argument("inference", True))
     if unknown := [name for name in plan.bought if name not in plan.trimmed]:
         _log.warning("dpstats: the budget buys the ranges of %s; declared ranges are free", ", ".join(unknown))
     random, ledger, data = random_source(request.seed), as_ledger(charge.get("ledger")), source.data

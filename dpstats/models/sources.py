@@ -464,27 +464,27 @@ def plan_counts(request: Request, design: DesignSpec, open_ranges: Sequence[str]
         raise ArgumentError(f"check_share {obstacle}")
     facts = known_facts(design, open_ranges, request.family)
     faults = possible_faults(facts, None if open_ranges else design, design.parsed)
-    persons = request.options.unit is not None  # of whom nothing is forecast
-    adapts = not persons and adaptive_errors(request, request.family)
+    persons = request.options.unit is not None
+    # Of persons it is followed by whether errors are bought, and by nothing that is bought for errors insisted on.
+    open_errors = request.options.inference == "auto" and design.score_ratio == 1.0
+    adapts = adaptive_errors(request, request.family) and (open_errors or not persons)
     # A public guess at the number of rows has settled what is bought.
     settled = persons or bool(open_ranges) or request.options.n is not None
     names = () if settled else offered_intervals(request, design)
-    planned = RowCounts.planned(request.eps, share, request.adjacency, faults, settles_errors=adapts, trimmable=names)
-    return replace(planned, persons=persons)
+    given: dict[str, Any] = {"settles_errors": adapts, "trimmable": names, "persons": persons}
+    return RowCounts.planned(request.eps, share, request.adjacency, faults, **given)
 
 
 def counts_obstacle(request: Request, *, alone: bool) -> str | None:
     """Why no rows are counted before a fit, with the fix; several fits that go together count none."""
-    reason, by = None, ""
+    reason = None
     if not alone:
         reason = "is for a single fit;"
-    elif request.options.unit is not None and request.adjacency == "replace_one":
-        reason, by = "counts persons, whose number is public here:", f" with {argument('unit')}"
     elif request.method not in ("napp", "objective", "statistics"):
         reason = f"is not offered with {argument('method', request.method)}:"
     if reason is not None:
         check = phrase("call dp.check", shell="run python -m dpstats check")
-        return f"{reason} leave it out, and {check}{by} first"
+        return f"{reason} leave it out, and {check} first"
     if request.options.replicates:
         return "is not part of the replicated paper; leave it out"
     if request.options.retrieval == "return":

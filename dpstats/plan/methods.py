@@ -383,7 +383,7 @@ def is_open_least_squares(request: Request) -> bool:
 
 
 def may_take_statistics(request: Request) -> bool:
-    """Whether released statistics may take the place of the method: of plain least squares with nothing asked for."""
+    """Whether released statistics, or of persons a cap of residuals, may settle plain least squares, nothing asked."""
     options = request.options
     plain = request.penalty is None and options.response != "bought" and request.method == "napp"
     plain = plain and options.screen is None
@@ -399,11 +399,11 @@ def may_take_sums(request: Request, design: PublicDesign) -> bool:
 
 
 def may_cap_persons(request: Request, design: PublicDesign) -> bool:
-    """Whether the residuals of persons may settle the cap: of plain least squares with errors and equal weights."""
+    """Whether the residuals of persons may settle the cap: of plain least squares with equal weights."""
     options = request.options
     alike = design.has_intercept and design.score_ratio == 1.0 and not design.offset_bound
-    asked = options.unit is not None and options.inference is True
-    return alike and asked and leaves_shares_open(options) and may_take_statistics(request)
+    persons = options.unit is not None and options.inference in (True, "auto")
+    return alike and persons and leaves_shares_open(options) and may_take_statistics(request)
 
 
 def leaves_shares_open(options: Options) -> bool:

@@ -26,6 +26,7 @@ from dpstats.mechanisms.stage import StagePlan
 from dpstats.penalties.base import NEGLIGIBLE
 from dpstats.plan.facts import PlanFacts
 from dpstats.plan.methods import (
+    APART,
     FEWEST_BOUGHT,
     INTERVAL_CAP,
     ONE_TAIL,
@@ -330,20 +331,20 @@ def cap_note(plan: PlanFacts) -> list[str]:
         uncapped += f"smaller standard errors ({cap})."
     if plan.completed or not is_open_least_squares(request):
         return [f"{settled}{uncapped}"]
-    counts, alike = plan.counts, plan.design.score_ratio == 1.0 and request.options.unit is None
-    adapts = alike and counts is not None and counts.settles_errors
+    counts, of = plan.counts, request.options.record.of
+    adapts = plan.design.score_ratio == 1.0 and counts is not None and counts.settles_errors
     most = INTERVAL_CAP * plan.design.response_scaling()[1]  # no tail makes it wider
     if plan.response is not None and caps_for_intervals(request):
         cap = f"The fit buys an interval of the response. The cap is {INTERVAL_CAP:g} times half its width, or "
         cap += f"{INTERVAL_CAP * ONE_TAIL / 2:g} times its width if only one of its ends is an end of the declared "
-        fewest, of = float(f"{FEWEST_BOUGHT / plan.response.eps:.2g}"), "rows" if counts is None else counts.of
+        fewest = float(f"{FEWEST_BOUGHT / plan.response.eps:.2g}")
         cap += f"range. It is at most {in_units(most)} in units of the response, and this value with fewer than about "
         cap += f"{fewest:,.0f} {of}."
     elif plan.response is not None:
         cap = f"The fit buys an interval of the response. The cap is {WORKING_CAP:g} times half its width, and at most "
         cap += f"{in_units(units)} in units of the response."
     elif adapts:
-        bought = "buys an interval of the response if there are enough rows; it determines the cap: at most"
+        bought = f"buys an interval of the response if there are enough {of}; it determines the cap: at most"
         cap = f"Without standard errors the cap is {in_units(units)} in units of the response. A fit with standard "
         cap += f"errors {bought if request.options.response == 'auto' else 'has the cap'} {in_units(most)}."
     else:
@@ -466,6 +467,14 @@ def lost_errors(plan: PlanFacts) -> str | None:
     )
 
 
+def lacks_errors(plan: PlanFacts) -> bool:
+    """Whether a fit of persons has no errors whatever is counted, though they are offered and nobody declined them."""
+    options, counts = plan.request.options, plan.counts
+    offered = plan.request.method not in APART and obstacle(plan.family, plan.request.penalty, options) is None
+    open_errors = options.unit is not None and options.inference == "auto" and options.focus is None
+    return offered and open_errors and not (counts is not None and counts.settles_errors)
+
+
 def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
     """Whether standard errors are part of the release."""
     few = "Coefficients of rare levels and rare 0/1 columns carry the most noise."
@@ -483,7 +492,7 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
         foreseen = phrase("plan.standard_errors(n, typical=...)", shell="python -m dpstats plan --rows N")
         predicted = "" if plan.screening is not None else f"{foreseen} forecasts them. "
         return (
-            "The budget for standard errors depends on the number of rows, as in the table above. "
+            f"The budget for standard errors depends on the number of {plan.counts.of}, as in the table above. "
             f"{argument('inference', True)} always pays for them. {predicted}{few}"
         )
     if information is None and plan.focus is not None:

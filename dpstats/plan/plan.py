@@ -153,7 +153,7 @@ class Plan(Simulated, PlanFacts):
         Parameters
         ----------
         n : int, sequence of int or None
-            Numbers of rows; by default several from 300 to 1,000,000.
+            Numbers of rows, or of persons of a plan with a unit; by default several from 300 to 1,000,000.
 
         Returns
         -------

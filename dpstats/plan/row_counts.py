@@ -78,24 +78,25 @@ class RowCounts:
         *,
         settles_errors: bool = False,
         trimmable: tuple[str, ...] = (),
+        persons: bool = False,
     ) -> Self:
         """For a share of all that a fit may cost; rows below and above a range are counted together."""
-        paid = share if adjacency == "add_remove" else (1 - ROWS_PART) * share
+        paid = share if persons or adjacency == "add_remove" else (1 - ROWS_PART) * share
         (cost, _), (rest, _) = split_budget(eps, 0.0, [paid, 1 - paid])
         # Those beyond either end of a range are counted together.
         told = tuple(dict.fromkeys(one if one.loses else one._replace(kind="outside") for one in faults))
-        return cls(share, cost, rest, adjacency, told, settles_errors, trimmable=trimmable)
+        return cls(share, cost, rest, adjacency, told, settles_errors, trimmable=trimmable, persons=persons)
 
     def at(self, eps: float) -> RowCounts:
         """The same share of another eps; nothing is released of it."""
-        follows: dict[str, Any] = {"settles_errors": self.settles_errors, "trimmable": self.trimmable}
+        follows: dict[str, Any] = {name: getattr(self, name) for name in ("settles_errors", "trimmable", "persons")}
         planned = self.planned(eps, self.share, self.adjacency, self.faults, **follows)
-        return replace(planned, faults=self.faults, persons=self.persons)
+        return replace(planned, faults=self.faults)
 
     @property
     def rows_eps(self) -> float:
-        """What the number of rows used costs; nothing where it is public."""
-        return ROWS_PART * self.eps if self.adjacency == "add_remove" else 0.0
+        """What the number of rows used costs; nothing where it is public: that of persons with such a row never is."""
+        return ROWS_PART * self.eps if self.persons or self.adjacency == "add_remove" else 0.0
 
     @property
     def fault_eps(self) -> float:

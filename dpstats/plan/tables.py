@@ -264,7 +264,7 @@ def rows_table(found: pd.DataFrame) -> SimpleTable:
         (f"{rows:,}", [row["ranges"], row["errors"], f"{row['share']:.0%}", *row[several]])
         for rows, row in found.iterrows()
     ]
-    title = "Ranges and standard errors by the number of rows that is counted"
+    title = f"Ranges and standard errors by the number of {found.index.name} that is counted"
     title += "\ncautious forecast: numbers fill little of their ranges, levels are rare"
     title += f"\n{assumed}" if (assumed := found.attrs.get("note", "").partition(";")[0]) else ""
     headers, widths = ["ranges", "standard errors", "coefficients with one", *several], [12, 20, 24, 20]

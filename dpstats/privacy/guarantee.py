@@ -155,6 +155,11 @@ class Unit:
         """The column that is read to tell records apart, if one is."""
         return () if self.column is None else (self.column,)
 
+    @property
+    def of(self) -> str:
+        """What is counted."""
+        return "rows" if self.column is None else "persons"
+
     def each(self, eps: float) -> float:
         """The part of a record's eps that one row of weight 1 may cost."""
         return eps / self.rows

@@ -276,13 +276,20 @@ class ReleasedModel(FittedModel):
     @cached_property
     def needed_rows(self) -> NeededRows | None:
         """How many rows a fit without errors would need for them, if its number of rows was released or is public."""
-        counted, counts = self._counted, self.plan.counts
-        public = self.nobs if counts is None else counts.rows
-        rows = public if counted is None else counted.value
-        if self.foreseen is None or rows is None:
+        counted = self._counted_records
+        if self.foreseen is None or counted is None:
             return None
         with quiet():
-            return self.foreseen(float(rows))
+            return self.foreseen(counted[0])
+
+    @property
+    def _counted_records(self) -> tuple[float, float] | None:
+        """The number of rows, or of persons of a fit with a unit, and the deviation of its noise, if it is known."""
+        counted, counts = self._counted, self.plan.counts
+        if counted is not None:
+            return counted.value, counted.se
+        public = self.nobs if counts is None else counts.rows
+        return None if public is None else (float(public), 0.0 if counts is None else counts.rows_sd)
 
     @property
     def budget(self) -> pd.DataFrame:

@@ -381,8 +381,8 @@ def missing_information(plan: Plan) -> str:
     counts = plan.counts
     if plan.request.options.inference is None and counts is not None and counts.settles_errors:
         return (
-            f"not released: too few rows were counted for errors to be worth their price; {paid} insists on them, and "
-            f"{phrase('summary()', shell='the summary')} says what would be enough"
+            f"not released: too few {counts.of} were counted for errors to be worth their price; {paid} insists on "
+            f"them, and {phrase('summary()', shell='the summary')} says what would be enough"
         )
     if plan.request.options.inference is None:
         none = argument("inference", None)

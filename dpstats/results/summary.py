@@ -551,15 +551,16 @@ def no_errors_note(results: ReleasedModel) -> str:
     lost = lost_errors(plan)
     if lost is not None:
         return f"{without}: they were planned, but {lost}."
-    counted = results._counted
-    few = counted is not None and counted.value < FEW_ROWS * counted.se
-    alone = " With so few rows even their signs may be noise." if few else ""
+    counted, of = results._counted_records, plan.request.options.record.of
+    few = counted is not None and counted[0] < FEW_ROWS * counted[1]
+    alone = f" With so few {of} even their signs may be noise." if few else ""
     return f"{without}.{alone} {what_would_help(results)}"
 
 
 def what_would_help(results: ReleasedModel) -> str:
     """What would give more coefficients an interval, with a number of rows where the fit has not tried."""
-    plan, needed, counted = results.plan, results.needed_rows, results._counted
+    plan, needed, counted = results.plan, results.needed_rows, results._counted_records
+    of = plan.request.options.record.of
     screen = phrase("screen=", shell="--set screen=K")
     chooses = "" if plan.screening is not None or plan.family.name in OF_PIECES else f" ({screen} chooses them)"
     typical = f", {phrase('typical=(mean, sd)', shell='typical values')} in the Domain (free)"
@@ -571,26 +572,21 @@ def what_would_help(results: ReleasedModel) -> str:
     if results.has_errors:
         more = "more rows or eps help too." if hiding else f"more rows or eps, {ways}"
         return f"{hiding}{insist} spends eps on more of them; {more}"
-    if plan.guarantee.unit is not None and plan.request.options.inference == "auto":
-        return (
-            f"With {argument('unit')} no fit buys them unasked: all of eps is spent on the coefficients. "
-            f"{insist} in the call spends a part of it on errors that allow for several rows of one "
-            f"{plan.guarantee.unit}."
-        )
     if needed is None:
         forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
-        whole = plan.screening is None and plan.request.options.refit_share == 0
+        alike = plan.design.score_ratio == 1.0
+        whole = plan.screening is None and plan.request.options.refit_share == 0 and alike
         return f"{insist} pays for them{f'; {forecast} forecasts them' if whole else ''}. N{ways[1:]}"
     if needed.usual is None:
-        return f"No number of rows is expected to be enough for all of them. N{ways[1:]}"
+        return f"No number of {of} is expected to be enough for all of them. N{ways[1:]}"
     if needed.usual <= needed.rows:
         return (
             f"{insist} pays for them from the same eps, which this fit spent on its coefficients. By forecast these "
-            "rows are enough for nearly all of them if columns fill their ranges and are not collinear, and may be "
+            f"{of} are enough for nearly all of them if columns fill their ranges and are not collinear, and may be "
             "enough for none if not."
         )
-    rough = counted is not None and counted.se > LARGEST_COUNT_ERROR * counted.value
-    enough = rows_or_eps(needed, plan.guarantee.eps, rough=rough)
+    rough = counted is not None and counted[1] > LARGEST_COUNT_ERROR * counted[0]
+    enough = rows_or_eps(needed, plan, rough=rough)
     table = phrase("dp.plan(..., inference=True).by_rows()", shell="python -m dpstats plan --inference true")
     return (
         f"{insist} pays for them. If columns fill their ranges and are not collinear, nearly all of them need about "
@@ -598,13 +594,13 @@ def what_would_help(results: ReleasedModel) -> str:
     )
 
 
-def rows_or_eps(needed: NeededRows, spent: float, *, rough: bool) -> str:
-    """Rows that are enough at the eps spent, and the eps that is for these, unless their number is too `rough`."""
+def rows_or_eps(needed: NeededRows, plan: Plan, *, rough: bool) -> str:
+    """Rows that are enough at a plan's eps, and the eps that is for these, unless their number is too `rough`."""
     assert needed.usual is not None
     unit = 10.0 ** (math.floor(math.log10(needed.usual)) - 1)
-    eps = float(f"{spent * needed.usual / needed.rows:.2g}")
+    eps = float(f"{plan.guarantee.eps * needed.usual / needed.rows:.2g}")
     budget = "" if rough or eps > GREATEST_EPS else f" (or eps = {eps:g} with these)"
-    return f"{math.ceil(needed.usual / unit) * unit:,.0f} rows{budget}"
+    return f"{math.ceil(needed.usual / unit) * unit:,.0f} {plan.request.options.record.of}{budget}"
 
 
 def may_be_typical(plan: Plan) -> bool:

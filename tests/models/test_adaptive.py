@@ -154,7 +154,7 @@ def test_what_is_typical_decides():
         ({}, True),
         ({"delta": 1e-6}, True),
         ({"weights": "b"}, False),
-        ({"unit": "person"}, False),
+        ({"unit": "person"}, True),
         ({"screen": 1}, False),
         ({"domain": {"y": (0.0, 1.0), "b": (0, 1)}}, True),
     ],

@@ -474,7 +474,6 @@ def test_a_fit_counts_its_rows_by_default() -> None:
     [
         {"check_share": 0},
         {"n": 5_000},
-        {"unit": "id", "adjacency": "replace_one"},
         {"method": "output"},
         {"retrieval": "return", "inference": None},
         {"retrieval": "paper", "inference": None, "penalty": "lasso", "alpha": 1.0, "allow_uncertified": True},
@@ -558,7 +557,6 @@ def test_counts_of_any_budget_have_a_finite_error(eps: float) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"unit": "id", "adjacency": "replace_one"}, "dp.check with unit="),
         ({"method": "output"}, "call dp.check first"),
         ({"retrieval": "return"}, "recycle"),
         ({"check_share": 1.0}, "below 1"),
@@ -789,25 +787,43 @@ def persons(n: int, most: int = 4, **wrong: Any) -> pd.DataFrame:
     return data.assign(**wrong)
 
 
-def exact_counts(data: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
+def exact_counts(data: pd.DataFrame, monkeypatch: pytest.MonkeyPatch, **options: Any) -> np.ndarray:
     """The counts of a fit for persons without their noise: used, then by fault."""
     monkeypatch.setattr(sources, "noisy_integers", lambda values, *_: values)
-    fit = dp.logit("y ~ x + g", data, 1.0, domain=PERSON_DOMAIN, unit="who", on_mismatch="go")
+    domain = {**PERSON_DOMAIN, "w": (0, 1)}
+    fit = dp.logit("y ~ x + g", data, 1.0, domain=domain, unit="who", on_mismatch="go", **options)
     assert fit.plan.counts.persons
+    assert fit.plan.counts.fault_sensitivity == (1 if fit.plan.request.adjacency == "add_remove" else 2)
     return np.array([fit.plan.counts.rows, *fit.plan.counts.at_fault])
 
 
-def test_a_person_counts_once_however_many_rows_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    others = persons(40, most=1)
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("options", [{}, {"max_rows": 3}, {"weights": "w"}], ids=str)
+def test_a_person_counts_once_however_many_rows_there_are(
+    options: dict[str, Any], adjacency: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Missing cells, undeclared levels and weights of zero: a person moves both counts by as much as they are charged.
+
+    Another person in one's place moves the number of persons by one, and faults by two.
+    """
+    others = persons(40, most=1, w=0.5)
     rows = pd.DataFrame(
         {"who": 99, "x": [0.5, 9.0, np.nan, 0.5, 2.0], "g": ["a", "a", "b", "zz", "b"], "y": [1, 0, 1, 1, np.nan]}
-    )
-    before = exact_counts(others, monkeypatch)
+    ).assign(w=[0.0, 1.0, 0.5, np.nan, 0.2])
+    whole = pd.DataFrame({"who": 99, "x": [0.5] * 9, "g": "a", "y": 1, "w": 1.0})
+    before = exact_counts(others, monkeypatch, adjacency=adjacency, **options)
     assert before.tolist()[0] == 40
+    replaced = adjacency == "replace_one"
+    if replaced:
+        before = exact_counts(
+            pd.concat([others, whole], ignore_index=True), monkeypatch, adjacency=adjacency, **options
+        )
+        assert before.tolist()[0] == 41
     for _ in range(12):  # whichever row is drawn
-        change = np.abs(exact_counts(pd.concat([others, rows], ignore_index=True), monkeypatch) - before)
+        data = pd.concat([others, rows], ignore_index=True)
+        change = np.abs(exact_counts(data, monkeypatch, adjacency=adjacency, **options) - before)
         assert change[0] <= 1
-        assert change[1:].sum() <= 1
+        assert change[1:].sum() <= 1 + replaced
 
 
 def test_counting_every_row_of_a_person_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -170,7 +170,7 @@ class TestPlanted:
         """A plan that believes in a headroom of one: `free_ratio` keeps the charge; without it the density shows."""
         from dpstats.mechanisms import spec
 
-        monkeypatch.setattr(spec, "errors_are_free", lambda family: True)
+        monkeypatch.setattr(spec, "errors_are_free", lambda family, options: True)
         monkeypatch.setattr(calibration, "headroom", lambda family: 1.0)
         stage = stage_of(family, "add_remove")
         if stage.information is not None:  # the raised curvature made room

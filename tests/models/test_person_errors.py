@@ -1,0 +1,188 @@
+"""Errors of persons by default: a noisy count of persons decides whether they are paid for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from planted_residuals import dearer_residuals
+
+import dpstats as dp
+from dpstats.models import residuals, sources
+from dpstats.privacy.accounting import exact
+
+DOMAIN: dict[str, Any] = {"x": (-1, 1), "z": (-1, 1), "b": [0, 1], "y": (-20, 20), "n": (0, 20), "w": (0, 1)}
+FAMILIES = {"binomial": "b ~ x + z", "gaussian": "y ~ x + z", "poisson": "n ~ x + z"}
+MODELS = pytest.mark.parametrize("family", FAMILIES)
+ADJACENCIES = pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+UNITS = pytest.mark.parametrize("unit", [{}, {"max_rows": 2}], ids=["equal", "two"])
+
+
+def frame(persons: int, seed: int = 0) -> pd.DataFrame:
+    """Persons of 1 to 6 rows; half of the variance of what moves responses is theirs."""
+    random = np.random.default_rng(seed)
+    who = np.repeat(np.arange(persons), random.integers(1, 7, persons))
+    data = pd.DataFrame(random.uniform(-1, 1, (len(who), 2)), columns=["x", "z"]).assign(who=who, w=0.5)
+    rest = (random.standard_normal(len(who)) + random.standard_normal(persons)[who]) / np.sqrt(2)
+    signal = data["x"] - 0.5 * data["z"]
+    counts = np.minimum(random.poisson(np.exp(0.5 * (signal + rest))), 20)
+    return data.assign(b=(signal + rest > 0).astype(int), y=signal + rest, n=counts)
+
+
+def fitted(family: str, data: pd.DataFrame, **options: Any) -> Any:
+    given = {"eps": 1.0, "seed": 1, "unit": "who", "domain": DOMAIN, "family": family, **options}
+    return dp.glm(FAMILIES[family], data, **given)
+
+
+def released_count(count: int, patch: pytest.MonkeyPatch) -> None:
+    """Have every count of persons be released as this."""
+    honest = sources.noisy_integers
+
+    def noisy(values: Any, sensitivity: int, eps: float, random: Any) -> Any:
+        return np.array([count]) if len(values) == 1 else honest(values, sensitivity, eps, random)
+
+    patch.setattr(sources, "noisy_integers", noisy)
+
+
+@ADJACENCIES
+@MODELS
+def test_many_persons_have_errors_unasked_and_few_do_not(
+    family: str, adjacency: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = fitted(family, frame(6_000), adjacency=adjacency)
+    with monkeypatch.context() as patch:
+        released_count(40, patch)
+        few = fitted(family, frame(40), adjacency=adjacency)
+    assert many.plan.request.options.inference is True
+    assert np.isfinite(many.bse).all()
+    assert many.guarantee.basis == "docs/proofs/persons"
+    assert not few.has_errors
+    said = " ".join(str(few.summary()).split())
+    assert "inference=True pays for them" in said
+    assert " persons" in said.partition("pays for them")[2]
+    assert " rows (" not in said
+    insisted = fitted(family, frame(40), adjacency=adjacency, inference=True, on_mismatch="go")
+    assert insisted.plan.stages[-1].plan.information is not None
+    assert not fitted(family, frame(6_000), adjacency=adjacency, inference=None).has_errors
+
+
+@UNITS
+@MODELS
+def test_a_plan_says_what_persons_decide(family: str, unit: dict[str, int]) -> None:
+    """The table, the forecast, the number that is enough, and the fit agree."""
+    plan = dp.plan(FAMILIES[family], DOMAIN, 1.0, family=family, unit="who", **unit)
+    table = plan.by_rows([40, 6_000])
+    assert table.index.name == "persons"
+    assert table["errors"].tolist() == ["none", "paid"]
+    assert "by the number of persons that is counted" in str(plan)
+    assert "depends on the number of persons" in " ".join(str(plan).split())
+    errors = [plan.standard_errors(persons)["std_error"] for persons in (40, 6_000)]
+    assert not np.isfinite(errors[0]).any()
+    assert np.isfinite(errors[1]).all()
+    wanted = {"x": float(errors[1]["x"])}
+    assert dp.sample_size(plan, se=wanted).n == pytest.approx(6_000, rel=0.15)
+    assert dp.required(plan, se=wanted, n=6_000).eps == pytest.approx(1.0, rel=0.25)
+    given = {"family": family, "unit": "who", **unit}
+    public = [dp.plan(plan.formula, DOMAIN, 1.0, n=size, **given) for size in (40, 6_000)]
+    assert [one.request.options.inference for one in public] == [None, True]
+
+
+@pytest.mark.parametrize("count", [-300, 40, 400, 2_500, 40_000])
+@ADJACENCIES
+@UNITS
+@MODELS
+def test_every_branch_costs_what_is_charged(
+    family: str, unit: dict[str, int], adjacency: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is planned for one row of weight 1, times the rows of a person, and the counts: exactly, at several eps."""
+    data, rows = frame(300), unit.get("max_rows", 1)
+    for eps in (0.1, 1.0, 7.3):
+        with monkeypatch.context() as patch:
+            released_count(count, patch)
+            found = fitted(family, data, eps=eps, adjacency=adjacency, on_mismatch="go", **unit)
+        plan = found.plan
+        assert plan.counts.rows == count
+        parts = [plan.stages[-1].plan.cost, *(one.eps for one in (plan.response, plan.residuals) if one is not None)]
+        spent = exact(plan.counts.eps) + rows * sum(map(exact, parts))
+        assert exact(eps) * Fraction(98, 100) < spent <= exact(eps) * (1 + Fraction(1, 10**12))
+        assert sum(exact(charge.eps) for charge in plan.charges) <= exact(eps)
+        assert found.guarantee.eps == eps
+
+
+def test_a_planted_purchase_that_costs_more_is_not_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    dearer_residuals(monkeypatch)
+    with pytest.raises(dp.errors.ReleaseError, match="nothing was released"):
+        fitted("gaussian", frame(6_000))
+
+
+def first_of(honest: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which gives what it gave first again and again."""
+    released: list[Any] = []
+
+    def once(*arguments: Any, **others: Any) -> Any:
+        released.append(honest(*arguments, **others))
+        return released[0]
+
+    return once
+
+
+def plans_of_neighbours(family: str, patch: pytest.MonkeyPatch, number: Callable[[Any], Any]) -> list[str]:
+    """What two data sets of 40 and 6,000 persons are fitted by, if what is counted is released as `number` of it.
+
+    All other purchases come out alike.
+    """
+    honest = sources.noisy_integers
+    patch.setattr(
+        sources,
+        "noisy_integers",
+        lambda values, *others: number(values) if len(values) == 1 else np.zeros_like(honest(values, *others)),
+    )
+    for module, name in (
+        (sources, "bought_response"),
+        (residuals, "release_stages"),
+        (residuals, "buy_residual_counts"),
+    ):
+        patch.setattr(module, name, first_of(getattr(module, name)))
+    return [fitted(family, frame(persons)).plan.digest() for persons in (40, 6_000)]
+
+
+@MODELS
+def test_nothing_but_the_released_count_decides(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = plans_of_neighbours(family, monkeypatch, lambda _: np.array([2_500]))
+    assert one == other
+
+
+@MODELS
+def test_a_planted_exact_count_is_caught(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The decision by the number of persons before its noise."""
+    one, other = plans_of_neighbours(family, monkeypatch, lambda values: values)
+    assert one != other
+
+
+@pytest.mark.parametrize("options", [{"weights": "w"}, {"check_share": 0}], ids=str)
+def test_who_gets_no_errors_hears_so_before_the_charge(
+    options: dict[str, Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where no count decides. Nothing is charged here: the ledger has too little."""
+    told = "this fit has no standard errors; inference=True spends eps on them"
+    ledger = dp.Ledger(tmp_path / "ledger", dataset="d", eps=0.5, unit="who")
+    with caplog.at_level(logging.WARNING, logger="dpstats"), pytest.raises(dp.errors.BudgetExceeded):
+        dp.logit("b ~ x", frame(40), 1.0, domain=DOMAIN, unit="who", ledger=ledger, **options)
+    assert told in caplog.text
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, logger="dpstats"):
+        for asked in ({"inference": None}, {"inference": True, "on_mismatch": "go"}):
+            assert dp.logit("b ~ x", frame(40), 1.0, domain=DOMAIN, unit="who", **options, **asked) is not None
+        dp.logit("b ~ x", frame(40), 1.0, domain=DOMAIN, unit="who", on_mismatch="go")
+    assert "no standard errors" not in caplog.text
+
+
+def test_too_few_persons_for_errors_that_are_insisted_on_stop_the_fit() -> None:
+    with pytest.raises(dp.errors.ArgumentError, match=r"the persons are too few .* usually need about [\d,]+ persons"):
+        fitted("binomial", frame(20), eps=0.1, inference=True, n=20)
