@@ -87,7 +87,8 @@ def outcome(sample: Sample, family: str, eps: float, call: str, seed: int) -> di
     """What one call keeps, shows with |z| above 3, and explains."""
     domain = {**dict.fromkeys(NAMES, (-4, 4)), "y": (0, 1) if family == "binomial" else (-6, 6)}
     usual, napp.AUTO_FIT = napp.AUTO_FIT, STRENGTHS.get(call, napp.AUTO_FIT)
-    fit = dp.glm(f"y ~ {' + '.join(NAMES)}", sample.rows, eps, domain=domain, family=family, seed=seed, **CALLS[call])
+    options = {"domain": domain, "family": family, "seed": seed, "on_mismatch": "go", **CALLS[call]}
+    fit = dp.glm(f"y ~ {' + '.join(NAMES)}", sample.rows, eps, **options)
     napp.AUTO_FIT = usual
     kept = {name for name in NAMES if fit.params[name] != 0}
     tested = "refit" in call or "split" in call
