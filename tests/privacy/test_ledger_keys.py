@@ -133,7 +133,8 @@ def _charge(path: Path | str, barrier: object) -> None:
 
 @pytest.mark.slow
 def test_processes_that_race_charge_a_key_once(path: Path | str) -> None:
-    ledger, context = Ledger(path, "d", 1e3), multiprocessing.get_context("spawn")
+    ledger, context = Ledger(path, "d", 1e3), multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["dpstats.ledger"])
     barrier = context.Barrier(4)
     racers = [context.Process(target=_charge, args=(path, barrier)) for _ in range(4)]
     for racer in racers:

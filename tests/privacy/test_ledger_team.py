@@ -107,7 +107,8 @@ def charge_while_it_lasts(path: Path, taken: Any) -> None:
 def test_processes_cannot_overdraw_a_quota_together(ledger: Ledger) -> None:
     """Three processes ask for 1.8 of a quota of 0.5: exactly 25 charges are made."""
     ledger.set_quota("Ada", 0.5)
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["dpstats.ledger"])
     taken = context.Queue()
     workers = [context.Process(target=charge_while_it_lasts, args=(ledger.path, taken)) for _ in range(3)]
     for worker in workers:

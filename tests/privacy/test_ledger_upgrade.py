@@ -181,7 +181,8 @@ def charge_once(path: Path) -> None:
 @pytest.mark.slow
 def test_processes_may_upgrade_at_once(old: Path) -> None:
     """Four processes open the old file at the same time; one upgrades it, and each makes its charge."""
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["dpstats.ledger"])
     workers = [context.Process(target=charge_once, args=(old,)) for _ in range(4)]
     for worker in workers:
         worker.start()
