@@ -1,13 +1,16 @@
-"""Commands about data and results: template, check, evaluate and show."""
+"""Commands about data and results: template, check, evaluate, show and predict."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
+import warnings
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
+from dpstats.cli.models import plan_facts
 from dpstats.cli.shared import (
     ADJACENCIES,
     NAMED,
@@ -23,7 +26,7 @@ from dpstats.cli.shared import (
     write_new,
 )
 from dpstats.domain.codebook import json_template_of, yaml_template_of
-from dpstats.errors import ArgumentError, DataError
+from dpstats.errors import ArgumentError, DataError, NotReleasedError
 from dpstats.evaluation import Check, Evaluation, check, evaluate
 from dpstats.evaluation.result import FRAMES
 from dpstats.results.etable import etable
@@ -144,7 +147,9 @@ def _show(options: argparse.Namespace) -> None:
     if options.format == "json":
         facts = found.to_dict()
         if isinstance(found, GLMResults):
-            facts = {"coefficients": records(found.tidy(exponentiate=options.exponentiate))}
+            table = found.tidy(exponentiate=options.exponentiate)
+            notes = [table.attrs["note"]] if table.attrs.get("note") else []
+            facts = {**plan_facts(found.plan), "coefficients": records(table), "notes": notes}
         print(as_json(facts), end="")
         return
     if isinstance(found, GLMResults) and (apart := [name for name in of_fits if name != "full"]):
@@ -161,6 +166,29 @@ def _show(options: argparse.Namespace) -> None:
     more = "--full" if options.format == "text" else None
     summary = summarize(found, full=options.full, details=more) if isinstance(found, GLMResults) else found.summary()
     print(getattr(summary, f"as_{options.format}")())
+
+
+def add_predict(commands: Commands) -> None:
+    """Add ``predict``."""
+    parser = commands.add_parser("predict", help="predictions of a fit for public rows, as CSV; spends nothing")
+    parser.add_argument("fit", type=Path, help="a file written by fit --output")
+    parser.add_argument("data", type=Path, help="a CSV or Parquet file of public rows: predictions tell of their rows")
+    parser.add_argument("--level", type=float, default=0.95, help="of the intervals of the mean (default 0.95)")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="a new CSV file (default: standard output)")
+    parser.set_defaults(run=_predict)
+
+
+def _predict(options: argparse.Namespace) -> None:
+    fit = GLMResults.load(options.fit)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        try:
+            table = fit.get_prediction(options.data, 1 - options.level).summary_frame()
+        except NotReleasedError:  # no standard errors, or no mean
+            table = fit.predict(options.data).to_frame("predicted")
+    for one in told:
+        print(f"note: {one.message}", file=sys.stderr)
+    write_new(table.to_csv(index=False), options.output)
 
 
 def _loaded(path: Path) -> GLMResults | Check | Evaluation:

@@ -98,14 +98,16 @@ def _parser() -> argparse.ArgumentParser:
         prog="dpstats" if Path(sys.argv[0]).stem == "dpstats" else "python -m dpstats",
         description="Private regression from the shell. Output holds released values and public facts alone.",
         epilog="Exit status: 0 done; 1 input or output not usable, nothing spent; 2 usage; 3 budget or quota "
-        "exceeded, nothing spent; 4 ledger not usable; 5 not certified; 6 charged, and then the release "
-        "failed or could not be written as asked: the error names the file that has it.",
+        "exceeded, nothing spent; 4 ledger not usable; 5 not certified; 6 charged, in part or whole, and then "
+        "the fit stopped, failed or could not be written as asked: the error says what was charged and which file has "
+        "the release.",
     )
     commands = parser.add_subparsers(required=True, metavar="command")
     models.add_commands(commands)
     releases.add_data_commands(commands)
     releases.add_evaluate(commands)
     releases.add_show(commands)
+    releases.add_predict(commands)
     ledgers.add_commands(commands)
     office.add_commands(commands)
     commands.add_parser("demo", help="fit private models to bundled data and show them").set_defaults(run=run_demo)

@@ -158,7 +158,7 @@ def _plan(options: argparse.Namespace) -> None:
         more: dict[str, Any] = {}
         if forecast is not None:
             more = {"assumption": forecast.attrs["note"], "standard_errors": records(forecast.rename_axis("term"))}
-        print(as_json({**_plan_facts(found), **more}), end="")
+        print(as_json({**plan_facts(found), **more}), end="")
         return
     shown = found.summary() if options.full else found
     print(shown if forecast is None else _forecast_text(forecast, options.rows))
@@ -252,7 +252,7 @@ def _without_public_rows(counts: RowCounts | None) -> RowCounts | None:
 def _text(found: GLMResults, options: argparse.Namespace) -> str:
     """What is printed."""
     if options.json:
-        return as_json({**_plan_facts(found.plan), "coefficients": records(found.tidy())})
+        return as_json({**plan_facts(found.plan), "coefficients": records(found.tidy())})
     kept = "FILE" if options.output is None else options.output
     more = f"python -m dpstats show {kept} --full" + (", if --output keeps one" if options.output is None else "")
     return f"{summarize(found, full=options.full, details=more)}\n"
@@ -302,7 +302,8 @@ def _value(text: str) -> Any:
         return text
 
 
-def _plan_facts(found: Plan) -> dict[str, Any]:
+def plan_facts(found: Plan) -> dict[str, Any]:
+    """What is public of a plan, for JSON."""
     request = found.request
     return {
         "formula": found.formula,

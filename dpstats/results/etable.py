@@ -181,7 +181,7 @@ class ETable(Printed):
         for name in dict.fromkeys(name for fact in facts for name in fact):
             cells = {fact.get(name, "") for fact in facts}
             known = any(name in one.figures for one in self._columns) if name in FIGURES else cells != {""}
-            if known if name in (*FIGURES, *OF_SUMS) else name in COMMON_FACTS or len(cells) > 1:
+            if known if name in (*FIGURES, *OF_SUMS, *ROW_FACTS) else name in COMMON_FACTS or len(cells) > 1:
                 shown.append((name, [fact.get(name, "") for fact in facts[which]]))
         return shown
 
@@ -487,7 +487,7 @@ class Column:
             "Penalty": penalty_text(plan),
             "Residual cap": "" if (cap := capped_at(plan)) is None else in_units(cap),
             "Errors": (spread if spread in ("robust", "clustered") else "model") if self.errors else "none",
-            **dict.fromkeys(("Weights", "Offset", "Subset", "Trials at most"), ""),
+            **dict.fromkeys(ROW_FACTS, ""),
             **{name.rstrip(":"): fact for name, fact in auxiliary_facts(plan)},
             **spent,
             "Rows": rows_text(self.fit),
@@ -526,6 +526,8 @@ class Column:
 
 FIGURES = {"R2": "r_squared", "Deviance expl.": "deviance_explained"}
 """Figures of the fit, each with its standard error in brackets."""
+
+ROW_FACTS = ("Weights", "Offset", "Subset", "Trials at most")  # without which a mean or a ratio is misread
 
 OF_SUMS = ("Absorbed", "Endogenous", "First-stage F", "Rows - groups", "Groups")  # facts of models of released sums
 

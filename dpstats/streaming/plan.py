@@ -40,6 +40,9 @@ from dpstats.summaries import Summary, format_number, full_width, paired_facts, 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+MOST_SHOWN = 100_000
+"""A number of ticks with more digits has no room in the header."""
+
 
 def header(plan: StreamPlan, ticks: str, *, late: bool = False) -> SimpleTable:
     """Pairs of facts on the stream (left) and on the guarantee (right); `late`: of a regression without first ticks."""
@@ -168,7 +171,8 @@ class StreamPlan:
             return f"half-life {workload.halflife:g} ticks"
         if isinstance(workload, Window):
             return f"the last {workload.window:,} ticks"
-        return f"all so far, of {workload.ticks:,}"
+        known = workload.ticks < MOST_SHOWN  # more are declared where no horizon is
+        return f"all so far, of {workload.ticks}" if known else "all so far"
 
     @cached_property
     def fitting(self) -> TickFitting:

@@ -109,6 +109,26 @@ def test_json_is_whole_and_standard(folder: Path, capfd: pytest.CaptureFixture[s
     assert "run it once for each model" in " ".join(capfd.readouterr().err.split())
 
 
+def test_predictions_are_those_of_the_saved_fit(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """With intervals where there are errors; what a call of Python warns of is a note."""
+    Path("new.csv").write_text("age,sex\n30,M\n95,M\n30,Unknown\n")
+    words = ["fit", "income ~ age + sex", "rows.csv", "--domain", "adult.yaml", *LOGIT]
+    for inference in ("yes", "no"):
+        assert main([*words, "--inference", inference, "--output", f"{inference}.json"]) == 0
+        capfd.readouterr()
+        assert main(["predict", f"{inference}.json", "new.csv", "--output", f"{inference}.csv"]) == 0
+        notes = capfd.readouterr().err
+        assert notes.count("note: newdata") == 2
+        assert "95" not in notes
+    fit, bare = (dp.GLMResults.load(f"{name}.json") for name in ("yes", "no"))
+    rows = pd.DataFrame({"age": [30], "sex": ["M"]})
+    written = pd.read_csv("yes.csv").iloc[0]
+    assert written.to_numpy() == pytest.approx(fit.get_prediction(rows).summary_frame().iloc[0].to_numpy())
+    written = pd.read_csv("no.csv")["predicted"]
+    assert written[0] == pytest.approx(bare.predict(rows).iloc[0])
+    assert np.isnan(written[2])
+
+
 def test_an_evaluation_protects_whom_the_fit_protects(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """By default, and rows with --no-unit; either is charged to a ledger that is for the same.
 

@@ -75,6 +75,7 @@ def test_what_differs_has_a_row(fits: dict[str, dp.GLMResults]) -> None:
     assert lines["Protected"] == ["rows", "rows", "each", "who"]
     assert lines["Neighbours"] == ["add_remove"] * 3
     assert not {"Response", "Penalty", "Weights", "Subset"} & set(lines)
+    assert "Offset" in str(dp.etable([counts["with an exposure"]] * 2))  # no difference, and a mean by another unit
     assert "with an" in text
     assert "..." not in text
     mixed = dp.etable([fits["plain"], dp.lasso("y ~ x", fits_data(), 1.0, alpha=2.0, domain=DOMAIN)])
