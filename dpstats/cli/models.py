@@ -161,7 +161,8 @@ def _plan(options: argparse.Namespace) -> None:
         print(as_json({**plan_facts(found), **more}), end="")
         return
     shown = found.summary() if options.full else found
-    print(shown if forecast is None else _forecast_text(forecast, options.rows))
+    of = "rows" if found.guarantee.unit is None else "persons"
+    print(shown if forecast is None else _forecast_text(forecast, f"{options.rows:,} {of}"))
 
 
 FORECAST_NOTES = (
@@ -172,15 +173,15 @@ FORECAST_NOTES = (
 )
 
 
-def _forecast_text(table: pd.DataFrame, rows: float) -> Summary:
-    """A forecast of standard errors, as a table."""
+def _forecast_text(table: pd.DataFrame, rows: str) -> Summary:
+    """A forecast of standard errors of so many rows or persons, as a table."""
     chances = ("identified", "identified_upper")
     lines = [
         (name, [f"{value:.0%}" if column in chances else format_number(value) for column, value in row.items()])
         for name, row in table.iterrows()
     ]
     headers = ["std error", "lower", "upper", "sampling", "finite", "at upper"]
-    title = f"Standard errors forecast for {rows:,.0f} rows"
+    title = f"Standard errors forecast for {rows}"
     return Summary(
         [full_width(headers, lines, [10, 10, 10, 10, 8, 10], title=title)],
         (*FORECAST_NOTES, *filter(None, [table.attrs["note"]])),

@@ -186,12 +186,11 @@ class Plan(Simulated, PlanFacts):
         if self.counts is None and options.n is None:
             errors = "" if options.inference is True else f"; {argument('inference', True)} buys standard errors"
             return f"this plan counts no rows, so it is the same for every number of them{errors}"
-        if options.unit is not None:
-            return f"this plan is the same for every number of persons ({options.unit})"
         asked = argument("inference", options.inference) if options.n is None else argument("n")
         fixed = options.inference != "auto" or options.n is not None
-        fix = f"; leave out {asked} and it follows their number" if fixed else ""
-        return f"this plan is the same for every number of rows{fix}"
+        free = "" if options.unit is None else f"; {argument('inference', True)} buys standard errors"
+        fix = f"; leave out {asked} and it follows their number" if fixed else free
+        return f"this plan is the same for every number of {options.record.of}{fix}"
 
     def at(self, eps: float) -> Plan:
         """The plan of the same call at another eps; reads no row and spends nothing.

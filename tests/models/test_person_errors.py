@@ -175,6 +175,9 @@ def test_who_gets_no_errors_hears_so_before_the_charge(
     with caplog.at_level(logging.WARNING, logger="dpstats"), pytest.raises(dp.errors.BudgetExceeded):
         dp.logit("b ~ x", frame(40), 1.0, domain=DOMAIN, unit="who", ledger=ledger, **options)
     assert told in caplog.text
+    if "weights" in options:
+        assert dp.plan("b ~ x", DOMAIN, 1.0, family="binomial", unit="who", **options).by_rows().empty
+        assert "same for every number of persons; inference=True buys standard errors" in caplog.text
     caplog.clear()
     with caplog.at_level(logging.WARNING, logger="dpstats"):
         for asked in ({"inference": None}, {"inference": True, "on_mismatch": "go"}):
