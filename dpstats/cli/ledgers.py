@@ -70,7 +70,7 @@ def _show(options: argparse.Namespace) -> None:
         if not options.json:
             print(ledger.report())
             return
-        left, total = ledger.remaining, ledger.total
+        left, total = ledger.total_remaining, ledger.total
         names = ("dataset", "adjacency", "unit", "accountant")
         facts = {name: getattr(ledger, name) for name in names}
         facts |= {"total": total._asdict(), "remaining": left._asdict()}

@@ -22,7 +22,7 @@ from dpstats.evaluation.histograms import STEPS, WEIGHTED_STEPS, Array, Histogra
 from dpstats.evaluation.integer_noise import IntegerNoise, choose_noise
 from dpstats.evaluation.levels import LEVEL_METRICS, LevelModel
 from dpstats.evaluation.numeric import COUNT_METRICS, GAUSSIAN_METRICS, QUANTILE_METRICS, NumericModel
-from dpstats.evaluation.result import FEW_ROWS_NOTE, PRINTED_NAMES, Evaluation
+from dpstats.evaluation.result import FEW_ROWS_NOTE, PRINTED_NAMES, Evaluation, Tables
 from dpstats.families import BinomialCounts, Family
 from dpstats.formula.advice import dropped_note
 from dpstats.formula.design import DesignSpec
@@ -288,6 +288,16 @@ def _weighted(blocks: Sequence[Histogram], plan: Plan, auxiliary: AuxiliaryArray
     return tuple(replace(block, steps=WEIGHTED_STEPS, score_ratio=ratio) for block in blocks)
 
 
+def offset_note(tables: Tables, plan: Plan) -> list[str]:
+    """What the deviance explained is relative to where each row has its own mean without any column."""
+    if PRINTED_NAMES["deviance"] not in tables.metrics or not plan.design.offset_bound:
+        return []
+    return [
+        "The deviance explained compares with one mean for all rows, so it includes what the offset or exposure "
+        "explains; statsmodels and R compare with one rate."
+    ]
+
+
 def weights_note(blocks: Sequence[Histogram]) -> list[str]:
     """What a reader must know where rows have weights."""
     if all(block.steps == STEPS for block in blocks):
@@ -324,7 +334,7 @@ def describe(
         confusion=tables.confusion,
         guarantee=guarantee,
         noise=noise,
-        notes=(*tables.notes, *weights_note(blocks)),
+        notes=(*offset_note(tables, plan), *tables.notes, *weights_note(blocks)),
     )
 
 

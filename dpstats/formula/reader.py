@@ -431,7 +431,8 @@ class Fault(NamedTuple):
             return self.effect
         return (
             f"are lost to `{self.column}`: {NO_NUMBER}; if the column holds text, list its levels; if it holds numbers "
-            "with thousands separators, as in 31,245, leave these out; if it holds dates, make them numbers, "
+            "with thousands separators or decimal commas, write 31245 for 31,245 and 62.5 for 62,5; if it holds dates, "
+            "make them numbers, "
             f"{days_since(self.column)}"
         )
 
@@ -491,7 +492,7 @@ class Fault(NamedTuple):
             return f"missing, or outside {inside}, beyond which rows are left out; check this range"
         if self.declared == TRUTHS:
             return f"{NO_NUMBER}; if the column holds text, list its levels, such as ['no', 'yes']"
-        return f"{NO_NUMBER}; convert text, dates and numbers with thousands separators before the call"
+        return f"{NO_NUMBER}; convert text, dates and numbers with commas before the call"
 
 
 BINARY = Levels((0, 1))

@@ -21,7 +21,7 @@ OTHER_NAMES = {
     "as_factor": "write factor(...) or C(...)",
     "as_numeric": "declare the column as a range (low, high)",
     "s": "write cr(..., df=4, constraints='center') for a smooth term",
-    "ns": "write cr(..., df=3, constraints='center') for a natural spline",
+    "ns": "write cr(..., df=4, constraints='center') for a natural spline, df as in ns",
     "relevel": "write C(g, Treatment('b')) to measure from level b",
     "ifelse": "write np.where(condition, a, b)",
     "round": "write np.rint(...)",

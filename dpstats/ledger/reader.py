@@ -192,9 +192,14 @@ class Reader:
         ``remaining.eps`` is the greatest eps of a pure charge; with zCDP it starts below the total, since rho is
         what runs out: see `remaining_rho`. Of a signed ledger it is what the analyst's quota leaves, if that is less;
         of one that names nobody, what the quota for nobody leaves, which may be 0 while others may still spend. What is
-        left of the whole data set is in the first lines of `report`.
+        left of the whole data set is `total_remaining`.
         """
         return Budget(*largest(self.accountant, self._left_now()))
+
+    @property
+    def total_remaining(self) -> Budget:
+        """What is left of the data set's budget, whoever asks: `remaining` without quotas."""
+        return Budget(*largest(self.accountant, self._statement().left))
 
     @property
     def remaining_rho(self) -> float | None:
@@ -256,7 +261,7 @@ class Reader:
             `entries`, their number without refunded ones; `eps`, `delta` (and `rho` under zCDP, where `eps` is NaN),
             as they count for the whole data set: of the parts of a partition the worst; `quota_eps` and `quota_delta`
             (NaN without a quota); `remaining_eps` and `remaining_delta`, what one more charge may take under quota and
-            total. What is left of the total, whoever asks, is in the first lines of `report`.
+            total. What is left of the total, whoever asks, is `total_remaining`.
 
         Examples
         --------

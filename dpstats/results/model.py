@@ -61,7 +61,7 @@ Vector = NDArray[np.float64]
 
 
 _QUALITY = (
-    "fit.fitstats has R2 or the deviance explained of a fit with standard errors, with their noise; dp.evaluate "
+    "fit.fitstats has R2 or the deviance explained of a fit with standard errors and no offset; dp.evaluate "
     "measures both, and calibration, on any rows"
 )
 _RESIDUALS = "dp.evaluate buys residuals in bins of the fitted values"

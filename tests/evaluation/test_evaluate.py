@@ -644,6 +644,18 @@ def test_metrics_are_asked_for_by_their_printed_names() -> None:
         dp.evaluate(fit, data, 1.0, metrics=["auc"])
 
 
+def test_a_share_beside_an_exposure_says_what_it_is_relative_to() -> None:
+    rng = np.random.default_rng(4)
+    data = pd.DataFrame({"x": rng.uniform(-1, 1, 4000), "years": rng.uniform(0.5, 3, 4000)})
+    data["n"] = np.minimum(rng.poisson(data["years"]), 20)
+    domain = {"x": (-1, 1), "years": (0.5, 3), "n": (0, 20)}
+    for more in ({}, {"exposure": "years"}):
+        found = dp.evaluate(dp.poisson("n ~ x", data, 5.0, domain=domain, seed=1, **more), data, 5.0, seed=2)
+        assert any("compare with one rate" in note for note in found.notes) == bool(more)
+    without = dp.evaluate(dp.poisson("n ~ x", data, 5.0, domain=domain, exposure="years"), data, 1.0, metrics=["mae"])
+    assert not any("compare with one rate" in note for note in without.notes)
+
+
 def explained(kind: str, rows: int, seed: int) -> tuple[str, str, pd.DataFrame, dict[str, Any]]:
     """A family, a formula, rows and a Domain; of "ends" every response is 0 or 1, where residuals are least alike."""
     rng = np.random.default_rng(seed)

@@ -876,7 +876,11 @@ def test_a_misspelt_level_is_one_note() -> None:
 @pytest.mark.parametrize(
     ("column", "declared", "told"),
     [
-        ("amount", (0, 50_000), "if it holds numbers with thousands separators, as in 31,245, leave these out"),
+        (
+            "amount",
+            (0, 50_000),
+            "thousands separators or decimal commas, write 31245 for 31,245",
+        ),
         ("word", bool, r"if the column holds text, list its levels, such as \['no', 'yes'\]\. "),
         ("code", bool, r"if the codes are 1 and 2, declare the levels \[1, 2\]"),
     ],

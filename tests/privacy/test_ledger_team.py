@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html.parser
+import json
 import math
 import multiprocessing
 import re
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpstats.cli import main
 from dpstats.domain import Domain, Range
 from dpstats.errors import ArgumentError, BudgetExceeded, DPStatsError, LedgerError
 from dpstats.ledger import Ledger, as_ledger
@@ -246,7 +248,9 @@ def test_spending_by_analyst(ledger: Ledger) -> None:
     assert math.isnan(table.loc["", "quota_eps"])
 
 
-def test_what_is_left_for_each_stands_in_the_table_and_in_the_report(tmp_path: Path) -> None:
+def test_what_is_left_for_each_stands_in_the_table_and_in_the_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """For whoever gives no name, too, where a quota limits all that have none of their own."""
     ledger = Ledger(tmp_path / "budget.db", "adult", 4.0)
     ledger.set_quota("Ada", 1.5)
@@ -256,6 +260,11 @@ def test_what_is_left_for_each_stands_in_the_table_and_in_the_report(tmp_path: P
     lines = [line.split() for line in ledger.report().splitlines()]
     assert ["Ada", "1", "1", "1.5", "0.5"] in lines
     assert ["(no", "name)", "0", "0", "0", "0"] in lines
+    for asked in (ledger, ledger.signed("Ada")):
+        assert asked.total_remaining == (3.0, 0.0)
+    assert ledger.remaining == (0.0, 0.0)
+    assert main(["ledger", "show", str(tmp_path / "budget.db"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["remaining"]["eps"] == 3.0
 
 
 @pytest.mark.parametrize("eps", [-0.1, math.nan, math.inf, "1", True])
