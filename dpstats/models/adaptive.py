@@ -25,7 +25,7 @@ from dpstats.families.negative_binomial import least_alpha
 from dpstats.formula.design import DesignSpec, design_spec
 from dpstats.mechanisms.spec import errors_are_free, obstacle
 from dpstats.mechanisms.statistics import ResidualCentre
-from dpstats.models.expectations import LIKELY_PART, choose, comparable, expectations, foreseeable
+from dpstats.models.expectations import LIKELY_PART, choose, comparable, expectations, has_expectation
 from dpstats.models.population import KNOWN, RAREST, KnownColumns, known_counts, mean_exposure
 from dpstats.plan import Plan, range_eps, replan_request, with_settled_law
 from dpstats.plan.methods import (
@@ -275,12 +275,12 @@ def _likely_interval(request: Request, plan: Plan) -> ResponsePurchase | None:
 
 
 def settled(plan: Plan, rows: float, asked: Request | None = None) -> Plan:
-    """The candidate that suits `rows` best, `plan` where public facts foresee none; `asked` as for `candidates_of`."""
+    """The candidate that suits `rows` best, `plan` if public facts predict none; `asked` as for `candidates_of`."""
     candidates, response = candidates_of(plan, asked), plan.response
     with contextlib.suppress(DPStatsError, ArithmeticError, np.linalg.LinAlgError):  # as public as what is planned
         judged = candidates
         if response is not None and response.one_tail:
-            # Under the wide cap of one tail more of the loss is foreseen than there is: errors would hardly ever pay.
+            # Under the wide cap of one tail the rule expects more loss than there is: errors would hardly ever pay.
             judged = candidates_of(replace(plan, response=replace(response, one_tail=False)), asked)
         chosen = candidates[choose(judged, rows)] if candidates else plan
         if _is_first(plan.request, asked):
@@ -327,7 +327,9 @@ def _or_statistics(plan: Plan, alone: Sequence[Plan], rows: float) -> Plan:
 
     They are chosen before coefficients `alone` too, where these are a candidate: their loss may be larger.
     """
-    suits = plan.request.options.inference is True and may_take_sums(plan.request, plan.design) and foreseeable(plan)
+    suits = (
+        plan.request.options.inference is True and may_take_sums(plan.request, plan.design) and has_expectation(plan)
+    )
     if not suits:
         return plan
     sums = rescaled(plan, replace(with_settled_law(plan), method="statistics"), plan.response)
@@ -359,7 +361,7 @@ def pays_for_residuals(plan: Plan, rows: float, asked: Request) -> bool:
     rule, least = (may_take_sums, ROWS_A_COLUMN)
     if asked.options.unit is not None:
         rule, least = may_cap_persons, CAPPED_A_COLUMN
-    suits = plan.request.options.inference is True and rule(asked, plan.design) and foreseeable(plan)
+    suits = plan.request.options.inference is True and rule(asked, plan.design) and has_expectation(plan)
     return suits and plan.response is not None and rows * plan.request.row_eps >= least * len(plan.names)
 
 

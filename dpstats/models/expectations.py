@@ -116,7 +116,7 @@ class Populations(NamedTuple):
         return coef
 
 
-def foreseeable(plan: Plan) -> bool:
+def has_expectation(plan: Plan) -> bool:
     """Whether public facts tell what a plan will show: of a formula's rows that count alike and columns that all stay.
 
     Ranges that are still to be bought stand in as they do in the plan.
@@ -136,7 +136,7 @@ def comparable(plan: Plan) -> bool:
 def choose(candidates: Sequence[Plan], n: float, typical: object = None) -> int:
     """The place of the plan that suits `n` rows best: the first, coefficients alone, where none shows many intervals.
 
-    The candidates are foreseeable plans of one call that differ in what they spend on errors. `n` may be a released
+    The candidates are plans with an expectation, of one call that differ in what they spend on errors. `n` may be a released
     count, and `typical` is as for `Plan.standard_errors`. Nothing but public facts and `n` decides.
     """
     return preferred(outlooks(candidates, [n], typical)[0])

@@ -95,7 +95,7 @@ SURE, HOPELESS = 5.0, 1.0
 are sure to be identified; and the greatest ratio at which none is."""
 
 HALF = 0.5
-"""An error whose chance is less is not foreseen."""
+"""An error whose chance is less is infinite in a forecast."""
 
 LIKELY_CAP = 3.5
 """The cap that is bought of residuals is taken for so many of their standard deviations."""
@@ -199,7 +199,7 @@ class Forecast:
     def errors(self, n: int) -> pd.DataFrame:
         """Errors of `n` rows; see `Plan.standard_errors`."""
         n = check_row_count(n, 10**15)
-        with show_elapsed("foreseeing standard errors"):
+        with show_elapsed("forecasting standard errors"):
             found = [self.likely(name, n) for name in self.names]
         usual, upper = found[0], found[-1]
         columns = {
@@ -360,7 +360,7 @@ def forecast(
     like: object = None,
     pieces: RecordPieces | None = None,
 ) -> Forecast:
-    """What is foreseen of a plan's standard errors; arguments as for `Plan.standard_errors`.
+    """A forecast of a plan's standard errors; arguments as for `Plan.standard_errors`.
 
     Where rows of the design are `pieces` of records it is for numbers of records.
     """

@@ -35,7 +35,7 @@ from dpstats.models.expectations import (
     Outlook,
     comparable,
     expectations,
-    foreseeable,
+    has_expectation,
     preferred,
     with_likely_mean,
 )
@@ -162,7 +162,7 @@ class AdaptiveForecast(Forecast):
         return found.identified_draws(name, n, draws)
 
     def _settled(self, n: float) -> tuple[Plan, Forecast | None]:
-        """The plan for `n` rows, to three digits, and what is foreseen of its errors; None if it has none.
+        """The plan for `n` rows, to three digits, and the forecast of its errors; None if it has none.
 
         A search asks for many numbers of rows, and the choice changes at few. It is that of a count which the noise
         has made small: what more rows decide may not come.
@@ -172,20 +172,20 @@ class AdaptiveForecast(Forecast):
         if rows not in self._plans:
             plan = carried_out(self.followed, rows, self._known_columns, self.likely_share)
             plan = with_likely_mean(plan)
-            found = _foreseen(plan, self.assumptions, self.simulated) if releases_errors(plan) else None
+            found = _forecast_once(plan, self.assumptions, self.simulated) if releases_errors(plan) else None
             if found is not None:
                 finds = finds_cap(plan, rows, self.likely_share)
                 if finds and plan.residuals is not None and plan.objective.statistics is None:
                     plan = _capped(plan, LIKELY_CAP * residual_size(found.populations[found.last]))
-                    found = _foreseen(plan, self.assumptions, self.simulated)
+                    found = _forecast_once(plan, self.assumptions, self.simulated)
                 # Where the cap of most fits is far from the widest, the mean is of no fit.
                 found = replace(found, finds_cap=finds)
             self._plans[rows] = (plan, found)
         return self._plans[rows]
 
 
-def _foreseen(plan: Plan, assumptions: Assumptions, simulated: Simulated) -> Forecast:
-    """What is foreseen of a plan by rows that are simulated once for all plans with the same units and cap."""
+def _forecast_once(plan: Plan, assumptions: Assumptions, simulated: Simulated) -> Forecast:
+    """The forecast of a plan by rows that are simulated once for all plans with the same units and cap."""
     assert isinstance(plan.design, DesignSpec)
     kind = (plan.design.response_scaling(), plan.family, weight_cap(plan), plan.design.domain)
     if kind not in simulated:
@@ -205,9 +205,9 @@ def _capped(plan: Plan, cap: float) -> Plan:
 def forecast_by_rows(
     plan: Plan, residual_sd: float | None, typical: object, like: object, *, simulated: Simulated | None = None
 ) -> Forecast:
-    """What is foreseen of a plan's standard errors, as each number of rows settles it; see `Plan.standard_errors`.
+    """A forecast of a plan's standard errors, as each number of rows settles it; see `Plan.standard_errors`.
 
-    `simulated` is what has been foreseen of the same call at other budgets.
+    `simulated` holds forecasts of the same call at other budgets.
     """
     simulated, assumptions = {} if simulated is None else simulated, (residual_sd, typical, like)
     plan = plan if plan.residuals is None else with_public_residuals(before_residuals(plan))
@@ -216,12 +216,12 @@ def forecast_by_rows(
     known = (typical, like, residual_sd if plan.request.options.unit is not None else None)
     described = any(one is not None for one in known) or _describes_response(plan)
     narrows = bool(plan.trimmed or plan.response) and described
-    if not (follows or narrows) or not foreseeable(plan):
+    if not (follows or narrows) or not has_expectation(plan):
         return forecast(plan, *assumptions)
     dearest = [plan, *candidates_of(plan)][-1]
     if interval_follows(plan.request):
         dearest = rescaled(plan, dearest.request)
-    found = _foreseen(dearest, assumptions, simulated)
+    found = _forecast_once(dearest, assumptions, simulated)
     return AdaptiveForecast(dearest, found.populations, plan, assumptions, simulated)
 
 

@@ -432,7 +432,7 @@ def release_fit(
     released = release_rows(completed, charged, rows, source.nobs(plan.request, data), random)
     if isinstance(source, PieceSource):
         return source.pieces.results(released)
-    return released._completed(foreseen=partial(needed_rows, plan))
+    return released._completed(forecast_rows=partial(needed_rows, plan))
 
 
 def release_rows(

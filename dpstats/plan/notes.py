@@ -51,7 +51,7 @@ from dpstats.wording import argument, phrase, sentence
 ROWS_TRIED = tuple(250 * 2**doubled for doubled in range(16))
 """Numbers of rows that a forecast tries."""
 
-MOST_FORETOLD = 20
+MOST_FORECAST = 20
 """A forecast of more coefficients takes longer than printing a plan should."""
 
 FEWEST_CHOSEN = 5
@@ -489,8 +489,8 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
             f"standard deviation of the privacy noise in a coefficient, for any rows. {few}"
         )
     if plan.counts is not None and plan.counts.settles_errors and plan.counts.rows is None:
-        foreseen = phrase("plan.standard_errors(n, typical=...)", shell="python -m dpstats plan --rows N")
-        predicted = "" if plan.screening is not None else f"{foreseen} forecasts them. "
+        forecast = phrase("plan.standard_errors(n, typical=...)", shell="python -m dpstats plan --rows N")
+        predicted = "" if plan.screening is not None else f"{forecast} forecasts them. "
         return (
             f"The budget for standard errors depends on the number of {plan.counts.of}, as in the table above. "
             f"{argument('inference', True)} always pays for them. {predicted}{few}"
@@ -564,12 +564,12 @@ def rows_needed_note(plan: PlanFacts) -> str:
     """From how many rows on free errors are likely to be there, by a forecast; empty where there is none."""
     if plan.call is None:
         return ""
-    if len(plan.names) > MOST_FORETOLD:
+    if len(plan.names) > MOST_FORECAST:
         forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
         return f"{forecast} predicts whether a fit will have them. "
     try:
         place = bisect_left(ROWS_TRIED, True, key=plan.call.forecast(plan, None, None, None).enough)
-    except ArgumentError:  # of persons, weights or ranges still to be bought nothing is foreseen
+    except ArgumentError:  # of persons, weights or ranges still to be bought there is no forecast
         return ""
     if place == len(ROWS_TRIED):
         return ""

@@ -166,7 +166,7 @@ class Plan(Simulated, PlanFacts):
             rows, which show intervals with far fewer. Of a screened model the widest terms stand for those that will
             be chosen, and narrower ranges of chosen columns cost their part of eps but count as declared. With
             ``inference=True`` errors are paid for in every line. The frame is empty, and a warning says why, if the
-            number of rows changes nothing or nothing can be foreseen.
+            number of rows changes nothing or there is no forecast.
 
         Examples
         --------
@@ -179,10 +179,10 @@ class Plan(Simulated, PlanFacts):
         return found
 
     def _same_for_all_rows(self) -> str:
-        """Why the number of rows changes nothing, or nothing is foreseen of it."""
+        """Why the number of rows changes nothing, or there is no forecast by it."""
         options = self.request.options
         if self.counts is not None and (self.counts.settles_errors or self.counts.trimmable):
-            return f"nothing is foreseen with weights, trials, {argument('refit_share')} or a selection"
+            return f"there is no forecast with weights, trials, {argument('refit_share')} or a selection"
         if self.counts is None and options.n is None:
             errors = "" if options.inference is True else f"; {argument('inference', True)} buys standard errors"
             return f"this plan counts no rows, so it is the same for every number of them{errors}"

@@ -179,7 +179,7 @@ def _risk(plan: Plan, pi: float, count: int | None) -> Float:
 def _draw_errors(ax: Axes, forecast: Any, plans: Sequence[Any], count: int, place: int, lines: dict[str, Any]) -> None:
     """The standard error of a coefficient of `count` rows: a line, with marks where one is likely to be there."""
     budgets = np.array([plan.eps for plan in plans])
-    with show_elapsed("foreseeing standard errors"):
+    with show_elapsed("forecasting standard errors"):
         errors, without, likely = _errors(forecast, plans, count, place)
     low, high = np.fmin.reduce(errors), np.fmax.reduce(errors)
     ax.plot(budgets, errors[0], markevery=np.flatnonzero(likely).tolist(), **lines)

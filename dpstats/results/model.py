@@ -264,7 +264,7 @@ class ReleasedModel(FittedModel):
     fit_sums: FitSums | None = None
     arm_sums: ArmSums | None = None
     # Post-processing that takes longer than a fit should: asked for by notes, and stored where they have its numbers.
-    foreseen: Callable[[float], NeededRows | None] | None = field(default=None, repr=False)
+    forecast_rows: Callable[[float], NeededRows | None] | None = field(default=None, repr=False)
 
     if not TYPE_CHECKING:
 
@@ -277,10 +277,10 @@ class ReleasedModel(FittedModel):
     def needed_rows(self) -> NeededRows | None:
         """How many rows a fit without errors would need for them, if its number of rows was released or is public."""
         counted = self._counted_records
-        if self.foreseen is None or counted is None:
+        if self.forecast_rows is None or counted is None:
             return None
         with quiet():
-            return self.foreseen(counted[0])
+            return self.forecast_rows(counted[0])
 
     @property
     def _counted_records(self) -> tuple[float, float] | None:

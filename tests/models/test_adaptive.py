@@ -13,7 +13,7 @@ import pytest
 
 import dpstats as dp
 from dpstats.models import adaptive, expectations, forecast_by_rows
-from dpstats.models.expectations import InformationRatios, Outlook, choose, foreseeable, outlooks, preferred
+from dpstats.models.expectations import InformationRatios, Outlook, choose, has_expectation, outlooks, preferred
 from dpstats.plan import with_settled_law
 from dpstats.plan.plan import rescaled
 
@@ -162,7 +162,7 @@ def test_what_is_typical_decides():
 def test_what_public_facts_tell_of(call, expected):
     call = {"domain": {"a": (0, 1), "b": (0, 1), "y": (0.0, 1.0)}, "inference": None, **call}
     formula = "y ~ a" if "weights" in call else "y ~ a + b"
-    assert foreseeable(dp.plan(formula, call.pop("domain"), 1.0, **call)) is expected
+    assert has_expectation(dp.plan(formula, call.pop("domain"), 1.0, **call)) is expected
 
 
 SCREENED = {f"x{j}": (-1, 1) for j in range(12)} | {"y": (-6.0, 6.0)}
@@ -221,7 +221,7 @@ def test_screened_least_squares_has_intervals_where_there_are_rows_enough(tmp_pa
     [
         ({"inference": None, "ranges": "declared", "family": "binomial"}, "leave out inference=None"),
         ({"check_share": 0, "family": "binomial"}, "counts no rows"),
-        ({"weights": "b", "family": "binomial"}, "nothing is foreseen with weights"),
+        ({"weights": "b", "family": "binomial"}, "there is no forecast with weights"),
     ],
 )
 def test_an_empty_table_by_rows_has_a_reason(

@@ -98,7 +98,7 @@ def test_it_goes_on_where_the_forecast_is_not_clear() -> None:
     arguments: dict[str, Any] = {"domain": DOMAIN, "seed": 1}
     dp.logit(f"y ~ {MANY}", frame(50), 1.0, **arguments)  # that insists on nothing
     dp.logit("y ~ x0", frame(300), 1.0, inference=True, **arguments)
-    dp.logit(f"y ~ {MANY}", frame(50), 1.0, inference=True, weights="w", **arguments)  # of which nothing is foreseen
+    dp.logit(f"y ~ {MANY}", frame(50), 1.0, inference=True, weights="w", **arguments)  # which have no forecast
     for formula in ("y ~ 1", "y ~ x0 + x1"):
         assert too_few_rows(dp.plan(formula, DOMAIN, 1.0, family="binomial", inference=True), 200) is None
 
