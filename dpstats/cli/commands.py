@@ -147,9 +147,9 @@ def _show(options: argparse.Namespace) -> None:
     if options.format == "json":
         facts = found.to_dict()
         if isinstance(found, GLMResults):
-            table = found.tidy(exponentiate=options.exponentiate)
-            notes = [table.attrs["note"]] if table.attrs.get("note") else []
-            facts = {**plan_facts(found.plan), "coefficients": records(table), "notes": notes}
+            tidy = found.tidy(exponentiate=options.exponentiate)
+            notes = [tidy.attrs["note"]] if tidy.attrs.get("note") else []
+            facts = {**plan_facts(found.plan), "coefficients": records(tidy), "notes": notes}
         print(as_json(facts), end="")
         return
     if isinstance(found, GLMResults) and (apart := [name for name in of_fits if name != "full"]):

@@ -136,8 +136,8 @@ def comparable(plan: Plan) -> bool:
 def choose(candidates: Sequence[Plan], n: float, typical: object = None) -> int:
     """The place of the plan that suits `n` rows best: the first, coefficients alone, where none shows many intervals.
 
-    The candidates are plans with an expectation, of one call that differ in what they spend on errors. `n` may be a released
-    count, and `typical` is as for `Plan.standard_errors`. Nothing but public facts and `n` decides.
+    The candidates are plans of one call that have an expectation and differ in what they spend on errors. `n` may be a
+    released count, and `typical` is as for `Plan.standard_errors`. Nothing but public facts and `n` decides.
     """
     return preferred(outlooks(candidates, [n], typical)[0])
 
