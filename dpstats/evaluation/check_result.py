@@ -157,6 +157,8 @@ class Check(Released):
         Whether the response is a count.
     advice : tuple of str
         What was probably not meant, by the formula, the Domain and the names of the columns alone.
+    absorbed : str or None
+        The absorbed factor that the formula was given with, of which nothing is counted.
 
     Examples
     --------
@@ -184,6 +186,7 @@ class Check(Released):
     steps: tuple[int, int, int] = (1, 1, 1)
     count: bool = False  # whether the response is a count, whose greatest one a fit buys unasked
     advice: tuple[str, ...] = ()  # what the formula, the Domain and the names of columns tell alone
+    absorbed: str | None = None
 
     @property
     def clean_err(self) -> float:
@@ -343,6 +346,8 @@ class Check(Released):
 
     def _narrowing(self, is_response: bool) -> str:
         """What narrows a range: a fit of so many rows by itself, of a predictor from some eps on."""
+        if self.absorbed is not None:
+            return "declare one: with an absorbed factor no fit buys it"
         if is_response:  # of a fit that has fewer rows it would have more noise than the declared range
             return "least squares with standard errors and enough rows buys an interval of it by itself"
         buys = argument("ranges", "bought")
@@ -356,7 +361,8 @@ class Check(Released):
 
     def summary(self) -> Summary:
         """Totals, faults and what to do, at 80 columns; as_text, as_html and as_latex."""
-        title = f"Check of {self.formula}" if len(self.formula) < 60 else "Check"
+        beside = "" if self.absorbed is None else f" | {self.absorbed}"
+        title = f"Check of {self.formula}{beside}" if len(self.formula + beside) < 60 else "Check"
         if self.guarantee.unit is not None:
             title = "\n".join(line.center(WIDTH) for line in (title, f"one row of each {self.guarantee.unit} counts"))
         title = marked_title(title, self.guarantee)
@@ -390,7 +396,7 @@ class Check(Released):
             "A row that is lost to several columns counts for each of them in equal parts, and so does a row "
             "clipped in several. Only rows that are not lost count as clipped.",
             *([self._place_note()] if self.places else []),
-            self._hidden(),
+            self._hidden() + self._beside(),
         ]
 
     def _place_note(self) -> str:
@@ -435,11 +441,18 @@ class Check(Released):
             "cannot be seen."
         )
 
+    def _beside(self) -> str:
+        """What is not counted of an absorbed factor."""
+        if self.absorbed is None:
+            return ""
+        return f" A fit also drops rows without a value of {self.absorbed}, which are not counted here."
+
     def __repr__(self) -> str:
         return f"<Check: {self.formula if len(self.formula) < 50 else 'formula'}; {self.guarantee}>"
 
     def to_dict(self) -> dict[str, Any]:
-        return {each.name: getattr(self, each.name) for each in fields(self)} | {
+        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "absorbed"}
+        return own | {
             "faults": [list(fault.stored) for fault in self.faults],
             "counts": self.counts.tolist(),
             "guarantee": self.guarantee.to_dict(),
@@ -447,6 +460,7 @@ class Check(Released):
             "at": self.at.tolist(),
             "steps": list(self.steps),
             "advice": list(self.advice),
+            **({} if self.absorbed is None else {"absorbed": self.absorbed}),
         }
 
     @classmethod

@@ -15,10 +15,10 @@ from dpstats.arguments import explain_calls
 from dpstats.call import check_privacy
 from dpstats.data import Rows, Table, as_table, slices
 from dpstats.domain import Domain, Levels, Range
-from dpstats.errors import ArgumentError, FormulaError
+from dpstats.errors import ArgumentError
 from dpstats.evaluation.check_result import Check, ColumnHistogram, column_histograms, count_places, steps_per_place
 from dpstats.evaluation.integer_noise import choose_noise
-from dpstats.families import Family, get_family
+from dpstats.families import Family, Gaussian, get_family
 from dpstats.formula.advice import advice, schema_domain
 from dpstats.formula.design import DesignSpec, requested_spec
 from dpstats.formula.expression import Column as ColumnNode
@@ -67,7 +67,7 @@ def check(
     Parameters
     ----------
     formula : str
-        As for `dpstats.glm`.
+        As for `dpstats.glm`; of an absorbed factor, ``y ~ x | g``, nothing is counted.
     data : DataFrame or another table
     domain : Domain or dict, optional
         Of numeric columns that are left out only missing cells are counted. By default the Domain that the ledger
@@ -124,17 +124,16 @@ def check(
     privacy = check_privacy(eps, delta, adjacency=adjacency, seed=seed, unit=unit, max_rows=None if unit is None else 1)
     ledger, domain = with_domain(ledger, domain)
     declarations = Domain.coerce(domain)
-    plain, absorbed = absorbed_factor(formula)
-    if absorbed is not None:
-        raise FormulaError(
-            f"formula: check {plain!r}, without the absorbed factor {absorbed}, of which nothing is declared; dp.ols, "
-            "dp.glm and dp.plan take it"
-        )
-    kind = get_family(_family_of(formula, declarations) if family is None else family)
+    formula, absorbed = absorbed_factor(formula)
+    if family is None:
+        family = _family_of(formula, declarations) if absorbed is None else "gaussian"
+    kind = get_family(family)
+    if absorbed is not None and not isinstance(kind, Gaussian):
+        raise ArgumentError("family must be 'gaussian' to absorb a factor; leave it out")
     formula = model_formula(formula, kind, weights=weights, offset=offset, exposure=exposure)
     table = as_table(data, engine)
     known, open_ranges = schema_domain(formula, declarations, table, kind)
-    design = None if open_ranges else requested_spec(formula, known, family=kind)
+    design = None if open_ranges else requested_spec(formula, known, family=kind, absorbed=absorbed)
     parsed = parse(formula)
     facts = column_facts(parsed, clipping_response(parsed, known), kind)
     faults = possible_faults(facts, design, parsed)
@@ -167,6 +166,7 @@ def check(
             noise=noise.kind,
             count=kind.response == "count",
             advice=advised,
+            absorbed=absorbed,
         )
 
     return Release(

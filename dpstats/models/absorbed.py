@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, NoReturn
@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 import pandas as pd
 
-from dpstats.arguments import check_choice, is_number, safe_repr
+from dpstats.arguments import check_choice, explain_calls, is_number, safe_repr
 from dpstats.call import (
     DELTA_LEAST,
     ChargeKeywords,
@@ -32,11 +32,12 @@ from dpstats.formula.parse import expand_dot, parse
 from dpstats.formula.reader import Facts, possible_faults
 from dpstats.formula.submodels import uniform_exog
 from dpstats.formula.syntax import add_terms
-from dpstats.frames import WideFrame
+from dpstats.frames import NotedFrame
 from dpstats.ledger import as_ledger, with_domain
 from dpstats.mechanisms.absorbed import WithinPlan, plan_within
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.statistics import RADIUS
+from dpstats.models.forecast import figure
 from dpstats.models.glm import count_first
 from dpstats.models.release import Release, check_unit
 from dpstats.models.sources import known_facts, release_counts
@@ -46,7 +47,7 @@ from dpstats.privacy.guarantee import Guarantee, check_delta
 from dpstats.results.absorbed import AbsorbedResults, budget_of, formula_of, header, noise_facts, plan_notes
 from dpstats.results.stored import Printed
 from dpstats.summaries import Summary
-from dpstats.wording import argument
+from dpstats.wording import argument, joined
 
 TYPICAL = 1 / 6
 """The standard deviation within groups that a forecast supposes of a number, over its range."""
@@ -159,15 +160,24 @@ class AbsorbedModel(Printed):
 
         return release(rest, work=work, label=title, method="statistics").run(ledger, **signed, **others)
 
+    @explain_calls(
+        typical="within_sd= and residual_sd= describe the rows of an absorbed factor",
+        like="within_sd= and residual_sd= describe the rows of an absorbed factor",
+    )
     def standard_errors(
-        self, n: int, groups: int, *, residual_sd: float | None = None, within_sd: Mapping[str, float] | None = None
+        self,
+        n: int,
+        groups: int | None = None,
+        *,
+        residual_sd: float | None = None,
+        within_sd: Mapping[str, float] | None = None,
     ) -> pd.DataFrame:
         """Standard errors that a fit is likely to show: a forecast, for which nothing is read or spent.
 
         Parameters
         ----------
         n, groups : int
-            Rows, and groups among which they fall evenly.
+            The number of rows, also with a unit, and that of the groups among which they fall evenly; both are needed.
         residual_sd : float, optional
             Of the residuals, in units of the response; 0.07 of its range by default.
         within_sd : dict, optional
@@ -176,19 +186,26 @@ class AbsorbedModel(Printed):
         Returns
         -------
         DataFrame
-            In the user's units: std_error, and sampling, without any noise.
+            In the user's units: std_error, and sampling, without any noise. What it supposes is printed below.
 
         Examples
         --------
         >>> plan.standard_errors(100_000, 10_000).round(4).loc["x", "sampling"].item()
         0.0007
         """
+        plan, design = self.plan, self.plan.design
+        if groups is None:
+            raise ArgumentError(
+                f"groups must be given: plan.standard_errors(n, groups), where n is the number of rows and "
+                f"groups that of different values of {plan.absorbed!r}"
+            )
         for name, value in (("n", n), ("groups", groups)):
             if not is_number(value) or value < 1:
                 raise ArgumentError(f"{name} must be a positive number, got {safe_repr(value)}")
         if n <= groups:
-            raise ArgumentError("n must exceed groups: a group of one row says nothing")
-        plan, design = self.plan, self.plan.design
+            raise ArgumentError(
+                "n, the number of rows, must exceed groups, the number of groups: a group of one row says nothing"
+            )
         low, high = design.response.low, design.response.high
         if residual_sd is not None and not (is_number(residual_sd) and residual_sd > 0):
             raise ArgumentError(f"residual_sd must be a positive number, got {safe_repr(residual_sd)}")
@@ -202,10 +219,15 @@ class AbsorbedModel(Printed):
         for name, sd in (within_sd or {}).items():
             if name not in ranges or not is_number(sd) or sd <= 0:
                 raise ArgumentError(f"within_sd: {safe_repr(name)} must be a numeric column with a positive number")
-        binary = {name: BINARY for name, one in ranges.items() if one.is_binary}
-        for name, sd in {**binary, **(within_sd or {})}.items():
+        usual = {
+            name: BINARY if one.is_binary else TYPICAL * (one.interval[1] - one.interval[0])
+            for name, one in ranges.items()
+        }
+        for name, sd in {**usual, **(within_sd or {})}.items():
             at = self.names.index(name)
             factor[at] = sd / (spread[at] * units[at])
+        numbers = np.flatnonzero(np.isin(plan.part.positions, design.packing.numbers))
+        supposed = {self.names[at]: float(factor[at] * spread[at] * units[at]) for at in numbers}
         each = groups / n if plan.whole else 1.0  # what a row weighs
         information = covariance * np.outer(factor, factor) * ((n - groups) * each)
         score = phi * information * each
@@ -218,7 +240,37 @@ class AbsorbedModel(Printed):
         back = np.abs(np.diag(transform))
         sampling = np.sqrt(np.diag(inverse @ score @ inverse)) * back
         total = np.sqrt(np.diag(inverse @ (score + noise) @ inverse)) * back
-        return WideFrame(pd.DataFrame({"std_error": total, "sampling": sampling}, index=list(self.names)))
+        table = NotedFrame(pd.DataFrame({"std_error": total, "sampling": sampling}, index=list(self.names)))
+        table.attrs["note"] = self._assumption(
+            None if residual_sd is not None else residual,
+            {name: sd for name, sd in supposed.items() if name not in (within_sd or {})},
+            [name for name in supposed if name in ranges and name not in (within_sd or {})],
+        )
+        return table
+
+    def _assumption(self, residual: float | None, spread: Mapping[str, float], described: Sequence[str]) -> str:
+        """What a forecast supposes of residuals and of numbers that nobody describes, and how to describe them."""
+        parts = [] if residual is None else [f"residuals have a standard deviation of {figure(residual)}"]
+        typed = [] if residual is None else [f"residual_sd={figure(residual)}"]
+        if spread:
+            deviations = joined([f"{figure(sd)} ({name})" for name, sd in spread.items()])
+            parts.append(f"numbers vary within {self.plan.absorbed} with a standard deviation of {deviations}")
+        if described:
+            cells = ", ".join(f"{name!r}: {figure(spread[name])}" for name in described)
+            typed.append(f"within_sd={{{cells}}}")
+        known = f" If you know better, type {joined(typed)}." if typed else ""
+        return f"This assumes that {joined(parts)}.{known}" if parts else ""
+
+    def by_rows(self, *_: Any) -> NoReturn:
+        """What other plans choose by the number of rows; here it is the same for all numbers.
+
+        Examples
+        --------
+        >>> plan.by_rows()
+        Traceback (most recent call last):
+        dpstats.errors.ArgumentError: by_rows: no choice follows the number of rows; try plan.standard_errors(n, groups)
+        """
+        raise ArgumentError("by_rows: no choice follows the number of rows; try plan.standard_errors(n, groups)")
 
     def forecast(self, **_: Any) -> NoReturn:
         """What `dpstats.required` asks for; it takes numbers of groups too.
@@ -369,10 +421,13 @@ def _checked(
     request = make_request(eps=eps, family=family, **given)
     chosen = get_family(family)
     if not isinstance(chosen, Gaussian) or chosen.residual_cap is not None:
-        raise ArgumentError(
-            "family must be 'gaussian', without a residual_cap, to absorb a factor; write the factor as + C(g), with "
-            "its levels declared"
-        )
+        instead = f"write the factor as + C({absorbed}), with its levels declared"
+        if unit["unit"] == absorbed:  # persons, whose levels nobody declares
+            instead = (
+                f"effects of persons are not offered otherwise: leave out | {absorbed}; {argument('unit', absorbed)} "
+                "protects persons, and clusters their standard errors"
+            )
+        raise ArgumentError(f"family must be 'gaussian', without a residual_cap, to absorb a factor; {instead}")
     check_choice("method", method, ("auto", "statistics"))
     if request.penalty is not None:
         raise ArgumentError("penalty cannot be combined with an absorbed factor; leave it out")

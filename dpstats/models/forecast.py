@@ -429,7 +429,7 @@ def response_words(plan: HasModel, mean: float) -> str:
     assert isinstance(plan.design, DesignSpec)
     name, declared = plan.design.response_name, plan.design.domain.get(plan.design.response_name)
     if plan.family.response == "continuous":
-        return f"{name} has a standard deviation of {_figure(mean)}"
+        return f"{name} has a standard deviation of {figure(mean)}"
     if plan.family.response != "binary":
         return f"{name} has a mean of {mean:.3g}"
     return f"{100 * mean:.3g} % of {name} are {declared.values[1] if isinstance(declared, Levels) else 1}"
@@ -442,7 +442,7 @@ def typical_response(plan: HasModel, mean: float) -> str:
     if declared is None:  # an expression
         name, known = plan.design.parsed.response_columns[0], "..."
     elif plan.family.response == "continuous":
-        known = f"[{_figure(plan.design.without_working().response_scaling()[0])}, {_figure(mean)}]"
+        known = f"[{figure(plan.design.without_working().response_scaling()[0])}, {figure(mean)}]"
     elif plan.family.response != "binary":
         known = f"[{known}, {math.sqrt(2 * mean):.2g}]"
     elif isinstance(declared, Levels):
@@ -460,7 +460,7 @@ def response_assumption(plan: HasModel, means: Sequence[float], deviation: float
     kind, said = plan.family.response, f"This assumes that {response_words(plan, means[0])}"
     if len(set(means)) == 1:  # as it is known
         return f"{said}{f' and a standard deviation of {deviation:.3g}' * (kind == 'count' and deviation > 0)}."
-    rich, poor = (f"{100 * mean:.3g} %" if kind == "binary" else _figure(mean) for mean in means[1:])
+    rich, poor = (f"{100 * mean:.3g} %" if kind == "binary" else figure(mean) for mean in means[1:])
     varies = " and varies as Poisson counts do" if kind == "count" else ""
     fact = "the share" if kind == "binary" else "mean and standard deviation"
     return (
@@ -469,7 +469,7 @@ def response_assumption(plan: HasModel, means: Sequence[float], deviation: float
     )
 
 
-def _figure(value: float) -> str:
+def figure(value: float) -> str:
     """To three digits, without an exponent where it can be read so."""
     return f"{float(f'{value:.3g}'):.12g}"
 

@@ -52,7 +52,7 @@ def header(plan: WithinPlan, title: str, counted: str) -> Any:
         ("Model:", "Linear, within"),
         ("Absorbed:", shorten(plan.absorbed, 18)),
         ("Std. Errors:", "clustered" if plan.whole else "by the model"),
-        ("Groups of 2 or more:" if plan.whole else "Rows - Groups:", counted),
+        ("Groups of 2 or more:" if plan.whole else "Rows less groups:", counted),
     ]
     right = [
         ("Epsilon:", f"{guarantee.eps:.6g}"),
@@ -96,7 +96,12 @@ def plan_notes(plan: WithinPlan) -> list[str]:
         guarantee_sentence(plan.guarantee, "The fit is", protected),
         f"Budget: eps {plan.guarantee.eps:.4g}: {purchases}.",
         *([weighed] if plan.whole else []),
-        f"The effects of {plan.absorbed} are not released, and there is no noise for them.",
+        f"The effects of {plan.absorbed} are not released, and there is no noise for them."
+        + (
+            ""
+            if plan.whole
+            else f" Each takes up one row: rows less groups are all rows but one of each {plan.absorbed}."
+        ),
         f"{errors} They account for the noise.",
         *(f"{note}." for note in plan.design.notes),
     ]
@@ -232,8 +237,9 @@ class AbsorbedResults(InferenceMixin, Released):
         if unknown := [str(name) for name, error in self.bse.items() if np.isinf(error)]:
             notes.append(
                 f"Not identified at this budget: {', '.join(unknown)} (too little variation within "
-                f"{self.plan.absorbed}; a column that never varies within {self.plan.absorbed} cannot be estimated at "
-                "any budget)."
+                f"{self.plan.absorbed} for the noise). A narrower declared range or a larger eps helps. Leave out a "
+                f"column that never varies within {self.plan.absorbed}: it cannot be estimated at any budget, and "
+                "raises the errors of the others."
             )
         table = inference_table(self.uncertainty())
         return Summary([header(self.plan, "Private Linear Model with an Absorbed Factor", about), table], notes)

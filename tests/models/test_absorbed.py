@@ -277,13 +277,51 @@ def test_what_does_not_suit_is_refused_before_the_charge(
 
 @pytest.mark.parametrize("verb", [dp.logit, dp.poisson, dp.svm])
 def test_other_models_have_no_absorbed_factor(verb: Any) -> None:
-    with pytest.raises(ArgumentError, match="gaussian"):
+    with pytest.raises(ArgumentError, match=r"gaussian.*write the factor as \+ C\(firm\)"):
         verb("y ~ x | firm", table(20), 1.0, domain=DOMAIN)
+    with pytest.raises(ArgumentError, match=r"leave out \| firm; unit='firm' protects persons"):
+        verb("y ~ x | firm", table(20), 1.0, domain=DOMAIN, unit="firm")
+
+
+def test_a_check_of_an_absorbed_factor_is_of_the_other_columns(tmp_path: Path) -> None:
+    rows, wide = table(2000), {**DOMAIN, "y": (-600, 600)}
+    found = dp.check("y ~ x | firm", rows, wide, 1.0, seed=1)
+    plain = dp.check("y ~ x", rows, wide, 1.0, family="gaussian", seed=1)
+    assert (found.counts == plain.counts).all()
+    assert "Check of y ~ x | firm" in str(found)
+    assert "rows without a value of firm, which are not counted" in " ".join(str(found).split())
+    # A fit of the plain formula buys an interval of the response.
+    assert any("buys an interval of it by itself" in one for one in plain.findings)
+    assert [one for one in found.findings if "with an absorbed factor no fit buys it" in one] == found.findings
+    found.save(tmp_path / "check.json")
+    assert str(dp.load(tmp_path / "check.json")) == str(found)
+    with pytest.raises(ArgumentError, match="family must be 'gaussian'"):
+        dp.check("y ~ x | firm", rows, wide, 1.0, family="binomial")
+
+
+def test_what_a_forecast_assumes_is_printed_until_it_is_described() -> None:
+    plan = dp.plan("y ~ x + z + C(year) | firm", DOMAIN, 1.0, unit="firm")
+    usual = plan.standard_errors(20_000, 4000)
+    words = " ".join(repr(usual).split())
+    assert "residuals have a standard deviation of 0.84 and numbers vary within firm with" in words
+    assert "type residual_sd=0.84 and within_sd={'x': 1, 'z': 1.67}" in words
+    known = plan.standard_errors(20_000, 4000, residual_sd=0.84, within_sd={"x": 1.0, "z": 10 / 6})
+    assert known.to_numpy() == pytest.approx(usual.to_numpy())
+    assert "assumes" not in repr(known)
+    assert "vary" not in repr(plan.standard_errors(20_000, 4000, within_sd={"x": 1.0, "z": 1.0}))
+
+
+def test_numbers_of_rows_and_groups_are_both_asked_for() -> None:
+    plan = dp.plan("y ~ x | firm", DOMAIN, 1.0, unit="firm")
+    with pytest.raises(ArgumentError, match=r"standard_errors\(n, groups\), where n is the number of rows"):
+        plan.standard_errors(4000)
+    with pytest.raises(ArgumentError, match="within_sd= and residual_sd= describe"):
+        plan.standard_errors(20_000, 4000, like=table(20))
+    with pytest.raises(ArgumentError, match=r"plan.standard_errors\(n, groups\)"):
+        plan.by_rows()
 
 
 def test_others_say_where_a_factor_is_absorbed() -> None:
-    with pytest.raises(FormulaError, match="check 'y ~ x', without the absorbed factor firm"):
-        dp.check("y ~ x | firm", table(20), DOMAIN, 1.0)
     with pytest.raises(ArgumentError):
         dp.evaluate(dp.ols(FORMULA, table(20), 1.0, domain=DOMAIN, seed=1), table(20), 1.0)
 
@@ -351,4 +389,8 @@ def test_a_column_that_never_varies_within_groups_is_said_to_be_out_of_reach() -
     rows["size"] = rows["firm"].str[1:].astype(float) % 10
     fit = dp.ols("y ~ x + size | firm", rows, 5.0, domain={**DOMAIN, "size": (0, 9)}, seed=1)
     text = " ".join(str(fit.summary()).split())
-    assert "a column that never varies within firm cannot be estimated at any budget" in text
+    assert "A narrower declared range or a larger eps helps. Leave out a column that never varies within firm" in text
+    assert "rows less groups are all rows but one of each firm" in text
+    alone, beside = (dp.plan(one, {**DOMAIN, "size": (0, 9)}, 1.0) for one in ("y ~ x | firm", "y ~ x + size | firm"))
+    errors = [plan.standard_errors(20_000, 4000).loc["x", "std_error"] for plan in (alone, beside)]
+    assert errors[1] > 1.2 * errors[0]
