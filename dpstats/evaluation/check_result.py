@@ -27,7 +27,7 @@ from dpstats.wording import argument, phrase, sentence
 USUAL_EPS = 1.0  # where a fit of so much narrows ranges by itself, no more is advised
 PARTS = 8  # equal parts into which a range is divided
 MOST_LEVELS = 24  # columns with more levels are not counted by level
-PLACE_PARTS = 2  # a row without a fault gives one in so many parts of its weight to its places
+PLACE_SHARE = 0.75  # of the weight of a row without a fault goes to its places
 
 
 class ColumnHistogram(NamedTuple):
@@ -67,36 +67,55 @@ def _few_codes(fact: Range) -> bool:
 
 
 def steps_per_place(places: Sequence[ColumnHistogram], steps: int) -> int:
-    """The steps that a row without a fault adds to each of its places."""
-    return steps // (PLACE_PARTS * len(places)) if places else 0
+    """The steps that a row without a fault, and without a code, adds to each of its places."""
+    return int(PLACE_SHARE * steps) // len(places) if places else 0
+
+
+def code_flags(table: Table, places: Sequence[ColumnHistogram]) -> NDArray[np.bool_]:
+    """Which rows have which code, shape (r, codes of all places)."""
+    coded = [table.column(place.column).numbers() == code for place in places for code in place.codes]
+    return np.column_stack(coded) if coded else np.zeros((table.rows, 0), dtype=np.bool_)
 
 
 def count_places(
     table: Table,
-    clean: NDArray[np.bool_],
+    counted: NDArray[np.bool_],
     places: Sequence[ColumnHistogram],
     facts: Mapping[str, Range | Levels | None],
 ) -> NDArray[np.int64]:
-    """How many of the rows marked `clean`, shape (r,), lie at each place, shape (places,)."""
+    """How many of the rows marked `counted`, shape (r,), which have no code, lie at each place, shape (places,)."""
     counts = []
     for place in places:
         cells, fact = table.column(place.column), facts[place.column]
         if isinstance(fact, Levels):
             codes = np.asarray(cells.codes(fact.code_of()))
         else:
-            numbers = cells.numbers()
-            codes = np.searchsorted(np.array(place.ends[1:-1]), numbers, side="right")
-            for at, code in enumerate(place.codes):
-                codes = np.where(numbers == code, PARTS + at, codes)
-        counts.append(np.bincount(codes[clean], minlength=len(place.names)))
+            codes = np.searchsorted(np.array(place.ends[1:-1]), cells.numbers(), side="right")
+        counts.append(np.bincount(codes[counted], minlength=len(place.names)))
     return np.concatenate(counts).astype(np.int64) if counts else np.zeros(0, dtype=np.int64)
+
+
+def is_code(places: Sequence[ColumnHistogram]) -> NDArray[np.bool_]:
+    """Which of all places are codes, shape (places,)."""
+    return np.array(
+        [at >= len(one.names) - len(one.codes) for one in places for at in range(len(one.names))], dtype=bool
+    )
 
 
 CERTAIN_SDS = 4.0
 """A figure counts as certain from so many standard deviations of its noise; noise alone passes once in 600 figures."""
 
+PROBABLE_SDS = 1.0
+"""By so many standard deviations of noise a code must have more rows than the values near it, which are few."""
+
 LIKELY_SDS = 2.0
 """A level is not suspected of having no rows from so many on; noise alone passes about once in 30 levels."""
+
+UNDOUBTED_SDS = 6.0
+"""From so many on noise alone passes once in 10,000 figures, and a finding says nothing of it."""
+
+SEEN_SDS = 2.5
+"""A code is found in nine of ten checks if its rows, less those near it, are so many standard deviations of both."""
 
 POWERFUL_SDS = 7.0
 """A range that is too wide is found in nearly all checks if so many standard deviations are as many rows as may lie
@@ -151,8 +170,8 @@ class Check(Released):
     at : ndarray
         These counts, one place after the other, in rows.
     steps : tuple of int
-        The contribution of a row to its faults, to "no fault" and to each of its places, in steps of the lattice of the
-        noise.
+        The contribution of a row to its faults, to "no fault", to each of its places and to its codes, in steps of the
+        lattice of the noise.
     count : bool
         Whether the response is a count.
     advice : tuple of str
@@ -183,7 +202,7 @@ class Check(Released):
     noise: str
     places: tuple[ColumnHistogram, ...] = ()
     at: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    steps: tuple[int, int, int] = (1, 1, 1)
+    steps: tuple[int, ...] = (1, 1, 1, 1)
     count: bool = False  # whether the response is a count, whose greatest one a fit buys unasked
     advice: tuple[str, ...] = ()  # what the formula, the Domain and the names of columns tell alone
     absorbed: str | None = None
@@ -197,6 +216,11 @@ class Check(Released):
     def place_err(self) -> float:
         """Standard deviation of the noise in the number of rows at one place."""
         return self.std_err * self.steps[0] / self.steps[2]
+
+    @property
+    def code_err(self) -> float:
+        """Standard deviation of the noise in the number of rows with a code, which older files count as a place."""
+        return self.std_err * self.steps[0] / self.steps[-1]
 
     @property
     def rows(self) -> float:
@@ -250,7 +274,8 @@ class Check(Released):
         """Where rows without a fault lie: column, place (a level, or a part of the range), rows, std_err."""
         names = [(place.column, name) for place in self.places for name in place.names]
         table = pd.DataFrame(names, columns=["column", "place"])
-        return WideFrame(table.assign(rows=np.maximum(self.at, 0.0), std_err=self.place_err))
+        errors = np.where(is_code(self.places), self.code_err, self.place_err)
+        return WideFrame(table.assign(rows=np.maximum(self.at, 0.0), std_err=errors))
 
     @property
     def findings(self) -> list[str]:
@@ -261,11 +286,20 @@ class Check(Released):
         faults = [
             f"about {row['rows']:,.0f} (s.d. {self.std_err:,.0f}) of {self._rows_text} rows "
             f"{clipped.get(row['fault'], 'are lost to')} `{row['column']}`: {row['advice']}"
-            f"{self._empty_levels(row['column'], row['fault'])}"
+            f"{self._empty_levels(row['column'], row['fault'])}{self._doubt(row['rows'])}"
             for _, row in certain.iterrows()
         ]
         ranges = [place for place in self.places if place.ends]
         return faults + [one for place in ranges for one in self._missing_codes(place) or self._too_wide(place)]
+
+    def _doubt(self, count: float) -> str:
+        """How often noise alone finds a fault, beside a count near the limit; normal noise hardly ever does."""
+        if self.noise != "laplace" or count >= UNDOUBTED_SDS * self.std_err:
+            return ""
+        chance = len(self.faults) * math.exp(-math.sqrt(2) * CERTAIN_SDS) / 2
+        return (
+            f"; noise alone finds a fault in up to {math.ceil(100 * chance)} of 100 checks, and another one confirms it"
+        )
 
     @property
     def _rows_text(self) -> str:
@@ -293,20 +327,24 @@ class Check(Released):
 
     def _missing_codes(self, place: ColumnHistogram) -> list[str]:
         """The codes that certainly have rows, probably more than all else in their part and those next to it."""
-        counts = np.maximum(self._counts_at(place), 0.0)
+        counts = self._counts_at(place)
         sentences = []
         for code, count in zip(place.codes, counts[PARTS:], strict=True):
             part = int(np.searchsorted(place.ends[1:-1], code, side="right"))
             near = counts[max(part - 1, 0) : min(part + 2, PARTS)]
-            sure = min(count, 2 * (count - near.sum()) / math.sqrt(1 + len(near)))
-            if sure < CERTAIN_SDS * self.place_err:
+            most = max(float(near.sum()), 0.0) + PROBABLE_SDS * self._beside_err(len(near))
+            if count < max(CERTAIN_SDS * self.code_err, most):
                 continue
             sentences.append(
-                f"about {count:,.0f} (s.d. {self.place_err:,.0f}) of {self._rows_text} rows have `{place.column}` "
+                f"about {count:,.0f} (s.d. {self.code_err:,.0f}) of {self._rows_text} rows have `{place.column}` "
                 f"equal to {code:g}, far from most other values. If {code:g} stands for missing, "
                 + self._without_code(place.column, code)
             )
         return sentences
+
+    def _beside_err(self, parts: int) -> float:
+        """Standard deviation of the noise in the difference of a code's rows and those of so many parts."""
+        return math.hypot(self.code_err, self.place_err * math.sqrt(parts))
 
     def _without_code(self, column: str, code: float) -> str:
         """What to type if a value stands for missing; a response drops no rows."""
@@ -322,7 +360,10 @@ class Check(Released):
 
     def _too_wide(self, place: ColumnHistogram) -> list[str]:
         """Whether hardly any rows lie outside a small part of a column's range; of a logarithm that may be right."""
-        counts, total, parsed = self._counts_at(place), max(float(self.counts[0]), 1.0), parse(self.formula)
+        counts, parsed = self._counts_at(place), parse(self.formula)
+        # A row with another column's code lies in no part.
+        others = is_code(self.places) & [one is not place for one in self.places for _ in one.names]
+        total = max(float(self.counts[0] - self.at[others].sum()), 1.0)
         # Few rows without a fault say little of all.
         if total < LEAST_CLEAN * self.rows or place.column not in parsed.untransformed_columns:
             return []
@@ -331,17 +372,28 @@ class Check(Released):
             start = int(np.argmax(inside))
             # The number of rows without a fault has less noise than the sum over their places.
             outside = max(total - float(inside[start]), 0.0)
-            noise = math.hypot(self.clean_err, self.place_err * math.sqrt(width))
+            coded = self.code_err * math.sqrt(float(others.sum()))
+            noise = math.hypot(self.clean_err, coded, self.place_err * math.sqrt(width))
             if outside - noise <= LEAST_OUTSIDE * total and outside + CERTAIN_SDS * noise <= MOST_OUTSIDE * total:
                 low, high = place.ends[start], place.ends[start + width]
                 declared = next(fault.declared for fault in self.faults if fault.column == place.column)
                 is_response = place.column in parsed.response_columns
+                found = (
+                    f"nearly all rows have `{place.column}` between {low:.6g} and {high:.6g}, {PART_NAMES[width]} "
+                    f"of its declared range {declared}, which may be far too wide. "
+                )
+                if is_response and width == 1 and not self.count:
+                    # It may be eight times too wide or a thousand times: a fit narrows it by a limited factor.
+                    typed = phrase(
+                        f"domain={{{place.column!r}: ({low:.6g}, {high:.6g})}}",
+                        shell=f"{place.column!r}: {{range: [{low:.6g}, {high:.6g}]}}",
+                    )
+                    return [
+                        f"{found}Declare a narrower range, such as {typed}, and check again. Standard errors grow with "
+                        "the range, although a fit may buy an interval of it"
+                    ]
                 narrowed = "" if is_response and self.count else f"; {self._narrowing(is_response)}"
-                return [
-                    f"nearly all rows have `{place.column}` between {low:.4g} and {high:.4g}, {PART_NAMES[width]} "
-                    f"of its declared range {declared}, which may be far too wide. A narrower range gives less "
-                    f"noise{narrowed}"
-                ]
+                return [f"{found}A narrower range gives less noise{narrowed}"]
         return []
 
     def _narrowing(self, is_response: bool) -> str:
@@ -405,9 +457,11 @@ class Check(Released):
         levels, ranges = ([one.column for one in self.places if bool(one.ends) == numeric] for numeric in (False, True))
         parts = [f"have each level of {_listed(levels)}"] if levels else []
         parts += [f"lie in each eighth of the declared range of {_listed(ranges)}"] if ranges else []
+        coded = bool(self._codes)
         counted = (
             f"{phrase('The table `located`', shell='--json')} tells how many rows {' and '.join(parts)} (std err "
-            f"{self.place_err:,.0f}), counting the complete rows in which nothing is clipped."
+            f"{self.place_err:,.0f}), counting the complete rows in which nothing is clipped"
+            + (f" or equal to a code, and how many have a code (std err {self.code_err:,.0f})." if coded else ".")
         )
         least, likely = (sds * noise / MOST_OUTSIDE for sds in (CERTAIN_SDS, POWERFUL_SDS))
         if not ranges or (clean >= likely and clean >= LEAST_CLEAN * self.rows):
@@ -433,12 +487,29 @@ class Check(Released):
             return (
                 f"Only a fault of {least:,.0f} rows or more stands out from the noise, and there are about "
                 f"{self.rows:,.0f} rows, so this check can find little. Raise eps: eps = "
-                f"{self._eps_for(least / LEAST_VISIBLE_SHARE, self.rows)} sees a fault of a tenth of the rows."
+                f"{self._eps_for(least / LEAST_VISIBLE_SHARE, self.rows)} sees a column that loses or clips a tenth of "
+                "the rows."
             )
         seen = "Beside the findings above, no" if self.findings else "No"
         return (
-            f"{seen} fault stands out from the noise. A fault of fewer than {max(math.ceil(least), 2):,} rows "
-            "cannot be seen."
+            f"{seen} fault stands out from the noise. Fewer than {max(math.ceil(least), 2):,} lost or clipped rows "
+            f"cannot be seen.{self._hidden_codes()}"
+        )
+
+    @property
+    def _codes(self) -> list[str]:
+        """The codes within ranges, by column."""
+        return [f"{code:g} in `{place.column}`" for place in self.places for code in place.codes]
+
+    def _hidden_codes(self) -> str:
+        """From how many rows on a code within a range is seen, which takes more."""
+        if not self._codes:
+            return ""
+        likely = max((CERTAIN_SDS + 1) * self.code_err, SEEN_SDS * self._beside_err(2))
+        codes = ", ".join(self._codes[:MOST_NAMES]) + (", ..." if len(self._codes) > MOST_NAMES else "")
+        return (
+            f" A code within a range ({codes}) is seen from about {max(float(f'{likely:.2g}'), 2):,.0f} rows on, and "
+            "from more where other values are near it."
         )
 
     def _beside(self) -> str:

@@ -16,7 +16,15 @@ from dpstats.call import check_privacy
 from dpstats.data import Rows, Table, as_table, slices
 from dpstats.domain import Domain, Levels, Range
 from dpstats.errors import ArgumentError
-from dpstats.evaluation.check_result import Check, ColumnHistogram, column_histograms, count_places, steps_per_place
+from dpstats.evaluation.check_result import (
+    Check,
+    ColumnHistogram,
+    code_flags,
+    column_histograms,
+    count_places,
+    is_code,
+    steps_per_place,
+)
 from dpstats.evaluation.integer_noise import choose_noise
 from dpstats.families import Family, Gaussian, get_family
 from dpstats.formula.advice import advice, schema_domain
@@ -153,13 +161,14 @@ def check(
         part = steps_per_place(places, STEPS)
         units = np.full(1 + len(faults), STEPS)
         units[0] -= len(places) * part
+        placed = np.where(is_code(places), len(places) * part, part)
         return Check(
             formula=formula,
             faults=faults,
             counts=released[: len(units)] / units,
             places=places,
-            at=released[len(units) :] / max(part, 1),
-            steps=(STEPS, int(units[0]), max(part, 1)),
+            at=released[len(units) :] / placed,
+            steps=(STEPS, int(units[0]), max(part, 1), max(len(places) * part, 1)),
             std_err=noise.variance**0.5 / STEPS,
             nobs=rows.rows if privacy.adjacency == "replace_one" and unit is None else None,
             guarantee=guarantee,
@@ -214,21 +223,27 @@ def _fault_sums(
             flags = fault_flags(block, facts, design, faults)
             clean = np.asarray(~flags.any(axis=1))
             total[: 1 + len(faults)] += shared_steps(flags)
-            # The steps that a row without a fault adds to its places are taken off "no fault".
+            # The steps that a row without a fault adds to its places are taken off "no fault". One with a code gives
+            # all of them to it: codes are few, and a row's part would drown in the noise of its places.
+            codes = code_flags(block, places)
+            coded = codes.any(axis=1)
+            located = part * count_places(block, clean & ~coded, places, facts)
+            if codes.shape[1]:
+                located[is_code(places)] += shared_steps(codes[clean], len(places) * part)[1:]
             total[0] -= len(places) * part * int(clean.sum())
-            total[1 + len(faults) :] += part * count_places(block, clean, places, facts)
+            total[1 + len(faults) :] += located
     return total
 
 
-def shared_steps(flags: Flags) -> NDArray[np.int64]:
-    """Sums over rows of one row's `STEPS`, shared among its faults, or given to the first place if it has none.
+def shared_steps(flags: Flags, steps: int = STEPS) -> NDArray[np.int64]:
+    """Sums over rows of one row's steps, shared among its faults, or given to the first place if it has none.
 
     Of flags of shape (r, faults), shape (1 + faults,).
     """
     number = flags.sum(axis=1)
-    part = STEPS // np.maximum(number, 1)
+    part = steps // np.maximum(number, 1)
     parts = flags * part[:, None]
-    # What is left of the division goes to the first fault, so that every row adds exactly STEPS.
+    # What is left of the division goes to the first fault, so that every row adds exactly these steps.
     faulty = np.flatnonzero(number)
-    parts[faulty, flags[faulty].argmax(axis=1)] += (STEPS - part * number)[faulty]
-    return np.concatenate([[STEPS * int(np.sum(number == 0))], parts.sum(axis=0)]).astype(np.int64)
+    parts[faulty, flags[faulty].argmax(axis=1)] += (steps - part * number)[faulty]
+    return np.concatenate([[steps * int(np.sum(number == 0))], parts.sum(axis=0)]).astype(np.int64)

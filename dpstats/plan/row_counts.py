@@ -15,6 +15,7 @@ import numpy as np
 from dpstats.formula.reader import DROPS, Fault
 from dpstats.privacy.accounting import exact, float_down, split_budget
 from dpstats.privacy.guarantee import Adjacency, Guarantee
+from dpstats.wording import phrase
 
 PROOF = "docs/proofs/adaptive"
 
@@ -234,7 +235,7 @@ class RowCounts:
         return [
             f"about {_percent(share, 2)} of the {self.of} (s.d. {_percent(error, 2)}) "
             + (_trimmed_effect(fault) if trimmed else fault.large_effect if large else fault.effect)
-            + ("" if trimmed or large else self._unstopped(fault))
+            + ("" if large else self._doubt(fault) or ("" if trimmed else self._unstopped(fault)))
             for fault, share, error in seen
             for trimmed in [not fault.loses and fault.column in narrowed]
         ]
@@ -247,6 +248,14 @@ class RowCounts:
         if not most < self.at_fault[self.faults.index(fault)] <= most + noise:
             return ""
         return f"; the count is noisy, and stops a fit only beyond about {round(most + noise, -1):,.0f} {self.of}"
+
+    def _doubt(self, fault: Fault) -> str:
+        """How often noise alone names a column, beside a count not far above the limit; else empty."""
+        assert self.at_fault is not None
+        if self.at_fault[self.faults.index(fault)] > self._noise(FALSE_STOPS):
+            return ""
+        check = phrase("dp.check", shell="python -m dpstats check")
+        return f"; noise alone names a column in up to {100 * FALSE_NOTES:g} of 100 fits, and {check} confirms it"
 
     def _rows_in_all(self, noise: float) -> float:
         """About how many rows there are: where their number is public it has those lost among them."""

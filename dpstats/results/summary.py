@@ -281,9 +281,14 @@ def _cap_kept(plan: Plan) -> str:
     widest = interval_cap(design, response) * (response.high - response.low) / 2
     if not (response.one_tail or declared) or cap < 0.999 * widest:
         return ""
+    low, high = design.response.low, design.response.high
+    column, *others = design.parsed.response_columns
+    typed = phrase(f"domain={{{column!r}: (low, high)}}", shell=f"{column!r}: {{range: [low, high]}}")
+    declare = "" if others else f" ({typed})"
     return (
-        f" No narrower cap found: residuals are capped at {cap:.4g}. If their standard deviation is public, "
-        f"{argument('residual_cap')} with 3 to 4 times this value gives smaller standard errors."
+        f" No narrower cap found: residuals are capped at {cap:.4g}, which follows from the response's declared range "
+        f"({low:.6g}, {high:.6g}). A narrower range{declare} gives smaller standard errors. So does "
+        f"{argument('residual_cap')}, with 3 to 4 times the residuals' standard deviation if that is public."
     )
 
 

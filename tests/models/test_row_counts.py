@@ -26,7 +26,7 @@ from dpstats.formula.reader import Fault, column_facts, fault_flags, possible_fa
 from dpstats.models import adaptive, sources
 from dpstats.models.sources import FormulaSource, _row_sums
 from dpstats.plan import range_eps
-from dpstats.plan.row_counts import CHECK_SHARE, RowCounts
+from dpstats.plan.row_counts import CHECK_SHARE, FALSE_NOTES, FALSE_STOPS, RowCounts
 from dpstats.privacy.accounting import exact
 from dpstats.privacy.guarantee import Adjacency, Guarantee
 
@@ -378,6 +378,16 @@ def test_a_column_is_named_for_a_count_that_noise_does_not_make() -> None:
     assert len(counts.released(1_000, [270, *[0] * 10]).findings()) == 1
     assert not counts.released(1_000, [250, *[0] * 10]).findings()
     assert not counts.released(60_000, [270, *[0] * 10]).findings()  # not half a per cent of the rows
+
+
+def test_a_finding_that_noise_may_have_made_says_how_often_it_does() -> None:
+    """As long as noise alone exceeds the count more often than it stops a fit."""
+    counts = RowCounts.planned(1.0, 0.03, "add_remove", [Fault("x", "lost", "(0, 1)")])
+    doubt = "noise alone names a column in up to 3 of 100 fits, and dp.check confirms it"
+    least, sure = (counts._noise(chance) for chance in (FALSE_NOTES, FALSE_STOPS))
+    for at_fault, doubtful in ((least + 1, True), (sure - 1, True), (sure + 1, False)):
+        (found,) = counts.released(20_000, [int(at_fault)]).findings()
+        assert found.endswith(doubt) == doubtful
 
 
 def test_a_share_above_the_limit_is_named_and_stops_only_where_noise_does_not_explain_it() -> None:
