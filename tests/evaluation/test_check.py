@@ -354,10 +354,10 @@ def test_a_finding_that_noise_may_have_made_says_so() -> None:
     check, random = dp.check(formula, data, domain, 1.0, seed=1), np.random.default_rng(0)
     clean = np.append(len(data), np.zeros(len(check.faults)))
     errors = np.append(check.clean_err, np.full(len(check.faults), check.std_err)) / np.sqrt(2)
-    faults = [replace(check, counts=clean + random.laplace(0, errors), places=(), at=check.at[:0]) for _ in range(2000)]
+    faults = [replace(check, counts=clean + random.laplace(0, errors), places=(), at=check.at[:0]) for _ in range(1000)]
     findings = [one.findings for one in faults]
     named = sum(map(bool, findings))
-    assert named <= 0.04 * 2000
+    assert named <= 0.04 * 1000
     said = sum(any("noise alone finds a fault in up to 4 of 100 checks" in each for each in one) for one in findings)
     assert 0.75 * named < said <= named
     sure = replace(check, counts=clean + np.append(0, [6.1 * check.std_err] + [0] * (len(check.faults) - 1)))
