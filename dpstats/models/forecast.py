@@ -149,6 +149,7 @@ class Forecast:
     # what a row adds in the mean: "usual" or "known"; "rich" and "poor" too where nothing is known
     populations: Mapping[str, RowMeans]
     finds_cap: bool = field(default=True, kw_only=True)  # whether the purchase of a cap of residuals goes well
+    alike: bool = field(default=False, kw_only=True)  # whether the rows of a person are supposed to be
     _cache: dict[tuple[str, int], list[NDArray[np.bool_]]] = field(init=False, repr=False, default_factory=dict)
 
     @cached_property
@@ -228,9 +229,20 @@ class Forecast:
 
     @property
     def assumption(self) -> str:
-        """What is supposed of a response, in a sentence; nothing of a number that is described."""
+        """What is supposed of a response that nobody describes, and of the rows of a person, in sentences."""
         means = list(self.populations.values())
-        return response_assumption(self.plan, [one.response for one in means], means[0].deviation)
+        response = response_assumption(self.plan, [one.response for one in means], means[0].deviation)
+        return f"{response} {self._alike_note}".strip() if self.alike else response
+
+    @property
+    def _alike_note(self) -> str:
+        record = self.plan.request.options.record
+        each = "" if record.shared else f", {record.rows} of each"
+        described = phrase(f"; public rows with {record.column!r} describe them (like=)", shell="")
+        return (
+            f"The rows of a person are taken as alike{each}. Rows that differ within persons give smaller standard "
+            f"errors{described}."
+        )
 
     @property
     def known(self) -> bool:
@@ -386,7 +398,8 @@ def forecast(
             return Forecast(plan, means)
         samples = {name: sample_rows(design, family, known, prior, residual, DRAWS) for name, prior in priors.items()}
         means = {name: row_means(family, one, cap) for name, one in samples.items()}
-        return Forecast(plan, {name: one.person(record) for name, one in means.items()})
+        people = record.column is not None
+        return Forecast(plan, {name: one.person(record) for name, one in means.items()}, alike=people)
 
 
 def likely_cap(plan: Plan, means: RowMeans, *, found: bool) -> float:

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import special
 
 from dpstats.arguments import check_type
 from dpstats.cached import cached_property
 from dpstats.domain import Domain, Range
+from dpstats.domain.declarations import TYPICAL_REACH
 from dpstats.families.base import OF_PIECES
 from dpstats.formula.design import DesignSpec
 from dpstats.frames import NotedFrame
@@ -55,7 +57,7 @@ from dpstats.plan import Plan
 from dpstats.plan.methods import ResponsePurchase, chosen_range_eps, fit_spec, may_take_sums
 from dpstats.plan.plan import rescaled, with_settled_law
 from dpstats.plan.tables import CAPPED_SUMS, method_name
-from dpstats.wording import phrase
+from dpstats.wording import argument, phrase
 
 Vector = NDArray[np.float64]
 
@@ -222,7 +224,7 @@ def forecast_by_rows(
     if interval_follows(plan.request):
         dearest = rescaled(plan, dearest.request)
     found = _forecast_once(dearest, assumptions, simulated)
-    return AdaptiveForecast(dearest, found.populations, plan, assumptions, simulated)
+    return AdaptiveForecast(dearest, found.populations, plan, assumptions, simulated, alike=found.alike)
 
 
 def _describes_response(plan: Plan) -> bool:
@@ -246,22 +248,59 @@ def by_rows(plan: Plan, n: object = None) -> pd.DataFrame:
     choices, found, of = Choices(plan), [], plan.request.options.record.of
     asked = plan.request.options.inference is True and comparable(plan) and plan.family.name not in OF_PIECES
     for rows in numbers if choices.open or asked else ():
+        used = rows * _kept(plan)
         with np.errstate(all="ignore"):  # of units that are far apart
-            place, expected = choices.outlook(rows)
+            place, expected = choices.outlook(used)
         chosen = choices.candidates[place]
         setting, screening = chosen.request.options.inference, chosen.screening
-        bought = choices.share(rows, chosen) or chosen.trimmed or (screening is not None and screening.range_eps)
+        bought = choices.share(used, chosen) or chosen.trimmed or (screening is not None and screening.range_eps)
         paid = "none" if not expected.share else "free" if setting == "auto" else "paid"
-        method = _method(chosen, plan, rows) if setting is True else method_name(plan)
+        method = _method(chosen, plan, used) if setting is True else method_name(plan)
         found.append((rows, "bought" if bought else "declared", paid, expected.share, method))
     table = NotedFrame(pd.DataFrame(found, columns=[of, "ranges", "errors", "share", "method"]).set_index(of))
+    notes = []
     if found and plan.family.response == "binary":
         assert isinstance(plan.design, DesignSpec)
         nothing = KnownColumns.from_arguments(plan.design, None, None)
         share = sample_rows(plan.design, plan.family, nothing, POOR, None, 1).response
         known = phrase(f"plan.standard_errors(n, {typical_response(plan, share)})", shell=typical_response(plan, share))
-        table.attrs["note"] = f"This assumes that {response_words(plan, share)}; {known} takes the share that you know."
+        notes.append(f"This assumes that {response_words(plan, share)}; {known} takes the share that you know.")
+    if found and plan.screening is not None:
+        fewer = "fewer of correlated columns have an interval"
+        notes.append(
+            f"Columns that {argument('screen')} chooses count as hardly correlated ({POOR.shared:g}); {fewer}."
+        )
+    if found and _has_inner(plan):
+        notes.append("All rows count as within inner=; rows beyond it would be left out.")
+    if notes:
+        table.attrs["note"] = "\n".join(notes)
     return table
+
+
+def _has_inner(plan: Plan) -> bool:
+    """Whether a number has an interval within its range that leaves out nobody knows how many rows."""
+    assert isinstance(plan.design, DesignSpec)
+    domain = plan.design.domain
+    return any(
+        isinstance(one, Range) and one.inner is not None for name, one in domain.items() if name not in plan.bought
+    )
+
+
+def _kept(plan: Plan) -> float:
+    """The share of rows that typical values leave in a fit, if numbers are normal and independent.
+
+    Of a person one row is enough, and what an interval leaves out that was bought, nobody knows.
+    """
+    if plan.request.options.unit is not None or not isinstance(plan.design, DesignSpec):
+        return 1.0
+    responses = plan.design.parsed.response_columns
+    cut = [
+        end != declared
+        for name, one in plan.design.domain.items()
+        if isinstance(one, Range) and one.inner is None and name not in responses
+        for end, declared in zip(one.interval, (one.low, one.high), strict=True)
+    ]
+    return float(special.ndtr(TYPICAL_REACH) ** sum(cut))
 
 
 def _method(chosen: Plan, plan: Plan, rows: float) -> str:

@@ -163,8 +163,11 @@ class Plan(Simulated, PlanFacts):
             summary of the fit names it, or "napp or statistics" where what is bought before decides between the two.
             The share is a cautious forecast, for uninformative rows (narrow, off-centre numbers; rare levels) and the
             declared ranges (docs/proofs/adaptive); `standard_errors` and `dp.sample_size` also forecast for usual
-            rows, which show intervals with far fewer. Of a screened model the widest terms stand for those that will
-            be chosen, and narrower ranges of chosen columns cost their part of eps but count as declared. With
+            rows, which show intervals with far fewer. Numbers with typical values are as these say, and rows beyond
+            them are taken off as of normal numbers; those beyond an interval that was bought are not. Of a screened
+            model the widest terms stand for those that will be chosen, correlated by 0.2, and narrower ranges of chosen
+            columns cost their part of eps but count as declared: if chosen columns are more correlated, fewer have an
+            interval. With
             ``inference=True`` errors are paid for in every line. The frame is empty, and a warning says why, if the
             number of rows changes nothing or there is no forecast.
 

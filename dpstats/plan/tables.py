@@ -266,7 +266,7 @@ def rows_table(found: pd.DataFrame) -> SimpleTable:
     ]
     title = f"Ranges and standard errors by the number of {found.index.name} that is counted"
     title += "\ncautious forecast: numbers fill little of their ranges, levels are rare"
-    title += f"\n{assumed}" if (assumed := found.attrs.get("note", "").partition(";")[0]) else ""
+    title += "".join(f"\n{line.partition(';')[0]}" for line in found.attrs.get("note", "").split("\n") if line)
     headers, widths = ["ranges", "standard errors", "coefficients with one", *several], [12, 20, 24, 20]
     return full_width(headers, rows, widths[: len(headers)], title=title)
 

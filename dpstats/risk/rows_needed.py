@@ -118,6 +118,8 @@ class ErrorSize(_RowCount):
         What is counted: "rows", or "persons" of a plan with a unit.
     assumption : str
         The share of events, or the mean of counts, that the numbers are for, and how to say another.
+    alike : bool
+        Whether the rows of a person are taken as alike, so that rows which differ give smaller errors.
     """
 
     n: int
@@ -130,6 +132,7 @@ class ErrorSize(_RowCount):
     known: bool = False
     of: str = "rows"
     assumption: str = ""
+    alike: bool = False
 
     @property
     def usual(self) -> int:
@@ -138,7 +141,10 @@ class ErrorSize(_RowCount):
 
     def __str__(self) -> str:
         """The numbers and the errors at `n`, at 80 columns."""
-        answer = f"About {self.n:,} {self.of} for these standard errors at eps = {self.eps:.4g}. {self._assumptions()}"
+        answer = (
+            f"About {self.n:,} {self.of} for these standard errors at eps = {self.eps:.4g}{_if_alike(self.alike)}. "
+            f"{self._assumptions()}"
+        )
         if self.free:
             paid = argument("inference", True)
             answer += (
@@ -162,6 +168,11 @@ class ErrorSize(_RowCount):
             f"This holds for {usual} Rows with narrow, off-centre numbers and rare levels are likely to {meets} from "
             f"{self.cautious:,} {self.of} on{later}. {simulated_rows_note()}"
         )
+
+
+def _if_alike(alike: bool) -> str:
+    """The condition of an answer about persons whose rows are not described."""
+    return ", if the rows of a person are alike" * alike
 
 
 def described_rows_note() -> str:
@@ -210,6 +221,8 @@ class RequiredEps:
         What is counted: "rows", or "persons" of a plan with a unit.
     assumption : str
         The share of events, or the mean of counts, that the answer is for, and how to say another.
+    alike : bool
+        Whether the rows of a person are taken as alike, so that rows which differ give smaller errors.
     """
 
     eps: float
@@ -219,6 +232,7 @@ class RequiredEps:
     known: bool = False
     of: str = "rows"
     assumption: str = ""
+    alike: bool = False
 
     def __float__(self) -> float:
         """The eps."""
@@ -232,10 +246,12 @@ class RequiredEps:
         rests_on = f"{described_rows_note() if self.known else simulated_rows_note()} {self.assumption}".rstrip()
         if math.isinf(self.eps):
             most = f"{LARGEST_EPS:g}"
-            answer = f"No eps up to {most} gives {self.n:,} {self.of} these standard errors. {self._why()}"
+            condition = _if_alike(self.alike)
+            answer = f"No eps up to {most} gives {self.n:,} {self.of} these standard errors{condition}. {self._why()}"
             answer += f"The table is for eps = {most}. "
             return _text_with_table(answer + rests_on, self.table, self.known)
-        answer = f"About eps = {self.eps:.4g} for these standard errors of {self.n:,} {self.of}. "
+        condition = _if_alike(self.alike)
+        answer = f"About eps = {self.eps:.4g} for these standard errors of {self.n:,} {self.of}{condition}. "
         if not self.known:
             rare = "Rows with narrow, off-centre numbers and rare levels"
             if math.isfinite(self.cautious):
@@ -257,10 +273,11 @@ class RequiredEps:
         if sampling[place] <= wanted[place]:
             return f"Take more {self.of} or larger targets. "
         rows = _round_up(self.n * float(sampling[place] / wanted[place]) ** 2)
+        then = "then " * self.alike
         return (
-            f"The sampling error alone is too large: without any privacy noise the standard error of "
-            f"{self.table.index[place]} is {sampling[place]:.3g}, the target {wanted[place]:.3g}. Take more {self.of} "
-            f"(more than {rows:,}) or a larger target. "
+            f"The sampling error alone is {then}too large: without any privacy noise the standard error of "
+            f"{self.table.index[place]} is {sampling[place]:.3g}, the target {wanted[place]:.3g}. Take more "
+            f"{self.of} (more than {rows:,}) or a larger target. "
         )
 
 
@@ -336,7 +353,8 @@ def required(
         shown = at(min(eps, LARGEST_EPS)) or forecast
         table = shown.errors(n).loc[targets.index]
     table.insert(0, "wanted", targets)
-    return RequiredEps(eps, sure, n, WideFrame(table), forecast.known, _counted(plan), forecast.assumption)
+    known, of = forecast.known, _counted(plan)
+    return RequiredEps(eps, sure, n, WideFrame(table), known, of, forecast.assumption, forecast.alike)
 
 
 LARGEST_EPS = 20.0  # a larger eps is no guarantee worth its name
@@ -387,7 +405,8 @@ def rows_for_errors(
     table.insert(0, "wanted", targets)
     known, of = forecast.known, _counted(plan)
     free = forecast.free(n)
-    return ErrorSize(n, WideFrame(table), plan.eps, free, cautious, least, most, known, of, forecast.assumption)
+    assumed, alike = forecast.assumption, forecast.alike
+    return ErrorSize(n, WideFrame(table), plan.eps, free, cautious, least, most, known, of, assumed, alike)
 
 
 def _counted(plan: Any) -> str:

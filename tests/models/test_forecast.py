@@ -310,6 +310,27 @@ def test_errors_of_persons_are_about_those_of_a_fit(formula: str, family: str, s
     assert ratios.between(0.6, 1.6).all()
 
 
+def test_that_rows_of_a_person_are_taken_as_alike_is_told_with_every_answer() -> None:
+    columns = {"x": (0, 1), "b": bool}
+    plan = dp.plan("b ~ x", columns, 2.0, family="binomial", unit="who", inference=True)
+    found = dp.required(plan, se={"x": 0.01}, n=4000)
+    words = " ".join(str(found).split())
+    assert "gives 4,000 persons these standard errors, if the rows of a person are alike. The sampling error" in words
+    assert "Rows that differ within persons give smaller standard errors; public rows with 'who' describe them" in words
+    assert "persons for these standard errors at eps = 2, if the rows of a person are alike" in " ".join(
+        str(dp.sample_size(plan, se={"x": 0.3})).split()
+    )
+    assert "The rows of a person are taken as alike." in plan.standard_errors(4000).attrs["note"]
+    three = dp.plan("b ~ x", columns, 2.0, family="binomial", unit="who", inference=True, max_rows=3)
+    assert "are taken as alike, 3 of each" in three.standard_errors(4000).attrs["note"]
+    # Public rows of whole persons need no such condition, and rows have no persons.
+    told = dp.required(plan, se={"x": 0.01}, n=4000, like=plan.made_up(600))
+    rows = dp.required(dp.plan("b ~ x", columns, 2.0, family="binomial", inference=True), se={"x": 0.01}, n=4000)
+    assert not any("alike" in str(one) for one in (told, rows))
+    assert found.alike
+    assert not told.alike
+
+
 def test_numbers_that_are_sought_are_of_persons() -> None:
     plan = dp.plan("b ~ x", DOMAIN, 2.0, family="binomial", unit="who", inference=True)
     size = dp.sample_size(plan, se={"x": 0.05})

@@ -8,6 +8,7 @@ import pytest
 
 import dpstats as dp
 from dpstats.errors import ArgumentError
+from dpstats.models import forecast_by_rows
 
 WIDE = {f"x{j}": (0, 10) for j in range(20)}
 SCREEN: dict[str, Any] = {"screen": 8, "split": "rows", "inference": True}
@@ -52,6 +53,33 @@ def test_ranges_of_chosen_columns_are_in_the_notes_and_by_rows(options: dict[str
     declared = planned(bool if options else (-50, 50), WIDE, ranges="declared", **SCREEN, **options)
     assert declared.by_rows(17_000)["ranges"].tolist() == ["declared"]
     assert "chosen columns" not in str(declared.summary())
+
+
+def test_by_rows_says_what_it_takes_of_chosen_columns_and_of_intervals() -> None:
+    columns: dict[str, Any] = {f"x{place}": (0, 100) for place in range(6)}
+    formula = "y ~ " + " + ".join(columns)
+    screened = dp.plan(formula, {**columns, "y": (0, 1)}, 1.0, screen=2, inference=True)
+    assert (
+        "screen= chooses count as hardly correlated (0.2); fewer of correlated columns"
+        in screened.by_rows().attrs["note"]
+    )
+    assert "Columns that screen= chooses count as hardly correlated (0.2)" in str(screened)
+    plain = dp.plan(formula, {**columns, "y": (0, 1)}, 1.0, inference=True)
+    assert "note" not in plain.by_rows().attrs
+    inner = dp.plan(formula, {**columns, "x0": dp.Range(0, 100, inner=(5, 30)), "y": (0, 1)}, 1.0, inference=True)
+    assert "within inner=" in inner.by_rows().attrs["note"]
+
+
+def test_by_rows_takes_off_the_rows_beyond_typical_values() -> None:
+    """Normal numbers: .27 % each, half of it where the declared range ends within three standard deviations."""
+    both, above = dp.Range(0, 100, typical=(50, 10)), dp.Range(0, 100, typical=(10, 10))
+    domain = {"a": both, "b": both, "c": above, "d": (0, 100), "y": dp.Range(0, 1, typical=(0.5, 0.1))}
+    plan = dp.plan("y ~ a + b + c + d", domain, 1.0, inference=True)
+    kept = (1 - 0.00135) ** 5
+    assert forecast_by_rows._kept(plan) == pytest.approx(kept, rel=1e-4)
+    assert forecast_by_rows._kept(dp.plan("y ~ a + b", domain, 1.0, unit="who", inference=True)) == 1.0
+    settled = forecast_by_rows.Choices(plan).outlook(1000 * kept)[1].share
+    assert plan.by_rows(1000)["share"].item() == pytest.approx(settled, rel=1e-4)
 
 
 def test_by_rows_takes_numbers_of_rows() -> None:
