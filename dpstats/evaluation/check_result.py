@@ -22,7 +22,7 @@ from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.trimming import rows_that_pay
 from dpstats.results.stored import Released, marked_title, privacy_level
 from dpstats.summaries import WIDTH, Summary, full_width
-from dpstats.wording import argument, phrase, sentence
+from dpstats.wording import argument, joined, phrase, sentence
 
 USUAL_EPS = 1.0  # where a fit of so much narrows ranges by itself, no more is advised
 PARTS = 8  # equal parts into which a range is divided
@@ -123,6 +123,15 @@ outside."""
 
 LEAST_CLEAN = 0.5
 """Ranges are judged by rows without a fault, where these are more than this share of all."""
+
+TYPICAL_LOSS = 0.01
+"""A column is not named for rows beyond 3 sd of typical= if it loses a smaller share of all."""
+
+NORMAL_LOSS, USUAL_LOSS = 0.0027, 0.004
+"""The share of its rows that a normal column has beyond 3 sd, and that of one which is not far from normal."""
+
+LARGE_LOSS, MOST_LOSING = 0.05, 3
+"""From so large a share on lost rows are added up over columns; the columns that lose most are named."""
 
 CLIPPED_SHARE = 0.005  # ranges are meant to clip a smaller share of the rows
 
@@ -265,7 +274,8 @@ class Check(Released):
 
     def _advice(self, fault: Fault, count: float) -> str:
         """What to do about a figure that matters and that noise cannot explain."""
-        if count < CERTAIN_SDS * self.std_err or (not fault.loses and count < CLIPPED_SHARE * self.rows):
+        least = 0.0 if fault.loses else CLIPPED_SHARE
+        if count < max(CERTAIN_SDS * self.std_err, (TYPICAL_LOSS if fault.beyond_typical else least) * self.rows):
             return ""
         return fault.advice
 
@@ -282,6 +292,11 @@ class Check(Released):
         """The faults that are there for sure, in sentences, the greatest first; then ranges that are far too wide."""
         table = self.table
         certain = table[table["advice"] != ""].sort_values("rows", ascending=False)
+        if beyond := self._beyond_typical():
+            many = set(self._many_beyond)
+            certain = certain[[place not in many for place in certain.index]]
+        losing = sum(self.faults[place].loses for place in certain.index) + len(beyond)
+        first = [*(self._lost_in_all() if losing > 1 else []), *beyond]
         clipped = {"below": "are clipped in", "above": "are clipped in"}
         faults = [
             f"about {row['rows']:,.0f} (s.d. {self.std_err:,.0f}) of {self._rows_text} rows "
@@ -290,7 +305,41 @@ class Check(Released):
             for _, row in certain.iterrows()
         ]
         ranges = [place for place in self.places if place.ends]
-        return faults + [one for place in ranges for one in self._missing_codes(place) or self._too_wide(place)]
+        placed = [one for place in ranges for one in self._missing_codes(place) or self._too_wide(place)]
+        return [*first, *faults, *placed]
+
+    def _lost_in_all(self) -> list[str]:
+        """How many rows are lost to all columns, where that is a large share."""
+        lost, error = self.totals.loc["lost", ["rows", "std_err"]].to_numpy(dtype=float)
+        if lost < max(CERTAIN_SDS * error, LARGE_LOSS * self.rows):
+            return []
+        share = f"{100 * lost / self.rows:.0f} %; s.d. {error:,.0f}"
+        return [f"in all about {lost:,.0f} ({share}) of {self._rows_text} rows are lost"]
+
+    @property
+    def _many_beyond(self) -> list[int]:
+        """The faults beyond typical values that are named together, by place: one of many rows is named alone."""
+        most = LARGE_LOSS * self.rows
+        return [i for i, fault in enumerate(self.faults) if fault.beyond_typical and self.counts[1 + i] < most]
+
+    def _beyond_typical(self) -> list[str]:
+        """That columns lose many more rows beyond 3 sd of their typical values than normal ones do, in one sentence."""
+        beyond = self._many_beyond
+        counts, error = self.counts[1:][beyond], self.std_err * math.sqrt(len(beyond))
+        usual = 1 - (1 - USUAL_LOSS) ** len(beyond)
+        lost, share = float(counts.sum()), float(counts.sum()) / max(self.rows, 1.0)
+        if len(beyond) < 2 or share < LARGE_LOSS or lost - usual * self.rows < CERTAIN_SDS * error:
+            return []
+        most = [beyond[place] for place in np.argsort(-counts)[:MOST_LOSING]]
+        named = joined([f"`{self.faults[place].column}` (about {self.counts[1 + place]:,.0f})" for place in most])
+        compare = phrase("inner=(low, high) or a range in its place", shell="inner or a range in its place")
+        typical, normal = phrase("typical=", shell="typical"), 1 - (1 - NORMAL_LOSS) ** len(beyond)
+        return [
+            f"about {lost:,.0f} ({100 * share:.0f} %; s.d. {error:,.0f}) of {self._rows_text} rows are lost because "
+            f"one of {len(beyond)} columns is missing or beyond 3 sd of {typical}, most by {named}; of as many normal "
+            f"columns at most {100 * normal:.2g} % would be. The columns are skewed, or the values are wrong: compare "
+            f"{typical} with its source, and for skewed columns declare {compare}, or leave {typical} out"
+        ]
 
     def _doubt(self, count: float) -> str:
         """How often noise alone finds a fault, beside a count near the limit; normal noise hardly ever does."""
@@ -447,9 +496,20 @@ class Check(Released):
             f"{private} under {self.guarantee.neighbours}. std err is that of their noise.{public}",
             "A row that is lost to several columns counts for each of them in equal parts, and so does a row "
             "clipped in several. Only rows that are not lost count as clipped.",
+            *self._expected_loss(),
             *([self._place_note()] if self.places else []),
             self._hidden() + self._beside(),
         ]
+
+    def _expected_loss(self) -> list[str]:
+        """How many rows are lost in all where no finding tells it: many columns lose a few each."""
+        if any(fault.loses for fault, advice in zip(self.faults, self.table["advice"], strict=True) if advice):
+            return []
+        if self._beyond_typical() or not (lost := self._lost_in_all()):
+            return []
+        typical = phrase("typical=", shell="typical")
+        few = f" No column loses many; a normal one has {100 * NORMAL_LOSS:.2g} % of its rows beyond 3 sd of {typical}."
+        return [sentence(lost[0]) + few * any(fault.beyond_typical for fault in self.faults)]
 
     def _place_note(self) -> str:
         """Which rows of which columns are counted by place, how accurately, and whether a wide range would show."""

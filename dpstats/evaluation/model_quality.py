@@ -54,8 +54,8 @@ PER_UNIT = "The guarantee is per {unit}, as that of the model: one row of each {
 """What is said of a unit that the caller did not name."""
 
 SHRUNKEN = 1.05  # predictions are shrunken if unbiased coefficients are so many times as large as the released ones
-NOISY_SHARE = 3.0
-"""The noise of a share explained is named if it is so many times the sampling error."""
+NOISY_SHARE, LARGE_NOISE = 3.0, 0.05
+"""The noise of a share explained is named if it is so many times the sampling error, and so large in itself."""
 
 Model = BinaryModel | LevelModel | NumericModel
 
@@ -339,16 +339,17 @@ def describe(
 
 
 def noisy_share_note(found: Evaluation, fit: GLMResults) -> list[str]:
-    """That R2, or the share of the deviance explained, is mostly noise, what helps, and what the fit itself has."""
+    """That noise is most of the error of R2, or of the share of the deviance explained, and what the fit itself has."""
     names = {"r2": "r_squared", PRINTED_NAMES["deviance"]: "deviance_explained"}
     name = next((name for name in names if name in found.metrics.index), None)
     if name is None or FEW_ROWS_NOTE in found.notes:
         return []
     noise, sampling = found.metrics["noise_se"][name], found.metrics["sampling_se"][name]
-    if noise <= NOISY_SHARE * sampling:  # not so if they are unknown
+    if noise <= max(NOISY_SHARE * sampling, LARGE_NOISE):  # not so if they are unknown
         return []
     narrower = "" if fit.plan.family.response == "binary" else "a narrower declared range of the response or "
-    note = f"{'R2' if name == 'r2' else f'The {name}'} is mostly noise: {narrower}more eps helps."
+    figure = "R2" if name == "r2" else f"the {name}"
+    note = f"Most of the uncertainty of {figure} is privacy noise: {narrower}more eps helps."
     if fit.has_errors and names[name] in fit.fitstats.index:
         value, error = fit.fitstats["value"][names[name]], fit.fitstats["std_error"][names[name]]
         if not error >= noise:

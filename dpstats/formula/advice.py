@@ -20,8 +20,8 @@ from dpstats.formula.parse import Formula, parse
 from dpstats.formula.response import Kind
 from dpstats.wording import days_since, phrase
 
-MOST_LISTED = 8
-"""Names in a note; more are counted."""
+MOST_LISTED, MOST_RANGES = 8, 3
+"""Names in a note, and intervals that drop rows; more are counted."""
 
 RAW_POWER = re.compile(r"I\((\w+) \*\* (\d+)\)")
 
@@ -252,15 +252,17 @@ def power_notes(parsed: Formula, domain: Domain) -> tuple[str, ...]:
 
 def dropped_note(domain: Domain) -> tuple[str, ...]:
     """A sentence on the ranges that drop rows, from public facts alone."""
-    ranges = [
-        f"{name} outside ({declared.interval[0]:g}, {declared.interval[1]:g})"
+    ranges = {
+        name: f"outside ({declared.interval[0]:g}, {declared.interval[1]:g})"
         for name, declared in domain.items()
         if isinstance(declared, Range) and declared.drops
-    ]
+    }
     if not ranges:
         return ()
-    more = [f"{len(ranges) - MOST_LISTED} more columns outside their intervals"] if len(ranges) > MOST_LISTED else []
-    listed = " or ".join([*ranges[:MOST_LISTED], *more])
+    many, alike = len(ranges) > MOST_RANGES, set(ranges.values())
+    few = [f"{name} {outside}" for name, outside in list(ranges.items())[: MOST_RANGES if many else None]]
+    more = [f"one of {len(ranges) - MOST_RANGES} more columns outside its interval"] if many else []
+    listed = f"one of {len(ranges)} columns {alike.pop()}" if many and len(alike) == 1 else " or ".join([*few, *more])
     return (f"Rows with {listed} are left out; predictions of such rows follow the formula",)
 
 

@@ -415,6 +415,11 @@ class Fault(NamedTuple):
         return self.kind in ("lost", "missing", "undeclared")
 
     @property
+    def beyond_typical(self) -> bool:
+        """Whether a row that has it is missing or lies beyond the cut-offs of typical values."""
+        return self.loses and self.declared.endswith(TYPICAL + DROPS)
+
+    @property
     def effect(self) -> str:
         """What it does to rows, and what to look at, in words."""
         if self.loses:

@@ -396,7 +396,8 @@ def kept_note(plan: PlanFacts) -> list[str]:
         exceed = float(f"{np.sum(2 * special.ndtr(-slopes[penalised] / spread[penalised])):.1g}")
         if exceed >= 1:
             cause = "Noise and chance" if auto else "Noise"
-            note += f" {cause} alone would keep about {exceed:.0f} of {np.sum(penalised)}."
+            kept = f"about {exceed:.0f} of {np.sum(penalised)}, more if columns are correlated"
+            note += f" {cause} alone would keep {kept}."
     if not may_screen(plan):
         return [note]
     screen, apart = phrase("screen=K", shell="--set screen=K"), argument("split", "rows")

@@ -64,6 +64,10 @@ _QUALITY = (
     "fit.fitstats has R2 or the deviance explained of a fit with standard errors and no offset; dp.evaluate "
     "measures both, and calibration, on any rows"
 )
+GRADIENT_UNITS = (
+    "coef is in the columns' own units; weight and threshold are limits of the gradient, summed over the rows, in "
+    "model units, and do not compare with coef."
+)
 _RESIDUALS = "dp.evaluate buys residuals in bins of the fitted values"
 _FITTED = "predict(newdata) gives the mean at public rows; predictions for private rows are not protected"
 _COVARIANCE = "cov_params() is the covariance of the errors"
@@ -303,8 +307,9 @@ class ReleasedModel(FittedModel):
         Columns: coef, as in `params`; with screening how, "screened", or "always" for what is kept unasked; with a
         sparse penalty weight, the lasso weight of the column in model units (the slope at zero of another sparse
         penalty), and threshold, what the noise brought into it: a bound noise alone rarely passes ("noise_aware"), or
-        the least weight ("auto"). `left_out` has the names of all others. Without a refit the columns are kept for
-        prediction, some without an effect; a note below the table says about how many.
+        the least weight ("auto"). Both are limits of the gradient of the loss, not of coef. `left_out` has the names of
+        all others. Without a refit the columns are kept for prediction, some without an effect; a note below the table
+        says about how many.
         """
         plan, objective = self.plan, self.plan.objective
         if not self.selects:
@@ -323,7 +328,8 @@ class ReleasedModel(FittedModel):
             threshold[plan.kept] = objective.threshold
             table |= {"weight": weight, "threshold": threshold}
         frame = NotedFrame(pd.DataFrame(table, index=pd.Index(plan.names, name="term"))[self.in_model])
-        frame.attrs["note"] = " ".join(kept_note(plan))
+        units = [GRADIENT_UNITS] if _is_sparse(plan) else []
+        frame.attrs["note"] = " ".join([*units, *kept_note(plan)])
         return frame
 
     @property

@@ -127,11 +127,14 @@ def summarize(
         # What is the same in every table stands there if there is room, and is no reason to look for more.
         words = wording_notes(results)
         notes = [note for note in [*essential_notes(results), *notes] if note not in words]
+        if (unnamed := faults_line(plan)) and isinstance(plan.design, DesignSpec):  # why rows may be lost stands there
+            left_out = dropped_note(plan.design.domain)
+            notes.sort(key=lambda note: note.rstrip(".") not in left_out)
         more = len(notes) - MOST_NOTES
         notes = [*notes, *words][:MOST_NOTES]
         if more > 0:
             notes.append(f"{more} more note{'s' * (more > 1)}: {phrase('fit.notes', shell='--full')}")
-        parts = [wrap_note(note) for note in (certified, spent, *faults_line(plan), *notes, *asked)]
+        parts = [wrap_note(note) for note in (certified, spent, *unnamed, *notes, *asked)]
         parts.insert(2, [] if details is None else [f"  Details: {details}."])
         summary.add_extra_txt([line for lines in parts for line in lines])
         return summary

@@ -114,10 +114,12 @@ def test_a_check_says_that_a_range_ends_at_a_code_for_missing() -> None:
 
 def test_findings_say_what_to_do() -> None:
     check = dp.check("y ~ x + g", frame(), DOMAIN, 0.5, seed=1)
-    assert [text.split("`")[1] for text in check.findings] == ["x", "g", "y"]
-    assert "above the declared range (0, 1)" in check.findings[0]
-    assert 'declare a wider range, or dp.Range(low, high, outside="drop") if' in check.findings[0]
-    assert "a level that is not declared" in check.findings[1]
+    total, *faults = check.findings
+    assert re.fullmatch(r"in all about \d+ \(\d+ %; s\.d\. \d+\) of .* rows are lost", total)
+    assert [text.split("`")[1] for text in faults] == ["x", "g", "y"]
+    assert "above the declared range (0, 1)" in faults[0]
+    assert 'declare a wider range, or dp.Range(low, high, outside="drop") if' in faults[0]
+    assert "a level that is not declared" in faults[1]
     assert max(map(len, check.summary().as_text().splitlines())) <= 80
     clean = frame().assign(g="a", x=0.5).fillna({"y": 1.0})
     assert dp.check("y ~ x + g", clean, DOMAIN, 0.5, seed=1).findings == []
@@ -473,3 +475,42 @@ def test_a_saved_check_of_two_text_levels_reads_as_it_did() -> None:
     check = dp.check("y ~ g", frame(300).assign(g="c", y=1.0), {"g": ["a", "b"], "y": (0, 2)}, 50.0)
     assert str(dp.Check.from_dict(json.loads(json.dumps(check.to_dict())))) == str(check)
     assert "if bool is declared" not in str(check)
+
+
+def typical_check(kind: str, count: int, seed: int = 0) -> dp.Check:
+    """Columns with true typical values, of which the last one of kind "wrong" lies 2 sd higher."""
+    random, names = np.random.default_rng([seed, 5]), [f"v{j}" for j in range(count)]
+    if kind == "skewed":
+        cells, declared = random.geometric(0.25, (8000, count)) - 1.0, dp.Range(0, 60, typical=(3, 3.46))
+    else:
+        cells, declared = random.normal(50, 10, (8000, count)), dp.Range(0, 100, typical=(50, 10))
+        cells[:, -1] += 20.0 * (kind == "wrong")
+    rows = pd.DataFrame(cells, columns=names).clip(0, 100).assign(y=random.uniform(size=8000))
+    domain = dict.fromkeys(names, declared) | {"y": (0, 1)}
+    return dp.check(f"y ~ {' + '.join(names)}", rows, domain, 1.0, family="gaussian", seed=seed)
+
+
+def test_many_skewed_columns_with_typical_values_are_one_finding_with_the_total() -> None:
+    found = typical_check("skewed", 40)
+    (finding,) = found.findings
+    lost = found.totals.loc["lost", "rows"] / found.rows
+    assert lost > 0.3
+    assert f"({100 * lost:.0f} %; s.d." in finding
+    assert "rows are lost because one of 40 columns is missing or beyond 3 sd of typical=" in finding
+    assert "of as many normal columns at most 10 % would be" in finding
+    assert "inner=(low, high)" in finding
+
+
+def test_rows_that_normal_columns_have_beyond_their_typical_values_are_no_fault() -> None:
+    for seed in range(3):
+        found = typical_check("normal", 40, seed)
+        assert found.findings == []
+        assert "No fault stands out" in (text := " ".join(str(found).split()))
+        assert re.search(r"In all about \d+ \(1\d %; s\.d\. \d+\) of [^%]+ rows are lost\. No column loses many", text)
+    assert typical_check("normal", 3).findings == []
+
+
+def test_one_column_with_wrong_typical_values_is_named_alone() -> None:
+    (finding,) = typical_check("wrong", 40).findings
+    assert "rows are lost to `v39`" in finding
+    assert "compare typical=(mean, sd) with its source" in finding

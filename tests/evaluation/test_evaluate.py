@@ -714,7 +714,9 @@ def test_an_r2_that_is_mostly_noise_is_said_to_be() -> None:
         found = dp.evaluate(fit, data, eps, seed=1)
         text, figure = " ".join(str(found).split()), found.metrics.loc["r2"]
         assert (figure["noise_se"] > 3 * figure["sampling_se"]) == told
-        note = "R2 is mostly noise: a narrower declared range of the response or more eps helps. That of the rows"
+        assert (figure["noise_se"] > 0.05) == told
+        note = "Most of the uncertainty of R2 is privacy noise: a narrower declared range of the response or more eps"
+        note += " helps. That of the rows"
         assert (note in text) == told
         own = fit.fitstats.loc["r_squared"]
         assert (f"{own['value']:.4f} (std err {own['std_error']:.4f}), in fit.fitstats" in text) == told
@@ -722,6 +724,18 @@ def test_an_r2_that_is_mostly_noise_is_said_to_be() -> None:
     text = " ".join(str(dp.evaluate(plain, data, 1.0, seed=1)).split())
     assert "more eps helps." in text
     assert "fitted to is" not in text
+
+
+def test_noise_that_leaves_a_precise_r2_is_not_named() -> None:
+    """It is most of the error of many rows, and small beside the figure."""
+    rng = np.random.default_rng(4)
+    x = rng.uniform(-1, 1, 12_000)
+    data = pd.DataFrame({"x": x, "y": x + rng.normal(size=12_000)})
+    fit = dp.ols("y ~ x", data, 10.0, domain={"x": (-1, 1), "y": (-20, 20)}, inference=True, seed=1)
+    found = dp.evaluate(fit, data, 1.0, seed=1)
+    figure = found.metrics.loc["r2"]
+    assert 3 * figure["sampling_se"] < figure["noise_se"] < 0.05
+    assert "privacy noise:" not in str(found)
 
 
 def shares(n: int, seed: int) -> pd.DataFrame:

@@ -219,6 +219,29 @@ def test_cut_offs_of_typical_values_are_compared_with_their_source() -> None:
             dp.ols("y ~ x", rows, 5.0, domain=declared, seed=1)
 
 
+def test_a_note_on_many_intervals_is_short() -> None:
+    """The interval of all, if they have one; else the first three."""
+    names = [f"x{j}" for j in range(12)]
+    alike, formula = dict.fromkeys(names, dp.Range(0, 100, typical=(50, 10))), f"y ~ {' + '.join(names)}"
+    (note,) = design_of(formula, dp.Domain(alike | {"y": (0, 1)})).notes
+    assert note.startswith("Rows with one of 12 columns outside (20, 80) are left out")
+    several = alike | {"x0": dp.Range(0, 100, typical=(40, 10)), "y": (0, 1)}
+    (note,) = design_of(formula, dp.Domain(several)).notes
+    outside = "x0 outside (10, 70) or x1 outside (20, 80) or x2 outside (20, 80) or one of 9 more columns outside its"
+    assert note.startswith(f"Rows with {outside} interval are left out")
+
+
+def test_a_summary_that_cannot_say_which_column_loses_rows_says_what_leaves_them_out() -> None:
+    random, names = np.random.default_rng(2), [f"x{j}" for j in range(12)]
+    rows = pd.DataFrame(random.normal(50, 10, (1500, 12)), columns=names)
+    rows["y"] = (0.5 + 0.02 * (rows["x0"] - 50)).clip(0, 1)
+    declared = dict.fromkeys(names, dp.Range(0, 100, typical=(50, 10))) | {"y": (0, 1)}
+    call = {"screen": 3, "split": "rows", "inference": True, "on_mismatch": "go", "seed": 1}
+    text = str(dp.ols(f"y ~ {' + '.join(names)}", rows, 1.0, domain=declared, **call).summary())
+    lines = " ".join(text.partition("Lost or clipped rows: no column is named")[2].split())
+    assert " counts them. Rows with one of 12 columns outside (20, 80) are left out" in lines
+
+
 def test_a_report_of_such_a_record_is_null() -> None:
     spec = dp.local.Spec(DROPPING, "y ~ x", eps=1.0, delta=1e-5, n=1000)
     assert isinstance(spec.program, Program)

@@ -696,13 +696,15 @@ def test_a_lasso_says_how_many_columns_noise_keeps_and_which_call_tests_effects(
     formula, data, domain = sparse_rows(3000)
     fit = dp.lasso(formula, data, 1.0, family="binomial", domain=domain, seed=1)
     note = (
-        "Columns are kept for prediction and may have no effect. Noise and chance alone would keep about 10 of 30. "
-        "screen=K with split='rows' and inference=True tests effects."
+        "Columns are kept for prediction and may have no effect. Noise and chance alone would keep about 10 of 30, "
+        "more if columns are correlated. screen=K with split='rows' and inference=True tests effects."
     )
     assert any(line.startswith(note) for line in fit.notes)
     assert note in words(fit)
     assert note in words(fit, full=True)
-    assert note in " ".join(repr(fit.selection).split())
+    shown = " ".join(repr(fit.selection).split())
+    assert note in shown
+    assert "weight and threshold are limits of the gradient" in shown, "a coefficient is in other units"
     # An alpha that noise never passes, and one far below the noise.
     none, most = (
         dp.lasso(formula, data, 1.0, family="binomial", domain=domain, seed=1, alpha=alpha) for alpha in (500, 1e-6)
