@@ -168,7 +168,7 @@ class GLMResults(ReleasedModel):
         facts["advice"] = list(self.plan.advice)
         for name, sums in (("fit_statistics", self.fit_sums), ("arm_sums", self.arm_sums)):
             facts |= {} if sums is None else {name: sums.to_dict()}
-        needed = None if self.has_errors else self.needed_rows
+        needed = None if self.has_errors and not np.isinf(self.bse).any() else self.needed_rows
         return facts | ({} if needed is None else {"needed_rows": needed._asdict()})
 
     @classmethod

@@ -279,12 +279,13 @@ class ReleasedModel(FittedModel):
 
     @cached_property
     def needed_rows(self) -> NeededRows | None:
-        """How many rows a fit without errors would need for them, if its number of rows was released or is public."""
+        """How many rows nearly all errors would need, if the number of rows was released or is public."""
         counted = self._counted_records
         if self.forecast_rows is None or counted is None:
             return None
+        halves = 1 if self._counted is None or self.plan.request.options.split is None else 2  # the fit has one
         with quiet():
-            return self.forecast_rows(counted[0])
+            return self.forecast_rows(halves * counted[0])
 
     @property
     def _counted_records(self) -> tuple[float, float] | None:

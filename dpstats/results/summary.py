@@ -16,6 +16,7 @@ from dpstats.domain import Range
 from dpstats.families.base import OF_PIECES
 from dpstats.formula.advice import dropped_note
 from dpstats.formula.design import DesignSpec
+from dpstats.formula.expression import columns_of
 from dpstats.formula.reader import FORMULA
 from dpstats.inference import ModelSpread
 from dpstats.mechanisms.design import SubDesign, formula_variables
@@ -105,6 +106,9 @@ FAR_TOO_WIDE = 0.25  # a declared range is far too wide if the range bought is a
 MOST_HIDDEN = 3  # coefficients that others hide are named, the first so many of them
 
 MOST_HIDING, LEAST_HIDDEN = 3, 0.15  # terms that hide others are named if they are few and hide this share of all
+
+NEARLY_ALL = 0.8
+"""Of the other coefficients: where rows are few a term is named only if it hides so many."""
 
 LARGEST_SHARE_SD = 0.02  # a share of rows with more noise is not printed
 MOST_NOTES = 3  # on the coefficients in a short summary, the most important first; `notes` has all
@@ -575,11 +579,14 @@ def what_would_help(results: ReleasedModel) -> str:
     typical = typical if may_be_typical(plan) else ""
     ways = f"narrower ranges{typical}, fewer or less collinear columns{chooses} and merging rare levels help."
     insist, hiding = argument("inference", True), hiding_note(results) if results.has_errors else ""
+    few = few_rows_note(results) if results.has_errors else ""
     if plan.request.options.inference not in (None, "auto") or isinstance(results.released, ReleasedSums):
+        if few:
+            return f"{hiding}{few}" if hiding else f"{few} N{ways[1:]}"
         return f"{hiding}More rows or eps help too." if hiding else f"More rows or eps, {ways}"
     if results.has_errors:
         more = "more rows or eps help too." if hiding else f"more rows or eps, {ways}"
-        return f"{hiding}{insist} spends eps on more of them; {more}"
+        return f"{hiding}{few}{' ' * bool(few)}{insist} spends eps on more of them; {more}"
     if needed is None:
         forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
         alike = plan.design.score_ratio == 1.0
@@ -599,6 +606,22 @@ def what_would_help(results: ReleasedModel) -> str:
     return (
         f"{insist} pays for them. If columns fill their ranges and are not collinear, nearly all of them need about "
         f"{enough}. If not, they may need ten times as many: {table} has cautious numbers."
+    )
+
+
+def few_rows_note(results: ReleasedModel) -> str:
+    """That rows times eps are too few for all coefficients and how many are enough, by a forecast; else empty."""
+    needed, counted = results.needed_rows, results._counted_records
+    if needed is None or (needed.usual is not None and needed.usual <= needed.rows):
+        return ""
+    of = results.plan.request.options.record.of
+    if needed.usual is None:
+        return f"No number of {of} is expected to be enough for all of them at this eps."
+    rough = counted is not None and counted[1] > LARGEST_COUNT_ERROR * counted[0]
+    halves = "" if results.plan.request.options.split is None else " (both halves)"
+    return (
+        f"Rows times eps are too few: if columns fill their ranges, nearly all coefficients need about "
+        f"{rows_or_eps(needed, results.plan, rough=rough)}{halves}."
     )
 
 
@@ -754,15 +777,25 @@ def rare_note(results: ReleasedModel, told: set[str]) -> list[str]:
 def hiding_note(results: ReleasedModel) -> str:
     """Which terms hide other coefficients, and what to do about them; empty where they do not hide many.
 
-    Of a spline one is enough: it often hides a few, and the other ways to more of them do not help.
+    Of a spline one is enough: it often hides a few, and the other ways to more of them do not help. Numbers of typical
+    values or of an interval fill it, and are not the cause; nor is any where the rows are too few for columns that fill
+    their ranges, unless nearly all others would have an error without it.
     """
     numbers, factors, hidden, blank, basis = hiding_terms(fitted_last(results), results._inferred)
     named, least = numbers + factors, 1 if basis else max(2, LEAST_HIDDEN * len(results._fitted_columns))
-    if not 1 <= len(named) <= MOST_HIDING or len(hidden) < least:
+    if few_rows_note(results):
+        others = len(results._fitted_columns) - len(named) - 1  # but for the intercept
+        least = max(2, NEARLY_ALL * others)
+    if (
+        not 1 <= len(named) <= MOST_HIDING
+        or len(hidden) < least
+        or any(fills_interval(results, one) for one in numbers)
+    ):
         return ""
     one = len(named) == 1
-    ways = ["leave it out" if one else "leave one of them out"]
-    ways += [f"declare a range that {'its' if one else 'their'} values fill"] if numbers else []
+    ranges = "a range that its values fill" if len(numbers) == 1 else "ranges that their values fill"
+    typical = phrase("typical=(mean, sd)", shell="typical values")
+    ways = [f"declare {ranges}", "use fewer knots" if basis else f"declare {typical}"] if numbers else []
     ways += ["merge rare levels"] if factors else []
     listed, verb = f"{', '.join(f'`{name}`' for name in named)}", "hides" if one else "hide"
     verb += "" if blank else ", or makes far wider," if one else ", or make far wider,"
@@ -770,6 +803,17 @@ def hiding_note(results: ReleasedModel) -> str:
     few = [str(results._fitted_names[place]) for place in hidden[:MOST_HIDDEN]]
     more = [f"{len(hidden) - len(few)} more"] if len(hidden) > len(few) else []
     return f"{listed} {verb} {joined([*few, *more])}: {advice}. "
+
+
+def fills_interval(results: ReleasedModel, term: str) -> bool:
+    """Whether the spread of a column of a term is known: by typical values, or an interval declared or bought."""
+    design = results.plan.design
+    if not isinstance(design, DesignSpec):
+        return False
+    codes = {factor.code: factor.node for one in design.parsed.terms for factor in one}
+    names = [name for code in term.split(":") if code in codes for name in columns_of(codes[code])]
+    declared = [design.domain.get(name) for name in names]
+    return any(isinstance(one, Range) and (one.typical is not None or one.inner is not None) for one in declared)
 
 
 def fitted_last(results: ReleasedModel) -> SubDesign:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 
 import dpstats as dp
 
@@ -58,7 +59,7 @@ def test_an_interaction_of_factors_is_named_with_what_helps_it() -> None:
         formula = "income ~ age + sex*C(race) + hours_per_week"
         fit = dp.logit(formula, adult.data, 0.2 if seed == 3 else 0.3, domain=adult.domain, seed=seed, inference=True)
         (note,) = (one for one in fit.notes if "hide" in one)
-        assert "or merge rare levels" in note
+        assert ": merge rare levels" in note
         assert "range that" not in note
         named |= {name for name in ("`C(race)`", "`sex:C(race)`") if name in note}
     assert named == {"`C(race)`", "`sex:C(race)`"}
@@ -75,3 +76,25 @@ def test_a_spline_that_hides_one_coefficient_is_named_alone() -> None:
             assert hidden
             assert fit.bse[f"{spline}[3]"] > 1, "the end itself"
     assert named >= 1
+
+
+def test_no_column_is_named_where_typical_values_are_declared_and_rows_are_few() -> None:
+    """The rows are too few for any five of these columns: of 24 such fits 11 had named one as the cause."""
+    names, told = [f"q{j}" for j in range(30)], 0
+    domain = dict.fromkeys(names, dp.Range(0, 60, typical=(3, 3.46))) | {"y": (-30, 30)}
+    for seed in range(4):
+        random = np.random.default_rng([seed, 4])
+        data = pd.DataFrame(random.geometric(0.25, (2000, 30)) - 1.0, columns=names).clip(0, 60)
+        data["y"] = 0.8 * data["q5"] - 0.6 * data["q7"] + random.normal(0, 2.5, 2000)
+        call = {"screen": 5, "split": "rows", "inference": True, "on_mismatch": "go", "seed": seed}
+        fit = dp.ols(f"y ~ {' + '.join(names)}", data, 1.0, domain=domain, **call)
+        notes = " ".join(fit.notes)
+        assert "hide" not in notes
+        assert "leave it out" not in notes
+        if np.isinf(fit.bse).any():
+            told += 1
+            assert "Rows times eps are too few" in notes
+            assert re.search(r"need about [\d,]+ rows.* \(both halves\)", notes)
+            assert fit.needed_rows.rows == pytest.approx(2 * fit._counted.value)
+            assert dp.GLMResults.from_dict(fit.to_dict()).notes == fit.notes, "a saved fit keeps the forecast"
+    assert told >= 2

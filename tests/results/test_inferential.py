@@ -657,7 +657,7 @@ def test_released_sums_that_identify_nothing_show_no_noise_like_errors() -> None
     shown = " ".join(found.summary().as_text().split())
     assert "noise sd" not in shown
     assert "std err" not in shown
-    assert "`age` hides sex[T.m] and edu: leave it out or declare a range that its values fill" in shown
+    assert "`age` hides sex[T.m] and edu: declare a range that its values fill or declare typical=(mean, sd)" in shown
     assert "shrunk towards zero" in shown
     assert "inference=True" not in shown, "the sums have been paid for"
     assert np.isinf(found.tidy()["std_error"]).all()
