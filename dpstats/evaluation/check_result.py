@@ -441,8 +441,12 @@ class Check(Released):
                         f"{found}Declare a narrower range, such as {typed}, and check again. Standard errors grow with "
                         "the range, although a fit may buy an interval of it"
                     ]
-                narrowed = "" if is_response and self.count else f"; {self._narrowing(is_response)}"
-                return [f"{found}A narrower range gives less noise{narrowed}"]
+                if is_response and self.count:
+                    return [
+                        f"{found}A fit buys a limit for counts by itself, so a narrower range gains little, and one that "
+                        "clips counts biases every coefficient"
+                    ]
+                return [f"{found}A narrower range gives less noise; {self._narrowing(is_response)}"]
         return []
 
     def _narrowing(self, is_response: bool) -> str:

@@ -290,9 +290,13 @@ class Estimate(NamedTuple):
         return math.hypot(self.noise_se, self.sampling_se)
 
     def interval(self, low: float, high: float) -> tuple[float, float]:
-        """A 95 % interval within the possible range: normal, corrected for the noise's kurtosis (Cornish, Fisher)."""
+        """A 95 % interval within the possible range: normal, corrected for the noise's kurtosis (Cornish, Fisher).
+
+        It is about the possible value nearest to the estimate, so it is never empty and covers no less.
+        """
         reach = (NORMAL + (NORMAL**3 - 3 * NORMAL) * self.excess / 24) * self.std_err
-        return max(self.value - reach, low), min(self.value + reach, high)
+        middle = min(max(self.value, low), high)
+        return max(middle - reach, low), min(middle + reach, high)
 
 
 UNKNOWN = Estimate(math.nan, math.nan, math.nan)

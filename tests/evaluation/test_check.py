@@ -148,7 +148,7 @@ def test_a_count_that_is_declared_too_wide_is_not_to_be_bought_since_fits_do_so_
     rows = {"x": np.random.default_rng(1).uniform(0, 1, 4_000), "y": np.random.default_rng(2).poisson(1.0, 4_000)}
     check = dp.check("y ~ x", rows, {"x": (0, 1), "y": (0, 500)}, 2.0, family="poisson", seed=1)
     (found,) = check.findings
-    assert found.endswith("A narrower range gives less noise")
+    assert found.endswith("one that clips counts biases every coefficient")
     assert dp.Check.from_dict(check.to_dict()).findings == [found]
 
 

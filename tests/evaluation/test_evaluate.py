@@ -819,3 +819,19 @@ def test_a_summary_has_three_notes_and_says_where_the_others_are() -> None:
     assert "more note" not in whole
     with pytest.raises(ArgumentError, match="evaluate each by itself"):
         dp.evaluate([fit, fit], frame(10, 1), 1.0)  # type: ignore[arg-type]
+
+
+def test_an_interval_lies_in_the_possible_range_and_has_the_estimate() -> None:
+    """Of two classes that are far apart the noise moves observed shares beyond 0 and 1."""
+    random = np.random.default_rng(3)
+    x = np.clip(random.standard_normal(3000), -3, 3)
+    data = pd.DataFrame({"x": x, "y": (random.random(3000) < 1 / (1 + np.exp(-1 - 6 * x))).astype(int)})
+    fit = dp.logit("y ~ x", data, 2.0, domain={"x": (-3, 3), "y": [0, 1]}, seed=1)
+    beyond = 0
+    for seed in range(30):
+        table = dp.evaluate(fit, data, 0.5, metrics=["calibration"], seed=seed).calibration
+        assert table is not None
+        assert ((0 <= table["low"]) & (table["low"] <= table["observed"])).all()
+        assert ((table["observed"] <= table["high"]) & (table["high"] <= 1)).all()
+        beyond += int(table["observed"].isin([0.0, 1.0]).sum())
+    assert beyond > 0  # such bins came up
