@@ -173,6 +173,8 @@ def add_predict(commands: Commands) -> None:
     parser = commands.add_parser("predict", help="predictions of a fit for public rows, as CSV; spends nothing")
     parser.add_argument("fit", type=Path, help="a file written by fit --output")
     parser.add_argument("data", type=Path, help="a CSV or Parquet file of public rows: predictions tell of their rows")
+    for name in ("offset", "exposure"):
+        parser.add_argument(f"--{name}", type=float, metavar="NUMBER", help="of all rows, in place of its column")
     parser.add_argument("--level", type=float, default=0.95, help="of the intervals of the mean (default 0.95)")
     parser.add_argument("--output", type=Path, metavar="FILE", help="a new CSV file (default: standard output)")
     parser.set_defaults(run=_predict)
@@ -182,10 +184,11 @@ def _predict(options: argparse.Namespace) -> None:
     fit = GLMResults.load(options.fit)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
+        beside = {"offset": options.offset, "exposure": options.exposure}
         try:
-            table = fit.get_prediction(options.data, 1 - options.level).summary_frame()
+            table = fit.get_prediction(options.data, 1 - options.level, **beside).summary_frame()
         except NotReleasedError:  # no standard errors, or no mean
-            table = fit.predict(options.data).to_frame("predicted")
+            table = fit.predict(options.data, **beside).to_frame("predicted")
     for one in told:
         print(f"note: {one.message}", file=sys.stderr)
     write_new(table.to_csv(index=False), options.output)

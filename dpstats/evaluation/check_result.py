@@ -443,8 +443,8 @@ class Check(Released):
                     ]
                 if is_response and self.count:
                     return [
-                        f"{found}A fit buys a limit for counts by itself, so a narrower range gains little, and one that "
-                        "clips counts biases every coefficient"
+                        f"{found}A fit buys a limit for counts by itself, so a narrower range gains little, and one "
+                        "that clips counts biases every coefficient"
                     ]
                 return [f"{found}A narrower range gives less noise; {self._narrowing(is_response)}"]
         return []
