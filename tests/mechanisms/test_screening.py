@@ -15,6 +15,7 @@ from dpstats.families import Binomial, Gaussian, HuberSVM, Poisson
 from dpstats.formula.design import design_spec
 from dpstats.mechanisms import screening
 from dpstats.mechanisms.design import ArrayDesign
+from dpstats.mechanisms.objective import ObjectivePlan
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.screening import (
     NULL_PRICE,
@@ -109,6 +110,33 @@ def test_the_fits_between_choices_cost_what_is_charged_for_them(frame, monkeypat
     found = screened(frame).plan.screening
     assert len(refits) == found.choices - 1
     assert found.null.cost + found.choices * found.choice_eps + sum(refits) == pytest.approx(found.eps, rel=1e-9)
+
+
+def test_choices_have_the_noise_and_refits_the_curvature_that_are_priced(frame, monkeypatch):
+    """Nothing but what a fit is shrunk to has changed since it was priced."""
+    priced, drawn, fitted = [], [], []
+    plan, choose, fit = screening.plan_objective, screening.noisy_argmax, ObjectivePlan.coefficients
+
+    def planned(*arguments):
+        priced.append(plan(*arguments))
+        return priced[-1]
+
+    def chosen(scores, scale, *arguments, **options):
+        drawn.append(scale)
+        return choose(scores, scale, *arguments, **options)
+
+    def released(self, *arguments):
+        fitted.append((self.curvature.tolist(), self.noise.to_dict()))
+        return fit(self, *arguments)
+
+    monkeypatch.setattr(screening, "plan_objective", planned)
+    monkeypatch.setattr(screening, "noisy_argmax", chosen)
+    monkeypatch.setattr(ObjectivePlan, "coefficients", released)
+    found = screened(frame).plan.screening
+    assert drawn == [noise_scale(found.choice_eps, "add_remove")] * found.choices
+    before = fitted[: 1 + 2 * (found.choices - 1)]
+    assert len(before) == 1 + 2 * (found.choices - 1)
+    assert all(one in [(own.curvature.tolist(), own.noise.to_dict()) for own in priced] for one in before)
 
 
 def test_the_intercept_is_shrunk_to_that_of_the_refit():

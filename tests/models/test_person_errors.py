@@ -14,6 +14,7 @@ import pytest
 from planted_residuals import dearer_residuals
 
 import dpstats as dp
+from dpstats.mechanisms import information_release
 from dpstats.models import residuals, sources
 from dpstats.privacy.accounting import exact
 
@@ -119,6 +120,23 @@ def test_a_planted_purchase_that_costs_more_is_not_released(monkeypatch: pytest.
     dearer_residuals(monkeypatch)
     with pytest.raises(dp.errors.ReleaseError, match="nothing was released"):
         fitted("gaussian", frame(6_000))
+
+
+@UNITS
+def test_the_spread_of_persons_has_the_noise_of_as_many_rows_as_one_may_have(
+    unit: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to k rows of weight 1: k times the length of one row's score, for k times its price."""
+    bought, rows = [], unit.get("max_rows", 1)
+    honest = information_release.noisy_cluster_spread
+
+    def spied(*arguments: Any, **options: Any) -> Any:
+        bought.append((options["most"], options["eps"]))
+        return honest(*arguments, **options)
+
+    monkeypatch.setattr(information_release, "noisy_cluster_spread", spied)
+    plan = fitted("binomial", frame(3_000), inference=True, **unit).plan
+    assert bought == [(rows, rows * plan.stages[-1].plan.information.purchase.spread_eps)]
 
 
 def first_of(honest: Callable[..., Any]) -> Callable[..., Any]:
