@@ -55,10 +55,11 @@ def _bought(name: str, declared: Domain, table: Table | None) -> str | None:
     """Why a range may be bought by mistake."""
     near = near_miss(name, declared)
     if near is not None:
-        return f"{name} is not declared, and its range will be bought; the domain declares {near}: did you mean that?"
+        bought = f"column {name} is not declared, and its range will be bought"
+        return f"{bought}; the domain declares {near}: did you mean that?"
     if table is not None and table.count(name) == 1 and table.column(name).type_name == "CSV text":
         return (
-            f"{name} is not declared and comes from a CSV file, which declares no types. It is read as numbers, "
+            f"column {name} is not declared and comes from a CSV file, which declares no types. It is read as numbers, "
             "and text counts as missing; if it is text, list its levels in the domain"
         )
     return None

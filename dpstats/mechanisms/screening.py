@@ -68,7 +68,7 @@ class NullResidual:
         if family.response == "binary":
             at_zero, at_one = (float(family.derivatives(point, end[None]).gradient[0]) for end in ends)
             return cls(True, at_zero, at_one, max(abs(at_zero), abs(at_one), np.finfo(float).tiny))
-        mean = float(np.clip(family.mean(point)[0], -family.lipschitz, family.lipschitz))
+        mean = float(family.mean(point)[0])  # which may lie beyond the cap on residuals
         bound = family.lipschitz
         if family.response == "count":
             bound = max(mean, float(family.clip_response(np.array([np.inf]))[0]) - mean)

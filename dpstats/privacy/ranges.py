@@ -24,6 +24,7 @@ from dpstats.privacy.selection import (
     noisy_argmax,
     quantile_choice,
 )
+from dpstats.wording import argument
 
 POWERS = range(51)
 """The first selection chooses among [0, 2^k], [-2^k, 0] and [-2^k, 2^k] for these k."""
@@ -148,8 +149,8 @@ def check_range_eps(
                 )
         raise ArgumentError(
             f"eps is too small to buy ranges: {eps:.3g} for each of {len(names)} columns, and {rows_at_least:g} "
-            f"rows need at least {least:.3g}. Declare ranges of {', '.join(names)} in the domain, raise eps or "
-            "range_share, or state more rows with rows_at_least"
+            f"rows need at least {least:.3g}. Declare ranges of {', '.join(names)} in the domain (levels of "
+            f"text), raise eps or {argument('range_share')}, or state more rows with {argument('rows_at_least')}"
         )
 
 

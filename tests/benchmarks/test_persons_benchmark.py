@@ -24,7 +24,9 @@ def test_persons_have_one_to_ten_rows() -> None:
 
 def test_forecasts_are_divided_by_the_errors_of_fits() -> None:
     found = person_forecasts.ratios("gaussian", 0.5, 1)
-    assert list(found) == [*person_forecasts.KNOWN["gaussian"], "like="]
+    assert list(found) == [
+        f"{known} {kind}" for known in (*person_forecasts.KNOWN["gaussian"], "like=") for kind in ("lower", "std_error")
+    ]
     assert all((one > 0).all() for one in found.values())
 
 

@@ -78,7 +78,7 @@ WRONG: list[tuple[str, int, str]] = [
     ("y ~ 1 < x < 3", 5, "(1 < x) & (x < 3)"),
     ("y ~ np.where(x, 1, 0)", 5, "such as (x > 1)"),
     ("y ~ s(x)", 5, "cr(..., df=4, constraints='center')"),
-    ("y ~ z + ns(x, 3)", 9, "cr(..., df=3, constraints='center')"),
+    ("y ~ z + ns(x, 3)", 9, "cr(..., df=4, constraints='center')"),
     ("y ~ z + cr(x, df=4)", 9, "cr(x, df=4) adds up to the intercept; write cr(x, df=4, constraints='center')"),
     ("y ~ z + bs(x)", 9, "bs(x, df=4)"),
     ("y ~ poly(x)", 5, "poly(x, 2)"),

@@ -280,7 +280,7 @@ def test_a_plan_says_when_and_what() -> None:
         {"horizon": 0},
         {"eps": -1.0},
         {"method": "none"},
-        {"penalty": "lasso"},
+        {"penalty": "ridge"},
     ],
 )
 def test_bad_arguments_are_named(wrong: dict[str, Any]) -> None:

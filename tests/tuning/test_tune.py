@@ -86,7 +86,7 @@ def test_grids_of_penalties_and_families_are_named():
 
 
 def test_a_strength_without_default_has_no_untuned_plan():
-    plan = plan_tuning("y ~ x", DOMAIN, {"alpha": [1.0, 2.0]}, 1.0, penalty="lasso")
+    plan = plan_tuning("y ~ x", DOMAIN, {"alpha": [1.0, 2.0]}, 1.0, penalty="ridge")
     assert plan.default is None
     assert "untuned default" not in plan.table.index
 
