@@ -277,7 +277,7 @@ def test_what_messages_name_prints_forecasts_and_errors(folder: Path, capfd: pyt
     capfd.readouterr()
     assert main(["plan", *model, "--rows", "5000"]) == 0
     lines = capfd.readouterr().out.splitlines()
-    assert "Standard errors foreseen for 5,000 rows" in lines[0]
+    assert "Standard errors forecast for 5,000 rows" in lines[0]
     assert any("finite   at upper" in line or "finite  at upper" in line for line in lines)
     for name, row in foreseen.iterrows():
         (line,) = (line for line in lines if line.startswith(str(name)))

@@ -1,4 +1,4 @@
-"""Standard errors foreseen from public facts: those of fits to made-up rows, which go through the release itself."""
+"""Standard errors forecast from public facts: those of fits to made-up rows, which go through the release itself."""
 
 from __future__ import annotations
 
