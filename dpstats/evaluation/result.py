@@ -228,7 +228,7 @@ MOST_NOTES = 3  # below a short summary, the most important first
 WORDS_NOTE = (
     "noise is the standard error due to privacy, sampling the one due to the sample; the interval includes both. On "
     "rows that the model was fitted to, metrics are too good. Rows with a missing cell or an undeclared level, also of "
-    "the response, are left out and not counted; dp.check counts them."
+    "the response, are left out and not counted; a check counts them."
 )
 
 CLIPS = ("The metrics clip", "The model of comparison clips", "mae clips", "pinball clips", BINS_CLIP)
