@@ -577,10 +577,11 @@ class Check(Released):
         )
 
     def _beside(self) -> str:
-        """What is not counted of an absorbed factor."""
-        if self.absorbed is None:
+        """What is not counted of an absorbed factor and of persons."""
+        named = list(dict.fromkeys(filter(None, (self.absorbed, self.guarantee.unit))))
+        if not named:
             return ""
-        return f" A fit also drops rows without a value of {self.absorbed}, which are not counted here."
+        return f" A fit also drops rows without a value of {joined(named, 'or')}, which are not counted here."
 
     def __repr__(self) -> str:
         return f"<Check: {self.formula if len(self.formula) < 50 else 'formula'}; {self.guarantee}>"

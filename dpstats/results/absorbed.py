@@ -96,7 +96,8 @@ def plan_notes(plan: WithinPlan) -> list[str]:
         guarantee_sentence(plan.guarantee, "The fit is", protected),
         f"Budget: eps {plan.guarantee.eps:.4g}: {purchases}.",
         *([weighed] if plan.whole else []),
-        f"The effects of {plan.absorbed} are not released, and there is no noise for them."
+        f"The effects of {plan.absorbed} are not released, and there is no noise for them. Rows without a value of "
+        f"{plan.absorbed} are left out and not counted."
         + (
             ""
             if plan.whole
@@ -229,8 +230,8 @@ class AbsorbedResults(InferenceMixin, Released):
         }
         return WideFrame([facts])
 
-    def summary(self) -> Summary:
-        """The regression table, in statsmodels' look; as_text, as_html, as_latex and as_markdown."""
+    def summary(self, *, full: bool = True) -> Summary:
+        """The regression table with all notes, in statsmodels' look; `full` is for models that have a shorter one."""
         counted = self.plan.counted(self.released)
         about = about_rows(counted.count, counted.deviation).removeprefix("about ")
         notes = [*plan_notes(self.plan), *counts_note(self), *faults_line(self)]
