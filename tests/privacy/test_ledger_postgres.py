@@ -182,7 +182,8 @@ GRANTS = (
     "GRANT SELECT ON ALL TABLES IN SCHEMA {0} TO {1}",
     "GRANT INSERT ON {0}.account, {0}.entry, {0}.stream TO {1}",
     "GRANT UPDATE (state) ON {0}.entry TO {1}",
-    "GRANT UPDATE ON {0}.ledger, {0}.stream TO {1}",
+    "GRANT UPDATE ON {0}.stream TO {1}",
+    "GRANT UPDATE ON {0}.ledger TO {1}",
 )
 
 
