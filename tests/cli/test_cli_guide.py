@@ -30,6 +30,7 @@ def test_the_commands_of_the_guide_run(
     Path("adult.yaml").write_text(block("yaml"))
     dp.datasets.load_adult().data.to_parquet("rows.parquet")
     dp.datasets.load_adult("test").data.to_parquet("test.parquet")
+    Path("new.csv").write_text("age,sex\n40,Male\n")
     commands = [line for line in block("sh").splitlines() if line.strip()]
     assert len(commands) >= 6
     for command in commands:
