@@ -161,7 +161,7 @@ def _plan(options: argparse.Namespace) -> None:
         print(as_json({**plan_facts(found), **more}), end="")
         return
     shown = found.summary() if options.full else found
-    of = "rows" if found.guarantee.unit is None else "persons"
+    of = found.request.options.record.of
     print(shown if forecast is None else _forecast_text(forecast, f"{options.rows:,} {of}"))
 
 

@@ -437,8 +437,7 @@ class Fault(NamedTuple):
         return (
             f"are lost to `{self.column}`: {NO_NUMBER}; if the column holds text, list its levels; if it holds numbers "
             "with thousands separators or decimal commas, write 31245 for 31,245 and 62.5 for 62,5; if it holds dates, "
-            "make them numbers, "
-            f"{days_since(self.column)}"
+            f"make them numbers, {days_since(self.column)}"
         )
 
     def _clipped(self, *, fitted: bool = True) -> str:

@@ -230,8 +230,8 @@ class AbsorbedResults(InferenceMixin, Released):
         }
         return WideFrame([facts])
 
-    def summary(self, *, full: bool = True) -> Summary:
-        """The regression table with all notes, in statsmodels' look; `full` is for models that have a shorter one."""
+    def summary(self) -> Summary:
+        """The regression table, in statsmodels' look; as_text, as_html, as_latex and as_markdown."""
         counted = self.plan.counted(self.released)
         about = about_rows(counted.count, counted.deviation).removeprefix("about ")
         notes = [*plan_notes(self.plan), *counts_note(self), *faults_line(self)]

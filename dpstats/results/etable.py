@@ -512,7 +512,7 @@ class Column:
             counted = fit.plan.counted(fit.released)
             facts |= {"Response": fit.plan.design.response_name, "Method": "statistics", "Absorbed": fit.plan.absorbed}
             facts |= {"Errors": "clustered" if fit.plan.whole else "model"}
-            rows = "Groups" if fit.plan.whole else "Rows - groups"
+            rows = "Groups" if fit.plan.whole else "Rows less groups"
             return facts | {rows: about_rows(counted.count, counted.deviation)}
         assert isinstance(fit, StatisticsResults)
         row = fit.glance().iloc[0]
@@ -529,7 +529,7 @@ FIGURES = {"R2": "r_squared", "Deviance expl.": "deviance_explained"}
 
 ROW_FACTS = ("Weights", "Offset", "Subset", "Trials at most")  # without which a mean or a ratio is misread
 
-OF_SUMS = ("Absorbed", "Endogenous", "First-stage F", "Rows - groups", "Groups")  # facts of models of released sums
+OF_SUMS = ("Absorbed", "Endogenous", "First-stage F", "Rows less groups", "Groups")  # facts of models of released sums
 
 
 def _names(columns: Sequence[Column]) -> list[str]:

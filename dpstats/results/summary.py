@@ -218,7 +218,7 @@ def fit_facts(results: ReleasedModel) -> list[str]:
         size = "p < 0.001" if test["p_value"] < PVALUE_STEP else f"p = {test['p_value']:.3f}"
         value, number = test["value"], round(test["df"])
         others = len(results._fitted_columns) - int("Intercept" in results.plan.names) - number
-        too_noisy = f"the other {others} are too noisy" if others > 1 else "the other one is too noisy"
+        too_noisy = f"{others} other{'s' * (others > 1)} too noisy"  # short: a number is not broken across lines
         tested = f"joint test of {number} slopes ({too_noisy})" if others else "slopes"
         statistic = f"{value:,.0f}" if value >= LARGE_WALD else f"{value:.3g}"
         facts += [f"{tested}: Wald({number}) = {statistic}, {size}"] * (number > 1 or not others)
@@ -579,7 +579,8 @@ def what_would_help(results: ReleasedModel) -> str:
     typical = typical if may_be_typical(plan) else ""
     ways = f"narrower ranges{typical}, fewer or less collinear columns{chooses} and merging rare levels help."
     insist, hiding = argument("inference", True), hiding_note(results) if results.has_errors else ""
-    few = few_rows_note(results) if results.has_errors else ""
+    blank = float(np.mean(~np.isfinite(results._inference.se))) if results.has_errors else 0.0
+    few = few_rows_note(results) if blank >= LEAST_HIDDEN else ""
     if plan.request.options.inference not in (None, "auto") or isinstance(results.released, ReleasedSums):
         if few:
             return f"{hiding}{few}" if hiding else f"{few} N{ways[1:]}"

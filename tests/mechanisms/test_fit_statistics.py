@@ -673,7 +673,7 @@ def test_a_joint_test_of_fewer_slopes_than_the_table_shows_says_so() -> None:
         if 1 < test["df"] < known:
             seen += 1
             number, others = round(test["df"]), len(fit.bse) - 1 - round(test["df"])
-            noisy = f"the other {others} are too noisy" if others > 1 else "the other one is too noisy"
+            noisy = f"{others} other{'s' * (others > 1)} too noisy"
             assert f"joint test of {number} slopes ({noisy}): Wald({number}) = " in text
             assert max(map(len, str(fit.summary()).splitlines())) <= 80
         assert "joint test of 1 slope" not in text

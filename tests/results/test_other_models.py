@@ -71,7 +71,7 @@ def test_linear_models_of_all_kinds_stand_in_one_table(models: dict[str, Any]) -
         error = models[name].bse["x"]
         assert f"({to_the_noise(error, error)})" in text
         assert table.frame.loc["x", (name, "coef")] == models[name].debiased["x"]
-    for fact in ("Absorbed", "Rows - groups", "Groups", "Endogenous", "First-stage F"):
+    for fact in ("Absorbed", "Rows less groups", "Groups", "Endogenous", "First-stage F"):
         assert fact in text, fact
     with pytest.raises(ArgumentError, match="iv has another one"):
         dp.etable({"iv": models["iv"]}, exponentiate=True)
