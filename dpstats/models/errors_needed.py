@@ -16,8 +16,8 @@ from dpstats.models.forecast import mean_information, releases_errors, row_means
 from dpstats.models.forecast_by_rows import Choices
 from dpstats.models.population import RICH, USUAL, ColumnPrior, KnownColumns
 from dpstats.plan import Plan, replan_request, with_settled_law
+from dpstats.results.error_advice import LARGEST_COUNT_ERROR, rows_or_eps
 from dpstats.results.model import NeededRows
-from dpstats.results.summary import LARGEST_COUNT_ERROR, rows_or_eps
 from dpstats.wording import argument
 
 ENOUGH = 0.9

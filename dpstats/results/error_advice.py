@@ -1,0 +1,346 @@
+"""What is said of standard errors that are missing or wide, and what would give them."""
+
+from __future__ import annotations
+
+import math
+from itertools import compress
+from typing import Any
+
+import numpy as np
+
+from dpstats.domain import Range
+from dpstats.families.base import OF_PIECES
+from dpstats.formula.design import DesignSpec
+from dpstats.formula.expression import columns_of
+from dpstats.inference import ModelSpread
+from dpstats.mechanisms.design import SubDesign, formula_variables
+from dpstats.mechanisms.information import Information, ReleasedSums
+from dpstats.mechanisms.spec import obstacle
+from dpstats.plan import Plan
+from dpstats.plan.notes import GREATEST_EPS, kept_note, lost_errors, may_screen
+from dpstats.plan.tables import is_output
+from dpstats.results.inference_mixin import shows_errors
+from dpstats.results.model import NeededRows, ReleasedModel
+from dpstats.results.standard_errors import hiding_terms, rare_references, sums_noise
+from dpstats.wording import argument, joined, phrase
+
+MOST_NAMES = 8  # coefficients that a note lists; more are counted
+
+SHARE_WORDS = {"r_squared": "R2", "deviance_explained": "deviance explained"}
+"""The explained shares of `fitstats`, as a table names them."""
+
+WIDEST_SHARE = 0.25  # an explained share with a larger standard error is not shown in the table
+
+MOSTLY_NOISE = 0.9  # of a standard error: from which share of it on its noise is nearly all
+
+WIDE_RANGE = 10.0  # standard deviations of residuals: a response seldom fills a range that is wider
+
+LARGEST_COUNT_ERROR = 0.15  # no eps is advised if the relative error of the count is larger
+
+FEW_ROWS = 2.0
+"""Fewer rows than so many times the error of their count, about 280 over eps, mostly predict as badly as a constant."""
+
+MOST_HIDDEN = 3  # coefficients that others hide are named, the first so many of them
+
+MOST_HIDING, LEAST_HIDDEN = 3, 0.15  # terms that hide others are named if they are few and hide this share of all
+
+NEARLY_ALL = 0.8
+"""Of the other coefficients: where rows are few a term is named only if it hides so many."""
+
+FIRST = {
+    "interval": "The first interval has too few events for this budget. Pass breaks= with a longer one",
+    "cut_point": "The lowest level has too few rows for this budget. Join it with the next one",
+}
+"""What helps where the first level of a factor that a call has made is rare: no formula names another one."""
+
+
+def no_errors_note(results: ReleasedModel) -> str:
+    """What coefficients without standard errors are, and what buys those errors."""
+    plan = results.plan
+    if results.has_errors:
+        check = phrase("dp.check", shell="python -m dpstats check")
+        uncounted = plan.counts is None and isinstance(plan.design, DesignSpec)
+        return (
+            "Not identified: no coefficient has a standard error at this budget. coef is as released: shrunk towards "
+            f"zero, with privacy noise that may turn its sign.{unknown_fit(results)} {what_would_help(results)}"
+        ) + (f" Rows may also be lost to levels that are not declared, which {check} counts." if uncounted else "")
+    exact = "coef is shrunk towards zero. 'noise sd' is that of the privacy noise in it and not a standard error"
+    if isinstance(results.released, ReleasedSums):
+        return f"{exact}."
+    napp = f"{argument('method', 'napp')} releases standard errors"
+    if is_output(plan):
+        return f"{exact}; {napp}."
+    if plan.request.method == "posterior":
+        return f"The coefficients are one draw from a posterior flattened by the privacy budget; {napp}."
+    without = "Coefficients are shrunk towards zero and contain privacy noise; this fit has no standard errors"
+    if plan.focus is not None:
+        return f"{without}, except for the randomised {plan.focus.treatment}: fit.focus() has its interval."
+    reason = obstacle(plan.family, plan.request.penalty, plan.request.options)
+    if kept_note(plan) and may_screen(plan):  # it says what has errors
+        return f"{without}."
+    if reason is not None:
+        return f"{without}. Inference {reason}."
+    lost = lost_errors(plan)
+    if lost is not None:
+        return f"{without}: they were planned, but {lost}."
+    counted, of = results._counted_records, plan.request.options.record.of
+    few = counted is not None and counted[0] < FEW_ROWS * counted[1]
+    alone = f" With so few {of} even their signs may be noise." if few else ""
+    return f"{without}.{alone} {what_would_help(results)}"
+
+
+def missing_notes(results: ReleasedModel) -> list[str]:
+    """Which errors are missing, and what would help."""
+    if not shows_errors(results):
+        return []
+    notes: list[str] = []
+    # Columns that may stand for others that a lasso left out.
+    hidden = results._inference.withheld
+    withheld = [] if hidden is None else [results._fitted_names[place] for place in np.flatnonzero(hidden)]
+    _, told = suspect_levels(results)
+    unknown = [str(name) for name, error in results.bse.items() if np.isinf(error) and name not in {*withheld, *told}]
+    if withheld:
+        few = withheld[:MOST_NAMES]
+        more = f" and {len(withheld) - len(few)} more" if len(withheld) > len(few) else ""
+        notes.append(
+            f"No error is shown for {', '.join(few)}{more}: an effect this uncertain does not explain the choice of "
+            "its column, which may stand for a similar one. Its interval in the model chosen is that of fit.t_test."
+        )
+    if unknown:
+        which = ", ".join(unknown) if len(unknown) <= MOST_NAMES else f"{len(unknown)} coefficients (blank above)"
+        notes.append(f"Not identified at this budget: {which}.{unknown_fit(results)} {what_would_help(results)}")
+        notes += rare_note(results, told)
+    return notes
+
+
+def what_would_help(results: ReleasedModel) -> str:
+    """What would give more coefficients an interval, with a number of rows where the fit has not tried."""
+    plan, needed, counted = results.plan, results.needed_rows, results._counted_records
+    of = plan.request.options.record.of
+    screen = phrase("screen=", shell="--set screen=K")
+    chooses = "" if plan.screening is not None or plan.family.name in OF_PIECES else f" ({screen} chooses them)"
+    typical = f", {phrase('typical=(mean, sd)', shell='typical values')} in the Domain (free)"
+    typical = typical if may_be_typical(plan) else ""
+    ways = f"narrower ranges{typical}, fewer or less collinear columns{chooses} and merging rare levels help."
+    insist, hiding = argument("inference", True), hiding_note(results) if results.has_errors else ""
+    blank = float(np.mean(~np.isfinite(results._inference.se))) if results.has_errors else 0.0
+    few = few_rows_note(results) if blank >= LEAST_HIDDEN else ""
+    if plan.request.options.inference not in (None, "auto") or isinstance(results.released, ReleasedSums):
+        if few:
+            return f"{hiding}{few}" if hiding else f"{few} N{ways[1:]}"
+        return f"{hiding}More rows or eps help too." if hiding else f"More rows or eps, {ways}"
+    if results.has_errors:
+        more = "more rows or eps help too." if hiding else f"more rows or eps, {ways}"
+        return f"{hiding}{few}{' ' * bool(few)}{insist} spends eps on more of them; {more}"
+    if needed is None:
+        forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
+        alike = plan.design.score_ratio == 1.0
+        whole = plan.screening is None and plan.request.options.refit_share == 0 and alike
+        return f"{insist} pays for them{f'; {forecast} forecasts them' if whole else ''}. N{ways[1:]}"
+    if needed.usual is None:
+        return f"No number of {of} is expected to be enough for all of them. N{ways[1:]}"
+    if needed.usual <= needed.rows:
+        return (
+            f"{insist} pays for them from the same eps, which this fit spent on its coefficients. By forecast these "
+            f"{of} are enough for nearly all of them if columns fill their ranges and are not collinear, and may be "
+            "enough for none if not."
+        )
+    rough = counted is not None and counted[1] > LARGEST_COUNT_ERROR * counted[0]
+    enough = rows_or_eps(needed, plan, rough=rough)
+    table = phrase("dp.plan(..., inference=True).by_rows()", shell="python -m dpstats plan --inference true")
+    return (
+        f"{insist} pays for them. If columns fill their ranges and are not collinear, nearly all of them need about "
+        f"{enough}. If not, they may need ten times as many: {table} has cautious numbers."
+    )
+
+
+def few_rows_note(results: ReleasedModel) -> str:
+    """That rows times eps are too few for all coefficients and how many are enough, by a forecast; else empty."""
+    needed, counted = results.needed_rows, results._counted_records
+    if needed is None or (needed.usual is not None and needed.usual <= needed.rows):
+        return ""
+    of = results.plan.request.options.record.of
+    if needed.usual is None:
+        return f"No number of {of} is expected to be enough for all of them at this eps."
+    rough = counted is not None and counted[1] > LARGEST_COUNT_ERROR * counted[0]
+    halves = "" if results.plan.request.options.split is None else " (both halves)"
+    return (
+        f"Rows times eps are too few: if columns fill their ranges, nearly all coefficients need about "
+        f"{rows_or_eps(needed, results.plan, rough=rough)}{halves}."
+    )
+
+
+def rows_or_eps(needed: NeededRows, plan: Plan, *, rough: bool) -> str:
+    """Rows that are enough at a plan's eps, and the eps that is for these, unless their number is too `rough`."""
+    assert needed.usual is not None
+    unit = 10.0 ** (math.floor(math.log10(needed.usual)) - 1)
+    eps = float(f"{plan.guarantee.eps * needed.usual / needed.rows:.2g}")
+    budget = "" if rough or eps > GREATEST_EPS else f" (or eps = {eps:g} with these)"
+    return f"{math.ceil(needed.usual / unit) * unit:,.0f} {plan.request.options.record.of}{budget}"
+
+
+def may_be_typical(plan: Plan) -> bool:
+    """Whether columns that explain have ranges, and no typical values beside one."""
+    if not isinstance(plan.design, DesignSpec):
+        return False
+    declared = [plan.design.domain.get(name) for name in plan.design.parsed.exog_columns]
+    ranges = [one for one in declared if isinstance(one, Range) and not one.is_binary]
+    return bool(ranges) and all(one.typical is None for one in ranges)
+
+
+def fills_ranges(plan: Plan) -> bool:
+    """Whether the declarations say that numbers that explain fill their intervals: by typical values or bought ones."""
+    if not isinstance(plan.design, DesignSpec):
+        return False
+    declared = [plan.design.domain.get(name) for name in plan.design.parsed.exog_columns]
+    ranges = [one for one in declared if isinstance(one, Range) and not one.is_binary]
+    return all(one.typical is not None or one.inner is not None for one in ranges)
+
+
+def unknown_fit(results: ReleasedModel) -> str:
+    """That the fit of the whole model was paid for and noise hides it; else empty."""
+    hidden = [] if results.fit_sums is None else hidden_shares(results)
+    return "".join(f" Noise hides {SHARE_WORDS[name]}." for name in hidden)
+
+
+def hidden_shares(results: ReleasedModel) -> list[str]:
+    """The explained shares that are unknown, or whose interval is as wide as all that a share can be."""
+    errors = results.fitstats["std_error"]
+    return [name for name in SHARE_WORDS if name in errors.index and not errors[name] <= WIDEST_SHARE]
+
+
+def hiding_note(results: ReleasedModel) -> str:
+    """Which terms hide other coefficients, and what to do about them; empty where they do not hide many.
+
+    Of a spline one is enough: it often hides a few, and the other ways to more of them do not help. Numbers of typical
+    values or of an interval fill it, and are not the cause; nor is any where the rows are too few for columns that fill
+    their ranges, unless nearly all others would have an error without it.
+    """
+    numbers, factors, hidden, blank, basis = hiding_terms(fitted_last(results), results._inferred)
+    named, least = numbers + factors, 1 if basis else max(2, LEAST_HIDDEN * len(results._fitted_columns))
+    if few_rows_note(results):
+        others = len(results._fitted_columns) - len(named) - 1  # but for the intercept
+        least = max(2, NEARLY_ALL * others)
+    if (
+        not 1 <= len(named) <= MOST_HIDING
+        or len(hidden) < least
+        or any(fills_interval(results, one) for one in numbers)
+    ):
+        return ""
+    one = len(named) == 1
+    ranges = "a range that its values fill" if len(numbers) == 1 else "ranges that their values fill"
+    typical = phrase("typical=(mean, sd)", shell="typical values")
+    ways = [f"declare {ranges}", "use fewer knots" if basis else f"declare {typical}"] if numbers else []
+    ways += ["merge rare levels"] if factors else []
+    listed, verb = f"{', '.join(f'`{name}`' for name in named)}", "hides" if one else "hide"
+    verb += "" if blank else ", or makes far wider," if one else ", or make far wider,"
+    advice = joined(ways, "or")
+    few = [str(results._fitted_names[place]) for place in hidden[:MOST_HIDDEN]]
+    more = [f"{len(hidden) - len(few)} more"] if len(hidden) > len(few) else []
+    return f"{listed} {verb} {joined([*few, *more])}: {advice}. "
+
+
+def fills_interval(results: ReleasedModel, term: str) -> bool:
+    """Whether the spread of a column of a term is known: by typical values, or an interval declared or bought."""
+    design = results.plan.design
+    if not isinstance(design, DesignSpec):
+        return False
+    codes = {factor.code: factor.node for one in design.parsed.terms for factor in one}
+    names = [name for code in term.split(":") if code in codes for name in columns_of(codes[code])]
+    declared = [design.domain.get(name) for name in names]
+    return any(isinstance(one, Range) and (one.typical is not None or one.inner is not None) for one in declared)
+
+
+def rare_note(results: ReleasedModel, told: set[str]) -> list[str]:
+    """Which factors would show more from another reference level, but for coefficients of which that is `told`."""
+    assert results.released is not None
+    design, notes = fitted_last(results), []
+    columns = {term.name: design.names[term.columns] for term in design.terms}
+    for name in rare_references(design, results._inferred):
+        if told.issuperset(columns[name]):
+            continue
+        column = name.removeprefix("C(").partition(",")[0].rstrip(")")  # of a term such as g or C(g, Sum)
+        if results.plan.family.name in OF_PIECES and column in FIRST:
+            notes.append(f"{FIRST[column]}, to see the others.")
+            continue
+        notes.append(
+            f"{name} is measured from a level that is too rare for this budget. Name a frequent one as its reference, "
+            f"as in C({column}, Treatment('a frequent level')), to see the others."
+        )
+    return notes
+
+
+def suspect_levels(results: ReleasedModel) -> tuple[list[Any], set[str]]:
+    """Of factors that lose rows, the declared levels that too few rows have, and the coefficients unknown for that."""
+    plan, levels, names = results.plan, list[Any](), set[str]()
+    if not shows_errors(results) or plan.counts is None or plan.counts.rows is None:
+        return levels, names
+    variables, errors = formula_variables(plan.design), results.bse.to_numpy()
+    rare = rare_references(fitted_last(results), results._inferred)
+    for variable in (variables[name] for name in plan.counts.losing if name in variables):
+        if variable.factor is None:
+            continue
+        reference, *others = variable.levels
+        columns = list(variable.factor.columns)
+        unknown = np.isinf(errors[columns])
+        if variable.name in rare:
+            # All are measured from it, and the intercept is of its rows.
+            columns, found = [variable.factor.base, *columns], [reference]
+            unknown = np.ones(len(columns), dtype=bool)
+        else:
+            found = list(compress(others, unknown))
+        if 0 < len(found) <= max(len(others) - 1, 1):  # more are a matter of the budget
+            levels += found
+            names.update(compress([plan.names[column] for column in columns], unknown))
+    return levels, names
+
+
+def suspects_note(results: ReleasedModel) -> list[str]:
+    """Which levels to compare with the codebook first, where rows are lost to those that are not declared."""
+    levels, _ = suspect_levels(results)
+    if not levels:
+        return []
+    one = "it may be misspelt, or is rare" if len(levels) == 1 else "they may be misspelt, or are rare"
+    return [
+        f"Look first at the declared {', '.join(map(repr, levels))}, which too few rows have for this budget: {one} "
+        "and better merged with another."
+    ]
+
+
+def fitted_last(results: ReleasedModel) -> SubDesign:
+    """The columns that have errors."""
+    assert results.released is not None
+    return SubDesign(results.plan.design, np.array(results.released.columns))
+
+
+def wide_response_note(results: ReleasedModel) -> list[str]:
+    """That the declared range of the response makes nearly all of the errors, where no interval of it was bought."""
+    plan, design, released = results.plan, results.plan.design, results.released
+    if plan.response is not None or not (isinstance(released, ReleasedSums) and isinstance(design, DesignSpec)):
+        return []
+    if not shows_errors(results):
+        return []
+    errors, noise = results.bse.to_numpy(), sums_noise(plan, results.scaled_params, released)
+    known = np.isfinite(errors)
+    low, high = design.response.low, design.response.high
+    fills = not high - low > WIDE_RANGE * math.sqrt(max(results.fitstats["value"].get("scale", math.inf), 0.0))
+    if fills or not known.any() or np.median(noise[known] / errors[known]) < MOSTLY_NOISE:
+        return []
+    buys = f"{argument('response', 'bought')}, which buys an interval of it, or " * plan.request.open_method
+    return [
+        "The standard errors are nearly all privacy noise, which is proportional to the declared range of "
+        f"{design.response_name}, ({low:g}, {high:g}): {buys}a narrower range helps."
+    ]
+
+
+def cut_points_note(results: ReleasedModel) -> list[str]:
+    """That errors of cut-points are bounds (docs/proofs/ordinal, 3)."""
+    design, released = results.plan.design, results.released
+    spread = released.spread if isinstance(released, Information) else None
+    if not (isinstance(design, DesignSpec) and design.cut_points and isinstance(spread, ModelSpread)):
+        return []
+    wide = math.sqrt(spread.phi * len(design.cut_points)) if shows_errors(results) else 1.0
+    if wide < 1.05:
+        return []
+    robust = argument("inference", "robust")
+    return [f"Standard errors of cut-points are too large, by up to {wide:.2g} times; those of {robust} are not."]
