@@ -18,6 +18,7 @@ from dpstats.domain import Levels, Range
 from dpstats.formula.parse import parse
 from dpstats.formula.reader import Fault
 from dpstats.frames import WideFrame
+from dpstats.plan.row_counts import rows_of_nobody
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.trimming import rows_that_pay
 from dpstats.results.stored import Released, marked_title, privacy_level
@@ -186,7 +187,7 @@ class Check(Released):
     advice : tuple of str
         What was probably not meant, by the formula, the Domain and the names of the columns alone.
     absorbed : str or None
-        The absorbed factor that the formula was given with, of which nothing is counted.
+        The absorbed factor that the formula was given with.
 
     Examples
     --------
@@ -577,11 +578,8 @@ class Check(Released):
         )
 
     def _beside(self) -> str:
-        """What is not counted of an absorbed factor and of persons."""
-        named = list(dict.fromkeys(filter(None, (self.absorbed, self.guarantee.unit))))
-        if not named:
-            return ""
-        return f" A fit also drops rows without a value of {joined(named, 'or')}, which are not counted here."
+        """That rows of no person are not counted."""
+        return "" if self.guarantee.unit is None else f" {rows_of_nobody(self.formula, self.guarantee.unit)}"
 
     def __repr__(self) -> str:
         return f"<Check: {self.formula if len(self.formula) < 50 else 'formula'}; {self.guarantee}>"

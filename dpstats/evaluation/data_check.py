@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dpstats.arguments import explain_calls
 from dpstats.call import check_privacy
 from dpstats.data import Rows, Table, as_table, slices
+from dpstats.data.columns import usable_kind
 from dpstats.domain import Domain, Levels, Range
 from dpstats.errors import ArgumentError
 from dpstats.evaluation.check_result import (
@@ -26,7 +27,7 @@ from dpstats.evaluation.check_result import (
     steps_per_place,
 )
 from dpstats.evaluation.integer_noise import choose_noise
-from dpstats.families import Family, Gaussian, get_family
+from dpstats.families import Family, get_family
 from dpstats.formula.advice import advice, schema_domain
 from dpstats.formula.design import DesignSpec, requested_spec
 from dpstats.formula.expression import Column as ColumnNode
@@ -75,7 +76,8 @@ def check(
     Parameters
     ----------
     formula : str
-        As for `dpstats.glm`; of an absorbed factor, ``y ~ x | g``, nothing is counted.
+        As for `dpstats.glm`. Of an absorbed factor, ``y ~ x | g``, rows without a value are counted, unless its values
+        identify the persons of `unit`. Any family may stand beside it here.
     data : DataFrame or another table
     domain : Domain or dict, optional
         Of numeric columns that are left out only missing cells are counted. By default the Domain that the ledger
@@ -133,21 +135,21 @@ def check(
     ledger, domain = with_domain(ledger, domain)
     declarations = Domain.coerce(domain)
     formula, absorbed = absorbed_factor(formula)
-    if family is None:
-        family = _family_of(formula, declarations) if absorbed is None else "gaussian"
-    kind = get_family(family)
-    if absorbed is not None and not isinstance(kind, Gaussian):
-        raise ArgumentError("family must be 'gaussian' to absorb a factor; leave it out")
+    kind = get_family(_family_of(formula, declarations, absorbed) if family is None else family)
     formula = model_formula(formula, kind, weights=weights, offset=offset, exposure=exposure)
     table = as_table(data, engine)
     known, open_ranges = schema_domain(formula, declarations, table, kind)
     design = None if open_ranges else requested_spec(formula, known, family=kind, absorbed=absorbed)
     parsed = parse(formula)
     facts = column_facts(parsed, clipping_response(parsed, known), kind)
-    faults = possible_faults(facts, design, parsed)
+    grouping = None if absorbed == unit else absorbed  # which may be counted: rows of no person may not
+    faults = possible_faults(facts, design, parsed, grouping)
+    columns = list(dict.fromkeys([*facts, *([] if grouping is None else [grouping])]))
     places = column_histograms(facts)
     noise = choose_noise(STEPS, STEPS**2, privacy.eps, privacy.delta, privacy.adjacency)
     check_unit(table, privacy.record)
+    if grouping is not None:
+        usable_kind(grouping, table.column(grouping))
     guarantee = privacy.of_records(noise.guarantee(privacy.adjacency))
     advised = advice(formula, declarations, table, bought=())
     for sentence in advised:
@@ -155,7 +157,7 @@ def check(
 
     def work(rows: Table) -> Check:
         random = privacy.random()
-        counted = counted_tables(rows, list(facts), privacy.record, random)
+        counted = counted_tables(rows, columns, privacy.record, random)
         released = noise.add(count_faults(counted, facts, design, faults, places), random)
         # Counts are in rows: divided by the steps that one row has in each.
         part = steps_per_place(places, STEPS)
@@ -179,17 +181,26 @@ def check(
         )
 
     return Release(
-        guarantee, table, work, label="check", method="check", columns=list(facts), formula=formula, domain=declarations
+        guarantee,
+        table,
+        work,
+        label="check",
+        method="check",
+        columns=columns,
+        compared=() if absorbed is None else (absorbed,),
+        formula=formula,
+        domain=declarations,
     ).run(ledger)
 
 
-def _family_of(formula: str, domain: Domain) -> str:
-    """The family that the declaration of the response implies."""
+def _family_of(formula: str, domain: Domain, absorbed: str | None) -> str:
+    """The family that the declaration of the response implies; beside an absorbed factor (0, 1) is a range."""
     parsed = parse(formula)
     node = parsed.response.node
     declared = domain.get(node.name) if isinstance(node, ColumnNode) else None
     two = isinstance(declared, Levels) and len(declared.values) == 2
-    return "binomial" if two or declared == Range(0, 1) or parsed.failures is not None else "gaussian"
+    truths = absorbed is None and declared == Range(0, 1)
+    return "binomial" if two or truths or parsed.failures is not None else "gaussian"
 
 
 def count_faults(
@@ -204,7 +215,8 @@ def count_faults(
     Rows with no fault, the part of each fault, then where rows with no fault lie; one row adds `STEPS` altogether.
     """
     part = partial(_fault_sums, facts, design, tuple(faults), tuple(places))
-    return (rows.batches(facts) if isinstance(rows, Table) else rows).total(part, operator.add)
+    columns = dict.fromkeys([*facts, *(fault.column for fault in faults if fault.ungrouped)])
+    return (rows.batches(columns) if isinstance(rows, Table) else rows).total(part, operator.add)
 
 
 def _fault_sums(

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dpstats.data import Block, PackedRows, Rows, Table, as_table, slices
 from dpstats.data.columns import MISSING_TOKEN, MISSING_WORDS, Column, token_of, usable_kind
 from dpstats.data.passes import cut_even
-from dpstats.data.persons import OwnedRows
+from dpstats.data.persons import NOBODY, OwnedRows
 from dpstats.domain import Domain, Levels, Range, number_pair
 from dpstats.errors import DomainError
 from dpstats.families import Family
@@ -395,6 +395,10 @@ TYPICAL = " typical"
 """What stands before that if the interval follows typical values and not the declared ends."""
 
 
+ANY_VALUE = "any value"
+"""What is declared of an absorbed factor, whose values only tell groups apart."""
+
+
 class Fault(NamedTuple):
     """What may be wrong with a row: the column, how, and what was declared of it."""
 
@@ -413,6 +417,11 @@ class Fault(NamedTuple):
     def loses(self) -> bool:
         """Whether a row that has it is left out; else a cell is clipped."""
         return self.kind in ("lost", "missing", "undeclared")
+
+    @property
+    def ungrouped(self) -> bool:
+        """Whether a row that has it is of no group of an absorbed factor."""
+        return self.declared == ANY_VALUE
 
     @property
     def beyond_typical(self) -> bool:
@@ -467,6 +476,8 @@ class Fault(NamedTuple):
         """What to look at, where many rows have it."""
         if self.column == FORMULA:
             return "a term or the response is not finite there; transform columns that can be zero or negative"
+        if self.ungrouped:
+            return "missing, so that the row is in no group"
         if self.kind == "missing":
             return "missing"
         if self.kind == "undeclared" and self.declared.endswith(AS_LEVELS):
@@ -514,8 +525,14 @@ def column_facts(parsed: Formula, known: Mapping[str, Range | Levels], family: F
     return facts
 
 
-def possible_faults(facts: Facts, design: ReadableDesign | None, parsed: Formula) -> tuple[Fault, ...]:
-    """What may be wrong with a row: first what loses it, then what clips it; public. A design has no range open."""
+def possible_faults(
+    facts: Facts, design: ReadableDesign | None, parsed: Formula, absorbed: str | None = None
+) -> tuple[Fault, ...]:
+    """What may be wrong with a row: first what loses it, then what clips it; public. A design has no range open.
+
+    A row may have no value of a factor that is `absorbed`, unless its values identify persons: such rows are nobody's,
+    and no guarantee for persons lets them be counted (docs/proofs/persons, 8).
+    """
     words = {name: _declared(declared) for name, declared in facts.items()}
     faults: list[Fault] = []
     for name, declared in facts.items():
@@ -523,6 +540,8 @@ def possible_faults(facts: Facts, design: ReadableDesign | None, parsed: Formula
             faults += [Fault(name, "missing", words[name]), Fault(name, "undeclared", words[name])]
         else:
             faults.append(Fault(name, "lost", words[name]))
+    if absorbed is not None:
+        faults.append(Fault(absorbed, "missing", ANY_VALUE))
     if design is not None and design.has_gaps:
         faults.append(Fault(FORMULA, "lost", "finite everywhere"))
     for name, declared in facts.items():
@@ -559,10 +578,17 @@ def raw_flags(block: Table, facts: Facts, design: ReadableDesign | None, faults:
         if fault.column == FORMULA:
             assert design is not None
             yield ~design.usable(block)
+        elif fault.ungrouped:
+            yield ~has_group(block, fault.column)
         elif fault.kind == "outside":
             yield states[fault.column]["below"] | states[fault.column]["above"]
         else:
             yield states[fault.column][fault.kind]
+
+
+def has_group(table: Table, absorbed: str) -> Flags:
+    """Which rows have a value of an absorbed factor, and so are in a group, shape (r,)."""
+    return np.asarray((table.column(absorbed).identities() != NOBODY).any(axis=1))
 
 
 def fault_flags(block: Table, facts: Facts, design: ReadableDesign | None, faults: Sequence[Fault]) -> Flags:

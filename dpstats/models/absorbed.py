@@ -29,7 +29,7 @@ from dpstats.families import Family, Gaussian, get_family
 from dpstats.formula.advice import schema_domain
 from dpstats.formula.design import DesignSpec, requested_spec
 from dpstats.formula.parse import expand_dot, parse
-from dpstats.formula.reader import Facts, possible_faults
+from dpstats.formula.reader import Facts, has_group, possible_faults
 from dpstats.formula.submodels import uniform_exog
 from dpstats.formula.syntax import add_terms
 from dpstats.frames import NotedFrame
@@ -148,9 +148,8 @@ class AbsorbedModel(Printed):
             if counts.persons:
                 check_unit(table, record)  # of a group one row is drawn
             counted, rest = counts.guarantees(plan.guarantee)
-            count = partial(
-                release_counts, counts, design, _facts(design), design.used_rows, random=random, record=record
-            )
+            used = design.used_rows if counts.persons else partial(_used_rows, design, plan.absorbed)
+            count = partial(release_counts, counts, design, _facts(design), used, random=random, record=record)
             label = f"rows of a {title}"
             counting = release(counted, work=lambda rows: (count(rows), None), label=label, method="row counts")
             counts, _ = count_first(counting, [counted, rest], ledger, self.on_mismatch, (), **signed)
@@ -340,7 +339,7 @@ def plan_absorbed(
         )
     if design.weights is not None or design.offset is not None:
         raise FormulaError("formula: weights and offsets cannot be combined with an absorbed factor; leave them out")
-    counts = _planned_counts(privacy, options, design, table)
+    counts = _planned_counts(privacy, options, design, absorbed, table)
     plan = plan_within(
         design,
         absorbed,
@@ -358,7 +357,7 @@ def plan_absorbed(
 
 
 def _planned_counts(
-    privacy: PrivacyParameters, options: Options, design: DesignSpec, table: Table | None
+    privacy: PrivacyParameters, options: Options, design: DesignSpec, absorbed: str, table: Table | None
 ) -> RowCounts | None:
     """What counts the rows, or one row of each group, before the fit; None where the call says so."""
     share, persons = options.check_share, privacy.record.column is not None
@@ -373,10 +372,14 @@ def _planned_counts(
         raise ArgumentError(
             f"check_share: groups are not counted under {argument('adjacency', 'replace_one')}; leave it out"
         )
-    planned = RowCounts.planned(
-        privacy.eps, share, privacy.adjacency, possible_faults(_facts(design), design, design.parsed)
-    )
-    return replace(planned, persons=persons)
+    faults = possible_faults(_facts(design), design, design.parsed, None if persons else absorbed)
+    return replace(RowCounts.planned(privacy.eps, share, privacy.adjacency, faults), persons=persons)
+
+
+def _used_rows(design: DesignSpec, absorbed: str, table: Table) -> int:
+    """How many rows of a table the sums may use: complete ones that are in a group."""
+    known = has_group(table, absorbed)
+    return design.used_rows(table if known.all() else table.select(known, int(np.count_nonzero(known))))
 
 
 def _facts(design: DesignSpec) -> Facts:

@@ -532,7 +532,8 @@ def release_counts(
     with quiet():
         part = partial(_row_sums, design, facts, counts.faults, used if rows is None else None)
         one = replace(record, rows=1, shared=False)
-        sums = counted_tables(data, design.parsed.columns, one, random).total(part, operator.add)
+        names = [*design.parsed.columns, *(fault.column for fault in counts.faults if fault.ungrouped)]
+        sums = counted_tables(data, names, one, random).total(part, operator.add)
         sums[0] += 0 if rows is None else row_count(rows)
     at_fault = noisy_integers(sums[1:], counts.fault_sensitivity, counts.fault_eps, random)
     number = data.rows if not counts.rows_eps else noisy_integers(sums[:1], 1, counts.rows_eps, random)[0]

@@ -40,7 +40,7 @@ from dpstats.plan.methods import (
     no_fit_statistics,
     range_eps,
 )
-from dpstats.plan.row_counts import LARGE_UNNAMED
+from dpstats.plan.row_counts import LARGE_UNNAMED, rows_of_nobody
 from dpstats.plan.tables import capped_at, in_units, is_output
 from dpstats.privacy.information.exact_sums import COVER_PLACES, LATTICE_LIMIT
 from dpstats.privacy.trimming import MOST_SHARE, rows_that_choose, rows_that_pay, rows_to_narrow
@@ -583,14 +583,16 @@ def rows_needed_note(plan: PlanFacts) -> str:
 def persons_note(plan: PlanFacts) -> str:
     """What becomes of a person's rows."""
     record = plan.request.options.record
+    assert record.column is not None
+    unknown = rows_of_nobody(plan.formula, record.column)
     if record.shared:
         return (
             f"The rows of one {record.column} share a weight of 1 equally, so each {record.column} counts the same. "
-            f"Rows without {record.column} are left out."
+            f"{unknown}"
         )
     return (
         f"At most {record.rows} rows of each {record.column} count, drawn at random if there are more. The noise "
-        f"is {record.rows} times that of one row each. Rows without {record.column} are left out."
+        f"is {record.rows} times that of one row each. {unknown}"
     )
 
 

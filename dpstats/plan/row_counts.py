@@ -15,7 +15,7 @@ import numpy as np
 from dpstats.formula.reader import DROPS, Fault
 from dpstats.privacy.accounting import exact, float_down, split_budget
 from dpstats.privacy.guarantee import Adjacency, Guarantee
-from dpstats.wording import phrase
+from dpstats.wording import argument, phrase
 
 PROOF = "docs/proofs/adaptive"
 
@@ -51,6 +51,9 @@ CHECK_SDS = 4  # standard deviations of its noise from which a count of dp.check
 
 LARGE_UNNAMED = 0.02
 """A summary says how many rows a column that is not named may lose or clip if they are more than this share."""
+
+LONGEST_FORMULA = 40
+"""Of a longer one a note repeats no more than what is added to it."""
 
 
 @dataclass(frozen=True)
@@ -312,6 +315,20 @@ def _trimmed_effect(fault: Fault) -> str:
 def about_rows(count: float, deviation: float) -> str:
     """A number of rows with noise of that standard deviation, for a table."""
     return f"about {max(round(count), 0):,} (s.d. {_deviation(deviation)})"
+
+
+def rows_of_nobody(formula: str | None, unit: str) -> str:
+    """Why rows of no person are not counted (docs/proofs/persons, 8), and what counts them for another guarantee."""
+    column = unit if unit.isidentifier() else f"Q({unit!r})"
+    known = formula is not None and len(formula) <= LONGEST_FORMULA
+    checked = f"{formula} | {column}" if known else f"the formula with | {column}"
+    check = phrase(f"dp.check({checked!r}, ...)", shell=f"python -m dpstats check {checked!r}")
+    if not known:
+        check = f"{phrase('dp.check', shell='python -m dpstats check')} of {checked}"
+    return (
+        f"Rows without {unit} are left out, and a guarantee for each {unit} does not let them be counted. {check} "
+        f"without {argument('unit')} counts them, but protects single rows."
+    )
 
 
 class RowCount(NamedTuple):

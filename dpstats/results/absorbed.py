@@ -19,7 +19,7 @@ from dpstats.mechanisms.absorbed import ReleasedWithin, WithinPlan
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.stage import NoiseFacts
 from dpstats.plan.notes import counts_note, faults_line
-from dpstats.plan.row_counts import RowCounts, about_rows
+from dpstats.plan.row_counts import RowCounts, about_rows, rows_of_nobody
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.quiet import quiet
@@ -96,16 +96,20 @@ def plan_notes(plan: WithinPlan) -> list[str]:
         guarantee_sentence(plan.guarantee, "The fit is", protected),
         f"Budget: eps {plan.guarantee.eps:.4g}: {purchases}.",
         *([weighed] if plan.whole else []),
-        f"The effects of {plan.absorbed} are not released, and there is no noise for them. Rows without a value of "
-        f"{plan.absorbed} are left out and not counted."
-        + (
-            ""
-            if plan.whole
-            else f" Each takes up one row: rows less groups are all rows but one of each {plan.absorbed}."
-        ),
+        f"The effects of {plan.absorbed} are not released, and there is no noise for them. {_rows_without(plan)}",
         f"{errors} They account for the noise.",
         *(f"{note}." for note in plan.design.notes),
     ]
+
+
+def _rows_without(plan: WithinPlan) -> str:
+    """What the rows of each group cost, and what becomes of those in none."""
+    if plan.whole:
+        return rows_of_nobody(plan.design.formula, plan.absorbed)
+    return (
+        f"Each takes up one row: rows less groups are all rows but one of each {plan.absorbed}. Rows without a value "
+        f"of {plan.absorbed} are left out{', and counted as lost' if plan.counted_eps else ' and not counted'}."
+    )
 
 
 @dataclass(frozen=True, eq=False)
