@@ -66,7 +66,8 @@ def _evaluation_text(found: Evaluation, options: argparse.Namespace) -> str:
         return f"{found.summary(full=options.full)}\n"
     frames = {name: getattr(found, name) for name in FRAMES}
     tables = {name: None if table is None else records(table) for name, table in frames.items()}
-    facts = {"model": found.model, "guarantee": found.guarantee.to_dict(), "notes": list(found.notes)}
+    numbers = {name: getattr(found, name) for name in ("rows", "rows_se", "rows_left_out", "rows_left_out_se")}
+    facts = {"model": found.model, **numbers, "guarantee": found.guarantee.to_dict(), "notes": list(found.notes)}
     return as_json({**facts, **tables})
 
 

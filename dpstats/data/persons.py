@@ -9,6 +9,7 @@ of each shard by itself serves, and no identity comes to the client.
 from __future__ import annotations
 
 import hashlib
+import operator
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -101,6 +102,11 @@ def tally(rows: Rows[OwnedRows[Any]], most: int = 0, key: bytes = b"") -> Person
     return rows.map_numbered(partial(_tallied, most, key)).total(partial(_accumulated, most), _both)
 
 
+def person_count(rows: Rows[OwnedRows[Any]]) -> int:
+    """How many persons the rows are of, but `NOBODY`, in one pass; no draw decides. Private."""
+    return rows.by_person().total(_persons, operator.add)
+
+
 def shared_weights(rows: Rows[OwnedRows[Block]]) -> Rows[Block]:
     """Rows that share the weight 1 of their person in equal parts, times any weight of their own; two passes.
 
@@ -185,6 +191,11 @@ def _accumulated(most: int, parts: Iterable[PersonTally]) -> PersonTally:
         if count >= len(done.ids):
             done, waiting, count = merge_tallies([done, *waiting]), [], 0
     return merge_tallies([done, *waiting])
+
+
+def _persons(parts: Iterable[OwnedRows[Any]]) -> int:
+    """How many persons a shard that holds its persons whole has."""
+    return len(_accumulated(0, (tally_of(part.ids) for part in parts)).ids)
 
 
 def _both(one: PersonTally, other: PersonTally) -> PersonTally:

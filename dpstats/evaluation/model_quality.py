@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -13,29 +11,25 @@ from numpy.typing import NDArray
 
 from dpstats.arguments import check_names, explain_calls, is_whole, near_miss, safe_repr
 from dpstats.call import check_privacy
-from dpstats.data import Block as RowBlock
-from dpstats.data import Rows, Table, as_endog, as_exog, as_rows, as_table
+from dpstats.data import Table, as_endog, as_exog, as_table
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DataError
 from dpstats.evaluation.binary import DECISION_METRICS, PROBABILITY_METRICS, BinaryModel
-from dpstats.evaluation.histograms import STEPS, WEIGHTED_STEPS, Array, Histogram, linear_range
+from dpstats.evaluation.histograms import STEPS, WEIGHTED_STEPS, Histogram, linear_range
 from dpstats.evaluation.integer_noise import IntegerNoise, choose_noise
 from dpstats.evaluation.levels import LEVEL_METRICS, LevelModel
 from dpstats.evaluation.numeric import COUNT_METRICS, GAUSSIAN_METRICS, QUANTILE_METRICS, NumericModel
-from dpstats.evaluation.result import FEW_ROWS_NOTE, PRINTED_NAMES, Evaluation, Tables
-from dpstats.families import BinomialCounts, Family
+from dpstats.evaluation.result import FEW_ROWS_NOTE, LEFT_OUT, PRINTED_NAMES, Evaluation, Tables, rows_error
+from dpstats.evaluation.row_sums import Model, RowSums, columns_read, steps_left_out
 from dpstats.formula.advice import dropped_note
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.reader import check_columns
 from dpstats.ledger import LedgerLike
 from dpstats.mechanisms.design import ArrayDesign, PublicDesign
-from dpstats.models.ordinal import rows_at_first
-from dpstats.models.release import Release, check_unit, counted_rows
-from dpstats.models.sources import OFFSET_BOUND, AuxiliaryArrays, array_blocks, auxiliary_arrays
+from dpstats.models.release import Release, check_unit
+from dpstats.models.sources import OFFSET_BOUND, AuxiliaryArrays, auxiliary_arrays
 from dpstats.plan import Plan
 from dpstats.privacy.guarantee import Guarantee, Unit
-from dpstats.privacy.information import linear_predictor
-from dpstats.privacy.randomness import RandomSource
 from dpstats.quiet import hide_frames
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.ordinal import CUT, cut_points
@@ -57,7 +51,8 @@ SHRUNKEN = 1.05  # predictions are shrunken if unbiased coefficients are so many
 NOISY_SHARE, LARGE_NOISE = 3.0, 0.05
 """The noise of a share explained is named if it is so many times the sampling error, and so large in itself."""
 
-Model = BinaryModel | LevelModel | NumericModel
+CLEARLY_LEFT_OUT = 3.0
+"""Standard deviations of its noise above which a number of rows left out is named: noise alone in .0072 of calls."""
 
 
 @hide_frames
@@ -154,17 +149,24 @@ def evaluate(
     blocks = _weighted(model.blocks(), fit.plan, auxiliary)
     largest, square = (sum(getattr(block, name) for block in blocks) for name in ("largest", "square"))
     noise = choose_noise(largest, square, privacy.eps, privacy.delta, privacy.adjacency)
+    sums = RowSums(model, blocks, fit.scaled_params, steps_left_out(blocks, noise.kind))
     guarantee = privacy.of_records(noise.guarantee(privacy.adjacency))
 
     def work(rows: Table | None) -> Evaluation:
         random = privacy.random()
-        complete = _complete_rows(fit.plan.family, design, rows, data, auxiliary, privacy.record, random)
-        values = count_rows(model, blocks, complete, fit.scaled_params)
-        found = describe(fit.plan, model, blocks, noise.add(values, random), noise, guarantee)
+        if rows is None:
+            assert isinstance(design, ArrayDesign)
+            values = sums.of_arrays(fit.plan.family, design, data, auxiliary)
+        else:
+            assert isinstance(design, DesignSpec)
+            values = sums.of_table(design, rows, privacy.record, random)
+        found = describe(fit.plan, sums, noise.add(values, random), noise, guarantee)
         dropped = [f"{note}." for note in _dropped_notes(design)]
         per_unit = [] if inherited is None else [PER_UNIT.format(unit=inherited)]
+        weighted = bool(weights_note(blocks))
+        lost = left_out_note(found, design, weighted=weighted)
         about_fit = (*noisy_share_note(found, fit), *shrunken_note(found, fit))
-        return replace(found, notes=(*about_fit, *found.notes, *dropped, *per_unit))
+        return replace(found, notes=(*lost, *about_fit, *found.notes, *dropped, *per_unit))
 
     return Release(
         guarantee,
@@ -172,7 +174,7 @@ def evaluate(
         work,
         label=f"evaluation of {fit.plan.title}",
         method="evaluate",
-        columns=_columns(design),
+        columns=columns_read(design),
         formula=fit.plan.formula,
         digest=fit.plan.digest,
         domain=_declared(fit.plan),
@@ -190,11 +192,6 @@ def _not_evaluated(fit: object) -> ArgumentError:
             "adds up"
         )
     return ArgumentError(f"fit must be a fitted model, as dp.glm returns; got {kind}{part_of(fit)}")
-
-
-def _columns(design: PublicDesign) -> tuple[str, ...]:
-    """The columns of the data that are read."""
-    return tuple(name for name in design.columns if name != CUT) if isinstance(design, DesignSpec) else ()
 
 
 def _dropped_notes(design: PublicDesign) -> tuple[str, ...]:
@@ -249,37 +246,6 @@ def plan_evaluation(fit: GLMResults, metrics: Sequence[str] | None, bins: int) -
     return NumericModel(family, 0.0 if count else low, high, count, middle, scale, ends, chosen, int(bins))
 
 
-def count_rows(
-    model: Model, blocks: Sequence[Histogram], rows: Rows[RowBlock] | Sequence[RowBlock], params: NDArray[np.float64]
-) -> NDArray[np.int64]:
-    """Sums over rows of their parts of the release, in steps. Reads rows: charge first."""
-    return as_rows(rows).total(partial(_counts, model, blocks, params), operator.add)
-
-
-def _counts(
-    model: Model, blocks: Sequence[Histogram], params: NDArray[np.float64], rows: Iterable[RowBlock]
-) -> NDArray[np.int64]:
-    """The sums over some rows."""
-    total = [np.zeros(block.size, dtype=np.int64) for block in blocks]
-    for row in rows:
-        linear = linear_predictor(row.exog, params, row.offset)
-        endog, weights = row.endog, row.weights
-        if isinstance(model, BinaryModel) and isinstance(model.family, BinomialCounts):
-            linear, endog, weights = _each_outcome(linear, row)
-        weights = None if weights is None else np.asarray(weights, dtype=np.float64)
-        located = model.locate(linear, np.asarray(endog, dtype=np.float64))
-        for sums, block, (group, values) in zip(total, blocks, located, strict=True):
-            sums += block.count(group, values, weights)
-    return np.concatenate(total)
-
-
-def _each_outcome(linear: Array, row: RowBlock) -> tuple[Array, Array, Array]:
-    """The successes of rows of trials, then their failures, as weighted 0/1 responses: shapes (2 rows,)."""
-    size, weight = len(linear), 1.0 if row.weights is None else row.weights
-    outcomes = np.concatenate([np.ones(size), np.zeros(size)])
-    return np.tile(linear, 2), outcomes, np.concatenate([weight * row.endog, weight * (1 - row.endog)])
-
-
 def _weighted(blocks: Sequence[Histogram], plan: Plan, auxiliary: AuxiliaryArrays) -> tuple[Histogram, ...]:
     """The histograms on a lattice fine enough for weights, where rows have any."""
     if plan.design.score_ratio == 1.0 and auxiliary.weights is None:
@@ -312,17 +278,14 @@ def weights_note(blocks: Sequence[Histogram]) -> list[str]:
 
 
 def describe(
-    plan: Plan,
-    model: Model,
-    blocks: Sequence[Histogram],
-    released: NDArray[np.int64],
-    noise: IntegerNoise,
-    guarantee: Guarantee,
+    plan: Plan, sums: RowSums, released: NDArray[np.int64], noise: IntegerNoise, guarantee: Guarantee
 ) -> Evaluation:
     """What follows from the released integers: post-processing."""
-    ends = np.cumsum([block.size for block in blocks])[:-1]
-    measured = [block.measured(part, noise) for block, part in zip(blocks, np.split(released, ends), strict=True)]
-    tables = model.tables(measured)
+    blocks = sums.blocks
+    ends = np.cumsum([block.size for block in blocks])
+    *cells, (left_out,) = np.split(released, ends)
+    measured = [block.measured(part, noise) for block, part in zip(blocks, cells, strict=True)]
+    tables = sums.model.tables(measured)
     return Evaluation(
         model=f"{plan.family.name}, {plan.formula or plan.design.response_name}",
         rows=max(tables.rows.value, 0.0),
@@ -335,7 +298,29 @@ def describe(
         guarantee=guarantee,
         noise=noise,
         notes=(*offset_note(tables, plan), *tables.notes, *weights_note(blocks)),
+        rows_left_out=max(float(left_out) / sums.left_out, 0.0),
+        rows_left_out_se=noise.variance**0.5 / sums.left_out,
     )
+
+
+def left_out_note(found: Evaluation, design: PublicDesign, *, weighted: bool) -> list[str]:
+    """How many rows, or persons, were left out, where noise hardly explains the number."""
+    number, error = found.rows_left_out, found.rows_left_out_se
+    assert number is not None
+    assert error is not None
+    if number <= max(CLEARLY_LEFT_OUT * error, 0.5):
+        return []
+    unit = found.guarantee.unit
+    what = "rows" if unit is None else "persons"
+    of = "" if weighted else f"of {found.rows + number:,.0f} "  # what is left out has no weight to add
+    why = "with a missing cell or an undeclared level"
+    if _dropped_notes(design):
+        why = "with a missing cell, an undeclared level or a value outside its range"
+    why = why if unit is None else "who have no complete row"
+    finds = f": {phrase('dp.check', shell='check')} finds the columns."
+    if not isinstance(design, DesignSpec):
+        why, finds = "with a number that is missing or infinite", "."
+    return [f"{LEFT_OUT} {number:,.0f} (s.d. {rows_error(error)}) {of}{what}, {why}{finds}"]
 
 
 def noisy_share_note(found: Evaluation, fit: GLMResults) -> list[str]:
@@ -410,7 +395,7 @@ def _checked_data(
         if weights is not None or offset is not None:
             raise ArgumentError("weights and offset come from the formula; leave them out")
         table = as_table(data, engine)
-        check_columns(table, design.domain, _columns(design))
+        check_columns(table, design.domain, columns_read(design))
         if inherited is not None and not table.count(inherited):
             rows = phrase("pass unit=False", shell="pass --no-unit")
             raise ArgumentError(
@@ -439,20 +424,3 @@ def _checked_data(
         raise ArgumentError("weights are for models that were fitted with weights; leave them out")
     bounds = design.weight_bound or 1.0, design.offset_bound or OFFSET_BOUND
     return None, auxiliary_arrays(weights, offset, *bounds, exog.rows)
-
-
-def _complete_rows(
-    family: Family,
-    design: PublicDesign,
-    rows: Table | None,
-    data: Any,
-    auxiliary: AuxiliaryArrays,
-    record: Unit,
-    random: RandomSource,
-) -> Rows[RowBlock]:
-    """Rows in model units that miss nothing that the model reads. Reads rows: charge first."""
-    if rows is not None:
-        assert isinstance(design, DesignSpec)
-        return rows_at_first(design, rows) if design.cut_points else counted_rows(design, rows, record, random)
-    assert isinstance(design, ArrayDesign)
-    return array_blocks(as_endog(data[0]), as_exog(data[1]), family, design.norms, auxiliary)

@@ -55,6 +55,10 @@ class Evaluation(Released):
     noise : IntegerNoise
         The law of the noise, in lattice steps.
     notes : tuple of str
+    rows_left_out, rows_left_out_se : float or None
+        About how many rows were left out because the model cannot use them (a missing cell, an undeclared level, a
+        value outside a range that drops rows), and the standard deviation of the noise in that number. Of persons, how
+        many have no complete row; rows of nobody are in neither number. None in files that an older version saved.
 
     Examples
     --------
@@ -83,6 +87,8 @@ class Evaluation(Released):
     guarantee: Guarantee
     noise: IntegerNoise
     notes: tuple[str, ...]
+    rows_left_out: float | None = None
+    rows_left_out_se: float | None = None
 
     @property
     def auc(self) -> pd.Series[float] | None:
@@ -145,10 +151,21 @@ class Evaluation(Released):
     def _notes(self) -> list[str]:
         return [
             *self.notes,
-            *([f"{LEFT_OUT}: {phrase('dp.check', shell='check')} finds them."] * (FEW_ROWS_NOTE in self.notes)),
-            WORDS_NOTE,
+            f"{WORDS_NOTE}{self._words_on_rows_left_out()}",
             *([] if self.roc is None else [f"The ROC curve is in {phrase('.roc', shell='--json')}."]),
         ]
+
+    def _words_on_rows_left_out(self) -> str:
+        """What no note of its own says of them."""
+        if self.rows_left_out_se is None:
+            return (
+                " Rows with a missing cell or an undeclared level, also of the response, are left out and not counted; "
+                "a check counts them."
+            )
+        if any(note.startswith(LEFT_OUT) for note in self.notes):
+            return ""
+        what = "rows were left out" if self.guarantee.unit is None else "persons have no complete row"
+        return f" No more {what} than noise explains (s.d. {rows_error(self.rows_left_out_se)})."
 
     def __repr__(self) -> str:
         return f"<Evaluation: {shorten(self.model, 50)}; {self.guarantee}>"
@@ -190,6 +207,11 @@ def _confusion_table(table: pd.DataFrame) -> SimpleTable:
     return full_width(headers, rows, [16, 16, 12], title="Decisions, in rows")
 
 
+def rows_error(error: float) -> str:
+    """The standard deviation of the noise in a number of rows, which may be below one row."""
+    return f"{error:,.0f}" if error >= 10 else f"{error:.2g}"
+
+
 def _figures(row: pd.Series[float], *names: str) -> list[str]:
     """Figures, their two errors and the ends of the interval, to the digits that the errors leave."""
     error = row["std_err"]
@@ -227,8 +249,7 @@ MOST_NOTES = 3  # below a short summary, the most important first
 
 WORDS_NOTE = (
     "noise is the standard error due to privacy, sampling the one due to the sample; the interval includes both. On "
-    "rows that the model was fitted to, metrics are too good. Rows with a missing cell or an undeclared level, also of "
-    "the response, are left out and not counted; a check counts them."
+    "rows that the model was fitted to, metrics are too good."
 )
 
 CLIPS = ("The metrics clip", "The model of comparison clips", "mae clips", "pinball clips", BINS_CLIP)
@@ -239,12 +260,13 @@ def _place(note: str) -> int:
     """Where a note belongs: those on what was evaluated and on what to do come first."""
     if note.startswith(CLIPS):
         return 2 if "uncertain" not in note and not note.startswith(BINS_CLIP) else 1
-    return 3 if note == WORDS_NOTE or note.startswith("The ROC curve") else 0
+    return 3 if note.startswith(WORDS_NOTE) or note.startswith("The ROC curve") else 0
 
 
 FEW_ROWS_NOTE = "The number of rows does not stand out from the noise, so no metric can be estimated."
 
-LEFT_OUT = "Rows with a missing cell or an undeclared level are left out"
+LEFT_OUT = "Left out:"
+"""What the note begins with that says how many rows were."""
 
 PRINTED_NAMES = {
     "deviance": "deviance explained",

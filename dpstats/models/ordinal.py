@@ -109,20 +109,9 @@ def _found(design: DesignSpec, tables: Iterable[Table]) -> Iterator[tuple[bool, 
             first += counts.pop()
 
 
-def rows_at_first(design: DesignSpec, table: Table) -> PackedRows:
-    """Rows as their pieces at the first cut-point, with their levels as responses. Reads rows: charge first."""
-    columns = [name for name in design.columns if name != CUT]
-    return PackedRows(design.packing, table.batches(columns).map_shards(partial(_first_blocks, design)))
-
-
-def _first_blocks(design: DesignSpec, _: int, tables: Iterable[Table]) -> Iterator[Block]:
-    names = level_names(design)
-    found = (
-        (table.filtered, block)
-        for table in tables
-        for block in design.read_blocks(with_level(table, CUT, names, 0), BLOCK_ROWS)
-    )
-    return cut_anew(found, BLOCK_ROWS)
+def at_first_cut(design: DesignSpec, table: Table) -> Table:
+    """The rows of a table as their pieces at the first cut-point, with their levels as responses."""
+    return with_level(table, CUT, level_names(design), 0)
 
 
 def piece_weight(cuts: int) -> float:

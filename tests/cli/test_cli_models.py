@@ -101,7 +101,8 @@ def test_json_is_whole_and_standard(folder: Path, capfd: pytest.CaptureFixture[s
     assert {"term", "std_error", "conf_low", "conf_high"} <= set(fit["coefficients"][0])
     found = printed(capfd, ["evaluate", "fit.json", "rows.csv", "--eps", "0.5"])
     assert {"metric", "estimate", "std_err"} <= set(found["metrics"][0])
-    assert "rows" not in found
+    assert found["rows"] == pytest.approx(ROWS, abs=200)
+    assert 0 < found["rows_left_out_se"] < 3
     foreseen = printed(capfd, ["plan", "income ~ age", *domain, *LOGIT, "--rows", "20000"])
     assert foreseen["assumption"].startswith("This assumes that")
     with pytest.raises(SystemExit):

@@ -31,7 +31,8 @@ from dpstats.evaluation.histograms import (
     response_grid,
 )
 from dpstats.evaluation.integer_noise import choose_noise
-from dpstats.evaluation.model_quality import count_rows, describe, plan_evaluation
+from dpstats.evaluation.model_quality import describe, plan_evaluation
+from dpstats.evaluation.row_sums import RowSums, steps_left_out
 from dpstats.privacy.randomness import SystemRandom
 
 DOMAIN = {"y": (-10, 10), "x": (-1, 1), "g": ["a", "b"], "b": (0, 1), "n": (0, 20)}
@@ -196,7 +197,7 @@ def test_too_few_rows_are_said_to_be_unknown(fit: dp.GLMResults, rows: int) -> N
         assert found.metrics["estimate"].isna().all()
         assert "unknown" in str(found)
         assert "does not stand out" in str(found)
-        assert "undeclared level are left out: dp.check finds them" in " ".join(str(found.summary()).split())
+        assert "No more rows were left out than noise explains" in " ".join(str(found.summary()).split())
 
 
 def test_extreme_budgets(fit: dp.GLMResults) -> None:
@@ -256,11 +257,11 @@ def test_a_loaded_fit_is_evaluated_alike(tmp_path: Path) -> None:
 def test_sums_do_not_depend_on_the_order_or_the_blocks(fit: dp.GLMResults) -> None:
     """To the last bit: or one row more would move others."""
     data = frame(997, 1)
-    model = plan_evaluation(fit, None, 10)
-    blocks, design = model.blocks(), fit.plan.design
+    model, design = plan_evaluation(fit, None, 10), fit.plan.design
+    sums = RowSums(model, model.blocks(), fit.scaled_params, 1)
 
     def counted(rows: pd.DataFrame, size: int) -> list[int]:
-        return count_rows(model, blocks, design.blocks(rows, size), fit.scaled_params).tolist()  # type: ignore[attr-defined]
+        return sums.of_complete(design.blocks(rows, size)).tolist()  # type: ignore[attr-defined]
 
     whole = counted(data, 65536)
     assert counted(data.sample(frac=1, random_state=1), 65536) == whole
@@ -594,9 +595,10 @@ def test_noise_that_passes_for_rows_far_out_is_not_a_confident_figure(family: st
     blocks = model.blocks()
     largest, square = (sum(getattr(block, name) for block in blocks) for name in ("largest", "square"))
     noise = choose_noise(largest, square, 1.0, 0.0, "add_remove")
-    rows = count_rows(model, blocks, fit.plan.design.blocks(data), fit.scaled_params)  # type: ignore[attr-defined]
+    sums = RowSums(model, blocks, fit.scaled_params, steps_left_out(blocks, noise.kind))
+    rows = sums.of_complete(fit.plan.design.blocks(data))  # type: ignore[attr-defined]
     rows[sum(block.size for block in blocks[:spiked]) + blocks[spiked].grid.size - 1] += round(4 * noise.variance**0.5)
-    found = describe(fit.plan, model, blocks, rows, noise, noise.guarantee("add_remove"))
+    found = describe(fit.plan, sums, rows, noise, noise.guarantee("add_remove"))
     exact = truth(fit, data)
     for name, row in found.metrics.iterrows():
         assert row["low"] <= exact[str(name)] <= row["high"], name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -20,13 +20,14 @@ from dpstats.evaluation.data_check import STEPS as CHECK_STEPS
 from dpstats.evaluation.data_check import count_faults, shared_steps
 from dpstats.evaluation.histograms import STEPS, Grid, Histogram
 from dpstats.evaluation.integer_noise import IntegerNoise, choose_noise
-from dpstats.evaluation.model_quality import count_rows, plan_evaluation
+from dpstats.evaluation.model_quality import plan_evaluation
+from dpstats.evaluation.row_sums import RowSums, steps_left_out
 from dpstats.families import get_family
 from dpstats.formula.design import design_spec
 from dpstats.formula.parse import parse
 from dpstats.formula.reader import column_facts, possible_faults
-from dpstats.models.ordinal import _blocks, rows_at_first
-from dpstats.privacy.guarantee import Adjacency
+from dpstats.models.ordinal import _blocks
+from dpstats.privacy.guarantee import ROW, Adjacency
 from dpstats.privacy.randomness import SystemRandom
 
 DOMAIN = {"y": (-4, 4), "x": (0, 10), "g": ["a", "b", "c"], "b": (0, 1), "n": (0, 20)}
@@ -68,10 +69,16 @@ def fit(request: pytest.FixtureRequest) -> dp.GLMResults:
     return dp.glm(FORMULAS[request.param], data, 5.0, family=request.param, domain=DOMAIN, seed=1)
 
 
-def counted(fit: dp.GLMResults, data: pd.DataFrame, blocks: Any = None) -> Any:
+def sums_of(fit: dp.GLMResults, kind: Literal["laplace", "gaussian"] = "laplace") -> RowSums:
+    """What rows add to an evaluation, where the noise is of this kind."""
     model = plan_evaluation(fit, None, 10)
-    blocks = model.blocks() if blocks is None else blocks
-    return count_rows(model, blocks, fit.plan.design.blocks(data), fit.scaled_params)  # type: ignore[attr-defined]
+    blocks = model.blocks()
+    return RowSums(model, blocks, fit.scaled_params, steps_left_out(blocks, kind))
+
+
+def counted(fit: dp.GLMResults, data: pd.DataFrame, kind: Literal["laplace", "gaussian"] = "laplace") -> Any:
+    """The whole vector that is released, before the noise."""
+    return sums_of(fit, kind).of_table(fit.predicting_design, as_table(data), ROW, SystemRandom())  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
@@ -91,7 +98,8 @@ def test_the_squared_distance_is_as_declared(fit: dp.GLMResults, adjacency: Adja
     blocks = plan_evaluation(fit, None, 10).blocks()
     most = sum(block.square for block in blocks) * (1 if adjacency == "add_remove" else 2)
     squares = [
-        float(np.square(counted(fit, one) - counted(fit, two)).sum()) for one, two in neighbours(6, adjacency, 150)
+        float(np.square(counted(fit, one, "gaussian") - counted(fit, two, "gaussian")).sum())
+        for one, two in neighbours(6, adjacency, 150)
     ]
     assert max(squares) <= most
 
@@ -112,35 +120,27 @@ def levels_fit() -> dp.OrdinalResults:
     return dp.ordinal("n ~ x + g", frame(400, 1), 5.0, domain=LEVELLED, seed=1, on_mismatch="go")
 
 
-def first_pieces(design: Any, table: Any) -> Any:
-    return rows_at_first(design, table).collect()
-
-
-def all_pieces(design: Any, table: Any) -> Any:
-    rows = PackedRows(design.packing, table.batches(["n", "x", "g"]).map_shards(partial(_blocks, design)))
-    return [block._replace(weights=None) for block in rows.collect()]
-
-
-def levels_counted(fit: dp.OrdinalResults, data: pd.DataFrame, blocks: Any, read: Any = first_pieces) -> Any:
-    return count_rows(plan_evaluation(fit, None, 10), blocks, read(fit.plan.design, as_table(data)), fit.scaled_params)
+def all_pieces(fit: dp.OrdinalResults, data: pd.DataFrame) -> Any:
+    design: Any = fit.plan.design
+    rows = PackedRows(design.packing, as_table(data).batches(["n", "x", "g"]).map_shards(partial(_blocks, design)))
+    return sums_of(fit).of_complete(block._replace(weights=None) for block in rows.collect())
 
 
 @pytest.mark.slow
 def test_an_evaluation_of_ordered_levels_keeps_its_eps_exactly() -> None:
     """Planted: all pieces of a row are counted, in the place of the first."""
     fit = levels_fit()
-    blocks = plan_evaluation(fit, None, 10).blocks()
-    (block,) = blocks
+    (block,) = plan_evaluation(fit, None, 10).blocks()
     worst, squares, planted = [], [], []
     for adjacency in ADJACENCIES:
         noise = choose_noise(block.largest, block.square, 0.7, 0.0, adjacency)
         times = 1 if adjacency == "add_remove" else 2
         ratios = []
         for one, two in neighbours(6, adjacency, 60):
-            moved = levels_counted(fit, one, blocks) - levels_counted(fit, two, blocks)
-            ratios.append(log_ratio(noise, moved, 0))
+            ratios.append(log_ratio(noise, counted(fit, one), counted(fit, two)))
+            moved = counted(fit, one, "gaussian") - counted(fit, two, "gaussian")
             squares.append(float(np.square(moved).sum()) / times / block.square)
-            wrong = [levels_counted(fit, data, blocks, all_pieces) for data in (one, two)]
+            wrong = [all_pieces(fit, data) for data in (one, two)]
             planted.append(log_ratio(noise, *wrong))
         worst.append(max(ratios))
     assert max(worst) <= 0.7 * (1 + 1e-12)

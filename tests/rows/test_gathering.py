@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from dpstats.data import Block, as_table, divide
-from dpstats.data.persons import NOBODY, OwnedRows, draw_block, draw_rows, shared_weights
+from dpstats.data.persons import NOBODY, OwnedRows, draw_block, draw_rows, person_count, shared_weights
 from dpstats.data.worker import arrays_of, bucket_of, fingerprint, parts_of
 
 pytest.importorskip("distributed")
@@ -130,6 +130,12 @@ def test_at_most_so_many_rows_of_a_person_are_drawn(client: Any, shards: int, mo
     assert [part.tolist() for part in first] == [part.tolist() for part in again]
     drawn = np.bincount(PEOPLE[np.concatenate(first).astype(int)], minlength=60)
     assert drawn.tolist() == np.minimum(np.bincount(PEOPLE[PEOPLE >= 0]), most).tolist()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shards", [1, 3])
+def test_persons_are_counted_wherever_their_rows_are(client: Any, shards: int) -> None:
+    assert person_count(owned_rows(client, shards)) == len(set(PEOPLE[PEOPLE >= 0].tolist()))
 
 
 @pytest.mark.slow
