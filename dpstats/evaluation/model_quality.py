@@ -80,9 +80,9 @@ def evaluate(
     fit : GLMResults
         Public: its coefficients are released already.
     data : DataFrame or another table
-        The private rows, preferably rows that the model was not fitted to (`dpstats.holdout`). Rows are left out that
-        miss a cell which the model reads; columns of terms that screening or a lasso left out need not be there. For a
-        model of plain arrays, the pair (endog, exog). Weights and offset of a formula are used.
+        The private rows, preferably rows that the model was not fitted to (`dpstats.holdout`). Rows that miss a cell
+        which the model reads are left out and counted; columns of terms that screening or a lasso left out need not be
+        there. For a model of plain arrays, the pair (endog, exog). Weights and offset of a formula are used.
     eps, delta : float
         The budget of this call. A delta permits Gaussian noise and stays unspent if Laplace noise is smaller.
     metrics : sequence of str, optional
@@ -123,7 +123,8 @@ def evaluate(
     Notes
     -----
     A row falls into one cell of each histogram, so the noise grows neither with the number of metrics that share a
-    histogram nor with the number of bins (docs/proofs/evaluation).
+    histogram nor with the number of bins. A row that is left out is in no cell, so that its number costs nothing more
+    (docs/proofs/evaluation).
 
     Examples
     --------
