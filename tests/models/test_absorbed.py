@@ -322,6 +322,22 @@ def test_numbers_of_rows_and_groups_are_both_asked_for() -> None:
         plan.by_rows()
 
 
+@pytest.mark.parametrize(
+    ("groups", "eps", "told"), [(8, 1.0, "Too few groups"), (30, 20.0, "Few groups"), (300, 5.0, "")]
+)
+def test_a_summary_says_that_there_are_too_few_groups(groups: int, eps: float, told: str) -> None:
+    """The count is printed as released; beside a count that was raised to its noise "73 (s.d. 73)" was no news."""
+    fit = dp.ols("y ~ x | firm", table(groups), eps, domain=DOMAIN, unit="firm", seed=2)
+    text = " ".join(str(fit.summary()).split())
+    assert ("Too few groups:" in text, "] Few groups:" in text) == (told == "Too few groups", told == "Few groups")
+    assert "Not identified" not in text or not told
+    assert fit.count == max(fit.released.counted, 0)
+    assert fit.glance().loc[0, "groups"] == round(fit.count)
+    if told == "Too few groups":
+        assert "fit usually needs more than about 290 of them" in text
+    assert "slopes do not differ by firm" in str(dp.ols("y ~ x | firm", table(groups), eps, domain=DOMAIN).summary())
+
+
 def test_others_say_where_a_factor_is_absorbed() -> None:
     with pytest.raises(ArgumentError):
         dp.evaluate(dp.ols(FORMULA, table(20), 1.0, domain=DOMAIN, seed=1), table(20), 1.0)
