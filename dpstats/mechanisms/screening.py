@@ -18,10 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.data import Block, Rows, block_rows, divide
+from dpstats.domain import Range
 from dpstats.errors import ArgumentError
 from dpstats.families import BinomialCounts, Family
 from dpstats.families.base import pad_rows
 from dpstats.formula.design import DesignSpec
+from dpstats.formula.expression import Column
 from dpstats.mechanisms.design import ArrayDesign, Bounds, constant_column
 from dpstats.mechanisms.information import Information
 from dpstats.mechanisms.napp import plan_stages, release_stages
@@ -137,6 +139,16 @@ INSIDE = 1 - 2.0**-40
 NULL_PRICE, REFIT_PRICE = 0.5, 0.5
 """What the null model and a fit between choices cost, over what a choice does."""
 
+SPREAD_POWER = 0.75
+"""The power of a term's spread that its scores are divided by (benchmarks.inference.sparse_mixed).
+
+With 0 noise hides all terms alike, and a 0/1 column, which always moves through its whole range, is chosen before a
+number that it is correlated with. With 1 scores compare as correlations do, and noise hides active 0/1 columns.
+"""
+
+USUAL_SPREAD = 1 / 3
+"""The standard deviation of a number over half of its range, where no typical one is declared."""
+
 INTERCEPT_PART = 0.5
 """The part of a fit between choices with which the intercept is fitted anew at the slopes just released.
 
@@ -159,6 +171,7 @@ class Candidate:
     # Whether the rest of the reach counts as a further column: for 0/1 columns of a factor's levels it is the reference
     # level's.
     complement: bool
+    weight: float = 1.0  # in (0, 1]: its scores are multiplied by it
 
 
 @dataclass(frozen=True, eq=False)
@@ -423,7 +436,38 @@ def split_terms(design: Bounds, weights: Vector) -> tuple[NDArray[np.intp], list
                 always += part.tolist()
             else:
                 candidates.append(_candidate(design, part, term.name, term.l2, term.l1, term.maxima))
+    if isinstance(design, DesignSpec) and candidates:
+        spreads = _spreads(design, candidates)
+        least = min(spreads)
+        candidates = [
+            replace(one, weight=(least / spread) ** SPREAD_POWER)
+            for one, spread in zip(candidates, spreads, strict=True)
+        ]
     return np.array(always, dtype=np.intp), candidates
+
+
+def _spreads(design: DesignSpec, candidates: Sequence[Candidate]) -> list[float]:
+    """The standard deviation of each candidate's part of a row over the greatest, by the Domain alone.
+
+    0/1 columns and factors are taken as balanced unless a share is declared. None is below `USUAL_SPREAD`: one term
+    of little spread would lower the scores of all others.
+    """
+    nodes = {factor.code: factor.node for term in design.parsed.terms for factor in term}
+    spreads = []
+    for candidate in candidates:
+        term = next(one for one in design.coding.terms if one.name() == candidate.name)
+        read = [nodes[factor.code] for factor in term.factors if design.coding.factor_infos[factor].type == "numerical"]
+        declared = [design.domain[node.name] if isinstance(node, Column) else None for node in read]
+        size, known = candidate.columns.size, declared[0] if len(term.factors) == len(declared) == 1 else None
+        if isinstance(known, Range) and known.typical is not None:
+            reach = candidate.reach * float(design.scale[candidate.columns[0]])
+            spread = min(1.0, float(known.typical[1]) / reach)
+        elif all(isinstance(one, Range) and one.is_binary for one in declared):
+            spread = 1.0 if size == 1 else (size + 1) ** -0.5
+        else:
+            spread = USUAL_SPREAD
+        spreads.append(max(spread, USUAL_SPREAD))
+    return spreads
 
 
 def _candidate(design: Bounds, part: NDArray[np.intp], name: str, l2: float, l1: float, maxima: Vector) -> Candidate:
@@ -467,14 +511,16 @@ def _sums(
     single = [index for index, candidate in enumerate(candidates) if candidate.columns.size == 1]
     several = [index for index, candidate in enumerate(candidates) if candidate.columns.size > 1]
     columns = np.array([candidates[index].columns[0] for index in single], dtype=np.intp)
-    center, reach = (np.array([getattr(candidates[index], name) for index in single]) for name in ("center", "reach"))
+    center, reach, weight = (
+        np.array([getattr(candidates[index], name) for index in single]) for name in ("center", "reach", "weight")
+    )
     if not centred:
         center, reach = np.zeros(len(single)), np.abs(center) + reach
     totals = np.zeros(len(single), dtype=np.int64)
     sums = {index: np.zeros(candidates[index].columns.size + 1, dtype=np.int64) for index in several}
     for block in chunks(blocks, CHUNK_ROWS):
         rows, slope = block.exog.astype(np.float64, copy=False), residual.of(block)
-        totals += single_contributions(rows[:, columns], center, reach, slope).sum(axis=0).astype(np.int64)
+        totals += single_contributions(rows[:, columns], center, reach / weight, slope).sum(axis=0).astype(np.int64)
         for index in several:
             sums[index] += group_contributions(rows, candidates[index], slope, centred=centred).sum(axis=0)
     sums |= {index: totals[place : place + 1] for place, index in enumerate(single)}
@@ -507,7 +553,7 @@ def group_contributions(rows: Vector, candidate: Candidate, slope: Vector, *, ce
         for column in range(scaled.shape[1]):
             rest += scaled[:, column]
         rest = 1 - np.clip(rest, 0, 1)
-    vectors = np.column_stack([scaled, rest]) * slope[:, None] * (INSIDE * STEPS)
+    vectors = np.column_stack([scaled, rest]) * slope[:, None] * (INSIDE * STEPS * candidate.weight)
     integers = np.clip(np.trunc(vectors), -STEPS, STEPS).astype(np.int64)
     # No row of the design is longer, up to the rounding that INSIDE leaves room for; the proof needs none to be.
     return np.where((integers**2).sum(axis=1, keepdims=True) <= STEPS**2, integers, 0)

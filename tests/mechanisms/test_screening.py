@@ -321,6 +321,58 @@ def test_a_tiny_budget_and_no_rows(frame):
     assert fit.plan.kept.sum() in (4, 6)
 
 
+class TestWeights:
+    """What moves through its whole range counts for less than a number does; the Domain alone tells."""
+
+    @staticmethod
+    def weights(formula, domain):
+        design = design_spec(formula, {**domain, "y": (0, 1)}, family=Binomial())
+        _, candidates = split_terms(design, np.r_[0.0, np.ones(len(design.names) - 1)])
+        return {one.name: one.weight for one in candidates}
+
+    def test_numbers_alone_count_in_full(self):
+        domain = {"a": (0, 100), "b": dp.Range(0, 100, typical=(50, 15)), "c": dp.Range(0, 9, typical=(4, 1))}
+        assert self.weights("y ~ a + b + c + I(a**2)", domain) == dict.fromkeys(["a", "b", "c", "I(a ** 2)"], 1.0)
+
+    def test_zero_one_columns_alone_count_in_full(self):
+        assert set(self.weights("y ~ a + b + h", {"a": (0, 1), "b": bool, "h": ["m", "f"]}).values()) == {1.0}
+
+    def test_beside_numbers(self):
+        rare, wide = dp.Range(0, 1, typical=0.02), dp.Range(0, 100, typical=(50, 30))
+        domain = {"a": (0, 9), "b": (0, 1), "h": ["m", "f"], "g": list("xyz"), "r": rare, "w": wide}
+        found = self.weights("y ~ a + b + h + g + r + w + h:b + h:a", domain)
+        balanced = 3**-0.75
+        assert found["a"] == found["r"] == found["h:a"] == 1
+        assert found["b"] == found["h"] == found["h:b"] == pytest.approx(balanced)
+        assert found["g"] == pytest.approx((3**0.5 / 3) ** 0.75)
+        assert found["w"] == pytest.approx((50 / 90) ** 0.75)
+
+    @pytest.mark.parametrize("unit", [1e-3, 1.0, 1e6])
+    def test_units_do_not_matter(self, unit):
+        wide = dp.Range(0.0, 100 * unit, typical=(50 * unit, 30 * unit))
+        found = self.weights("y ~ a + w", {"a": (0.0, unit), "w": wide})
+        assert found == pytest.approx({"a": 1.0, "w": (50 / 90) ** 0.75})
+
+    def test_a_stand_in_does_not_push_out_a_number(self):
+        """Four active numbers, each beside a 0/1 column of its block: by whole ranges some of them are left out."""
+        random = np.random.default_rng(3)
+        blocks = np.repeat(random.normal(size=(20_000, 6)), 3, axis=1)
+        latent = np.sqrt(0.6) * blocks + np.sqrt(0.4) * random.normal(size=blocks.shape)
+        number, domain = dp.Range(0, 120, typical=(50, 15)), {"y": (0, 1)}
+        columns = {}
+        for place in range(latent.shape[1]):
+            if place % 3 == 1:
+                columns[f"b{place}"], domain[f"b{place}"] = (latent[:, place] > 0).astype(float), (0, 1)
+            else:
+                columns[f"x{place}"], domain[f"x{place}"] = 50 + 15 * latent[:, place], number
+        eta = latent[:, [0, 3, 6, 9]] @ [0.5, -0.5, 0.4, 0.3]
+        frame = pd.DataFrame({**columns, "y": (random.random(len(eta)) < 1 / (1 + np.exp(-eta))).astype(float)})
+        formula = f"y ~ {' + '.join(columns)}"
+        for seed in range(3):
+            options = {"domain": domain, "seed": seed, "screen": 5, "split": "rows", "inference": None}
+            assert not {"x0", "x3", "x6", "x9"} & set(dp.logit(formula, frame, 1.0, **options).left_out)
+
+
 class TestScores:
     """Lemma 1: no row moves a score by more than STEPS, whatever it is; sums do not depend on order or blocks."""
 
@@ -345,6 +397,19 @@ class TestScores:
         for row in (np.zeros((1, 3)), *0.2 * np.eye(3)[:, None]):
             length = np.linalg.norm(group_contributions(row, dummies, slope, centred=True))
             assert STEPS - 1 <= length <= STEPS
+
+    @pytest.mark.parametrize("weight", [1.0, 0.44, 1e-3])
+    def test_a_weight_lowers_what_a_row_counts(self, weight):
+        slope, reach = np.ones(1), np.array([0.2])
+        single = single_contributions(np.array([[9.0]]), np.zeros(1), reach / weight, slope)
+        assert abs(single[0, 0]) <= STEPS
+        assert single_contributions(np.array([[0.2]]), np.zeros(1), reach / weight, slope)[0, 0] == pytest.approx(
+            weight * STEPS, abs=1
+        )
+        dummies = Candidate("g", np.arange(3), 0.0, 0.2, complement=True, weight=weight)
+        for row in (np.zeros((1, 3)), *0.2 * np.eye(3)[:, None]):
+            length = np.linalg.norm(group_contributions(row, dummies, slope, centred=True))
+            assert weight * STEPS - 2 <= length <= weight * STEPS
 
     def test_exact_in_any_order_and_division_into_blocks(self, frame):
         design = design_spec(FORMULA, DOMAIN, family=Binomial())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +30,9 @@ GROUPS = [
     Candidate("x0", np.array([0]), 0.0, 1.0, complement=False),
     Candidate("g", np.array([1, 2]), 0.0, math.sqrt(2), complement=False),
 ]
+
+WEIGHTED = [dataclasses.replace(SINGLES[0], weight=0.4), SINGLES[1], dataclasses.replace(GROUPS[1], weight=0.7)]
+"""A 0/1 column beside a number, and a factor."""
 
 
 def win_probabilities(scores: Sequence[int], scale: float) -> list[float]:
@@ -72,7 +76,7 @@ def scores_of(candidates: Sequence[Candidate]) -> Callable[[Rows], tuple[int, ..
     return scores
 
 
-OF_COLUMNS, OF_TERMS = scores_of(SINGLES), scores_of(GROUPS)
+OF_COLUMNS, OF_TERMS, OF_WEIGHTED = scores_of(SINGLES), scores_of(GROUPS), scores_of(WEIGHTED)
 
 COEFFICIENTS = np.array([1.5, -0.7])
 """Released before the choice among what is left."""
@@ -127,20 +131,29 @@ def largest_loss(
 class TestExactProbabilities:
     @pytest.mark.slow
     @pytest.mark.parametrize("choices", [1, 2])
-    @pytest.mark.parametrize("scores", [OF_COLUMNS, OF_TERMS], ids=["columns", "terms"])
+    @pytest.mark.parametrize("scores", [OF_COLUMNS, OF_TERMS, OF_WEIGHTED], ids=["columns", "terms", "weighted"])
     def test_no_outcome_tells_more_than_was_charged(self, adjacency, choices, scores):
         if scores is OF_TERMS and choices == len(GROUPS):
             pytest.skip("both of two terms")
         loss = largest_loss(scores, adjacency, choices, noise_scale(EPS, adjacency))
         assert loss <= choices * EPS * (1 + 1e-9)
         # The bound is nearly reached on so few rows, or the tests below would have no power.
-        assert loss > 0.5 * choices * EPS
+        assert loss > (0.3 if scores is OF_WEIGHTED else 0.5) * choices * EPS
 
     @pytest.mark.slow
     @pytest.mark.parametrize(("name", "factor"), [("half the sensitivity", 0.5), ("the scale of monotone scores", 0.5)])
     def test_planted_scale(self, adjacency, name, factor):
         loss = largest_loss(OF_COLUMNS, adjacency, 1, noise_scale(EPS, adjacency) * factor)
         assert loss > EPS, name
+
+    def test_planted_spreads_that_divide_without_a_greatest_one(self, adjacency):
+        """Scores divided by spreads below 1 move by more than a step."""
+
+        def divided(rows: Rows) -> tuple[int, ...]:
+            first, second, *rest = OF_COLUMNS(rows)
+            return first, int(second / 0.4), *rest
+
+        assert largest_loss(divided, adjacency, 1, noise_scale(EPS, adjacency)) > EPS
 
     @pytest.mark.slow
     def test_planted_whole_budget_for_each_choice(self, adjacency):
