@@ -124,17 +124,20 @@ def _declaration(place: int, cells: dict[str, str], number: Callable[[object], f
                 "without their labels: 1|2"
             )
         return _two_truths([level.strip() for level in levels.split("|")])
-    ends = (number(low), number(high))
+    ends = _ends(low, high, number)
     if levels or any(end != end for end in ends):
         raise DomainError(
             f"line {place} of the codebook must have two numbers (low and high), levels such as a|b|c, or bool"
         )
-    return range_of(f"line {place} of the codebook", _short_numbers(ends), extras)
+    return range_of(f"line {place} of the codebook", ends, extras)
 
 
-def _short_numbers(numbers: Iterable[float]) -> list[float]:
-    """Whole numbers without a point."""
-    return [int(one) if one.is_integer() and abs(one) <= 2**53 else one for one in numbers]
+def _ends(low: object, high: object, number: Callable[[object], float]) -> list[float]:
+    """Two ends, whole numbers without a point, but for 0.0 and 1.0: a share lies between, a code is one of both."""
+    ends = [number(low), number(high)]
+    if ends == [0, 1] and "." in str(high):
+        return ends
+    return [int(one) if one.is_integer() and abs(one) <= 2**53 else one for one in ends]
 
 
 def range_of(where: str, ends: Sequence[Any], extras: Mapping[str, Any]) -> Range:
@@ -264,7 +267,7 @@ def _from_yaml(name: str, value: Any, number: Callable[[object], float]) -> Any:
         case {"range": [*given]} | {"levels": [*given]} if "..." in given:
             raise DomainError(f"{name!r} is not filled in: write its range or its levels from the codebook")
         case {"range": [low, high], **rest} if set(rest) <= set(OPTIONAL):
-            ends = (number(low), number(high))
+            ends = _ends(low, high, number)
             if any(end != end for end in ends):
                 raise DomainError(
                     f"the range of {name!r} must be a pair of numbers [low, high]; for levels write {{levels: [a, b]}}"
@@ -277,7 +280,7 @@ def _from_yaml(name: str, value: Any, number: Callable[[object], float]) -> Any:
                 else given
                 for key, given in rest.items()
             }
-            return range_of(repr(name), _short_numbers(ends), extras)
+            return range_of(repr(name), ends, extras)
         case {"levels": [*levels], **rest} if not rest:
             return levels
         case [str(low), str(high)] if like_a_range(Levels((number(low), number(high)))) is not None:

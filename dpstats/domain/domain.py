@@ -156,8 +156,9 @@ class Domain(Mapping[str, Range | Levels]):
         ----------
         path : str or Path
             A CSV file, or its text of several lines, with the columns name, low, high and levels. Levels are divided by
-            ``|``, as in ``sex,,,F|M``; the word bool declares a column of true and false. The further columns outside,
-            mean, sd, inner_low and inner_high hold the other facts of a `Range`.
+            ``|``, as in ``sex,,,F|M``; the word bool declares a column of true and false, ``0.0,1.0`` a share, which
+            ``0,1`` does not. The further columns outside, mean, sd, inner_low and inner_high hold the other facts of a
+            `Range`.
 
         Raises
         ------

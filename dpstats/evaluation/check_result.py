@@ -302,7 +302,7 @@ class Check(Released):
         faults = [
             f"about {row['rows']:,.0f} (s.d. {self.std_err:,.0f}) of {self._rows_text} rows "
             f"{clipped.get(row['fault'], 'are lost to')} `{row['column']}`: {row['advice']}"
-            f"{self._empty_levels(row['column'], row['fault'])}{self._doubt(row['rows'])}"
+            f"{self._empty_levels(row['column'], row['fault'])}{self._doubt(row['rows'], self.std_err)}"
             for _, row in certain.iterrows()
         ]
         ranges = [place for place in self.places if place.ends]
@@ -342,11 +342,11 @@ class Check(Released):
             f"{typical} with its source, and for skewed columns declare {compare}, or leave {typical} out"
         ]
 
-    def _doubt(self, count: float) -> str:
-        """How often noise alone finds a fault, beside a count near the limit; normal noise hardly ever does."""
-        if self.noise != "laplace" or count >= UNDOUBTED_SDS * self.std_err:
+    def _doubt(self, count: float, error: float) -> str:
+        """How often noise alone finds a fault or code, beside a count near the limit; normal noise hardly ever does."""
+        if self.noise != "laplace" or count >= UNDOUBTED_SDS * error:
             return ""
-        chance = len(self.faults) * math.exp(-math.sqrt(2) * CERTAIN_SDS) / 2
+        chance = (len(self.faults) + len(self._codes)) * math.exp(-math.sqrt(2) * CERTAIN_SDS) / 2
         return (
             f"; noise alone finds a fault in up to {math.ceil(100 * chance)} of 100 checks, and another one confirms it"
         )
@@ -389,6 +389,7 @@ class Check(Released):
                 f"about {count:,.0f} (s.d. {self.code_err:,.0f}) of {self._rows_text} rows have `{place.column}` "
                 f"equal to {code:g}, far from most other values. If {code:g} stands for missing, "
                 + self._without_code(place.column, code)
+                + self._doubt(count, self.code_err)
             )
         return sentences
 

@@ -199,7 +199,7 @@ def _family_of(formula: str, domain: Domain, absorbed: str | None) -> str:
     node = parsed.response.node
     declared = domain.get(node.name) if isinstance(node, ColumnNode) else None
     two = isinstance(declared, Levels) and len(declared.values) == 2
-    truths = absorbed is None and declared == Range(0, 1)
+    truths = absorbed is None and isinstance(declared, Range) and declared.is_binary
     return "binomial" if two or truths or parsed.failures is not None else "gaussian"
 
 

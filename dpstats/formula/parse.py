@@ -26,6 +26,9 @@ from dpstats.wording import argument
 __all__ = ["Factor", "Formula", "parse"]
 
 
+LOGARITHM = re.compile(r"(np\.)?log\(")
+
+
 @dataclass(frozen=True)
 class Formula:
     """A parsed formula."""
@@ -47,6 +50,12 @@ class Formula:
     def predicting_columns(self) -> tuple[str, ...]:
         """Columns that a prediction needs: those of the terms and of the offset."""
         return tuple(dict.fromkeys((*self.exog_columns, *_columns(*self.offsets))))
+
+    @cached_property
+    def exposures(self) -> set[str]:
+        """Columns whose logarithm is an offset and which no term reads: numbers, never codes, as log(0) is none."""
+        nodes = [one.node for one in self.offsets if isinstance(one.node, Apply) and LOGARITHM.match(one.node.text)]
+        return {name for node in nodes for name in columns_of(node)}.difference(self.exog_columns)
 
     @cached_property
     def response_columns(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -382,6 +382,9 @@ AS_LEVELS = " as levels"
 TRUTHS = "(0, 1)"
 """What is declared of a column of 0 and 1, or of bool."""
 
+SHARE = "(0.0, 1.0)"
+"""What is declared of a number between 0 and 1."""
+
 TWO_LEVELS = "2 levels"
 """What is declared of a bool column, and of a response of 0 and 1."""
 
@@ -483,8 +486,9 @@ class Fault(NamedTuple):
         if self.kind == "undeclared" and self.declared.endswith(AS_LEVELS):
             two = self.declared.removesuffix(AS_LEVELS)
             return (
-                f"neither of the levels {two}; compare the codebook, and if numbers between them are meant, declare "
-                f"the range ({two}), in a file {{range: [{two}]}}"
+                f"neither of the levels {two}, or a code for missing, such as 9: make it missing; compare the "
+                f"codebook, and if numbers between the levels are meant, declare the range ({two}), in a file "
+                f"{{range: [{two}]}}"
             )
         if self.kind == "undeclared":
             # A response that is declared bool has two levels as well.
@@ -515,13 +519,21 @@ BINARY = Levels((0, 1))
 
 
 def column_facts(parsed: Formula, known: Mapping[str, Range | Levels], family: Family) -> Facts:
-    """What is known of each column that a formula reads, as its fit reads it."""
+    """What is known of each column that a formula reads, as its fit reads it; (0, 1) is of codes alone."""
     facts: dict[str, Range | Levels | None] = {name: known.get(name) for name in parsed.columns}
     response = parsed.response.node
     if family.response == "binary" and parsed.failures is None and isinstance(response, ColumnNode):
         declared = facts[response.name]
         # Neither 0 nor 1 is missing, not clipped.
         facts[response.name] = BINARY if declared is None or isinstance(declared, Range) else declared
+    numbers = {
+        *parsed.exposures,
+        *parsed.weight_columns,
+        *(parsed.response_columns if family.response == "count" else ()),
+    }
+    for name in numbers.difference(parsed.exog_columns):
+        if isinstance(declared := facts[name], Range) and declared.is_binary:
+            facts[name] = replace(declared, low=0.0, high=1.0)
     return facts
 
 
@@ -557,7 +569,8 @@ def _declared(fact: Range | Levels | None) -> str:
     if isinstance(fact, Range):
         low, high = fact.interval
         typical = fact.inner is None and (low, high) != (fact.low, fact.high)  # which alone moves the ends
-        return f"({low:g}, {high:g})" + TYPICAL * typical + DROPS * fact.drops
+        ends = SHARE if (low, high) == (0, 1) and not fact.is_binary else f"({low:g}, {high:g})"
+        return ends + TYPICAL * typical + DROPS * fact.drops
     if fact is not BINARY and (pair := number_pair(fact)) is not None:
         return f"{pair[0]}, {pair[1]}{AS_LEVELS}"
     texts = all(isinstance(value, str) for value in fact.values)

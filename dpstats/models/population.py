@@ -138,9 +138,6 @@ class KnownColumns:
         common = random.standard_normal(count)
         columns: dict[str, Encoded] = {}
         curved, parsed = design.parsed.curved_columns, design.parsed
-        # A declared (0, 1) is 0 or 1, but for an exposure, whose logarithm would be none at 0.
-        exposed = design.offset is not None and design.offset.partial
-        exposures = {*parsed.predicting_columns} - {*parsed.exog_columns} if exposed else set()
         for name, ranged in design.domain.items():
             # Of a range of which nothing is typical nearly all rows are taken to lie where they are kept.
             declared = ranged if name in self.typical else design.support[name]
@@ -148,7 +145,8 @@ class KnownColumns:
             place = special.ndtr(math.sqrt(prior.shared) * common + math.sqrt(1 - prior.shared) * single)
             of_column = replace(prior, spread=prior.curved) if name in curved else prior
             typical = self.typical.get(name)
-            if typical is None and name in exposures and isinstance(declared, Range) and declared.is_binary:
+            # A declared (0, 1) is 0 or 1, but for an exposure.
+            if typical is None and name in parsed.exposures and isinstance(declared, Range) and declared.is_binary:
                 typical = 0.5 - prior.off, prior.spread
             columns[name] = _column_values(declared, typical, of_column, place)
         return columns

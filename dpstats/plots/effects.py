@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.arguments import is_whole, safe_repr
+from dpstats.arguments import is_number, is_whole, safe_repr
 from dpstats.domain import Levels, Range, canonical
 from dpstats.errors import ArgumentError
 from dpstats.formula.design import DesignSpec
@@ -34,6 +34,7 @@ def effect(
     at: Mapping[str, Any] | None = None,
     points: int = 101,
     alpha: float = 0.05,
+    exposure: float | None = None,
     caption: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
@@ -49,14 +50,17 @@ def effect(
     column : str
         A column that the model reads.
     at : dict, optional
-        Values of other columns; by default the declared mean (`typical`) or the middle of the declared range, or of the
-        interval that the fit kept if that lies elsewhere, the first level, and 0 for a column declared as bool or as
-        (0, 1). Such a column is drawn only at 0 and 1; declare (0.0, 1.0) for a share in between. A list of
-        values for one column draws a line for each.
+        Values of other columns. By default a number is held at its declared mean (`typical`) or in the middle of its
+        declared range, or of the interval that the fit kept if that lies elsewhere; a factor at its first level; a
+        column declared as bool or as (0, 1) at 0, whatever its mean; an exposure at 1 where that is within its range.
+        A column of 0 and 1 is drawn only there: declare (0.0, 1.0) for a share in between, in a file 0.0,1.0. A list
+        of values for one column draws a line for each.
     points : int
         The number of points in a range; at least 2.
     alpha : float
         1 less the coverage of the band at each point.
+    exposure : float, optional
+        Takes the place of the formula's offset or exposure, as for `predict`: 1 draws rates.
     caption, ax
         As for `coefficients`.
 
@@ -75,9 +79,13 @@ def effect(
     """
     check_subject("result", result, "get_prediction", FIT)
     design = _design(result)
-    read = design.parsed.predicting_columns
-    if isinstance(column, str) and column in set(parse(design.formula).predicting_columns).difference(read):
+    read, parsed = design.parsed.predicting_columns, parse(design.formula)
+    if isinstance(column, str) and column in set(parsed.predicting_columns).difference(read):
         raise ArgumentError(f"column: {column!r} is in no term of the model, which left it out (left_out)")
+    if exposure is not None:  # nothing of the offset is read
+        if not is_number(exposure) or exposure <= 0:
+            raise ArgumentError(f"exposure must be a positive number, got {safe_repr(exposure)}")
+        read = design.parsed.exog_columns
     if not isinstance(column, str) or column not in read:
         raise ArgumentError(f"column must be one that the formula reads: {', '.join(read)}; got {safe_repr(column)}")
     others = [name for name in read if name != column]
@@ -86,14 +94,15 @@ def effect(
     at = {} if at is None else at
     held, several = _fixed_values(design, others, at)
     ax = style.new_axes(ax)
-    declared = _axis_of(design.support[column])
+    declared = _axis_of(design.support[column], exposure=column in parsed.exposures)
     axis = np.linspace(declared.low, declared.high, points) if isinstance(declared, Range) else declared.values
     unbounded = False
     lines = [{several: value} for value in held.pop(several)] if several else [{}]
     for number, varied in enumerate(lines):
         frame = pd.DataFrame({column: list(axis), **{**held, **varied}}, index=range(len(axis)))
-        mean, ends = _predicted(result, frame, alpha)
-        unbounded |= ends is not None and not np.isfinite(ends).all()
+        mean, ends = _predicted(result, frame, alpha, {} if exposure is None else {"exposure": exposure})
+        # Where the formula has no value, as at an exposure of 0, nothing is drawn.
+        unbounded |= ends is not None and not np.isfinite(ends[np.isfinite(mean)]).all()
         look: Any = {"color": style.SERIES[number], "label": f"{several} = {varied[several]}" if several else None}
         if isinstance(declared, Range):
             _draw_curve(ax, np.asarray(axis), mean, ends, ("-", "--", "-.", ":")[number % 4], **look)
@@ -106,7 +115,7 @@ def effect(
         ax,
         f"Effect of {column} ({result.plan.family.title})",
         _kept_note(column, design.domain[column], declared),
-        _fixed_note(held, at),
+        _fixed_note(held if exposure is None else {"exposure": float(exposure)} | held, at),
         _band_note(result, alpha, unbounded, isinstance(declared, Range)),
         "Points are public: the picture costs no budget.",
         style.promise(result.guarantee, "the fit"),
@@ -145,25 +154,30 @@ def _fixed_values(design: DesignSpec, others: Sequence[str], at: Mapping[str, An
     held: dict[str, Any] = {}
     for name in others:
         declared = design.domain[name]
-        held[name] = at.get(name, _usual(declared, _axis_of(design.support[name])))
+        exposure, kept = name in design.parsed.exposures, design.support[name]
+        held[name] = at.get(name, _usual(declared, _axis_of(kept, exposure=exposure), exposure=exposure))
         for value in at[name] if name in lists else [held[name]]:
             _check_value(name, value, declared)
     return held, lists[0] if lists else ""
 
 
-def _axis_of(declared: Range | Levels) -> Range | Levels:
-    """What a column is drawn as: one of the whole numbers 0 and 1 has two places."""
-    codes = isinstance(declared, Range) and (declared.low, declared.high) == (0, 1)
-    whole = isinstance(declared, Range) and isinstance(declared.low, int) and isinstance(declared.high, int)
-    return Levels((0, 1)) if codes and whole else declared
+def _axis_of(declared: Range | Levels, *, exposure: bool) -> Range | Levels:
+    """What a column is drawn as: one of 0 and 1 has two places, but for an exposure."""
+    codes = isinstance(declared, Range) and declared.is_binary and not exposure
+    return Levels((0, 1)) if codes else declared
 
 
-def _usual(declared: Range | Levels, kept: Range | Levels) -> Any:
-    """Where a column is held: at its declared mean, in the middle of its range if rows were kept there, or a level."""
+def _usual(declared: Range | Levels, kept: Range | Levels, *, exposure: bool) -> Any:
+    """Where a column is held: at its declared mean, in the middle of its range if rows were kept there, or a level.
+
+    An exposure of 1 gives rates, as comparisons do.
+    """
     if isinstance(kept, Levels):
         return kept.values[0]
     if isinstance(declared, Levels):
         return declared.values[0]
+    if exposure and kept.low <= 1 <= kept.high:
+        return 1.0
     mean = None if declared.typical is None else float(declared.typical[0])
     middles = (mean, declared.low / 2 + declared.high / 2, kept.low / 2 + kept.high / 2)
     return next(middle for middle in middles if middle is not None and kept.low <= middle <= kept.high)
@@ -180,11 +194,13 @@ def _check_value(name: str, value: Any, declared: Range | Levels) -> None:
         )
 
 
-def _predicted(result: Any, frame: pd.DataFrame, alpha: float) -> tuple[Float, Float | None]:
+def _predicted(
+    result: Any, frame: pd.DataFrame, alpha: float, exposure: Mapping[str, Any]
+) -> tuple[Float, Float | None]:
     """Means, shape (k,), and ends of the band, shape (k, 2): NaN where it has none; no band without inference."""
     if not result.has_errors:
-        return np.asarray(result.predict(frame), dtype=np.float64), None
-    prediction = result.get_prediction(frame, alpha)
+        return np.asarray(result.predict(frame, **exposure), dtype=np.float64), None
+    prediction = result.get_prediction(frame, alpha, **exposure)
     ends = np.array(prediction.conf_int(), dtype=np.float64)
     ends[~np.isfinite(prediction.se_mean)] = np.nan
     return np.asarray(prediction.predicted_mean), ends
@@ -194,7 +210,7 @@ def _draw_curve(ax: Axes, axis: Float, mean: Float, ends: Float | None, linestyl
     """A line over a range, with its band; hatched where the band has no ends."""
     ax.plot(axis, mean, linewidth=1.8, linestyle=linestyle, **look)
     if ends is not None:
-        known = np.isfinite(ends).all(axis=1)
+        known = np.isfinite(ends).all(axis=1) | ~np.isfinite(mean)
         ax.fill_between(axis, ends[:, 0], ends[:, 1], where=known, color=look["color"], alpha=0.18, linewidth=0)
         lost: dict[str, Any] = {"transform": ax.get_xaxis_transform(), "facecolor": "none", "edgecolor": style.PALE}
         if not known.all():

@@ -47,6 +47,15 @@ def test_codebooks_declare_what_a_domain_does(tmp_path: Path) -> None:
     assert dp.Domain.from_yaml(str(tmp_path / "book.yaml")) == DECLARED
 
 
+def test_a_point_tells_a_share_from_a_column_of_0_and_1() -> None:
+    yaml = "share: {range: [0.0, 1.0]}\ncode: {range: [0, 1]}\nage: {range: [17.0, 90.0]}\n"
+    csv = dp.Domain.from_csv("name,low,high\nshare,0.0,1.0\ncode,0,1\nage,17.0,90.0\n")
+    for read in (csv, dp.Domain.from_yaml(yaml), dp.Domain.from_csv(csv.to_csv()), dp.Domain.from_yaml(csv.to_yaml())):
+        shown = "Domain({'share': (0.0, 1.0), 'code': (0, 1), 'age': (17, 90)})"
+        assert repr(read) == shown
+        assert [read[name].is_binary for name in read] == [False, True, False]
+
+
 @pytest.mark.parametrize(
     ("text", "fix"),
     [
@@ -152,7 +161,8 @@ def test_rows_lost_to_two_numbers_say_both_ways_of_writing(levels: list[Any], ra
     random = np.random.default_rng(0)
     rows = pd.DataFrame({"x": random.uniform(0, 80, 3000), "y": random.uniform(0, 1, 3000)})
     domain = dp.Domain(x=levels, y=(0, 1))
-    said = f"neither of the levels {range_}; compare the codebook, and if numbers between them are meant, "
+    said = f"neither of the levels {range_}, or a code for missing, such as 9: make it missing; compare the codebook, "
+    said += "and if numbers between the levels are meant, "
     said += f"declare the range ({range_}), in a file {{range: [{range_}]}}"
     with pytest.raises(dp.errors.MismatchError) as stopped:
         dp.ols("y ~ x", rows, 20.0, domain=domain)

@@ -366,6 +366,15 @@ def test_a_finding_that_noise_may_have_made_says_so() -> None:
     assert "noise alone" not in sure.findings[0]
 
 
+def test_a_code_that_noise_may_have_made_says_so() -> None:
+    check = dp.check("y ~ age + score + hours", with_codes(), CODED, 1.0, seed=1)
+    codes, told = is_code(check.places), "`age` equal to 999"
+    for sds, doubted in ((5.9, True), (6.1, False)):
+        at = np.where(codes, sds * check.code_err, 0.0)
+        (found,) = (one for one in replace(check, at=at).findings if told in one)
+        assert ("noise alone finds a fault in up to " in found) == doubted
+
+
 @pytest.mark.slow
 def test_codes_for_missing_are_found_beside_noise_and_not_made_up() -> None:
     """40 seeded checks each: noise alone passes for a code once in 600 figures, so at most two in 160 say."""
@@ -397,6 +406,28 @@ def test_findings_have_the_errors_of_both_their_figures() -> None:
     assert f"about {lost:,.0f} (s.d. {check.std_err:,.0f}) of {total}" in check.findings[0]
     public = dp.check("y ~ x + g", data, DOMAIN, 0.5, seed=3, adjacency="replace_one")
     assert "of 400 rows are lost" in public.findings[0]
+
+
+def test_advice_on_columns_of_0_and_1_is_for_them_alone() -> None:
+    """A rate, a count, an exposure and a share: nobody has coded these as 1 and 2, or as no and yes."""
+    random = np.random.default_rng(0)
+    rows = pd.DataFrame({name: random.uniform(0, 2, 2000) for name in ("share", "years", "code", "count")})
+    rows.loc[:400, ["share", "years"]] = np.nan
+    domain = {"share": (0.0, 1.0), "years": (0, 1), "count": (0, 1), "code": (0, 1)}
+    found = dp.check("count ~ share + code", rows, domain, 20.0, family="poisson", exposure="years", seed=1).findings
+    found = [one for one in found if "`" in one]  # but for all lost rows together
+    assert len(found) == 6
+    assert {one.split("`")[1] for one in found if "the levels [1, 2]" in one or "'no'" in one} == {"code"}
+    shown = {one.split("`")[1]: one for one in found if "above" in one}
+    assert "above the declared range (0.0, 1.0); compare" in shown["share"]
+    assert "above the declared range (0, 1); compare" in shown["code"]
+
+
+def test_a_response_that_is_declared_as_a_share_is_a_number() -> None:
+    rows = {"share": np.linspace(0, 1, 2000), "x": np.linspace(0, 1, 2000)}
+    assert not dp.check("share ~ x", rows, {"share": (0.0, 1.0), "x": (0, 1)}, 20.0, seed=1).findings
+    (found,) = dp.check("share ~ x", rows, {"share": (0, 1), "x": (0, 1)}, 20.0, seed=1).findings
+    assert "lost to `share`" in found
 
 
 def test_the_family_is_that_of_the_declared_response() -> None:

@@ -126,7 +126,7 @@ def test_rows_without_trials_are_no_faults() -> None:
     domain = {**DOMAIN, "won": (0, 3), "lost": (0, 3)}
     counts = dp.glm("won + lost ~ x", data, 100.0, family="binomial", domain=domain, check_share=0.03).plan.counts
     assert counts.rows == pytest.approx(1_000, abs=30)
-    assert dict(zip(counts.faults, counts.at_fault, strict=True))[Fault("x", "outside", "(0, 1)")] < 150
+    assert dict(zip(counts.faults, counts.at_fault, strict=True))[Fault("x", "outside", "(0.0, 1.0)")] < 150
 
 
 @settings(max_examples=200)

@@ -42,6 +42,41 @@ def test_other_columns_are_held_at_the_middle_and_the_first_level(fit: dp.GLMRes
     assert "Held: z = 5, group = a." in caption(fit.plot("effect", column="x"))
 
 
+@pytest.fixture(scope="module")
+def rates() -> dp.GLMResults:
+    random = np.random.default_rng(0)
+    columns = {"x": random.uniform(-2, 2, 4000), "code": random.integers(0, 2, 4000)}
+    columns |= {"share": random.uniform(0, 1, 4000), "years": random.uniform(0.1, 1, 4000)}
+    columns["count"] = random.poisson(columns["years"] * np.exp(0.3 * columns["x"]))
+    domain = {"x": (-2, 2), "code": dp.Range(0, 1, typical=0.3), "share": (0.0, 1.0), "years": (0, 1), "count": (0, 9)}
+    formula = "count ~ x + code + share"
+    return dp.poisson(formula, columns, 20.0, domain=domain, exposure="years", inference=True, seed=2)
+
+
+def test_an_exposure_is_held_at_1_and_codes_at_0(rates: dp.GLMResults) -> None:
+    ax = rates.plot("effect", column="x", points=5)
+    assert "Held: code = 0, share = 0.5, years = 1. Band" in caption(ax)
+    assert "Hatched" not in caption(ax)
+    grid = {"x": np.linspace(-2, 2, 5), "code": 0, "share": 0.5, "years": 1.0}
+    assert ax.lines[0].get_ydata() == pytest.approx(rates.get_prediction(pd.DataFrame(grid)).predicted_mean)
+    half = rates.plot("effect", column="x", points=5, exposure=0.5)
+    assert "Held: exposure = 0.5, code = 0, share = 0.5. Band" in caption(half)
+    assert half.lines[0].get_ydata() == pytest.approx(0.5 * ax.lines[0].get_ydata())
+
+
+def test_an_exposure_is_drawn_over_its_range(rates: dp.GLMResults) -> None:
+    ax = rates.plot("effect", column="years", points=5)
+    drawn = ax.lines[0].get_xydata()
+    assert drawn[:, 0] == pytest.approx([0, 0.25, 0.5, 0.75, 1])
+    assert drawn[1:, 1] == pytest.approx(drawn[4, 1] * drawn[1:, 0])
+    assert "Hatched" not in caption(ax)  # a rate times 0 is no mean that noise hides
+    for wrong in (0, "years"):
+        with pytest.raises(ArgumentError, match="exposure must be a positive number"):
+            rates.plot("effect", column="x", exposure=wrong)
+    with pytest.raises(ArgumentError, match="one that the formula reads: x, code, share;"):
+        rates.plot("effect", column="years", exposure=1)
+
+
 def test_a_line_for_each_value_of_one_other_column(fit: dp.GLMResults) -> None:
     ax = fit.plot("effect", column="x", at={"group": ["a", "c$_$"]}, points=5)
     assert legend(ax) == ["group = a", "group = c$_$"]
