@@ -592,16 +592,11 @@ def raw_flags(block: Table, facts: Facts, design: ReadableDesign | None, faults:
             assert design is not None
             yield ~design.usable(block)
         elif fault.ungrouped:
-            yield ~has_group(block, fault.column)
+            yield np.asarray((block.column(fault.column).identities() == NOBODY).all(axis=1))
         elif fault.kind == "outside":
             yield states[fault.column]["below"] | states[fault.column]["above"]
         else:
             yield states[fault.column][fault.kind]
-
-
-def has_group(table: Table, absorbed: str) -> Flags:
-    """Which rows have a value of an absorbed factor, and so are in a group, shape (r,)."""
-    return np.asarray((table.column(absorbed).identities() != NOBODY).any(axis=1))
 
 
 def fault_flags(block: Table, facts: Facts, design: ReadableDesign | None, faults: Sequence[Fault]) -> Flags:

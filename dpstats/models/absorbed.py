@@ -29,7 +29,7 @@ from dpstats.families import Family, Gaussian, get_family
 from dpstats.formula.advice import schema_domain
 from dpstats.formula.design import DesignSpec, requested_spec
 from dpstats.formula.parse import expand_dot, parse
-from dpstats.formula.reader import Facts, has_group, possible_faults
+from dpstats.formula.reader import Facts, possible_faults
 from dpstats.formula.submodels import uniform_exog
 from dpstats.formula.syntax import add_terms
 from dpstats.frames import NotedFrame
@@ -148,8 +148,9 @@ class AbsorbedModel(Printed):
             if counts.persons:
                 check_unit(table, record)  # of a group one row is drawn
             counted, rest = counts.guarantees(plan.guarantee)
-            used = design.used_rows if counts.persons else partial(_used_rows, design, plan.absorbed)
-            count = partial(release_counts, counts, design, _facts(design), used, random=random, record=record)
+            count = partial(
+                release_counts, counts, design, _facts(design), design.used_rows, random=random, record=record
+            )
             label = f"rows of a {title}"
             counting = release(counted, work=lambda rows: (count(rows), None), label=label, method="row counts")
             counts, _ = count_first(counting, [counted, rest], ledger, self.on_mismatch, (), **signed)
@@ -374,12 +375,6 @@ def _planned_counts(
         )
     faults = possible_faults(_facts(design), design, design.parsed, None if persons else absorbed)
     return replace(RowCounts.planned(privacy.eps, share, privacy.adjacency, faults), persons=persons)
-
-
-def _used_rows(design: DesignSpec, absorbed: str, table: Table) -> int:
-    """How many rows of a table the sums may use: complete ones that are in a group."""
-    known = has_group(table, absorbed)
-    return design.used_rows(table if known.all() else table.select(known, int(np.count_nonzero(known))))
 
 
 def _facts(design: DesignSpec) -> Facts:

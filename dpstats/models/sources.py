@@ -555,10 +555,13 @@ def _row_sums(
     for table in tables:
         for rows in slices(table.rows, BLOCK_ROWS):
             block = table.select(rows, rows.stop - rows.start)
-            total[0] += 0 if used is None else used(block)
-            left = design.counting_rows(block)
+            left, grouped = design.counting_rows(block), None
             for place, flags in enumerate(raw_flags(block, facts, design, faults), start=1):
                 if flags.any():
                     total[place] += np.count_nonzero(left & flags)
                     left &= ~flags
+                    grouped = ~flags if faults[place - 1].ungrouped else grouped
+            # The design does not read an absorbed factor: a fit uses the rows that have a value of it.
+            whole = block if grouped is None else block.select(grouped, int(np.count_nonzero(grouped)))
+            total[0] += 0 if used is None else used(whole)
     return total

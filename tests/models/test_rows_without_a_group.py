@@ -174,7 +174,7 @@ def test_every_source_gives_the_same_counts(tmp_path: Path) -> None:
     assert all(one == checks[0] for one in checks)
 
 
-PERSONS = {"check": "counts", "logit": "params", "ols": "params"}
+PERSONS = {"check": "counts", "logit": "params", "ols": "params", "evaluate": "metrics"}
 
 
 def of_persons(call: str, rows: pd.DataFrame) -> Any:
@@ -182,6 +182,9 @@ def of_persons(call: str, rows: pd.DataFrame) -> Any:
     seeded: dict[str, Any] = {"unit": "firm", "seed": 4}
     if call == "check":
         return dp.check("y ~ x + z", rows, DOMAIN, 1.0, **seeded)
+    if call == "evaluate":
+        known = rows[rows["firm"].notna()]
+        return dp.evaluate(dp.ols("y ~ x", known, 1.0, domain=DOMAIN, **seeded), rows, 1.0, seed=4)
     if call == "logit":
         return dp.logit(
             "passed ~ x", rows.assign(**{"passed": rows["y"] > 0}), 1.0, domain={**DOMAIN, "passed": bool}, **seeded
