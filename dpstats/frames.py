@@ -14,6 +14,8 @@ import pandas as pd
 MOST_NAMED = 6  # names that a note lists
 LARGE = 1e4  # estimates from here on are printed in whole numbers
 TINY = 1e-16  # p-values below are printed as such
+PRECISE = 2.5e-4  # times an estimate: an interval of smaller errors has ends that may be printed alike
+MOST_DIGITS = 15  # of a float
 
 LONGEST, LONGEST_NAME = 64, 36
 """Letters of a text and of a row's name on one line, where a table would be too wide; the rest follows below."""
@@ -104,8 +106,8 @@ class NotedFrame(WideFrame):
 class EffectFrame(NotedFrame):
     """A DataFrame of estimates that prints blank what is not identified, whose error is infinite, and names it below.
 
-    An estimate is left of its error, what says of what it is further left or in the index. Four digits are printed; the
-    frame itself has all.
+    An estimate is left of its error, what says of what it is further left or in the index. Four digits are printed, and
+    of an estimate and its interval as many as tell them apart; the frame itself has all.
 
     Examples
     --------
@@ -115,10 +117,15 @@ class EffectFrame(NotedFrame):
     0  a      0.5       0.1
     1  b
     not identified at this budget: b
+    >>> print(EffectFrame({"estimate": [0.99998], "std_error": [1e-6], "conf_low": [0.999978]}))
+       estimate  std_error  conf_low
+    0   0.99998      1e-06  0.999978
     """
 
     errors: ClassVar[Sequence[str]] = ("std_error", "mean_se", "Std. Err.")
     pvalues: ClassVar[Sequence[str]] = ("p_value", "Pr(>|z|)")
+    lows: ClassVar[Sequence[str]] = ("conf_low", "mean_ci_lower", "Conf. Int. Low")
+    highs: ClassVar[Sequence[str]] = ("conf_high", "mean_ci_upper", "Conf. Int. Hi.")
 
     def _printed(self) -> NotedFrame:
         """The same with p-values that are printed alike, and with texts in the place of figures if one is blank."""
@@ -126,7 +133,12 @@ class EffectFrame(NotedFrame):
         # Zero stands for one that is smaller than any float.
         table = table.assign(**{name: table[name].replace(0.0, TINY / 2) for name in self.pvalues if name in table})
         note = self.attrs.get("note", "")
-        if at is None or not (unknown := table.iloc[:, at] == math.inf).any():
+        if at is None:
+            return _noted(table, note)
+        unknown = table.iloc[:, at] == math.inf
+        ends = [name for name in table if name in (*self.lows, *self.highs)]
+        table = _told_apart(table, str(table.columns[at]), [table.columns[at - 1], *ends])
+        if not unknown.any():
             return _noted(table, note)
         shown, figures = table.iloc[:, : at - 1], table.iloc[:, at - 1 :]
         for name, column in figures.items():
@@ -153,6 +165,30 @@ def _noted(table: pd.DataFrame, note: str) -> NotedFrame:
     noted = NotedFrame(table)
     noted.attrs["note"] = note
     return noted
+
+
+def _told_apart(table: pd.DataFrame, error: str, columns: Sequence[str]) -> pd.DataFrame:
+    """The table with texts in columns of estimates and ends, if some errors are beyond the digits that are printed."""
+    errors = table[error]
+    precise = (errors > 0) & (errors < PRECISE * table[columns[0]].abs())
+    if not precise.any() or pd.get_option("display.float_format") is not four_digits:
+        return table
+    texts = {
+        name: [
+            _to_the_error(value, float(deviation)) if more else four_digits(value)
+            for value, deviation, more in zip(table[name].tolist(), errors, precise, strict=True)
+        ]
+        for name in columns
+    }
+    return table.assign(**texts)
+
+
+def _to_the_error(value: float, error: float) -> str:
+    """A number up to the second digit of its error."""
+    if not math.isfinite(value) or value == 0:
+        return four_digits(value)
+    digits = math.floor(math.log10(abs(value))) - math.floor(math.log10(error)) + 2
+    return f"{value:,.{min(max(digits, 4), MOST_DIGITS)}g}"
 
 
 def _few_digits() -> Any:

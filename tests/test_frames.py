@@ -207,3 +207,16 @@ def test_effects_print_four_digits_on_one_line() -> None:
     with pd.option_context("display.float_format", "{:.1f}".format):
         assert "127.7" in repr(table)
         assert "0.08748" not in repr(table)
+
+
+def test_effects_and_their_ends_are_told_apart() -> None:
+    """A ratio for a unit of an income is near 1; rows of wider intervals keep their four digits."""
+    ratios = {"estimate": [0.9999792, 1.00004], "std_error": [9.7e-7, 0.0026], "p_value": [1e-9, 0.9]}
+    table = EffectFrame(ratios | {"conf_low": [0.9999773, 0.995], "conf_high": [0.9999811, 1.00513]})
+    for rows in (table, EffectFrame(pd.concat([table, table.head(1).assign(std_error=np.inf)]))):
+        lines = repr(rows).splitlines()
+        assert lines[1].split() == ["0", "0.9999792", "9.7e-07", "1e-09", "0.9999773", "0.9999811"]
+        assert lines[2].split() == ["1", "1", "0.0026", "0.9", "0.995", "1.005"]
+        assert "0.9999773" in rows._repr_html_()
+    with pd.option_context("display.float_format", "{:.2f}".format):
+        assert repr(table).splitlines()[1].split() == ["0", "1.00", "0.00", "0.00", "1.00", "1.00"]

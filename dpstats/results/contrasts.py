@@ -26,6 +26,8 @@ PVALUES_WORDS = "p-values account for noise in std err, and can be larger or sma
 
 ERROR_DIGITS = 2  # of a standard error; the estimate ends at the same decimal place
 MOST_PLACES = 6  # decimal places; smaller numbers are written with an exponent
+WRITTEN_OUT, FULL_PLACES = (1e-3, 1e5), 12
+"""Numbers of this size, such as odds ratios near 1, are written out to the noise, with up to so many places."""
 
 
 def to_the_noise(value: float, error: float) -> str:
@@ -35,8 +37,11 @@ def to_the_noise(value: float, error: float) -> str:
     if not (math.isfinite(value) and math.isfinite(error) and error > 0):
         return f"{value + 0.0:.3g}"
     places = ERROR_DIGITS - 1 - math.floor(math.log10(float(f"{error:.{ERROR_DIGITS - 1}e}")))
+    # Adding zero turns the -0 of a rounded small number into 0.
+    if places > 0 and WRITTEN_OUT[0] <= abs(value) < WRITTEN_OUT[1]:
+        places = min(places, FULL_PLACES)
+        return f"{round(value, places) + 0.0:.{places}f}"
     if -MOST_PLACES <= places <= MOST_PLACES:
-        # Adding zero turns the -0 of a rounded small number into 0.
         text = f"{round(value, places) + 0.0:.{max(places, 0)}f}"
         return text if len(text) <= MOST_PLACES + ERROR_DIGITS + 1 else format_number(value)
     if value == 0:

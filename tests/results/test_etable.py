@@ -319,3 +319,20 @@ def test_tables_are_written_where_a_path_says(fits: dict[str, dp.GLMResults], tm
         for name in ("to_latex", "to_html", "to_markdown"):
             with pytest.raises(ArgumentError, match="cannot be written"):
                 getattr(shown, name)(tmp_path / "nowhere" / "table")
+
+
+def test_ratios_near_one_differ_from_one_and_from_their_ends() -> None:
+    """The odds for a unit of an income: four digits would be an odds ratio of exactly 1 with three stars."""
+    rng = np.random.default_rng(1)
+    income = rng.uniform(0, 1e5, 20_000)
+    data = {
+        "income": income,
+        "b": np.where(rng.uniform(size=20_000) < 1 / (1 + np.exp(2e-5 * income - 1)), "yes", "no"),
+    }
+    fit = dp.logit("b ~ income", data, 2.0, domain={"income": (0, 1e5), "b": ["no", "yes"]}, seed=1)
+    table = dp.etable([fit], exponentiate=True, stars=True)
+    tidy = fit.tidy(exponentiate=True).set_index("term").loc["income"]
+    for text in (str(table), table.to_latex(), table.to_markdown(), table._repr_html_()):
+        written = [float(number) for number in re.findall(r"0\.9999\d+", text)]
+        assert written == pytest.approx([tidy["estimate"], tidy["conf_low"], tidy["conf_high"]], abs=1e-7)
+        assert len({*written, 1.0}) == 4
