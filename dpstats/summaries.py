@@ -205,7 +205,9 @@ def _as_text(table: SimpleTable, text: Callable[[str], str]) -> SimpleTable:
 
 
 def _latex(text: str) -> str:
-    return STARS.sub(r"\\rlap{$^{\g<0>}$}", text.translate(LATEX))
+    """The text as TeX reads it: two hyphens are no dash, and names in backticks are typewritten."""
+    signs = re.sub("-(?=-)", "-{}", text.translate(LATEX))
+    return STARS.sub(r"\\rlap{$^{\g<0>}$}", re.sub("`([^`]+)`", r"\\texttt{\1}", signs))
 
 
 def _html(text: str) -> str:

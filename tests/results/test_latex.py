@@ -27,7 +27,7 @@ def escaped_away(text: str) -> str:
     text = re.sub(r"^%\\caption\{.*\}$", "", text, flags=re.MULTILINE)  # the title stands in a comment
     text = re.sub(r"\\(begin|end)\{(center|tabular|minipage)\}(\{([lcr]+|\\linewidth)\})?", "", text)
     text = re.sub(r"\\text(backslash|asciitilde|asciicircum|less|greater|bar)\{\}", "", text)
-    text = re.sub(r"\\[&%$#_{}]", "", text)
+    text = re.sub(r"\\texttt\{([^{}]*)\}|(?<=-)\{\}(?=-)", r"\1", re.sub(r"\\[&%$#_{}]", "", text))
     text = re.sub(r"\\(toprule|midrule|bottomrule|footnotesize)", "", text)
     return re.sub(r" & |&(?= )", " ", text.replace(r"\\", ""))
 
@@ -117,3 +117,10 @@ def test_tex_takes_it(pages: dict[str, str], tmp_path: Path) -> None:
         timeout=120,
     )
     assert made.returncode == 0, made.stdout.decode(errors="replace")[-1500:]
+
+
+def test_names_and_options_of_notes_are_typewritten() -> None:
+    """Backticks would be two opening quotes, and two hyphens a dash."""
+    summary = Summary([full_width(["coef"], [("x", ["2"])], [10])], ["rows are lost to `income_eur`; type --set a=b"])
+    assert r"lost to \texttt{income\_eur}; type -{}-set a=b" in summary.as_latex()
+    assert "`income_eur`; type --set a=b" in summary.as_text().replace("\n    ", " ")
