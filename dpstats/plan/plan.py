@@ -53,6 +53,7 @@ from dpstats.plan.notes import guarantee_note, main_notes, plan_notes, rounding_
 from dpstats.plan.row_counts import RowCounts
 from dpstats.plan.simulated import Simulated
 from dpstats.plan.tables import (
+    OPEN_METHOD,
     banner,
     column_table,
     facts_lines,
@@ -220,18 +221,18 @@ class Plan(Simulated, PlanFacts):
 
     @property
     def entries(self) -> tuple[dict[str, str], ...]:
-        """The words of each of the `charges` in a ledger: a label, and a method, which the number of rows may settle.
+        """The words of each of the `charges` in a ledger: a label, and a method, as a summary names it.
 
         Examples
         --------
         >>> [entry["method"] for entry in plan.entries]
-        ['row counts', 'napp or statistics']
+        ['row counts', 'least squares (method chosen by the rows)']
         """
-        method = self.family.name if self.family.name in OF_PIECES else self.request.method
+        method = self.family.name if self.family.name in OF_PIECES else method_name(self)
         if self.counts is None:
             return ({"label": self.title, "method": method},)
         if self.counts.settles_errors and may_take_sums(self.request, self.design):
-            method = f"{method} or statistics"
+            method = OPEN_METHOD  # settled after the charge, by their number and what is bought
         counting = {"label": f"rows of a {self.title}", "method": "row counts"}
         return counting, {"label": self.title, "method": method}
 

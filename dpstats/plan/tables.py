@@ -121,6 +121,9 @@ def capped_at(plan: PlanFacts) -> float | None:
 CAPPED_SUMS = "sums with a cap"
 """The method of sums that cap residuals about a first fit."""
 
+OPEN_METHOD = "least squares (method chosen by the rows)"
+"""In a ledger, of a fit whose rows decide between that of the call, statistics and sums with a cap."""
+
 
 def method_name(plan: PlanFacts) -> str:
     """As in the call; sums that cap residuals about a first fit are not what ``method="statistics"`` releases."""

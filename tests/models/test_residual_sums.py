@@ -23,6 +23,7 @@ from dpstats.models import residuals, sources
 from dpstats.models.residuals import first_fit
 from dpstats.plan import Plan
 from dpstats.plan.methods import ResidualPurchase
+from dpstats.plan.tables import method_name
 from dpstats.privacy.gaussian import analytic_mu
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.information import statistics as information
@@ -49,6 +50,22 @@ def test_without_noise_the_sums_are_those_of_the_rows() -> None:
     about = plan_statistics(DESIGN, eps=1e6, residuals=ResidualCentre(coef, cap))
     random = np.random.default_rng(0)
     np.testing.assert_allclose(about.release(rows, random), plain.release(rows, random), atol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("seed", "cause"),
+    [
+        (0, "2,250, which follows from the response's declared range (0, 5000). A narrower range (domain={'y': "),
+        (1, "1,125, which is 0.9 times the width of the response's bought interval (0, 1250). Smaller"),
+    ],
+)
+def test_a_wide_cap_follows_from_what_the_summary_says(seed: int, cause: str) -> None:
+    """Waiting times with a long tail, of whose range one fit buys three quarters and the other a quarter."""
+    random = np.random.default_rng(seed)
+    x = random.uniform(0, 1, 20_000)
+    data = {"x": x, "y": np.clip(100 + 40 * x + random.exponential(150, 20_000), 0, 5000)}
+    text = " ".join(str(dp.ols("y ~ x", data, 1.0, domain={"x": (0, 1), "y": (0, 5000)}, seed=seed).summary()).split())
+    assert f"No narrower cap found: residuals are capped at {cause}" in text
 
 
 def test_the_law_is_that_of_what_is_drawn() -> None:
@@ -345,7 +362,7 @@ def test_a_plan_with_public_rows_costs_what_the_fit_does(given: dict[str, Any], 
     # So may their proof.
     assert replace(found.guarantee, basis=plan.guarantee.basis) == plan.guarantee
     entry = ledger.entries().iloc[-1]
-    assert (entry["method"], entry["eps"]) == (plan.request.method, settings["eps"])
+    assert (entry["method"], entry["eps"]) == (method_name(plan), settings["eps"])
     bought = not given or "delta" in given
     assert ("residual spread" in plan.budget.index) == bought
     assert ("how far residuals about it reach" in " ".join(str(plan.summary()).split())) == bought
