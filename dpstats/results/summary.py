@@ -18,6 +18,7 @@ from dpstats.formula.reader import FORMULA
 from dpstats.mechanisms.information import ReleasedSums
 from dpstats.mechanisms.options import ROWS_GUESS
 from dpstats.mechanisms.spec import automatic_alpha
+from dpstats.plan.methods import ONE_TAIL
 from dpstats.plan.notes import (
     advised_notes,
     cap_note,
@@ -272,13 +273,19 @@ def _cap_kept(plan: Plan) -> str:
     if not (response.one_tail or declared) or cap < 0.999 * widest:
         return ""
     low, high = design.response.low, design.response.high
+    capped = f" No narrower cap found: residuals are capped at {in_units(cap)}, which"
+    public = f"{argument('residual_cap')}, with 3 to 4 times the residuals' standard deviation if that is public"
+    if response.one_tail and ONE_TAIL * (response.high - response.low) < high - low:
+        return (
+            f"{capped} is {cap / (response.high - response.low):.2g} times the width of the response's bought interval "
+            f"({response.low:.6g}, {response.high:.6g}). Smaller standard errors: {public}."
+        )
     column, *others = design.parsed.response_columns
     typed = phrase(f"domain={{{column!r}: (low, high)}}", shell=f"{column!r}: {{range: [low, high]}}")
     declare = "" if others else f" ({typed})"
     return (
-        f" No narrower cap found: residuals are capped at {cap:.4g}, which follows from the response's declared range "
-        f"({low:.6g}, {high:.6g}). A narrower range{declare} gives smaller standard errors. So does "
-        f"{argument('residual_cap')}, with 3 to 4 times the residuals' standard deviation if that is public."
+        f"{capped} follows from the response's declared range ({low:.6g}, {high:.6g}). A narrower range{declare} gives "
+        f"smaller standard errors. So does {public}."
     )
 
 
