@@ -1,10 +1,12 @@
 """Screening where numbers stand beside 0/1 columns: which are chosen, by the power of its spread that divides a score.
 
-``python -m benchmarks.inference.sparse_mixed [draws]``. Numbers have a typical mean and standard deviation, a third of
-their interval's half width; a 0/1 column moves through its whole range. 60 columns in blocks of six that are
-correlated. With `stand-ins` the active columns are numbers, beside inactive 0/1 columns of their blocks; with `both`
-numbers and 0/1 columns are active; with `survey` five of six columns are 0/1; with `rare` five of them have 1 % or 5 %
-of ones and no effect.
+``python -m benchmarks.inference.sparse_mixed [draws] [screen|lasso]``. Numbers have a typical mean and standard
+deviation, a third of their interval's half width; a 0/1 column moves through its whole range. 60 columns in blocks of
+six that are correlated. With `stand-ins` the active columns are numbers, beside inactive 0/1 columns of their blocks;
+with `both` numbers and 0/1 columns are active; with `survey` five of six columns are 0/1; with `rare` five of them have
+1 % or 5 % of ones and no effect.
+
+Of `screen=` the columns chosen are counted, of a lasso with a refit those that its table shows with p < .003.
 """
 
 from __future__ import annotations
@@ -22,12 +24,13 @@ from numpy.typing import NDArray
 from scipy import special
 
 import dpstats as dp
-from dpstats.mechanisms import screening
+from dpstats.mechanisms import spreads
 
 DRAWS = 16
 ROWS = 20_000
 POWERS = (0.0, 0.5, 0.75, 1.0)
 BUDGETS = (1.0, 0.4)
+CLEAR = 0.003
 NUMBER = dp.Range(0, 120, typical=(50, 15))
 
 
@@ -89,25 +92,24 @@ def draw(kind: Kind, family: str, seed: int) -> Sample:
     return Sample(pd.DataFrame({**columns, "y": response}), domain, active, len(active) + 1)
 
 
-def chosen(sample: Sample, family: str, eps: float, power: float, seed: int) -> set[str]:
-    """The terms that one fit chooses on half of the rows."""
+def found(sample: Sample, family: str, eps: float, method: str, power: float, seed: int) -> set[str]:
+    """The terms that one fit chooses on half of the rows, or shows after a refit on the other half."""
     names = [name for name in sample.frame.columns if name != "y"]
-    with mock.patch.object(screening, "SPREAD_POWER", power):
+    options: dict[str, object] = {"screen": sample.choices, "inference": None}
+    if method == "lasso":
+        options = {"penalty": "lasso", "refit_share": 0.5, "inference": True}
+    formula = f"y ~ {' + '.join(names)}"
+    with mock.patch.object(spreads, "SPREAD_POWER", power):
         fit = dp.glm(
-            f"y ~ {' + '.join(names)}",
-            sample.frame,
-            eps,
-            family=family,
-            domain=sample.domain,
-            seed=seed,
-            screen=sample.choices,
-            split="rows",
-            inference=None,
+            formula, sample.frame, eps, family=family, domain=sample.domain, seed=seed, split="rows", **options
         )
-    return set(names) - set(fit.left_out)
+    if method == "screen":
+        return set(names) - set(fit.left_out)
+    shown = fit.pvalues.reindex(names) if fit.has_errors else pd.Series(index=names, dtype=float)
+    return set(shown.index[shown < CLEAR])
 
 
-def table(draws: int) -> pd.DataFrame:
+def table(draws: int, method: str) -> pd.DataFrame:
     """Every choice, a row each."""
     lines = []
     for (name, kind), family, eps, seed in itertools.product(
@@ -115,7 +117,7 @@ def table(draws: int) -> pd.DataFrame:
     ):
         sample = draw(kind, family, seed)
         for power in POWERS:
-            names = chosen(sample, family, eps, power, seed)
+            names = found(sample, family, eps, method, power, seed)
             of_active = [one for one in names if one in sample.active]
             lines.append(
                 {
@@ -137,7 +139,7 @@ def main() -> None:
     draws = int(sys.argv[1]) if len(sys.argv) > 1 else DRAWS
     logging.getLogger("dpstats").setLevel(logging.ERROR)
     warnings.simplefilter("ignore", RuntimeWarning)
-    lines = table(draws)
+    lines = table(draws, (sys.argv[2:] or ["screen"])[0])
     figures = [name for name in lines if lines[name].dtype == int]
     for by in (["eps", "power"], ["design", "eps", "power"]):
         print(f"\n{lines.groupby(by)[figures].sum().to_string()}")

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dpstats.data import Block, Rows, block_rows, divide
 from dpstats.errors import ArgumentError
+from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.calibration import NoiseBudget
 from dpstats.mechanisms.design import NORM_NAMES, NormName
 from dpstats.mechanisms.information import Information, ReleasedSums
@@ -26,6 +27,7 @@ from dpstats.mechanisms.posterior import PosteriorPlan
 from dpstats.mechanisms.residuals import suited_family
 from dpstats.mechanisms.selection import allocate, noise_aware, noise_threshold
 from dpstats.mechanisms.spec import FitSpec, automatic_alpha, with_inference
+from dpstats.mechanisms.spreads import declared_spreads, evening_weights
 from dpstats.mechanisms.stage import Role, Stage, StagePlan, StagesRelease
 from dpstats.penalties import Lasso, split_curvature
 from dpstats.privacy.k_norm import KNormNoise
@@ -156,18 +158,25 @@ def _thresholds(plan: ObjectivePlan, spec: FitSpec) -> Vector:
 def _with_noise_floor(plan: ObjectivePlan, spec: FitSpec) -> ObjectivePlan:
     """The plan with no lasso weight of a penalised column below the root mean square of its noise.
 
-    A lasso of no strength of its own has multiples of that and of sampling, as far as the number of rows is public.
+    A lasso of no strength of its own has multiples of that and of sampling, as far as the number of rows is public,
+    times the penalty weights. If it chooses columns for a refit, those that vary more by their declaration than others
+    do have more: 0/1 columns beside numbers.
     """
     auto = automatic_alpha(spec.penalty, spec.options)
     if spec.penalty is None or not (spec.penalty.sparse or auto):
         raise ArgumentError(f"{argument('selection', 'auto')} needs a sparse penalty, such as 'lasso'")
     lasso, _ = noise_aware(spec.penalty, spec.weights, 0.0)
-    variances = plan.noise_variances
+    least = threshold = np.where(spec.weights > 0, np.sqrt(plan.noise_variances), 0.0)
     if auto:
         noise, sampling = AUTO_CHOICE if spec.options.refit_share > 0 else AUTO_FIT
-        variances = noise**2 * variances + sampling**2 * _sampling_variances(spec)
-    floor = np.where(spec.weights > 0, np.sqrt(variances), 0.0)
-    return replace(plan, penalty=Lasso(1.0), penalty_weights=np.maximum(lasso, floor), threshold=floor)
+        variances = noise**2 * plan.noise_variances + sampling**2 * _sampling_variances(spec)
+        threshold = np.where(spec.weights > 0, np.sqrt(variances), 0.0)
+        lasso = spec.weights * threshold
+        if spec.options.refit_share > 0 and isinstance(spec.design, DesignSpec):
+            maxima = np.concatenate([term.maxima for term in spec.design.terms])
+            penalised = (spec.weights > 0) & (maxima > 0)
+            lasso[penalised] /= evening_weights((declared_spreads(spec.design) / maxima)[penalised])
+    return replace(plan, penalty=Lasso(1.0), penalty_weights=np.maximum(lasso, least), threshold=threshold)
 
 
 def _sampling_variances(spec: FitSpec) -> Vector:

@@ -18,12 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.data import Block, Rows, block_rows, divide
-from dpstats.domain import Range
 from dpstats.errors import ArgumentError
 from dpstats.families import BinomialCounts, Family
 from dpstats.families.base import pad_rows
 from dpstats.formula.design import DesignSpec
-from dpstats.formula.expression import Column
 from dpstats.mechanisms.design import ArrayDesign, Bounds, constant_column
 from dpstats.mechanisms.information import Information
 from dpstats.mechanisms.napp import plan_stages, release_stages
@@ -32,6 +30,7 @@ from dpstats.mechanisms.objective import ObjectivePlan, plan_objective
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.residuals import suited_family
 from dpstats.mechanisms.spec import FitSpec, check_units
+from dpstats.mechanisms.spreads import USUAL_SPREAD, declared_spreads, evening_weights
 from dpstats.mechanisms.stage import Stage, StagePlan, StagesRelease
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.randomness import RandomSource, secret_key
@@ -138,16 +137,6 @@ INSIDE = 1 - 2.0**-40
 
 NULL_PRICE, REFIT_PRICE = 0.5, 0.5
 """What the null model and a fit between choices cost, over what a choice does."""
-
-SPREAD_POWER = 0.75
-"""The power of a term's spread that its scores are divided by (benchmarks.inference.sparse_mixed).
-
-With 0 noise hides all terms alike, and a 0/1 column, which always moves through its whole range, is chosen before a
-number that it is correlated with. With 1 scores compare as correlations do, and noise hides active 0/1 columns.
-"""
-
-USUAL_SPREAD = 1 / 3
-"""The standard deviation of a number over half of its range, where no typical one is declared."""
 
 INTERCEPT_PART = 0.5
 """The part of a fit between choices with which the intercept is fitted anew at the slopes just released.
@@ -437,37 +426,17 @@ def split_terms(design: Bounds, weights: Vector) -> tuple[NDArray[np.intp], list
             else:
                 candidates.append(_candidate(design, part, term.name, term.l2, term.l1, term.maxima))
     if isinstance(design, DesignSpec) and candidates:
-        spreads = _spreads(design, candidates)
-        least = min(spreads)
-        candidates = [
-            replace(one, weight=(least / spread) ** SPREAD_POWER)
-            for one, spread in zip(candidates, spreads, strict=True)
-        ]
+        spreads = declared_spreads(design)
+        weights = evening_weights(np.array([_spread(one, spreads) for one in candidates]))
+        candidates = [replace(one, weight=float(weight)) for one, weight in zip(candidates, weights, strict=True)]
     return np.array(always, dtype=np.intp), candidates
 
 
-def _spreads(design: DesignSpec, candidates: Sequence[Candidate]) -> list[float]:
-    """The standard deviation of each candidate's part of a row over the greatest, by the Domain alone.
-
-    0/1 columns and factors are taken as balanced unless a share is declared. None is below `USUAL_SPREAD`: one term
-    of little spread would lower the scores of all others.
-    """
-    nodes = {factor.code: factor.node for term in design.parsed.terms for factor in term}
-    spreads = []
-    for candidate in candidates:
-        term = next(one for one in design.coding.terms if one.name() == candidate.name)
-        read = [nodes[factor.code] for factor in term.factors if design.coding.factor_infos[factor].type == "numerical"]
-        declared = [design.domain[node.name] if isinstance(node, Column) else None for node in read]
-        size, known = candidate.columns.size, declared[0] if len(term.factors) == len(declared) == 1 else None
-        if isinstance(known, Range) and known.typical is not None:
-            reach = candidate.reach * float(design.scale[candidate.columns[0]])
-            spread = min(1.0, float(known.typical[1]) / reach)
-        elif all(isinstance(one, Range) and one.is_binary for one in declared):
-            spread = 1.0 if size == 1 else (size + 1) ** -0.5
-        else:
-            spread = USUAL_SPREAD
-        spreads.append(max(spread, USUAL_SPREAD))
-    return spreads
+def _spread(candidate: Candidate, spreads: Vector) -> float:
+    """The spread of a candidate over its reach; that of a factor counts the reference level."""
+    if candidate.columns.size == 1:
+        return float(spreads[candidate.columns[0]]) / candidate.reach if candidate.reach > 0 else 1.0
+    return (candidate.columns.size + 1) ** -0.5 if candidate.complement else USUAL_SPREAD
 
 
 def _candidate(design: Bounds, part: NDArray[np.intp], name: str, l2: float, l1: float, maxima: Vector) -> Candidate:

@@ -219,6 +219,27 @@ class TestAutomaticAlpha:
         assert (counted.penalty_weights > 3 * noise).all()
         np.testing.assert_allclose(chosen.penalty_weights, 7 * np.sqrt(chosen.noise_variances))
 
+    def test_penalty_weights_multiply_it(self):
+        domain = {"x": (-1, 1), "z": (-1, 1), "w": (-1, 1), "y": (0, 1)}
+        given = {"family": "binomial", "penalty": "lasso", "penalty_weights": {"z": 2.0, "x": 0.0, "w": 0.1}}
+        objective = dp.plan("y ~ x + z + w", domain, 1.0, n=2e4, **given).stages[0].plan
+        assert objective.penalty_weights[1] == 0
+        assert objective.penalty_weights[2] == 2 * objective.threshold[2]
+        # A lasso that noise passes would keep columns by noise alone.
+        least = np.sqrt(objective.noise_variances[3])
+        assert objective.penalty_weights[3] == max(least, 0.1 * objective.threshold[3]) == least
+
+    @pytest.mark.parametrize(("options", "times"), [({"refit_share": 0.5, "split": "rows"}, 3**0.75), ({}, 1.0)])
+    def test_where_columns_are_chosen_for_a_refit_zero_one_columns_have_more_beside_numbers(self, options, times):
+        domain = {"x": dp.Range(0, 120, typical=(50, 15)), "b": (0, 1), "h": ["m", "f"], "y": (0, 1)}
+        plan = dp.plan("y ~ x + b + h", domain, 1.0, family="binomial", penalty="lasso", **options)
+        objective = plan.stages[0].plan
+        ratio = objective.penalty_weights[1:] / objective.threshold[1:]
+        names = dict(zip(plan.design.names[1:], ratio, strict=True))
+        assert names["x"] == pytest.approx(1)
+        assert names["b"] == pytest.approx(times, rel=1e-5)
+        assert names["h[T.f]"] == pytest.approx(1.5**0.75 if options else 1.0, rel=1e-5)
+
     def test_of_a_call(self):
         random = np.random.default_rng(0)
         frame = {"x": random.uniform(-1, 1, 4000), "z": random.uniform(-1, 1, 4000)}
