@@ -9,6 +9,7 @@ import warnings
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, cast
 
 from dpstats.cli.models import plan_facts
 from dpstats.cli.shared import (
@@ -25,6 +26,7 @@ from dpstats.cli.shared import (
     records,
     write_new,
 )
+from dpstats.data import as_table
 from dpstats.domain.codebook import json_template_of, yaml_template_of
 from dpstats.errors import ArgumentError, DataError, NotReleasedError
 from dpstats.evaluation import Check, Evaluation, check, evaluate
@@ -177,12 +179,14 @@ def add_predict(commands: Commands) -> None:
     for name in ("offset", "exposure"):
         parser.add_argument(f"--{name}", type=float, metavar="NUMBER", help="of all rows, in place of its column")
     parser.add_argument("--level", type=float, default=0.95, help="of the intervals of the mean (default 0.95)")
+    parser.add_argument("--id", metavar="COLUMN", help="a column of the data to write beside the predictions")
     parser.add_argument("--output", type=Path, metavar="FILE", help="a new CSV file (default: standard output)")
     parser.set_defaults(run=_predict)
 
 
 def _predict(options: argparse.Namespace) -> None:
     fit = GLMResults.load(options.fit)
+    labels = None if options.id is None else _cells(options.data, options.id)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         beside = {"offset": options.offset, "exposure": options.exposure}
@@ -190,9 +194,26 @@ def _predict(options: argparse.Namespace) -> None:
             table = fit.get_prediction(options.data, 1 - options.level, **beside).summary_frame()
         except NotReleasedError:  # no standard errors, or no mean
             table = fit.predict(options.data, **beside).to_frame("predicted")
-    for one in told:
-        print(f"note: {one.message}", file=sys.stderr)
+    notes = [str(one.message) for one in told]
+    missing = int(table.iloc[:, 0].isna().sum())
+    if missing and sum("no prediction" in note for note in notes) != 1:  # one cause alone has told their number
+        notes.append(f"in all, {missing:,} of {len(table):,} rows have no prediction, and empty cells in the output")
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+    if labels is not None:
+        if options.id in table:
+            raise ArgumentError(f"--id: the predictions have a column {options.id!r} too; give the column another name")
+        table.insert(0, options.id, labels)
     write_new(table.to_csv(index=False), options.output)
+
+
+def _cells(data: Path, name: str) -> list[object]:
+    """A column of a file of public rows, as it stands there."""
+    table = as_table(data)
+    if not table.count(name):
+        raise ArgumentError(f"--id: {data} has no column {name!r}; its columns are {', '.join(map(str, table.labels))}")
+    cells = table.batches([name]).map(lambda batch: cast("Any", batch.column(name)).values.to_pylist()).collect()
+    return [cell.decode() if isinstance(cell, bytes) else cell for part in cells for cell in part]
 
 
 def _loaded(path: Path) -> GLMResults | Check | Evaluation:

@@ -230,20 +230,19 @@ class ReadableDesign(ScaledDesign):
             offset = np.zeros(rows) if spec.offset is None else spec.scaled_offset(spec.offset(encoded))
         return spec.packing.columns_of(numbers, levels), kept & known & np.isfinite(offset), offset
 
-    def cells_beyond(self, data: object, *, offset: bool) -> dict[str, int]:
-        """By column in how many rows for predictions a level is not declared, or a number is clipped.
-
-        Of the columns that `data` has.
-        """
+    def cell_faults(self, data: object, *, offset: bool) -> CellFaults:
+        """What is wrong with the cells of rows for predictions, of the columns that `data` has."""
         table = as_table(data)
         read = self.parsed.predicting_columns if offset else self.parsed.exog_columns
         names = [name for name in read if table.count(name)]
         if not names:
-            return {}
+            return CellFaults({}, {}, 0)
         with quiet():
-            counted = partial(_beyond_counts, self.domain, names)
-            counts = sum(table.batches(names).map(counted).collect(), np.zeros(len(names), dtype=np.int64))
-        return {name: int(count) for name, count in zip(names, counts, strict=True) if count}
+            counted, nothing = partial(_fault_counts, self.domain, names), np.zeros(2 * len(names) + 1, dtype=np.int64)
+            *counts, rows = map(int, sum(table.batches(names).map(counted).collect(), nothing))
+        parts = counts[: len(names)], counts[len(names) :]
+        beyond, missing = ({name: n for name, n in zip(names, part, strict=True) if n} for part in parts)
+        return CellFaults(beyond, missing, rows)
 
     def keeps(self, data: object) -> NDArray[np.bool_]:
         """Which rows have a cell to explain with in each column, within every range that drops rows, shape (n,)."""
@@ -350,17 +349,28 @@ def _prediction_part(spec: ReadableDesign, names: Sequence[str], offset: bool, t
     return result
 
 
-def _beyond_counts(domain: Domain, names: Sequence[str], table: Table) -> NDArray[np.int64]:
-    """In how many rows each column has a cell that is no declared level, or a number that its range clips."""
-    counts = np.zeros(len(names), dtype=np.int64)
+class CellFaults(NamedTuple):
+    """In how many rows for predictions a cell is at fault, by column."""
+
+    beyond: dict[str, int]  # a level is not declared, or a number is clipped
+    missing: dict[str, int]  # a cell is missing
+    rows_missing: int  # rows with a missing cell
+
+
+def _fault_counts(domain: Domain, names: Sequence[str], table: Table) -> NDArray[np.int64]:
+    """The rows of `CellFaults`: beyond by column, missing by column, and missing in any of them."""
+    beyond, missing = np.zeros(len(names), dtype=np.int64), np.zeros((len(names), table.rows), dtype=bool)
     for place, name in enumerate(names):
-        column, declared = table.column(name), domain[name]
+        declared = domain[name]
         if isinstance(declared, Levels):
-            counts[place] = np.sum((column.codes(declared.code_of()) < 0) & (column.tokens() != MISSING_TOKEN))
-        elif not declared.drops:
-            numbers = column.numbers()
-            counts[place] = np.sum(np.isfinite(numbers) & ((numbers < declared.low) | (numbers > declared.high)))
-    return counts
+            states = _states(table, name, declared)
+            missing[place], beyond[place] = states["missing"], np.sum(states["undeclared"])
+            continue
+        numbers = table.column(name).numbers()
+        missing[place] = ~np.isfinite(numbers)
+        if not declared.drops:
+            beyond[place] = np.sum(np.isfinite(numbers) & ((numbers < declared.low) | (numbers > declared.high)))
+    return np.array([*beyond, *missing.sum(axis=1), missing.any(axis=0).sum()], dtype=np.int64)
 
 
 Flags = NDArray[np.bool_]

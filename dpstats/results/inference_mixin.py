@@ -35,7 +35,7 @@ from dpstats.results.contrasts import (
     with_pvalues_note,
 )
 from dpstats.results.standard_errors import ReleasedErrors
-from dpstats.wording import argument
+from dpstats.wording import argument, joined
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 Vector = NDArray[np.float64]
 
 
-MOST_LEVELS = 12  # declared levels that a warning lists
+MOST_LEVELS, MOST_COLUMNS = 12, 6  # declared levels, and columns with missing cells, that a warning lists
 
 
 class NewRows(NamedTuple):
@@ -97,8 +97,15 @@ def as_offset(offset: Any, rows: int) -> Vector:
 
 
 def warn_of_cells(design: DesignSpec, table: Table, *, offset: bool) -> None:
-    """Warn of rows for prediction with undeclared levels or clipped numbers: columns and counts, but no cell."""
-    for name, rows in design.cells_beyond(table, offset=offset).items():
+    """Warn of rows for prediction with cells missing, not declared or clipped: columns and counts, but no cell."""
+    faults = design.cell_faults(table, offset=offset)
+    if faults.rows_missing:
+        names = [repr(name) for name in faults.missing]
+        more = [f"{len(names) - MOST_COLUMNS} more columns"] if len(names) > MOST_COLUMNS + 1 else []
+        which = joined([*names[:MOST_COLUMNS], *more] if more else names, "or")
+        wrong = f"have no value of {which}, and no prediction (NaN)"
+        warnings.warn(f"newdata: {faults.rows_missing:,} of {table.rows:,} rows {wrong}", UserWarning, stacklevel=4)
+    for name, rows in faults.beyond.items():
         declared = design.domain[name]
         if isinstance(declared, Levels):
             levels = ", ".join(map(repr, declared.values[:MOST_LEVELS]))

@@ -199,8 +199,8 @@ class FittedModel(InferenceMixin, Released):
         Returns
         -------
         Series indexed as `newdata`, or ndarray of shape (rows,)
-            In the response's units. NaN for rows with a missing value or a level that is not declared; a warning names
-            the columns of the latter and counts the rows.
+            In the response's units. NaN for rows with a missing value or a level that is not declared; a warning of
+            each names the columns and counts the rows.
 
         Raises
         ------
@@ -211,8 +211,8 @@ class FittedModel(InferenceMixin, Released):
 
         Examples
         --------
-        >>> fit.predict({"x": [0.2, None]}).isna().tolist()
-        [False, True]
+        >>> fit.predict(pd.DataFrame({"x": [0.2, 0.8]}, index=["Ada", "Bo"])).index.tolist()
+        ['Ada', 'Bo']
         """
         binary = self.plan.family.response == "binary"
         if not isinstance(which, str) or which not in ("mean", "linear", *(("decision", "class") if binary else ())):

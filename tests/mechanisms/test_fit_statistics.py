@@ -571,6 +571,7 @@ class TestComparisons:
         with pytest.raises(DPStatsError):
             fit.comparisons("x1", newdata={"x1": [1.0]})
 
+    @pytest.mark.filterwarnings("ignore:newdata")
     @pytest.mark.parametrize(
         ("call", "match"),
         [

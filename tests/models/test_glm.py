@@ -85,7 +85,10 @@ def test_predictions_are_in_the_responses_units() -> None:
         else:
             assert set(mean) <= {0.0, 1.0}
     missing = data.head(3).assign(g=["a", "never declared", None])
-    with pytest.warns(UserWarning, match="1 of 3 rows have a level of 'g'"):
+    with (
+        pytest.warns(UserWarning, match="1 of 3 rows have a level of 'g'"),
+        pytest.warns(UserWarning, match="1 of 3 rows have no value of 'g'"),
+    ):
         assert fit.predict(missing).isna().tolist() == [False, True, True]
     with pytest.raises(dp.errors.ArgumentError, match="which"):
         fit.predict(data, which="probability")  # type: ignore[arg-type]

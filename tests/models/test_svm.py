@@ -50,7 +50,10 @@ def test_missing_cells_have_no_class() -> None:
     labels: list[object] = ["no", "yes"]
     fit = dp.svm("y ~ x + g", frame_of(labels), 1.0, domain=domain_of(labels))
     new = pd.DataFrame({"x": [0.9, np.nan, 0.9], "g": ["a", "a", "other"]}, index=[7, 8, 9])
-    with pytest.warns(UserWarning, match="1 of 3 rows have a level of 'g'"):
+    with (
+        pytest.warns(UserWarning, match="1 of 3 rows have a level of 'g'"),
+        pytest.warns(UserWarning, match="1 of 3 rows have no value of 'x', and no prediction"),
+    ):
         found = fit.predict(new, which="class")
     assert list(found.index) == [7, 8, 9]
     assert found[7] in labels

@@ -251,9 +251,14 @@ class TestShapes:
         assert found[0].scale == pytest.approx(0.01 / 3, rel=0.1)
 
     def test_incomplete_rows_are_not_predicted(self) -> None:
-        new = DATA.head(3).assign(x=[0.1, np.nan, 0.2])
-        answer = fit("binomial", eps=20.0).get_prediction(new).summary_frame()
-        assert answer.isna().all(axis=1).tolist() == [False, True, False]
+        """One warning counts them, a row once; labels of the frame stay."""
+        new = DATA.head(3).assign(x=[0.1, np.nan, 0.2], z=[0.1, np.nan, np.nan]).set_index(pd.Index(["u", "v", "w"]))
+        with pytest.warns(UserWarning, match="no value") as told:
+            answer = fit("binomial", eps=20.0).get_prediction(new).summary_frame()
+        assert [str(one.message) for one in told] == [
+            "newdata: 2 of 3 rows have no value of 'x' or 'z', and no prediction (NaN)"
+        ]
+        assert answer.isna().all(axis=1).to_dict() == {"u": False, "v": True, "w": True}
 
     @pytest.mark.parametrize(
         "options", [{"penalty": "lasso", "alpha": 2000.0, "refit_share": 0.5}, {"screen": 1}], ids=str
