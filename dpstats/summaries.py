@@ -85,7 +85,8 @@ class Summary(statsmodels_summary.Summary):
     def as_latex(self, label: str = "", *, floating: bool = False) -> str:
         """Each table as a tabular of its own, then the notes; for a preamble with ``\\usepackage{booktabs}``.
 
-        With a label, or if `floating`, all is in a table environment, whose caption is the first table's title.
+        With a label, or if `floating`, all is in a table environment, whose caption is the first table's title if that
+        has one.
         """
         floating = check_label(label) != "" or floating
         # statsmodels' own replacements know only some of the signs.
@@ -98,7 +99,9 @@ class Summary(statsmodels_summary.Summary):
         below = [r"\begin{minipage}{\linewidth}", r"\footnotesize", "\n\n".join(notes), r"\end{minipage}"]
         if not floating:
             return "\n\n".join([*parts, *(["\n".join(below)] if notes else [])])
-        head = [r"\begin{table}[htbp]", r"\centering", rf"\caption{{{caption}}}"]
+        # Without a caption a label would have the number of the section.
+        numbered = rf"\caption{{{caption}}}" if caption else r"\refstepcounter{table}"
+        head = [r"\begin{table}[htbp]", r"\centering", numbered]
         head += [rf"\label{{{label}}}"] if label else []
         return "\n".join(
             [*head, "\n\n\\medskip\n".join(parts), *(["", r"\medskip", *below] if notes else []), r"\end{table}"]

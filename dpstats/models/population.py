@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -26,6 +28,7 @@ from dpstats.formula.public_frame import Codes, Encoded
 from dpstats.plan import Plan
 from dpstats.privacy.randomness import random_source
 from dpstats.quiet import quiet
+from dpstats.wording import phrase
 
 Vector = NDArray[np.float64]
 
@@ -208,7 +211,7 @@ def _check_typical(design: DesignSpec, typical: object) -> dict[str, Any]:
     for name, given in typical.items():
         if name not in design.domain:
             raise ArgumentError(
-                f"typical: {safe_repr(name)} is no column of the formula; it reads {', '.join(design.domain)}"
+                f"{_typical()}: {safe_repr(name)} is no column of the formula; it reads {', '.join(design.domain)}"
             )
         declared = design.domain[name]
         if isinstance(declared, Levels):
@@ -222,11 +225,15 @@ def _check_typical(design: DesignSpec, typical: object) -> dict[str, Any]:
 
 
 def _check_shares(name: str, declared: Levels, given: object) -> dict[Any, float]:
-    form = f"typical: {name!r} has levels; give shares of some or all, such as {{{declared.values[-1]!r}: 0.1}}"
+    last = declared.values[-1]
+    # A shell quotes with single marks.
+    quoted = phrase(repr(last), shell=json.dumps(last) if isinstance(last, str) else repr(last))
+    form = f"{name!r} has levels; give shares of some or all, such as {_typed(name, f'{{{quoted}: 0.1}}')}"
     if len(declared.values) == 2:
-        form += f", or 0.1 alone, the share of {declared.values[1]!r}"
+        form += f", or {_typed(name, '0.1')}, the share of {last!r}"
         if is_number(given):
-            given = {declared.values[1]: given}
+            given = {last: given}
+    form = f"{_typical()}: {form}"
     if not isinstance(given, Mapping) or not given:
         raise ArgumentError(f"{form}; got {safe_repr(given)}")
     codes, found = declared.code_of(), {}
@@ -234,14 +241,14 @@ def _check_shares(name: str, declared: Levels, given: object) -> dict[Any, float
         known = canonical(level)
         if known not in codes:
             raise ArgumentError(
-                f"typical: {name!r} has no level {safe_repr(level)}; it has {safe_repr(declared.values)}"
+                f"{_typical()}: {name!r} has no level {safe_repr(level)}; it has {safe_repr(declared.values)}"
             )
         if not is_number(share) or not 0 <= share <= 1:
             raise ArgumentError(f"{form}; got {safe_repr(share)} for {safe_repr(level)}")
         found[known] = float(share)
     total = sum(found.values())
     if total > 1 + WHOLE or (len(found) == len(codes) and total < 1 - WHOLE):
-        raise ArgumentError(f"typical: the shares of the levels of {name!r} add up to {total:.4g}, not 1")
+        raise ArgumentError(f"{_typical()}: the shares of the levels of {name!r} add up to {total:.4g}, not 1")
     return found
 
 
@@ -250,23 +257,37 @@ def _check_number(name: str, declared: Range, given: object) -> float | tuple[fl
         return float(given)
     low, high = declared.low, declared.high
     if not isinstance(given, (tuple, list)) or len(given) != 2 or not all(map(is_number, given)):
-        ones = ", or the share of ones" if declared.is_binary else ""
+        pair = phrase("(MEAN, SD)", shell="[MEAN, SD]")
+        if is_number(given) and low <= given <= high:
+            pair = pair.replace("MEAN", f"{given:g}")
+        ones = f", or the share of ones, as in {_typed(name, '0.1')}" if declared.is_binary else ""
         raise ArgumentError(
-            f"typical: {name!r} is a number; give its mean and sd as a pair{ones}; got {safe_repr(given)}"
+            f"{_typical()}: {name!r} is numeric; give its mean and standard deviation, as in "
+            f"{_typed(name, pair)}{ones}; got {safe_repr(given)}"
         )
     mean, deviation = float(given[0]), float(given[1])
     if not low <= mean <= high:
-        raise ArgumentError(f"typical: the mean of {name!r} must be within its range, {low:g} to {high:g}")
+        raise ArgumentError(f"{_typical()}: the mean of {name!r} must be within its range, {low:g} to {high:g}")
     most = math.sqrt((mean - low) * (high - mean))
     if not 0 <= deviation <= ENDS * most:
         raise ArgumentError(
-            f"typical: the sd of {name!r} must be at least 0 and, for a mean of {mean:g}, at most {most:.4g} (the ends "
-            "of its range)"
+            f"{_typical()}: the sd of {name!r} must be at least 0 and, for a mean of {mean:g}, at most {most:.4g} (the "
+            "ends of its range)"
         )
     if declared.is_binary and deviation >= most / ENDS:
         return mean
     # A standard deviation of a sample may be a little more than that of rows at the two ends of the range.
     return mean, min(deviation, most / ENDS)
+
+
+def _typical() -> str:
+    """The argument that describes rows, as it begins a message."""
+    return phrase("typical", shell="--typical")
+
+
+def _typed(name: str, known: str) -> str:
+    """How to type what is known of a column."""
+    return phrase(f"typical={{{name!r}: {known}}}", shell=f"--typical {shlex.quote(f'{name}={known}')}")
 
 
 def _public_frame(like: object) -> pd.DataFrame:
@@ -454,7 +475,7 @@ def response_level(
         values = values[np.isfinite(values)]
         if not len(values):
             raise ArgumentError(
-                f"typical: {design.response_name} has no finite value at the typical values of its columns"
+                f"{_typical()}: {design.response_name} has no finite value at the typical values of its columns"
             )
         return Level(float(values.mean()), float(values.std()))
     if design.response.kind == "binary":

@@ -122,9 +122,9 @@ class ETable(Printed):
     def to_latex(self, path: str | Path | None = None, *, label: str = "", notes: bool = True) -> str:
         """The table as LaTeX, in the style of booktabs, also written to `path` if one is given.
 
-        With a title or a label it is a table environment, with ``\\caption{title}`` and ``\\label{label}`` above the
-        tabular and the notes below it. Without either it is the tabular, centred, and a minipage with the notes, for an
-        environment of yours; ``notes=False`` leaves the notes out.
+        With a title or a label it is a table environment: ``\\caption{title}`` if there is one and ``\\label{label}``
+        above the tabular, and the notes below it. Without either it is the tabular, centred, and a minipage with the
+        notes, for an environment of yours; ``notes=False`` leaves the notes out.
 
         Raises
         ------

@@ -130,6 +130,35 @@ def test_predictions_are_those_of_the_saved_fit(folder: Path, capfd: pytest.Capt
     assert np.isnan(written[2])
 
 
+@pytest.mark.parametrize("file", ["new.csv", "new.parquet"])
+def test_predictions_stand_beside_an_identifier_and_those_missing_are_counted(
+    folder: Path, file: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A line of a CSV file that is no row comes last there, so whoever joins predictions by position would be wrong."""
+    words = ["fit", "income ~ age + sex", "rows.csv", "--domain", "adult.yaml", *LOGIT, "--inference", "no"]
+    assert main([*words, "--output", "fit.json"]) == 0
+    rows = pd.DataFrame({"person": ["007", "8", "9", "10"], "age": [30, None, 40, 50], "sex": ["M", "M", "X", "M"]})
+    rows.to_parquet("new.parquet")
+    Path("new.csv").write_text(rows.to_csv(index=False).replace("\n10,", "\n\n10,"))
+    capfd.readouterr()
+    assert main(["predict", "fit.json", file, "--id", "person", "--output", "out.csv"]) == 0
+    found = pd.read_csv("out.csv", dtype={"person": str}).set_index("person")["predicted"]
+    assert found.dropna().index.tolist() == ["007", "10"]
+    missing = 2 + (file == "new.csv")
+    assert f"in all, {missing} of {2 + missing} rows have no prediction" in capfd.readouterr().err
+    assert main(["predict", "fit.json", file, "--id", "name"]) == 1
+    assert "--id: new" in (told := capfd.readouterr().err)
+    assert "has no column 'name'; its columns are person, age, sex" in told
+
+
+def test_a_single_number_is_not_enough_for_a_column_of_numbers(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "income ~ age", "--domain", "adult.yaml", *LOGIT, "--rows", "900", "--typical", "age=40"]) == 1
+    assert (
+        "--typical: 'age' is numeric; give its mean and standard deviation, as in --typical 'age=[40, SD]'; got 40"
+        in " ".join(capfd.readouterr().err.split())
+    )
+
+
 def test_an_evaluation_protects_whom_the_fit_protects(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """By default, and rows with --no-unit; either is charged to a ledger that is for the same.
 

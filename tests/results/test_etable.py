@@ -291,6 +291,9 @@ def test_a_title_is_a_caption_and_a_label_can_be_referred_to(fits: dict[str, dp.
     """The title was a comment of LaTeX."""
     table = dp.etable([fits["paid"], fits["plain"]], title="Wages & more_or_less")
     shown = table.to_latex(label="tab:wages-2")
+    alone = dp.etable({"a": table.fits[0]}).to_latex(label="tab:wages-2")
+    assert "caption" not in alone
+    assert "\\refstepcounter{table}\n\\label{tab:wages-2}" in alone, "a reference has the number of the table"
     lines = shown.splitlines()
     assert lines[0].startswith(r"\begin{table}")
     assert lines[2:4] == [r"\caption{Wages \& more\_or\_less}", r"\label{tab:wages-2}"]
