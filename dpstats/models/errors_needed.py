@@ -16,7 +16,7 @@ from dpstats.models.forecast import mean_information, releases_errors, row_means
 from dpstats.models.forecast_by_rows import Choices
 from dpstats.models.population import RICH, USUAL, ColumnPrior, KnownColumns
 from dpstats.plan import Plan, replan_request, with_settled_law
-from dpstats.results.error_advice import LARGEST_COUNT_ERROR, rows_or_eps
+from dpstats.results.error_advice import LARGEST_COUNT_ERROR, favourable_columns, rows_or_eps
 from dpstats.results.model import NeededRows
 from dpstats.wording import argument
 
@@ -83,7 +83,7 @@ def too_few_rows(plan: Plan, rows: float) -> str | None:
     counted = f"{max(rows, 0):,.0f} {of}{f' by a count with noise of s.d. {deviation:,.0f}' if deviation else ''}"
     return (
         f"the {of} are too few for {argument('inference', inference)}: with {counted}, hardly any coefficient is "
-        f"expected to have a standard error, even if columns fill their ranges and are not collinear.{enough} Fewer "
+        f"expected to have a standard error, even if {favourable_columns(plan)}.{enough} Fewer "
         f"columns help too. {argument('inference', None)} releases coefficients alone, and "
         f"{argument('on_mismatch', 'go')} fits in any case"
     )

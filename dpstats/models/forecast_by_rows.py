@@ -263,8 +263,7 @@ def by_rows(plan: Plan, n: object = None) -> pd.DataFrame:
         assert isinstance(plan.design, DesignSpec)
         nothing = KnownColumns.from_arguments(plan.design, None, None)
         share = sample_rows(plan.design, plan.family, nothing, POOR, None, 1).response
-        known = phrase(f"plan.standard_errors(n, {typical_response(plan, share)})", shell=typical_response(plan, share))
-        notes.append(f"This assumes that {response_words(plan, share)}; {known} takes the share that you know.")
+        notes.append(f"This assumes that {response_words(plan, share)}{_other_share(plan, share)}.")
     if found and plan.screening is not None:
         fewer = "fewer of correlated columns have an interval"
         notes.append(
@@ -275,6 +274,22 @@ def by_rows(plan: Plan, n: object = None) -> pd.DataFrame:
     if notes:
         table.attrs["note"] = "\n".join(notes)
     return table
+
+
+def _other_share(plan: Plan, share: float) -> str:
+    """Where a share of a binary response is told that is known, or that it was; empty where none can be."""
+    if _describes_response(plan):
+        return ", as declared"
+    if plan.screening is None:
+        typed = typical_response(plan, share)
+        return f"; {phrase(f'plan.standard_errors(n, {typed})', shell=typed)} takes the share that you know"
+    # The terms that will be chosen have no other forecast.
+    design = plan.design
+    assert isinstance(design, DesignSpec)
+    if not isinstance(design.domain.get(design.response_name), Range):
+        return ""
+    declared = phrase(f"dp.Range(0, 1, typical={share:.3g})", shell=f"{{range: [0, 1], typical: {share:.3g}}}")
+    return f"; {declared} for {design.response_name} in the Domain takes the share that you know"
 
 
 def _has_inner(plan: Plan) -> bool:

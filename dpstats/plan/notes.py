@@ -41,7 +41,7 @@ from dpstats.plan.methods import (
     range_eps,
 )
 from dpstats.plan.row_counts import LARGE_UNNAMED, rows_of_nobody
-from dpstats.plan.tables import capped_at, in_units, is_output
+from dpstats.plan.tables import capped_at, in_units, is_output, uninformative_columns
 from dpstats.privacy.information.exact_sums import COVER_PLACES, LATTICE_LIMIT
 from dpstats.privacy.trimming import MOST_SHARE, rows_that_choose, rows_that_pay, rows_to_narrow
 from dpstats.proof_pages import cite_proof
@@ -574,10 +574,10 @@ def rows_needed_note(plan: PlanFacts) -> str:
         return ""
     if place == len(ROWS_TRIED):
         return ""
-    return (
-        f"About {ROWS_TRIED[place]:,} rows are enough for all of them, even if levels are rare and numbers fill a "
-        f"small part of their range ({phrase('plan.standard_errors', shell='python -m dpstats plan --rows N')}). "
-    )
+    supposed = uninformative_columns(plan)
+    even = f", even if {' and '.join(supposed)}" if supposed else ""
+    forecast = phrase("plan.standard_errors", shell="python -m dpstats plan --rows N")
+    return f"About {ROWS_TRIED[place]:,} rows are enough for all of them{even} ({forecast}). "
 
 
 def persons_note(plan: PlanFacts) -> str:

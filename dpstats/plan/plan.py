@@ -65,6 +65,7 @@ from dpstats.plan.tables import (
     plan_tables,
     purchases_text,
     rows_table,
+    uninformative_columns,
 )
 from dpstats.privacy.guarantee import Guarantee, check_budget
 from dpstats.privacy.ranges import check_range_eps
@@ -255,7 +256,7 @@ class Plan(Simulated, PlanFacts):
         True
         """
         tables = [header_table(self, "none read"), column_table(self), *plan_tables(self)]
-        tables += [] if (found := self._outcomes()).empty else [rows_table(found)]
+        tables += [] if (found := self._outcomes()).empty else [rows_table(found, uninformative_columns(self))]
         return Summary(tables, [*plan_notes(self, what="A fit by this plan"), *rounding_note(self.objective)])
 
     def _outcomes(self) -> pd.DataFrame:
@@ -273,7 +274,7 @@ class Plan(Simulated, PlanFacts):
         lines = [*banner(guarantee), model_title(self), *facts_lines([modelled_level(self), *facts])]
         if not found.empty:
             told = found.assign(share=found["share"].round(2)).drop_duplicates()  # no line repeats the one above
-            lines += rows_table(told).as_text().split("\n")
+            lines += rows_table(told, uninformative_columns(self)).as_text().split("\n")
         delta = f", delta {guarantee.delta:.3g}" if guarantee.delta else ""
         budget = f"Budget: eps {guarantee.eps:.4g}{delta}: {purchases_text(self, self.budget)}."
         notes = [guarantee_note(self, "A fit by this plan"), budget, *main_notes(self)]

@@ -326,8 +326,8 @@ def rows_of_nobody(formula: str | None, unit: str) -> str:
     if not known:
         check = f"{phrase('dp.check', shell='python -m dpstats check')} of {checked}"
     return (
-        f"Rows without {unit} are left out, and a guarantee for each {unit} does not let them be counted. {check} "
-        f"without {argument('unit')} counts them, but protects single rows."
+        f"Rows without a value of {unit} are left out, and a guarantee for each {unit} does not let them be counted. "
+        f"{check} without {argument('unit')} counts them, but protects single rows."
     )
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from statsmodels.iolib.table import SimpleTable
 
+from dpstats.domain import Levels, Range
 from dpstats.families import NegativeBinomial
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.spec import automatic_alpha
@@ -260,17 +261,33 @@ def bought_tables(plan: PlanFacts) -> list[SimpleTable]:
     return [full_width(["low", "high", "for"], rows, [12, 12, 23], title="Bought with the budget")] if rows else []
 
 
-def rows_table(found: pd.DataFrame) -> SimpleTable:
-    """What the number of rows decides."""
+def uninformative_columns(plan: PlanFacts) -> list[str]:
+    """What a cautious forecast supposes of columns that explain, in words: of those that no typical values describe."""
+    design = plan.design
+    if not isinstance(design, DesignSpec):
+        return []
+    declared = [design.domain.get(name) for name in design.parsed.exog_columns]
+    unknown = [one for one in declared if isinstance(one, Range) and one.typical is None]
+    numbers = [one for one in declared if isinstance(one, Range) and not one.is_binary]
+    narrow = [one for one in numbers if one in unknown]
+    rare = any(isinstance(one, Levels) for one in declared) or len(unknown) > len(narrow)
+    which = "numbers" if len(narrow) == len(numbers) else "numbers without typical values"
+    return [f"{which} fill little of their ranges"] * bool(narrow) + ["levels are rare"] * rare
+
+
+def rows_table(found: pd.DataFrame, supposed: Sequence[str]) -> SimpleTable:
+    """What the number of rows decides, by a forecast for columns that are as `supposed`."""
     several = ["method"] if found["method"].nunique() > 1 else []
     rows = [
         (f"{rows:,}", [row["ranges"], row["errors"], f"{row['share']:.0%}", *row[several]])
         for rows, row in found.iterrows()
     ]
     title = f"Ranges and standard errors by the number of {found.index.name} that is counted"
-    title += "\ncautious forecast: numbers fill little of their ranges, levels are rare"
+    title += f"\ncautious forecast: {', '.join(supposed)}" if supposed else "\nforecast for columns as declared"
     title += "".join(f"\n{line.partition(';')[0]}" for line in found.attrs.get("note", "").split("\n") if line)
     headers, widths = ["ranges", "standard errors", "coefficients with one", *several], [12, 20, 24, 20]
+    if several and max(len(name) for name, _ in rows) > len("100,000"):
+        widths = [10, 17, 14, 20]  # the longest header is broken, and no number of rows
     return full_width(headers, rows, widths[: len(headers)], title=title)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpstats.domain import Range
+from dpstats.domain import Levels, Range
 from dpstats.families.base import OF_PIECES
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.expression import columns_of
@@ -22,7 +22,7 @@ from dpstats.plan.tables import is_output
 from dpstats.results.inference_mixin import shows_errors
 from dpstats.results.model import NeededRows, ReleasedModel
 from dpstats.results.standard_errors import hiding_terms, rare_references, sums_noise
-from dpstats.wording import argument, joined, phrase
+from dpstats.wording import argument, joined, phrase, sentence
 
 MOST_NAMES = 8  # coefficients that a note lists; more are counted
 
@@ -116,42 +116,53 @@ def missing_notes(results: ReleasedModel) -> list[str]:
 def what_would_help(results: ReleasedModel) -> str:
     """What would give more coefficients an interval, with a number of rows where the fit has not tried."""
     plan, needed, counted = results.plan, results.needed_rows, results._counted_records
-    of = plan.request.options.record.of
-    screen = phrase("screen=", shell="--set screen=K")
-    chooses = "" if plan.screening is not None or plan.family.name in OF_PIECES else f" ({screen} chooses them)"
-    typical = f", {phrase('typical=(mean, sd)', shell='typical values')} in the Domain (free)"
-    typical = typical if may_be_typical(plan) else ""
-    ways = f"narrower ranges{typical}, fewer or less collinear columns{chooses} and merging rare levels help."
+    of, ways = plan.request.options.record.of, other_ways(plan)
     insist, hiding = argument("inference", True), hiding_note(results) if results.has_errors else ""
     blank = float(np.mean(~np.isfinite(results._inference.se))) if results.has_errors else 0.0
     few = few_rows_note(results) if blank >= LEAST_HIDDEN else ""
     if plan.request.options.inference not in (None, "auto") or isinstance(results.released, ReleasedSums):
         if few:
-            return f"{hiding}{few}" if hiding else f"{few} N{ways[1:]}"
-        return f"{hiding}More rows or eps help too." if hiding else f"More rows or eps, {ways}"
+            return f"{hiding}{few}" if hiding else f"{few} {sentence(ways)}"
+        return f"{hiding}More rows or eps help too." if hiding else f"More rows or eps, {ways}."
     if results.has_errors:
-        more = "more rows or eps help too." if hiding else f"more rows or eps, {ways}"
+        more = "more rows or eps help too." if hiding else f"more rows or eps, {ways}."
         return f"{hiding}{few}{' ' * bool(few)}{insist} spends eps on more of them; {more}"
     if needed is None:
         forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
         alike = plan.design.score_ratio == 1.0
         whole = plan.screening is None and plan.request.options.refit_share == 0 and alike
-        return f"{insist} pays for them{f'; {forecast} forecasts them' if whole else ''}. N{ways[1:]}"
+        return f"{insist} pays for them{f'; {forecast} forecasts them' if whole else ''}. {sentence(ways)}"
     if needed.usual is None:
-        return f"No number of {of} is expected to be enough for all of them. N{ways[1:]}"
+        return f"No number of {of} is expected to be enough for all of them. {sentence(ways)}"
     if needed.usual <= needed.rows:
         return (
             f"{insist} pays for them from the same eps, which this fit spent on its coefficients. By forecast these "
-            f"{of} are enough for nearly all of them if columns fill their ranges and are not collinear, and may be "
+            f"{of} are enough for nearly all of them if {favourable_columns(plan)}, and may be "
             "enough for none if not."
         )
     rough = counted is not None and counted[1] > LARGEST_COUNT_ERROR * counted[0]
     enough = rows_or_eps(needed, plan, rough=rough)
     table = phrase("dp.plan(..., inference=True).by_rows()", shell="python -m dpstats plan --inference true")
     return (
-        f"{insist} pays for them. If columns fill their ranges and are not collinear, nearly all of them need about "
+        f"{insist} pays for them. If {favourable_columns(plan)}, nearly all of them need about "
         f"{enough}. If not, they may need ten times as many: {table} has cautious numbers."
     )
+
+
+def other_ways(plan: Plan) -> str:
+    """What helps besides rows and eps, of what the model has: a list that goes on from others, with its verb."""
+    ranges, of_formula = explaining_ranges(plan), isinstance(plan.design, DesignSpec)
+    levels = [one for one in explaining_columns(plan) if isinstance(one, Levels) and len(one.values) > 2]
+    screen = phrase("screen=", shell="--set screen=K")
+    chooses = "" if plan.screening is not None or plan.family.name in OF_PIECES else f" ({screen} chooses them)"
+    typical = f"{phrase('typical=(mean, sd)', shell='typical values')} in the Domain (free)"
+    ways = [
+        *(["narrower ranges"] if ranges or plan.family.response != "binary" or not of_formula else []),
+        *([typical] if ranges and all(one.typical is None for one in ranges) else []),
+        f"fewer or less collinear columns{chooses}",
+        *(["merging rare levels"] if levels or not of_formula else []),
+    ]
+    return f"{joined(ways)} help"
 
 
 def few_rows_note(results: ReleasedModel) -> str:
@@ -165,8 +176,8 @@ def few_rows_note(results: ReleasedModel) -> str:
     rough = counted is not None and counted[1] > LARGEST_COUNT_ERROR * counted[0]
     halves = "" if results.plan.request.options.split is None else " (both halves)"
     return (
-        f"Rows times eps are too few: if columns fill their ranges, nearly all coefficients need about "
-        f"{rows_or_eps(needed, results.plan, rough=rough)}{halves}."
+        f"Rows times eps are too few: if {favourable_columns(results.plan, not_collinear=False)}, nearly all "
+        f"coefficients need about {rows_or_eps(needed, results.plan, rough=rough)}{halves}."
     )
 
 
@@ -179,22 +190,31 @@ def rows_or_eps(needed: NeededRows, plan: Plan, *, rough: bool) -> str:
     return f"{math.ceil(needed.usual / unit) * unit:,.0f} {plan.request.options.record.of}{budget}"
 
 
-def may_be_typical(plan: Plan) -> bool:
-    """Whether columns that explain have ranges, and no typical values beside one."""
+def explaining_columns(plan: Plan) -> list[Range | Levels | None]:
+    """The declarations of columns that explain; of plain arrays none."""
     if not isinstance(plan.design, DesignSpec):
-        return False
-    declared = [plan.design.domain.get(name) for name in plan.design.parsed.exog_columns]
-    ranges = [one for one in declared if isinstance(one, Range) and not one.is_binary]
-    return bool(ranges) and all(one.typical is None for one in ranges)
+        return []
+    return [plan.design.domain.get(name) for name in plan.design.parsed.exog_columns]
+
+
+def explaining_ranges(plan: Plan) -> list[Range]:
+    """Those of numbers other than 0 and 1."""
+    return [one for one in explaining_columns(plan) if isinstance(one, Range) and not one.is_binary]
 
 
 def fills_ranges(plan: Plan) -> bool:
     """Whether the declarations say that numbers that explain fill their intervals: by typical values or bought ones."""
-    if not isinstance(plan.design, DesignSpec):
-        return False
-    declared = [plan.design.domain.get(name) for name in plan.design.parsed.exog_columns]
-    ranges = [one for one in declared if isinstance(one, Range) and not one.is_binary]
-    return all(one.typical is not None or one.inner is not None for one in ranges)
+    known = [one.typical is not None or one.inner is not None for one in explaining_ranges(plan)]
+    return isinstance(plan.design, DesignSpec) and all(known)
+
+
+def favourable_columns(plan: Plan, *, not_collinear: bool = True) -> str:
+    """What a forecast for usual rows supposes of the columns, in words."""
+    ranges = explaining_ranges(plan)
+    if not (ranges or explaining_columns(plan)) or any(one.typical is None for one in ranges):
+        return "columns fill their ranges" + " and are not collinear" * not_collinear
+    known = "numbers are as their typical values say" if ranges else "levels are common"
+    return known + " and columns are not collinear" * not_collinear
 
 
 def unknown_fit(results: ReleasedModel) -> str:

@@ -373,7 +373,7 @@ def essential_notes(results: ReleasedModel) -> list[str]:
         where = [note for note in design if " is not finite " in note]
         counted, design = " ".join([counted, *where]), [note for note in design if note not in where]
     # What the coefficients are, then which are missing, then the words of the table.
-    told = [*link_note(plan), *missing_notes(results), *wide_response_note(results)]
+    told = [*ratios_note(results), *missing_notes(results), *wide_response_note(results)]
     unlike = pvalues_note(results)
     # The line above the table has the cap too.
     notes = [*unadjusted_note(results), *([*told, *unlike, *capped] if unlike else [*capped, *told])]
@@ -391,6 +391,28 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     # A Domain that is wrong comes before what its fit is.
     advised = " ".join(advised_notes(plan))
     return [*weak_guarantee_note(plan), *large, *([advised] if advised else []), *notes]
+
+
+def ratios_note(results: ReleasedModel) -> list[str]:
+    """How to read coefficients of counts where no row of the Domain has a mean beyond the cap; else that on the link.
+
+    A bound: of each term the greatest coefficient times the l1 norm of its columns.
+    """
+    plan, notes = results.plan, link_note(results.plan)
+    if plan.family.name != "poisson" or not notes:
+        return notes
+    highest = plan.design.offset_high
+    for term in plan.design.terms:
+        own = results.scaled_params[term.columns]
+        highest += term.l1 * float(own[0] if term.name == "Intercept" else np.max(np.abs(own)))
+    cap, most = plan.family.curvature_bound, in_units(plan.family.lipschitz)
+    if not highest < math.log(cap):
+        return notes
+    ratios = phrase("tidy(exponentiate=True)", shell="show FILE --exponentiate")
+    return [
+        f"coef is the logarithm of a ratio of means; {ratios} has the ratios. Counts above {most} are clipped to "
+        f"{most}. The link is the logarithm for means up to {in_units(cap)}, which these coefficients do not exceed."
+    ]
 
 
 def _by_share(plan: Plan, counted: str) -> tuple[list[str], list[str]]:
@@ -467,12 +489,13 @@ def selection_note(results: ReleasedModel) -> str:
         return "Selection: no column was left out."
     ends = list(itertools.accumulate(len(name) + 2 for name in out[:MOST_NAMES]))
     few = max(bisect.bisect_right(ends, NAMES_ROOM), 1)
-    names = ", ".join(out[:few]) + (f" and {len(out) - few} more" if len(out) > few else "")
+    every = phrase(" (fit.left_out has all)", shell="")
+    names = ", ".join(out[:few]) + (f" and {len(out) - few} more{every}" if len(out) > few else "")
     meaning = " A coefficient above can include the effect of a similar column that was left out."
     shows_slopes = shows_errors(results) and bool({*results.plan.names} - {*out, "Intercept"})
     screen = phrase("screen=K", shell="--set screen=K")
     weak = f" {screen} usually finds weaker effects at this eps and number of rows." if finds_fewer(results) else ""
-    return f"Left out: {names} (left_out).{meaning if shows_slopes else ''}{weak}"
+    return f"Left out: {names}.{meaning if shows_slopes else ''}{weak}"
 
 
 def finds_fewer(results: ReleasedModel) -> bool:

@@ -70,6 +70,41 @@ def test_by_rows_says_what_it_takes_of_chosen_columns_and_of_intervals() -> None
     assert "within inner=" in inner.by_rows().attrs["note"]
 
 
+def test_the_share_of_events_that_by_rows_assumes_can_be_told() -> None:
+    """A plan that screens has no other forecast, so the Domain alone takes the share."""
+    columns: dict[str, Any] = {f"x{place}": (0, 100) for place in range(6)}
+
+    def told(response: Any, **options: Any) -> str:
+        plan = dp.plan("y ~ " + " + ".join(columns), {**columns, "y": response}, 1.0, family="binomial", **options)
+        note: str = plan.by_rows(10_000).attrs["note"]
+        return note.partition("\n")[0]
+
+    assert "plan.standard_errors(n, typical={'y': 0.12}) takes the share" in told(bool)
+    assert "; dp.Range(0, 1, typical=0.12) for y in the Domain takes the share" in told(bool, screen=2)
+    assert told(dp.Range(0, 1, typical=0.3), screen=2) == "This assumes that 30 % of y are 1, as declared."
+    assert told(["no", "yes"], screen=2) == "This assumes that 12 % of y are yes."
+
+
+def test_a_forecast_by_rows_supposes_nothing_of_what_is_declared() -> None:
+    known, unknown = dp.Range(0, 100, typical=(50, 10)), (0, 100)
+
+    def supposed(**columns: Any) -> str:
+        plan = dp.plan("y ~ " + " + ".join(columns), {**columns, "y": (0, 1)}, 1.0)
+        return " ".join(str(plan).split())
+
+    assert "cautious forecast: numbers fill little of their ranges =" in supposed(a=unknown)
+    assert "cautious forecast: numbers fill little of their ranges, levels are rare =" in supposed(a=unknown, g=bool)
+    assert "cautious forecast: numbers without typical values fill little" in supposed(a=unknown, b=known)
+    assert "cautious forecast: levels are rare =" in supposed(b=known, g=["u", "v", "w"])
+    assert "forecast for columns as declared =" in supposed(b=known)
+
+
+def test_numbers_of_rows_stand_in_one_line_beside_methods() -> None:
+    plan = dp.plan("y ~ a", {"a": dp.Range(0, 100, typical=(50, 10)), "y": (0, 1)}, 1.0)
+    assert plan.by_rows()["method"].nunique() > 1
+    assert "\n1,000,000 " in str(plan.summary())
+
+
 def test_by_rows_takes_off_the_rows_beyond_typical_values() -> None:
     """Normal numbers: .27 % each, half of it where the declared range ends within three standard deviations."""
     both, above = dp.Range(0, 100, typical=(50, 10)), dp.Range(0, 100, typical=(10, 10))

@@ -250,10 +250,16 @@ def test_what_a_user_of_r_asks_for_is_answered() -> None:
 
 
 def test_notes_say_up_to_which_mean_the_link_is_a_logarithm() -> None:
+    """Of coefficients with which some row may pass it: the others say what a coefficient is."""
     data = frame().assign(c=np.random.default_rng(1).poisson(2, 2000))
     declared = {**DOMAIN, "c": (0, 30)}
-    capped = dp.poisson("c ~ x", data, 1.0, domain=declared, y_max=20)
-    assert "logarithm for means up to 13.33. Larger means rise more slowly, to at most 20" in words(capped)
+    capped = dp.poisson("c ~ x", data, 1.0, domain=declared, y_max=20, seed=1)
+    below = "logarithm of a ratio of means; tidy(exponentiate=True) has the ratios. Counts above 20 are clipped to 20."
+    assert below in words(capped)
+    assert "link is the logarithm for means up to 13.33, which these coefficients do not exceed." in words(capped)
+    capped = dp.poisson("c ~ x", data, 1.0, domain=declared, y_max=20, mean_cap=1, seed=1)
+    assert "logarithm for means up to 1. Larger means rise more slowly, to at most 20" in words(capped)
+    assert "logarithm of a ratio" not in words(capped)
     assert "logarithm for means" not in words(dp.poisson("c ~ x", data, 1.0, domain=declared, y_max=20, mean_cap=20))
 
 
