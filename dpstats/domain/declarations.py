@@ -82,6 +82,9 @@ MOST_SHOWN = 5
 NINES = (9.0, 99.0, 999.0, 9999.0, 99999.0, 999999.0)
 """Codes for missing, with either sign; 9 itself is as a rule a number like 8."""
 
+DECIMAL_NINES = re.compile(r"-?9{1,4}\.9{1,2}")
+"""Codes for missing of numbers with decimals, where a range ends at one: 99.9 within (0, 1000) is a number."""
+
 
 @dataclass(frozen=True, repr=False)
 class Range:
@@ -163,6 +166,10 @@ class Range:
         low, high = self.interval
         negative = max((code for code in NINES if low <= -code < high), default=None)
         positive = max((code for code in NINES[1:] if low < code <= high), default=None)
+        if low < 0 and DECIMAL_NINES.fullmatch(repr(float(low))):
+            negative = -float(low)
+        if high > 0 and DECIMAL_NINES.fullmatch(repr(float(high))):
+            positive = float(high)
         return tuple(code for code in (negative and -negative, positive) if code is not None)
 
     @property

@@ -69,8 +69,8 @@ def end_codes(declared: Range | Levels | None) -> list[float]:
     """Codes for missing at which a range ends, unless the declaration says more or the end is as likely a limit."""
     if not isinstance(declared, Range) or declared.extras or declared.low == -declared.high:
         return []
-    # 99 is a limit of ages, hours and percentiles, and 9999 that of amounts with four digits.
-    likely = (999.0,) if declared.low == 0 else (999.0, 9999.0)
+    # 99 is a limit of ages, hours and percentiles, and 9999 and 99.9 those of amounts with so many digits.
+    likely = (999.0,) if declared.low == 0 else (999.0, 9999.0, 99.9, 999.9)
     return [
         code for code in declared.missing_codes if code == declared.low or (code == declared.high and code in likely)
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 from itertools import compress
 from typing import Any
 
@@ -18,7 +19,7 @@ from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.mechanisms.spec import obstacle
 from dpstats.plan import Plan
 from dpstats.plan.notes import GREATEST_EPS, kept_note, lost_errors, may_screen
-from dpstats.plan.tables import is_output
+from dpstats.plan.tables import capped_at, is_output
 from dpstats.results.inference_mixin import shows_errors
 from dpstats.results.model import NeededRows, ReleasedModel
 from dpstats.results.standard_errors import hiding_terms, rare_references, sums_noise
@@ -62,7 +63,8 @@ def no_errors_note(results: ReleasedModel) -> str:
         uncounted = plan.counts is None and isinstance(plan.design, DesignSpec)
         return (
             "Not identified: no coefficient has a standard error at this budget. coef is as released: shrunk towards "
-            f"zero, with privacy noise that may turn its sign.{unknown_fit(results)} {what_would_help(results)}"
+            f"zero, with privacy noise that may turn its sign.{unknown_fit(results)} "
+            + " ".join([*rare_references_note(results)[0], what_would_help(results)])
         ) + (f" Rows may also be lost to levels that are not declared, which {check} counts." if uncounted else "")
     exact = "coef is shrunk towards zero. 'noise sd' is that of the privacy noise in it and not a standard error"
     if isinstance(results.released, ReleasedSums):
@@ -108,8 +110,11 @@ def missing_notes(results: ReleasedModel) -> list[str]:
         )
     if unknown:
         which = ", ".join(unknown) if len(unknown) <= MOST_NAMES else f"{len(unknown)} coefficients (blank above)"
-        notes.append(f"Not identified at this budget: {which}.{unknown_fit(results)} {what_would_help(results)}")
-        notes += rare_note(results, told)
+        # What names a cure comes before what helps in general, which does not help those that it is for.
+        cures, cured = rare_references_note(results, told)
+        general = [] if cured.issuperset(unknown) else [what_would_help(results)]
+        lost = f"Not identified at this budget: {which}.{unknown_fit(results)}"
+        notes.append(" ".join([lost, *cures, *general]))
     return notes
 
 
@@ -271,14 +276,19 @@ def fills_interval(results: ReleasedModel, term: str) -> bool:
     return any(isinstance(one, Range) and (one.typical is not None or one.inner is not None) for one in declared)
 
 
-def rare_note(results: ReleasedModel, told: set[str]) -> list[str]:
-    """Which factors would show more from another reference level, but for coefficients of which that is `told`."""
-    assert results.released is not None
-    design, notes = fitted_last(results), []
+def rare_references_note(results: ReleasedModel, told: Container[str] = ()) -> tuple[list[str], set[str]]:
+    """Which factors would show more from another reference level, and the coefficients which that would show.
+
+    Nothing of a factor of which all coefficients are `told`.
+    """
+    if not results.has_errors:
+        return [], set()
+    design, notes, cured = fitted_last(results), [], {"Intercept"}
     columns = {term.name: design.names[term.columns] for term in design.terms}
     for name in rare_references(design, results._inferred):
-        if told.issuperset(columns[name]):
+        if all(one in told for one in columns[name]):
             continue
+        cured.update(columns[name])
         column = name.removeprefix("C(").partition(",")[0].rstrip(")")  # of a term such as g or C(g, Sum)
         if results.plan.family.name in OF_PIECES and column in FIRST:
             notes.append(f"{FIRST[column]}, to see the others.")
@@ -287,7 +297,7 @@ def rare_note(results: ReleasedModel, told: set[str]) -> list[str]:
             f"{name} is measured from a level that is too rare for this budget. Name a frequent one as its reference, "
             f"as in C({column}, Treatment('a frequent level')), to see the others."
         )
-    return notes
+    return notes, cured if notes else set()
 
 
 def suspect_levels(results: ReleasedModel) -> tuple[list[Any], set[str]]:
@@ -334,18 +344,29 @@ def fitted_last(results: ReleasedModel) -> SubDesign:
 
 
 def wide_response_note(results: ReleasedModel) -> list[str]:
-    """That the declared range of the response makes nearly all of the errors, where no interval of it was bought."""
+    """That the declared range of the response makes nearly all of the errors, although an interval of it was bought."""
     plan, design, released = results.plan, results.plan.design, results.released
-    if plan.response is not None or not (isinstance(released, ReleasedSums) and isinstance(design, DesignSpec)):
-        return []
-    if not shows_errors(results):
+    if not (isinstance(released, ReleasedSums) and isinstance(design, DesignSpec) and shows_errors(results)):
         return []
     errors, noise = results.bse.to_numpy(), sums_noise(plan, results.scaled_params, released)
     known = np.isfinite(errors)
     low, high = design.response.low, design.response.high
-    fills = not high - low > WIDE_RANGE * math.sqrt(max(results.fitstats["value"].get("scale", math.inf), 0.0))
+    bought, cap = plan.response, capped_at(plan)
+    width, variance = high - low, results.fitstats["value"].get("scale", math.inf)
+    if bought is not None:
+        if cap is None or (bought.low, bought.high) == (low, high):
+            return []
+        # That of capped residuals: noise makes it larger, and the cap of a right range seldom is five times its root.
+        width, variance = 2 * cap, results.scale
+    fills = not width > WIDE_RANGE * math.sqrt(max(variance, 0.0))
     if fills or not known.any() or np.median(noise[known] / errors[known]) < MOSTLY_NOISE:
         return []
+    if bought is not None:
+        return [
+            "The standard errors are nearly all privacy noise, which is proportional to the cap on residuals. The cap "
+            f"follows from the bought interval of {design.response_name}, ({bought.low:g}, {bought.high:g}), which has "
+            f"at least 1/32 of the declared range, ({low:g}, {high:g}): declare a narrower range."
+        ]
     buys = f"{argument('response', 'bought')}, which buys an interval of it, or " * plan.request.open_method
     return [
         "The standard errors are nearly all privacy noise, which is proportional to the declared range of "

@@ -103,6 +103,9 @@ def test_other_things_that_names_and_levels_tell() -> None:
         ((-99, 10), "-99"),
         ((0, 99), None),  # ages and hours
         ((0, 9999), None),  # amounts of four digits
+        ((10, 99.9), "99.9"),
+        ((0, 99.9), None),  # percentages with one decimal
+        ((10, 99.5), None),
         ((-99, 999), "-99 and 999"),
         ((-999, 999), None),
         ((0, 1000), None),

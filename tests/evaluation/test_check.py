@@ -366,6 +366,15 @@ def test_a_finding_that_noise_may_have_made_says_so() -> None:
     assert "noise alone" not in sure.findings[0]
 
 
+def test_a_code_with_decimals_at_the_end_of_a_range_is_found() -> None:
+    random = np.random.default_rng(2)
+    data = pd.DataFrame({"bmi": random.normal(27, 5, 6000).clip(12, 60), "y": random.uniform(0, 1, 6000)})
+    data.loc[data.index % 33 == 0, "bmi"] = 99.9
+    for end, code in ((99.9, "99.9"), (100, "")):  # within a range it is a number like others, and 99 is looked for
+        found = dp.check("y ~ bmi", data, {"y": (0, 1), "bmi": (10, end)}, 2.0, family="gaussian", seed=1).findings
+        assert [f"`bmi` equal to {code}, far from" in one for one in found if "equal to" in one] == [True] * bool(code)
+
+
 def test_a_code_that_noise_may_have_made_says_so() -> None:
     check = dp.check("y ~ age + score + hours", with_codes(), CODED, 1.0, seed=1)
     codes, told = is_code(check.places), "`age` equal to 999"

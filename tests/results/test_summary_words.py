@@ -235,6 +235,35 @@ def test_a_rare_reference_level_is_named_and_what_has_no_error_is_blank() -> Non
         assert len(cells) == (6 if known else 0)
 
 
+def of_regions(rows: int) -> pd.DataFrame:
+    random = np.random.default_rng(1)
+    data = pd.DataFrame({"x": random.uniform(0, 10, rows), "region": random.choice(["n", "e", "s"], rows)})
+    return data.assign(y=50 + data["x"] + random.normal(0, 5, rows))
+
+
+def test_the_cure_for_a_rare_reference_stands_in_place_of_advice_that_cannot_help() -> None:
+    domain = {"x": (0, 10), "y": (0, 100), "region": ["nw", "n", "e", "s"]}
+    fit = dp.ols("y ~ x + region", of_regions(8000), 1.0, domain=domain, seed=1)
+    assert fit.identified["x"]
+    assert not fit.identified.filter(like="region").any()
+    text = words(fit)
+    (cure,) = (note for note in fit.notes if "region is measured from a level that is too rare" in note)
+    assert cure.startswith("Not identified at this budget: Intercept, region[T.n], region[T.e], region[T.s]. region is")
+    assert cure in text
+    assert "merging rare levels" not in text
+    alone = dp.ols("y ~ region", of_regions(8000), 1.0, domain=domain, inference=True, seed=1)
+    assert not alone.identified.any()
+    assert "region is measured from a level that is too rare" in words(alone)
+
+
+def test_a_response_that_is_declared_far_too_wide_is_named_although_an_interval_of_it_was_bought() -> None:
+    domain = {"x": (0, 10), "region": ["n", "e", "s"]}
+    for high, wide in ((100_000, True), (120, False)):
+        fit = dp.ols("y ~ x + region", of_regions(8000), 1.0, domain={**domain, "y": (-high, high)}, seed=1)
+        assert fit.plan.response.high - fit.plan.response.low < 2 * high
+        assert (f"of the declared range, (-{high:g}, {high:g}): declare a narrower range" in words(fit)) == wide
+
+
 @pytest.mark.slow
 def test_a_common_reference_is_advised_wherever_the_others_have_errors_among_one_another() -> None:
     rng = np.random.default_rng(8)
