@@ -64,7 +64,7 @@ ARGUMENTS: list[tuple[dict[str, Any], str]] = [
     ({"delta": float("nan")}, "delta"),
     ({"noise": "gaussian"}, "delta"),
     ({"noise": "cauchy"}, "noise"),
-    ({"family": "gamma"}, "take dp.ols of the logarithm, such as np.log(y) ~ x, or family='poisson'"),
+    ({"family": "gamma"}, "fit the logarithm by least squares, such as np.log(y) ~ x, or family='poisson'"),
     ({"family": 3}, "family"),
     ({"method": "magic"}, "method"),
     ({"adjacency": "neighbours"}, "adjacency"),

@@ -96,6 +96,14 @@ def test_messages_name_arguments_by_way_of_the_source() -> None:
     assert {str(path): found for path in paths if (found := bare(path.read_text()))} == {}
 
 
+@pytest.mark.parametrize("room", ["families", "formula"])
+def test_calls_of_python_are_named_as_such_where_a_command_may_print_them(room: str) -> None:
+    calls = re.compile(r"\bdp\.[a-z]|\.with_\(")
+    for path in (PACKAGE / room).glob("*.py"):
+        for line, text in messages(ast.parse(path.read_text())):
+            assert not calls.search(text) or "Python" in text or text.startswith("dp."), f"{path}:{line}: {text}"
+
+
 def test_a_bare_argument_is_found() -> None:
     for text in ("take method='napp'", "{x} (screen= chooses)", "needs split='rows', or not", "add refit_share={y}"):
         assert bare(f'def f(x, y):\n    """method=1"""\n    raise ValueError(f"{text}")'), text

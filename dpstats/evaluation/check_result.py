@@ -16,9 +16,9 @@ from statsmodels.iolib.table import SimpleTable
 from dpstats.data import Table
 from dpstats.domain import Levels, Range
 from dpstats.formula.parse import parse
-from dpstats.formula.reader import Fault
+from dpstats.formula.reader import OPEN, Fault
 from dpstats.frames import WideFrame
-from dpstats.plan.row_counts import rows_of_nobody
+from dpstats.plan.row_counts import MOST_AT_FAULT, rows_of_nobody
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.trimming import rows_that_pay
 from dpstats.results.stored import Released, marked_title, privacy_level
@@ -278,7 +278,9 @@ class Check(Released):
         least = 0.0 if fault.loses else CLIPPED_SHARE
         if count < max(CERTAIN_SDS * self.std_err, (TYPICAL_LOSS if fault.beyond_typical else least) * self.rows):
             return ""
-        return fault.advice
+        # A column of text is lost as a whole, in equal parts with others; one that is declared misses some cells.
+        large = LARGE_LOSS if fault.declared == OPEN else MOST_AT_FAULT
+        return fault.advice if count < large * self.rows else fault.large_advice
 
     @property
     def located(self) -> pd.DataFrame:

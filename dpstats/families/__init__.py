@@ -50,11 +50,12 @@ LINKS = {
 def not_offered() -> dict[str, str]:
     """Families that are not offered, and why (docs/proofs/families, What is not offered)."""
     logit = argument("family", "binomial")
-    several = f"it has an equation for each class: {argument('family', 'multinomial')} is for dp.glm and dp.plan alone"
+    alone = phrase("is for dp.glm and dp.plan alone", shell="is for dp.glm and dp.plan, in Python")
+    several = f"it has an equation for each class: {argument('family', 'multinomial')} {alone}"
     return {
-        "gamma": "its slope grows with y exp(-eta) without bound; take dp.ols of the logarithm, such as np.log(y) ~ x, "
-        f"or {argument('family', 'poisson')} with {argument('inference', 'robust')}, which fits means with the same "
-        "log link",
+        "gamma": "its slope grows with y exp(-eta) without bound; fit the logarithm by least squares, such as "
+        f"np.log(y) ~ x, or {argument('family', 'poisson')} with {argument('inference', 'robust')}, which fits means "
+        "with the same log link",
         "inversegaussian": "its slope grows with y exp(-2 eta) without bound, and its loss is not convex with a log "
         "link",
         "tweedie": "its slope grows without bound",
@@ -152,8 +153,9 @@ def _refuse_pieces(family: Any) -> None:
             "hazard": "dp.hazard('Surv(time, event) ~ x', data, eps)",
             "ordinal": "dp.ordinal('y ~ x', data, eps)",
         }[found]
+        where = phrase("call", shell="in Python call")
         raise ArgumentError(
-            f"family {found!r} is for pieces of records, which dp.{found} alone makes: call {call}, without a family"
+            f"family {found!r} is for pieces of records, which {found}() alone makes: {where} {call}, without a family"
         )
 
 

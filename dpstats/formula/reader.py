@@ -386,6 +386,9 @@ FORMULA = "(formula)"
 NO_NUMBER = "missing, or not a number"
 """What is wrong with a cell that is lost to a column of numbers."""
 
+OPEN = "open"
+"""What is declared of a column of which nothing is."""
+
 AS_LEVELS = " as levels"
 """What stands behind two numbers that are levels."""
 
@@ -453,13 +456,18 @@ class Fault(NamedTuple):
         """`effect`, where so many rows have it that there is no fit: a column declared as numbers may hold text."""
         if not self.loses:
             return self._clipped(fitted=False)
+        return f"are lost to `{self.column}`: {self.large_advice}"
+
+    @property
+    def large_advice(self) -> str:
+        """`advice`, where the column may be text as a whole."""
         numbers = self.kind == "lost" and self.column != FORMULA and not self.declared.endswith("levels")
         if not numbers or not self.advice.startswith(NO_NUMBER) or self.declared == TRUTHS:
-            return self.effect
+            return self.advice
         return (
-            f"are lost to `{self.column}`: {NO_NUMBER}; if the column holds text, list its levels; if it holds numbers "
-            "with thousands separators or decimal commas, write 31245 for 31,245 and 62.5 for 62,5; if it holds dates, "
-            f"make them numbers, {days_since(self.column)}"
+            f"{NO_NUMBER}; if the column holds text, list its levels in the Domain; if it holds numbers with thousands "
+            "separators or decimal commas, write 31245 for 31,245 and 62.5 for 62,5; if it holds dates, make them "
+            f"numbers, {days_since(self.column)}"
         )
 
     def _clipped(self, *, fitted: bool = True) -> str:
@@ -575,7 +583,7 @@ def possible_faults(
 
 def _declared(fact: Range | Levels | None) -> str:
     if fact is None:
-        return "open"
+        return OPEN
     if isinstance(fact, Range):
         low, high = fact.interval
         typical = fact.inner is None and (low, high) != (fact.low, fact.high)  # which alone moves the ends

@@ -27,7 +27,7 @@ from dpstats.formula.expression import (
 from dpstats.formula.parse import Factor, Formula
 from dpstats.formula.public_frame import Codes, Encoded, public_frame
 from dpstats.formula.syntax import locate, share_hint
-from dpstats.wording import argument
+from dpstats.wording import argument, phrase
 
 Array = NDArray[np.float64]
 Kind = Literal["continuous", "binary", "count", "class"]
@@ -135,10 +135,13 @@ def clipping_response(formula: Formula, domain: Domain) -> Domain:
             continue
         ends = declared.low, declared.high
         if declared.outside == "drop" or declared.inner is not None:
+            typed = phrase(
+                f"domain.with_({{{name!r}: {ends}}})",
+                shell=f"{name!r}: {{range: [{ends[0]}, {ends[1]}]}}, without outside: drop, in the file of --domain",
+            )
             raise DomainError(
                 f"the range of {name!r} drops rows beyond it, and {name!r} is part of the response: rows dropped "
-                f"by their response bias every coefficient. Declare a range that clips: domain.with_({{{name!r}: "
-                f"{ends}}})"
+                f"by their response bias every coefficient. Declare a range that clips: {typed}"
             )
         kept[name] = replace(declared, inner=ends)
     return domain.with_(kept) if kept else domain

@@ -44,7 +44,7 @@ SYMBOLS = (
         r"\|",
         "|",
         "write + C(g) for an effect of each level (there are no random effects), or I((x > 1) | (z > 1)) for a "
-        "condition; dp.ols, dp.glm and dp.plan take y ~ x | g, of one column at the end",
+        "condition; in Python dp.ols, dp.glm and dp.plan take y ~ x | g, of one column at the end",
     ),
 )
 """What no formula may hold outside of a call, and what to write."""
@@ -105,7 +105,7 @@ def absorbed_factor(formula: str) -> tuple[str, str | None]:
         if both := before & behind:
             reason = (
                 f"{min(both)} stands on both sides of |, behind which one factor is absorbed, as in y ~ x | firm; "
-                "instruments are for released statistics: dp.release_statistics(...).iv('y ~ x + w | z + w')"
+                "instruments are for released statistics, in Python: dp.release_statistics(...).iv('y ~ x + w | z + w')"
             )
             raise FormulaError(locate(f"formula: {reason}", bars[0]))
         reason = (

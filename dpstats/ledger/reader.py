@@ -74,9 +74,10 @@ def keep_codebook(connection: Connection, domain: Domain, path: Path | str) -> N
     if stored is None:
         store_codebook(connection, domain)
     elif schema_hash(stored) != schema_hash(domain):
+        fix = phrase("leave domain out and use ledger.domain", shell="leave out --domain")
         raise LedgerError(
-            f"domain: ledger {path} keeps a different Domain ({_difference(stored, domain)}); leave "
-            f"domain out and use ledger.domain, or use another path for another data set. {correction()} if it is wrong"
+            f"domain: ledger {path} keeps a different Domain ({_difference(stored, domain)}); {fix}, or use another "
+            f"path for another data set. {correction()} if it is wrong"
         )
 
 

@@ -10,7 +10,7 @@ from dpstats.errors import ArgumentError
 from dpstats.penalties.base import Penalty
 from dpstats.penalties.concave import L0, SCAD
 from dpstats.penalties.convex import Bridge, ElasticNet, Lasso, Ridge
-from dpstats.wording import argument
+from dpstats.wording import argument, phrase
 
 __all__ = [
     "L0",
@@ -74,7 +74,9 @@ def penalty(which: str | Penalty | None, alpha: float | None = None, **parameter
     if unknown:
         raise ArgumentError(f"penalty {which!r} has the parameters {known}, not {unknown}")
     if "q" in known and "q" not in parameters:
-        raise ArgumentError("penalty 'bridge' needs its power: pass dp.penalties.Bridge(alpha, q)")
+        raise ArgumentError(
+            "penalty 'bridge' needs its power: pass " + phrase("", shell="in Python ") + "dp.penalties.Bridge(alpha, q)"
+        )
     return kind(alpha, **parameters)
 
 

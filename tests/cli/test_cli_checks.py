@@ -328,3 +328,31 @@ def test_a_domain_that_cannot_be_read_is_named_once(folder: Path, capfd: pytest.
         said = capfd.readouterr().err
         assert said.count(name) == 1
         assert said.count("--domain") == 1
+
+
+def test_a_check_of_a_column_of_text_says_to_list_its_levels(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A CSV file declares no types, so the text of a column is no number and every row is lost to it."""
+    pd.read_parquet("rows.parquet").assign(age=lambda rows: rows["age"].where(rows["age"] > 25)).to_csv("rows.csv")
+    assert main(["check", "age ~ sex", "rows.csv", "--eps", "1"]) == 0
+    told = " ".join(capfd.readouterr().out.split())
+    for name in ("sex", "age"):  # a tenth of the ages are missing
+        assert f"rows are lost to `{name}`: missing, or not a number; if the column holds text, list its levels" in told
+    assert main(["fit", "age ~ sex", "rows.csv", "--eps", "1"]) == 6
+    assert "if the column holds text, list its levels in the Domain" in capfd.readouterr().err
+    Path("ranges.yaml").write_text("age: {range: [17, 90]}\nsex: [F, M, canary]\n")
+    assert main(["check", "age ~ sex", "rows.csv", "--eps", "1", "--domain", "ranges.yaml"]) == 0
+    told = " ".join(capfd.readouterr().out.split())
+    assert "rows are lost to `age`: missing, or not a number; convert text" in told
+
+
+def test_a_response_that_drops_rows_is_declared_again_in_the_file(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Path("drops.yaml").write_text("age: {range: [17, 90], outside: drop}\nsex: [F, M, canary]\n")
+    Path("clips.yaml").write_text("age: {range: [17, 90]}\nsex: [F, M, canary]\n")
+    assert main(["ledger", "init", "ages.ledger", "--dataset", "ages", "--eps", "3", "--domain", "drops.yaml"]) == 0
+    command = ["fit", "age ~ sex", "rows.parquet", "--eps", "1", "--ledger", "ages.ledger"]
+    assert main(command) == 1
+    told = " ".join(capfd.readouterr().err.split())
+    assert "a range that clips: 'age': {range: [17, 90]}, without outside: drop, in the file of --domain" in told
+    assert main([*command, "--domain", "clips.yaml"]) == 0
