@@ -140,6 +140,10 @@ class Released(Printed):
         """What `to_dict` gave `facts` of."""
         raise NotImplementedError
 
+    def __dask_tokenize__(self) -> str:
+        """What Dask tells it from others by, as in ``frame.map_partitions(result.predict, meta=(None, float))``."""
+        return json_text(self)
+
     def save(self, path: str | Path) -> None:
         """Write the released values and the public facts as JSON.
 
