@@ -106,6 +106,9 @@ def is_code(places: Sequence[ColumnHistogram]) -> NDArray[np.bool_]:
 CERTAIN_SDS = 4.0
 """A figure counts as certain from so many standard deviations of its noise; noise alone passes once in 600 figures."""
 
+NINE_OF_TEN_SDS = 1.2
+"""So many more and nine of ten counts are above that."""
+
 PROBABLE_SDS = 1.0
 """By so many standard deviations of noise a code must have more rows than the values near it, which are few."""
 
@@ -559,9 +562,10 @@ class Check(Released):
                 "the rows."
             )
         seen = "Beside the findings above, no" if self.findings else "No"
+        usual = (CERTAIN_SDS + NINE_OF_TEN_SDS) * self.std_err
         return (
-            f"{seen} fault stands out from the noise. Fewer than {max(math.ceil(least), 2):,} lost or clipped rows "
-            f"cannot be seen.{self._hidden_codes()}"
+            f"{seen} fault stands out from the noise. Nine of ten checks find a column that loses or clips "
+            f"{max(math.ceil(usual), 2):,} rows.{self._hidden_codes()}"
         )
 
     @property
@@ -576,8 +580,8 @@ class Check(Released):
         likely = max((CERTAIN_SDS + 1) * self.code_err, SEEN_SDS * self._beside_err(2))
         codes = ", ".join(self._codes[:MOST_NAMES]) + (", ..." if len(self._codes) > MOST_NAMES else "")
         return (
-            f" A code within a range ({codes}) is seen from about {max(float(f'{likely:.2g}'), 2):,.0f} rows on, and "
-            "from more where other values are near it."
+            f" They find a code within a range ({codes}) from about {max(float(f'{likely:.2g}'), 2):,.0f} rows on, or "
+            "more where other values are near it."
         )
 
     def _beside(self) -> str:
