@@ -12,6 +12,7 @@ from dpstats.arguments import near_miss, same_letters
 from dpstats.data import Table
 from dpstats.data.columns import usable_kind
 from dpstats.domain import Domain, Levels, Range
+from dpstats.domain.declarations import TYPICAL_REACH
 from dpstats.errors import DomainError, FormulaError
 from dpstats.families import Binomial, BinomialCounts, Family
 from dpstats.formula import reader
@@ -211,9 +212,20 @@ def gap_notes(parsed: Formula, domain: Domain, partial: Iterable[str]) -> tuple[
     """
     places = {code: _place(parsed, domain, code) or "on part of the declared ranges" for code in partial}
     return tuple(
-        f"{code} is not finite {place}: rows there are left out{_logarithm(domain, code)}"
+        f"{_in_words(domain, code)} is not finite {place}: rows there are left out{_logarithm(domain, code)}"
         for code, place in places.items()
     )
+
+
+def _in_words(domain: Domain, code: str) -> str:
+    """An expression as it stands in the formula, but an exposure, which the call may have put there, by its name."""
+    name = _exposure(code)
+    return f"The logarithm of the exposure {name}" if name != code and name in domain else code
+
+
+def _exposure(code: str) -> str:
+    """The column whose logarithm is the offset, or the whole of another expression."""
+    return code.removeprefix("offset(np.log(").removesuffix("))")
 
 
 def uncentred_notes(parsed: Formula, domain: Domain) -> tuple[str, ...]:
@@ -264,12 +276,17 @@ def dropped_note(domain: Domain) -> tuple[str, ...]:
     few = [f"{name} {outside}" for name, outside in list(ranges.items())[: MOST_RANGES if many else None]]
     more = [f"one of {len(ranges) - MOST_RANGES} more columns outside its interval"] if many else []
     listed = f"one of {len(ranges)} columns {alike.pop()}" if many and len(alike) == 1 else " or ".join([*few, *more])
-    return (f"Rows with {listed} are left out; predictions of such rows follow the formula",)
+    by_typical = sum(
+        isinstance(one, Range) and one.inner is None and one.interval != (one.low, one.high) for one in domain.values()
+    )
+    whose = "its typical mean" if len(ranges) == 1 else "their typical means"
+    reason = f" ({TYPICAL_REACH:g} s.d. about {whose})" if by_typical == len(ranges) else ""
+    return (f"Rows with {listed} are left out{reason}; predictions of such rows follow the formula",)
 
 
 def _logarithm(domain: Domain, code: str) -> str:
     """A word on what may be a logarithm already: an exposure that is declared to be negative."""
-    name = code.removeprefix("offset(np.log(").removesuffix("))")
+    name = _exposure(code)
     declared = domain.get(name)
     if name == code or not isinstance(declared, Range) or declared.low >= 0:
         return ""

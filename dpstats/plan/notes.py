@@ -424,9 +424,8 @@ def link_note(plan: PlanFacts) -> list[str]:
         lower = " Both caps are for the whole range; the fit buys the greatest count, which lowers them."
     return [
         f"The link is the logarithm for means up to {in_units(plan.family.curvature_bound)}. Larger means rise more "
-        f"slowly, to at most {in_units(plan.family.lipschitz)}, and greater counts are clipped to it. Coefficients and "
-        "intervals are those of this capped model; they are logarithms of ratios of means if few rows lie above "
-        f"the cap.{lower}"
+        f"slowly, to at most {in_units(plan.family.lipschitz)}, and greater counts are clipped to it. Coefficients are "
+        f"those of this capped model: logarithms of ratios of means if few rows lie above the cap.{lower}"
     ]
 
 

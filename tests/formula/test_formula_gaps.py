@@ -14,10 +14,10 @@ DOMAIN = {"y": (0, 10), "lt": (-1, 4), "t": (0, 5), "z": (-2, 2)}
     [
         (
             "y ~ offset(np.log(lt))",
-            "offset(np.log(lt)) is not finite for lt from -1 to 0: rows there are left out; if lt is a "
+            "The logarithm of the exposure lt is not finite for lt from -1 to 0: rows there are left out; if lt is a "
             "logarithm already, pass it as offset, not as exposure",
         ),
-        ("y ~ offset(np.log(t))", "offset(np.log(t)) is not finite at t = 0: rows there are left out"),
+        ("y ~ offset(np.log(t))", "The logarithm of the exposure t is not finite at t = 0: rows there are left out"),
         ("y ~ np.sqrt(z)", "np.sqrt(z) is not finite for z from -2 to -0.01: rows there are left out"),
         ("np.log(y) ~ z", "np.log(y) is not finite at y = 0: rows there are left out"),
         ("y ~ np.log(t + z)", "np.log(t + z) is not finite on part of the declared ranges: rows there are left out"),
