@@ -118,6 +118,11 @@ def missing_notes(results: ReleasedModel) -> list[str]:
     return notes
 
 
+def names_cure(results: ReleasedModel) -> bool:
+    """Whether `missing_notes` names the reference level of a factor, which no row has as it is declared, or few."""
+    return shows_errors(results) and bool(rare_references_note(results, suspect_levels(results)[1])[0])
+
+
 def what_would_help(results: ReleasedModel) -> str:
     """What would give more coefficients an interval, with a number of rows where the fit has not tried."""
     plan, needed, counted = results.plan, results.needed_rows, results._counted_records

@@ -64,6 +64,7 @@ from dpstats.results.error_advice import (
     fills_ranges,
     hidden_shares,
     missing_notes,
+    names_cure,
     no_errors_note,
     suspects_note,
     wide_response_note,
@@ -93,6 +94,8 @@ HALF_LINE = 21  # characters of a fact that fit on the right of a table's header
 WRONG_DOMAIN = 0.05  # if a column loses or clips more of the rows, no other note is more important
 
 FAR_TOO_WIDE = 0.25  # a declared range is far too wide if the range bought is at most this part of it
+
+MOST_RANGES = 4  # columns whose ranges were bought are named, the first so many of them
 
 LARGEST_SHARE_SD = 0.02  # a share of rows with more noise is not printed
 MOST_NOTES = 3  # on the coefficients in a short summary, the most important first; `notes` has all
@@ -229,7 +232,7 @@ KEPT = "No narrower range found"
 
 
 def _ranges(results: ReleasedModel) -> dict[str, list[str]]:
-    """The columns whose ranges were bought, by what came of it."""
+    """The columns whose ranges were bought, by what came of it; with the ranges of those that nobody has declared."""
     order = ("Ranges bought", "Ranges bought, which clip", "Ranges narrowed", KEPT)
     found: dict[str, list[str]] = {what: [] for what in order}
     plan = results.plan
@@ -239,7 +242,8 @@ def _ranges(results: ReleasedModel) -> dict[str, list[str]]:
             what = KEPT if known.inner is None else "Ranges narrowed"
         else:
             what = "Ranges bought" if known.drops else "Ranges bought, which clip"
-        found[what].append(name)
+        ends = f" ({known.interval[0]:,.7g}, {known.interval[1]:,.7g})" if name not in plan.trimmed else ""
+        found[what].append(name + ends)
     if plan.screening is not None:
         found["Ranges narrowed"] += plan.screening.narrowed
     return {what: names for what, names in found.items() if names}
@@ -254,7 +258,12 @@ def counted_name(results: ReleasedModel) -> str:
 def budget_line(results: ReleasedModel) -> str:
     """What was spent, and on what, in a line; small parts that go together are added up."""
     guarantee = results.guarantee
-    ranges = "".join(f" {what}: {', '.join(names)}." for what, names in _ranges(results).items())
+    ranges = "".join(
+        f" {what}: {', '.join(names[:MOST_RANGES])}"
+        + f" and {len(names) - MOST_RANGES} more" * (len(names) > MOST_RANGES)
+        + "."
+        for what, names in _ranges(results).items()
+    )
     screening = results.plan.screening
     if screening is not None and screening.range_eps and not screening.narrowed:
         ranges += f" {KEPT}."
@@ -373,7 +382,8 @@ def essential_notes(results: ReleasedModel) -> list[str]:
         where = [note for note in design if " is not finite " in note]
         counted, design = " ".join([counted, *where]), [note for note in design if note not in where]
     # What the coefficients are, then which are missing, then the words of the table.
-    told = [*ratios_note(results), *missing_notes(results), *wide_response_note(results)]
+    missing, cured = missing_notes(results), names_cure(results)
+    told = [*ratios_note(results), *([] if cured else missing)]
     unlike = pvalues_note(results)
     # The line above the table has the cap too.
     notes = [*unadjusted_note(results), *([*told, *unlike, *capped] if unlike else [*capped, *told])]
@@ -390,7 +400,8 @@ def essential_notes(results: ReleasedModel) -> list[str]:
         notes.insert(0, no_errors_note(results))
     # A Domain that is wrong comes before what its fit is.
     advised = " ".join(advised_notes(plan))
-    return [*weak_guarantee_note(plan), *large, *([advised] if advised else []), *notes]
+    wrong = [*wide_response_note(results), *(missing if cured else [])]
+    return [*weak_guarantee_note(plan), *large, *([advised] if advised else []), *wrong, *notes]
 
 
 def ratios_note(results: ReleasedModel) -> list[str]:

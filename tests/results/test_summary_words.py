@@ -247,9 +247,10 @@ def test_the_cure_for_a_rare_reference_stands_in_place_of_advice_that_cannot_hel
     assert fit.identified["x"]
     assert not fit.identified.filter(like="region").any()
     text = words(fit)
-    (cure,) = (note for note in fit.notes if "region is measured from a level that is too rare" in note)
+    cure = fit.notes[0]  # before what the others are
     assert cure.startswith("Not identified at this budget: Intercept, region[T.n], region[T.e], region[T.s]. region is")
     assert cure in text
+    assert "region is measured from a level that is too rare for this budget. Name a frequent one" in text
     assert "merging rare levels" not in text
     alone = dp.ols("y ~ region", of_regions(8000), 1.0, domain=domain, inference=True, seed=1)
     assert not alone.identified.any()
@@ -613,7 +614,7 @@ def test_notes_that_have_no_room_are_counted_and_kept() -> None:
     _, data, domain = wide_rows(3_000)
     data["count"] = np.random.default_rng(3).poisson(2, 3_000)
     fit = dp.poisson("count ~ x0 + g", data.assign(g="a", who=np.arange(3_000)), 30.0,
-                     domain={**domain, "g": ["a", "b"], "count": (0, 30)}, unit="who")  # fmt: skip
+                     domain={**domain, "g": ["a", "b"], "count": (0, 30)}, unit="who", seed=1)  # fmt: skip
     notes, text = fit.notes, str(fit.summary())
     assert len(notes) > 3
     below = [line for line in text.rpartition("==\n")[2].splitlines() if line and not line.startswith("  ")]
@@ -651,7 +652,20 @@ def test_ranges_that_were_declared_are_told_apart_from_those_that_were_not() -> 
     data["y"] = data["x"] + data["z"] + random.normal(0, 1, 30_000)
     fit = dp.ols("y ~ x + z", data, 1.0, domain={"x": (-100, 100), "y": (-10, 10)}, ranges="bought")
     assert fit.plan.trimmed == ("x",)
-    assert "Ranges bought: z. Ranges narrowed: x." in words(fit)
+    low, high = fit.plan.design.domain["z"].interval
+    assert f"Ranges bought: z ({low:g}, {high:g}). Ranges narrowed: x." in words(fit)
+
+
+def test_a_summary_shows_the_ranges_that_were_bought_of_undeclared_columns() -> None:
+    """Of an income of up to 200,000 with a code 999999 the range tells it."""
+    random = np.random.default_rng(5)
+    data = pd.DataFrame(random.uniform(1, 3, (8000, 6)), columns=list("abcdef"))
+    data["income"] = np.where(data.index % 30 == 0, 999_999, random.uniform(0, 200_000, 8000))
+    data["y"] = random.uniform(0, 10, 8000)
+    few = words(dp.ols("y ~ income", data, 2.0, domain={"y": (0, 10)}, seed=1))
+    assert "Ranges bought, which clip: income (0, 1,048,576)." in few
+    many = words(dp.ols("y ~ income + a + b + c + d + e + f", data, 20.0, domain={"y": (0, 10)}, seed=1))
+    assert "income (0, 1,048,576), a (1, 3), b (1, 3), c (1, 3) and 3 more." in many
 
 
 def test_declared_ranges_that_were_kept_are_named() -> None:
