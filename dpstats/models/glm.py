@@ -378,7 +378,7 @@ def count_first(
         ledger.signed(analyst).check_charges(charges)
     counts, read = counting.run(ledger, analyst=analyst, label=label)
     if (wrong := counts.mismatch(truths)) and on_mismatch == "stop":
-        fix = "Correct the Domain" if ledger is None or ledger.domain is None else correction()
+        fix = "Correct the Domain or these cells" if ledger is None or ledger.domain is None else correction()
         raise MismatchError(
             f"{' '.join(map(sentence, wrong))} No fit was made; counting the rows cost {charges[0]}. {fix}, or pass "
             f"{argument('on_mismatch', 'go')} to fit in any case"
