@@ -75,6 +75,10 @@ def from_csv(text: str, number: Callable[[object], float]) -> dict[str, Any]:
     if not lines:
         raise DomainError("the codebook is empty; its first line must be name,low,high,levels")
     places = _places([heading.strip().lower() for heading in lines[0]])
+    # pandas writes a point after every number of a column with an empty cell: there it tells nothing.
+    ends = [places[one] for one in ("low", "high") if one in places]
+    written = {line[at].strip() for line in lines[1:] for at in ends if at < len(line)} - {"", "0.0", "1.0"}
+    pointed = bool(written) and not any(one.lstrip("+-").isdigit() for one in written)
     declared: dict[str, Any] = {}
     for place, line in enumerate(lines[1:], start=2):
         if any(cell.strip() for cell in line[len(lines[0]) :]):
@@ -88,6 +92,8 @@ def from_csv(text: str, number: Callable[[object], float]) -> dict[str, Any]:
         name = cells["name"]
         if not name or name in declared:
             raise DomainError(f"line {place} of the codebook {'repeats a name' if name else 'has no name'}")
+        if pointed and (cells.get("low"), cells.get("high")) == ("0.0", "1.0"):
+            cells |= {"low": "0", "high": "1"}
         declared[name] = _declaration(place, cells, number)
     return declared
 

@@ -56,6 +56,13 @@ def test_a_point_tells_a_share_from_a_column_of_0_and_1() -> None:
         assert [read[name].is_binary for name in read] == [False, True, False]
 
 
+def test_points_that_pandas_wrote_tell_nothing() -> None:
+    book = pd.DataFrame({"name": ["smoker", "age", "sex"], "low": [0, 17, None], "high": [1, 90, None]})
+    text = book.assign(levels=[None, None, "f|m"]).to_csv(index=False)
+    assert "smoker,0.0,1.0" in text
+    assert repr(dp.Domain.from_csv(text)) == "Domain({'smoker': (0, 1), 'age': (17, 90), 'sex': ['f', 'm']})"
+
+
 @pytest.mark.parametrize(
     ("text", "fix"),
     [
