@@ -16,7 +16,7 @@ from statsmodels.iolib.table import SimpleTable
 from dpstats.data import Table
 from dpstats.domain import Levels, Range
 from dpstats.formula.parse import parse
-from dpstats.formula.reader import OPEN, Fault
+from dpstats.formula.reader import DROPS, OPEN, TYPICAL, Fault
 from dpstats.frames import WideFrame
 from dpstats.plan.row_counts import MOST_AT_FAULT, rows_of_nobody
 from dpstats.privacy.guarantee import Guarantee
@@ -191,6 +191,8 @@ class Check(Released):
         What was probably not meant, by the formula, the Domain and the names of the columns alone.
     absorbed : str or None
         The absorbed factor that the formula was given with.
+    trimmable : tuple of str
+        The columns of which a fit may buy an interval within the declared range.
 
     Examples
     --------
@@ -219,6 +221,7 @@ class Check(Released):
     count: bool = False  # whether the response is a count, whose greatest one a fit buys unasked
     advice: tuple[str, ...] = ()  # what the formula, the Domain and the names of columns tell alone
     absorbed: str | None = None
+    trimmable: tuple[str, ...] = ()
 
     @property
     def clean_err(self) -> float:
@@ -433,6 +436,7 @@ class Check(Released):
             if outside - noise <= LEAST_OUTSIDE * total and outside + CERTAIN_SDS * noise <= MOST_OUTSIDE * total:
                 low, high = place.ends[start], place.ends[start + width]
                 declared = next(fault.declared for fault in self.faults if fault.column == place.column)
+                declared = declared.removesuffix(DROPS)
                 is_response = place.column in parsed.response_columns
                 found = (
                     f"nearly all rows have `{place.column}` between {low:.6g} and {high:.6g}, {PART_NAMES[width]} "
@@ -453,21 +457,28 @@ class Check(Released):
                         f"{found}A fit buys a limit for counts by itself, so a narrower range gains little, and one "
                         "that clips counts biases every coefficient"
                     ]
-                return [f"{found}A narrower range gives less noise; {self._narrowing(is_response)}"]
+                return [f"{found}A narrower range gives less noise; {self._narrowing(place.column, is_response)}"]
         return []
 
-    def _narrowing(self, is_response: bool) -> str:
+    def _narrowing(self, column: str, is_response: bool) -> str:
         """What narrows a range: a fit of so many rows by itself, of a predictor from some eps on."""
         if self.absorbed is not None:
             return "declare one: with an absorbed factor no fit buys it"
         if is_response:  # of a fit that has fewer rows it would have more noise than the declared range
             return "least squares with standard errors and enough rows buys an interval of it by itself"
         buys = argument("ranges", "bought")
-        if self.guarantee.unit is not None:
+        if column not in parse(self.formula).exog_columns:
+            return "declare one: a fit narrows only the ranges of columns that explain"
+        if column not in self.trimmable:
+            declared = next(fault.declared for fault in self.faults if fault.column == column)
+            narrower = f"declare a narrower {phrase('inner=(low, high)', shell='inner')}"
+            if declared.endswith(TYPICAL + DROPS):
+                narrower = f"compare {phrase('typical=(mean, sd)', shell='typical')} with its source"
+            return f"{narrower}: no fit narrows it"
+        if self.guarantee.unit is not None or any(fault.declared == OPEN for fault in self.faults):
             return f"{buys} finds one"
-        responses = parse(self.formula).response_columns
-        columns = sum(bool(place.ends) and place.column not in responses for place in self.places)
-        eps = rows_that_pay(1.0, self.guarantee.adjacency, columns) / max(self.rows, 1.0)
+        complete = max(self.totals["rows"].to_dict()["complete"], 1.0)
+        eps = rows_that_pay(1.0, self.guarantee.adjacency, len(self.trimmable)) / complete
         by_itself = f"with an eps of about {float(f'{eps:.2g}'):g} or more a fit of so many rows narrows it by itself"
         return by_itself if eps <= USUAL_EPS else f"{buys} finds one, and {by_itself}"
 
@@ -601,11 +612,14 @@ class Check(Released):
             "at": self.at.tolist(),
             "steps": list(self.steps),
             "advice": list(self.advice),
+            "trimmable": list(self.trimmable),
             **({} if self.absorbed is None else {"absorbed": self.absorbed}),
         }
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> Self:
+        ranges = [place[0] for place in facts.get("places", ()) if place[2]]
+        responses = parse(facts["formula"]).response_columns
         values = {
             "faults": tuple(Fault(*fault) for fault in facts["faults"]),
             "counts": np.asarray(facts["counts"], dtype=np.float64),
@@ -614,5 +628,7 @@ class Check(Released):
             "at": np.asarray(facts.get("at", ()), dtype=np.float64),
             "steps": tuple(facts.get("steps", (1, 1, 1))),
             "advice": tuple(facts.get("advice", ())),
+            # Older files do not tell them, and mean every number that explains.
+            "trimmable": tuple(facts.get("trimmable", [name for name in ranges if name not in responses])),
         }
         return cls(**{**facts, **values})

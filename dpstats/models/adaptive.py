@@ -108,7 +108,7 @@ def affordable(plan: Plan, rows: float | None) -> Plan:
 def offered_intervals(request: Request, design: DesignSpec) -> tuple[str, ...]:
     """The columns whose declared ranges a plan may narrow, as it is for the number of rows to say."""
     asked = request.options.ranges is not None or request.method == "statistics"  # of the declared response and ranges
-    return () if asked else trimmable(design)
+    return () if asked else trimmable(design.parsed, design.domain)
 
 
 def with_intervals(plan: Plan, names: tuple[str, ...], rows: float) -> Plan:

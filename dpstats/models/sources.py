@@ -334,7 +334,7 @@ class FormulaSource:
             raise ArgumentError(f"{bought} is for a single fit: dp.buy_ranges buys the intervals once for several")
         known = known.with_(dict.fromkeys(open_ranges, STAND_IN)) if open_ranges else known
         design = requested_spec(self.formula, known, family=request.family)
-        trimmed = trimmable(design, open_ranges) if request.options.ranges == "bought" else ()
+        trimmed = trimmable(design.parsed, design.domain, open_ranges) if request.options.ranges == "bought" else ()
         if open_ranges:  # here all of the Domain is known, which names a column that is misspelt
             share = range_eps(request, (*open_ranges, *trimmed)) / (len(open_ranges) + len(trimmed))
             check_range_eps(share, open_ranges, request.adjacency, request.options.rows_at_least, self.domain)

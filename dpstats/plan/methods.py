@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.call import Request
-from dpstats.domain import Range
+from dpstats.domain import Domain, Range
 from dpstats.errors import ArgumentError, UncertifiedError
 from dpstats.families import Family, Gaussian, NegativeBinomial, Poisson, Quantile
 from dpstats.families.base import OF_PIECES
 from dpstats.families.gaussian import DEFAULT_CAP
 from dpstats.formula.design import DesignSpec
+from dpstats.formula.parse import Formula
 from dpstats.mechanisms.design import Bounds, PublicDesign, averaged_variables, constant_column
 from dpstats.mechanisms.fit_statistics import LEAST_EPS, SHARE, FitStatisticsPlan
 from dpstats.mechanisms.focus import SHARE as FOCUS_SUMS
@@ -478,11 +479,11 @@ def _capped(family: Family) -> bool:
     return getattr(family, "y_max", None) is not None or getattr(family, "mean_cap", None) is not None
 
 
-def trimmable(design: DesignSpec, open_ranges: Sequence[str] = ()) -> tuple[str, ...]:
+def trimmable(parsed: Formula, domain: Domain, open_ranges: Sequence[str] = ()) -> tuple[str, ...]:
     """Columns that explain of which an interval within the declared range may be bought: no `open_ranges`."""
-    left_out = {*open_ranges, *design.parsed.response_columns}
-    names = (name for name in design.parsed.exog_columns if name not in left_out)
-    return tuple(name for name in names if can_be_trimmed(design.domain.get(name)))
+    left_out = {*open_ranges, *parsed.response_columns}
+    names = (name for name in parsed.exog_columns if name not in left_out)
+    return tuple(name for name in names if can_be_trimmed(domain.get(name)))
 
 
 def can_be_trimmed(declared: object) -> bool:

@@ -221,6 +221,32 @@ def test_where_a_fit_narrows_a_range_by_itself_nothing_is_to_be_bought() -> None
             assert plan.by_rows([rows])["ranges"].tolist() == [ranges]
 
 
+def test_only_columns_of_which_a_fit_may_narrow_the_range_raise_the_eps_from_which_it_does() -> None:
+    """Of ten columns one has neither typical values nor an inner interval; of the others a fit narrows none."""
+    random, names = np.random.default_rng(4), [f"x{place}" for place in range(10)]
+    data = pd.DataFrame({name: random.normal(50, 8, 8_000) for name in names} | {"y": random.uniform(0, 8, 8_000)})
+    known = {name: dp.Range(0, 400, typical=(50, 8)) for name in names}
+    wide = {"x0": (0, 400), "x9": dp.Range(0, 400, inner=(0, 360)), "x8": dp.Range(0, 4000, typical=(50, 60))}
+    domain, formula = {**known, **wide, "y": (0, 8)}, f"y ~ {' + '.join(names)}"
+    check = dp.check(formula, data, domain, 5.0, seed=1)
+    found = {text.split("`")[1]: text for text in check.findings if "far too wide" in text}
+    assert found["x9"].endswith("declare a narrower inner=(low, high): no fit narrows it")
+    assert found["x8"].endswith("compare typical=(mean, sd) with its source: no fit narrows it")
+    by_itself = re.search(r"eps of about (\S+) or more a fit of so many rows narrows it by itself", found["x0"])
+    planned = re.search(r"With about ([\d,]+) rows or more", " ".join(str(dp.plan(formula, domain, 1.0)).split()))
+    assert by_itself is not None
+    assert planned is not None
+    assert float(by_itself[1]) * 8_000 == pytest.approx(float(planned[1].replace(",", "")), rel=0.1)
+    assert dp.Check.from_dict(check.to_dict()).findings == check.findings
+
+
+def test_where_a_fit_buys_undeclared_ranges_it_narrows_declared_ones_only_if_asked_to() -> None:
+    random = np.random.default_rng(4)
+    data = pd.DataFrame({name: random.uniform(0, 8, 8_000) for name in ("x", "z", "y")})
+    found = dp.check("y ~ x + z", data, {"x": (0, 400), "y": (0, 8)}, 5.0, seed=1).findings
+    assert next(one for one in found if "`x`" in one).endswith("less noise; ranges='bought' finds one")
+
+
 @pytest.mark.slow
 def test_ranges_far_too_wide_are_found_and_right_ones_are_not() -> None:
     """40 seeded checks each: a wide range is missed, or a right one blamed, once in some 75 at worst."""
