@@ -96,12 +96,13 @@ def effect(
     ax = style.new_axes(ax)
     declared = _axis_of(design.support[column], exposure=column in parsed.exposures)
     axis = np.linspace(declared.low, declared.high, points) if isinstance(declared, Range) else declared.values
-    unbounded = False
+    bounded = unbounded = False
     lines = [{several: value} for value in held.pop(several)] if several else [{}]
     for number, varied in enumerate(lines):
         frame = pd.DataFrame({column: list(axis), **{**held, **varied}}, index=range(len(axis)))
         mean, ends = _predicted(result, frame, alpha, {} if exposure is None else {"exposure": exposure})
         # Where the formula has no value, as at an exposure of 0, nothing is drawn.
+        bounded |= ends is not None and bool(np.isfinite(ends).all(axis=1).any())
         unbounded |= ends is not None and not np.isfinite(ends[np.isfinite(mean)]).all()
         look: Any = {"color": style.SERIES[number], "label": f"{several} = {varied[several]}" if several else None}
         if isinstance(declared, Range):
@@ -116,7 +117,7 @@ def effect(
         f"Effect of {column} ({result.plan.family.title})",
         _kept_note(column, design.domain[column], declared),
         _fixed_note(held if exposure is None else {"exposure": float(exposure)} | held, at),
-        _band_note(result, alpha, unbounded, isinstance(declared, Range)),
+        _band_note(result, alpha, isinstance(declared, Range), bounded=bounded, unbounded=unbounded),
         "Points are public: the picture costs no budget.",
         style.promise(result.guarantee, "the fit"),
         labels=(column, _response(design, result.plan.family.target)),
@@ -276,10 +277,11 @@ def _fixed_note(held: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     return f"Held: {values}{more}."
 
 
-def _band_note(result: Any, alpha: float, unbounded: bool, numeric: bool) -> str:
+def _band_note(result: Any, alpha: float, numeric: bool, *, bounded: bool, unbounded: bool) -> str:
     """What the caption says of the band."""
     if not result.has_errors:
         return "No band: the call released no standard errors (bse says why)."
     name, lost = ("Band", "Hatched") if numeric else ("Bars", "Dotted")
     band = f"{name}: {100 * (1 - alpha):g} % at each point, for sampling error and noise."
-    return f"{band} {lost}: not identified at this budget, any value is possible." if unbounded else band
+    gap = f"{lost}: not identified at this budget, any value is possible."
+    return " ".join([*([band] if bounded else []), *([gap] if unbounded else [])])

@@ -91,13 +91,13 @@ def budget(
     forecast = plan.forecast(**assumptions) if what == "se" else None
     plans = _plans(plan, eps)
     ax = style.new_axes(ax)
-    budgets = np.array([one.eps for one in plans])
+    budgets, band = np.array([one.eps for one in plans]), False
     for number, count in enumerate(rows):
         color, marker = style.SERIES[number], style.MARKERS[number]
         lines: dict[str, Any] = {"color": color, "marker": marker, "markersize": 4, "linewidth": 1.6}
         lines["label"] = None if count is None else f"{count:,} rows"
         if forecast is not None and count is not None:
-            _draw_errors(ax, forecast, plans, count, plan.coefficients.index(named), lines)
+            band |= _draw_errors(ax, forecast, plans, count, plan.coefficients.index(named), lines)
             continue
         costs = np.stack([_risk(one, pi, count) if what == "risk" else _noise(one) for one in plans])
         low, middle, high = costs.T / (count or 1)
@@ -116,7 +116,7 @@ def budget(
         else f"{plan.design.formula} (multinomial)"
     )
     title = f"What eps buys: {model}"
-    sentences = _caption(plan, what, pi, forecast)
+    sentences = _caption(plan, what, pi, forecast, band=band)
     return style.finish(ax, title, *sentences, labels=("eps", cost), legend="best", caption=caption)
 
 
@@ -176,15 +176,22 @@ def _risk(plan: Plan, pi: float, count: int | None) -> Float:
     return np.full(3, bound)
 
 
-def _draw_errors(ax: Axes, forecast: Any, plans: Sequence[Any], count: int, place: int, lines: dict[str, Any]) -> None:
-    """The standard error of a coefficient of `count` rows: a line, with marks where one is likely to be there."""
+def _draw_errors(ax: Axes, forecast: Any, plans: Sequence[Any], count: int, place: int, lines: dict[str, Any]) -> bool:
+    """The standard error of a coefficient of `count` rows: a line, with marks where one is likely to be there.
+
+    Returns whether it has a band: errors of other rows differ, and are likely to be there at neighbouring budgets.
+    """
     budgets = np.array([plan.eps for plan in plans])
     with show_elapsed("forecasting standard errors"):
         errors, without, likely = _errors(forecast, plans, count, place)
     low, high = np.fmin.reduce(errors), np.fmax.reduce(errors)
     ax.plot(budgets, errors[0], markevery=np.flatnonzero(likely).tolist(), **lines)
-    ax.fill_between(budgets, low, np.where(likely, high, np.nan), color=lines["color"], alpha=0.18, linewidth=0)
+    wide = likely & (high > low)
+    band = bool((wide[1:] & likely[:-1]).any() or (wide[:-1] & likely[1:]).any())
+    if band:
+        ax.fill_between(budgets, low, np.where(likely, high, np.nan), color=lines["color"], alpha=0.18, linewidth=0)
     ax.plot(budgets, without, color=lines["color"], linestyle="--", linewidth=1.0)
+    return band
 
 
 def _errors(forecast: Any, plans: Sequence[Any], count: int, place: int) -> tuple[Float, Float, NDArray[np.bool_]]:
@@ -224,13 +231,15 @@ COSTS = {
 """What the vertical axis shows: of a row, or of all."""
 
 
-def _caption(plan: Any, what: str, pi: float, forecast: Any) -> list[str]:
+def _caption(plan: Any, what: str, pi: float, forecast: Any, *, band: bool) -> list[str]:
     """The caption's sentences."""
-    rows = "simulated from the Domain. Band: from more to less informative rows"
+    rows = "simulated from the Domain"
     if forecast is not None:
         rows = "as described by typical= or like=" if forecast.known else rows
+        rows += ". Band: from more to less informative rows" if band else ""
         rows = f"{rows}. {forecast.assumption}".removesuffix(".").removesuffix(". ")
-    finite = "Dashed: without noise. Marks and band: where the error is likely to be finite."
+    marked = "Marks and band" if band else "Marks"
+    finite = f"Dashed: without noise. {marked}: where the error is likely to be finite."
     proved = f"Proved bound on the loss that privacy adds, with probability {1 - pi:g}."
     legend = {
         "risk": f"{proved} The loss is usually far smaller.",

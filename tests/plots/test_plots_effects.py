@@ -101,7 +101,10 @@ def test_where_the_effect_is_not_identified_there_is_no_band(fit: dp.GLMResults)
     assert [
         (part.get_paths()[0].vertices[:, 0].min(), part.get_paths()[0].vertices[:, 0].max()) for part in hatched
     ] == [(-2.0, -0.5)]
-    assert "Hatched: not identified" in caption(numeric)
+    assert "Band: 95 % at each point, for sampling error and noise. Hatched: not identified" in caption(numeric)
+    nowhere = caption(plots.effect(predicting(fit, slice(0, 9)), "x", points=9))
+    assert "Hatched: not identified" in nowhere
+    assert "Band" not in nowhere
     by_level = plots.effect(predicting(fit, slice(1, 2)), "group")
     (lost,) = (part for part in by_level.collections if part.get_gid() == "unbounded")
     assert np.array(lost.get_segments())[:, :, 0].tolist() == [[1, 1]]

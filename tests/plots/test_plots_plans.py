@@ -97,6 +97,12 @@ def test_standard_errors_against_eps() -> None:
     foreseen = [plan.at(eps).standard_errors(64_000, typical=known).loc["x", "std_error"] for eps in (0.5, 2.0)]
     assert marks(other, "64,000 rows")[:, 1] == pytest.approx(foreseen)
     assert "rows as described by typical= or like=" in caption(other)
+    for picture, drawn in ((ax, True), (other, False)):
+        assert bool(picture.collections) == ("Band: from more to less informative rows" in caption(picture)) == drawn
+        assert ("Marks and band: where" in caption(picture)) == drawn
+    few = plots.budget(plan, eps=[0.5, 2.0], what="se", n=1_000, coefficient="x")
+    assert not few.collections
+    assert "band" not in caption(few).lower()
     with pytest.raises(ArgumentError, match="typical goes with what='se'"):
         plots.budget(plan, typical=known)
     assert ax.get_ylabel() == "standard error of x"
