@@ -352,7 +352,7 @@ def _prediction_part(spec: ReadableDesign, names: Sequence[str], offset: bool, t
 class CellFaults(NamedTuple):
     """In how many rows for predictions a cell is at fault, by column."""
 
-    beyond: dict[str, int]  # a level is not declared, or a number is clipped
+    beyond: dict[str, int]  # a level is not declared, or a number is clipped, or one that the fit left out rows of
     missing: dict[str, int]  # a cell is missing
     rows_missing: int  # rows with a missing cell
 
@@ -368,8 +368,8 @@ def _fault_counts(domain: Domain, names: Sequence[str], table: Table) -> NDArray
             continue
         numbers = table.column(name).numbers()
         missing[place] = ~np.isfinite(numbers)
-        if not declared.drops:
-            beyond[place] = np.sum(np.isfinite(numbers) & ((numbers < declared.low) | (numbers > declared.high)))
+        low, high = declared.interval
+        beyond[place] = np.sum(np.isfinite(numbers) & ((numbers < low) | (numbers > high)))
     return np.array([*beyond, *missing.sum(axis=1), missing.any(axis=0).sum()], dtype=np.int64)
 
 

@@ -115,10 +115,13 @@ def warn_of_cells(design: DesignSpec, table: Table, *, offset: bool) -> None:
                 f"{levels}"
             )
         else:
-            wrong = (
-                f"have {name!r} outside of its range ({declared.low:g}, {declared.high:g}), and are predicted at its "
-                "nearer end"
-            )
+            low, high = declared.interval
+            wrong = f"have {name!r} outside of its range ({low:g}, {high:g}), and are predicted at its nearer end"
+            if declared.drops:
+                wrong = (
+                    f"have {name!r} outside of ({low:g}, {high:g}), beyond which the fit left rows out: their "
+                    "predictions are extrapolations"
+                )
         warnings.warn(f"newdata: {rows:,} of {table.rows:,} rows {wrong}", UserWarning, stacklevel=4)
 
 

@@ -183,7 +183,8 @@ class FittedModel(InferenceMixin, Released):
         Parameters
         ----------
         newdata : DataFrame or another table, or ndarray of shape (rows, p) for a model of plain arrays
-            Numeric columns are clipped to the Domain's ranges, as in the fit, with a warning. Columns of terms that
+            Numeric columns are clipped to the Domain's ranges, as in the fit, with a warning; beyond ranges outside of
+            which the fit left rows out predictions are extrapolations, with a warning too. Columns of terms that
             screening or a sparse penalty left out are not read.
         which : {"mean", "linear", "decision", "class"}
             The expected response (for an SVM the decision as 0 or 1), or the linear predictor. Of a response of two

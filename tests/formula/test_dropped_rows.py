@@ -102,10 +102,12 @@ def test_a_fit_is_that_of_the_rows_inside() -> None:
         assert fits[0].bse.equals(fits[1].bse)
     assert "Rows with x outside (0, 1) are left out" in " ".join(fits[0].summary().as_text().split())
     far = pd.DataFrame({"x": [0.0, 1.0, 3.0]})
-    predicted = fits[0].predict(far).to_numpy()
+    with pytest.warns(UserWarning, match="1 of 3 rows have 'x' outside of .*: their predictions are extrapolations"):
+        predicted = fits[0].predict(far).to_numpy()
     assert predicted[2] - predicted[0] == pytest.approx(3 * (predicted[1] - predicted[0]))
     loaded = dp.GLMResults.from_dict(fits[0].to_dict())
-    assert loaded.predict(far).to_numpy() == pytest.approx(predicted)
+    with pytest.warns(UserWarning, match="extrapolations"):
+        assert loaded.predict(far).to_numpy() == pytest.approx(predicted)
 
 
 RESPONSES: list[Callable[[dp.Domain], Any]] = [

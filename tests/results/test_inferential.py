@@ -703,3 +703,29 @@ def test_intervals_of_a_number_and_its_square_cover() -> None:
         covered += list((ends[:, 0] <= [0.325, -0.00315]) & (ends[:, 1] >= [0.325, -0.00315]))
         assert any("I((age - 53.5) ** 2)" in note for note in fit.notes)
     assert np.sum(covered) >= 19
+
+
+@pytest.mark.parametrize("declared", ["bought", "drop", "typical"])
+def test_predictions_beyond_what_the_fit_used_are_extrapolations(declared: str) -> None:
+    """Beyond a range outside of which rows were left out a warning counts the rows, as where they are clipped."""
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame({"x": rng.uniform(0, 90, 8_000), "z": rng.uniform(0, 1, 8_000)})
+    data["y"] = np.where(data["x"] / 90 + rng.uniform(-1, 1, 8_000) > 0.5, 1, 0)
+    ranges = {
+        "bought": dp.Range(0, 1_000),
+        "drop": dp.Range(0, 100, outside="drop"),
+        "typical": dp.Range(0, 1_000, typical=(50, 30)),
+    }
+    domain = {"x": ranges[declared], "z": (0, 1), "y": (0, 1)}
+    fit = dp.logit("y ~ x + z", data, 2.0, domain=domain, seed=1)
+    low, high = fit.plan.design.domain["x"].interval
+    assert high < 1_000
+    new = pd.DataFrame({"x": [50.0, high + 1, high + 2, np.nan], "z": [0.5, 0.5, 2.0, 0.5]})
+    with pytest.warns(UserWarning, match="newdata") as told:
+        fit.predict(new)
+    assert [str(one.message) for one in told] == [
+        "newdata: 1 of 4 rows have no value of 'x', and no prediction (NaN)",
+        f"newdata: 2 of 4 rows have 'x' outside of ({low:g}, {high:g}), beyond which the fit left rows out: their "
+        "predictions are extrapolations",
+        "newdata: 1 of 4 rows have 'z' outside of its range (0, 1), and are predicted at its nearer end",
+    ]
