@@ -61,7 +61,11 @@ class ArrowColumn(Column):
         self._positions: NDArray[np.intp] | None = None  # of the rows that are meant, in order; None for all
 
     def numbers(self) -> Array:
-        return self._read(lambda texts: _numbers_of_text(texts, self._words), _numbers, np.nan)
+        def number(text: bytes | None) -> float:
+            cell = _decoded(text)
+            return as_number(self._words.get((cell or "").strip(), cell))
+
+        return self._read(lambda texts: _of_texts(texts, np.asarray, number), _numbers, np.nan)
 
     def codes(self, code_of: CodeOf) -> Codes:
         def code(text: bytes | None) -> int:
@@ -80,7 +84,7 @@ class ArrowColumn(Column):
             return token_of(self._words.get(value, value))
 
         return self._read(
-            lambda texts: np.array([token(text) for text in texts.to_pylist()], dtype=np.uint64),
+            lambda texts: _of_texts(texts, numeric_tokens, token),
             lambda cells: numeric_tokens(_numbers(cells)),
             MISSING_TOKEN,
         )
@@ -196,14 +200,18 @@ def _numbers(cells: pa.Array) -> Array:
     return np.asarray(cells.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def _numbers_of_text(texts: pa.Array, words: Mapping[str, float]) -> Array:
-    """`as_number` of some texts; Arrow reads the plain decimal numbers among them, rounded as Python does."""
+def _of_texts(
+    texts: pa.Array, of_numbers: Callable[[Array], NDArray[Any]], of_other: Callable[[bytes | None], object]
+) -> NDArray[Any]:
+    """What is read of some texts: of plain decimal numbers, which Arrow rounds as Python does, and of others."""
     plain = np.asarray(pc.match_substring_regex(texts, PLAIN).fill_null(False).to_numpy(zero_copy_only=False))
-    numbers = np.empty(len(texts))
-    numbers[plain] = texts.filter(pa.array(plain)).view(pa.large_string()).cast(pa.float64()).to_numpy()
-    others = map(_decoded, texts.filter(pa.array(~plain)).to_pylist())
-    numbers[~plain] = [as_number(words.get((text or "").strip(), text)) for text in others]
-    return numbers
+    numbers = texts.filter(pa.array(plain)).view(pa.large_string()).cast(pa.float64()).to_numpy()
+    read = of_numbers(numbers)
+    found = np.empty(len(texts), dtype=read.dtype)
+    found[plain] = read
+    others = texts.filter(pa.array(~plain)).to_pylist()
+    found[~plain] = np.array([of_other(text) for text in others], dtype=read.dtype)
+    return found
 
 
 def _identities(cells: pa.Array) -> Identities:

@@ -56,13 +56,16 @@ class HoldoutRule:
         tokens = np.empty((table.rows, len(self.by)), dtype="<u8")
         for place, name in enumerate(self.by):
             tokens[:, place] = table.column(name).tokens()
-        key, width, cells = bytes.fromhex(self.key), 8 * len(self.by), tokens.tobytes()
-        digests = b"".join(
-            hashlib.blake2b(cells[start : start + width], key=key, digest_size=8).digest()
-            for start in range(0, len(cells), width)
-        )
+        width, cells = 8 * len(self.by), tokens.tobytes()
+        # Copied for each row, which takes half the time of another hash with the key.
+        keyed = hashlib.blake2b(key=bytes.fromhex(self.key), digest_size=8)
+        digests = []
+        for start in range(0, len(cells), width):
+            hashed = keyed.copy()
+            hashed.update(cells[start : start + width])
+            digests.append(hashed.digest())
         limit = int(Fraction(self.share) * 2**64)
-        return np.frombuffer(digests, dtype="<u8") < np.uint64(limit)
+        return np.frombuffer(b"".join(digests), dtype="<u8") < np.uint64(limit)
 
     def membership(self, side: Side) -> Membership:
         """One side, as tables remember it."""

@@ -15,6 +15,8 @@ import pytest
 
 import dpstats as dp
 from dpstats.data import Table, as_table
+from dpstats.data.columns import token_of
+from dpstats.domain.declarations import as_number, canonical
 from dpstats.errors import DomainError, MismatchError
 
 pa = pytest.importorskip("pyarrow")
@@ -239,3 +241,14 @@ def test_truth_values_are_one_person_with_their_numbers(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found[[5, 6, 9]], np.repeat(plain[1:], 3, axis=0))
     assert len({tuple(one) for one in found.tolist()}) == 4
     assert found[8].tolist() == [2**64 - 1] * 2
+
+
+def test_tokens_of_texts_are_those_of_their_values(tmp_path: Path) -> None:
+    """By which a row's side of a holdout is drawn: numbers are read in one go, and as one cell after the other is."""
+    texts = ["1", "1.0", "-0", "0", " 1", "+1", "1_0", "1e2", "1e400", ".5", "5.", "0.1", "123456789012345678", "abc"]
+    texts += ["", "nan", "TRUE", "true", "0x10", "١", "9007199254740993", "-1.5E-07", "1e99", "NA", "1,5"]
+    (tmp_path / "rows.csv").write_text("g\n" + "".join(f'"{text}"\n' for text in texts), encoding="utf-8")
+    (batch,) = as_table(tmp_path / "rows.csv").batches(["g"]).collect()
+    cells = [{"TRUE": 1.0, "true": 1.0}.get(text, text) for text in texts]
+    assert batch.column("g").tokens().tolist() == [token_of(canonical(cell)) for cell in cells]
+    np.testing.assert_array_equal(batch.column("g").numbers(), [as_number(cell) for cell in cells])
