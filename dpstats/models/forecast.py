@@ -83,16 +83,22 @@ Vector = NDArray[np.float64]
 ROWS, DRAWS = 4096, 8
 """The means are over so many rows and so many draws of coefficients."""
 
-FEW_NOISES, NOISES = (6, 4), (20, 10)
-"""Draws of the information's noise, of up to `MANY` columns and of more: a chance is known to .11, or to .16, at worst
-(one standard error). The few tell roughly; where they agree on every coefficient there are no more."""
+MOST_NOISES, LEAST_NOISES, FEW_NOISES = 40, 10, 6
+"""Draws of the information's noise: a chance is known to .08, or of many columns to .16, at worst (one standard error).
 
-MANY = 25
-"""A draw of more columns takes so long that there are fewer."""
+The few tell roughly. All are made for a chance that is printed: often the few agree where one fit in five has no error.
+"""
+
+DRAWN_COLUMNS = 600
+"""So many columns at most all draws have together, unless there are the least of them: draws of more take longer."""
 
 SURE, HOPELESS = 5.0, 1.0
 """The least ratio of a coefficient's information to its noise, beyond what the noise of all moves it by, at which all
 are sure to be identified; and the greatest ratio at which none is."""
+
+UNLUCKY = 2.33
+"""An unlucky error is so many of these standard deviations above the expected one: by a normal law 99 of 100 fits show
+less. To first order deviations are up to a third too small, so that nineteen in twenty is what is promised."""
 
 HALF = 0.5
 """An error whose chance is less is infinite in a forecast."""
@@ -149,8 +155,13 @@ class Forecast:
     # what a row adds in the mean: "usual" or "known"; "rich" and "poor" too where nothing is known
     populations: Mapping[str, RowMeans]
     finds_cap: bool = field(default=True, kw_only=True)  # whether the purchase of a cap of residuals goes well
+    # The cap that it finds, in model units, and the rows themselves; None unless all of them is described.
+    cap: float | None = field(default=None, kw_only=True)
+    sample: Sample | None = field(default=None, kw_only=True, repr=False)
+    # Whether errors are those that nineteen in twenty fits stay below, of rows that are described.
+    unlucky: bool = field(default=False, kw_only=True)
     alike: bool = field(default=False, kw_only=True)  # whether the rows of a person are supposed to be
-    _cache: dict[tuple[str, int], list[NDArray[np.bool_]]] = field(init=False, repr=False, default_factory=dict)
+    _cache: dict[tuple[str, int], list[Vector]] = field(init=False, repr=False, default_factory=dict)
 
     @cached_property
     def _projection(self) -> Projection:
@@ -184,8 +195,8 @@ class Forecast:
         return replace(self, plan=plan)
 
     def cautious(self) -> Forecast:
-        """The same of fits whose purchases of narrower ranges go badly, if there are any."""
-        return self
+        """The same of fits that go badly: of described rows errors are those that nineteen in twenty stay below."""
+        return replace(self, unlucky=self.known)
 
     def plan_at(self, n: float) -> Plan:
         """What a fit of `n` rows is planned as."""
@@ -203,10 +214,11 @@ class Forecast:
         with show_elapsed("forecasting standard errors"):
             found = [self.likely(name, n) for name in self.names]
         usual, upper = found[0], found[-1]
+        unlucky = self.cautious().likely(self.last, n)[0] if self.known else upper[0]
         columns = {
             "std_error": usual[0],
             "lower": np.minimum.reduce([errors for errors, _ in found]),
-            "upper": np.maximum(usual[0], upper[0]),
+            "upper": np.maximum(usual[0], unlucky),
             "sampling": self.sampling(self.names[0]) / np.sqrt(n),
             "identified": usual[1],
             "identified_upper": upper[1],
@@ -255,36 +267,56 @@ class Forecast:
 
     def expected(self, name: str, n: int) -> Vector:
         """Errors of `n` rows of a population where noise leaves the information at its mean, shape (p,)."""
-        least = self.sampling(name) / np.sqrt(n)
-        return np.asarray(np.maximum(self._errors(name, n), least))
+        errors = np.maximum(self._errors(name, n), self.sampling(name) / np.sqrt(n))
+        return np.asarray(errors * np.exp(UNLUCKY * self._log_deviations(name, n)) if self.unlucky else errors)
+
+    def _log_deviations(self, name: str, n: int) -> Vector:
+        """Standard deviations of the logarithms of the errors that fits show, shape (p,).
+
+        By noise in the information and in the spread of the score, to first order (docs/proofs/inference, 6), and by
+        which rows there are.
+        """
+        with single_blas_thread(len(self.coefficients)), quiet():
+            found = self._inferred(name, n).contrasts
+        squares = found.information_noise + np.divide(found.spread_noise, found.variances)
+        squares = squares + (0.0 if self.sample is None else self.sample.log_variances / n)
+        return np.asarray(np.sqrt(np.where(np.isfinite(squares), squares, 0.0)))
 
     def likely(self, name: str, n: int, *, rough: bool = False) -> tuple[Vector, Vector]:
-        """Errors of `n` rows of a population, inf where most draws of noise leave none, and chances, each (p,)."""
-        chance = self.chances(name, n, rough=rough or name not in (self.names[0], self.last))
+        """Errors of `n` rows of a population, inf where most draws of noise leave none, and chances, each (p,).
+
+        They are those in the middle of all draws, and of an `unlucky` forecast the greatest; if `rough`, the expected.
+        """
+        rough = rough or name not in (self.names[0], self.last)
+        chance = self.chances(name, n, rough=rough)
         if np.all(chance < HALF):
             return np.full(len(chance), np.inf), chance
-        return np.where(chance < HALF, np.inf, self.expected(name, n)), chance
+        if rough:
+            return np.where(chance < HALF, np.inf, self.expected(name, n)), chance
+        drawn = np.array(list(self.drawn_errors(name, n, noises(len(chance)))))
+        if self.unlucky:
+            errors = np.maximum(self.expected(name, n), drawn.max(axis=0))
+        else:
+            errors = np.quantile(drawn, 0.5, axis=0, method="lower")
+        return np.where(chance < HALF, np.inf, errors), chance
 
     def chances(self, name: str, n: int, *, rough: bool = True) -> Vector:
-        """The share of draws that leave each coefficient an error; where the first few agree they are enough."""
-        size = len(self.coefficients) > MANY
-        found = np.array(list(self.identified_draws(name, n, FEW_NOISES[size])))
-        if not rough and np.any(found != found[0]):
-            found = np.array(list(self.identified_draws(name, n, NOISES[size])))
-        return np.asarray(found.mean(axis=0), dtype=np.float64)
+        """The share of draws that leave each coefficient an error."""
+        draws = FEW_NOISES if rough else noises(len(self.coefficients))
+        return np.asarray(np.isfinite(list(self.drawn_errors(name, n, draws))).mean(axis=0), dtype=np.float64)
 
-    def identified_draws(self, name: str, n: int, draws: int) -> Iterator[NDArray[np.bool_]]:
-        """Which coefficients draws of what is released leave an error, of rows of a population, each (p,)."""
+    def drawn_errors(self, name: str, n: int, draws: int) -> Iterator[Vector]:
+        """The errors that draws of what is released leave, of rows of a population, inf where there is none, (p,)."""
         random = np.random.default_rng(SEED)
         if (plain := self._plain_answer(name, n)) is not None:
-            yield from [np.full(len(self.coefficients), plain)] * draws
+            yield from [self.expected(name, n) if plain else np.full(len(self.coefficients), np.inf)] * draws
             return
         # A search asks again for the numbers that its table is of.
         known, law = self._cache.setdefault((name, n), []), self._matrix_noise(name, n)
         for place in range(draws):
             noise = law.sample(random)
             if place == len(known):
-                known.append(np.isfinite(self._errors(name, n, noise)))
+                known.append(self._errors(name, n, noise))
             yield known[place]
 
     def _plain_answer(self, name: str, n: float) -> bool | None:
@@ -310,15 +342,24 @@ class Forecast:
             return None
         return first_fit(plan, CENTRE_SHARE / (CENTRE_SHARE + TAILS_SHARE) * plan.residuals.eps)
 
+    def centre_errors(self, name: str, n: float) -> tuple[Vector, Vector]:
+        """How far the coefficients that residuals are about are pulled, and the covariance of their noise."""
+        means = self.populations[name]
+        if self._rough is None or self.plan.objective.statistics is None:  # persons find caps as if there were none
+            return np.zeros(len(means.coef)), np.zeros((len(means.coef),) * 2)
+        return rough_errors(self._rough, means, n)
+
     def _likely_plan(self, name: str, n: float) -> Plan:
         """The plan of `n` rows once it has bought what its sums are of, if they are of residuals."""
         statistics, plan = self.plan.objective.statistics, self.plan
         if plan.residuals is None or statistics is None:
             return plan
         means = self.populations[name]
-        errors = np.zeros(len(means.coef)) if self._rough is None else rough_errors(self._rough, means, n)
-        # All to one side: in the noise, whose metric hardly joins columns, only their squares count.
-        centre = ResidualCentre(tuple(means.coef + errors), likely_cap(plan, means, found=self.finds_cap))
+        pulled, noise = self.centre_errors(name, n)
+        # What the noise adds goes to the same side, as only its squares count.
+        errors = np.copysign(np.sqrt(pulled**2 + np.diag(noise)), pulled)
+        cap = likely_cap(plan, means, found=self.finds_cap) if self.cap is None else self.cap
+        centre = ResidualCentre(tuple(means.coef + errors), cap)
         stage = replace(plan.objective, statistics=replace(statistics, residuals=centre))
         return replace(plan, stages=(plan.stages[0]._replace(plan=stage),))
 
@@ -350,14 +391,12 @@ class Forecast:
     ) -> bool:
         """Whether all coefficients, or some, are likely to have errors of `n` rows of a population, or of the last.
 
-        Where the first `draws` all leave them one these are enough, else `NOISES` decide.
+        Where the first `draws` all leave them one these are enough, else `noises` decide.
         """
-        places, size = slice(None) if columns is None else list(columns), len(self.coefficients) > MANY
-        draws = FEW_NOISES[size] if draws is None else draws
-        most = max(draws, NOISES[size])
+        places, most = slice(None) if columns is None else list(columns), noises(len(self.coefficients))
         missed = np.zeros(len(self.coefficients), dtype=int)[places]
-        for number, found in enumerate(self.identified_draws(name or self.last, n, most), 1):
-            missed += ~found[places]
+        for number, found in enumerate(self.drawn_errors(name or self.last, n, most), 1):
+            missed += ~np.isfinite(found[places])
             if missed.max() > int((1 - LIKELY) * most + 1e-9):
                 return False
             if number == draws and not missed.any():
@@ -397,9 +436,13 @@ def forecast(
             }
             return Forecast(plan, means)
         samples = {name: sample_rows(design, family, known, prior, residual, DRAWS) for name, prior in priors.items()}
+        if everything:
+            spread = log_variances(plan, samples["known"], cap)
+            samples["known"] = samples["known"]._replace(log_variances=spread)
         means = {name: row_means(family, one, cap) for name, one in samples.items()}
-        people = record.column is not None
-        return Forecast(plan, {name: one.person(record) for name, one in means.items()}, alike=people)
+        people, sample = record.column is not None, samples["known"] if everything else None
+        populations = {name: one.person(record) for name, one in means.items()}
+        return Forecast(plan, populations, alike=people, sample=sample)
 
 
 def likely_cap(plan: Plan, means: RowMeans, *, found: bool) -> float:
@@ -420,16 +463,21 @@ def residual_size(means: RowMeans) -> float:
     return math.sqrt(left @ means.moments @ left)
 
 
-def rough_errors(first: Plan, means: RowMeans, n: float) -> Vector:
-    """Root mean squares of the errors of a first fit's coefficients of `n` rows, in units of the declared response."""
+def rough_errors(first: Plan, means: RowMeans, n: float) -> tuple[Vector, Vector]:
+    """Of a first fit's coefficients of `n` rows the bias (p,) and the noise's covariance (p, p), in declared units."""
     design, stage = first.design, first.stages[-1].plan
     assert isinstance(design, DesignSpec)
     own, declared = design.response_scaling(), design.without_working().response_scaling()
     coef = means.coef * (declared[1] / own[1])
     at = design.names.index("Intercept")
     coef[at] += design.scale[at] * (declared[0] - own[0]) / own[1]
-    noise, bias = stage.predicted_error(n * means.moments[:-1, :-1], coef - stage.shrunk_towards)
-    return np.asarray(own[1] / declared[1] * np.sqrt(np.diag(noise + bias)))
+    coef -= stage.shrunk_towards
+    noise, products = stage.predicted_error(n * means.moments[:-1, :-1], coef)
+    # Their products leave the side of all open: coefficients are pulled to what they shrink towards.
+    most = int(np.argmax(np.diag(products)))
+    bias = products[most] / math.sqrt(max(products[most, most], np.finfo(float).tiny))
+    bias = -np.copysign(1.0, bias @ (stage.curvature * coef)) * bias
+    return np.asarray(own[1] / declared[1] * bias), np.asarray((own[1] / declared[1]) ** 2 * noise)
 
 
 def supposed(everything: bool) -> dict[str, ColumnPrior]:
@@ -485,6 +533,11 @@ def response_assumption(plan: HasModel, means: Sequence[float], deviation: float
 def figure(value: float) -> str:
     """To three digits, without an exponent where it can be read so."""
     return f"{float(f'{value:.3g}'):.12g}"
+
+
+def noises(columns: int) -> int:
+    """How many draws of the information's noise tell the chances of so many columns."""
+    return max(LEAST_NOISES, min(MOST_NOISES, DRAWN_COLUMNS // max(columns, 1)))
 
 
 def releases_errors(plan: Plan) -> bool:
@@ -565,6 +618,8 @@ class Sample(NamedTuple):
     # As of `RowMeans`.
     response: float = math.nan
     deviation: float = math.nan
+    # Of n rows drawn like these the variance of the logarithm of a standard error is this over n, shape (p,).
+    log_variances: Vector | float = 0.0
 
     def weights(self, family: Family, cap: float | None) -> Vector:
         """Of the rows in the information, under a cap if there is one."""
@@ -632,9 +687,30 @@ def mean_information(family: Family, sample: Sample, cap: float | None) -> Vecto
     return np.asarray((sample.exog * weights[:, None]).T @ sample.exog / len(sample.exog))
 
 
+def log_variances(plan: Plan, sample: Sample, cap: float | None) -> Vector:
+    """What standard errors vary by with the rows that there are; see `Sample`.
+
+    An error's square is the inverse information, a sum over rows, times the mean square of residuals where it is free.
+    """
+    inverse = np.linalg.pinv(mean_information(plan.family, sample, cap))
+    directions = plan.design.back_transform()[0] @ inverse
+    spread = _relative_variance(sample.weights(plan.family, cap)[:, None] * (sample.exog @ directions.T) ** 2)
+    if plan.family.response != "binary":
+        squares = np.square(plan.family.slope(sample.eta, sample.endog))[:, None]
+        spread = spread + _relative_variance(np.asarray(squares, dtype=np.float64))
+    return np.asarray(spread / 4, dtype=np.float64)
+
+
+def _relative_variance(values: Vector) -> Vector:
+    """The variance of each column over the square of its mean, 0 where this is; shape (columns,)."""
+    means = np.asarray(values.mean(axis=0), dtype=np.float64)
+    variances = np.asarray(values.var(axis=0), dtype=np.float64)
+    return np.divide(variances, means**2, out=np.zeros(len(means)), where=means > 0)
+
+
 def row_means(family: Family, sample: Sample, cap: float | None) -> RowMeans:
     """What a row of the sample adds in the mean."""
-    exog, offset, eta, endog, size, _, coef, response, deviation = sample
+    exog, offset, eta, endog, size, _, coef, response, deviation, _ = sample
     if coef is None:
         coef = np.asarray(np.linalg.lstsq(exog[:size], (eta - offset)[:size], rcond=None)[0], dtype=np.float64)
     # Of one draw: over all of them the response would go with no column.

@@ -52,6 +52,7 @@ from dpstats.models.forecast import (
     typical_response,
     weight_cap,
 )
+from dpstats.models.likely_caps import bought_caps
 from dpstats.models.population import POOR, KnownColumns, check_row_count
 from dpstats.plan import Plan
 from dpstats.plan.methods import ResponsePurchase, chosen_range_eps, fit_spec, may_take_sums
@@ -125,43 +126,59 @@ class AdaptiveForecast(Forecast):
         return forecast_by_rows(plan, *self.assumptions, simulated=self.simulated)
 
     def cautious(self) -> Forecast:
-        return replace(self, likely_share=SURE)
+        return replace(self, unlucky=True) if self.known else replace(self, likely_share=SURE)
+
+    @cached_property
+    def _badly_bought(self) -> AdaptiveForecast:
+        """The same of fits whose purchases go badly, but whose noise does not.
+
+        One purchase in twenty keeps the declared range: if its noise had to be unlucky too, an unlucky fit would be one
+        in hundreds.
+        """
+        return replace(self, likely_share=SURE, unlucky=False)
 
     def errors(self, n: int) -> pd.DataFrame:
-        """As of any forecast; of described rows the ends are those of purchases that go well and badly."""
+        """As of any forecast; of described rows the lower end is that of purchases which go well."""
         table, plan = super().errors(n), self.plan_at(n)
         counts = plan.response is not None and plan.family.response == "count"
         if not self.known or not (plan.trimmed or plan.residuals is not None or counts):
             return table
-        found = table["std_error"]
-        well, badly = (replace(self, likely_share=share) for share in (MIDDLE, SURE))
+        found, well = table["std_error"], replace(self, likely_share=MIDDLE)
         if well.bought_at(n) != self.bought_at(n):
             # Where there are errors after worse purchases no draws need tell that there are some.
             sure = np.isfinite(found).all()
             best = well.expected(self.last, n) if sure else well.likely(self.last, n, rough=True)[0]
             table["lower"] = np.minimum(found, best)
-        if badly.bought_at(n) != self.bought_at(n):
-            table["upper"] = np.maximum(found, badly.likely(self.last, n, rough=True)[0])
         return table
 
     def plan_at(self, n: float) -> Plan:
         return self._settled(n)[0]
 
-    def bought_at(self, n: float) -> tuple[Domain, ResponsePurchase | None, bool]:
-        """The Domain with the ranges that the search finds, what is bought of the response, and if a cap is found."""
+    def bought_at(self, n: float) -> tuple[Domain, ResponsePurchase | None, bool, float | None]:
+        """The Domain with the ranges that the search finds, what is bought of the response, and if and which cap."""
         plan, found = self._settled(n)
         assert isinstance(plan.design, DesignSpec)
-        return plan.design.domain, plan.response, found is None or found.finds_cap
+        cap = None if plan.residuals is None or plan.residuals.centre is None else plan.residuals.centre.cap
+        if found is None:
+            return plan.design.domain, plan.response, True, cap
+        return plan.design.domain, plan.response, found.finds_cap, cap if found.cap is None else found.cap
 
     def expected(self, name: str, n: int) -> Vector:
         found = self._settled(n)[1]
-        return np.full(len(self.plan.names), np.inf) if found is None else found.expected(name, n)
+        errors = np.full(len(self.plan.names), np.inf) if found is None else found.expected(name, n)
+        if self.unlucky and self._badly_bought.bought_at(n) != self.bought_at(n):
+            return np.maximum(errors, self._badly_bought.expected(name, n))
+        return errors
 
-    def identified_draws(self, name: str, n: int, draws: int) -> Iterator[NDArray[np.bool_]]:
+    def likely(self, name: str, n: int, *, rough: bool = False) -> tuple[Vector, Vector]:
+        errors, chance = super().likely(name, n, rough=rough)
+        if self.unlucky and self._badly_bought.bought_at(n) != self.bought_at(n):
+            errors = np.maximum(errors, self._badly_bought.likely(name, n, rough=rough)[0])
+        return errors, chance
+
+    def drawn_errors(self, name: str, n: int, draws: int) -> Iterator[Vector]:
         found = self._settled(n)[1]
-        if found is None:
-            return iter([np.zeros(len(self.plan.names), dtype=bool)])
-        return found.identified_draws(name, n, draws)
+        return iter([self.expected(name, n)]) if found is None else found.drawn_errors(name, n, draws)
 
     def _settled(self, n: float) -> tuple[Plan, Forecast | None]:
         """The plan for `n` rows, to three digits, and the forecast of its errors; None if it has none.
@@ -176,14 +193,31 @@ class AdaptiveForecast(Forecast):
             plan = with_likely_mean(plan)
             found = _forecast_once(plan, self.assumptions, self.simulated) if releases_errors(plan) else None
             if found is not None:
-                finds = finds_cap(plan, rows, self.likely_share)
-                if finds and plan.residuals is not None and plan.objective.statistics is None:
-                    plan = _capped(plan, LIKELY_CAP * residual_size(found.populations[found.last]))
-                    found = _forecast_once(plan, self.assumptions, self.simulated)
-                # Where the cap of most fits is far from the widest, the mean is of no fit.
-                found = replace(found, finds_cap=finds)
+                plan, found = self._with_cap(plan, found, rows)
+                found = replace(found, unlucky=self.unlucky)
             self._plans[rows] = (plan, found)
         return self._plans[rows]
+
+    def _with_cap(self, plan: Plan, found: Forecast, rows: float) -> tuple[Plan, Forecast]:
+        """The plan and its forecast once a cap of residuals is bought, if one is."""
+        if plan.residuals is None:
+            return plan, found
+        persons = plan.objective.statistics is None
+        if found.sample is not None:
+            caps = bought_caps(plan, found, found.sample, rows)
+            cap = float(np.quantile(caps, self.likely_share, method="higher"))
+            if not persons:
+                return plan, replace(found, cap=cap)
+            plan = _capped(plan, cap)
+            return plan, _forecast_once(plan, self.assumptions, self.simulated)
+        finds = finds_cap(plan, rows, self.likely_share)
+        if finds and persons:
+            assert isinstance(plan.design, DesignSpec)
+            units = plan.design.response_scaling()[1] / plan.design.without_working().response_scaling()[1]
+            plan = _capped(plan, units * LIKELY_CAP * residual_size(found.populations[found.last]))
+            found = _forecast_once(plan, self.assumptions, self.simulated)
+        # Where the cap of most fits is far from the widest, the mean is of no fit.
+        return plan, replace(found, finds_cap=finds)
 
 
 def _forecast_once(plan: Plan, assumptions: Assumptions, simulated: Simulated) -> Forecast:
@@ -196,11 +230,9 @@ def _forecast_once(plan: Plan, assumptions: Assumptions, simulated: Simulated) -
 
 
 def _capped(plan: Plan, cap: float) -> Plan:
-    """The plan of persons whose residuals have bought such a cap, in model units; no wider than it is."""
-    assert isinstance(plan.design, DesignSpec)
+    """The plan of persons whose residuals have bought such a cap, in declared half widths; no wider than it is."""
     assert plan.residuals is not None
-    units = plan.design.response_scaling()[1] / plan.design.without_working().response_scaling()[1]
-    centre = ResidualCentre((0.0,) * len(plan.names), cap * units)
+    centre = ResidualCentre((0.0,) * len(plan.names), cap)
     return rescaled(plan, with_settled_law(plan), plan.response, replace(plan.residuals, centre=centre))
 
 

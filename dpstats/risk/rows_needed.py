@@ -29,8 +29,7 @@ LONGEST_STEP = 2.0  # of the search, on the logarithm of the number of rows
 GROWTH = 4.0  # the factor between trials until coefficients are likely to be identified
 IDENTIFIED_TOLERANCE = 1.05  # the factor to which the number that identifies them is found
 BINDING = 0.9  # of the target: smaller forecasts show that something else binds
-SEARCH_DRAWS, FINAL_DRAWS = 6, 20  # of noise, in the search and for its answer
-UNLUCKY = "If the fit's purchases of ranges, of a cap on residuals or of a greatest count go badly,"
+SEARCH_DRAWS = 6  # of noise, in the search; all decide about its answer
 
 
 class _RowCount:
@@ -102,7 +101,7 @@ class ErrorSize(_RowCount):
         The number at which usual rows, or those described, are forecast to meet the target, to a few percent.
     cautious : int
         The number at which uninformative rows are also likely to have finite errors. Where the rows are described, the
-        one at which they meet the target even if the fit's purchases go as badly as one in a hundred.
+        one at which at least 95 of 100 fits are expected to meet the target; with `n`, perhaps only half of them.
     table : DataFrame
         One row per coefficient: the target, and the forecast of `Plan.standard_errors` for `n` rows.
     eps : float
@@ -156,8 +155,11 @@ class ErrorSize(_RowCount):
     def _assumptions(self) -> str:
         """The assumptions behind the number."""
         if self.known:
-            unlucky = f"{UNLUCKY} {self.cautious:,} {self.of} are enough in 99 of 100 fits. "
-            return unlucky * (self.cautious > self.n) + described_rows_note()
+            fewer = (
+                f"With {self.cautious:,} {self.of}, at least 95 of 100 fits are expected to meet the target; with "
+                f"{self.n:,}, perhaps only half of them. "
+            )
+            return fewer * (self.cautious > self.n) + described_rows_note()
         inside = "rows whose numbers fill their ranges"
         usual = f"usual rows and {inside}."
         if self.least < self.n:
@@ -210,7 +212,7 @@ class RequiredEps:
         eps up to 20 is enough.
     cautious : float
         The eps at which uninformative rows are also likely to have finite errors. Where the rows are described, the one
-        at which they meet the target even if the fit's purchases go as badly as one in a hundred.
+        at which at least 95 of 100 fits are expected to meet the target; with `eps`, perhaps only half of them.
     n : int
         The number of rows.
     table : DataFrame
@@ -261,9 +263,12 @@ class RequiredEps:
             answer += f"This holds for usual rows. {sure} "
         elif self.cautious > self.eps:
             if math.isfinite(self.cautious):
-                answer += f"{UNLUCKY} eps = {self.cautious:.4g} is enough in 99 of 100 fits. "
+                answer += (
+                    f"With eps = {self.cautious:.4g}, at least 95 of 100 fits are expected to meet the target; with "
+                    f"{self.eps:.4g}, perhaps only half of them. "
+                )
             else:
-                answer += f"{UNLUCKY} no eps up to {LARGEST_EPS:g} is enough. "
+                answer += f"With no eps up to {LARGEST_EPS:g} are 95 of 100 fits expected to meet the target. "
         return _text_with_table(answer + rests_on, self.table, self.known)
 
     def _why(self) -> str:
@@ -335,8 +340,8 @@ def required(
 
         def meets(forecast_there: Any) -> bool:
             name = forecast.names[0]
-            met = forecast_there is not None and bool(np.all(forecast_there.expected(name, n)[places] <= wanted))
-            return met and forecast_there.enough(n, places, name=name)
+            likely = forecast_there is not None and forecast_there.enough(n, places, name=name)
+            return likely and bool(np.all(forecast_there.likely(name, n)[0][places] <= wanted))
 
         def cautious(eps: float) -> bool:
             forecast_there = at(eps)
@@ -433,7 +438,7 @@ class _Search:
             noiseless = max(1.0, float(np.max(self.forecast.sampling(population)[self.places] / self.targets)) ** 2)
             n = self.identified(population, noiseless, max(close, IDENTIFIED_TOLERANCE))
         rows = n if self._excess(population, n) <= 0 else _round_up(self._enough(population, n, close))
-        while not (self._excess(population, rows) <= 0 and self._likely(population, rows, FINAL_DRAWS)):
+        while not (self._likely(population, rows) and self._on_target(population, rows)):
             rows = _round_up(_check_feasible(close * rows))
         return rows
 
@@ -445,13 +450,17 @@ class _Search:
         while high > close * low:
             middle = math.sqrt(low * high)
             low, high = (low, middle) if self._likely(population, middle, SEARCH_DRAWS) else (middle, high)
-        while not self._likely(population, high, FINAL_DRAWS):
+        while not self._likely(population, high):
             high = _check_feasible(IDENTIFIED_TOLERANCE * high)
         return _round_up(high)
 
-    def _likely(self, population: str, n: float, draws: int) -> bool:
+    def _likely(self, population: str, n: float, draws: int | None = None) -> bool:
         """Whether errors of this many rows, rounded up, are likely to be finite."""
         return bool(self.forecast.enough(_round_up(n), self.places, draws, population))
+
+    def _on_target(self, population: str, rows: int) -> bool:
+        """Whether the errors that a table prints for this many rows are."""
+        return bool(np.all(self.forecast.likely(population, rows)[0][self.places] <= self.targets))
 
     def _excess(self, population: str, n: float) -> float:
         """The logarithm of the worst ratio of an error to its target."""

@@ -13,9 +13,8 @@ from dpstats.frames import ForecastFrame
 from dpstats.models.forecast import (
     DRAWS,
     HALF,
-    MANY,
-    NOISES,
     RowMeans,
+    noises,
     residual_in_model_units,
     response_assumption,
     row_means,
@@ -32,7 +31,11 @@ NO_NOISE = 1e-9
 """Part of the noise that hides nothing of what rows tell."""
 
 
-EARLY_COUNTS = "Counts of first ticks are linearised far off: with them errors may be two or three times as large."
+EARLY_COUNTS = (
+    "For counts, identified is not forecast (NaN). A stream of counts has no standard errors if its ticks were "
+    "linearised too far from its coefficients, and two or three times those forecast if nearly so. Both are rarer with "
+    "family=dp.families.Poisson(mean_cap=...) near the largest usual mean."
+)
 
 
 def forecast_errors(
@@ -56,17 +59,20 @@ def forecast_errors(
         found = [_errors(fitting, one, rows, deviation, random) for one in means]
         sampling = fitting.inference(_sums(fitting, means[0], rows), NO_NOISE * deviation)[0].se
     usual, upper = found[0], found[-1]
+    counts = fitting.family.response == "count"
+    # Draws of the noise know nothing of how far ticks are linearised from the coefficients.
+    chances = [np.full(len(sampling), np.nan) if counts else chance for _, chance in (usual, upper)]
     columns = {
         "std_error": usual[0],
         "lower": np.minimum.reduce([errors for errors, _ in found]),
         "upper": np.maximum(usual[0], upper[0]),
         "sampling": sampling,
-        "identified": usual[1],
-        "identified_upper": upper[1],
+        "identified": chances[0],
+        "identified_upper": chances[1],
     }
     table = ForecastFrame(columns, index=pd.Index(list(design.names), name="term"))
     notes = [response_assumption(fitting, [one.response for one in means], means[0].deviation)]
-    if fitting.family.response == "count":
+    if counts:
         notes.append(EARLY_COUNTS)
     table.attrs["note"] = " ".join(filter(None, notes))
     return table
@@ -87,7 +93,7 @@ def _errors(fitting: TickFitting, means: RowMeans, rows: float, deviation: float
     drawn = np.array(
         [
             fitting.inference(sums + deviation * random.standard_normal(len(sums)), deviation)[0].se
-            for _ in range(NOISES[len(fitting.design.names) > MANY])
+            for _ in range(noises(len(fitting.design.names)))
         ]
     )
     drawn = np.where(np.isfinite(drawn), drawn, np.inf)

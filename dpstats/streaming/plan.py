@@ -284,7 +284,10 @@ class StreamPlan:
         -------
         DataFrame
             As of `Plan.standard_errors`, in the user's units. The rows of all ticks are supposed to be linearised at
-            their own coefficients: first ticks that a logistic regression or one of counts leaves out are not.
+            their own coefficients: first ticks that a logistic regression or one of counts leaves out are not. So of
+            counts `identified` and `identified_upper` are NaN: a stream has no standard errors if its ticks were
+            linearised too far off, which is rarer with ``dp.families.Poisson(mean_cap=...)`` near the largest usual
+            mean.
 
         Raises
         ------

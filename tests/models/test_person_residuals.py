@@ -280,7 +280,7 @@ def test_forecasts_by_public_persons_foresee_the_cap() -> None:
 
 
 def test_forecasts_take_the_cap_that_nine_in_ten_fits_reach() -> None:
-    """Of few persons the widest, of more the widest in `upper` alone, of many that of the residuals; numbers follow."""
+    """Of few persons the widest, of more what purchases find, of many that of the residuals; numbers follow."""
     plan, known = dp.plan(MODEL, WIDE, 1.0, unit="who", inference=True), {"x": (0.0, 0.58), "z": (0.0, 0.58)}
     given = dp.plan(MODEL, WIDE, 1.0, unit="who", inference=True, family=dp.families.Gaussian(residual_cap=3.5))
     found, narrow = (
@@ -291,13 +291,17 @@ def test_forecasts_take_the_cap_that_nine_in_ten_fits_reach() -> None:
         [one[name] / other["std_error"] for one, other in zip(found, narrow, strict=True)]
         for name in ("std_error", "upper")
     )
+    # In 25 fits each of one row a person the widest caps were .16, .11 and .08 of half of the range.
     assert usual[0] > 2
-    assert max(usual[1:]) < 1.25
-    assert min(upper[:2]) > 2
-    assert upper[2] < 1.25
+    assert usual[1] == pytest.approx(1.4, abs=0.15)
+    assert usual[2] < 1.1
+    assert 1.7 < upper[1] < 2.5
+    assert upper[2] < 1.35
     size = dp.sample_size(plan, se={"x": float(found[1]["std_error"])}, typical=known, residual_sd=1.0)
     assert size.cautious > 1.05 * size.n
-    assert f"go badly, {size.cautious:,} persons are enough in 99 of 100 fits" in " ".join(str(size).split())
+    assert f"With {size.cautious:,} persons, at least 95 of 100 fits are expected to meet the target" in " ".join(
+        str(size).split()
+    )
 
 
 def test_a_summary_says_that_no_narrower_cap_was_found() -> None:

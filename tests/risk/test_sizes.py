@@ -116,7 +116,7 @@ def test_what_is_known_of_the_rows_takes_the_place_of_a_range() -> None:
     typical = {"x": (5, 2.8), "g": {"a": 0.4, "b": 0.3}, "b": {"yes": 0.5}}
     known = dp.sample_size(plan, se={"x": 0.02}, typical=typical)
     assert known.known
-    assert known.n == known.cautious < alone.cautious
+    assert known.n < known.cautious <= 1.25 * known.n < alone.cautious
     assert "This is a forecast for rows as described by typical= or like=." in " ".join(str(known).split())
     assert dp.sample_size(plan, se={"x": 0.02}, like=plan.made_up(5000, typical=typical)).n == pytest.approx(
         known.n, rel=0.25
@@ -143,7 +143,10 @@ def test_the_eps_for_a_number_of_rows_is_the_least(known: dict[str, Any]) -> Non
 
 
 def test_an_eps_does_not_rest_on_a_purchase_that_may_fail() -> None:
-    """From .62 on ranges are bought if the noise of the count allows it; with more eps the declared ones are enough."""
+    """From .62 on ranges are bought if the noise of the count allows it, and nineteen in twenty fits meet the target.
+
+    Of 30 fits 17 met it with eps = .55, 28 with .6 and all with .7.
+    """
     levels = {"sex": ["f", "m"], "smoker": ["no", "yes"], "g": list("abcd"), "b": bool}
     formula, se, n = "b ~ bmi + age + sex + smoker + g", {"sex[T.m]": 0.12}, 12_000
     shares = {"sex": {"m": 0.5}, "smoker": {"yes": 0.2}, "g": dict.fromkeys("abcd", 0.25), "b": 0.38}
@@ -155,9 +158,10 @@ def test_an_eps_does_not_rest_on_a_purchase_that_may_fail() -> None:
             {"bmi": dp.Range(12, 70, typical=(27, 5)), "age": dp.Range(18, 90, typical=(45, 15))},
         )
     )
-    assert 0.64 < open_.eps < open_.cautious < 1.0
-    assert f"go badly, eps = {open_.cautious:.4g} is enough in 99 of 100 fits" in " ".join(str(open_).split())
-    assert published.eps == published.cautious < open_.eps
+    assert 0.5 < open_.eps < open_.cautious < 1.0
+    words = f"With eps = {open_.cautious:.4g}, at least 95 of 100 fits are expected to meet the target"
+    assert words in " ".join(str(open_).split())
+    assert published.eps <= published.cautious < open_.eps
 
 
 def test_where_no_eps_is_enough() -> None:

@@ -625,6 +625,16 @@ def test_a_plan_foresees_the_errors_that_a_stream_shows() -> None:
             assert foreseen.identified.eq(1.0).all()
 
 
+def test_the_chance_that_counts_have_errors_is_not_stated() -> None:
+    """It depends on how far ticks are linearised from the coefficients, of which draws of the noise know nothing."""
+    plan = Regression("y ~ x", {"x": (0, 1), "y": (0, 30)}, 1.0, 1e-6, family="poisson", horizon=12).plan()
+    foreseen = plan.standard_errors(10_000, typical={"x": (0.5, 0.2), "y": (1.8, 1.4)})
+    assert np.isfinite(foreseen.std_error).all()
+    assert foreseen[["identified", "identified_upper"]].isna().all(axis=None)
+    assert "identified is not forecast (NaN)" in " ".join(repr(foreseen).split())
+    assert "Poisson(mean_cap=...)" in repr(foreseen)
+
+
 def test_no_errors_are_foreseen_where_none_will_be_shown() -> None:
     plan = linear(eps=1.0).plan()
     for wrong in ({"rows": 0}, {"rows": 100, "tick": 0}, {"rows": 100, "tick": 3, "window": 4}):
