@@ -477,6 +477,27 @@ class Fault(NamedTuple):
         where = f"have `{self.column}` {self.kind} its declared range {self.declared}, where they are clipped"
         return f"{where}{biased}{own}; {self._codebook_range}"
 
+    def shared_effect(self, columns: str, *, large: bool = False) -> str:
+        """`effect` of several columns, the same for all that have the same cause, or `large_effect`."""
+        if not self.loses:
+            own = "" if large else "; the coefficients are those of the clipped values"
+            return (
+                f"have {columns} {self.kind} their declared ranges, where they are clipped{own}; {self._codebook_range}"
+            )
+        reason = self.large_advice if large else self.advice
+        if self.beyond_typical:
+            reason = f"missing, or beyond 3 sd of the typical means, where rows are left out; {self._typical_source}"
+        elif self.declared.endswith(DROPS):
+            reason = "missing, or outside the intervals beyond which rows are left out; check these intervals"
+        return f"are lost to {columns}: {reason}"
+
+    @property
+    def _typical_source(self) -> str:
+        """What to do where many rows lie beyond typical values."""
+        typical = phrase("typical=(mean, sd)", shell="typical")
+        inner = phrase("inner=(low, high)", shell="inner")
+        return f"skewed? declare {inner} in its place; if not, compare {typical} with its source"
+
     @property
     def _codebook_range(self) -> str:
         """What to type if values lie outside the declared range: a response drops no rows."""
@@ -523,9 +544,8 @@ class Fault(NamedTuple):
         if self.declared.endswith(DROPS):
             inside = self.declared.removesuffix(DROPS)
             if inside.endswith(TYPICAL):
-                compare = f"compare {phrase('typical=(mean, sd)', shell='typical')} with its source"
                 reach = f"outside {inside.removesuffix(TYPICAL)}, 3 sd from the typical mean"
-                return f"missing, or {reach}, beyond which rows are left out; {compare}"
+                return f"missing, or {reach}, beyond which rows are left out; {self._typical_source}"
             return f"missing, or outside {inside}, beyond which rows are left out; check this range"
         if self.declared == TRUTHS:
             return f"{NO_NUMBER}; if the column holds text, list its levels, such as ['no', 'yes']"

@@ -15,7 +15,7 @@ import numpy as np
 from dpstats.formula.reader import DROPS, Fault
 from dpstats.privacy.accounting import exact, float_down, split_budget
 from dpstats.privacy.guarantee import Adjacency, Guarantee
-from dpstats.wording import argument, phrase
+from dpstats.wording import argument, joined, phrase
 
 PROOF = "docs/proofs/adaptive"
 
@@ -234,14 +234,37 @@ class RowCounts:
         large: bool = False,
         narrowed: Container[str] = (),
     ) -> list[str]:
-        """What `_seen` has found, in words."""
+        """What `_seen` has found, in words: of columns with the same cause in one sentence, with one advice."""
+        alike: dict[object, list[tuple[Fault, float, float]]] = {}
+        for one in seen:
+            fault = one[0]
+            alone = fault.response or (not fault.loses and fault.column in narrowed)
+            alone = alone or (not large and bool(self._unstopped(fault)))
+            alike.setdefault(fault if alone else fault.shared_effect("", large=large), []).append(one)
         return [
+            self._shared_sentence(group, large=large)
+            if len(group) > 1
+            else self._sentence(*group[0], large=large, narrowed=narrowed)
+            for group in alike.values()
+        ]
+
+    def _sentence(self, fault: Fault, share: float, error: float, *, large: bool, narrowed: Container[str]) -> str:
+        """On one column."""
+        trimmed = not fault.loses and fault.column in narrowed
+        return (
             f"about {_percent(share, 2)} of the {self.of} (s.d. {_percent(error, 2)}) "
             + (_trimmed_effect(fault) if trimmed else fault.large_effect if large else fault.effect)
             + ("" if large else self._doubt(fault) or ("" if trimmed else self._unstopped(fault)))
-            for fault, share, error in seen
-            for trimmed in [not fault.loses and fault.column in narrowed]
-        ]
+        )
+
+    def _shared_sentence(self, group: Sequence[tuple[Fault, float, float]], *, large: bool) -> str:
+        """On several columns that have the same cause, those of most rows first: a row counts for one of them."""
+        most = sorted(group, key=lambda one: -one[1])
+        listed = [f"`{fault.column}` ({_percent(share, 2)})" for fault, share, _ in most]
+        share, error = math.fsum(one[1] for one in group), group[0][2] * math.sqrt(len(group))
+        return f"about {_percent(min(share, 1.0), 2)} of the {self.of} (s.d. {_percent(error, 2)}) " + most[0][
+            0
+        ].shared_effect(joined(listed, "and" if most[0][0].loses else "or"), large=large)
 
     def _unstopped(self, fault: Fault) -> str:
         """Why so many rows at fault did not stop the fit, if noise may have made a part of them; else empty."""

@@ -16,6 +16,7 @@ from dpstats.formula.advice import dropped_note
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.reader import FORMULA
 from dpstats.mechanisms.information import ReleasedSums
+from dpstats.mechanisms.narrowing import narrowable
 from dpstats.mechanisms.options import ROWS_GUESS
 from dpstats.mechanisms.spec import automatic_alpha
 from dpstats.plan.methods import ONE_TAIL
@@ -92,6 +93,8 @@ PVALUE_STEP = 0.001  # the last digit of a p-value in a table
 LARGE_WALD = 100  # larger statistics of joint tests have no decimals
 HALF_LINE = 21  # characters of a fact that fit on the right of a table's header
 WRONG_DOMAIN = 0.05  # if a column loses or clips more of the rows, no other note is more important
+
+MOSTLY_BLANK = 1 / 3  # of the lines of a table: if more are blank, the note on these stands before lost rows
 
 FAR_TOO_WIDE = 0.25  # a declared range is far too wide if the range bought is at most this part of it
 
@@ -230,6 +233,8 @@ def rows_text(results: ReleasedModel) -> str:
 
 KEPT = "No narrower range found"
 
+NONE_TO_NARROW = "No chosen column has a range that a fit narrows; the price is fixed before the choice"
+
 
 def _ranges(results: ReleasedModel) -> dict[str, list[str]]:
     """The columns whose ranges were bought, by what came of it; with the ranges of those that nobody has declared."""
@@ -249,6 +254,13 @@ def _ranges(results: ReleasedModel) -> dict[str, list[str]]:
     return {what: names for what, names in found.items() if names}
 
 
+def _offers_ranges(results: ReleasedModel) -> bool:
+    """Whether any of the columns chosen has a range that a purchase could have narrowed."""
+    design = results.plan.design
+    assert isinstance(design, DesignSpec)
+    return bool(results.in_model[list(narrowable(design).values())].any())
+
+
 def counted_name(results: ReleasedModel) -> str:
     """What the number in `rows_text` is of."""
     counts = results.plan.counts
@@ -266,7 +278,7 @@ def budget_line(results: ReleasedModel) -> str:
     )
     screening = results.plan.screening
     if screening is not None and screening.range_eps and not screening.narrowed:
-        ranges += f" {KEPT}."
+        ranges += f" {KEPT if _offers_ranges(results) else NONE_TO_NARROW}."
     delta = f", delta {guarantee.delta:.3g}" if guarantee.delta else ""
     spent = purchases_text(results.plan, results.budget)
     return f"Budget: eps {guarantee.eps:.4g}{delta}: {spent}.{ranges}{_cap_kept(results.plan)}"
@@ -382,8 +394,8 @@ def essential_notes(results: ReleasedModel) -> list[str]:
         where = [note for note in design if " is not finite " in note]
         counted, design = " ".join([counted, *where]), [note for note in design if note not in where]
     # What the coefficients are, then which are missing, then the words of the table.
-    missing, cured = missing_notes(results), names_cure(results)
-    told = [*ratios_note(results), *([] if cured else missing)]
+    missing, first = missing_notes(results), names_cure(results) or _mostly_blank(results)
+    told = [*ratios_note(results), *([] if first else missing)]
     unlike = pvalues_note(results)
     # The line above the table has the cap too.
     notes = [*unadjusted_note(results), *([*told, *unlike, *capped] if unlike else [*capped, *told])]
@@ -400,8 +412,16 @@ def essential_notes(results: ReleasedModel) -> list[str]:
         notes.insert(0, no_errors_note(results))
     # A Domain that is wrong comes before what its fit is.
     advised = " ".join(advised_notes(plan))
-    wrong = [*wide_response_note(results), *(missing if cured else [])]
+    wrong = [*wide_response_note(results), *(missing if first else [])]
     return [*weak_guarantee_note(plan), *large, *([advised] if advised else []), *wrong, *notes]
+
+
+def _mostly_blank(results: ReleasedModel) -> bool:
+    """Whether so many lines of the table are blank that its reader asks first why."""
+    if not shows_errors(results):
+        return False
+    errors = results.bse.to_numpy()
+    return bool(np.sum(np.isinf(errors)) > MOSTLY_BLANK * np.sum(~np.isnan(errors)))
 
 
 def ratios_note(results: ReleasedModel) -> list[str]:

@@ -72,6 +72,20 @@ def test_what_is_bought_is_shown_stored_and_paid_by_the_rows_of_the_fit() -> Non
     pd.testing.assert_series_equal(again.predict(frame(50)), found.predict(frame(50)))
 
 
+def test_where_no_chosen_column_has_a_range_that_a_fit_narrows_the_summary_says_so() -> None:
+    """The price is fixed before the choice; where no candidate has such a range nothing is set aside."""
+    known: dict[str, Any] = {**DOMAIN, **dict.fromkeys(NUMBERS, dp.Range(0, 100, typical=(50, 12)))}
+    wide = {**known, **dict.fromkeys(NUMBERS[8:], (0, 100))}
+    formula = f"y ~ {' + '.join(NUMBERS)} + g"
+    found = dp.logit(formula, frame(), 1.0, domain=wide, seed=1, **{**SCREEN, "screen": 2})
+    assert {*NUMBERS[8:]} <= {*found.left_out}
+    assert found.plan.screening.range_eps > 0
+    assert "No chosen column has a range that a fit narrows" in " ".join(str(found.summary()).split())
+    without = dp.logit(formula, frame(), 1.0, domain=known, seed=1, **SCREEN)
+    assert without.plan.screening.range_eps == 0
+    assert "narrow" not in " ".join(str(without.summary()).split()).partition("Budget:")[2]
+
+
 @pytest.mark.parametrize(
     "options",
     [

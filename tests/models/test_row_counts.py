@@ -401,6 +401,26 @@ def test_a_finding_that_noise_may_have_made_says_how_often_it_does() -> None:
         assert found.endswith(doubt) == doubtful
 
 
+def test_columns_with_the_same_cause_are_named_in_one_sentence() -> None:
+    """Those of most rows first, with the advice once; a column with another cause has a sentence of its own."""
+    typical = [Fault(f"s{at}", "lost", f"(0, {50 + at}) typical drops") for at in range(4)]
+    clipped = [Fault(f"z{at}", "outside", f"(0, {at + 2})") for at in range(2)]
+    others = [Fault("x", "lost", "(0, 1) drops"), Fault("y", "outside", "(0, 9)", response=True)]
+    counts = RowCounts.planned(1.0, 0.03, "add_remove", [*typical, *clipped, *others])
+    found = counts.released(20_000, [400, 600, 300, 0, 800, 400, 500, 700]).findings()
+    assert found[0] == (
+        "about 6 % of the rows (s.d. 0.56 %) are lost to `s1` (2.8 %), `s0` (1.8 %) and `s2` (1.4 %): missing, or "
+        "beyond 3 sd of the typical means, where rows are left out; skewed? declare inner=(low, high) in its place; if "
+        "not, compare typical=(mean, sd) with its source"
+    )
+    assert found[1].startswith("about 5.5 % of the rows (s.d. 0.46 %) have `z0` (3.7 %) or `z1` (1.8 %) outside their")
+    assert [one.split("`")[1] for one in found[2:4]] == ["x", "y"]
+    assert not any("noise alone" in one for one in found[:2])
+    stopped = counts.released(20_000, [400, 600, 300, 0, 9_000, 9_000, 500, 0]).mismatch()
+    assert len(stopped) == 1
+    assert "of the clipped values" not in stopped[0]
+
+
 def test_a_share_above_the_limit_is_named_and_stops_only_where_noise_does_not_explain_it() -> None:
     planned = RowCounts.planned(1.0, 0.03, "add_remove", [CLIPPED])  # noise is at most some 200 rows
     assert planned.released(20_000, [650]).findings()

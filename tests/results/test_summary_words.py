@@ -818,3 +818,22 @@ def test_terms_with_p_values_far_from_their_statistics_say_why() -> None:
     assert "larger or smaller than chi2 suggests" in " ".join(repr(shown).split())
     assert "larger or smaller than chi2 suggests" in " ".join(str(WaldTestTerms(shown)).split())
     assert "larger or smaller" not in repr(with_pvalues_note(table[1:]))
+
+
+def test_what_a_mostly_blank_table_lacks_stands_before_lost_rows() -> None:
+    """Skewed columns lose two rows in a hundred each beyond their typical values; wide ranges hide nearly all."""
+    random, skewed, wide = np.random.default_rng(0), ["s0", "s1", "s2"], [f"w{at}" for at in range(6)]
+    data = pd.DataFrame({name: np.exp(random.normal(size=20_000)) for name in skewed})
+    data[wide] = random.normal(50, 8, (20_000, len(wide)))
+    data["y"] = data["s0"] + random.normal(size=20_000)
+    for ends, first in ((10_000, "Not identified"), (100, "are lost to `s")):
+        typical = dict.fromkeys(skewed, dp.Range(0, 500, typical=(1.65, 2.16)))
+        domain = {**typical, **dict.fromkeys(wide, (0, ends)), "y": (-10, 50)}
+        arguments: dict[str, Any] = {"domain": domain, "ranges": "declared", "inference": True, "seed": 1}
+        fit = dp.ols(f"y ~ {' + '.join(skewed + wide)}", data, 1.0, **arguments)
+        text = " ".join(str(fit.summary()).split())
+        assert (np.isinf(fit.bse).mean() > 1 / 3) == (first == "Not identified")
+        found = re.search(r"Not identified|are lost to `s", text)
+        assert found is not None
+        assert found[0] == first
+        assert "are lost to `s" in text
