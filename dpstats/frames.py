@@ -118,8 +118,8 @@ class EffectFrame(NotedFrame):
     1  b
     not identified at this budget: b
     >>> print(EffectFrame({"estimate": [0.99998], "std_error": [1e-6], "conf_low": [0.999978]}))
-       estimate  std_error  conf_low
-    0   0.99998      1e-06  0.999978
+      estimate  std_error  conf_low
+    0  0.99998      1e-06  0.999978
     """
 
     errors: ClassVar[Sequence[str]] = ("std_error", "mean_se", "Std. Err.")
