@@ -297,10 +297,8 @@ def by_rows(plan: Plan, n: object = None) -> pd.DataFrame:
         share = sample_rows(plan.design, plan.family, nothing, POOR, None, 1).response
         notes.append(f"This assumes that {response_words(plan, share)}{_other_share(plan, share)}.")
     if found and plan.screening is not None:
-        fewer = "fewer of correlated columns have an interval"
-        notes.append(
-            f"Columns that {argument('screen')} chooses count as hardly correlated ({POOR.shared:g}); {fewer}."
-        )
+        fewer = "fewer of more correlated columns have an interval"
+        notes.append(f"Columns that {argument('screen')} chooses count as correlated by {POOR.shared:g}; {fewer}.")
     if found and _has_inner(plan):
         notes.append("All rows count as within inner=; rows beyond it would be left out.")
     if notes:

@@ -65,7 +65,7 @@ from dpstats.plan.tables import (
     plan_tables,
     purchases_text,
     rows_table,
-    uninformative_columns,
+    supposed_columns,
 )
 from dpstats.privacy.guarantee import Guarantee, check_budget
 from dpstats.privacy.ranges import check_range_eps
@@ -167,9 +167,9 @@ class Plan(Simulated, PlanFacts):
             declared ranges (docs/proofs/adaptive); `standard_errors` and `dp.sample_size` also forecast for usual
             rows, which show intervals with far fewer. Numbers with typical values are as these say, and rows beyond
             them are taken off as of normal numbers; those beyond an interval that was bought are not. Of a screened
-            model the widest terms stand for those that will be chosen, correlated by 0.2, and narrower ranges of chosen
-            columns cost their part of eps but count as declared: if chosen columns are more correlated, fewer have an
-            interval. With
+            model the widest terms stand for those that will be chosen, and narrower ranges of chosen columns cost their
+            part of eps but count as declared. The forecast is then for hardly correlated columns (0.2) and not
+            cautious: if chosen columns are more correlated, fewer have an interval. With
             ``inference=True`` errors are paid for in every line. The frame is empty, and a warning says why, if the
             number of rows changes nothing or there is no forecast.
 
@@ -256,7 +256,7 @@ class Plan(Simulated, PlanFacts):
         True
         """
         tables = [header_table(self, "none read"), column_table(self), *plan_tables(self)]
-        tables += [] if (found := self._outcomes()).empty else [rows_table(found, uninformative_columns(self))]
+        tables += [] if (found := self._outcomes()).empty else [rows_table(found, supposed_columns(self))]
         return Summary(tables, [*plan_notes(self, what="A fit by this plan"), *rounding_note(self.objective)])
 
     def _outcomes(self) -> pd.DataFrame:
@@ -274,7 +274,7 @@ class Plan(Simulated, PlanFacts):
         lines = [*banner(guarantee), model_title(self), *facts_lines([modelled_level(self), *facts])]
         if not found.empty:
             told = found.assign(share=found["share"].round(2)).drop_duplicates()  # no line repeats the one above
-            lines += rows_table(told, uninformative_columns(self)).as_text().split("\n")
+            lines += rows_table(told, supposed_columns(self)).as_text().split("\n")
         delta = f", delta {guarantee.delta:.3g}" if guarantee.delta else ""
         budget = f"Budget: eps {guarantee.eps:.4g}{delta}: {purchases_text(self, self.budget)}."
         notes = [guarantee_note(self, "A fit by this plan"), budget, *main_notes(self)]

@@ -262,7 +262,7 @@ def bought_tables(plan: PlanFacts) -> list[SimpleTable]:
 
 
 def uninformative_columns(plan: PlanFacts) -> list[str]:
-    """What a cautious forecast supposes of columns that explain, in words: of those that no typical values describe."""
+    """What a forecast supposes of columns that explain, in words: of those that no typical values describe."""
     design = plan.design
     if not isinstance(design, DesignSpec):
         return []
@@ -275,7 +275,15 @@ def uninformative_columns(plan: PlanFacts) -> list[str]:
     return [f"{which} fill little of their ranges"] * bool(narrow) + ["levels are rare"] * rare
 
 
-def rows_table(found: pd.DataFrame, supposed: Sequence[str]) -> SimpleTable:
+def supposed_columns(plan: PlanFacts) -> str:
+    """The line that heads a forecast by rows: of chosen columns it is not cautious, as these may be correlated."""
+    supposed = ", ".join(uninformative_columns(plan))
+    if plan.screening is not None:
+        return f"forecast for hardly correlated columns{f': {supposed}' if supposed else ', as declared'}"
+    return f"cautious forecast: {supposed}" if supposed else "forecast for columns as declared"
+
+
+def rows_table(found: pd.DataFrame, supposed: str) -> SimpleTable:
     """What the number of rows decides, by a forecast for columns that are as `supposed`."""
     several = ["method"] if found["method"].nunique() > 1 else []
     rows = [
@@ -283,7 +291,7 @@ def rows_table(found: pd.DataFrame, supposed: Sequence[str]) -> SimpleTable:
         for rows, row in found.iterrows()
     ]
     title = f"Ranges and standard errors by the number of {found.index.name} that is counted"
-    title += f"\ncautious forecast: {', '.join(supposed)}" if supposed else "\nforecast for columns as declared"
+    title += f"\n{supposed}"
     title += "".join(f"\n{line.partition(';')[0]}" for line in found.attrs.get("note", "").split("\n") if line)
     headers, widths = ["ranges", "standard errors", "coefficients with one", *several], [12, 20, 24, 20]
     if several and max(len(name) for name, _ in rows) > len("100,000"):

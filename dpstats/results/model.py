@@ -309,9 +309,9 @@ class ReleasedModel(FittedModel):
         Columns: coef, as in `params`; with screening how, "screened", or "always" for what is kept unasked; with a
         sparse penalty weight, the lasso weight of the column in model units (the slope at zero of another sparse
         penalty), and threshold, what the noise brought into it: a bound noise alone rarely passes ("noise_aware"), or
-        the least weight ("auto"). Both are limits of the gradient of the loss, not of coef. `left_out` has the names of
-        all others. Without a refit the columns are kept for prediction, some without an effect; a note below the table
-        says about how many.
+        the size of noise and sampling error ("auto"), of which the weight is a multiple. Both are limits of the
+        gradient of the loss, not of coef. `left_out` has the names of all others. Without a refit the columns are kept
+        for prediction, some without an effect; a note below the table says about how many.
         """
         plan, objective = self.plan, self.plan.objective
         if not self.selects:

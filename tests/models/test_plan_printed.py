@@ -60,10 +60,12 @@ def test_by_rows_says_what_it_takes_of_chosen_columns_and_of_intervals() -> None
     formula = "y ~ " + " + ".join(columns)
     screened = dp.plan(formula, {**columns, "y": (0, 1)}, 1.0, screen=2, inference=True)
     assert (
-        "screen= chooses count as hardly correlated (0.2); fewer of correlated columns"
+        "screen= chooses count as correlated by 0.2; fewer of more correlated columns"
         in screened.by_rows().attrs["note"]
     )
-    assert "Columns that screen= chooses count as hardly correlated (0.2)" in str(screened)
+    assert "forecast for hardly correlated columns: numbers fill little of their ranges" in str(screened)
+    assert "cautious forecast" not in str(screened)
+    assert "Columns that screen= chooses count as correlated by 0.2" in str(screened)
     plain = dp.plan(formula, {**columns, "y": (0, 1)}, 1.0, inference=True)
     assert "note" not in plain.by_rows().attrs
     inner = dp.plan(formula, {**columns, "x0": dp.Range(0, 100, inner=(5, 30)), "y": (0, 1)}, 1.0, inference=True)
