@@ -32,8 +32,8 @@ from benchmarks.inference.adaptive import (
 )
 from benchmarks.prediction import diamonds
 from dpstats.models.expectations import Expectation, Outlook, Populations, choose
-from dpstats.models.forecast import PUBLIC_ROWS, row_means
 from dpstats.models.population import KNOWN, KnownColumns
+from dpstats.models.supposed_rows import PUBLIC_ROWS, row_means
 from dpstats.plan.row_counts import CHECK_SHARE
 from dpstats.privacy.trimming import buy_inner_interval, share_to_spend
 

@@ -25,15 +25,9 @@ from dpstats.formula.design import DesignSpec
 from dpstats.inference import KnownInformation, MatrixLaw
 from dpstats.inference.inverse import LEAST_RATIO
 from dpstats.mechanisms.design import SubDesign
-from dpstats.models.forecast import (
-    RowMeans,
-    information_law,
-    mean_information,
-    row_means,
-    sample_rows,
-    weight_cap,
-)
+from dpstats.models.forecast import information_law
 from dpstats.models.population import POOR, USUAL, KnownColumns, mean_exposure
+from dpstats.models.supposed_rows import RowMeans, mean_information, row_means, sample_rows, weight_cap
 from dpstats.plan import Plan
 from dpstats.plan.plan import rescaled
 

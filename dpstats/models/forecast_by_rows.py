@@ -48,12 +48,11 @@ from dpstats.models.forecast import (
     releases_errors,
     residual_size,
     response_words,
-    sample_rows,
     typical_response,
-    weight_cap,
 )
 from dpstats.models.likely_caps import bought_caps
 from dpstats.models.population import POOR, KnownColumns, check_row_count
+from dpstats.models.supposed_rows import sample_rows, weight_cap
 from dpstats.plan import Plan
 from dpstats.plan.methods import ResponsePurchase, chosen_range_eps, fit_spec, may_take_sums
 from dpstats.plan.plan import rescaled, with_settled_law

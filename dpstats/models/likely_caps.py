@@ -11,7 +11,8 @@ from dpstats.data.passes import as_rows
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.submodels import SEED
 from dpstats.mechanisms.residuals import ERROR_OF_CAP
-from dpstats.models.forecast import Forecast, Sample
+from dpstats.models.forecast import Forecast
+from dpstats.models.supposed_rows import Sample
 from dpstats.plan import Plan
 from dpstats.plan.methods import CENTRE_SHARE, INTERVAL_CAP, TAILS_SHARE
 from dpstats.plan.plan import interval_cap

@@ -51,11 +51,12 @@ from dpstats.mechanisms.multinomial import (
     plan_classes,
 )
 from dpstats.mechanisms.options import Options
-from dpstats.models.forecast import DRAWS, PUBLIC_GRADIENT, PUBLIC_RIDGE, PUBLIC_ROWS, ROWS, Forecast, supposed
+from dpstats.models.forecast import Forecast
 from dpstats.models.glm import count_first
 from dpstats.models.population import ROWS_EACH, USUAL, ColumnPrior, KnownColumns, check_row_count, made_up_rows
 from dpstats.models.release import Release, check_unit, person_rows
 from dpstats.models.sources import known_facts, release_counts
+from dpstats.models.supposed_rows import DRAWS, PUBLIC_GRADIENT, PUBLIC_RIDGE, PUBLIC_ROWS, ROWS, supposed
 from dpstats.plan.row_counts import CHECK_SHARE, LEAST_EPS, RowCounts
 from dpstats.privacy.guarantee import check_delta, check_planned
 from dpstats.privacy.information import MatrixNoise

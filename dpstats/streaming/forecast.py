@@ -10,18 +10,9 @@ from numpy.typing import NDArray
 
 from dpstats.formula.submodels import SEED
 from dpstats.frames import ForecastFrame
-from dpstats.models.forecast import (
-    DRAWS,
-    HALF,
-    RowMeans,
-    noises,
-    residual_in_model_units,
-    response_assumption,
-    row_means,
-    sample_rows,
-    supposed,
-)
+from dpstats.models.forecast import HALF, noises, residual_in_model_units, response_assumption
 from dpstats.models.population import KnownColumns
+from dpstats.models.supposed_rows import DRAWS, RowMeans, row_means, sample_rows, supposed
 from dpstats.quiet import quiet
 from dpstats.streaming.fit import TickFitting
 
