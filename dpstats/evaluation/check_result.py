@@ -18,7 +18,7 @@ from dpstats.domain import Levels, Range
 from dpstats.formula.parse import parse
 from dpstats.formula.reader import DROPS, OPEN, TYPICAL, Fault
 from dpstats.frames import WideFrame
-from dpstats.plan.row_counts import MOST_AT_FAULT, rows_of_nobody
+from dpstats.plan.row_counts import DRAWN, MOST_AT_FAULT, rows_of_nobody
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.trimming import rows_that_pay
 from dpstats.results.stored import Released, marked_title, privacy_level
@@ -308,7 +308,7 @@ class Check(Released):
         first = [*(self._lost_in_all() if losing > 1 else []), *beyond]
         clipped = {"below": "are clipped in", "above": "are clipped in"}
         faults = [
-            f"about {row['rows']:,.0f} (s.d. {self.std_err:,.0f}) of {self._rows_text} rows "
+            f"about {row['rows']:,.0f} (s.d. {self.std_err:,.0f}) of {self._rows_text} "
             f"{clipped.get(row['fault'], 'are lost to')} `{row['column']}`: {row['advice']}"
             f"{self._empty_levels(row['column'], row['fault'])}{self._doubt(row['rows'], self.std_err)}"
             for _, row in certain.iterrows()
@@ -323,7 +323,7 @@ class Check(Released):
         if lost < max(CERTAIN_SDS * error, LARGE_LOSS * self.rows):
             return []
         share = f"{100 * lost / self.rows:.0f} %; s.d. {error:,.0f}"
-        return [f"in all about {lost:,.0f} ({share}) of {self._rows_text} rows are lost"]
+        return [f"in all about {lost:,.0f} ({share}) of {self._rows_text} are lost"]
 
     @property
     def _many_beyond(self) -> list[int]:
@@ -344,7 +344,7 @@ class Check(Released):
         compare = phrase("inner=(low, high) or a range in its place", shell="inner or a range in its place")
         typical, normal = phrase("typical=", shell="typical"), 1 - (1 - NORMAL_LOSS) ** len(beyond)
         return [
-            f"about {lost:,.0f} ({100 * share:.0f} %; s.d. {error:,.0f}) of {self._rows_text} rows are lost because "
+            f"about {lost:,.0f} ({100 * share:.0f} %; s.d. {error:,.0f}) of {self._rows_text} are lost because "
             f"one of {len(beyond)} columns is missing or beyond 3 sd of {typical}, most by {named}; of as many normal "
             f"columns at most {100 * normal:.2g} % would be. The columns are skewed, or the values are wrong: compare "
             f"{typical} with its source, and for skewed columns declare {compare}, or leave {typical} out"
@@ -361,9 +361,10 @@ class Check(Released):
 
     @property
     def _rows_text(self) -> str:
-        """The number of rows, with its error unless it is public."""
+        """The number of rows, with its error unless it is public, and which rows of persons they are."""
         value, error = self.totals.loc["rows", ["rows", "std_err"]]
-        return f"{value:,.0f}" if self.nobs is not None else f"{value:,.0f} (s.d. {error:,.0f})"
+        number = f"{value:,.0f}" if self.nobs is not None else f"{value:,.0f} (s.d. {error:,.0f})"
+        return f"{number} rows" + ("" if self.guarantee.unit is None else f" ({DRAWN})")
 
     def _counts_at(self, place: ColumnHistogram) -> NDArray[np.float64]:
         """The released counts of a place's levels or parts, in rows."""
@@ -394,7 +395,7 @@ class Check(Released):
             if count < max(CERTAIN_SDS * self.code_err, most):
                 continue
             sentences.append(
-                f"about {count:,.0f} (s.d. {self.code_err:,.0f}) of {self._rows_text} rows have `{place.column}` "
+                f"about {count:,.0f} (s.d. {self.code_err:,.0f}) of {self._rows_text} have `{place.column}` "
                 f"equal to {code:g}, far from most other values. If {code:g} stands for missing, "
                 + self._without_code(place.column, code)
                 + self._doubt(count, self.code_err)
@@ -487,7 +488,9 @@ class Check(Released):
         beside = "" if self.absorbed is None else f" | {self.absorbed}"
         title = f"Check of {self.formula}{beside}" if len(self.formula + beside) < 60 else "Check"
         if self.guarantee.unit is not None:
-            title = "\n".join(line.center(WIDTH) for line in (title, f"one row of each {self.guarantee.unit} counts"))
+            title = "\n".join(
+                line.center(WIDTH) for line in (title, f"rows: one drawn from each {self.guarantee.unit}")
+            )
         title = marked_title(title, self.guarantee)
         totals = [
             (TOTAL_NAMES[str(name)], [f"{row['rows']:,.0f}", f"{row['std_err']:,.0f}"])

@@ -258,9 +258,10 @@ class Options:
     check_share : float, optional
         Share of eps that counts rows before the rest is planned (docs/proofs/adaptive): the rows that the fit uses, and
         the rows that each column loses or clips. A third of it counts rows; under "replace_one" their number is public,
-        and this third goes to the fit. With `unit` persons are counted: one row of each, drawn at random. By default
-        0.03 for a single fit of a formula by napp or statistics, also with an absorbed factor, and 0 for other methods,
-        arrays, fits that share a budget, persons under "replace_one", and a given `n`.
+        and this third goes to the fit. With `unit` it counts persons with a usable row, and of rows lost or clipped one
+        row of each person, drawn at random. By default 0.03 for a single fit of a formula by napp or statistics, also
+        with an absorbed factor, and 0 for other methods, arrays, fits that share a budget, persons under "replace_one",
+        and a given `n`.
     on_mismatch : {"stop", "go"}
         If a column certainly loses or clips more than a fifth of the rows, or has an undeclared level in more than a
         tenth (a response declared as 0 and 1 in more than half a per cent), or if the response is clipped in more than

@@ -360,7 +360,7 @@ def plan_absorbed(
 def _planned_counts(
     privacy: PrivacyParameters, options: Options, design: DesignSpec, absorbed: str, table: Table | None
 ) -> RowCounts | None:
-    """What counts the rows, or one row of each group, before the fit; None where the call says so."""
+    """What counts the rows, or groups and one row of each, before the fit; None where the call says so."""
     share, persons = options.check_share, privacy.record.column is not None
     public = persons and privacy.adjacency == "replace_one"
     if share is None:

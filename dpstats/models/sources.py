@@ -17,6 +17,7 @@ from dpstats.arguments import safe_repr
 from dpstats.call import Request, RowKeywords
 from dpstats.data import Block, Column, Floats, Matrix, MemoryRows, Rows, Table, as_endog, as_exog, slices
 from dpstats.data.passes import map_runs, row_count, split_runs
+from dpstats.data.persons import person_count
 from dpstats.domain import Domain, Range
 from dpstats.errors import ArgumentError, DataError, DPStatsError
 from dpstats.families import Family, get_family
@@ -527,17 +528,23 @@ def release_counts(
 ) -> RowCounts:
     """The counts of rows that are `used`, or encoded already, and of those at fault. Reads rows: charge first.
 
-    Of persons one row each is counted, by a draw.
+    Of persons those are counted who have a row that is used, and the faults of one row each, by a draw.
     """
     with quiet():
-        part = partial(_row_sums, design, facts, counts.faults, used if rows is None else None)
+        part = partial(_row_sums, design, facts, counts.faults, None if counts.persons or rows is not None else used)
         one = replace(record, rows=1, shared=False)
         names = [*design.parsed.columns, *(fault.column for fault in counts.faults if fault.ungrouped)]
         sums = counted_tables(data, names, one, random).total(part, operator.add)
-        sums[0] += 0 if rows is None else row_count(rows)
-    at_fault = noisy_integers(sums[1:], counts.fault_sensitivity, counts.fault_eps, random)
+        if counts.persons:
+            assert record.column is not None
+            sums[0] = person_count(design.owned(data, record.column))
+        else:
+            sums[0] += 0 if rows is None else row_count(rows)
+    # A drawn row without a fault lies in a cell of its own: one person still changes one of these counts.
+    disjoint = sums[1:] if counts.persons else sums[1:-1]
+    at_fault = noisy_integers(disjoint, counts.fault_sensitivity, counts.fault_eps, random).tolist()
     number = data.rows if not counts.rows_eps else noisy_integers(sums[:1], 1, counts.rows_eps, random)[0]
-    return counts.released(int(number), at_fault.tolist())
+    return counts.released(int(number), at_fault[: len(counts.faults)], at_fault[-1] if counts.persons else None)
 
 
 def _row_sums(
@@ -547,11 +554,11 @@ def _row_sums(
     used: Callable[[Table], int] | None,
     tables: Iterable[Table],
 ) -> NDArray[np.int64]:
-    """How many rows of some tables are `used`, if they are to be encoded for that, and how many have each fault first.
+    """How many rows of some tables are `used`, if they are to be encoded, have each fault first, and have no fault.
 
-    Shape (1 + faults,).
+    Shape (2 + faults,).
     """
-    total = np.zeros(1 + len(faults), dtype=np.int64)
+    total = np.zeros(2 + len(faults), dtype=np.int64)
     for table in tables:
         for rows in slices(table.rows, BLOCK_ROWS):
             block = table.select(rows, rows.stop - rows.start)
@@ -564,4 +571,5 @@ def _row_sums(
             # The design does not read an absorbed factor: a fit uses the rows that have a value of it.
             whole = block if grouped is None else block.select(grouped, int(np.count_nonzero(grouped)))
             total[0] += 0 if used is None else used(whole)
+            total[-1] += np.count_nonzero(left)
     return total

@@ -288,17 +288,7 @@ def _budget_frame(plan: PlanFacts) -> pd.DataFrame:
     rows: list[tuple[Any, ...]] = []
     if plan.counts is not None:
         cost = plan.request.options.record.each(plan.counts.eps)  # a row's part, like all below
-        rows.append(
-            (
-                "row counts",
-                cost,
-                0.0,
-                cost,
-                cost,
-                0.0,
-                f"{plan.counts.of}, at fault" if plan.counts.persons else "rows, rows at fault",
-            )
-        )
+        rows.append(("row counts", cost, 0.0, cost, cost, 0.0, f"{plan.counts.of}, rows at fault"))
     if plan.bought:
         cost = range_eps(plan.request, plan.bought)
         rows.append(("ranges", cost, 0.0, cost, cost, 0.0, ", ".join(plan.bought)))

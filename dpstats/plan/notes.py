@@ -210,7 +210,7 @@ def unnamed_note(plan: PlanFacts) -> list[str]:
     if counts is None or counts.rows is None or not counts.faults:
         return []
     check = phrase("dp.check", shell="python -m dpstats check")
-    named = f"they name a column only if at least about {counts.least_named:,.0f} {counts.of} are at fault"
+    named = f"they name a column only if at least about {counts.least_named:,.0f} {counts.of_faults} are at fault"
     return [" ".join([f"The counts do not replace {check}: {named}.", *faults_line(plan)])]
 
 
@@ -227,7 +227,7 @@ def faults_line(plan: Any) -> list[str]:
     python, shell = (f" with eps={eps:g}", f" --eps {eps:g}") if eps <= plan.guarantee.eps else ("", "")
     check = phrase(f"dp.check{python}", shell=f"python -m dpstats check{shell}")
     which = "a column that is not named" if counts.named else "no column is named, but one"
-    return [f"Lost or clipped {counts.of}: {which} may lose or clip {many}. {check} counts them."]
+    return [f"Lost or clipped {counts.of_faults}: {which} may lose or clip {many}. {check} counts them."]
 
 
 def advised_notes(plan: PlanFacts) -> list[str]:

@@ -1,6 +1,7 @@
 """The rows of a fit, counted privately before the rest is planned: how many it uses, and what is wrong with others.
 
-A row counts once among those used, or once for the first column at fault in a public order (docs/proofs/adaptive).
+A row counts once among those used, or once for the first column at fault in a public order. Of persons those with a row
+that is used are counted, and for the faults one row of each, drawn at random (docs/proofs/adaptive).
 """
 
 from __future__ import annotations
@@ -52,6 +53,12 @@ CHECK_SDS = 4  # standard deviations of its noise from which a count of dp.check
 LARGE_UNNAMED = 0.02
 """A summary says how many rows a column that is not named may lose or clip if they are more than this share."""
 
+LATER: dict[str, Any] = {"trimmable": (), "persons": False, "sound": None}
+"""Fields that older versions did not store, with what they are there: a plan that has no more keeps its digest."""
+
+DRAWN = "one drawn from each person"
+"""Which rows of persons the counts of faults are of."""
+
 LONGEST_FORMULA = 40
 """Of a longer one a note repeats no more than what is added to it."""
 
@@ -70,7 +77,8 @@ class RowCounts:
     at_fault: tuple[int, ...] | None = None  # released: about how many rows have each fault first
     # numbers of which an interval within the declared range is bought if the number of rows says that it pays
     trimmable: tuple[str, ...] = ()
-    persons: bool = False  # whether one row of each person is counted
+    persons: bool = False  # whether `rows` are persons with a row that is used, and `at_fault` one row drawn from each
+    sound: int | None = None  # released of persons: about how many of the rows drawn have no fault
 
     @classmethod
     def planned(
@@ -121,8 +129,13 @@ class RowCounts:
 
     @property
     def of(self) -> str:
-        """What is counted."""
+        """What the number of rows used is of."""
         return "persons" if self.persons else "rows"
+
+    @property
+    def of_faults(self) -> str:
+        """What the counts of faults are of."""
+        return f"rows ({DRAWN})" if self.persons else "rows"
 
     @property
     def released_rows(self) -> tuple[float, float] | None:
@@ -134,9 +147,9 @@ class RowCounts:
         counted = replace(whole, eps=self.eps, delta=0.0, basis=PROOF, rho=None, mu=None)
         return counted, replace(whole, eps=self.rest)
 
-    def released(self, rows: int, at_fault: Sequence[int]) -> RowCounts:
+    def released(self, rows: int, at_fault: Sequence[int], sound: int | None = None) -> RowCounts:
         """With what was released."""
-        return replace(self, rows=int(rows), at_fault=tuple(map(int, at_fault)))
+        return replace(self, rows=int(rows), at_fault=tuple(map(int, at_fault)), sound=sound)
 
     @property
     def shown(self) -> str:
@@ -164,18 +177,21 @@ class RowCounts:
         losing = [count for fault, count in zip(self.faults, self.at_fault, strict=True) if fault.loses]
         error = math.sqrt(2 * len(losing)) * self._scale
         lost = sum(losing)
-        rows = max(self.rows + (lost if self.rows_eps else 0), 1)
+        rows = max(float(self.rows + (lost if self.rows_eps else 0)), 1.0)
+        if self.persons:
+            rows = max(self._rows_in_all(self._noise(FALSE_NOTES)), 1.0)
         dropping = sum(fault.loses and fault.declared.endswith(DROPS) for fault in self.faults)
         if dropping < 2 or lost < max(SURE_SDS * error, LEAST_NAMED * rows):
             return []
         share, deviation = (_percent(min(one / rows, 1.0), 2) for one in (lost, error))
-        return [f"in all about {share} of the {self.of} (s.d. {deviation}) are lost"]
+        return [f"in all {self._share_text(share, deviation)} are lost"]
 
     @property
     def least_named(self) -> float:
         """About so many rows at fault a column must have for `findings` to name it."""
         assert self.rows is not None
-        return max(self._noise(FALSE_NOTES), LEAST_NAMED * self.rows)
+        noise = self._noise(FALSE_NOTES)
+        return max(noise, LEAST_NAMED * (self._rows_in_all(noise) if self.persons else self.rows))
 
     @property
     def most_unnamed(self) -> tuple[int, float]:
@@ -252,7 +268,7 @@ class RowCounts:
         """On one column."""
         trimmed = not fault.loses and fault.column in narrowed
         return (
-            f"about {_percent(share, 2)} of the {self.of} (s.d. {_percent(error, 2)}) "
+            f"{self._share_text(_percent(share, 2), _percent(error, 2))} "
             + (_trimmed_effect(fault) if trimmed else fault.large_effect if large else fault.effect)
             + ("" if large else self._doubt(fault) or ("" if trimmed else self._unstopped(fault)))
         )
@@ -262,9 +278,13 @@ class RowCounts:
         most = sorted(group, key=lambda one: -one[1])
         listed = [f"`{fault.column}` ({_percent(share, 2)})" for fault, share, _ in most]
         share, error = math.fsum(one[1] for one in group), group[0][2] * math.sqrt(len(group))
-        return f"about {_percent(min(share, 1.0), 2)} of the {self.of} (s.d. {_percent(error, 2)}) " + most[0][
-            0
-        ].shared_effect(joined(listed, "and" if most[0][0].loses else "or"), large=large)
+        columns = joined(listed, "and" if most[0][0].loses else "or")
+        lost = self._share_text(_percent(min(share, 1.0), 2), _percent(error, 2))
+        return f"{lost} {most[0][0].shared_effect(columns, large=large)}"
+
+    def _share_text(self, share: str, deviation: str) -> str:
+        """A share of the rows and its error, in words."""
+        return f"about {share} of the rows ({f'{DRAWN}, ' if self.persons else ''}s.d. {deviation})"
 
     def _unstopped(self, fault: Fault) -> str:
         """Why so many rows at fault did not stop the fit, if noise may have made a part of them; else empty."""
@@ -273,7 +293,7 @@ class RowCounts:
         most = _most(fault) * self._rows_in_all(noise)
         if not most < self.at_fault[self.faults.index(fault)] <= most + noise:
             return ""
-        return f"; the count is noisy, and stops a fit only beyond about {round(most + noise, -1):,.0f} {self.of}"
+        return f"; the count is noisy, and stops a fit only beyond about {round(most + noise, -1):,.0f} rows"
 
     def _doubt(self, fault: Fault) -> str:
         """How often noise alone names a column, beside a count not far above the limit; else empty."""
@@ -284,9 +304,11 @@ class RowCounts:
         return f"; noise alone names a column in up to {100 * FALSE_NOTES:g} of 100 fits, and {check} confirms it"
 
     def _rows_in_all(self, noise: float) -> float:
-        """About how many rows there are: where their number is public it has those lost among them."""
+        """About how many rows there are, of persons rows drawn: a public number has those lost among them."""
         assert self.rows is not None
         assert self.at_fault is not None
+        if self.sound is not None:  # those used are persons here, and may have lost the row that was drawn
+            return max(float(self.sound), 0.0) + sum(count for count in self.at_fault if count > noise)
         counted = zip(self.faults, self.at_fault, strict=True) if self.rows_eps else ()
         return max(float(self.rows), 0.0) + sum(count for fault, count in counted if fault.loses and count > noise)
 
@@ -310,8 +332,7 @@ class RowCounts:
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""
         stored = asdict(self) | {"faults": [list(fault.stored) for fault in self.faults]}
-        # Without these it is as older versions stored it, and keeps its digest.
-        return {name: value for name, value in stored.items() if name not in ("trimmable", "persons") or value}
+        return {name: value for name, value in stored.items() if name not in LATER or value != LATER[name]}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:

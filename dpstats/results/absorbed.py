@@ -133,7 +133,7 @@ class AbsorbedResults(InferenceMixin, Released):
     released : ReleasedWithin
         What was released: sums of squares and products within groups, and a count.
     counts : RowCounts or None
-        What counted the rows, or one row of each group, before the fit.
+        What counted the rows, or groups and one row of each, before the fit.
 
     Examples
     --------

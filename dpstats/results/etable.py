@@ -30,7 +30,7 @@ from dpstats.results.groups import GroupResults
 from dpstats.results.model import FittedModel
 from dpstats.results.statistics import IVResults, StatisticsResults
 from dpstats.results.stored import Printed, written_text
-from dpstats.results.summary import has_exact_noise, rows_text
+from dpstats.results.summary import counted_name, has_exact_noise, rows_text
 from dpstats.summaries import GAP, WIDTH, Summary, format_number, full_width, with_title, without_lists, wrap_text
 from dpstats.wording import part_of
 
@@ -41,7 +41,7 @@ NAME_WIDTH = 16  # the least width of the column of names
 NAME_LINES = 3  # so many lines may a name have before a fit goes to another panel
 MOST_ROWS = 8  # rows that a message lists
 
-COMMON_FACTS = ("Family", "Alpha", "Epsilon", "Delta", "Neighbours", "Certified", "Rows")
+COMMON_FACTS = ("Family", "Alpha", "Epsilon", "Delta", "Neighbours", "Certified", "Rows", "Persons")
 """Facts that every table has; others have a row where fits differ in them."""
 
 STARS = {"*": 0.05, "**": 0.01, "***": 0.001}  # the mark of p-values below a level
@@ -490,7 +490,7 @@ class Column:
             **dict.fromkeys(ROW_FACTS, ""),
             **{name.rstrip(":"): fact for name, fact in auxiliary_facts(plan)},
             **spent,
-            "Rows": rows_text(self.fit),
+            counted_name(self.fit).capitalize(): rows_text(self.fit),
             **dict.fromkeys(FIGURES, ""),
             "R2" if isinstance(plan.family, Gaussian) else "Deviance expl.": self._why_no_share,
             **self.figures,

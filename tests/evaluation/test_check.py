@@ -489,7 +489,7 @@ def test_the_family_is_that_of_the_declared_response() -> None:
 
 def test_what_counts_of_a_unit_is_said() -> None:
     check = dp.check("y ~ x + g", frame().assign(who=np.arange(5000) // 2), DOMAIN, 1.0, unit="who")
-    assert "one row of each who counts" in str(check)
+    assert "rows: one drawn from each who" in str(check)
     assert check.rows == pytest.approx(2500, abs=60)
 
 

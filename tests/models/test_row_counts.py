@@ -49,7 +49,7 @@ def frame(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
 
 
 def sums(rows: list[tuple[Any, ...]], formula: str = FORMULA, domain: dict[str, Any] | None = None) -> np.ndarray:
-    """What is counted of some rows, before any noise: rows used, then first faults."""
+    """What is counted of some rows, before any noise: rows used, first faults, then rows without one."""
     table, declared, family = as_table(frame(rows)), Domain(domain or DOMAIN), get_family("binomial")
     design = design_spec(formula, declared, family=family)
     facts = column_facts(design.parsed, design.domain, family)
@@ -62,14 +62,14 @@ FORMULAS = (FORMULA, "y ~ x * g", "y ~ np.log(x) + z")
 
 
 def most_added(formula: str, rows: list[tuple[Any, ...]], new: tuple[Any, ...]) -> tuple[int, int]:
-    """What one more row adds to the number of rows used, and to the faults in all."""
+    """What one more row adds to the number of rows used, and to the faults and the rows without one in all."""
     change = np.abs(sums([*rows, new], formula) - sums(rows, formula))
     return int(change[0]), int(change[1:].sum())
 
 
 @settings(max_examples=150)
 @given(st.sampled_from(FORMULAS), st.lists(row, max_size=4), row)
-def test_a_row_counts_once_among_those_used_and_once_among_faults(
+def test_a_row_counts_once_among_those_used_and_once_among_faults_or_rows_without_one(
     formula: str, rows: list[tuple[Any, ...]], new: tuple[Any, ...]
 ) -> None:
     used, faults = most_added(formula, rows, new)
@@ -81,9 +81,9 @@ def test_counting_every_fault_of_a_row_is_caught(monkeypatch: pytest.MonkeyPatch
     """The planted bug: a row with two columns at fault adds two."""
 
     def all_faults(design: Any, facts: Any, faults: Any, used: Any, tables: Any) -> np.ndarray:
-        total = np.zeros(1 + len(faults), dtype=np.int64)
+        total = np.zeros(2 + len(faults), dtype=np.int64)
         for table in tables:
-            total[1:] += fault_flags(table, facts, design, faults).sum(axis=0)
+            total[1:-1] += fault_flags(table, facts, design, faults).sum(axis=0)
         return total
 
     monkeypatch.setitem(globals(), "_row_sums", all_faults)
@@ -93,9 +93,9 @@ def test_counting_every_fault_of_a_row_is_caught(monkeypatch: pytest.MonkeyPatch
 def test_the_first_fault_is_of_a_loss_then_of_a_clipped_column() -> None:
     counted = sums([(7.0, 9.0, "zz", 1), (7.0, 9.0, "a", 1), (0.5, 1.0, "a", 0), (0.5, 1.0, "a", 2)])
     # y, missing and undeclared, x, z, g, the same, then x and z are outside: two rows used, one clipped first in x.
-    assert counted.tolist() == [2, 0, 1, 0, 0, 0, 1, 1, 0]
+    assert counted.tolist() == [2, 0, 1, 0, 0, 0, 1, 1, 0, 1]
     missing = sums([(7.0, 9.0, None, math.nan), (0.5, 1.0, None, 1)])
-    assert missing.tolist() == [0, 1, 0, 0, 0, 1, 0, 0, 0]
+    assert missing.tolist() == [0, 1, 0, 0, 0, 1, 0, 0, 0, 0]
 
 
 def test_rows_that_a_condition_leaves_out_are_no_faults() -> None:
@@ -829,13 +829,13 @@ def persons(n: int, most: int = 4, **wrong: Any) -> pd.DataFrame:
 
 
 def exact_counts(data: pd.DataFrame, monkeypatch: pytest.MonkeyPatch, **options: Any) -> np.ndarray:
-    """The counts of a fit for persons without their noise: used, then by fault."""
+    """The counts of a fit for persons without their noise: used, then of the rows drawn by fault and without one."""
     monkeypatch.setattr(sources, "noisy_integers", lambda values, *_: values)
     domain = {**PERSON_DOMAIN, "w": (0, 1)}
     fit = dp.logit("y ~ x + g", data, 1.0, domain=domain, unit="who", on_mismatch="go", **options)
     assert fit.plan.counts.persons
     assert fit.plan.counts.fault_sensitivity == (1 if fit.plan.request.adjacency == "add_remove" else 2)
-    return np.array([fit.plan.counts.rows, *fit.plan.counts.at_fault])
+    return np.array([fit.plan.counts.rows, *fit.plan.counts.at_fault, fit.plan.counts.sound])
 
 
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
@@ -845,7 +845,8 @@ def test_a_person_counts_once_however_many_rows_there_are(
 ) -> None:
     """Missing cells, undeclared levels and weights of zero: a person moves both counts by as much as they are charged.
 
-    Another person in one's place moves the number of persons by one, and faults by two.
+    A drawn row is in the cell of its first fault or in that of rows without one. Another person in one's place moves
+    the number of persons by one, and faults by two.
     """
     others = persons(40, most=1, w=0.5)
     rows = pd.DataFrame(
@@ -868,16 +869,60 @@ def test_a_person_counts_once_however_many_rows_there_are(
 
 
 def test_counting_every_row_of_a_person_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted bug: rows are counted instead of persons."""
+    """The planted bugs: rows are counted instead of persons, or all their rows and not the one drawn."""
     monkeypatch.setattr(sources, "counted_tables", lambda table, names, *_: table.batches(names))
-    counts = exact_counts(persons(40), monkeypatch)
-    assert counts[0] > 40
+    assert exact_counts(persons(40), monkeypatch)[1:].sum() > 40
+    monkeypatch.setattr(sources, "person_count", lambda rows: sum(len(one.ids) for one in rows.collect()))
+    assert exact_counts(persons(40), monkeypatch)[0] > 40
+
+
+def test_counting_a_drawn_row_twice_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted bug: a row with a fault is among the rows without one too, as a person is among those counted."""
+    right = sources._row_sums
+
+    def twice(*arguments: Any) -> np.ndarray:
+        total = right(*arguments)
+        total[-1] += total[1:-1].sum()
+        return total
+
+    alone = persons(40, most=1)
+    lost = pd.concat([alone, pd.DataFrame({"who": [99], "x": [np.nan], "g": ["a"], "y": [1]})], ignore_index=True)
+    moved = []
+    for counted in (right, twice):
+        monkeypatch.setattr(sources, "_row_sums", counted)
+        moved.append(np.abs(exact_counts(lost, monkeypatch) - exact_counts(alone, monkeypatch))[1:].sum())
+    assert moved == [1, 2]
+
+
+def test_persons_are_those_with_a_row_that_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who lacks a cell in some rows was lost: one random row of each was counted."""
+    data = persons(4_000)
+    data.loc[np.random.default_rng(1).random(len(data)) < 0.15, "x"] = np.nan
+    with monkeypatch.context() as patch:
+        counts = exact_counts(data, patch)
+    assert counts[0] == data.dropna()["who"].nunique()
+    assert counts[1:].sum() == 4_000
+    # 600 are expected to be drawn with a missing cell, with a deviation of 23.
+    assert 3_300 < counts[-1] < 3_500
+    released = dp.logit("y ~ x + g", data, 8.0, domain=PERSON_DOMAIN, unit="who").plan.counts
+    (found,) = released.findings()
+    words = r"about 1[3-7] % of the rows \(one drawn from each person, s\.d\. [.\d]+ %\) are lost to `x`"
+    assert re.match(words, found)
+
+
+def test_a_column_of_few_rows_in_a_condition_stops_a_fit_for_persons() -> None:
+    """Faults are a share of the drawn rows that meet it, not of all persons."""
+    data = persons(4_000, most=8).assign(w=lambda rows: np.arange(len(rows)) % 5)
+    data.loc[np.random.default_rng(1).random(len(data)) < 0.4, "x"] = np.nan
+    domain = {**PERSON_DOMAIN, "w": (0, 4)}
+    with pytest.raises(MismatchError, match=r"About (3[5-9]|4[0-5]) % of the rows"):
+        dp.logit("y ~ x + g", data, 8.0, domain=domain, unit="who", subset="w > 3")
 
 
 @pytest.mark.parametrize("wrong", [{"x": 7.0}, {"g": "zz"}, {"y": np.nan}], ids=str)
 def test_a_wrong_domain_stops_a_fit_for_persons(tmp_path: Path, wrong: dict[str, Any]) -> None:
     ledger = dp.Ledger(tmp_path / "who.ledger", dataset="d", eps=3.0, unit="who")
-    with pytest.raises(MismatchError, match="of the persons") as caught:
+    with pytest.raises(MismatchError, match=r"of the rows \(one drawn from each person, s\.d\. ") as caught:
         dp.logit("y ~ x + g", persons(8_000, **wrong), 1.0, domain=PERSON_DOMAIN, unit="who", ledger=ledger)
     assert "eps=0.03, add_remove per who" in str(caught.value)
     assert ledger.remaining.eps == pytest.approx(2.97)

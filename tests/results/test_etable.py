@@ -80,6 +80,9 @@ def test_what_differs_has_a_row(fits: dict[str, dp.GLMResults]) -> None:
     assert "..." not in text
     mixed = dp.etable([fits["plain"], dp.lasso("y ~ x", fits_data(), 1.0, alpha=2.0, domain=DOMAIN)])
     assert "Penalty none lasso, alpha 2" in " ".join(str(mixed).split())
+    rows, persons = (next(line for line in text.splitlines() if line.startswith(name)) for name in ("Rows", "Persons"))
+    assert (rows.count("about"), persons.count("about")) == (2, 1)
+    assert "\nRows" not in str(dp.etable([counts["persons"]]))
 
 
 def fits_data() -> pd.DataFrame:
