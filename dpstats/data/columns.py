@@ -31,9 +31,6 @@ CodeOf = Mapping[float | str, int]
 MISSING_TOKEN = 0x7FF8000000000000
 """The token of a missing cell: the bits of NaN."""
 
-MISSING_WORDS = ("", ".", "?", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>", "#N/A")
-"""Texts that stand for missing in the files of R, pandas, Stata and SAS, where no level is declared so."""
-
 FEW_LEVELS = 8
 """Numbers are compared with so few levels one by one, in less time than a search takes."""
 
@@ -110,11 +107,13 @@ class NumericColumn(Column):
         return low <= least and greatest <= high
 
     def numbers(self) -> Array:
-        # A long double too large for float64 becomes infinite.
+        # Side by side, however they lie: numpy's functions may round numbers that lie in steps in another way, and
+        # whether a row is left out, which copies the others, would move them. A long double too large for float64
+        # becomes infinite.
         with np.errstate(all="ignore"):
             if isinstance(self.values, np.ndarray):
-                return np.asarray(self.values.astype(np.float64, copy=False))
-            return np.asarray(self.values.to_numpy(dtype=np.float64, na_value=np.nan))
+                return np.ascontiguousarray(self.values, dtype=np.float64)
+            return np.ascontiguousarray(self.values.to_numpy(dtype=np.float64, na_value=np.nan))
 
     def codes(self, code_of: CodeOf) -> Codes:
         return numeric_codes(self.numbers(), code_of)

@@ -15,6 +15,9 @@ from dpstats.domain import as_number
 Identities = NDArray[np.uint64]
 """Shape (rows, 2)."""
 
+MISSING_WORDS = ("", ".", "?", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "None", "<NA>", "#N/A")
+"""Texts that stand for missing in the files of R, pandas, Stata and SAS, where no level is declared so."""
+
 MISSING_IDENTITY = np.uint64(2**64 - 1)
 """Both halves of the identity of a missing cell."""
 
@@ -95,11 +98,11 @@ def _decimal(cell: Any, number: float) -> tuple[int, int]:
 
 
 def _text(text: str) -> tuple[int, int]:
-    """Text that is no number that a double can be near: by its letters; none is missing."""
+    """Text that is no number that a double can be near: by its letters; what stands for missing is nobody's."""
     return (
-        _hashed(b"t" + text.encode("utf-8", "surrogatepass"))
-        if text
-        else (int(MISSING_IDENTITY), int(MISSING_IDENTITY))
+        (int(MISSING_IDENTITY), int(MISSING_IDENTITY))
+        if text in MISSING_WORDS
+        else _hashed(b"t" + text.encode("utf-8", "surrogatepass"))
     )
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from dpstats.domain import Domain, Range, canonical
 from dpstats.errors import FormulaError
+from dpstats.families.base import pad_rows
 from dpstats.formula.public_frame import Codes, Encoded, public_frame
 from dpstats.formula.transforms import EXAMPLES, Features, Norms, RowWise
 
@@ -213,8 +214,19 @@ def evaluate(node: Node, rows: Mapping[str, Encoded]) -> Value:
 
 
 def elementwise(function: Callable[..., Any]) -> Callable[..., Value]:
-    """`function` of numbers, with booleans counted as 0 and 1."""
-    return lambda *arguments: function(*(as_numbers(argument) for argument in arguments))
+    """`function` of numbers, with booleans counted as 0 and 1, each row by itself.
+
+    What numpy does at once may round what is left over at the end of an array in another way: ones fill it up.
+    """
+
+    def applied(*arguments: Value) -> Value:
+        numbers = [as_numbers(argument) for argument in arguments]
+        rows = max((len(one) for one in numbers if np.ndim(one)), default=0)
+        if rows % 64 == 0:
+            return function(*numbers)
+        return function(*(pad_rows(one) if np.ndim(one) else one for one in numbers))[:rows]
+
+    return applied
 
 
 def logical(function: Callable[..., Any]) -> Callable[..., Value]:

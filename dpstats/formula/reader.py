@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.data import Block, PackedRows, Rows, Table, as_table, slices
-from dpstats.data.columns import MISSING_TOKEN, MISSING_WORDS, Column, token_of, usable_kind
+from dpstats.data.columns import MISSING_TOKEN, Column, token_of, usable_kind
+from dpstats.data.identities import MISSING_WORDS
 from dpstats.data.passes import cut_even
 from dpstats.data.persons import NOBODY, OwnedRows
 from dpstats.domain import Domain, Levels, Range, number_pair
@@ -94,7 +95,6 @@ def _within(cells: Column, declared: Range, beyond: bool) -> tuple[Array, NDArra
     numbers = cells.numbers()
     if cells.all_within(numbers, *(declared.interval if declared.drops else (declared.low, declared.high))):
         return numbers, np.ones(len(numbers), dtype=bool)
-    numbers = np.ascontiguousarray(numbers)
     if declared.drops:
         known = np.isfinite(numbers) if beyond else declared.holds(numbers)
         return np.where(known, numbers, np.nan), known

@@ -508,7 +508,7 @@ def single_contributions(rows: Vector, center: Vector, reach: Vector, slope: Vec
     """
     steps = STEPS / np.where(reach > 0, reach, np.inf)
     contributions = np.trunc((rows - center) * slope[:, None] * steps)
-    return np.clip(contributions, -STEPS, STEPS, out=contributions)
+    return np.nan_to_num(np.clip(contributions, -STEPS, STEPS, out=contributions), copy=False)
 
 
 def group_contributions(rows: Vector, candidate: Candidate, slope: Vector, *, centred: bool) -> Integers:
@@ -523,7 +523,8 @@ def group_contributions(rows: Vector, candidate: Candidate, slope: Vector, *, ce
             rest += scaled[:, column]
         rest = 1 - np.clip(rest, 0, 1)
     vectors = np.column_stack([scaled, rest]) * slope[:, None] * (INSIDE * STEPS * candidate.weight)
-    integers = np.clip(np.trunc(vectors), -STEPS, STEPS).astype(np.int64)
+    # No NaN comes here; as a whole number it would have a square that wraps.
+    integers = np.nan_to_num(np.clip(np.trunc(vectors), -STEPS, STEPS)).astype(np.int64)
     # No row of the design is longer, up to the rounding that INSIDE leaves room for; the proof needs none to be.
     return np.where((integers**2).sum(axis=1, keepdims=True) <= STEPS**2, integers, 0)
 

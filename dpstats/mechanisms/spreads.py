@@ -52,4 +52,4 @@ def evening_weights(spreads: Vector) -> Vector:
     None of the spreads counts as less than `USUAL_SPREAD`: one term of little spread would lower all others.
     """
     floored = np.maximum(spreads, USUAL_SPREAD * (1 + 1e-6))  # so that rounding does not tell numbers apart
-    return np.asarray((floored.min() / floored) ** SPREAD_POWER, dtype=np.float64)
+    return np.asarray((floored.min(initial=np.inf) / floored) ** SPREAD_POWER, dtype=np.float64)

@@ -219,6 +219,12 @@ class TestAutomaticAlpha:
         assert (counted.penalty_weights > 3 * noise).all()
         np.testing.assert_allclose(chosen.penalty_weights, 7 * np.sqrt(chosen.noise_variances))
 
+    def test_without_a_penalised_column_there_is_nothing_to_weigh(self):
+        domain = {"x": (-1, 1), "y": (0, 1)}
+        given = {"penalty": "lasso", "family": "binomial", "refit_share": 0.5, "penalty_weights": {"x": 0.0}}
+        objective = dp.plan("y ~ x", domain, 1.0, **given).stages[0].plan
+        assert objective.penalty_weights.tolist() == [0, 0]
+
     def test_penalty_weights_multiply_it(self):
         domain = {"x": (-1, 1), "z": (-1, 1), "w": (-1, 1), "y": (0, 1)}
         given = {"family": "binomial", "penalty": "lasso", "penalty_weights": {"z": 2.0, "x": 0.0, "w": 0.1}}

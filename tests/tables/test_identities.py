@@ -138,7 +138,7 @@ class Hostile:
 
 @pytest.mark.parametrize(
     "cell",
-    [None, np.nan, np.inf, "", "  ", pd.NaT, pd.NA, [1], {}, Hostile(), 1j],
+    [None, np.nan, np.inf, "", "  ", " NA", "nan", "None", "<NA>", ".", pd.NaT, pd.NA, [1], {}, Hostile(), 1j],
     ids=lambda cell: type(cell).__name__,
 )
 def test_cells_that_name_nobody_are_missing(cell: object) -> None:
