@@ -236,14 +236,34 @@ class Forecast:
     def _log_deviations(self, name: str, n: int) -> Vector:
         """Standard deviations of the logarithms of the errors that fits show, shape (p,).
 
-        By noise in the information and in the spread of the score, to first order (docs/proofs/inference, 6), and by
-        which rows there are.
+        By noise in the information and in the spread of the score, to first order (docs/proofs/inference, 6), by which
+        rows there are, and by the coefficients that residuals are about.
         """
-        with single_blas_thread(len(self.coefficients)), quiet():
+        centres = self._centre_variance(name, n)
+        with single_blas_thread(len(self.coefficients)), quiet(), np.errstate(invalid="ignore"):
             found = self._inferred(name, n).contrasts
-        squares = found.information_noise + np.divide(found.spread_noise, found.variances)
+            spread, noise = found.spread_noise / found.variances, found.noise / found.variances
+        squares = found.information_noise + spread + noise**2 * centres / 4
         squares = squares + (0.0 if self.sample is None else self.sample.log_variances / n)
         return np.asarray(np.sqrt(np.where(np.isfinite(squares), squares, 0.0)))
+
+    def _centre_variance(self, name: str, n: float) -> float:
+        """The relative variance of the noise's variance in the coefficients with those that residuals are about."""
+        if self.cap is None:
+            return 0.0
+        statistics, means = self._likely_plan(name, n).objective.statistics, self.populations[name]
+        assert statistics is not None
+        assert statistics.residuals is not None
+        pulled, noise = self.centre_errors(name, n)
+        centres = np.random.default_rng(SEED).multivariate_normal(
+            means.coef + pulled, noise, MOST_NOISES, method="eigh"
+        )
+        found = [
+            replace(statistics, residuals=replace(statistics.residuals, coef=tuple(one))).law.metric for one in centres
+        ]
+        left = np.append(-means.coef, 1.0)
+        sizes = np.array([left @ metric @ left for metric in found])
+        return float(np.var(sizes) / np.mean(sizes) ** 2)
 
     def likely(self, name: str, n: int, *, rough: bool = False) -> tuple[Vector, Vector]:
         """Errors of `n` rows of a population, inf where most draws of noise leave none, and chances, each (p,).
@@ -259,6 +279,9 @@ class Forecast:
         drawn = np.array(list(self.drawn_errors(name, n, noises(len(chance)))))
         if self.unlucky:
             errors = np.maximum(self.expected(name, n), drawn.max(axis=0))
+            if np.isfinite(few := drawn[:LEAST_NOISES]).all():  # what the first order leaves out
+                logs = np.log(few)
+                errors = np.maximum(errors, np.exp(logs.mean(axis=0) + UNLUCKY * logs.std(axis=0)))
         else:
             errors = np.quantile(drawn, 0.5, axis=0, method="lower")
         return np.where(chance < HALF, np.inf, errors), chance
@@ -270,17 +293,18 @@ class Forecast:
 
     def drawn_errors(self, name: str, n: int, draws: int) -> Iterator[Vector]:
         """The errors that draws of what is released leave, of rows of a population, inf where there is none, (p,)."""
-        random = np.random.default_rng(SEED)
-        if (plain := self._plain_answer(name, n)) is not None:
-            yield from [self.expected(name, n) if plain else np.full(len(self.coefficients), np.inf)] * draws
-            return
+        random, plain, made = np.random.default_rng(SEED), self._plain_answer(name, n), draws
+        if plain is not None:  # a few tell how errors vary
+            made = min(draws, LEAST_NOISES) if plain and self.unlucky else 0
         # A search asks again for the numbers that its table is of.
         known, law = self._cache.setdefault((name, n), []), self._matrix_noise(name, n)
-        for place in range(draws):
+        for place in range(made):
             noise = law.sample(random)
             if place == len(known):
                 known.append(self._errors(name, n, noise))
             yield known[place]
+        if made < draws:
+            yield from [self.expected(name, n) if plain else np.full(len(self.coefficients), np.inf)] * (draws - made)
 
     def _plain_answer(self, name: str, n: float) -> bool | None:
         """Whether all coefficients have errors in every draw, or none has in any, as far as no draw is needed.
