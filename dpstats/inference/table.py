@@ -225,19 +225,17 @@ class Inference:
         return self.contrasts.conf_int(alpha) + self.offset[:, None]
 
     def cov_params(self) -> Float:
-        """Covariance of the coefficients' errors, shape (q, q).
+        """Covariance of the coefficients' errors, shape (q, q), with the squares of `se` on its diagonal.
 
-        On the diagonal A and the attenuation, the variance as if the information were exact: its root is a little below
-        `se`, which pays for noise in the information and for tails. For coefficients that are not identified infinite
-        there, and NaN elsewhere. `t_test` and `wald_test` are better for combinations than what this matrix gives.
+        The correlations are those of A, as if the information were exact; `t_test` and `wald_test` are better for
+        combinations. For coefficients without a bound infinite on the diagonal, and NaN elsewhere. NaN off the whole
+        diagonal where variances alone were released, which say nothing of correlations (docs/proofs/inference, 9).
         """
-        size, where = len(self.map), np.flatnonzero(self.identified)
-        covariance = np.full((size, size), np.nan)
-        np.fill_diagonal(covariance, np.inf)
-        if len(where):
-            roots = np.sqrt((self.contrasts.variances + self.contrasts.attenuation)[where])
-            law = standardised_law(self.estimates, self.map[where])
-            covariance[np.ix_(where, where)] = law.correlation * np.outer(roots, roots)
+        covariance, where = np.full((len(self.map), len(self.map)), np.nan), np.flatnonzero(np.isfinite(self.se))
+        if len(where) and self.estimates.is_model:
+            law, errors = standardised_law(self.estimates, self.map[where]), self.se[where]
+            covariance[np.ix_(where, where)] = law.correlation * np.outer(errors, errors)
+        np.fill_diagonal(covariance, self.se**2)
         return covariance
 
     def t_test(self, rows: Float, null: Float | float = 0.0, alpha: float = 0.05) -> CombinationTests:

@@ -254,13 +254,21 @@ class InferenceMixin:
         return WideFrame({side: self._series(ends[:, side], "ends") for side in (0, 1)})
 
     def cov_params(self) -> pd.DataFrame:
-        """Covariance of the errors of `debiased`, for the fitted columns.
+        """Covariance of the errors of `debiased`, for the fitted columns; its diagonal is ``bse**2``.
 
-        NaN for a coefficient that is not identified. For combinations, `t_test` and `wald_test` are more accurate than
-        this matrix, because they account for the noise in the information.
+        Robust and clustered fits release the variance of each coefficient but no covariances: these are NaN, and
+        `t_test` tests combinations by an upper bound. In other fits covariances are NaN for a coefficient that is not
+        identified, whose variance is infinite; `t_test` and `wald_test` are more accurate than the matrix, because they
+        account for the noise in the information of each combination.
         """
         matrix, names = self._inference.cov_params(), self._fitted_names
-        return WideFrame(matrix, index=names, columns=names)
+        table = NotedFrame(pd.DataFrame(matrix, index=names, columns=names))
+        if not self._inference.estimates.is_model:
+            table.attrs["note"] = (
+                "Covariances are not released: a fit with robust or clustered errors releases variances alone. t_test "
+                "tests combinations of coefficients."
+            )
+        return table
 
     @explain_calls()
     def tidy(self, *, exponentiate: bool = False, conf_int: bool = True, conf_level: float = 0.95) -> pd.DataFrame:
