@@ -114,6 +114,11 @@ def evaluated(formula: str, family: str) -> Callable[[Path], Any]:
     return call
 
 
+def compared(folder: Path) -> Any:
+    found = dp.evaluate(fit("y ~ x + g")(folder), frame(), 1.0, against=fit("y ~ x")(folder))
+    return [found, found.to_dict(), str(found.metrics)]
+
+
 def checked(folder: Path) -> Any:
     found = dp.check("y ~ x + g + mixed", frame(), {**DOMAIN, "mixed": (0, 10)}, 0.1)
     found.save(folder / "check.json")
@@ -254,6 +259,7 @@ CALLS: dict[str, Callable[[Path], Any]] = {
     "evaluation": evaluated("y ~ x + g", "gaussian"),
     "evaluation, binomial": evaluated("b ~ x + g", "binomial"),
     "evaluation, poisson": evaluated("count ~ x + g", "poisson"),
+    "evaluation of two models": compared,
     "check": checked,
     "holdout": held_out,
     "statistics": statistics,

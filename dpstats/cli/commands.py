@@ -48,6 +48,7 @@ def add_evaluate(commands: Commands) -> None:
     units.add_argument("--unit", metavar="COLUMN", help="guarantee for persons, identified by this column")
     units.add_argument("--no-unit", action="store_const", const=False, dest="unit", help="guarantee for single rows")
     parser.add_argument("--metrics", nargs="+", help="such as accuracy brier; by default all metrics of the family")
+    parser.add_argument("--against", type=Path, metavar="FIT", help="another model: release how their losses differ")
     parser.add_argument("--full", action="store_true", help="also print all notes")
     add_payment(parser)
     add_output(parser, "the released values")
@@ -57,6 +58,8 @@ def add_evaluate(commands: Commands) -> None:
 def _evaluate(options: argparse.Namespace) -> None:
     fit = GLMResults.load(options.fit)
     arguments = {name: getattr(options, name) for name in ("delta", "adjacency", "unit", "metrics")}
+    if options.against is not None:
+        arguments["against"] = GLMResults.load(options.against)
     with payment(options) as ledger, new_file(options.output):
         found = evaluate(fit, options.data, options.eps, ledger=ledger, **arguments)
     deliver(found, lambda: _evaluation_text(found, options), options.output)
@@ -69,7 +72,8 @@ def _evaluation_text(found: Evaluation, options: argparse.Namespace) -> str:
     frames = {name: getattr(found, name) for name in FRAMES}
     tables = {name: None if table is None else records(table) for name, table in frames.items()}
     numbers = {name: getattr(found, name) for name in ("rows", "rows_se", "rows_left_out", "rows_left_out_se")}
-    facts = {"model": found.model, **numbers, "guarantee": found.guarantee.to_dict(), "notes": list(found.notes)}
+    models = {"model": found.model} | ({} if found.against is None else {"against": found.against})
+    facts = {**models, **numbers, "guarantee": found.guarantee.to_dict(), "notes": list(found.notes)}
     return as_json({**facts, **tables})
 
 

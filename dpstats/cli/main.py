@@ -68,7 +68,10 @@ def _open_streams() -> None:
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
 
 
-ONE_MODEL = "evaluate takes one FIT: run it once for each model; what they cost on one test set adds up"
+ONE_MODEL = (
+    "evaluate takes one FIT: run it once for each model, what they cost on one test set adds up; or compare two by "
+    "--against FIT"
+)
 """What to say of a second model."""
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +20,16 @@ from dpstats.evaluation.histograms import STEPS, WEIGHTED_STEPS, Histogram, line
 from dpstats.evaluation.integer_noise import IntegerNoise, choose_noise
 from dpstats.evaluation.levels import LEVEL_METRICS, LevelModel
 from dpstats.evaluation.numeric import COUNT_METRICS, GAUSSIAN_METRICS, QUANTILE_METRICS, NumericModel
+from dpstats.evaluation.paired import (
+    NO_DIFFERENCE,
+    PRINTED_LOSSES,
+    ComparedModel,
+    ModelPair,
+    PairSums,
+    check_same_response,
+    shared_losses,
+    verdict_note,
+)
 from dpstats.evaluation.result import FEW_ROWS_NOTE, LEFT_OUT, PRINTED_NAMES, Evaluation, Tables, rows_error
 from dpstats.evaluation.row_sums import Model, RowSums, columns_read, steps_left_out
 from dpstats.formula.advice import dropped_note
@@ -63,6 +74,7 @@ def evaluate(
     eps: float,
     *,
     metrics: Sequence[str] | None = None,
+    against: GLMResults | None = None,
     delta: float = 0.0,
     adjacency: str = "add_remove",
     ledger: LedgerLike = None,
@@ -92,6 +104,12 @@ def evaluate(
         over cut-points), log_score, deviance. Gaussian: r2, rmse, mae,
         residuals. Quantiles: pinball. Poisson: deviance, mae, residuals; negative binomial without the deviance.
         Names as printed ("deviance explained") are taken too, in any case ("R2"), and "auc" for roc.
+    against : GLMResults, optional
+        Another model of the same response. The release is then the mean difference of both models' losses on the same
+        rows, those of `fit` less those of `against`, which usually has far less noise than two evaluations. Losses:
+        log_score, brier (rps of ordered levels), accuracy (error rates); mse, mae; deviance, mse, mae of counts
+        (negative binomial without the deviance); pinball. By default the first of these that both models have. No other
+        metric is compared, so not the area under the ROC curve.
     adjacency : {"add_remove", "replace_one"}
     ledger : Ledger, Part or path, optional
         Charged durably before any row is read.
@@ -140,59 +158,99 @@ def evaluate(
     """
     if not isinstance(fit, GLMResults):
         raise _not_evaluated(fit)
-    inherited = fit.plan.guarantee.unit if unit is None else None
+    if against is not None and not isinstance(against, GLMResults):
+        raise _not_evaluated(against, "against")
+    inherited = _inherited_unit(fit, against) if unit is None else None
     person = inherited if unit is None else None if unit is False else unit
     most = None if person is None else 1
     privacy = check_privacy(eps, delta, adjacency=adjacency, seed=seed, unit=person, max_rows=most)
-    model = plan_evaluation(fit, metrics, bins)
+    pair = None if against is None else _plan_pair(fit, against, metrics, bins)
+    model = plan_evaluation(fit, metrics, bins) if pair is None else pair
     design = fit.predicting_design  # what is not in the model may be missing: the coefficients tell, which are released
     table, auxiliary = _checked_data(design, data, weights, offset, privacy.record, engine, inherited)
+    if pair is not None:
+        assert table is not None
+        check_columns(table, pair.second.design.domain, columns_read(pair.second.design))
     blocks = _weighted(model.blocks(), fit.plan, auxiliary)
     largest, square = (sum(getattr(block, name) for block in blocks) for name in ("largest", "square"))
     noise = choose_noise(largest, square, privacy.eps, privacy.delta, privacy.adjacency)
-    sums = RowSums(model, blocks, fit.scaled_params, steps_left_out(blocks, noise.kind))
+    left_out = steps_left_out(blocks, noise.kind)
+    sums: RowSums | PairSums
+    if isinstance(model, ModelPair):
+        sums = PairSums(model, blocks, left_out)
+    else:
+        sums = RowSums(model, blocks, fit.scaled_params, left_out)
     guarantee = privacy.of_records(noise.guarantee(privacy.adjacency))
+    plans = [fit.plan] if against is None else [fit.plan, against.plan]
+    designs: list[PublicDesign] = [design] if pair is None else [pair.first.design, pair.second.design]
 
     def work(rows: Table | None) -> Evaluation:
         random = privacy.random()
-        if rows is None:
+        if isinstance(sums, PairSums):
+            assert rows is not None
+            values = sums.of_table(rows, privacy.record, random)
+        elif rows is None:
             assert isinstance(design, ArrayDesign)
             values = sums.of_arrays(fit.plan.family, design, data, auxiliary)
         else:
             assert isinstance(design, DesignSpec)
             values = sums.of_table(design, rows, privacy.record, random)
         found = describe(fit.plan, sums, noise.add(values, random), noise, guarantee)
-        dropped = [f"{note}." for note in _dropped_notes(design)]
+        if against is not None:
+            found = replace(found, against=model_name(against.plan))
+        verdict = [] if against is None else [verdict_note(found)]
+        dropped = [f"{note}." for note in dict.fromkeys(note for one in designs for note in _dropped_notes(one))]
         per_unit = [] if inherited is None else [PER_UNIT.format(unit=inherited)]
         weighted = bool(weights_note(blocks))
         lost = left_out_note(found, design, weighted=weighted)
         about_fit = (*noisy_share_note(found, fit), *shrunken_note(found, fit))
-        return replace(found, notes=(*lost, *about_fit, *found.notes, *dropped, *per_unit))
+        return replace(found, notes=(*verdict, *lost, *about_fit, *found.notes, *dropped, *per_unit))
 
     return Release(
         guarantee,
         table,
         work,
-        label=f"evaluation of {fit.plan.title}",
+        label=f"evaluation of {' against '.join(plan.title for plan in plans)}",
         method="evaluate",
-        columns=columns_read(design),
+        columns=columns_read(design) if pair is None else pair.columns,
         formula=fit.plan.formula,
         digest=fit.plan.digest,
-        domain=_declared(fit.plan),
+        domain=_declared(plans),
     ).run(ledger)
 
 
-def _not_evaluated(fit: object) -> ArgumentError:
+def _inherited_unit(fit: GLMResults, against: GLMResults | None) -> str | None:
+    """Whom the models protect, who are protected here too."""
+    units = dict.fromkeys(one.plan.guarantee.unit for one in (fit, against) if one is not None)
+    persons = [unit for unit in units if unit is not None]
+    if len(persons) > 1:
+        raise ArgumentError(
+            f"unit: the models protect persons by {persons[0]!r} and {persons[1]!r}; name one by {argument('unit')}"
+        )
+    return persons[0] if persons else None
+
+
+def _plan_pair(fit: GLMResults, against: GLMResults, metrics: Sequence[str] | None, bins: int) -> ModelPair:
+    """What to release of two models; reads no row. ArgumentError if they, or these metrics, are not compared."""
+    check_same_response(fit, against)
+    models = [plan_evaluation(one, None, bins) for one in (fit, against)]
+    losses = shared_losses(*models)
+    where = f"with {argument('against')}"
+    chosen = losses[:1] if metrics is None else _check_metrics(metrics, losses, where, PRINTED_LOSSES, NO_DIFFERENCE)
+    return ModelPair(ComparedModel.of(fit, models[0]), ComparedModel.of(against, models[1]), chosen)
+
+
+def _not_evaluated(fit: object, name: str = "fit") -> ArgumentError:
     """What to say of anything but a generalized linear model."""
     kind = type(fit).__name__
     if kind in NOT_EVALUATED:
-        return ArgumentError(f"fit: {kind} cannot be evaluated: {NOT_EVALUATED[kind]}")
+        return ArgumentError(f"{name}: {kind} cannot be evaluated: {NOT_EVALUATED[kind]}")
     if isinstance(fit, (list, tuple, dict)):
         return ArgumentError(
-            f"fit must be one fitted model; got a {kind}: evaluate each by itself, what they cost on one test set "
-            "adds up"
+            f"{name} must be one fitted model; got a {kind}: evaluate each by itself, what they cost on one test set "
+            f"adds up, or compare two by {argument('against')}"
         )
-    return ArgumentError(f"fit must be a fitted model, as dp.glm returns; got {kind}{part_of(fit)}")
+    return ArgumentError(f"{name} must be a fitted model, as dp.glm returns; got {kind}{part_of(fit)}")
 
 
 def _dropped_notes(design: PublicDesign) -> tuple[str, ...]:
@@ -200,14 +258,16 @@ def _dropped_notes(design: PublicDesign) -> tuple[str, ...]:
     return dropped_note(design.domain._among(design.columns)) if isinstance(design, DesignSpec) else ()
 
 
-def _declared(plan: Plan) -> Domain:
-    """What the fit declared of its columns: without bought ranges, and without what its family implies."""
-    if not isinstance(plan.design, DesignSpec):
-        return Domain()
-    known = plan.design.domain
-    chosen = () if plan.screening is None else plan.screening.narrowed
-    without = (*plan.bought, *chosen, plan.design.response_name, CUT)
-    return Domain({name: known[name] for name in known if name not in without})
+def _declared(plans: Sequence[Plan]) -> Domain:
+    """What the fits declared of their columns, or the first: no bought ranges, and nothing that a family implies."""
+    declared: dict[str, Any] = {}
+    for plan in reversed(plans):
+        if isinstance(plan.design, DesignSpec):
+            known = plan.design.domain
+            chosen = () if plan.screening is None else plan.screening.narrowed
+            without = (*plan.bought, *chosen, plan.design.response_name, CUT)
+            declared |= {name: known[name] for name in known if name not in without}
+    return Domain(declared)
 
 
 def plan_evaluation(fit: GLMResults, metrics: Sequence[str] | None, bins: int) -> Model:
@@ -227,7 +287,7 @@ def plan_evaluation(fit: GLMResults, metrics: Sequence[str] | None, bins: int) -
             f"fit: numeric predictions are evaluated for the identity link only, and family {family.name!r} has "
             f"the {family.link} link"
         )
-    chosen = _check_metrics(metrics, possible, family.name)
+    chosen = _check_metrics(metrics, possible, f"for the family {family.name!r}")
     if not is_whole(bins) or not 1 <= bins <= 100:
         raise ArgumentError(f"bins must be a whole number from 1 to 100, got {safe_repr(bins)}")
     ends = linear_range(plan.design, fit.scaled_params)
@@ -278,8 +338,13 @@ def weights_note(blocks: Sequence[Histogram]) -> list[str]:
     ]
 
 
+def model_name(plan: Plan) -> str:
+    """Family and formula."""
+    return f"{plan.family.name}, {plan.formula or plan.design.response_name}"
+
+
 def describe(
-    plan: Plan, sums: RowSums, released: NDArray[np.int64], noise: IntegerNoise, guarantee: Guarantee
+    plan: Plan, sums: RowSums | PairSums, released: NDArray[np.int64], noise: IntegerNoise, guarantee: Guarantee
 ) -> Evaluation:
     """What follows from the released integers: post-processing."""
     blocks = sums.blocks
@@ -288,7 +353,7 @@ def describe(
     measured = [block.measured(part, noise) for block, part in zip(blocks, cells, strict=True)]
     tables = sums.model.tables(measured)
     return Evaluation(
-        model=f"{plan.family.name}, {plan.formula or plan.design.response_name}",
+        model=model_name(plan),
         rows=max(tables.rows.value, 0.0),
         rows_se=tables.rows.noise_se,
         metrics=tables.frame(),
@@ -369,22 +434,27 @@ def shrunken_note(found: Evaluation, fit: GLMResults) -> list[str]:
     ]
 
 
-def _check_metrics(metrics: Sequence[str] | None, known: Sequence[str], family: str) -> tuple[str, ...]:
+def _check_metrics(
+    metrics: Sequence[str] | None,
+    known: Sequence[str],
+    where: str,
+    printed: Mapping[str, str] = PRINTED_NAMES,
+    reasons: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[str, ...]:
+    """The metrics asked for, by their names as arguments; `reasons` why some are not offered."""
     if metrics is None:
         return tuple(known)
     if isinstance(metrics, str):
         raise ArgumentError(f"metrics must be a list of names: metrics=[{safe_repr(metrics)}]")
-    arguments = {"auc": "roc", **{printed.lower(): name for name, printed in PRINTED_NAMES.items()}}
+    arguments = {"auc": "roc", **{name.lower(): argument for argument, name in {**PRINTED_NAMES, **printed}.items()}}
     given = check_names("metrics", metrics, "metrics")
     named = [arguments.get(name.lower(), name.lower()) for name in given]
     chosen = tuple(dict.fromkeys(named))
     if any(name not in known for name in chosen):
-        strange = next(name for name, meant in zip(given, named, strict=True) if meant not in known)
+        strange, meant = next(pair for pair in zip(given, named, strict=True) if pair[1] not in known)
         near = "roc" if "auc" in strange.lower() and "roc" in known else near_miss(strange, known)
-        hint = f"; did you mean {near!r}?" if near else ""
-        raise ArgumentError(
-            f"metrics must be among {list(known)} for the family {family!r}, got {safe_repr(list(given))}{hint}"
-        )
+        hint = f": {reasons[meant]}" if meant in reasons else f"; did you mean {near!r}?" if near else ""
+        raise ArgumentError(f"metrics must be among {list(known)} {where}, got {safe_repr(list(given))}{hint}")
     return chosen
 
 

@@ -102,7 +102,7 @@ class NumericModel:
         metrics, histograms = set(self.metrics), {}
         # A squared residual tells its size too.
         if metrics & ({"deviance"} if self.count else {"r2", "rmse", "mae"}):
-            histograms["deviances"] = Histogram(deviance_grid(self._most_deviance()), place=DEVIANCE_PLACE)
+            histograms["deviances"] = Histogram(deviance_grid(self.most_deviance()), place=DEVIANCE_PLACE)
         if metrics & {"r2", "deviance"}:
             grid = response_grid(self.low, self.high, count=self.count)
             histograms["responses"] = Histogram(grid, place=RESPONSE_PLACE)
@@ -121,11 +121,11 @@ class NumericModel:
     def locate(self, linear: Array, endog: Array) -> list[tuple[Indices, Array]]:
         """Group and value of each row for each block; no row's depend on another."""
         response = np.clip(self.middle + self.scale * endog, self.low, self.high)
-        fitted = self._predicted(linear)
+        fitted = self.predicted(linear)
         values: dict[str, Callable[[], Array]] = {
-            "deviances": lambda: self._deviances(response, fitted),
+            "deviances": lambda: self.deviances(response, fitted),
             "responses": lambda: np.rint(response) if self.count else response,
-            "sizes": lambda: self._residual_sizes(response - fitted),
+            "sizes": lambda: self.residual_sizes(response - fitted),
             "residuals": lambda: response - fitted,
         }
         no_groups = np.zeros(len(response), dtype=np.intp)
@@ -152,7 +152,7 @@ class NumericModel:
             size = _clipped_mean(blocks["sizes"], tail.far, tail, lambda x: x)
             tables.metrics[self._sizes] = (size.estimate(), 0.0, self.width)
         if "residuals" in blocks:
-            most, beyond = _residual_reach(blocks["residuals"])
+            most, beyond = signed_reach(blocks["residuals"])
             if most < self.width:
                 tables.notes.append(
                     f"{BINS_CLIP} to a size of {most:.4g}: {beyond} rows. A long tail on one side moves the means of "
@@ -176,7 +176,7 @@ class NumericModel:
         if rows := _rows_beyond(block, tail.end):
             what = "unit deviances to" if self.count else "residuals to a size of"
             end, far = (x if self.count else math.sqrt(x) for x in (tail.end, tail.far))
-            doubt = _doubt_text(f"{far:.4g}") if end < far else ""
+            doubt = doubt_text(f"{far:.4g}") if end < far else ""
             tables.notes.append(f"The metrics clip {what} {end:.4g}: {rows}.{doubt}")
         if not self.count and square.relative_variance() > LONG_TAIL and {"rmse", "mae"} & set(self.metrics):
             tables.notes.append(LONG_TAIL_NOTE)
@@ -202,7 +202,7 @@ class NumericModel:
         responses = blocks["responses"]
         _, last = _support(responses.counts[0], math.sqrt(responses.count_variance), DOUBT)
         low, high = self._likely_fitted(blocks)
-        most = self._deviances(np.array([responses.grid.ends[last + 1], 0.0]), np.array([low, high])).max()
+        most = self.deviances(np.array([responses.grid.ends[last + 1], 0.0]), np.array([low, high])).max()
         far = block.grid.ends[1:][block.grid.ends[1:] >= max(most, tail.end)][:1]
         return _tail_to(block, tail.end, min([tail.far, *far.tolist()]))
 
@@ -224,12 +224,12 @@ class NumericModel:
         ends, far = self._clipping_range(block, tail.end, TAIL), self._clipping_range(block, tail.far, DOUBT)
         if self.count:  # responses further out would have deviances that do not stand out
             _, high = self._likely_fitted(blocks)
-            inside = self._deviances(block.grid.ends[1:], np.full(block.grid.size, high)) <= tail.far
+            inside = self.deviances(block.grid.ends[1:], np.full(block.grid.size, high)) <= tail.far
             least = block.grid.ends[1:][~(inside | (block.grid.ends[1:] <= high))][:1]
             far = far[0], max(ends[1], min([far[1], *least.tolist()]))
         if ends != (block.grid.ends[0], block.grid.ends[-1]):
             near, wide = (f"({max(low, 0.0) if self.count else low:.4g}, {high:.4g})" for low, high in (ends, far))
-            doubt = _doubt_text(wide) if ends != far else ""
+            doubt = doubt_text(wide) if ends != far else ""
             tables.notes.append(f"The model of comparison clips responses to {near}.{doubt}")
         spread, by_spread, off, _ = self._spread(block, *ends)
         further, _, _, unseen = self._spread(block, *far)
@@ -261,10 +261,10 @@ class NumericModel:
         fitted, residual = (part.ravel() for part in np.broadcast_arrays(fitted[:, None, :, None], residual[:, None]))
         response = np.clip(fitted + residual, self.low, self.high)
         held = np.clip(response, max(ends[0], self.low), ends[1])
-        own = np.minimum(self._deviances(response, fitted), most)
-        null = ratio * self._deviances(held, np.full(len(held), max(center, LEAST_MEAN) if self.count else center))
+        own = np.minimum(self.deviances(response, fitted), most)
+        null = ratio * self.deviances(held, np.full(len(held), max(center, LEAST_MEAN) if self.count else center))
         first, last = _support(block.counts.sum(axis=1), deviation * math.sqrt(block.grid.size), DOUBT)
-        inner = (slice(first, last + 1), np.abs(block.grid.middle) <= _residual_reach(block)[0])
+        inner = (slice(first, last + 1), np.abs(block.grid.middle) <= signed_reach(block)[0])
         rows = block.counts[inner]
 
         def cells(values: Array) -> Array:
@@ -317,8 +317,8 @@ class NumericModel:
         ):
             if counts.size and (not self.count or end > 0):
                 at = np.maximum(np.array([end, beyond[0]]), 0.0 if self.count else -math.inf)
-                near, far = self._deviances(at, np.full(2, center)).tolist()
-                further += _tail_share(counts, block) * max(far - near, 0.0)
+                near, far = self.deviances(at, np.full(2, center)).tolist()
+                further += tail_share(counts, block) * max(far - near, 0.0)
         return further
 
     def _clipping_range(self, block: ReleasedHistogram, most: float, limit: tuple[float, float]) -> tuple[float, float]:
@@ -327,7 +327,7 @@ class NumericModel:
         center, _, _ = mean(block, _form(block, lambda y: np.clip(y, low, high)))
         center = max(center, LEAST_MEAN) if self.count else center
         ends = block.grid.ends
-        near = ends[self._deviances(np.maximum(ends, 0.0) if self.count else ends, np.full(len(ends), center)) <= most]
+        near = ends[self.deviances(np.maximum(ends, 0.0) if self.count else ends, np.full(len(ends), center)) <= most]
         return min([low, *near.tolist()]), max([high, *near.tolist()])
 
     def _residual_table(self, block: ReleasedHistogram, most: float) -> pd.DataFrame:
@@ -344,7 +344,7 @@ class NumericModel:
             hidden = 0.0
             if outside.any():
                 rows, tail = max(float(counts[inside].sum()), 1.0), block.counts[inside][:, outside]
-                hidden = min(_tail_share(tail, block) * block.rows / rows, 1.0) * most / 2
+                hidden = min(tail_share(tail, block) * block.rows / rows, 1.0) * most / 2
             figure = estimate(value, [influence], off, hidden)
             weights = np.maximum(counts[inside], 0.0)
             fitted = float(weights @ middles[inside] / max(float(weights.sum()), 1e-9))
@@ -353,30 +353,33 @@ class NumericModel:
         return bin_table(entries)
 
     def _fitted(self) -> Grid:
-        low, high = self._predicted(np.array(self.linear)).tolist()
+        low, high = self.predicted(np.array(self.linear)).tolist()
         if not low < high:  # every prediction is held at one end of the range
             low, high = (LEAST_MEAN if self.count else self.low), self.high
         return fitted_grid(low, high, count=self.count)
 
-    def _predicted(self, linear: Array) -> Array:
+    def predicted(self, linear: Array) -> Array:
+        """Predictions in the user's units, within the response's range."""
         if not self.count:
             return np.clip(self.middle + self.scale * linear, self.low, self.high)
         means = np.asarray(self.family.mean(pad_rows(linear)), dtype=np.float64)
         return np.clip(means[: len(linear)], LEAST_MEAN, self.high)
 
-    def _residual_sizes(self, residuals: Array) -> Array:
+    def residual_sizes(self, residuals: Array) -> Array:
         """The residuals' sizes; of a quantile the pinball loss, the smaller weight of either side below its size."""
         if not isinstance(self.family, Quantile):
             return np.abs(residuals)
         return np.maximum(self.family.q * residuals, (self.family.q - 1) * residuals)
 
-    def _deviances(self, response: Array, fitted: Array) -> Array:
+    def deviances(self, response: Array, fitted: Array) -> Array:
+        """Unit deviances: squared residuals, or those of Poisson."""
         if not self.count:
             return (response - fitted) ** 2
         ratios = pad_rows(np.maximum(response, 1e-300) / fitted)
         return 2 * (response * np.log(ratios)[: len(response)] - (response - fitted))
 
-    def _most_deviance(self) -> float:
+    def most_deviance(self) -> float:
+        """The greatest unit deviance."""
         if not self.count:
             return self.width * self.width  # infinite rather than an error if it overflows
         return 2 * max(self.high * math.log(self.high / LEAST_MEAN) - self.high + LEAST_MEAN, self.high)
@@ -405,7 +408,7 @@ def _rows_beyond(block: ReleasedHistogram, end: float) -> str:
     return f"{_rows_text(outer, block)} rows" if outer.size else ""
 
 
-def _doubt_text(far: str) -> str:
+def doubt_text(far: str) -> str:
     """What a note adds if it is in doubt where a tail begins."""
     return f" Whether rows or noise lie from there to {far} is uncertain; the intervals allow for both."
 
@@ -421,7 +424,8 @@ class Tail(NamedTuple):
     share: float
 
 
-def _tail_share(counts: Array, block: ReleasedHistogram) -> float:
+def tail_share(counts: Array, block: ReleasedHistogram) -> float:
+    """What share of the rows a tail may have: its noisy number and one standard deviation more."""
     deviation = math.sqrt(block.count_variance * counts.size)
     return (max(float(counts.sum()), 0.0) + deviation) / block.rows
 
@@ -436,7 +440,7 @@ def _tail(block: ReleasedHistogram) -> Tail:
 def _tail_to(block: ReleasedHistogram, end: float, far: float) -> Tail:
     """The tail between two ends of cells."""
     beyond = block.counts[0, block.grid.ends[:-1] >= far]
-    return Tail(end, far, _tail_share(beyond, block) if beyond.size else 0.0)
+    return Tail(end, far, tail_share(beyond, block) if beyond.size else 0.0)
 
 
 class ClippedMean(NamedTuple):
@@ -478,13 +482,13 @@ def _clipped_mean(block: ReleasedHistogram, most: float, tail: Tail, function: C
     return ClippedMean(value, influence, off, doubt, tail.share * (beyond - last))
 
 
-def _residual_reach(block: ReleasedHistogram) -> tuple[float, str]:
-    """The size beyond which no residuals stand out, and the rows beyond it in words."""
+def signed_reach(block: ReleasedHistogram, limit: tuple[float, float] = DOUBT) -> tuple[float, str]:
+    """The size beyond which no numbers of either sign stand out, and the rows beyond it in words."""
     counts, middle = block.counts.sum(axis=0), block.grid.size // 2
     levels = np.append(counts[middle], counts[middle + 1 :] + counts[:middle][::-1])
     groups = block.counts.shape[0]
     numbers = np.append(groups, np.full(middle, 2 * groups))
-    last = reach(levels, np.sqrt(block.count_variance * numbers), DOUBT)
+    last = reach(levels, np.sqrt(block.count_variance * numbers), limit)
     outer = np.concatenate([block.counts[:, : middle - last], block.counts[:, middle + last + 1 :]], axis=1)
     return float(block.grid.ends[middle + last + 1]), _rows_text(outer, block)
 

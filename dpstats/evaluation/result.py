@@ -59,6 +59,9 @@ class Evaluation(Released):
         About how many rows were left out because the model cannot use them (a missing cell, an undeclared level, a
         value outside a range that drops rows), and the standard deviation of the noise in that number. Of persons, how
         many have no complete row; rows of nobody are in neither number. None in files that an older version saved.
+    against : str or None
+        Family and formula of another model: `metrics` are then mean differences of losses, those of `model` less those
+        of the other.
 
     Examples
     --------
@@ -89,6 +92,7 @@ class Evaluation(Released):
     notes: tuple[str, ...]
     rows_left_out: float | None = None
     rows_left_out_se: float | None = None
+    against: str | None = None
 
     @property
     def auc(self) -> pd.Series[float] | None:
@@ -133,10 +137,14 @@ class Evaluation(Released):
         return summary
 
     def _metrics_table(self) -> SimpleTable:
-        title = shorten(f"Evaluation: {self.model}", 76)
+        lines = [f"Evaluation: {self.model}"]
+        if self.against is not None:
+            what = f": {self.metrics.index[0]}" if len(self.metrics) == 1 else ""
+            lines = [f"Difference of two models{what}", f"first: {self.model}", f"second: {self.against}"]
         if self.guarantee.unit is not None:
-            lines = [title, shorten(f"rows: one of each {self.guarantee.unit}", 76)]
-            title = "\n".join(line.center(WIDTH) for line in lines)
+            lines.append(f"rows: one of each {self.guarantee.unit}")
+        lines = [shorten(line, 76) for line in lines]
+        title = lines[0] if len(lines) == 1 else "\n".join(line.center(WIDTH) for line in lines)
         rows = [("rows (complete)", [f"{self.rows:,.0f}", f"{self.rows_se:,.0f}", "", "", ""])]
         for name, row in self.metrics.iterrows():
             rows.append((str(name), _figures(row, "estimate")))
@@ -151,7 +159,7 @@ class Evaluation(Released):
     def _notes(self) -> list[str]:
         return [
             *self.notes,
-            f"{WORDS_NOTE}{self._words_on_rows_left_out()}",
+            f"{WORDS_NOTE if self.against is None else PAIR_WORDS_NOTE}{self._words_on_rows_left_out()}",
             *([] if self.roc is None else [f"The ROC curve is in {phrase('.roc', shell='--json')}."]),
         ]
 
@@ -168,7 +176,8 @@ class Evaluation(Released):
         return f" No more {what} than noise explains (s.d. {rows_error(self.rows_left_out_se)})."
 
     def __repr__(self) -> str:
-        return f"<Evaluation: {shorten(self.model, 50)}; {self.guarantee}>"
+        other = "" if self.against is None else f" against {shorten(self.against, 50)}"
+        return f"<Evaluation: {shorten(self.model, 50)}{other}; {self.guarantee}>"
 
     def plot(self, kind: str | None = None, **arguments: Any) -> Axes:
         """Draw "calibration", "residuals" or "roc", by default the first there is; see `dpstats.plots`."""
@@ -177,6 +186,8 @@ class Evaluation(Released):
     def to_dict(self) -> dict[str, Any]:
         facts = {field.name: getattr(self, field.name) for field in fields(self)}
         facts |= {name: _plain(facts[name]) for name in FRAMES}
+        if self.against is None:  # as older versions stored it
+            del facts["against"]
         return {**facts, "guarantee": self.guarantee.to_dict(), "noise": asdict(self.noise), "notes": list(self.notes)}
 
     @classmethod
@@ -247,12 +258,14 @@ BINS_CLIP = "The bins clip residuals"
 
 MOST_NOTES = 3  # below a short summary, the most important first
 
-WORDS_NOTE = (
-    "noise is the standard error due to privacy, sampling the one due to the sample; the interval includes both. On "
-    "rows that the model was fitted to, metrics are too good."
+ERRORS_NOTE = (
+    "noise is the standard error due to privacy, sampling the one due to the sample; the interval includes both."
 )
+WORDS_NOTE = f"{ERRORS_NOTE} On rows that the model was fitted to, metrics are too good."
+PAIR_WORDS_NOTE = f"{ERRORS_NOTE} Rows that a model was fitted to favour it."
 
-CLIPS = ("The metrics clip", "The model of comparison clips", "mae clips", "pinball clips", BINS_CLIP)
+METRICS_CLIP = "The metrics clip"
+CLIPS = (METRICS_CLIP, "The model of comparison clips", "mae clips", "pinball clips", BINS_CLIP)
 """What notes begin with that say where numbers are clipped: after all others, but for words that every table has."""
 
 
@@ -260,7 +273,7 @@ def _place(note: str) -> int:
     """Where a note belongs: those on what was evaluated and on what to do come first."""
     if note.startswith(CLIPS):
         return 2 if "uncertain" not in note and not note.startswith(BINS_CLIP) else 1
-    return 3 if note.startswith(WORDS_NOTE) or note.startswith("The ROC curve") else 0
+    return 3 if note.startswith(ERRORS_NOTE) or note.startswith("The ROC curve") else 0
 
 
 FEW_ROWS_NOTE = "The number of rows does not stand out from the noise, so no metric can be estimated."

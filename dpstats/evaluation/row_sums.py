@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -91,7 +91,7 @@ class RowSums:
             return table.batches(columns_read(design)).total(partial(self._of_tables, design), operator.add)
         drawn = counted_rows(design, table, record, random).total(self.of_complete, operator.add)
         names = (*columns_read(design), record.column)
-        owned = table.batches(names).map(partial(_counting, design, record.column))
+        owned = table.batches(names).map(partial(owned_counting, design.counting_rows, record.column))
         return self._with_counting(drawn, person_count(owned))
 
     def _of_tables(self, design: DesignSpec, tables: Iterable[Table]) -> Integers:
@@ -115,9 +115,11 @@ def _complete(design: DesignSpec, table: Table) -> Iterator[Block]:
     return design.read_blocks(at_first_cut(design, table) if design.cut_points else table, BLOCK_ROWS)
 
 
-def _counting(design: DesignSpec, person: str, table: Table) -> OwnedRows[NDArray[np.bool_]]:
+def owned_counting(
+    which: Callable[[Table], NDArray[np.bool_]], person: str, table: Table
+) -> OwnedRows[NDArray[np.bool_]]:
     """Whose the rows are that count, complete or not."""
-    counting = design.counting_rows(table)
+    counting = which(table)
     return OwnedRows(counting[counting], table.column(person).identities()[counting])
 
 

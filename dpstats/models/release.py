@@ -170,7 +170,8 @@ def counted_rows(design: DesignSpec, table: Table, record: Unit, random: RandomS
 def counted_values(table: Table, read: Read, names: Sequence[str], record: Unit, random: RandomSource) -> Rows[Values]:
     """Finite values to be counted, as many of a person as may be counted. Reads rows: charge first.
 
-    `read` gives a value of each row from a table with the columns `names`; it must be picklable.
+    `read` gives a value of each row from a table with the columns `names`, or several, shape (rows, k), of which all
+    must be finite; it must be picklable.
     """
     if record.column is None:
         return table.batches(names).map(read)
@@ -193,7 +194,7 @@ def _kept(rows: Rows[OwnedRows[Block]]) -> Rows[OwnedRows[Block]]:
 
 def _owned_values(read: Read, column: str, table: Table) -> OwnedRows[Values]:
     values = read(table)
-    known = np.isfinite(values)
+    known = np.isfinite(values).reshape(len(values), -1).all(axis=1)
     return OwnedRows(values[known], table.column(column).identities()[known])
 
 
