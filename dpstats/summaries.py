@@ -258,6 +258,10 @@ def _centred(title: str) -> str:
     return title if len(lines) == 1 else "\n".join(line.center(WIDTH) for line in lines)
 
 
+LEAST_ROOM = 3
+"""For the names of rows, in characters, above their indent: very long numbers make a table wider than the header."""
+
+
 def full_width(
     headers: Sequence[str],
     rows: Sequence[tuple[Any, list[str]]],
@@ -276,7 +280,7 @@ def full_width(
     short = without_lists(names, WIDTH - sum(columns) - len(columns))
     rows = [(name, cells) for name, (_, cells) in zip(short, rows, strict=True)]
     columns = _narrowed(headers, rows, _widened(rows, columns)) if narrow else columns
-    room = WIDTH - sum(columns) - len(columns)
+    room = max(WIDTH - sum(columns) - len(columns), LEAST_ROOM)
     formats = {**fmt_params, "colwidths": [room, *columns], "data_fmts": ["%s"]}  # widths are these, not its own
     lines = [line for name, cells in rows for line in _row_lines(name, cells, room, columns)]
     heads = ["\n".join(wrap_text(head, width)) for head, width in zip(headers, columns, strict=True)] if headers else []
