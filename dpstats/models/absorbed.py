@@ -245,12 +245,17 @@ class AbsorbedModel(Printed):
             None if residual_sd is not None else residual,
             {name: sd for name, sd in supposed.items() if name not in (within_sd or {})},
             [name for name in supposed if name in ranges and name not in (within_sd or {})],
+            n / groups,
         )
         return table
 
-    def _assumption(self, residual: float | None, spread: Mapping[str, float], described: Sequence[str]) -> str:
-        """What a forecast supposes of residuals and of numbers that nobody describes, and how to describe them."""
-        parts = [] if residual is None else [f"residuals have a standard deviation of {figure(residual)}"]
+    def _assumption(
+        self, residual: float | None, spread: Mapping[str, float], described: Sequence[str], rows: float
+    ) -> str:
+        """What a forecast supposes of `rows` a group, residuals and numbers not described, and how to describe them."""
+        # Single rows count alike in groups of any size.
+        parts = [f"every {self.plan.absorbed} has {figure(rows)} rows"] if self.plan.whole else []
+        parts += [] if residual is None else [f"residuals have a standard deviation of {figure(residual)}"]
         typed = [] if residual is None else [f"residual_sd={figure(residual)}"]
         if spread:
             deviations = joined([f"{figure(sd)} ({name})" for name, sd in spread.items()])
@@ -259,7 +264,11 @@ class AbsorbedModel(Printed):
             cells = ", ".join(f"{name!r}: {figure(spread[name])}" for name in described)
             typed.append(f"within_sd={{{cells}}}")
         known = f" If you know better, type {joined(typed)}." if typed else ""
-        return f"This assumes that {joined(parts)}.{known}" if parts else ""
+        uneven = (
+            f" Count no {self.plan.absorbed} of one row, which adds nothing. Uneven numbers of rows give larger errors: "
+            "by 6 to 11 % if 2 to 10 are equally frequent."
+        )
+        return f"This assumes that {joined(parts)}.{uneven * self.plan.whole}{known}" if parts else ""
 
     def by_rows(self, *_: Any) -> NoReturn:
         """What other plans choose by the number of rows; here it is the same for all numbers.

@@ -304,12 +304,30 @@ def test_what_a_forecast_assumes_is_printed_until_it_is_described() -> None:
     plan = dp.plan("y ~ x + z + C(year) | firm", DOMAIN, 1.0, unit="firm")
     usual = plan.standard_errors(20_000, 4000)
     words = " ".join(repr(usual).split())
-    assert "residuals have a standard deviation of 0.84 and numbers vary within firm with" in words
+    assert (
+        "every firm has 5 rows, residuals have a standard deviation of 0.84 and numbers vary within firm with" in words
+    )
     assert "type residual_sd=0.84 and within_sd={'x': 1, 'z': 1.67}" in words
     known = plan.standard_errors(20_000, 4000, residual_sd=0.84, within_sd={"x": 1.0, "z": 10 / 6})
     assert known.to_numpy() == pytest.approx(usual.to_numpy())
-    assert "assumes" not in repr(known)
+    words = " ".join(repr(known).split())
+    assert "This assumes that every firm has 5 rows. Count no firm of one row" in words
+    assert "residuals" not in words
+    rows = dp.plan("y ~ x + z + C(year) | firm", DOMAIN, 1.0)
+    described = rows.standard_errors(20_000, 4000, residual_sd=0.84, within_sd={"x": 1.0, "z": 10 / 6})
+    assert "assumes" not in repr(described), "single rows count alike in groups of any size"
     assert "vary" not in repr(plan.standard_errors(20_000, 4000, within_sd={"x": 1.0, "z": 1.0}))
+
+
+@pytest.mark.parametrize(("most", "noise", "sampling"), [(4, 1.04, 1.04), (10, 1.06, 1.11), (20, 1.05, 1.19)])
+def test_uneven_groups_are_larger_by_what_the_guide_says(most: int, noise: float, sampling: float) -> None:
+    """Of 1 / information, and of the root of the score's variance over it, for weights 1 / rows."""
+    rows = np.arange(2.0, most + 1)
+    information, score = np.array(
+        [(np.mean(1 - 1 / each), np.mean((each - 1) / each**2)) for each in (rows, np.array([rows.mean()]))]
+    ).T
+    assert information[1] / information[0] == pytest.approx(noise, abs=0.005)
+    assert np.sqrt(score[0] / score[1]) * information[1] / information[0] == pytest.approx(sampling, abs=0.005)
 
 
 def test_numbers_of_rows_and_groups_are_both_asked_for() -> None:
