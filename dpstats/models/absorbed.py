@@ -265,8 +265,8 @@ class AbsorbedModel(Printed):
             typed.append(f"within_sd={{{cells}}}")
         known = f" If you know better, type {joined(typed)}." if typed else ""
         uneven = (
-            f" Count no {self.plan.absorbed} of one row, which adds nothing. Uneven numbers of rows give larger errors: "
-            "by 6 to 11 % if 2 to 10 are equally frequent."
+            f" Count no {self.plan.absorbed} of one row, which adds nothing. Uneven numbers of rows give larger "
+            "errors: by 6 to 11 % if 2 to 10 are equally frequent."
         )
         return f"This assumes that {joined(parts)}.{uneven * self.plan.whole}{known}" if parts else ""
 
