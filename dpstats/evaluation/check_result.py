@@ -513,12 +513,13 @@ class Check(Released):
         return full_width([*kinds, "declared"], rows, [9, 12, 9, 9, 18], title=title)
 
     def _notes(self) -> list[str]:
-        private = f"The counts are {privacy_level(self.guarantee)}-differentially private"
-        if not self.guarantee.certified:
-            private = f"No guarantee is claimed for these counts ({self.guarantee.reason}), made"
+        guarantee = self.guarantee
+        private = f"The counts are {privacy_level(guarantee)}-differentially private for {guarantee.difference}"
+        if not guarantee.certified:
+            private = f"No guarantee is claimed for these counts: {guarantee.reason}"
         public = "" if self.nobs is None else " All rows are counted exactly, and noisy counts need not add up to them."
         return [
-            f"{private} under {self.guarantee.neighbours}. std err is that of their noise.{public}",
+            f"{private}. std err is that of their noise.{public}",
             "A row that is lost to several columns counts for each of them in equal parts, and so does a row "
             "clipped in several. Only rows that are not lost count as clipped.",
             *self._expected_loss(),

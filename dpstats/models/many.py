@@ -145,7 +145,7 @@ class ManyPlans(Printed):
             rows.append((name, [format_number(plan.eps), format_number(plan.delta), str(plan.formula)]))
         rows.append(("total", [format_number(self.guarantee.eps), format_number(self.guarantee.delta), ""]))
         table = full_width(["eps", "delta", "buys"], rows, [10, 10, 39], title="Budget of several models")
-        return Summary([table], [f"Adjacency {self.guarantee.neighbours}; the parts add up to the total."])
+        return Summary([table], [f"The guarantee is for {self.guarantee.difference}; the parts add up to the total."])
 
     def __repr__(self) -> str:
         return f"<ManyPlans: {', '.join(self.plans)}; {self.guarantee}>"

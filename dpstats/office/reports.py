@@ -67,7 +67,7 @@ def summary_of(result: Any) -> Summary:
     inner = {name: one.inner for name, one in result.domain.items() if isinstance(one, Range) and one.inner}
     cells = [[format_number(end) for end in ends] for ends in inner.values()]
     table = SimpleTable(cells, headers=["from", "to"], stubs=list(inner), title="Intervals that hold nearly all rows")
-    guarantee = f"{result.guarantee.eps:g}-differentially private under {result.guarantee.neighbours}"
+    guarantee = f"{result.guarantee.eps:g}-differentially private for {result.guarantee.difference}"
     return Summary([table], [f"These ranges are {guarantee}."])
 
 

@@ -57,14 +57,6 @@ MOST_FORECAST = 20
 FEWEST_CHOSEN = 5
 """Of no more coefficients a sparse penalty hardly chooses: a fit of all has their errors."""
 
-NEIGHBOURS = {
-    ("add_remove", True): "adding or removing one row",
-    ("replace_one", True): "changing the contents of one row (the number of rows is public)",
-    ("add_remove", False): "adding or removing one {unit} with all its rows",
-    ("replace_one", False): "replacing all rows of one {unit} (how many there are is public)",
-}
-"""What a guarantee hides, by its notion of neighbours and whether it is for rows."""
-
 
 def guarantee_note(plan: PlanFacts, what: str = "Everything above") -> str:
     """What is guaranteed of everything shown, or of `what`, in a sentence."""
@@ -76,9 +68,8 @@ def guarantee_note(plan: PlanFacts, what: str = "Everything above") -> str:
 def guaranteed(plan: PlanFacts) -> str:
     """The guarantee and what it hides, for the end of a sentence."""
     guarantee = plan.guarantee
-    neighbours = NEIGHBOURS[guarantee.adjacency, guarantee.unit is None].format(unit=guarantee.unit)
     privacy = f"({guarantee.eps:.4g}, {guarantee.delta:.4g})" if guarantee.delta else f"{guarantee.eps:.4g}"
-    return f"{privacy}-differentially private for {neighbours}."
+    return f"{privacy}-differentially private for {guarantee.difference}."
 
 
 GREATEST_EPS, GREATEST_DELTA = 20.0, 1e-3

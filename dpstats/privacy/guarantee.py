@@ -15,6 +15,14 @@ from dpstats.wording import argument
 
 Adjacency = Literal["add_remove", "replace_one"]
 
+DIFFERENCES = {
+    ("add_remove", True): "adding or removing one row",
+    ("replace_one", True): "changing the contents of one row (the number of rows is public)",
+    ("add_remove", False): "adding or removing one {unit} with all its rows",
+    ("replace_one", False): "replacing all rows of one {unit} (how many there are is public)",
+}
+"""What a guarantee hides, by its notion of neighbours and whether it is for rows."""
+
 
 def check_adjacency(adjacency: str) -> Adjacency:
     """Return `adjacency` unchanged if it is a known notion of neighbouring data, else raise ArgumentError."""
@@ -116,6 +124,11 @@ class Guarantee:
     def neighbours(self) -> str:
         """The adjacency, and whose data it is about."""
         return self.adjacency if self.unit is None else f"{self.adjacency} per {self.unit}"
+
+    @property
+    def difference(self) -> str:
+        """What the guarantee hides, in words: that by which neighbouring data differ."""
+        return DIFFERENCES[self.adjacency, self.unit is None].format(unit=self.unit)
 
     def uncertified(self, reason: str) -> Guarantee:
         """The same figures marked as uncertified for `reason` (appended to an earlier one).

@@ -44,7 +44,7 @@ from dpstats.results.fit_statistics import (
     row_functions,
 )
 from dpstats.results.focus import focus_table
-from dpstats.results.inference_mixin import InferenceMixin, as_offset, warn_of_cells, with_exposure
+from dpstats.results.inference_mixin import InferenceMixin, NewRows, as_offset, warn_of_cells, with_exposure
 from dpstats.results.marginal_effects import At, FittedColumns, MarginalEffects, marginal_effects
 from dpstats.results.standard_errors import (
     ReleasedErrors,
@@ -219,7 +219,10 @@ class FittedModel(InferenceMixin, Released):
         if not isinstance(which, str) or which not in ("mean", "linear", *(("decision", "class") if binary else ())):
             more = ", 'decision' or 'class'" if binary else "; only a response of two values has classes"
             raise ArgumentError(f"which must be 'mean' or 'linear'{more}, got {safe_repr(which)}")
-        rows = self._model_rows(newdata, with_exposure(self.plan.family.link, offset, exposure))
+        return self._predicted(self._model_rows(newdata, with_exposure(self.plan.family.link, offset, exposure)), which)
+
+    def _predicted(self, rows: NewRows, which: str = "mean") -> Any:
+        """Predictions for rows in the model units of this fit."""
         predicted = np.full(len(rows.exog), np.nan)
         with quiet():
             linear = rows.exog[rows.complete] @ self.scaled_params + rows.offset[rows.complete]

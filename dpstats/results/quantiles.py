@@ -131,7 +131,10 @@ class QuantileResults(Released):
         >>> bool((predicted[0.1] <= predicted[0.5]).all() and (predicted[0.5] <= predicted[0.9]).all())
         True
         """
-        each = pd.DataFrame({q: fit.predict(newdata, offset=offset) for q, fit in self.fits.items()})
+        predicted: dict[float, Any] = {}
+        for q, fit in self.fits.items():  # of cells one warning is enough
+            predicted[q] = fit._predicted(fit._model_rows(newdata, offset, warns=not predicted))
+        each = pd.DataFrame(predicted)
         if not check_flag("rearranged", rearranged):
             return each
         return pd.DataFrame(np.sort(each.to_numpy(), axis=1), index=each.index, columns=each.columns)

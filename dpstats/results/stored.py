@@ -48,7 +48,7 @@ def guarantee_sentence(guarantee: Guarantee, what: str, rest: str = "") -> str:
     if not guarantee.certified:
         return f"No guarantee is claimed for this output: {guarantee.reason}."
     level, proof = privacy_level(guarantee), cite_proof(guarantee.basis)
-    return f"{what} {level}-differentially private under {guarantee.neighbours}, by {proof}{rest}."
+    return f"{what} {level}-differentially private for {guarantee.difference}, by {proof}{rest}."
 
 
 class Printed:

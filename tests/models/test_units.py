@@ -207,7 +207,7 @@ class TestCalls:
         assert fit.guarantee.certified
         assert fit.guarantee.unit == "who"
         found = dp.evaluate(fit, split.test, 1.0, ledger=split.test_ledger, unit="who")
-        assert "add_remove per who" in str(found)
+        assert "adding or removing one who with all its rows" in " ".join(str(found).split())
         # About a test row for each of the persons set aside who have a complete row.
         people = split.test.column("who").numbers()
         assert found.rows < len(np.unique(people[np.isfinite(people)])) * 1.2
@@ -326,8 +326,8 @@ class TestFiles:
             (entry,) = ledger.entries()[["eps", "unit"]].to_dict("records")
             assert entry == {"eps": 0.5, "unit": unit}
         words = [" ".join(str(found).split()) for found in (persons, rows)]
-        assert "0.5-differentially private under add_remove per who, by" in words[0]
-        assert "0.5-differentially private under add_remove, by" in words[1]
+        assert "0.5-differentially private for adding or removing one who with all its rows, by" in words[0]
+        assert "0.5-differentially private for adding or removing one row, by" in words[1]
         assert "who" not in words[1]
         again = dp.Evaluation.from_dict(persons.to_dict())
         assert (again.guarantee, again.notes) == (persons.guarantee, persons.notes)

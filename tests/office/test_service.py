@@ -258,8 +258,8 @@ def test_an_evaluation_protects_whom_its_data_set_does(unit: str | None, opened:
     found = from_result(job.result)
     assert found.guarantee.unit == unit
     assert found.rows == pytest.approx(500 if unit else 2000, abs=150)
-    words = "add_remove per person, by" if unit else "add_remove, by"
-    assert f"0.9-differentially private under {words}" in " ".join(str(found).split())
+    words = "adding or removing one person with all its rows" if unit else "adding or removing one row"
+    assert f"0.9-differentially private for {words}, by" in " ".join(str(found).split())
     entry = entries(service).iloc[-1]
     assert (entry["eps"], entry["unit"]) == (0.9, unit)
     for named in (False, "person"):

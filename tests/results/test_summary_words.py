@@ -349,6 +349,46 @@ def test_levels_that_are_not_declared_are_counted_by_column_and_never_quoted() -
     assert len(caught) == 1, "missing is not unknown"
 
 
+def test_fits_of_several_parts_warn_of_cells_once_and_predict_as_each_part_does() -> None:
+    data = rows(3000).assign(g=["a", "b", "c"] * 1000)
+    domain, new = (
+        {**DOMAIN, "g": ["a", "b", "c"]},
+        pd.DataFrame({"x": [0.1, 0.7, 3.0, np.nan], "g": ["a", "b", "c", "a"]}),
+    )
+    groups = dp.logit("b ~ x", data, 5.0, domain=domain, by="g", shrink=False)
+    quantiles = dp.quantreg("y ~ x", data, 5.0, [0.2, 0.5, 0.8], domain=domain)
+    found = {}
+    for name, fit in (("groups", groups), ("quantiles", quantiles)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found[name] = fit.predict(new)
+        missing, clipped = (str(one.message) for one in caught)
+        assert missing == "newdata: 1 of 4 rows have no value of 'x', and no prediction (NaN)"
+        assert "1 of 4 rows have 'x' outside of its range (0, 1)" in clipped
+        assert {one.filename for one in caught} == {__file__}
+    whole = new.iloc[:2]
+    for place, level in enumerate("ab"):
+        assert found["groups"][place] == groups[level].predict(whole)[place]
+    assert found["quantiles"].loc[0, 0.5] == quantiles.fits[0.5].predict(whole)[0]
+
+
+def test_every_release_says_in_one_phrase_what_its_guarantee_hides() -> None:
+    data = rows(3000).assign(g=["a", "b", "c"] * 1000)
+    domain = {**DOMAIN, "g": ["a", "b", "c"]}
+    releases = [
+        dp.ols("y ~ x", data, 1.0, domain=domain),
+        dp.ols("y ~ x | g", data, 1.0, domain=domain),
+        dp.quantreg("y ~ x", data, 1.0, [0.2, 0.8], domain=domain),
+        dp.logit("b ~ x", data, 1.0, domain=domain, by="g"),
+        dp.check("y ~ x", data, domain, 1.0),
+    ]
+    releases.append(dp.evaluate(releases[0], data, 1.0))
+    for one in releases:
+        text = " ".join(str(one.summary()).split())
+        assert "1-differentially private for adding or removing one row" in text
+        assert "under add_remove" not in text
+
+
 def test_numbers_of_new_rows_that_are_clipped_are_counted_by_column() -> None:
     fit = dp.logit("b ~ x", rows(), 5.0, domain=DOMAIN, inference=True, ranges="declared")
     low, high = fit.plan.design.domain["x"].interval  # type: ignore[union-attr]
