@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import dpstats as dp
@@ -273,3 +274,30 @@ class TestAutomaticAlpha:
     def test_refusals(self, options, message):
         with pytest.raises(ArgumentError, match=message):
             dp.plan("y ~ x", {"x": (0, 1), "y": (0, 1)}, 1.0, **{"alpha": "auto", **options})
+
+
+def test_a_weight_is_a_multiple_of_its_threshold_and_at_least_the_noise() -> None:
+    """Of the default alpha the penalty weight, and beside a refit up to 2.3 times that for 0/1 columns."""
+    random, names = np.random.default_rng(0), ["x0", "x1", "b0", "b1"]
+    data = pd.DataFrame({name: random.normal(50, 10, 20_000).clip(0, 100) for name in names[:2]})
+    data[["b0", "b1"]] = random.integers(0, 2, (20_000, 2))
+    data["y"] = data["x0"] / 10 + data["x1"] / 10 + 5 * data["b0"] + 5 * data["b1"] + random.normal(size=20_000)
+    domain = {"x0": (0, 100), "x1": (0, 100), "b0": (0, 1), "b1": (0, 1), "y": (0, 40)}
+    ratios = {}
+    for share in (0.0, 0.5):
+        fit = dp.lasso(
+            "y ~ x0 + x1 + b0 + b1",
+            data,
+            1.0,
+            domain=domain,
+            seed=1,
+            ranges="declared",
+            refit_share=share,
+            penalty_weights={"x1": 2.0, "x0": 1e-3},
+        )
+        table = fit.selection.loc[names]
+        ratios[share] = (table["weight"] / table["threshold"]).to_dict()
+        assert table.loc["x0", "weight"] > 1e-2 * table.loc["x0", "threshold"]  # at least the noise
+    assert ratios[0.0] == pytest.approx({"x0": ratios[0.0]["x0"], "x1": 2.0, "b0": 1.0, "b1": 1.0})
+    assert ratios[0.5]["x1"] == pytest.approx(2.0)
+    assert 1.5 < ratios[0.5]["b0"] < 2.35

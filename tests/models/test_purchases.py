@@ -278,3 +278,25 @@ def test_rows_that_nobody_has_counted_are_counted_within_the_purchase(
     assert spent[0] == pytest.approx(response.eps / 8)
     assert sum(spent) <= response.eps * (1 + 1e-15)
     assert found.has_errors
+
+
+@pytest.mark.parametrize(
+    ("options", "bought"),
+    [
+        ({"inference": True}, True),
+        ({"inference": None}, False),
+        ({"screen": 2, "split": "rows", "inference": True}, True),
+        ({"screen": 2, "inference": None}, False),
+        ({"penalty": "lasso"}, False),
+        ({"penalty": "lasso", "refit_share": 0.5, "inference": True}, True),
+        ({"penalty": "lasso", "refit_share": 0.5}, False),
+    ],
+)
+def test_least_squares_buys_an_interval_of_the_response_for_the_sake_of_errors(
+    options: dict[str, Any], bought: bool
+) -> None:
+    """Also of chosen columns; others buy it where they are asked to (docs/guide/domain.md)."""
+    domain: dict[str, Any] = {**{f"x{at}": (0, 100) for at in range(5)}, "y": (0, 1000)}
+    formula = "y ~ " + " + ".join(f"x{at}" for at in range(5))
+    assert ("response" in dp.plan(formula, domain, 1.0, n=50_000, **options).budget.index) == bought
+    assert "response" in dp.plan(formula, domain, 1.0, n=50_000, response="bought", **options).budget.index
