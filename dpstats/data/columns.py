@@ -120,10 +120,10 @@ class NumericColumn(Column):
 
     def identities(self) -> Identities:
         dtype = self.values.dtype
-        if dtype.kind not in "iu" or isinstance(dtype, pd.SparseDtype):
+        if dtype.kind not in "iu":
             return of_numbers(self.numbers())
-        if isinstance(self.values, np.ndarray):
-            return of_integers(self.values)
+        if isinstance(dtype, pd.SparseDtype) or isinstance(self.values, np.ndarray):
+            return of_integers(np.asarray(self.values))
         exact = self.values.to_numpy(dtype=np.int64 if dtype.kind == "i" else np.uint64, na_value=0)
         return of_integers(exact, ~np.asarray(self.values.isna()))
 

@@ -271,6 +271,8 @@ def _from_masked(values: np.ma.MaskedArray[Any, Any]) -> Column:
     # By one path whether or not a cell is masked, so that types do not depend on it.
     plain, mask = from_numpy(np.ma.getdata(values)), np.ma.getmaskarray(values)
     if isinstance(plain, NumericColumn):
+        if plain.values.dtype.kind in "iu":  # as doubles large identifiers would be one
+            return NumericColumn(pd.arrays.IntegerArray(plain.values, mask))
         return NumericColumn(np.where(mask, np.nan, plain.numbers()))
     if isinstance(plain, ObjectColumn):
         cells = plain.cells.copy()

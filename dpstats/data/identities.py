@@ -99,11 +99,11 @@ def _decimal(cell: Any, number: float) -> tuple[int, int]:
 
 def _text(text: str) -> tuple[int, int]:
     """Text that is no number that a double can be near: by its letters; what stands for missing is nobody's."""
-    return (
-        (int(MISSING_IDENTITY), int(MISSING_IDENTITY))
-        if text in MISSING_WORDS
-        else _hashed(b"t" + text.encode("utf-8", "surrogatepass"))
-    )
+    if not text:
+        return int(MISSING_IDENTITY), int(MISSING_IDENTITY)
+    first, second = _hashed(b"t" + text.encode("utf-8", "surrogatepass"))
+    # Nobody's, by its first half, but no two cells that differ are alike: a pass over the rows is known by them.
+    return int(MISSING_IDENTITY) if text in MISSING_WORDS else first, second
 
 
 def _integer(value: int) -> tuple[int, int]:

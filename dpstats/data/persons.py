@@ -23,7 +23,7 @@ Ids = NDArray[np.uint64]
 """Identities of 128 bits, shape (rows, 2), as `dpstats.data.columns` makes them."""
 
 NOBODY = np.uint64(2**64 - 1)
-"""Both halves of the identity of a row whose person is not known: the row is left out."""
+"""The first half of the identity of a row whose person is not known: the row is left out."""
 
 LAST = np.uint64(2**64 - 1)
 """A rank after that of every row; a row has one of 63 bits."""
@@ -57,7 +57,7 @@ class PersonTally(NamedTuple):
         first, second = self.ids[:, 0], self.ids[:, 1]
         at = np.searchsorted(second, ids[:, 1])
         found = np.full(len(ids), -1, dtype=np.intp)
-        pending = np.flatnonzero((ids != NOBODY).any(axis=1) & (at < len(second)))
+        pending = np.flatnonzero((ids[:, 0] != NOBODY) & (at < len(second)))
         # Persons may share their second half: step on to the one whose first half is the same too.
         while pending.size:
             places = at[pending]
@@ -83,7 +83,7 @@ class PersonTally(NamedTuple):
 
 def tally_of(ids: Ids, ranks: NDArray[np.uint64] | None = None, most: int = 0) -> PersonTally:
     """The tally of rows but those of `NOBODY`; `most` of a person may be drawn, by `ranks` below `LAST`."""
-    known = (ids != NOBODY).any(axis=1)
+    known = ids[:, 0] != NOBODY
     ranked = np.zeros(len(ids), dtype=np.uint64) if ranks is None else ranks
     return _grouped(ids[known], np.ones(int(known.sum()), dtype=np.int64), ranked[known, None], most)
 

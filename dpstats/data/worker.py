@@ -274,7 +274,7 @@ def bucket_of(ids: Ids, count: int) -> NDArray[np.intp]:
     """The bucket of each row, a function of its person alone, -1 for nobody; shape (rows,)."""
     mixed = (ids[:, 0] ^ (ids[:, 1] * _ODD)) * _ODD
     buckets = ((mixed >> np.uint64(32)) % np.uint64(count)).astype(np.intp)
-    return np.where((ids != NOBODY).any(axis=1), buckets, -1)
+    return np.where(ids[:, 0] != NOBODY, buckets, -1)
 
 
 def take_rows(cells: Any, chosen: NDArray[np.bool_]) -> Any:

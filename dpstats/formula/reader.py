@@ -630,7 +630,7 @@ def raw_flags(block: Table, facts: Facts, design: ReadableDesign | None, faults:
             assert design is not None
             yield ~design.usable(block)
         elif fault.ungrouped:
-            yield np.asarray((block.column(fault.column).identities() == NOBODY).all(axis=1))
+            yield np.asarray(block.column(fault.column).identities()[:, 0] == NOBODY)
         elif fault.kind == "outside":
             yield states[fault.column]["below"] | states[fault.column]["above"]
         else:

@@ -14,6 +14,7 @@ import pytest
 
 from dpstats.data import as_table
 from dpstats.data.identities import MISSING_IDENTITY, of_cell
+from dpstats.data.persons import tally_of
 
 BIG = 2**53
 
@@ -138,11 +139,32 @@ class Hostile:
 
 @pytest.mark.parametrize(
     "cell",
-    [None, np.nan, np.inf, "", "  ", " NA", "nan", "None", "<NA>", ".", pd.NaT, pd.NA, [1], {}, Hostile(), 1j],
+    [None, np.nan, np.inf, "", "  ", pd.NaT, pd.NA, [1], {}, Hostile(), 1j],
     ids=lambda cell: type(cell).__name__,
 )
 def test_cells_that_name_nobody_are_missing(cell: object) -> None:
     assert identities([cell, 1]) == [NOBODY, of_cell(1)]
+
+
+def test_texts_that_stand_for_missing_are_nobodys_and_told_apart() -> None:
+    """A pass over the rows is known by its cells: a level may be such a word."""
+    words = ["NA", "nan", "None", "<NA>", ".", None, "ann"]
+    found = identities(words)
+    assert [first == int(MISSING_IDENTITY) for first, _ in found] == [True] * 6 + [False]
+    assert len(set(found)) == len(words)
+    tallied = tally_of(np.array(found, dtype=np.uint64))
+    assert tallied.rows.tolist() == [1]
+    assert tallied.find(np.array(found, dtype=np.uint64)).tolist() == [-1] * 6 + [0]
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64"])
+def test_large_whole_numbers_are_told_apart_when_masked_or_sparse(dtype: str) -> None:
+    values = np.array([2**60, 2**60 + 1, 2**60 + 2], dtype=dtype)
+    exact = identities(values)
+    assert len(set(exact)) == 3
+    assert identities(np.ma.masked_array(values)) == exact
+    assert identities(np.ma.masked_array(values, mask=[False, True, False])) == [exact[0], NOBODY, exact[2]]
+    assert identities(pd.arrays.SparseArray(values)) == exact
 
 
 def test_missing_cells_of_typed_columns() -> None:

@@ -182,7 +182,7 @@ def _tally(lattice: WithinLattice, parts: Iterable[OwnedRows[Block]]) -> tuple[_
     for part in parts:
         for rows in row_parts(len(part.ids), width):
             ids = part.ids[rows]
-            known = (ids != NOBODY).any(axis=1)
+            known = ids[:, 0] != NOBODY
             cells = lattice.integers(part.cells.part(rows))[:, known]
             if not lattice.whole:  # at most 4096 rows: the doubles are exact
                 products += np.dot(cells, cells.T).astype(np.int64)
