@@ -68,6 +68,17 @@ def test_a_wide_cap_follows_from_what_the_summary_says(seed: int, cause: str) ->
     assert f"No narrower cap found: residuals are capped at {cause}" in text
 
 
+def test_no_narrower_range_is_recommended_for_a_response_that_its_range_clips() -> None:
+    """One row in twenty is clipped, which the note on these rows says, with the advice to declare a wider range."""
+    random = np.random.default_rng(1)
+    x = random.uniform(0, 1, 20_000)
+    data = {"x": x, "y": 35 + 10 * x + random.normal(0, 9, 20_000)}
+    text = " ".join(str(dp.ols("y ~ x", data, 1.0, domain={"x": (0, 1), "y": (20, 60)}, seed=1).summary()).split())
+    assert "residuals are capped at 18, which follows from the response's declared range (20, 60). Smaller" in text
+    assert "declare a wider range" in text
+    assert "narrower range" not in text.replace("No narrower range found", "")
+
+
 def test_the_law_is_that_of_what_is_drawn() -> None:
     """The noise of the sums as models see them, forms of the design taken off: 1,500 draws, a standard error of 4 %."""
     plan = plan_statistics(DESIGN, eps=1.0, residuals=ResidualCentre((0.5, -1.0, 0.3, 0.2, 0.1), 0.2))
