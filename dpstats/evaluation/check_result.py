@@ -20,7 +20,7 @@ from dpstats.formula.reader import DROPS, OPEN, TYPICAL, Fault
 from dpstats.frames import WideFrame
 from dpstats.plan.row_counts import DRAWN, MOST_AT_FAULT, rows_of_nobody
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.privacy.trimming import rows_that_pay
+from dpstats.privacy.trimming import NARROWEST, rows_that_pay
 from dpstats.results.stored import Released, marked_title, privacy_level
 from dpstats.summaries import WIDTH, Summary, full_width
 from dpstats.wording import argument, joined, phrase, sentence
@@ -134,6 +134,9 @@ TYPICAL_LOSS = 0.01
 NORMAL_LOSS, USUAL_LOSS = 0.0027, 0.004
 """The share of its rows that a normal column has beyond 3 sd, and that of one which is not far from normal."""
 
+NEARLY_ALL = 0.9
+"""Where fewer of the rows have no fault, what nearly all of these have is not told of all."""
+
 LARGE_LOSS, MOST_LOSING = 0.05, 3
 """From so large a share on lost rows are added up over columns; the columns that lose most are named."""
 
@@ -154,6 +157,14 @@ MOST_NAMES = 6
 
 PART_NAMES = {1: "an eighth", 2: "a quarter"}  # of a range, by the number of `PARTS`
 LEAST_VISIBLE_SHARE = 0.1  # a check that misses faults of this share of the rows says little
+
+
+def _widened(ends: Sequence[float], start: int, share: float) -> tuple[float, float]:
+    """An eighth of a range with a share of an eighth on both sides, or with twice that on one if the other ends it."""
+    first, last, part = ends[0], ends[-1], ends[start + 1] - ends[start]
+    width = (1 + 2 * share) * part
+    low = min(max(ends[start] - share * part, first), last - width)
+    return low, low + width
 
 
 def _listed(columns: Sequence[str]) -> str:
@@ -420,13 +431,16 @@ class Check(Released):
 
     def _too_wide(self, place: ColumnHistogram) -> list[str]:
         """Whether hardly any rows lie outside a small part of a column's range; of a logarithm that may be right."""
-        counts, parsed = self._counts_at(place), parse(self.formula)
+        counts, parsed, table = self._counts_at(place), parse(self.formula), self.table
         # A row with another column's code lies in no part.
         others = is_code(self.places) & [one is not place for one in self.places for _ in one.names]
         total = max(float(self.counts[0] - self.at[others].sum()), 1.0)
         # Few rows without a fault say little of all.
         if total < LEAST_CLEAN * self.rows or place.column not in parsed.untransformed_columns:
             return []
+        own = table[table["column"] == place.column]
+        if (own["advice"] != "")[own["fault"].isin(("below", "above"))].any():
+            return []  # rows beyond its range, which is to be wider, lie in no part
         for width in (1, 2):
             inside = np.convolve(counts[:PARTS], np.ones(width), mode="valid")
             start = int(np.argmax(inside))
@@ -440,25 +454,39 @@ class Check(Released):
                 declared = declared.removesuffix(DROPS)
                 is_response = place.column in parsed.response_columns
                 found = (
-                    f"nearly all rows have `{place.column}` between {low:.6g} and {high:.6g}, {PART_NAMES[width]} "
-                    f"of its declared range {declared}, which may be far too wide. "
+                    f"nearly all rows{' without a fault' * (total < NEARLY_ALL * self.rows)} have `{place.column}` "
+                    f"between {low:.6g} and {high:.6g}, {PART_NAMES[width]} of its declared range {declared}, which "
+                    "may be far too wide. "
                 )
-                if is_response and width == 1 and not self.count:
-                    # It may be eight times too wide or a thousand times: a fit narrows it by a limited factor.
-                    typed = phrase(
-                        f"domain={{{place.column!r}: ({low:.6g}, {high:.6g})}}",
-                        shell=f"{place.column!r}: {{range: [{low:.6g}, {high:.6g}]}}",
-                    )
-                    return [
-                        f"{found}Declare a narrower range, such as {typed}, and check again. Standard errors grow with "
-                        "the range, although a fit may buy an interval of it"
-                    ]
                 if is_response and self.count:
                     return [
                         f"{found}A fit buys a limit for counts by itself, so a narrower range gains little, and one "
                         "that clips counts biases every coefficient"
                     ]
-                return [f"{found}A narrower range gives less noise; {self._narrowing(place.column, is_response)}"]
+                # Where no row lies outside an eighth, it may be eight times too wide or a thousand times.
+                typed = ""
+                if width == 1 and outside <= max(CLIPPED_SHARE * total, CERTAIN_SDS * noise):
+                    # Unless hardly any row lies outside for sure, tails reach further: a clipped response biases.
+                    certain = outside + CERTAIN_SDS * noise <= CLIPPED_SHARE * total
+                    low, high = _widened(place.ends, start, 0.0 if certain else 0.5 if outside <= noise else 1.0)
+                    typed = phrase(
+                        f"domain={{{place.column!r}: ({low:.6g}, {high:.6g})}}",
+                        shell=f"{place.column!r}: {{range: [{low:.6g}, {high:.6g}]}}",
+                    )
+                if is_response and typed:
+                    # A fit narrows it by a limited factor.
+                    return [
+                        f"{found}Declare a narrower range, such as {typed}, and check again. Standard errors grow with "
+                        "the range, although a fit may buy an interval of it"
+                    ]
+                narrowing = self._narrowing(place.column, is_response)
+                if typed and place.column in self.trimmable and self.absorbed is None:
+                    least = NARROWEST * (place.ends[-1] - place.ends[0])
+                    narrowing += (
+                        f". The range bought is at least {least:.6g} wide: if the values fill a small part of that, "
+                        f"declare a narrower range, such as {typed}, and check again"
+                    )
+                return [f"{found}A narrower range gives less noise; {narrowing}"]
         return []
 
     def _narrowing(self, column: str, is_response: bool) -> str:

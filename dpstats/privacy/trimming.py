@@ -26,6 +26,9 @@ from dpstats.privacy.selection import (
 WIDTHS = (512, 384, 256, 192, 128, 96, 64, 48, 32, 24, 16)
 """Widths of inner intervals in cells of the declared range, of which it has `CELLS`; a quarter of a width apart."""
 
+NARROWEST = WIDTHS[-1] / CELLS
+"""The part of a declared range that an inner interval has at least."""
+
 ROWS_A_HALVING = 0.02
 """Share of the rows that an interval half as wide may lose. Settled by the experiment in docs/proofs/trimming."""
 

@@ -18,8 +18,9 @@ from dpstats.mechanisms.design import SubDesign, formula_variables
 from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.mechanisms.spec import obstacle
 from dpstats.plan import Plan
-from dpstats.plan.notes import GREATEST_EPS, kept_note, lost_errors, may_screen
+from dpstats.plan.notes import GREATEST_EPS, kept_note, lost_errors, may_screen, narrowed_columns
 from dpstats.plan.tables import capped_at, is_output
+from dpstats.privacy.trimming import NARROWEST
 from dpstats.results.inference_mixin import shows_errors
 from dpstats.results.model import NeededRows, ReleasedModel
 from dpstats.results.standard_errors import hiding_terms, rare_references, sums_noise
@@ -47,6 +48,9 @@ MOST_HIDING, LEAST_HIDDEN = 3, 0.15  # terms that hide others are named if they 
 
 NEARLY_ALL = 0.8
 """Of the other coefficients: where rows are few a term is named only if it hides so many."""
+
+STILL_WIDE = 2 * NARROWEST
+"""Of a declared range: the values may fill a small part of a bought interval that has no more of it."""
 
 FIRST = {
     "interval": "The first interval has too few events for this budget. Pass breaks= with a longer one",
@@ -271,14 +275,22 @@ def hiding_note(results: ReleasedModel) -> str:
 
 
 def fills_interval(results: ReleasedModel, term: str) -> bool:
-    """Whether the spread of a column of a term is known: by typical values, or an interval declared or bought."""
+    """Whether the spread of a column of a term is known: by typical values, or an interval declared or bought.
+
+    Of a bought one that is hardly wider than the narrowest there is, the values may fill a small part.
+    """
     design = results.plan.design
     if not isinstance(design, DesignSpec):
         return False
     codes = {factor.code: factor.node for one in design.parsed.terms for factor in one}
     names = [name for code in term.split(":") if code in codes for name in columns_of(codes[code])]
-    declared = [design.domain.get(name) for name in names]
-    return any(isinstance(one, Range) and (one.typical is not None or one.inner is not None) for one in declared)
+    bought = narrowed_columns(results.plan)
+    declared = {name: one for name in names if isinstance(one := design.domain.get(name), Range)}
+    return any(
+        one.typical is not None
+        or (one.inner is not None and not (name in bought and np.ptp(one.inner) <= STILL_WIDE * (one.high - one.low)))
+        for name, one in declared.items()
+    )
 
 
 def rare_references_note(results: ReleasedModel, told: Container[str] = ()) -> tuple[list[str], set[str]]:

@@ -144,6 +144,43 @@ def test_a_range_that_is_too_wide_is_narrowed_by_fits_themselves(column: str, mo
     assert ("by itself" in found[0]) == ("by itself" in fix)
 
 
+def test_a_range_that_clips_rows_is_not_too_wide_and_what_few_rows_have_is_not_told_of_all() -> None:
+    """A third of x lies below its range, whose lowest quarter has all others; of the rest all lie in an eighth of z."""
+    random = np.random.default_rng(1)
+    data = {name: random.uniform(0, 1, 6_000) for name in "xzy"}
+    domain = {"x": (1 / 3, 4), "z": (0, 10), "y": (0, 1)}
+    wider, too_wide = dp.check("y ~ x + z", data, domain, 1.0, family="gaussian", seed=1).findings
+    assert "clipped in `x`" in wider
+    assert too_wide.startswith("nearly all rows without a fault have `z` between 0 and 1.25")
+    (told,) = dp.check("y ~ x + z", data, {**domain, "x": (0, 1.5)}, 1.0, family="gaussian", seed=1).findings
+    assert told.startswith("nearly all rows have `z`")
+
+
+@pytest.mark.parametrize("values", ["normal", "skewed"])
+@pytest.mark.parametrize("eps", [0.05, 0.3])
+def test_a_response_that_is_narrowed_as_advised_is_not_clipped_in_the_end(values: str, eps: float) -> None:
+    """From a range ten thousand times too wide to one at most 40 times too wide, of which a fit buys the rest."""
+    random = np.random.default_rng(2)
+    y = random.normal(40, 12, 20_000) if values == "normal" else random.exponential(25, 20_000)
+    data, ends = {"x": random.uniform(0, 1, 20_000), "y": y}, (-1e6, 1e6)
+    for _ in range(10):
+        text = " ".join(dp.check("y ~ x", data, {"x": (0, 1), "y": ends}, eps, family="gaussian", seed=3).findings)
+        found = re.search(r"such as domain={'y': \((\S+), (\S+)\)}, and check again", text)
+        if found is None:
+            break
+        ends = float(found[1]), float(found[2])
+    assert "clipped" not in text
+    assert np.mean((y < ends[0]) | (y > ends[1])) < 0.005
+    assert ends[1] - ends[0] < 4_000
+
+
+def test_of_a_range_wider_than_a_fit_narrows_the_finding_says_what_to_declare() -> None:
+    rows = {name: np.random.default_rng(1).uniform(0, 1, 8_000) for name in "xy"}
+    (found,) = dp.check("y ~ x", rows, {"x": (0, 6400), "y": (0, 1)}, 2.0, family="gaussian", seed=1).findings
+    assert "bought is at least 100 wide: if the values fill a small part of that, declare a narrower range" in found
+    assert found.endswith("such as domain={'x': (0, 800)}, and check again")
+
+
 def test_a_count_that_is_declared_too_wide_is_not_to_be_bought_since_fits_do_so_unasked() -> None:
     rows = {"x": np.random.default_rng(1).uniform(0, 1, 4_000), "y": np.random.default_rng(2).poisson(1.0, 4_000)}
     check = dp.check("y ~ x", rows, {"x": (0, 1), "y": (0, 500)}, 2.0, family="poisson", seed=1)
@@ -244,7 +281,11 @@ def test_where_a_fit_buys_undeclared_ranges_it_narrows_declared_ones_only_if_ask
     random = np.random.default_rng(4)
     data = pd.DataFrame({name: random.uniform(0, 8, 8_000) for name in ("x", "z", "y")})
     found = dp.check("y ~ x + z", data, {"x": (0, 400), "y": (0, 8)}, 5.0, seed=1).findings
-    assert next(one for one in found if "`x`" in one).endswith("less noise; ranges='bought' finds one")
+    assert (
+        next(one for one in found if "`x`" in one)
+        .partition(". The range")[0]
+        .endswith("noise; ranges='bought' finds one")
+    )
 
 
 @pytest.mark.slow

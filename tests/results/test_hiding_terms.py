@@ -98,3 +98,16 @@ def test_no_column_is_named_where_typical_values_are_declared_and_rows_are_few()
             assert fit.needed_rows.rows == pytest.approx(2 * fit._counted.value)
             assert dp.GLMResults.from_dict(fit.to_dict()).notes == fit.notes, "a saved fit keeps the forecast"
     assert told >= 2
+
+
+def test_a_range_that_is_too_wide_even_where_a_fit_has_narrowed_it_is_named() -> None:
+    """Hours below 100 in (0, 100000): the narrowest interval that is bought, 1/64 of that, hides all coefficients."""
+    random = np.random.default_rng(7)
+    data = pd.DataFrame({"hours": random.normal(38, 10, 20_000).clip(1, 90), "age": random.uniform(18, 95, 20_000)})
+    data["g"] = random.choice(list("abcd"), 20_000)
+    data["y"] = 10 + 0.5 * data["hours"] + 0.2 * data["age"] + random.normal(0, 8, 20_000)
+    domain = {"hours": (0, 100_000), "age": (18, 95), "g": list("abcd"), "y": (-30, 120)}
+    fit = dp.ols("y ~ age + g + hours", data, 1.0, domain=domain, seed=1)
+    assert "hours" in fit.plan.trimmed
+    text = " ".join(str(fit.summary()).split())
+    assert "`hours` hides g[T.b], g[T.c], g[T.d] and 1 more: declare a range that its values fill" in text
